@@ -64,8 +64,8 @@ class Described:
         """
         program = self.app.command[0]
         is_built = "{" in program or ("/" in program and self.app.scratch)
-        if not is_built and (missing := absent(self.app, program, self.app.source)):
-            raise missing
+        if not is_built and (error := absent(self.app, program, self.app.source)):
+            raise error
 
     @property
     def identity(self) -> str:
@@ -149,27 +149,27 @@ class Copies:
             AbsentError: The program is not installed.
             MeshmarkError: A build or the inputs cannot be created.
         """
-        app, one = self.what.app, self.what.one
+        app, configuration = self.what.app, self.what.one
         make_folder(self.folders.root)
         preparation = prepare(app, self.folders, notify)
-        if reason := preparation.failed.get(one.values.get("build", "")):
-            raise MeshmarkError(f"program {self.program}: build {one.values['build']}: {reason}")
+        if reason := preparation.failed.get(configuration.values.get("build", "")):
+            raise MeshmarkError(f"program {self.program}: build {configuration.values['build']}: {reason}")
         if self.folders.run.exists():
             raise UsageError(f"{self.folders.run}: exists already", "name another folder with --out")
         make_folder(self.folders.run)
         for copy in range(self.copies):
-            write_files(app, one, self.folders, copy)
+            write_files(app, configuration, self.folders, copy)
 
     def command(self, copy: int) -> list[str]:
         """Return the command line of a copy; `meshmark run` starts its ranks, and sets its page size."""
-        app, one = self.what.app, self.what.one
-        words = argv(app, one, self._placeholders(copy), self.folders.run / f"{copy}.jsonl", observed=False)
-        return words if any(d in one.values for d in _WRAPPED) else words[words.index("--") + 1 :]
+        app, configuration = self.what.app, self.what.one
+        words = argv(app, configuration, self._placeholders(copy), self.folders.run / f"{copy}.jsonl", observed=False)
+        return words if any(d in configuration.values for d in _WRAPPED) else words[words.index("--") + 1 :]
 
     def environment(self, copy: int) -> dict[str, str]:
-        one = self.what.one
-        variables = environment(self.what.app, one, self._placeholders(copy))
-        return {**openmpi_unbound(), **variables} if "ranks" in one.values else variables
+        configuration = self.what.one
+        variables = environment(self.what.app, configuration, self._placeholders(copy))
+        return {**openmpi_unbound(), **variables} if "ranks" in configuration.values else variables
 
     def home(self, copy: int) -> Path:
         """Return the folder in which a copy runs."""
@@ -177,8 +177,8 @@ class Copies:
 
     def results(self) -> list[Results]:
         """Return the result files of each copy before the run."""
-        app, one = self.what.app, self.what.one
-        return [Results(app, one, self.folders, copy) for copy in range(self.copies)]
+        app, configuration = self.what.app, self.what.one
+        return [Results(app, configuration, self.folders, copy) for copy in range(self.copies)]
 
     def verdict(self, copy: int, results: Results, out: Path, err: Path) -> Verdict:
         """Return whether the result of a copy with exit status 0 is right, and its figure of merit."""

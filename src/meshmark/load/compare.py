@@ -147,7 +147,7 @@ class Comparison:
                 for m in self.programs
             ],
             "totals": {name: {"a": known(a), "b": known(b)} for name, a, b in self.totals},
-            "differ": [{"condition": what, "a": a, "b": b} for what, a, b in self.differ],
+            "differ": [{"condition": condition, "a": a, "b": b} for condition, a, b in self.differ],
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
         }
@@ -294,12 +294,12 @@ def _differ(a: LoadRun, b: LoadRun, both: Sequence[Key]) -> list[tuple[str, str,
                     *("" if conditions.get(key) is None else conditions[key] for conditions in (first, second)),
                 )
         copies = [c for n, c in both if n == program]
-        bound = [[format_list(r.bound.get((program, c), ())) for c in copies] for r in (a, b)]
+        bound_cpus = [[format_list(r.bound.get((program, c), ())) for c in copies] for r in (a, b)]
         if first.get("cpus") == second.get("cpus"):  # if they differ, `cpus` is already listed
-            add(f"{program}: bound to CPUs", bound[0], bound[1])
+            add(f"{program}: bound to CPUs", bound_cpus[0], bound_cpus[1])
         differences += [
-            (f"{program}: {what.replace('_', ' ')}", f"{first:.4g}", f"{second:.4g}")
-            for what, first, second in _work_differs(a, b, program, copies[0])
+            (f"{program}: {condition.replace('_', ' ')}", f"{first:.4g}", f"{second:.4g}")
+            for condition, first, second in _work_differs(a, b, program, copies[0])
         ]
     return differences
 
@@ -307,8 +307,8 @@ def _differ(a: LoadRun, b: LoadRun, both: Sequence[Key]) -> list[tuple[str, str,
 def _work_differs(a: LoadRun, b: LoadRun, program: str, copy: int) -> list[tuple[str, float, float]]:
     """Return the parts of a program's work that differ: name, A, B."""
     work_a, work_b = (_work(r, program, copy) for r in (a, b))
-    common = [(what, work_a[what], work_b[what]) for what in work_a if what in work_b]
-    return [(what, x, y) for what, x, y in common if abs(x - y) > WORK * max(x, y)]
+    common = [(quantity, work_a[quantity], work_b[quantity]) for quantity in work_a if quantity in work_b]
+    return [(quantity, x, y) for quantity, x, y in common if abs(x - y) > WORK * max(x, y)]
 
 
 def _about(run: LoadRun, program: str) -> dict[str, Any]:

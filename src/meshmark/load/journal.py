@@ -48,7 +48,7 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
     events: list[dict[str, Any]] = []
     canary: list[dict[str, Any]] = []
     totals: dict[Key, dict[str, Any]] = {}
-    done: dict[Key, dict[str, Any]] = {}
+    done_lines: dict[Key, dict[str, Any]] = {}
     pages: dict[tuple[Key, int], dict[int, int]] = {}
     windows: dict[Key, list[dict[str, Any]]] = {}
     threads: dict[int, _Thread] = {}
@@ -83,20 +83,22 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
             if kind == "window":
                 windows.setdefault(key, []).append(line)
             else:
-                (done if kind == "done" else totals)[key] = line
-    begin = start_s if start_s is not None else latest_s
+                (done_lines if kind == "done" else totals)[key] = line
+    clock_start_s = start_s if start_s is not None else latest_s
     scenario = kept_scenario(folder / "scenario.json")
     available = _list(str(scenario.get("available_cpus", header.get("conditions", {}).get("cpus_allowed", ""))))
     copies = {(p["program"], p["copy"]): p for p in header.get("programs", ())}
-    bound = {key: _list(str(p.get("cpus", ""))) for key, p in copies.items()}
+    bound_cpus = {key: _list(str(p.get("cpus", ""))) for key, p in copies.items()}
     nodes = {key: _list(str(p.get("nodes", "none"))) for key, p in copies.items()}
-    cpus = set().union(*(set(c or available) for c in bound.values())) if bound else set(available)
+    cpus = set().union(*(set(c or available) for c in bound_cpus.values())) if bound_cpus else set(available)
     uses = sorted(
-        (_thread_use(t, begin, float(header.get("sample_s", 0.1))) for t in threads.values()), key=lambda t: t.thread
+        (_thread_use(t, clock_start_s, float(header.get("sample_s", 0.1))) for t in threads.values()),
+        key=lambda t: t.thread,
     )
     status = str(end.get("status", "cut"))
     programs = [
-        _program_use(key, totals.get(key), events, uses, done.get(key, {}), pages, begin, latest_s) for key in bound
+        _program_use(key, totals.get(key), events, uses, done_lines.get(key, {}), pages, clock_start_s, latest_s)
+        for key in bound_cpus
     ]
     programs = [p if p.how == "ok" else replace(p, reason=p.reason + _last_error_line(folder, p)) for p in programs]
     described = {str(p["name"]) for p in scenario.get("programs", ()) if p.get("application")}
@@ -108,8 +110,8 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
         for w in rows:
             w["from_s"], w["to_s"] = float(w["from_s"]) + released, float(w["to_s"]) + released
     for e in events + canary:
-        e["t_s"] = float(e["t_s"]) - begin
-    ended = [p.ended_s for p in programs if p.how != "failed"]
+        e["t_s"] = float(e["t_s"]) - clock_start_s
+    end_times = [p.ended_s for p in programs if p.how != "failed"]
     return LoadRun(
         folder=folder,
         status=status,
@@ -117,14 +119,14 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
         scenario=scenario,
         programs=programs,
         threads=uses,
-        bench_s=max(ended, default=0.0),
+        bench_s=max(end_times, default=0.0),
         cpus=tuple(sorted(cpus)),
-        bound=bound,
+        bound=bound_cpus,
         events=events,
         windows=windows,
         canary=canary,
         end=end,
-        begin_s=begin,
+        begin_s=clock_start_s,
         nodes=nodes,
     )
 
@@ -209,25 +211,25 @@ def spans_of(
         if t_s <= position and not spans:
             cpu = sampled_cpu
             continue
-        ran, waited = ran_ns * 1e-9, waited_ns * 1e-9 + late_s
+        ran_s, waited_s = ran_ns * 1e-9, waited_ns * 1e-9 + late_s
         late_s = 0.0
         length = max(0.0, t_s - position)
         if length > 1.5 * sample_s:
             # The thread slept until one sampling period ago, unless it ran and waited longer than that.
-            slept = min(length - sample_s, max(0.0, length - ran - waited))
-            if slept > 0:
-                spans.append([position, position + slept, 0.0, 0.0, 0.0, sampled_cpu if cpu is None else cpu, False])
-                position += slept
-                length -= slept
+            sleep_s = min(length - sample_s, max(0.0, length - ran_s - waited_s))
+            if sleep_s > 0:
+                spans.append([position, position + sleep_s, 0.0, 0.0, 0.0, sampled_cpu if cpu is None else cpu, False])
+                position += sleep_s
+                length -= sleep_s
         has_moved = cpu is not None and sampled_cpu != cpu
         moves += has_moved
-        if ran > 0:
+        if ran_s > 0:
             cpus.add(sampled_cpu)
         cpu = sampled_cpu
-        excess = ran + waited - length
+        excess = ran_s + waited_s - length
         if excess > 0:
-            waited = max(0.0, waited - excess)
-            ran = min(ran, length)
+            waited_s = max(0.0, waited_s - excess)
+            ran_s = min(ran_s, length)
             for span in reversed(spans):
                 free = span[1] - span[0] - span[2] - span[3]
                 if excess <= 1e-9 or free <= 1e-9:
@@ -236,7 +238,7 @@ def spans_of(
                 excess -= min(free, excess)
             late_s = max(0.0, excess)
         spans.append(
-            [position, t_s, ran, waited, system / (user + system) if user + system else 0.0, sampled_cpu, has_moved]
+            [position, t_s, ran_s, waited_s, system / (user + system) if user + system else 0.0, sampled_cpu, has_moved]
         )
         position = max(position, t_s)
     if last is not None and last > position and spans:
@@ -246,14 +248,14 @@ def spans_of(
             Span(
                 a - begin,
                 b - begin,
-                ran * (1 - share),
-                ran * share,
-                waited,
-                max(0.0, b - a - ran - waited),
+                ran_s * (1 - share),
+                ran_s * share,
+                waited_s,
+                max(0.0, b - a - ran_s - waited_s),
                 sampled_cpu,
                 has_moved,
             )
-            for a, b, ran, waited, share, sampled_cpu, has_moved in spans
+            for a, b, ran_s, waited_s, share, sampled_cpu, has_moved in spans
         ),
         moves,
         tuple(sorted(cpus)),
@@ -316,7 +318,7 @@ def _program_use(
         reason = str(own_events.get("failed", {}).get("reason", "the run was cut before it was released"))
         return ProgramUse(program=program, copy=copy, how="failed", reason=reason)
     own_threads = [t for t in threads if (t.program, t.copy) == key]
-    ended = float(own_events["exit"]["t_s"]) if "exit" in own_events else last
+    end_s = float(own_events["exit"]["t_s"]) if "exit" in own_events else last
     node_bytes: dict[int, int] = {}
     for (owner, _), nodes in pages.items():
         for node, n in nodes.items():
@@ -330,7 +332,7 @@ def _program_use(
         how="ok" if is_clean else "cut",
         reason="" if is_clean else "the run was cut" if "exit" not in own_events else "died, and the run was cut",
         released_s=float(own_events["released"]["t_s"]) - begin,
-        ended_s=ended - begin,
+        ended_s=end_s - begin,
         threads=len(own_threads),
         migrations=sum(t.migrations for t in own_threads),
         pages=node_bytes,

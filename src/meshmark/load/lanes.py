@@ -198,9 +198,9 @@ def _plan_text(copies: Sequence[ProgramUse]) -> str:
     if gaps := [p.plan_gap for p in copies if p.plan_gap is not None]:
         planned_s = float(copies[0].done["planned_s"])
         parts[0] += f" of {seconds_of(planned_s)} planned ({_range(gaps, lambda g: f'{100 * g:+.1f} %')})"
-    for metric, (what, unit) in _RATE_NAMES.items():
+    for metric, (rate_name, unit) in _RATE_NAMES.items():
         if rates := [r[metric] for p in copies if metric in (r := p.rates())]:
-            text = f"{what} {_range(rates, functools.partial(plain, unit=unit))}"
+            text = f"{rate_name} {_range(rates, functools.partial(plain, unit=unit))}"
             if gaps:
                 text += f" of {plain(rates[0] * (1 + gaps[0]), unit)}"
             parts.append(text)

@@ -105,10 +105,10 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
     if end is None:
         raise MeshmarkError(f"{program.profile.name}: its output has no end line")
     threads = program.profile.threads
-    wall, waiting = float(end["wall_s"]), float(end["waiting_s"])
-    cpu = float(end["user_s"]) + float(end["system_s"])
-    dedicated = wall if program.profile.pace else max(wall - waiting / threads, 1e-9)
-    disturbed = waiting > DISTURBED * wall
+    wall_s, waiting_s = float(end["wall_s"]), float(end["waiting_s"])
+    cpu_s = float(end["user_s"]) + float(end["system_s"])
+    dedicated_s = wall_s if program.profile.pace else max(wall_s - waiting_s / threads, 1e-9)
+    is_disturbed = waiting_s > DISTURBED * wall_s
     kinds = {p.variant.name: p.variant.kind for p in program.parts}
     per_call = {}
     for x in lines:
@@ -116,16 +116,16 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
             continue
         # These kernels sleep by design, so their CPU time is not their duration.
         is_sleeping = kinds.get(x["name"]) in ("system", "idle", "sharing")
-        call_s = x["wall_s"] if is_sleeping or not disturbed else x["cpu_s"] / threads
+        call_s = x["wall_s"] if is_sleeping or not is_disturbed else x["cpu_s"] / threads
         per_call[x["name"]] = max(float(call_s) / max(1, int(x["calls"])), 1e-9)
     totals = {k: float(v) for k, v in end.items() if isinstance(v, int | float) and not isinstance(v, bool)}
-    totals |= {"wall_s": dedicated, "cpu_s": cpu, "thread_s": dedicated * threads}
+    totals |= {"wall_s": dedicated_s, "cpu_s": cpu_s, "thread_s": dedicated_s * threads}
     return Trial(
-        wall_s=wall,
+        wall_s=wall_s,
         user_s=float(end["user_s"]),
         system_s=float(end["system_s"]),
-        waiting_s=waiting,
-        dedicated_s=dedicated,
+        waiting_s=waiting_s,
+        dedicated_s=dedicated_s,
         spun_s=float(end["spun_s"]),
         late_s=float(end["late_s"]),
         totals=totals,
@@ -172,10 +172,10 @@ def calibrate(
         trial_program = dataclasses.replace(trial_program, profile=dataclasses.replace(trial_program.profile, pace=0.0))
         trial = run_program(trial_program, cpus, env)
         trials.append(trial)
-        planned = trial_program.totals()["wall_s"]
-        error = trial.dedicated_s / planned - 1
+        planned_s = trial_program.totals()["wall_s"]
+        error = trial.dedicated_s / planned_s - 1
         progress(
-            f"{name}: trial {number + 1}: {trial.dedicated_s:.2f} s of {planned:.2f} s planned ({100 * error:+.1f} %)"
+            f"{name}: trial {number + 1}: {trial.dedicated_s:.2f} s of {planned_s:.2f} s planned ({100 * error:+.1f} %)"
             + (f"; it waited {trial.waiting_s:.2f} s for a CPU" if trial.disturbed else "")
         )
         if abs(error) <= floor:

@@ -241,25 +241,25 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
     Raises:
         UsageError: one line that names the metric.
     """
-    what = f"metric {name}"
+    label = f"metric {name}"
     if len(formula) > _MAX_FORMULA:
-        raise UsageError(f"{what}: the formula has {len(formula)} characters; allowed: {_MAX_FORMULA}")
+        raise UsageError(f"{label}: the formula has {len(formula)} characters; allowed: {_MAX_FORMULA}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as about invalid escapes; errors are reported below
             tree = ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UsageError(
-            f"{what}: {formula[:60]!r} is not a formula; allowed: + - * / ( ), numbers and names"
+            f"{label}: {formula[:60]!r} is not a formula; allowed: + - * / ( ), numbers and names"
         ) from error
-    names = _check(tree, known, what)
+    names = _check(tree, known, label)
     if not names:
-        raise UsageError(f"{what}: {formula[:60]!r} contains no name of a count or time")
+        raise UsageError(f"{label}: {formula[:60]!r} contains no name of a count or time")
     ratio = _ratio(tree)
     if ratio is not None and not all(
         math.isfinite(f) for part in ratio for f in (*part.factors.values(), part.constant)
     ):
-        raise UsageError(f"{what}: the product of its numbers overflows")
+        raise UsageError(f"{label}: the product of its numbers overflows")
     if ratio is not None and (ratio[0].is_constant and ratio[1].is_constant):
         ratio = None  # such as wall_s - wall_s
     return Metric(name, formula, unit, tree, ratio, names)
@@ -294,12 +294,12 @@ def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str]
     columns = (*COLUMNS, *(described_columns().counters if counters is None else sorted(counters)))
     metrics: dict[str, Metric] = {}
     for name, table in tables.items():
-        what = f"{origin}: metric {shown(name)}"
+        text = f"{origin}: metric {shown(name)}"
         if not _NAME.fullmatch(name) or name in RESERVED or name in columns:
             raise UsageError(
-                f"{what}: allowed: a name of lower-case letters, digits and _ that is no column and no key of a program"
+                f"{text}: allowed: a name of lower-case letters, digits and _ that is no column and no key of a program"
             )
-        table_values = checked(MetricTable, table, what)
+        table_values = checked(MetricTable, table, text)
         try:
             metrics[name] = metric(name, table_values.formula, table_values.unit, columns)
         except UsageError as error:
@@ -327,11 +327,11 @@ def of_variants(
     """
     columns = Table(variants).columns
     for name in needed:
-        missing = sorted(metrics[name].names - columns.keys())
-        if missing:
-            raise UsageError(f"metric {name}: the calibration data have no {missing[0]}")
+        missing_columns = sorted(metrics[name].names - columns.keys())
+        if missing_columns:
+            raise UsageError(f"metric {name}: the calibration data have no {missing_columns[0]}")
     values = {name: m.of(columns) for name, m in metrics.items() if m.names <= columns.keys()}
     return {
-        v.name: {name: float(of[i]) for name, of in values.items() if math.isfinite(of[i])}
+        v.name: {name: float(column[i]) for name, column in values.items() if math.isfinite(column[i])}
         for i, v in enumerate(variants)
     }

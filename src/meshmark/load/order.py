@@ -51,27 +51,27 @@ def sequence(
     n = np.asarray(calls, dtype=np.float64)
     phi = np.asarray(phases, dtype=np.float64)
     pieces = max(1, math.ceil(float(n.sum()) / at_once))
-    begin = np.zeros(len(n), dtype=np.int64)
+    first_call = np.zeros(len(n), dtype=np.int64)
     for piece in range(1, pieces + 1):
         if piece == pieces:
-            end = np.asarray(calls, dtype=np.int64)
+            end_call = np.asarray(calls, dtype=np.int64)
         else:
             # The first c with (c + phi) / n >= limit, with the same rounding as below.
             limit = piece / pieces
-            end = np.clip(np.ceil(limit * n - phi), begin, n).astype(np.int64)
+            end_call = np.clip(np.ceil(limit * n - phi), first_call, n).astype(np.int64)
             for _ in range(2):
-                end -= ((end > begin) & ((end - 1 + phi) / n >= limit)).astype(np.int64)
-                end += ((end < n) & ((end + phi) / n < limit)).astype(np.int64)
-        count = end - begin
+                end_call -= ((end_call > first_call) & ((end_call - 1 + phi) / n >= limit)).astype(np.int64)
+                end_call += ((end_call < n) & ((end_call + phi) / n < limit)).astype(np.int64)
+        count = end_call - first_call
         indices = np.repeat(np.arange(len(n)), count)
         if len(indices):
             call_numbers = (
-                np.arange(len(indices)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(begin, count)
+                np.arange(len(indices)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first_call, count)
             )
             times = (call_numbers.astype(np.float64) + phi[indices]) / n[indices]
             # A stable sort of ascending `which` gives ties to the smaller index.
             yield indices[np.argsort(times, kind="stable")]
-        begin = end
+        first_call = end_call
 
 
 @dataclass(frozen=True, slots=True)

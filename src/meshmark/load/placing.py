@@ -44,14 +44,14 @@ def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] |
     Raises:
         UsageError: one line that names the program and the key.
     """
-    requested = 0.0
+    total_bytes = 0.0
     largest_request = ("", 0.0)
     for p in scenario.programs:
         for cpus in p.cpus:
             if not set(cpus) <= set(here.cpus):
-                missing = format_list(sorted(set(cpus) - set(here.cpus)))
+                forbidden_cpus = format_list(sorted(set(cpus) - set(here.cpus)))
                 raise UsageError(
-                    f"program {p.name}: cpus: found {format_list(cpus)}; {missing} may not be used here; "
+                    f"program {p.name}: cpus: found {format_list(cpus)}; {forbidden_cpus} may not be used here; "
                     f"allowed: {format_list(here.cpus)}"
                 )
             slots = len(cpus) or len(here.cpus)
@@ -63,11 +63,11 @@ def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] |
                 )
         exact_bytes = (memory_bytes or {}).get(p.name)
         request_bytes = p.copies * (float(exact_bytes) if exact_bytes is not None else (p.memory_mib or 0.0) * 2**20)
-        requested += request_bytes
+        total_bytes += request_bytes
         largest_request = max(largest_request, (p.name, request_bytes), key=lambda m: m[1])
-    if here.memory_bytes and requested > here.memory_bytes:
+    if here.memory_bytes and total_bytes > here.memory_bytes:
         raise UsageError(
-            f"program {largest_request[0]}: memory_mib: all programs and copies request {requested / 2**20:.0f} MiB, "
+            f"program {largest_request[0]}: memory_mib: all programs and copies request {total_bytes / 2**20:.0f} MiB, "
             f"{largest_request[0]} requests {largest_request[1] / 2**20:.0f} MiB of it; "
             f"{here.memory_bytes / 2**20:.0f} MiB are available"
         )
@@ -276,8 +276,8 @@ def compared(path: Path, profile: TargetProfile) -> tuple[str, tuple[str, ...]]:
         UsageError: the file cannot be read, or is not a program.
     """
     stored, excerpt = _read_excerpt(path)
-    requested = profile.to_json()
-    for key in {**requested, **stored}:
-        if stored.get(key) != requested.get(key):
-            return f"{shown(key)} = {found(stored.get(key))}, now {found(requested.get(key))}", excerpt.notes
+    profile_values = profile.to_json()
+    for key in {**profile_values, **stored}:
+        if stored.get(key) != profile_values.get(key):
+            return f"{shown(key)} = {found(stored.get(key))}, now {found(profile_values.get(key))}", excerpt.notes
     return "", excerpt.notes

@@ -141,9 +141,9 @@ class Program:
 
     def totals(self) -> dict[str, float]:
         """Return planned sums over all calls, by column."""
-        n = np.array([p.calls for p in self.parts], dtype=np.float64)
+        calls = np.array([p.calls for p in self.parts], dtype=np.float64)
         spinning_s = spinning(self.profile)
-        return {k: float(v @ n) + spinning_s.get(k, 0.0) for k, v in self.table().columns.items()}
+        return {k: float(v @ calls) + spinning_s.get(k, 0.0) for k, v in self.table().columns.items()}
 
     def planned(self) -> dict[str, float]:
         """Return `run_time_s` and every metric that can be computed from the totals."""
@@ -158,9 +158,9 @@ class Program:
 
     def errors(self) -> dict[str, float]:
         """Return relative errors of the planned run time and metrics; the planned value itself if the target is 0."""
-        planned = self.planned()
+        values = self.planned()
         targets = {"run_time_s": self.profile.run_time_s, **self.profile.metrics}
-        return {k: planned.get(k, math.nan) / v - 1 if v else planned.get(k, math.nan) for k, v in targets.items()}
+        return {k: values.get(k, math.nan) / v - 1 if v else values.get(k, math.nan) for k, v in targets.items()}
 
 
 def _json(program: Program) -> dict[str, Any]:
@@ -256,11 +256,11 @@ def parse_program(data: str, where: str) -> Program:
             f"{where}: shares: found {found(list(file.shares))}; threads and load_balance give {list(expected[:3])}"
         )
 
-    planned = file.planned
+    planned_table = file.planned
     program = Program(
         profile=profile,
         parts=parts,
-        uniformity=Uniformity(planned.worst_deviation, planned.window_s, planned.window_cov),
+        uniformity=Uniformity(planned_table.worst_deviation, planned_table.window_s, planned_table.window_cov),
         machine=file.machine,
         versions=file.kernels,
         own_metrics=own_metrics,
@@ -268,8 +268,10 @@ def parse_program(data: str, where: str) -> Program:
         notes=file.notes,
     )
     total_s = program.totals()["wall_s"]
-    if abs(planned.run_time_s - total_s) > 1e-6 * total_s:
-        raise MeshmarkError(f"{where}: planned.run_time_s: found {planned.run_time_s:g}; its variants give {total_s:g}")
+    if abs(planned_table.run_time_s - total_s) > 1e-6 * total_s:
+        raise MeshmarkError(
+            f"{where}: planned.run_time_s: found {planned_table.run_time_s:g}; its variants give {total_s:g}"
+        )
     return program
 
 

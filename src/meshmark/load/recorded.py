@@ -85,9 +85,14 @@ def machine_use(run: LoadRun, path: Path) -> MachineUse:
             f"--recording: {path} {coverage}; the run lasted from {_utc(start_s)} to {_utc(start_s + run.bench_s)}"
         )
     cpu, cpu_absent = _cpu(header, frames, start_s, run)
-    memory, estimated, memory_absent = _memory(header, frames, start_s, run)
+    memory, is_estimated, memory_absent = _memory(header, frames, start_s, run)
     return MachineUse(
-        name=path.name, cpu=cpu, memory=memory, estimated=estimated, cpu_absent=cpu_absent, memory_absent=memory_absent
+        name=path.name,
+        cpu=cpu,
+        memory=memory,
+        estimated=is_estimated,
+        cpu_absent=cpu_absent,
+        memory_absent=memory_absent,
     )
 
 

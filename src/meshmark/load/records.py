@@ -115,8 +115,8 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             continue
         flags = run.flags(p)
         observed: dict[str, Scalar] = {**conditions, "migrations": p.migrations, "largest_bytes": p.largest_bytes}
-        for what, value in _values_of(p):
-            add(what, value, observed, flags)
+        for name_or_metric, value in _values_of(p):
+            add(name_or_metric, value, observed, flags)
     if run.cut:
         absences.append(
             Absence(
@@ -170,7 +170,7 @@ def _conditions_of(
     run: LoadRun, p: ProgramUse, common: Mapping[str, Scalar], of: Mapping[str, Any]
 ) -> dict[str, Scalar]:
     """Return the conditions of a copy: what the scenario requests for its program `of`, and where the copy ran."""
-    bound = run.bound.get((p.program, p.copy), ())
+    bound_cpus = run.bound.get((p.program, p.copy), ())
     starts = of.get("start_s") or [0.0]
     return {
         **common,
@@ -179,8 +179,8 @@ def _conditions_of(
         "copies": int(of.get("copies", 1)),
         "threads": int(of.get("threads", 1)),
         "policy": str(of.get("policy") or "none"),
-        "cpus": format_list(bound or run.cpus),
-        "binding": "soft" if bound else "none",
+        "cpus": format_list(bound_cpus or run.cpus),
+        "binding": "soft" if bound_cpus else "none",
         "start_s": float(starts[min(p.copy, len(starts) - 1)]),
         "nice": int(of.get("nice", 0)),
         "priority": str(of.get("priority", "other")),

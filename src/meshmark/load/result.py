@@ -206,8 +206,8 @@ class LoadRun:
         return self.status == "cut"
 
     def totals(self) -> Totals:
-        started = [p for p in self.programs if p.how != "failed"]
-        user, system = sum(p.user_s for p in started), sum(p.system_s for p in started)
+        started_programs = [p for p in self.programs if p.how != "failed"]
+        user, system = sum(p.user_s for p in started_programs), sum(p.system_s for p in started_programs)
         available = self.bench_s * len(self.cpus)
         return Totals(
             bench_s=self.bench_s,
@@ -216,9 +216,9 @@ class LoadRun:
             user_s=user,
             system_s=system,
             idle_s=available - user - system,
-            completion_s=statistics.fmean(p.ended_s for p in started) if started else 0.0,
-            run_s=sum(p.wall_s for p in started),
-            waiting_s=sum(p.waiting_s for p in started),
+            completion_s=statistics.fmean(p.ended_s for p in started_programs) if started_programs else 0.0,
+            run_s=sum(p.wall_s for p in started_programs),
+            waiting_s=sum(p.waiting_s for p in started_programs),
         )
 
     def fairness(self, alone_s: Mapping[str, float] | None = None) -> float:
@@ -228,10 +228,12 @@ class LoadRun:
             alone_s: run time of each program alone. With it, the index is over relative speeds, otherwise over
                 `cpu_share`.
         """
-        successful = [p for p in self.programs if p.how == "ok"]
+        successful_programs = [p for p in self.programs if p.how == "ok"]
         if alone_s is not None:
-            return jain([alone_s[p.program] / p.wall_s for p in successful if p.program in alone_s and p.wall_s > 0])
-        return jain([p.cpu_share for p in successful])
+            return jain(
+                [alone_s[p.program] / p.wall_s for p in successful_programs if p.program in alone_s and p.wall_s > 0]
+            )
+        return jain([p.cpu_share for p in successful_programs])
 
     def flags(self, program: ProgramUse) -> frozenset[str]:
         """Return the record flags that apply to the results of a program."""
@@ -239,11 +241,11 @@ class LoadRun:
         program_table: Mapping[str, Any] = next(
             (p for p in self.scenario.get("programs", ()) if p.get("name") == program.program), {}
         )
-        bound = self.bound.get((program.program, program.copy), ())
-        if int(program_table.get("threads", 1)) > (len(bound) or len(self.cpus)):
+        bound_cpus = self.bound.get((program.program, program.copy), ())
+        if int(program_table.get("threads", 1)) > (len(bound_cpus) or len(self.cpus)):
             flags.add("oversubscribed")
-        if bound and any(
-            not set(t.cpus) <= set(bound)
+        if bound_cpus and any(
+            not set(t.cpus) <= set(bound_cpus)
             for t in self.threads
             if (t.program, t.copy) == (program.program, program.copy)
         ):
@@ -288,11 +290,11 @@ class LoadRun:
         return statistics.median(samples) if samples else math.nan
 
     def canary_drift(self) -> float:
-        """Return the relative change of the canary's latency from before to after; 0 with under three samples each."""
-        times = [sum(c.get("when") == when for c in self.canary) for when in ("before", "after")]
-        before = self.canary_level("before")
-        change = abs(self.canary_level("after") / before - 1) if before else math.nan
-        return change if min(times) >= 3 and math.isfinite(change) else 0.0
+        """Return the canary's relative latency change from before to after; 0 if either has fewer than three samples."""
+        sample_counts = [sum(c.get("when") == when for c in self.canary) for when in ("before", "after")]
+        latency_before = self.canary_level("before")
+        change = abs(self.canary_level("after") / latency_before - 1) if latency_before else math.nan
+        return change if min(sample_counts) >= 3 and math.isfinite(change) else 0.0
 
 
 def jain(values: Sequence[float]) -> float:
@@ -334,7 +336,7 @@ def slowdown(alone_s: Sequence[float], together_s: Sequence[float]) -> Slowdown:
 
 
 def rank_sum_bound(n: int, m: int, confidence: float = 0.95) -> int:
-    """Return the largest k with 1 - 2 P(U < k) >= confidence, for U of Mann and Whitney under no difference, or 0."""
+    """Return the largest k with 1 - 2 P(U < k) >= confidence, U of Mann and Whitney under no difference; at least 0."""
     if n * m > 10_000:
         return max(0, int(n * m / 2 - 1.96 * math.sqrt(n * m * (n + m + 1) / 12)))
     # Number of arrangements of n and m with U = u: f(n, m, u) = f(n - 1, m, u - m) + f(n, m - 1, u).
@@ -342,11 +344,11 @@ def rank_sum_bound(n: int, m: int, confidence: float = 0.95) -> int:
     for i in range(1, n + 1):
         next_rows: list[list[int]] = [[1]]
         for j in range(1, m + 1):
-            removed_first, removed_second = rows[j], next_rows[j - 1]
+            counts_without_first, counts_without_second = rows[j], next_rows[j - 1]
             counts = [0] * (i * j + 1)
-            for u, c in enumerate(removed_first):
+            for u, c in enumerate(counts_without_first):
                 counts[u + j] += c
-            for u, c in enumerate(removed_second):
+            for u, c in enumerate(counts_without_second):
                 counts[u] += c
             next_rows.append(counts)
         rows = next_rows
@@ -360,13 +362,18 @@ def rank_sum_bound(n: int, m: int, confidence: float = 0.95) -> int:
 
 def failures_text(run: LoadRun) -> str:
     """Return the programs that failed, with reasons, in one line; "" if none failed."""
-    failed = [p for p in run.programs if p.how != "ok"]
-    with_copies = {p.program for p in run.programs if p.copy > 0}
+    failed_programs = [p for p in run.programs if p.how != "ok"]
+    programs_with_copies = {p.program for p in run.programs if p.copy > 0}
     reasons = [
-        f"{p.program}{f', copy {p.copy}' if p.program in with_copies else ''}: {p.reason}" for p in failed[:_MAX_NAMED]
+        f"{p.program}{f', copy {p.copy}' if p.program in programs_with_copies else ''}: {p.reason}"
+        for p in failed_programs[:_MAX_NAMED]
     ]
-    reasons += [f"and {len(failed) - _MAX_NAMED} more"] if len(failed) > _MAX_NAMED else []
-    return f"{len(failed)} of {len(run.programs)} programs failed: {'; '.join(reasons)}" if failed else ""
+    reasons += [f"and {len(failed_programs) - _MAX_NAMED} more"] if len(failed_programs) > _MAX_NAMED else []
+    return (
+        f"{len(failed_programs)} of {len(run.programs)} programs failed: {'; '.join(reasons)}"
+        if failed_programs
+        else ""
+    )
 
 
 def canary_text(run: LoadRun) -> str:

@@ -72,7 +72,7 @@ def run_scenario(
         program_files: programs synthesised for the target profiles of the scenario, by program name.
         report: called with every event (`ready`, `released`, `exit`, …), in order.
         own: the user's metrics for target profiles, in addition to the built-in metrics and the metrics in the file.
-        here: resources of the host; None: the resources are determined.
+        here: resources of the host; None: `Here.now()`.
         tick: called about once per second during the run.
         made: folder for builds and inputs of applications, which several runs may share; None: `out`.
         notify: called with messages about these builds and inputs.
@@ -192,7 +192,7 @@ def _signal_of(run: LoadRun) -> str:
 
 
 def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
-    """Return the earliest end of the last program with a known run time, in s after the start of the clock, or 0.
+    """Return the earliest end of the last program with a known run time, in s after the clock start; 0 if unknown.
 
     Args:
         files: programs synthesised for the target profiles of the scenario, by program name.

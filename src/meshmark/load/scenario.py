@@ -302,7 +302,7 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
 
 
 def file_stem(program: str) -> str:
-    """Return the begin of the names of a program's files."""
+    """Return the first part of the names of a program's files."""
     return re.sub(r"[^\w.+@-]", "_", program)
 
 
@@ -352,8 +352,8 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
         if member_fields["cwd"]:
             raise UsageError(f"{where}: cwd: found with application; its file decides where it runs")
         threads = member_fields["threads"] if "threads" in raw else None  # threads of a rank
-        asked = Asked(f"{where}: application", f"{where}: dimensions", "dimensions = {{ {name} = {value} }}")
-        application = described(member_fields["application"], member_fields["dimensions"], threads, folder, asked)
+        terms = Asked(f"{where}: application", f"{where}: dimensions", "dimensions = {{ {name} = {value} }}")
+        application = described(member_fields["application"], member_fields["dimensions"], threads, folder, terms)
         member_fields |= {"described": application, "threads": application.cpus}
     elif member_fields["dimensions"]:
         raise UsageError(f"{where}: dimensions: found without application")

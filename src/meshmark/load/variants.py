@@ -140,10 +140,10 @@ class Table:
                 raise UsageError(
                     f"calibration data: {v.name}: wall_s = {v.wall_s}, cpu_s = {v.cpu_s}; allowed: finite times above 0"
                 )
-        stored = (*TIMES, *COUNTS)
-        rows = [[getattr(v, c) for c in stored] for v in self.variants]
-        numbers = np.array(rows, dtype=np.float64).reshape(len(rows), len(stored))
-        c: dict[str, Vector] = {name: numbers[:, i].copy() for i, name in enumerate(stored)}
+        input_columns = (*TIMES, *COUNTS)
+        rows = [[getattr(v, c) for c in input_columns] for v in self.variants]
+        numbers = np.array(rows, dtype=np.float64).reshape(len(rows), len(input_columns))
+        c: dict[str, Vector] = {name: numbers[:, i].copy() for i, name in enumerate(input_columns)}
         c["wall_s"] /= load_balance
         from_memory = np.array([v.served_by == "memory" for v in self.variants], dtype=bool)
         from_cache = np.array([v.served_by in ("L2", "L3") for v in self.variants], dtype=bool)

@@ -55,8 +55,8 @@ class Change:
     @property
     def certain(self) -> bool:
         """Return whether the use differs significantly."""
-        known = self.low is not None and self.high is not None
-        interval = ((self.low or 0.0) - ROUNDING, (self.high or 0.0) + ROUNDING) if known else None
+        has_interval = self.low is not None and self.high is not None
+        interval = ((self.low or 0.0) - ROUNDING, (self.high or 0.0) + ROUNDING) if has_interval else None
         return judge(interval, (-ROUNDING, ROUNDING), 0.0) in {"higher", "lower"}
 
     def to_json(self) -> dict[str, Any]:
@@ -123,10 +123,10 @@ class _Means:
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = sums.sum(axis=0) / weights.sum(axis=0)
             batches = sums / weights
-            known = np.isfinite(batches).sum(axis=0).astype(np.float64)
-            centre = np.where(known > 0, np.nansum(batches, axis=0) / known, np.nan)
-            scatter = np.nansum((batches - centre) ** 2, axis=0) / (known - 1)
-            return mean, scatter / known, known
+            batch_count = np.isfinite(batches).sum(axis=0).astype(np.float64)
+            centre = np.where(batch_count > 0, np.nansum(batches, axis=0) / batch_count, np.nan)
+            scatter = np.nansum((batches - centre) ** 2, axis=0) / (batch_count - 1)
+            return mean, scatter / batch_count, batch_count
 
 
 def _means(side: Side) -> _Means:
@@ -145,10 +145,10 @@ def _means(side: Side) -> _Means:
             values = np.array(frame.values.get(metric, ()), dtype=np.float64)
             if values.size != means.sums[kind].shape[1]:
                 continue
-            known = np.isfinite(values)
+            is_known = np.isfinite(values)
             length = frame.window_s or 1e-12  # a frame without duration still counts
-            means.sums[kind][batch] += np.where(known, values, 0.0) * length
-            means.weights[kind][batch] += known * length
+            means.sums[kind][batch] += np.where(is_known, values, 0.0) * length
+            means.weights[kind][batch] += is_known * length
     return means
 
 
@@ -250,8 +250,8 @@ def _points(share: float) -> str:
 def table(difference: Difference) -> Iterator[str]:
     """Yield lines of text: significant changes by size, then the others, then unknown ones."""
     all_changes = [c for changes in difference.changes.values() for c in changes]
-    known = [c for c in all_changes if c.change is not None]
-    known.sort(key=lambda c: (not c.certain, -abs(c.change or 0.0)))
+    known_changes = [c for c in all_changes if c.change is not None]
+    known_changes.sort(key=lambda c: (not c.certain, -abs(c.change or 0.0)))
 
     def name(c: Change) -> str:
         return f"link {c.name}" if c.component_class == "link" else c.name
@@ -260,7 +260,7 @@ def table(difference: Difference) -> Iterator[str]:
     before, after = difference.before, difference.after
     yield f"from {before['name']} ({before['frames']} frames) to {after['name']} ({after['frames']} frames)"
     yield f"{'component':<{width}}  before (%)  after (%)  change (points)  95 % interval"
-    for c in known:
+    for c in known_changes:
         assert c.before is not None and c.after is not None and c.change is not None
         line = f"{name(c):<{width}}  {100 * c.before:10.1f}  {100 * c.after:9.1f}  {_points(c.change):>15}"
         if c.low is None or c.high is None:
@@ -272,6 +272,6 @@ def table(difference: Difference) -> Iterator[str]:
     for c in all_changes:
         if c.change is None:
             unknown.setdefault(c.why, []).append(name(c))
-    for why, names in unknown.items():
-        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        yield f"not known: {shown}: {why}"
+    for reason, names in unknown.items():
+        shown_names = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        yield f"not known: {shown_names}: {reason}"

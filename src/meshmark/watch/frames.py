@@ -245,8 +245,8 @@ _TYPES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 def _check_types(component_class: str, number: int, component: Mapping[str, Any]) -> None:
     for key, (is_valid, allowed) in _TYPES.items():
         if key in component and not is_valid(component[key]):
-            where = f"{quoted(component_class, 40)} {number}: {key}"
-            raise FrameError(f"frames: {where}: found {quoted(component[key], 40)}; allowed: {allowed}")
+            component_text = f"{quoted(component_class, 40)} {number}: {key}"
+            raise FrameError(f"frames: {component_text}: found {quoted(component[key], 40)}; allowed: {allowed}")
 
 
 def check_places(header: Header) -> None:
@@ -256,7 +256,7 @@ def check_places(header: Header) -> None:
         FrameError: A component refers to something that the header does not have; the message names it.
     """
     nodes, routers = header.count("node"), header.count("router")
-    required = {
+    required_keys = {
         "router": ("place",),
         "node": ("router",) if routers else (),
         "link": () if routers else ("from", "to"),
@@ -266,14 +266,16 @@ def check_places(header: Header) -> None:
     limits |= {"node": max(1, nodes), "from": max(1, nodes, routers), "to": max(1, nodes, routers)}
     for component_class, components in header.components.items():
         for number, component in enumerate(components):
-            where = f"frames: {quoted(component_class, 40)} {number}"
-            for key in required.get(component_class, ()):
+            component_text = f"frames: {quoted(component_class, 40)} {number}"
+            for key in required_keys.get(component_class, ()):
                 if component.get(key) is None:
-                    raise FrameError(f"{where}: {key}: found nothing")
+                    raise FrameError(f"{component_text}: {key}: found nothing")
             for key, limit in limits.items():
                 least = -1 if key == "node" else 0
                 if key in component and component[key] is not None and not least <= component[key] < limit:
-                    raise FrameError(f"{where}: {key}: found {component[key]}; allowed: {least} to {limit - 1}")
+                    raise FrameError(
+                        f"{component_text}: {key}: found {component[key]}; allowed: {least} to {limit - 1}"
+                    )
 
 
 def frame_of(line: Mapping[str, Any], header: Header) -> Frame:

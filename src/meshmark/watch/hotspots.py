@@ -123,13 +123,15 @@ def hot_now(values: Sequence[float | None], min_use: float) -> set[int]:
         return set()
     if len(known_values) <= 2:
         low = min(known_values)
-        alone = len(known_values) == 1
-        return {i for i, v in enumerate(values) if v is not None and v >= FULL and (alone or v >= 2 * low)}
+        is_alone = len(known_values) == 1
+        return {i for i, v in enumerate(values) if v is not None and v >= FULL and (is_alone or v >= 2 * low)}
     median = statistics.median(known_values)
     deviation = 1.4826 * statistics.median(abs(v - median) for v in known_values)
-    bound = max(min_use, median + max(ABOVE, DEVIATIONS * deviation))
+    threshold = max(min_use, median + max(ABOVE, DEVIATIONS * deviation))
     total = sum(known_values)
-    return {i for i, v in enumerate(values) if v is not None and v >= bound and v * len(known_values) >= SHARE * total}
+    return {
+        i for i, v in enumerate(values) if v is not None and v >= threshold and v * len(known_values) >= SHARE * total
+    }
 
 
 @dataclass(slots=True)
@@ -231,8 +233,8 @@ class Detector:
         if run is None:
             return False
         if not run.stands_out:
-            begin, place = self._tick - REACH * run.ticks, self._place(kind, number)
-            turn_ticks = [t.ticks for t in self._turns[kind] if t.end > begin and t.place != place]
+            first_tick, place = self._tick - REACH * run.ticks, self._place(kind, number)
+            turn_ticks = [t.ticks for t in self._turns[kind] if t.end > first_tick and t.place != place]
             later_runs = [
                 i for i, r in self._runs[kind].items() if r.start > run.start and self._place(kind, i) != place
             ]

@@ -254,22 +254,24 @@ def _shared_caches(header: Header) -> dict[int, list[tuple[str, list[int]]]]:
     """Return the last-level caches of each node: a text and the CPUs that share the cache."""
     cpus = header.components.get("cpu", ())
     caches = header.components.get("cache", ())
-    last = max((int(c["level"]) for c in caches), default=0)
+    last_level = max((int(c["level"]) for c in caches), default=0)
     by_node: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
     for c in caches:
         sharers = [int(i) for i in c.get("cpus", ()) if 0 <= int(i) < len(cpus)]
-        if int(c["level"]) == last and sharers:
-            by_node[int(cpus[sharers[0]].get("node", -1))].append((f"L{last} {size(float(c['size_bytes']))}", sharers))
+        if int(c["level"]) == last_level and sharers:
+            by_node[int(cpus[sharers[0]].get("node", -1))].append(
+                (f"L{last_level} {size(float(c['size_bytes']))}", sharers)
+            )
     return dict(by_node)
 
 
 def _own_caches(header: Header, cpus: Set[int]) -> str:
     """Return the caches of each core below the last level, such as `L1 32 KiB, L2 1 MiB`; "" if unknown."""
     caches = header.components.get("cache", ())
-    last = max((int(c["level"]) for c in caches), default=0)
+    last_level = max((int(c["level"]) for c in caches), default=0)
     sizes_by_level: dict[int, set[float]] = defaultdict(set)
     for c in caches:
-        if int(c["level"]) < last and not cpus.isdisjoint(c.get("cpus", ())):
+        if int(c["level"]) < last_level and not cpus.isdisjoint(c.get("cpus", ())):
             sizes_by_level[int(c["level"])].add(float(c["size_bytes"]))
     return ", ".join(
         f"L{level} {' or '.join(size(b) for b in sorted(sizes))}" for level, sizes in sorted(sizes_by_level.items())

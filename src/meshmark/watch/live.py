@@ -68,10 +68,10 @@ class Live:
             os.close(descriptor)
         assert self._process.stdout is not None
         self._lines = self._process.stdout
-        first = self._lines.readline()
-        if not first:
+        first_line = self._lines.readline()
+        if not first_line:
             raise MeshmarkError(self._why())
-        self.header: Header = header_of(parse_line(first))
+        self.header: Header = header_of(parse_line(first_line))
 
     def _why(self) -> str:
         status = self._process.wait()

@@ -64,9 +64,9 @@ class Oversubscribed:
         }
 
     def __str__(self) -> str:
-        where = f"{counted(len(self.cpus), 'CPU')} ({format_list(self.cpus)}), since {duration(self.since_s)}"
+        cpus_text = f"{counted(len(self.cpus), 'CPU')} ({format_list(self.cpus)}), since {duration(self.since_s)}"
         busiest = f"; busiest: {', '.join(self.programs)}" if self.programs else ""
-        return f"CPUs oversubscribed: {self.threads:.1f} runnable threads on {where}{busiest}"
+        return f"CPUs oversubscribed: {self.threads:.1f} runnable threads on {cpus_text}{busiest}"
 
 
 class Oversubscription:

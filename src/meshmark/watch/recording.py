@@ -46,7 +46,7 @@ def _schema(header: Header) -> pa.Schema:
     """Return the schema of a complete recording."""
     import pyarrow as pa
 
-    fixed = [
+    fixed_columns = [
         ("seq", pa.int64()),
         ("t_s", pa.float64()),
         ("window_s", pa.float32()),
@@ -55,11 +55,11 @@ def _schema(header: Header) -> pa.Schema:
         ("cost_s", pa.float32()),
         ("dropped", pa.int64()),
     ]
-    fields = [pa.field(n, t) for n, t in fixed]
+    fields = [pa.field(n, t) for n, t in fixed_columns]
     for m in header.metrics:
         kind = pa.decimal128(4, 3) if m.is_share else pa.float32()
-        about = {b"unit": m.unit.encode(), b"what": m.what.encode(), b"of": m.of.encode()}
-        fields.append(pa.field(m.name, pa.list_(kind), metadata=about))
+        metadata = {b"unit": m.unit.encode(), b"what": m.what.encode(), b"of": m.of.encode()}
+        fields.append(pa.field(m.name, pa.list_(kind), metadata=metadata))
     fields.append(pa.field(_PROCESSES, pa.string(), metadata={b"what": b"the busiest processes, JSON"}))
     return pa.schema(fields, metadata=_metadata(header))
 
@@ -333,11 +333,11 @@ class Recording:
         self.path = path
         try:
             with open_regular(path) as file:
-                begin = file.read(4)
+                magic = file.read(4)
         except (OSError, ValueError) as error:
             raise RecordingError(f"{quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
         self._parquet: Any = None
-        if begin == b"PAR1":
+        if magic == b"PAR1":
             try:
                 # The file is not memory mapped, because that raises SIGBUS if the file shrinks; opening it here allows
                 # non-UTF-8 names.
@@ -398,11 +398,11 @@ class Recording:
         metrics = [m.name for m in self.header.metrics]
         shares = {m.name for m in self.header.metrics if m.is_share}
         for batch in self._batches():
-            skipped = min(first, batch.num_rows)
-            first -= skipped
-            if skipped == batch.num_rows:
+            skip_count = min(first, batch.num_rows)
+            first -= skip_count
+            if skip_count == batch.num_rows:
                 continue
-            batch = batch.slice(skipped)  # noqa: PLW2901
+            batch = batch.slice(skip_count)  # noqa: PLW2901
             if self._parquet is None:
                 yield from map(parse_line, batch.column(_LINE).to_pylist())
                 continue

@@ -34,14 +34,14 @@ def events(recording: Recording) -> Iterator[dict[str, Any]]:
             components = header.components[m.component_class]
             names = [f"{component.get('name', i)} {what}" for i, component in enumerate(components)]
             tracks.append((m.name, pid, names, "%" if m.is_share else m.unit, 100.0 if m.is_share else 1.0))
-    last: dict[tuple[str, int], float] = {}
+    last_values: dict[tuple[str, int], float] = {}
     for frame in recording.frames():
         begin_us = max(0.0, round(1e6 * (frame.t_s - frame.window_s), 3))  # Perfetto drops negative times, even -0.0
         for metric, pid, names, unit, factor in tracks:
             for i, value in enumerate(frame.values.get(metric, ())):
-                if value is None or not math.isfinite(value) or last.get((metric, i)) == value:
+                if value is None or not math.isfinite(value) or last_values.get((metric, i)) == value:
                     continue
-                last[metric, i] = value
+                last_values[metric, i] = value
                 counter = {unit: float(f"{factor * value:.6g}")}
                 yield {"ph": "C", "name": names[i], "pid": pid, "ts": begin_us, "args": counter}
 

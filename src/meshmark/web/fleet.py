@@ -186,16 +186,16 @@ class Receiver:
         else:
             machines = await anyio.to_thread.run_sync(readings, body, kind, encoding, limiter=self._thread)
         source = request.client.host if request.client else ""
-        rejected, reasons = 0, dict[str, None]()
+        rejected_points, reasons = 0, dict[str, None]()
         for number, (reading, points) in enumerate(machines, 1):
             reason = self._live.add(reading, source, time.monotonic(), time.time())
             if reason:
-                rejected += points
+                rejected_points += points
                 reasons[reason] = None
             if number % _ADDED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         media = JSON if kind.startswith(JSON) else "application/x-protobuf"
-        return Response(answer(media, rejected, "; ".join(reasons)[:500]), media_type=media)
+        return Response(answer(media, rejected_points, "; ".join(reasons)[:500]), media_type=media)
 
     async def _body(self, request: Request) -> bytes:
         length = request.headers.get("content-length", "0")
@@ -300,7 +300,7 @@ async def _all_nodes(parts: FleetParts) -> AsyncIterator[bytes]:
     yield json.dumps({**head, "refused": live.refused}).encode() + b"\n"
     names = list(live.names)
     for begin in range(0, len(names), 100):  # in parts, so that other requests are answered in the meantime
-        now = time.monotonic()
-        lines = [json.dumps({"type": "node", **live.node(name, now)}) for name in names[begin : begin + 100]]
+        now_s = time.monotonic()
+        lines = [json.dumps({"type": "node", **live.node(name, now_s)}) for name in names[begin : begin + 100]]
         yield ("\n".join(lines) + "\n").encode()
         await asyncio.sleep(0)

@@ -146,8 +146,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 started = True
                 headers = list(message.get("headers", ()))
-                present = {k.lower() for k, _ in headers}
-                headers += [(k.encode(), v.encode()) for k, v in SECURITY.items() if k.encode() not in present]
+                names = {k.lower() for k, _ in headers}
+                headers += [(k.encode(), v.encode()) for k, v in SECURITY.items() if k.encode() not in names]
                 if self.token and _matches(request.query_params.get("token", ""), self.token):
                     cookie = f"{_cookie(request)}={self.token}; HttpOnly; SameSite=Strict; Path=/"
                     headers.append((b"set-cookie", cookie.encode()))
@@ -176,7 +176,7 @@ class Guard:
             return _line(
                 "nodes need a token to send: restart this server without --no-token or with --node-token-file", 403
             )
-        if token and not any(_matches(given, token) for given in _tokens(request)):
+        if token and not any(_matches(request_token, token) for request_token in _tokens(request)):
             headers = {"www-authenticate": "Bearer"}
             return _line("a token is required: open the address that meshmark printed", 401, headers)
         if is_post:

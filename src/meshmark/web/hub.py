@@ -48,10 +48,10 @@ class Past:
         frames = self._load(begin, count)
         with self._lock:
             while len(self._found) < begin:
-                missing = self._load(len(self._found), min(600, begin - len(self._found)))
-                if not missing:
+                earlier_frames = self._load(len(self._found), min(600, begin - len(self._found)))
+                if not earlier_frames:
                     break
-                self._found += [self._findings.add(f) for f in missing]
+                self._found += [self._findings.add(f) for f in earlier_frames]
             for i, frame in enumerate(frames, begin):
                 if i == len(self._found):
                     self._found.append(self._findings.add(frame))

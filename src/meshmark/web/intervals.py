@@ -38,8 +38,10 @@ class Interval:
             return [None] * count
         rows = np.sort(np.frombuffer(values, dtype=np.float64).reshape(-1, count), axis=0)  # NaN sorts to the end
         summaries: list[tuple[float, float, float, float] | None] = []
-        for i, known in enumerate((~np.isnan(rows)).sum(axis=0).tolist()):
-            column = rows[:known, i].tolist()
-            p95 = math.ceil(0.95 * known) - 1
-            summaries.append((math.fsum(column) / known, column[0], column[-1], column[p95]) if known else None)
+        for i, known_count in enumerate((~np.isnan(rows)).sum(axis=0).tolist()):
+            column = rows[:known_count, i].tolist()
+            p95 = math.ceil(0.95 * known_count) - 1
+            summaries.append(
+                (math.fsum(column) / known_count, column[0], column[-1], column[p95]) if known_count else None
+            )
         return summaries

@@ -52,9 +52,9 @@ class Waiting:
         if connection in self._timers:
             return
         self._timers[connection] = connection.loop.call_later(self._header_s, self.close, connection)
-        same = [o for o in self._timers if o.address == connection.address]
-        if len(same) > MAX_WAITING_PER_ADDRESS:
-            self.close(same[0])
+        from_same_address = [o for o in self._timers if o.address == connection.address]
+        if len(from_same_address) > MAX_WAITING_PER_ADDRESS:
+            self.close(from_same_address[0])
         elif len(self._timers) > MAX_WAITING or len(connection.connections) > self._max_open:
             self.close(next(iter(self._timers)))
 

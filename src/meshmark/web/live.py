@@ -87,7 +87,7 @@ class LiveMachine:
 
     def _begin(self) -> Hub:
         sampler = self._start()
-        ended = self._ended = threading.Event()
+        end_event = self._ended = threading.Event()
         running = sampler.__enter__()
 
         def frames() -> Iterator[Frame]:
@@ -95,7 +95,7 @@ class LiveMachine:
                 yield from running.frames()
             finally:
                 sampler.__exit__(None, None, None)
-                ended.set()
+                end_event.set()
 
         try:
             hub = Hub(running.header, frames())

@@ -201,10 +201,10 @@ class LiveFleet:
         count = len(self.names)
         age = now - self._seen[:count]
         state = np.where(np.isinf(age), _NEVER, np.where(age > self.silent_s, _SILENT, _LIVE)).astype(np.int8)
-        for name, (wrong, _) in self._cases.items():
+        for name, (computes_wrongly, _) in self._cases.items():
             number = self._number.get(name)
             if number is not None and state[number] == _LIVE:
-                state[number] = _WRONG if wrong else _NAMED
+                state[number] = _WRONG if computes_wrongly else _NAMED
         self.changed[:count][state != self.state[:count]] = self.ticks
         self.state[:count] = state
         if self._fresh:
@@ -218,7 +218,7 @@ class LiveFleet:
 
     def cases(self) -> dict[int, str]:
         """Return what is wrong with each node that has an open case, by number; includes nodes that do not report."""
-        return {self._number[name]: what for name, (_, what) in self._cases.items() if name in self._number}
+        return {self._number[name]: problem for name, (_, problem) in self._cases.items() if name in self._number}
 
     def since(self, tick: int) -> NDArray[np.intp]:
         """Return the numbers of the nodes that changed after a tick."""

@@ -110,9 +110,9 @@ def text(window: Window) -> bytes:
 def reading_of(data: bytes) -> Reading:
     """Return what a machine reports in such a text; the machine is "" if the text has no metric of Meshmark."""
     components, machine = Components(), b""
-    for kind, what, unit, component, host, number in _MEAN.findall(data):
+    for kind, quantity, unit, component, host, number in _MEAN.findall(data):
         machine = host
         with contextlib.suppress(ValueError):  # invalid numbers such as 1-2
-            name = b".".join((kind, what)).decode()
+            name = b".".join((kind, quantity)).decode()
             components.add(name, _NAME_OF.get(unit.decode(), "1"), component.decode("utf-8", "replace"), float(number))
     return Reading(machine.decode("utf-8", "replace"), 0.0, *components.whole())

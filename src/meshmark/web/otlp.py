@@ -150,7 +150,7 @@ class Exporter:
         wait_s = FIRST_WAIT_S
         while (interval := self._next()) is not None:
             try:
-                rejected, reason = client.send(interval)
+                rejected_points, reason = client.send(interval)
             except NotSent as failure:
                 if str(failure) != self._failure:  # report a failure once, not at every attempt
                     self._failure = str(failure)
@@ -172,13 +172,15 @@ class Exporter:
                 if self._failure:
                     self._failure = ""
                     self._report(f"otlp: {self._shown} accepts data again; {self._counts()}")
-                if rejected:
-                    self.rejected += rejected
-                    self._report(f"otlp: {self._shown} rejected {rejected} data points: {reason or 'no reason given'}")
+                if rejected_points:
+                    self.rejected += rejected_points
+                    self._report(
+                        f"otlp: {self._shown} rejected {rejected_points} data points: {reason or 'no reason given'}"
+                    )
 
     def _counts(self) -> str:
-        rejected = f", {self.rejected} data points rejected" if self.rejected else ""
-        return f"{self.sent} intervals sent, {self.lost} lost{rejected}"
+        rejected_text = f", {self.rejected} data points rejected" if self.rejected else ""
+        return f"{self.sent} intervals sent, {self.lost} lost{rejected_text}"
 
     def __enter__(self) -> Exporter:
         self._thread.start()

@@ -67,14 +67,14 @@ def metrics_data(header: Header, interval: Interval, stats: Sequence[str] = STAT
             for stat, value in zip(stats, summary, strict=False):
                 add(f"meshmark.{metric.name}", metric.what, unit, value, {**attributes, "stat": stat})
             if metric.name in _MODES and isinstance(number := component.get("number"), int):
-                what = "share of time by mode of the CPU, mean of the interval"
+                description = "share of time by mode of the CPU, mean of the interval"
                 mode_attributes: dict[str, str | int] = {"cpu.logical_number": number, "cpu.mode": _MODES[metric.name]}
-                add("system.cpu.utilization", what, "1", summary[0], mode_attributes)
+                add("system.cpu.utilization", description, "1", summary[0], mode_attributes)
             # Parts of a package follow its name: "package-0 dram".
             part = name.rsplit(maxsplit=1)[-1].partition("-")[0]
             if metric.name == "power.drawn" and part in _HARDWARE:
-                what = "power drawn, mean of the interval"
-                add("hw.power", what, "W", summary[0], {"hw.id": name, "hw.type": _HARDWARE[part]})
+                description = "power drawn, mean of the interval"
+                add("hw.power", description, "W", summary[0], {"hw.id": name, "hw.type": _HARDWARE[part]})
     meshmark_version = version("meshmark")
     resource = {
         "service.name": "meshmark",

@@ -125,46 +125,46 @@ def _check_fields(data: bytes) -> None:
     """
     count, open_messages = 0, [(0, len(data), _keys_of(ExportMetricsServiceRequest.DESCRIPTOR))]
     while open_messages:
-        at, end, keys = open_messages.pop()
-        while at < end:  # no function calls for numbers of one byte, which are most of up to a million
+        position, end, keys = open_messages.pop()
+        while position < end:  # no function calls for numbers of one byte, which are most of up to a million
             count += 1
             if count > MAX_FIELDS:
                 raise BadBodyError(f"body: found more than {MAX_FIELDS} fields; allowed: {MAX_FIELDS}", 413)
-            key = data[at]
-            at += 1
+            key = data[position]
+            position += 1
             if key > 127:
-                key, at = _varint(data, at - 1)
+                key, position = _varint(data, position - 1)
             wire_type = key & 7
             if wire_type == _LENGTH:
-                length = data[at]
-                at += 1
+                length = data[position]
+                position += 1
                 if length > 127:
-                    length, at = _varint(data, at - 1)
+                    length, position = _varint(data, position - 1)
                 if length and key in keys:
-                    open_messages.append((at, at + length, _keys_of(keys[key])))
-                at += length
+                    open_messages.append((position, position + length, _keys_of(keys[key])))
+                position += length
             elif wire_type == _VARINT:
-                while data[at] > 127:
-                    at += 1
-                at += 1
+                while data[position] > 127:
+                    position += 1
+                position += 1
             elif wire_type == _FIXED_64:
-                at += 8
+                position += 8
             elif wire_type == _FIXED_32:
-                at += 4
+                position += 4
             else:
                 raise ValueError("an unknown wire type")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the number at a position, and the position after the number."""
-    number, begin = 0, at
+    number, start = 0, at
     while True:
         byte = data[at]
-        number |= (byte & 127) << 7 * (at - begin)
+        number |= (byte & 127) << 7 * (at - start)
         at += 1
         if byte < 128:
             return number, at
-        if at - begin > 10:
+        if at - start > 10:
             raise ValueError("a number of more than ten bytes")
 
 

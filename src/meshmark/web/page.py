@@ -54,20 +54,20 @@ def thinned_by(frames: int, numbers: int) -> int:
 
 def means(frames: Iterable[Frame], by: int) -> Iterator[Frame]:
     """Average each `by` frames into one: means of known values, weighted by window; the rest is from the last frame."""
-    waiting = iter(frames)
-    while group := list(islice(waiting, by)):
-        last = group[-1]
+    stream = iter(frames)
+    while group := list(islice(stream, by)):
+        last_frame = group[-1]
         weights = np.array([f.window_s or 1e-12 for f in group])  # frames without a window keep a small weight
         values: dict[str, list[float | None]] = {}
-        for name, row in last.values.items():
+        for name, row in last_frame.values.items():
             rows = [f.values.get(name, []) for f in group]
             table = np.array([r if len(r) == len(row) else [None] * len(row) for r in rows], dtype=np.float64)
             weight = np.where(np.isfinite(table), weights[:, None], 0.0)
-            known = weight.sum(axis=0)
+            known_weight = weight.sum(axis=0)
             total = (np.where(np.isfinite(table), table, 0.0) * weight).sum(axis=0)
-            values[name] = [s / k if k else None for s, k in zip(total.tolist(), known.tolist(), strict=True)]
+            values[name] = [s / k if k else None for s, k in zip(total.tolist(), known_weight.tolist(), strict=True)]
         yield replace(
-            last,
+            last_frame,
             window_s=sum(f.window_s for f in group),
             values=values,
             cost_s=sum(f.cost_s for f in group),
@@ -97,9 +97,9 @@ def thinned(header: Header, count: int, load: Load) -> tuple[Header, int, Load]:
 def shown_metrics(header: Header) -> dict[str, int]:
     """Return the metrics that the page shows, with the number of values per frame of each."""
     candidates = [name + end for name in header.use.values() for end in ("", "_low", "_high")]
-    present = {m.name for m in header.metrics}
+    names = {m.name for m in header.metrics}
     return {
-        n: header.count(n.partition(".")[0]) for n in candidates if n in present and header.count(n.partition(".")[0])
+        n: header.count(n.partition(".")[0]) for n in candidates if n in names and header.count(n.partition(".")[0])
     }
 
 
@@ -201,8 +201,8 @@ def one_file(title: str, packed: bytes) -> str:
         ) from error
     marks = sorted((index.find(text), mark) for mark, text in _MARKS.items())
     if marks[0][0] < 0:
-        missing = _MARKS[marks[0][1]]
-        raise MeshmarkError(f"the page has another version: no {missing} in index.html", "make setup builds it")
+        missing_mark = _MARKS[marks[0][1]]
+        raise MeshmarkError(f"the page has another version: no {missing_mark} in index.html", "make setup builds it")
     # Positions in the original index, because inserted text may contain the marks.
     begins = [0, *(at + len(_MARKS[mark]) for at, mark in marks)]
     before, *after = (index[a:b] for a, b in zip(begins, [*(at for at, _ in marks), len(index)], strict=True))

@@ -125,8 +125,8 @@ def _run_routes(parts: Parts) -> list[BaseRoute]:
     def runs_of(*names: str) -> list[RunRow]:
         with reported("runs cannot be listed"):
             runs_by_name = {r.name: r for r in parts.runs()}
-        if missing := [name for name in names if name not in runs_by_name]:
-            raise NotFound(f"found no run '{missing[0][:80]}'", "see the list on the front page")
+        if unknown_names := [name for name in names if name not in runs_by_name]:
+            raise NotFound(f"found no run '{unknown_names[0][:80]}'", "see the list on the front page")
         return [runs_by_name[name] for name in names]
 
     async def report(request: Request) -> Response:

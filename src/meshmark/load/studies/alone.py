@@ -83,26 +83,29 @@ def co_run(
             rows += _repeated(results, p.name, program_outcomes, options, conditions)
             continue
         outcomes_alone = outcomes[_cell_of(p.name)]
-        measured = bench.point(results, number, p.name, outcomes_alone, program_outcomes, conditions)
-        if measured is None:
+        point = bench.point(results, number, p.name, outcomes_alone, program_outcomes, conditions)
+        if point is None:
             continue
-        points.append(measured)
+        points.append(point)
         rows.append(
             [
                 p.name,
-                f"{statistics.median(measured.alone_s):.4g}",
-                f"{statistics.median(measured.together_s):.4g}",
-                *format_slowdown(measured.slowdown),
+                f"{statistics.median(point.alone_s):.4g}",
+                f"{statistics.median(point.together_s):.4g}",
+                *format_slowdown(point.slowdown),
                 _waited(program_outcomes),
-                " ".join(sorted(measured.flags)) or "-",
+                " ".join(sorted(point.flags)) or "-",
             ]
         )
-    valid = sorted((o for o in scenario_outcomes if not o.reason), key=lambda o: o.totals.bench_s)
-    flags = frozenset().union(*(o.flags for o in valid))
-    results.add("bench", [o.totals.bench_s for o in valid], {}, flags)
+    valid_outcomes = sorted((o for o in scenario_outcomes if not o.reason), key=lambda o: o.totals.bench_s)
+    flags = frozenset().union(*(o.flags for o in valid_outcomes))
+    results.add("bench", [o.totals.bench_s for o in valid_outcomes], {}, flags)
     if points:
         alone_s = {p.label: statistics.median(p.alone_s) for p in points}
-        shares = [[alone_s[u.program] / u.time_s(options.clock) for u in o.uses if u.program in alone_s] for o in valid]
+        shares = [
+            [alone_s[u.program] / u.time_s(options.clock) for u in o.uses if u.program in alone_s]
+            for o in valid_outcomes
+        ]
         results.add("fairness", [jain(s) for s in shares], {"of": "speeds"}, flags)
     head = (
         ["program", "alone s", "together s", "slowdown", "95 %", "waited", "flags"]
@@ -111,7 +114,7 @@ def co_run(
     )
     return CoRun(
         points=tuple(points),
-        run=out / "runs" / valid[len(valid) // 2].run if valid else None,
+        run=out / "runs" / valid_outcomes[len(valid_outcomes) // 2].run if valid_outcomes else None,
         **bench.end(results, table(head, rows)),
     )
 
@@ -167,12 +170,12 @@ def _repeated(
     results: Results, name: str, outcomes: Sequence[Outcome], options: StudyOptions, about: Mapping[str, Scalar]
 ) -> list[list[str]]:
     """Record a program that ran in the scenario only, and return its table row."""
-    valid = [o for o in outcomes if not o.reason]
-    if not valid:
+    valid_outcomes = [o for o in outcomes if not o.reason]
+    if not valid_outcomes:
         results.absent("elapsed", next((o.reason for o in outcomes), "not run"), about)
         return []
-    times = [o.time_s(options.clock) for o in valid]
-    flags = frozenset().union(*(o.flags for o in valid))
+    times = [o.time_s(options.clock) for o in valid_outcomes]
+    flags = frozenset().union(*(o.flags for o in valid_outcomes))
     results.add("elapsed", times, {**about, "company": TOGETHER}, flags)
     interval = median_interval(times)
     return [
@@ -180,7 +183,7 @@ def _repeated(
             name,
             f"{statistics.median(times):.4g}",
             f"{interval[0]:.4g} – {interval[1]:.4g}" if interval else "none below 6 runs",
-            _waited(valid),
+            _waited(valid_outcomes),
             " ".join(sorted(flags)) or "-",
         ]
     ]

@@ -99,29 +99,29 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
         UsageError: The folder contains another study; the message names the parameter that differs.
         MeshmarkError: The folder is not writable.
     """
-    requested = json.loads(json.dumps({"format": "meshmark load study", "version": 1, "study": name, **parameters}))
+    plan = json.loads(json.dumps({"format": "meshmark load study", "version": 1, "study": name, **parameters}))
     path = folder / PLAN
     if path.exists():
         try:
-            stored = read_json(path)
+            stored_plan = read_json(path)
         except UsageError as error:
             raise UsageError(f"not a study of Meshmark: {error}", "choose another folder with --out") from error
-        for key in {**requested, **(stored if isinstance(stored, dict) else {})}:
-            if not isinstance(stored, dict) or stored.get(key) != requested.get(key):
-                value = stored.get(key) if isinstance(stored, dict) else stored
+        for key in {**plan, **(stored_plan if isinstance(stored_plan, dict) else {})}:
+            if not isinstance(stored_plan, dict) or stored_plan.get(key) != plan.get(key):
+                value = stored_plan.get(key) if isinstance(stored_plan, dict) else stored_plan
                 raise UsageError(
-                    f"{folder}: holds a study with {key} = {found(value)}; requested: {found(requested.get(key))}",
+                    f"{folder}: holds a study with {key} = {found(value)}; requested: {found(plan.get(key))}",
                     "choose another folder with --out, or use the original options to resume",
                 )
-        finished_runs = len(read_outcomes(folder))
-        if finished_runs:
-            notify(f"{name}: resuming in {folder}, {finished_runs} runs are done")
+        run_count = len(read_outcomes(folder))
+        if run_count:
+            notify(f"{name}: resuming in {folder}, {run_count} runs are done")
         return
     if folder.exists() and any(
         f.name != "programs" for f in folder.iterdir()
     ):  # programs may exist before the study starts
         raise UsageError(f"{folder}: is not empty and holds no study", "choose another folder with --out")
-    write_file(path, json.dumps(requested, indent=1).encode() + b"\n", private=True)
+    write_file(path, json.dumps(plan, indent=1).encode() + b"\n", private=True)
 
 
 def _is_pointless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:

@@ -59,13 +59,13 @@ def copies(
             scenarios=tuple(scenario(f"copies: {c}", member("program", work, t)) for t in placements),
         )
     outcomes, results = bench.run([list(cells.values())])
-    alone = outcomes[cells[1].name]
+    outcomes_alone = outcomes[cells[1].name]
     points, measured_counts, times, rates = [], [], [], []
     flags_of_rows: list[frozenset[str]] = []
     for c, cell in cells.items():
         runs = [o for o in outcomes[cell.name] if not o.reason]
         conditions: dict[str, Scalar] = {"copies": c, "binding": "soft" if bind else "none"}
-        slowdown_point = bench.point(results, c, f"{c}", alone, outcomes[cell.name], conditions) if c > 1 else None
+        point = bench.point(results, c, f"{c}", outcomes_alone, outcomes[cell.name], conditions) if c > 1 else None
         if not runs:
             if c == 1:
                 results.absent("elapsed", next((o.reason for o in outcomes[cell.name]), "not run"), conditions)
@@ -75,12 +75,12 @@ def copies(
             results.add("elapsed", [o.time_s(options.clock) for o in runs], {**conditions, "company": "alone"}, flags)
         rate = [c / max(u.time_s(options.clock) for u in o.of()) for o in runs]
         results.add("throughput", rate, conditions, flags)
-        points += [slowdown_point] if slowdown_point is not None else []
+        points += [point] if point is not None else []
         measured_counts.append(c)
-        flags_of_rows.append(flags | (slowdown_point.flags if slowdown_point is not None else frozenset()))
+        flags_of_rows.append(flags | (point.flags if point is not None else frozenset()))
         times.append(tuple(o.time_s(options.clock) for o in runs))
         rates.append(statistics.median(rate))
-    by_count = {int(slowdown_point.x): slowdown_point for slowdown_point in points}
+    by_count = {int(point.x): point for point in points}
     rows = [
         [
             f"{c}",

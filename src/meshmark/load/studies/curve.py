@@ -53,7 +53,7 @@ class InterferenceCurve(StudyResult):
 def _cells(bench: Bench, work: Work, files: Mapping[str, Path], neighbours: int) -> tuple[Cell, dict[str, Cell]]:
     """Return the cell of the measured program alone, and one cell per neighbour."""
     measured_cpus, neighbour_cpus = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
-    alone = Cell(
+    cell_alone = Cell(
         name="alone",
         measured=("measured",),
         scenarios=(scenario("curve: alone", member("measured", work, [measured_cpus])),),
@@ -72,7 +72,7 @@ def _cells(bench: Bench, work: Work, files: Mapping[str, Path], neighbours: int)
         )
         for key, file in files.items()
     }
-    return alone, cells
+    return cell_alone, cells
 
 
 def _points(
@@ -241,10 +241,10 @@ def interference_curve(
     for key, file in (held_out or {}).items():
         rate = neighbours * read_program(file).planned()["memory_gb_per_s"]
         neighbour_programs[key] = rate, file.resolve()
-    alone, cells = _cells(bench, work, {key: file for key, (_, file) in neighbour_programs.items()}, neighbours)
-    outcomes, results = bench.run([[alone, *cells.values()]])
+    cell_alone, cells = _cells(bench, work, {key: file for key, (_, file) in neighbour_programs.items()}, neighbours)
+    outcomes, results = bench.run([[cell_alone, *cells.values()]])
     points, checks = _points(
-        bench, results, outcomes, alone, cells, {k: rate for k, (rate, _) in neighbour_programs.items()}, held_out
+        bench, results, outcomes, cell_alone, cells, {k: rate for k, (rate, _) in neighbour_programs.items()}, held_out
     )
     if not points:
         bench.end(results, "")

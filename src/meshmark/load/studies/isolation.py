@@ -29,8 +29,8 @@ class Isolation(StudyResult):
 
 def memory_domains(cpus: Sequence[int] = ()) -> list[tuple[int, ...]]:
     """Return the available CPUs of each memory domain of this machine."""
-    allowed = set(cpus or Here.now().cpus)
-    cpu_sets = (tuple(c for c in n.near_cpus or n.cpus if c in allowed) for n in from_sysfs().nodes if n.cpus)
+    allowed_cpus = set(cpus or Here.now().cpus)
+    cpu_sets = (tuple(c for c in n.near_cpus or n.cpus if c in allowed_cpus) for n in from_sysfs().nodes if n.cpus)
     return [s for s in cpu_sets if s]
 
 
@@ -89,28 +89,30 @@ def isolation(
     file = bench.maker.file(f"{rate:g}", bench.target(run_time_s, {"memory_gb_per_s": rate}, name=f"{rate:g} GB per s"))
     long_file = bench.maker.longer(file, OUTLASTS)
     cells = []
-    for loaded in range(1, len(parts) + 1):
-        local_program = member("here", file, one_cpu_each(parts[0]), start_s=LEAD_S if loaded > 1 else 0.0)
-        other_cpus = [c for d in parts[1:loaded] for c in d]
+    for domain_count in range(1, len(parts) + 1):
+        local_program = member("here", file, one_cpu_each(parts[0]), start_s=LEAD_S if domain_count > 1 else 0.0)
+        other_cpus = [c for d in parts[1:domain_count] for c in d]
         other_programs = (member("there", long_file, one_cpu_each(other_cpus)),) if other_cpus else ()
         programs = [dataclasses.replace(m, memory="local") for m in (local_program, *other_programs)]
         cells.append(
             Cell(
-                name=f"{loaded} domains",
+                name=f"{domain_count} domains",
                 measured=("here",),
-                scenarios=(scenario(f"isolation: {loaded} domains", *programs),),
+                scenarios=(scenario(f"isolation: {domain_count} domains", *programs),),
             )
         )
     outcomes, results = bench.run([cells])
     points, tests, rows = [], [], []
-    for loaded, cell in enumerate(cells[1:], 2):
+    for domain_count, cell in enumerate(cells[1:], 2):
         conditions: dict[str, Scalar] = {
-            "domains": loaded,
+            "domains": domain_count,
             "memory_rate_asked": rate * 1e9,
             "margin": margin,
             "copies": len(parts[0]),
         }
-        p = bench.point(results, loaded, f"{loaded}", outcomes[cells[0].name], outcomes[cell.name], conditions)
+        p = bench.point(
+            results, domain_count, f"{domain_count}", outcomes[cells[0].name], outcomes[cell.name], conditions
+        )
         if p is None or len(p.pairs) < 2:
             continue
         result = equivalence(p.pairs, margin)

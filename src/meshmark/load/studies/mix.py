@@ -80,14 +80,14 @@ def mix(
             pairs[f] = alone_and_together(bench, f"{f:g} writes", file, count)
     outcomes, results = bench.run(list(pairs.values()))
     points = []
-    for f, (alone, together) in pairs.items():
-        measured_rate = rate_alone(outcomes[alone.name], options.clock)
-        measured = bench.point(
+    for f, (cell_alone, cell_together) in pairs.items():
+        measured_rate = rate_alone(outcomes[cell_alone.name], options.clock)
+        point = bench.point(
             results,
             f,
             f"{f:g}",
-            outcomes[alone.name],
-            outcomes[together.name],
+            outcomes[cell_alone.name],
+            outcomes[cell_together.name],
             {
                 "write_fraction": f,
                 "memory_rate_asked": rate * 1e9,
@@ -95,15 +95,15 @@ def mix(
                 "copies": count,
             },
         )
-        if measured is not None:
-            points.append(measured)
+        if point is not None:
+            points.append(point)
     rows = [
         [
-            measured.label,
-            f"{rate_alone(outcomes[pairs[measured.x][0].name], options.clock) / 1e9:.3f}",
-            *format_slowdown(measured.slowdown),
+            point.label,
+            f"{rate_alone(outcomes[pairs[point.x][0].name], options.clock) / 1e9:.3f}",
+            *format_slowdown(point.slowdown),
         ]
-        for measured in points
+        for point in points
     ]
-    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows, [measured.flags for measured in points])
+    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows, [point.flags for point in points])
     return Mix(points=tuple(points), rate_gb_per_s=rate, **bench.end(results, text))

@@ -48,10 +48,10 @@ def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
     The check at the end of a synthetic program is not included.
     """
     use = next(p for p in run.programs if (p.program, p.copy) == (program, copy))
-    begin = use.released_s
-    end = begin + use.running_s
-    step = float(run.header.get("sample_s", 0.1))
-    bins = max(1, math.ceil((end - begin) / step - 1e-9))
+    start_s = use.released_s
+    end_s = start_s + use.running_s
+    step_s = float(run.header.get("sample_s", 0.1))
+    bins = max(1, math.ceil((end_s - start_s) / step_s - 1e-9))
     running_s = [0.0] * bins
     for thread in run.threads:
         if (thread.program, thread.copy) != (program, copy):
@@ -60,12 +60,12 @@ def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
             cpu, width = s.user_s + s.system_s, s.to_s - s.from_s
             if cpu <= 0 or width <= 0:
                 continue
-            for i in range(max(0, int((s.from_s - begin) / step)), bins):
-                low, high = begin + i * step, min(end, begin + (i + 1) * step)
+            for i in range(max(0, int((s.from_s - start_s) / step_s)), bins):
+                low, high = start_s + i * step_s, min(end_s, start_s + (i + 1) * step_s)
                 if low >= s.to_s:
                     break
                 running_s[i] += cpu * max(0.0, min(high, s.to_s) - max(low, s.from_s)) / width
-    widths = [min(end, begin + (i + 1) * step) - begin - i * step for i in range(bins)]
+    widths = [min(end_s, start_s + (i + 1) * step_s) - start_s - i * step_s for i in range(bins)]
     return [(w, r / w) for w, r in zip(widths, running_s, strict=True) if w > 0]
 
 
@@ -137,20 +137,25 @@ def _cases(
 ) -> list[OmpCase]:
     """Return one case per wait policy with a slowdown, and add its records to `results`."""
     cases = []
-    for policy, (alone, together) in groups.items():
+    for policy, (cell_alone, cell_together) in groups.items():
         conditions: dict[str, Scalar] = {"wait_policy": policy, **common}
         p = bench.point(
-            results, float(str(common["programs"])), policy, outcomes[alone.name], outcomes[together.name], conditions
+            results,
+            float(str(common["programs"])),
+            policy,
+            outcomes[cell_alone.name],
+            outcomes[cell_together.name],
+            conditions,
         )
         if p is None:
             continue
         indices: dict[str, list[float]] = {}
-        for company, cell in (("alone", alone), ("together", together)):
+        for company, cell in (("alone", cell_alone), ("together", cell_together)):
             indices[company] = [o.more["serialisation"] for o in outcomes[cell.name]]
             results.add("serialisation", indices[company], {**conditions, "company": company}, p.flags)
-        running_threads = [o.more["running"] for o in outcomes[together.name]]
+        running_threads = [o.more["running"] for o in outcomes[cell_together.name]]
         results.add("running_threads", running_threads, {**conditions, "company": "together"}, p.flags)
-        shares = [statistics.fmean(cpu_shares(o, "sequential")) for o in outcomes[together.name]]
+        shares = [statistics.fmean(cpu_shares(o, "sequential")) for o in outcomes[cell_together.name]]
         results.add("attained", shares, {**conditions, "program": "sequential"}, p.flags)
         cases.append(
             OmpCase(

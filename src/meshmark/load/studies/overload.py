@@ -81,13 +81,15 @@ def _cases(
 ) -> list[OverloadCase]:
     """Return one case per number of programs, and add its records to `results`."""
     n = len(bench.cpus)
-    alone = outcomes[cells[1].name]
+    outcomes_alone = outcomes[cells[1].name]
     cases: list[OverloadCase] = []
     for count, cell in cells.items():
         runs = [o for o in outcomes[cell.name] if not o.reason]
         conditions: dict[str, Scalar] = {"programs": count, "extra": max(0, count - n)}
-        slowdown_point = (
-            bench.point(results, count, f"{count}", alone, outcomes[cell.name], conditions) if count > 1 else None
+        point = (
+            bench.point(results, count, f"{count}", outcomes_alone, outcomes[cell.name], conditions)
+            if count > 1
+            else None
         )
         if not runs:
             if count == 1:
@@ -106,7 +108,7 @@ def _cases(
                 totals=median_run.totals,
                 waiting_s=tuple(u.waiting_s for u in median_run.of()),
                 fairness=statistics.median(jain(cpu_shares(o)) for o in runs),
-                point=slowdown_point,
+                point=point,
                 flags=flags,
             )
         )

@@ -77,14 +77,14 @@ def shared_bus(
             pairs[rate] = alone_and_together(bench, f"{rate:g} GB/s", file, count)
     outcomes, results = bench.run(list(pairs.values()))
     points = []
-    for rate, (alone, together) in pairs.items():
-        measured_rate = rate_alone(outcomes[alone.name], options.clock)
-        measured = bench.point(
+    for rate, (cell_alone, cell_together) in pairs.items():
+        measured_rate = rate_alone(outcomes[cell_alone.name], options.clock)
+        point = bench.point(
             results,
             measured_rate / 1e9,
             f"{rate:g} GB/s",
-            outcomes[alone.name],
-            outcomes[together.name],
+            outcomes[cell_alone.name],
+            outcomes[cell_together.name],
             {
                 "memory_rate_asked": rate * 1e9,
                 "memory_rate": measured_rate,
@@ -92,15 +92,15 @@ def shared_bus(
                 "write_fraction": write_fraction,
             },
         )
-        if measured is not None:
-            points.append(measured)
+        if point is not None:
+            points.append(point)
     points.sort(key=lambda p: p.x)
-    flags = frozenset[str]().union(*(measured.flags for measured in points))
+    flags = frozenset[str]().union(*(point.flags for point in points))
     conditions: dict[str, Scalar] = {"copies": count, "threshold": threshold, "write_fraction": write_fraction}
     if len(points) >= 2 and all(b.x > a.x for a, b in itertools.pairwise(points)):
         crossing_point = crossing(
-            [measured.x for measured in points],
-            [measured.pairs or (measured.slowdown.ratio,) for measured in points],
+            [point.x for point in points],
+            [point.pairs or (point.slowdown.ratio,) for point in points],
             1 + threshold,
             seed=options.seed,
         )
@@ -120,8 +120,7 @@ def shared_bus(
             flags,
         )
     rows = [
-        [measured.label, f"{measured.x:.3f}", f"{measured.x * count:.3f}", *format_slowdown(measured.slowdown)]
-        for measured in points
+        [point.label, f"{point.x:.3f}", f"{point.x * count:.3f}", *format_slowdown(point.slowdown)] for point in points
     ]
     result = (
         f"exceeds {100 * threshold:g} % at {_between(crossing_point)}"
@@ -130,7 +129,7 @@ def shared_bus(
     )
     caveat = f" (from runs with flags: {', '.join(sorted(flags))})" if flags else ""
     head = ["requested", "alone GB/s", f"{count} copies GB/s", "slowdown", "95 %"]
-    text = table(head, rows, [measured.flags for measured in points]) + f"\nslowdown: {result}{caveat}"
+    text = table(head, rows, [point.flags for point in points]) + f"\nslowdown: {result}{caveat}"
     return SharedBus(points=tuple(points), crossing=crossing_point, level=1 + threshold, **bench.end(results, text))
 
 

@@ -62,17 +62,17 @@ def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metric
         return Problem(part, equation_rows(part, target, metrics), target)
 
     notes: list[str] = []
-    unsolved = on(preferred)
-    problem = presolved(unsolved)
+    full_problem = on(preferred)
+    problem = presolved(full_problem)
     max_share = find_max_share(problem)
     if max_share is None and len(special):
-        unsolved = on(np.sort(np.concatenate([preferred, special])))
-        problem = presolved(unsolved)
+        full_problem = on(np.sort(np.concatenate([preferred, special])))
+        problem = presolved(full_problem)
         max_share = find_max_share(problem)
         if max_share is not None:
             notes.append("uses system or idle kernels: the target profile is impossible without them")
     if max_share is None:
-        raise impossible_error(unsolved)
+        raise impossible_error(full_problem)
     return problem, max_share, notes
 
 
@@ -105,25 +105,26 @@ def synthesize(
     metrics = all_metrics(metrics_of_user)
     problem, max_share, notes = _problem(variants, target, metrics)
     indices, alternative = select_variants(problem, max_share)
-    chosen = problem.only(indices)
-    x = balanced(chosen, max_share, alternative, target.least_kernels, target.seed)
+    selection = problem.only(indices)
+    x = balanced(selection, max_share, alternative, target.least_kernels, target.seed)
     for _ in range(4):
         # A variant with hardly any calls takes memory and cannot be spread evenly.
-        rarely_called = (x * target.run_time_s / chosen.seconds < 2) & (x < 0.01)
-        if not rarely_called.any():
+        is_rare = (x * target.run_time_s / selection.seconds < 2) & (x < 0.01)
+        if not is_rare.any():
             break
-        retained = np.flatnonzero(~rarely_called)
-        reduced = chosen.only(retained)
-        solution = spread_evenly(*reduced.equations(), weights(reduced.table, target.seed), max_share)
-        if solution is None or len(np.unique(reduced.table.kernel_of)) < min(
-            target.least_kernels, len(np.unique(chosen.table.kernel_of[x * target.run_time_s / chosen.seconds >= 1]))
+        indices_kept = np.flatnonzero(~is_rare)
+        smaller_problem = selection.only(indices_kept)
+        smaller_x = spread_evenly(*smaller_problem.equations(), weights(smaller_problem.table, target.seed), max_share)
+        if smaller_x is None or len(np.unique(smaller_problem.table.kernel_of)) < min(
+            target.least_kernels,
+            len(np.unique(selection.table.kernel_of[x * target.run_time_s / selection.seconds >= 1])),
         ):
             # The equations need these variants. Drop only those that round to no call.
-            retained = np.flatnonzero(x * target.run_time_s / chosen.seconds >= 0.5)
-            chosen, x = chosen.only(retained), x[retained]
+            indices_kept = np.flatnonzero(x * target.run_time_s / selection.seconds >= 0.5)
+            selection, x = selection.only(indices_kept), x[indices_kept]
             break
-        chosen, x = reduced, solution
-    return finish_program(chosen, x, metrics, metrics_of_user, machine, versions or {}, None, 0, notes)
+        selection, x = smaller_problem, smaller_x
+    return finish_program(selection, x, metrics, metrics_of_user, machine, versions or {}, None, 0, notes)
 
 
 def explain(
@@ -225,7 +226,7 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
         raise impossible_error(problem)
     phases = np.array([p.phase for p in program.parts])
     notes = [n for n in program.notes if n.startswith("uses system or idle kernels")]
-    calibrated = finish_program(
+    new_program = finish_program(
         problem,
         x,
         metrics,
@@ -236,4 +237,4 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
         program.calibrations + 1,
         notes,
     )
-    return Calibration(calibrated, error, False)
+    return Calibration(new_program, error, False)

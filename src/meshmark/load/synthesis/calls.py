@@ -43,20 +43,20 @@ def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]
     n = len(calls)
     for _ in range(200):
         size = float(residual @ residual)
-        moves_allowed = np.concatenate([np.arange(n), n + np.flatnonzero(calls > 2)])
-        candidates = moves[:, moves_allowed]
+        possible_moves = np.concatenate([np.arange(n), n + np.flatnonzero(calls > 2)])
+        candidates = moves[:, possible_moves]
         single_change = (candidates**2).sum(axis=0) + 2 * residual @ candidates
         pair_change = single_change[:, None] + single_change[None, :] + 2 * candidates.T @ candidates
-        i, j = divmod(int(pair_change.argmin()), len(moves_allowed))
+        i, j = divmod(int(pair_change.argmin()), len(possible_moves))
         best_single = int(single_change.argmin())
-        selected = (
-            [moves_allowed[best_single]]
+        best_moves = (
+            [possible_moves[best_single]]
             if single_change[best_single] <= pair_change[i, j]
-            else [moves_allowed[i], moves_allowed[j]]
+            else [possible_moves[i], possible_moves[j]]
         )
         if min(float(single_change[best_single]), float(pair_change[i, j])) >= -1e-3 * size:
             break
-        for k in selected:
+        for k in best_moves:
             calls[k % n] += 1 if k < n else -1
         residual = per_call @ calls - rhs
     for _ in range(3):
@@ -90,16 +90,16 @@ def _exchange(per_call: NDArray[np.float64], residual: Vector, calls: NDArray[np
 
     ranks = np.linspace(0, per_call.shape[1] - 1, _EXCHANGED // len(residual)).astype(np.intp)
     # Variants with small and large contributions to every sum.
-    considered = np.unique(np.argsort(per_call, axis=1, kind="stable")[:, ranks])
-    n = len(considered)
-    p = per_call[:, considered]
-    givers = np.flatnonzero(calls[considered] > 2)  # can lose two calls
-    added = np.concatenate(
+    variants = np.unique(np.argsort(per_call, axis=1, kind="stable")[:, ranks])
+    n = len(variants)
+    p = per_call[:, variants]
+    givers = np.flatnonzero(calls[variants] > 2)  # can lose two calls
+    gainers = np.concatenate(
         [np.full(1, -1), np.arange(n), np.full(len(givers), -1), np.repeat(np.arange(n), len(givers))]
     )
-    removed = np.concatenate([np.full(1, -1), np.full(n, -1), givers, np.tile(givers, n)])
+    losers = np.concatenate([np.full(1, -1), np.full(n, -1), givers, np.tile(givers, n)])
     padded = np.hstack([p, np.zeros((len(residual), 1))])  # index -1: no call
-    moves = (padded[:, added] - padded[:, removed]).T
+    moves = (padded[:, gainers] - padded[:, losers]).T
     size = float(np.sqrt(residual @ residual))
     neighbours = cKDTree(moves).query(-residual - moves, distance_upper_bound=size)
     distance, partners = np.asarray(neighbours[0]), np.asarray(neighbours[1])
@@ -108,10 +108,10 @@ def _exchange(per_call: NDArray[np.float64], residual: Vector, calls: NDArray[np
         return None
     change = np.zeros(len(calls), dtype=np.int64)
     for move in (best, int(partners[best])):
-        if added[move] >= 0:
-            change[considered[added[move]]] += 1
-        if removed[move] >= 0:
-            change[considered[removed[move]]] -= 1
+        if gainers[move] >= 0:
+            change[variants[gainers[move]]] += 1
+        if losers[move] >= 0:
+            change[variants[losers[move]]] -= 1
     return change
 
 

@@ -167,15 +167,15 @@ def impossible_error(problem: Problem) -> ImpossibleError:
     ranges = reachable(problem)
     values = _nearest(problem)
     nearest = dataclasses.replace(problem.target, metrics=values) if values is not None else None
-    requested = ", ".join(f"{r.name} = {_format(r.value)}" for r in problem.rows)
-    possible = "; ".join(
+    targets = ", ".join(f"{r.name} = {_format(r.value)}" for r in problem.rows)
+    range_texts = "; ".join(
         f"{name} {_format(span[0])} to {_format(span[1])}" if span else f"{name} none" for name, span in ranges.items()
     )
-    message = f"{problem.target.name}: no mix of the kernels gives {requested}"
+    message = f"{problem.target.name}: no mix of the kernels gives {targets}"
     if len(ranges) > 1:
-        message += f"; possible while the others hold: {possible}"
+        message += f"; possible while the others hold: {range_texts}"
     else:
-        message += f"; possible: {possible}"
+        message += f"; possible: {range_texts}"
     hint = ""
     if values is not None:
         hint = "the nearest feasible profile: " + ", ".join(f"{k} = {v!r}" for k, v in sorted(values.items()))
@@ -184,12 +184,12 @@ def impossible_error(problem: Problem) -> ImpossibleError:
 
 def find_max_share(problem: Problem) -> float | None:
     """Return the smallest feasible limit on a variant's share, at least `most_share`; None if there is no solution."""
-    requested = problem.target.most_share
-    if any_solution(problem, requested) is not None:
-        return requested
+    limit = problem.target.most_share
+    if any_solution(problem, limit) is not None:
+        return limit
     if any_solution(problem) is None:
         return None
-    low, high = requested, 1.0
+    low, high = limit, 1.0
     for _ in range(12):
         middle = (low + high) / 2
         if any_solution(problem, middle) is None:

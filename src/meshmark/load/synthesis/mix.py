@@ -112,9 +112,9 @@ def _spread_over_kernels(
 def _rank_by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
     """Rank variants with a gain: the best of each kernel by falling gain, then the second best of each, and so on."""
     order = np.lexsort((-gain, table.kernel_of))
-    first = np.flatnonzero(np.diff(table.kernel_of[order], prepend=-1))
+    kernel_starts = np.flatnonzero(np.diff(table.kernel_of[order], prepend=-1))
     rank = np.empty(len(table), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    rank[order] = np.arange(len(order)) - np.repeat(kernel_starts, np.diff(np.append(kernel_starts, len(order))))
     ranked = np.lexsort((-gain, rank))
     return ranked[gain[ranked] > 0]
 
@@ -135,13 +135,13 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
     variant_count = int(
         min(MAX_VARIANTS, max(target.run_time_s / typical_s / CALLS_EACH, 1.25 * target.least_kernels + 8))
     )
-    used = len(np.unique(table.kernel_of))
-    floor = min(0.01, 0.5 / used)
+    kernel_count = len(np.unique(table.kernel_of))
+    floor = min(0.01, 0.5 / kernel_count)
     base_price = volumes / max_bytes
     price = base_price
     best: Vector | None = None
-    chosen: Vector | None = None
-    kernel_targets = [max(target.least_kernels, min(used, variant_count))] + [target.least_kernels] * 3
+    x_in_memory: Vector | None = None
+    kernel_targets = [max(target.least_kernels, min(kernel_count, variant_count))] + [target.least_kernels] * 3
     # A variant costs the same memory however little it is used, so rarely used variants become more expensive:
     # iterative reweighting after Candes, Wakin and Boyd (2008).
     for round_, kernels in enumerate(kernel_targets + [0] * 4):
@@ -151,10 +151,10 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
         if best is None or volumes[x > 0].sum() < volumes[best > 0].sum():
             best = x
         if volumes[x > 0].sum() <= max_bytes:
-            chosen = x
+            x_in_memory = x
             break
         price = base_price * floor / (x + 0.1 * floor)
-    if chosen is None:
+    if x_in_memory is None:
         if best is None:
             raise MeshmarkError(f"{target.name}: the linear program of the selection failed")
         needed_mib = math.ceil(float(volumes[best > 0].sum()) / MIB)
@@ -163,29 +163,29 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
         )
     weight = weights(table, target.seed)
     spread = spread_evenly(*problem.equations(), weight, max_share)
-    selected: list[int] = [int(i) for i in np.flatnonzero(chosen)]
-    used_bytes = float(volumes[selected].sum())
+    selection: list[int] = [int(i) for i in np.flatnonzero(x_in_memory)]
+    used_bytes = float(volumes[selection].sum())
     if spread is not None:
         # Alternate between the share of the time and the share of each target sum. A sum that depends on a few
         # variants could only be met as precisely as the size of their calls allows.
         gain = spread / (1 + volumes / (0.02 * max_bytes))
         lists = [_rank_by_kernel(table, gain)] + [_rank_by_kernel(table, gain * np.abs(r.over)) for r in problem.rows]
-        selected_set = {int(i) for i in selected}
+        members = {int(i) for i in selection}
         positions = [0] * len(lists)
-        while len(selected) < variant_count and any(
+        while len(selection) < variant_count and any(
             i < len(candidates) for i, candidates in zip(positions, lists, strict=True)
         ):
             for number, candidates in enumerate(lists):
                 while positions[number] < len(candidates):
                     i = int(candidates[positions[number]])
                     positions[number] += 1
-                    if i not in selected_set and used_bytes + volumes[i] <= 0.98 * max_bytes:
-                        selected_set.add(i)
-                        selected.append(i)
+                    if i not in members and used_bytes + volumes[i] <= 0.98 * max_bytes:
+                        members.add(i)
+                        selection.append(i)
                         used_bytes += float(volumes[i])
                         break
-    indices = np.sort(np.array(selected, dtype=np.intp))
-    return indices, chosen[indices]
+    indices = np.sort(np.array(selection, dtype=np.intp))
+    return indices, x_in_memory[indices]
 
 
 def balanced(problem: Problem, max_share: float, alternative: Vector, min_kernels: int, seed: int) -> Vector:

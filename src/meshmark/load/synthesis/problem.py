@@ -123,7 +123,7 @@ def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tupl
 
     for name, value in sorted(target.metrics.items()):
         over, under = parts_of(metrics[name])
-        fixed = _fixed_denominator(under, target, metrics)
+        fixed_denominator = _fixed_denominator(under, target, metrics)
         per_s = under.of(table.columns) / t
         largest = float(np.abs(per_s).max(initial=0.0))
         rows.append(
@@ -134,9 +134,9 @@ def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tupl
                 per_s,
                 constant(over),
                 constant(under),
-                fixed is not None or under.is_constant,
-                fixed
-                if fixed is not None
+                fixed_denominator is not None or under.is_constant,
+                fixed_denominator
+                if fixed_denominator is not None
                 else abs(under.constant) / target.run_time_s
                 if under.is_constant
                 else largest * 1e-2,
@@ -170,9 +170,9 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
                 suggestion = near(k, kernels) or f"the calibration data have {', '.join(sorted(kernels))}"
                 raise UsageError(f"{where}: {key}: unknown kernel {k!r}; {suggestion}")
     columns = frozenset().union(*(metrics[m].names for m in target.metrics)) if target.metrics else frozenset()
-    missing = sorted(columns - table.columns.keys())
-    if missing:
-        raise UsageError(f"{where}: the calibration data have no {missing[0]}, which a target metric needs")
+    missing_columns = sorted(columns - table.columns.keys())
+    if missing_columns:
+        raise UsageError(f"{where}: the calibration data have no {missing_columns[0]}, which a target metric needs")
     mask = np.ones(len(table), dtype=bool)
 
     def keep(those: NDArray[np.bool_], why: str) -> None:
@@ -187,9 +187,9 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
         np.array([v.threads == target.threads for v in variants], dtype=bool),
         f"threads: found {target.threads}; the calibration data have variants with {', '.join(map(str, threads))}",
     )
-    allowed = (set(target.kernels) or kernels) - set(target.without)
+    kernels_allowed = (set(target.kernels) or kernels) - set(target.without)
     keep(
-        np.array([v.kernel in allowed for v in variants], dtype=bool),
+        np.array([v.kernel in kernels_allowed for v in variants], dtype=bool),
         "kernels and without exclude all variants with this number of threads",
     )
     keep(
@@ -207,14 +207,16 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
         keep(known_values, f"{name}: the calibration data lack it for all variants with threads = {target.threads}")
     needs_system, needs_io = bool(columns & (_SYSTEM | _IO)), bool(columns & _IO)
     does_io = (table.columns["io_read_bytes"] + table.columns["io_write_bytes"]) > 0
-    special = np.array([v.kind in _SPECIAL and v.kernel not in target.kernels for v in variants], dtype=bool) | does_io
-    requested = np.array(
+    is_special = (
+        np.array([v.kind in _SPECIAL and v.kernel not in target.kernels for v in variants], dtype=bool) | does_io
+    )
+    is_requested = np.array(
         [v.kernel in target.kernels or (v.kind != "idle" and needs_system) for v in variants], dtype=bool
     )
     if not needs_io:
-        requested &= ~does_io | np.array([v.kernel in target.kernels for v in variants], dtype=bool)
-    preferred = mask & (~special | requested)
-    return np.flatnonzero(preferred), np.flatnonzero(mask & ~preferred)
+        is_requested &= ~does_io | np.array([v.kernel in target.kernels for v in variants], dtype=bool)
+    is_preferred = mask & (~is_special | is_requested)
+    return np.flatnonzero(is_preferred), np.flatnonzero(mask & ~is_preferred)
 
 
 def presolved(problem: Problem) -> Problem:
