@@ -290,7 +290,7 @@ class LoadRun:
         return statistics.median(samples) if samples else math.nan
 
     def canary_drift(self) -> float:
-        """Return the canary's relative latency change from before to after; 0 if either has fewer than three samples."""
+        """Return the canary's relative latency change from before to after; 0 if either has under three samples."""
         sample_counts = [sum(c.get("when") == when for c in self.canary) for when in ("before", "after")]
         latency_before = self.canary_level("before")
         change = abs(self.canary_level("after") / latency_before - 1) if latency_before else math.nan

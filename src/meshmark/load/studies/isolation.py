@@ -46,8 +46,7 @@ def isolation(
 ) -> Isolation:
     """Measure the slowdown of programs in one memory domain by the number of loaded domains.
 
-    The first domain runs one program per CPU, in local memory. The other domains are loaded in the same way, one by
-    one.
+    The first domain runs one program per CPU, in local memory. The other domains follow, one by one, in the same way.
 
     Args:
         domains: CPUs of each domain; empty: the domains of this machine.
@@ -89,30 +88,28 @@ def isolation(
     file = bench.maker.file(f"{rate:g}", bench.target(run_time_s, {"memory_gb_per_s": rate}, name=f"{rate:g} GB per s"))
     long_file = bench.maker.longer(file, OUTLASTS)
     cells = []
-    for domain_count in range(1, len(parts) + 1):
-        local_program = member("here", file, one_cpu_each(parts[0]), start_s=LEAD_S if domain_count > 1 else 0.0)
-        other_cpus = [c for d in parts[1:domain_count] for c in d]
+    for count in range(1, len(parts) + 1):
+        local_program = member("here", file, one_cpu_each(parts[0]), start_s=LEAD_S if count > 1 else 0.0)
+        other_cpus = [c for d in parts[1:count] for c in d]
         other_programs = (member("there", long_file, one_cpu_each(other_cpus)),) if other_cpus else ()
         programs = [dataclasses.replace(m, memory="local") for m in (local_program, *other_programs)]
         cells.append(
             Cell(
-                name=f"{domain_count} domains",
+                name=f"{count} domains",
                 measured=("here",),
-                scenarios=(scenario(f"isolation: {domain_count} domains", *programs),),
+                scenarios=(scenario(f"isolation: {count} domains", *programs),),
             )
         )
     outcomes, results = bench.run([cells])
     points, tests, rows = [], [], []
-    for domain_count, cell in enumerate(cells[1:], 2):
+    for count, cell in enumerate(cells[1:], 2):
         conditions: dict[str, Scalar] = {
-            "domains": domain_count,
+            "domains": count,
             "memory_rate_asked": rate * 1e9,
             "margin": margin,
             "copies": len(parts[0]),
         }
-        p = bench.point(
-            results, domain_count, f"{domain_count}", outcomes[cells[0].name], outcomes[cell.name], conditions
-        )
+        p = bench.point(results, count, f"{count}", outcomes[cells[0].name], outcomes[cell.name], conditions)
         if p is None or len(p.pairs) < 2:
             continue
         result = equivalence(p.pairs, margin)

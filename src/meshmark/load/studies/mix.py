@@ -82,7 +82,7 @@ def mix(
     points = []
     for f, (cell_alone, cell_together) in pairs.items():
         measured_rate = rate_alone(outcomes[cell_alone.name], options.clock)
-        point = bench.point(
+        p = bench.point(
             results,
             f,
             f"{f:g}",
@@ -95,15 +95,15 @@ def mix(
                 "copies": count,
             },
         )
-        if point is not None:
-            points.append(point)
+        if p is not None:
+            points.append(p)
     rows = [
         [
-            point.label,
-            f"{rate_alone(outcomes[pairs[point.x][0].name], options.clock) / 1e9:.3f}",
-            *format_slowdown(point.slowdown),
+            p.label,
+            f"{rate_alone(outcomes[pairs[p.x][0].name], options.clock) / 1e9:.3f}",
+            *format_slowdown(p.slowdown),
         ]
-        for point in points
+        for p in points
     ]
-    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows, [point.flags for point in points])
+    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows, [p.flags for p in points])
     return Mix(points=tuple(points), rate_gb_per_s=rate, **bench.end(results, text))

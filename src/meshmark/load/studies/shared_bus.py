@@ -79,7 +79,7 @@ def shared_bus(
     points = []
     for rate, (cell_alone, cell_together) in pairs.items():
         measured_rate = rate_alone(outcomes[cell_alone.name], options.clock)
-        point = bench.point(
+        p = bench.point(
             results,
             measured_rate / 1e9,
             f"{rate:g} GB/s",
@@ -92,45 +92,36 @@ def shared_bus(
                 "write_fraction": write_fraction,
             },
         )
-        if point is not None:
-            points.append(point)
+        if p is not None:
+            points.append(p)
     points.sort(key=lambda p: p.x)
-    flags = frozenset[str]().union(*(point.flags for point in points))
+    flags = frozenset[str]().union(*(p.flags for p in points))
     conditions: dict[str, Scalar] = {"copies": count, "threshold": threshold, "write_fraction": write_fraction}
     if len(points) >= 2 and all(b.x > a.x for a, b in itertools.pairwise(points)):
-        crossing_point = crossing(
-            [point.x for point in points],
-            [point.pairs or (point.slowdown.ratio,) for point in points],
-            1 + threshold,
-            seed=options.seed,
+        edge = crossing(
+            [p.x for p in points], [p.pairs or (p.slowdown.ratio,) for p in points], 1 + threshold, seed=options.seed
         )
     else:
-        crossing_point = Crossing(None, reason="fewer than 2 rates were measured")
-    if crossing_point.value is None:
-        results.absent("crossing_rate", crossing_point.reason, conditions, "absent")
+        edge = Crossing(None, reason="fewer than 2 rates were measured")
+    if edge.value is None:
+        results.absent("crossing_rate", edge.reason, conditions, "absent")
     else:
         results.add(
             "crossing_rate",
-            [crossing_point.value * 1e9],
+            [edge.value * 1e9],
             {
                 **conditions,
-                "crossing_low": None if crossing_point.low is None else crossing_point.low * 1e9,
-                "crossing_high": None if crossing_point.high is None else crossing_point.high * 1e9,
+                "crossing_low": None if edge.low is None else edge.low * 1e9,
+                "crossing_high": None if edge.high is None else edge.high * 1e9,
             },
             flags,
         )
-    rows = [
-        [point.label, f"{point.x:.3f}", f"{point.x * count:.3f}", *format_slowdown(point.slowdown)] for point in points
-    ]
-    result = (
-        f"exceeds {100 * threshold:g} % at {_between(crossing_point)}"
-        if crossing_point.value is not None
-        else crossing_point.reason
-    )
+    rows = [[p.label, f"{p.x:.3f}", f"{p.x * count:.3f}", *format_slowdown(p.slowdown)] for p in points]
+    result = f"exceeds {100 * threshold:g} % at {_between(edge)}" if edge.value is not None else edge.reason
     caveat = f" (from runs with flags: {', '.join(sorted(flags))})" if flags else ""
     head = ["requested", "alone GB/s", f"{count} copies GB/s", "slowdown", "95 %"]
-    text = table(head, rows, [point.flags for point in points]) + f"\nslowdown: {result}{caveat}"
-    return SharedBus(points=tuple(points), crossing=crossing_point, level=1 + threshold, **bench.end(results, text))
+    text = table(head, rows, [p.flags for p in points]) + f"\nslowdown: {result}{caveat}"
+    return SharedBus(points=tuple(points), crossing=edge, level=1 + threshold, **bench.end(results, text))
 
 
 def _between(c: Crossing) -> str:
