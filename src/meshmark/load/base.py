@@ -105,7 +105,7 @@ class BaseRun:
     spec: str
     machine: str
     started: str  # ISO 8601
-    finished: bool  # all steps were run, even if some of them failed
+    finished: bool  # all steps were run, even if some steps failed
 
 
 def inspect_run(folder: Path) -> BaseRun | None:

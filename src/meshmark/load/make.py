@@ -75,7 +75,7 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
     """Run a program to completion on `cpus` (empty: on any allowed CPU).
 
     Raises:
-        MeshmarkError, AbsentError: the native program failed; the message is that of the native program.
+        MeshmarkError, AbsentError: the native program failed; the message comes from the native program.
     """
     # An anonymous file, so that a killed process leaves nothing behind.
     with os.fdopen(os.memfd_create("program"), "wb") as file:

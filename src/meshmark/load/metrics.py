@@ -282,7 +282,7 @@ def read_metrics(path: Path) -> dict[str, Metric]:
     """Return a user's metrics from a file.
 
     Raises:
-        UsageError: the file cannot be read, or an error of `parse_metrics`.
+        UsageError: the file cannot be read, or `parse_metrics` refuses its text.
     """
     return parse_metrics(read_text(path, _MAX_BYTES), str(path))
 

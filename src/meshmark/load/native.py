@@ -37,7 +37,7 @@ class Columns:
     """All columns by name, in the order of the description."""
 
     counts: Mapping[str, Column]  # exact, defined by each load kernel
-    counters: Mapping[str, Column]  # events that the instrument requests; which of them work depends on the machine
+    counters: Mapping[str, Column]  # events that the instrument requests; a machine may lack some events
 
 
 def described_columns() -> Columns:

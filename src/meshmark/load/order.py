@@ -69,7 +69,7 @@ def sequence(
                 np.arange(len(indices)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first_call, count)
             )
             times = (call_numbers.astype(np.float64) + phi[indices]) / n[indices]
-            # A stable sort of ascending `which` gives ties to the smaller index.
+            # A stable sort of ascending `indices` gives ties to the smaller index.
             yield indices[np.argsort(times, kind="stable")]
         first_call = end_call
 

@@ -215,7 +215,7 @@ def read_program(path: Path) -> Program:
     """Return a program from its file.
 
     Raises:
-        MeshmarkError: the file cannot be read, or an error of `parse_program`.
+        MeshmarkError: the file cannot be read, or `parse_program` refuses its text.
     """
     return parse_program(read_text(path, MAX_PROGRAM_BYTES), str(path))
 

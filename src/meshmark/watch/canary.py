@@ -43,7 +43,7 @@ def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
 
     Raises:
         AbsentError: there is no CPU to generate traffic, or no instruction to flush a line.
-        MeshmarkError: the sampler failed; the message is that of the sampler.
+        MeshmarkError: the sampler failed; the message comes from the sampler.
     """
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", f"{seconds:g}"]
     process = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)

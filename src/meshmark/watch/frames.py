@@ -230,7 +230,7 @@ def _is_index(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -1 <= value < MAX_COMPONENTS
 
 
-# What the layout and the detector of hot spots read of a component.
+# Keys of a component that the layout and the detector of hot spots read.
 _TYPES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "name": (lambda v: isinstance(v, str) or _is_number(v), "a text"),
     "number": (lambda v: v is None or isinstance(v, str) or _is_number(v), "a number"),

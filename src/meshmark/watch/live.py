@@ -33,7 +33,7 @@ class Live:
         canary: calibration file, see `meshmark.watch.canary`; enables the estimate of memory pressure.
 
     Raises:
-        MeshmarkError: the sampler could not start or failed; the message is that of the sampler.
+        MeshmarkError: the sampler could not start or failed; the message comes from the sampler.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ _MEMORY: Final = (("memory.read", "reads"), ("memory.write", "writes"), ("memory
 
 
 def rates(header: Header, frame: Frame, component_class: str, index: int) -> str:
-    """Return the absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if none of them is known."""
+    """Return the absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if no value is known."""
 
     def rate(metric: str, verb: str) -> list[str]:
         value = frame.value(metric, index)

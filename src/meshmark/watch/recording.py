@@ -204,7 +204,7 @@ def opened(path: Path) -> Recording:
     """Open a recording, or frames as JSON Lines, as `watch --json` and `model measure --frames` write them.
 
     Raises:
-        RecordingError: The file is neither of them.
+        RecordingError: The file has neither format.
     """
     try:
         with open_regular(path) as file:

@@ -37,12 +37,12 @@ from meshmark.web.server import STATIC, NotFound, Static, guarded, map_routes, u
 POST: Final = "/v1/metrics"
 TICK_S: Final = 0.5  # between two events
 CASES_S: Final = 30.0  # between two readings of the open cases
-MAX_READERS: Final = 64  # pages
+MAX_READERS: Final = 64  # open pages
 MAX_BODIES: Final = 256  # bodies that are being received at once
 MAX_BUFFERED: Final = 64 << 20  # B of all such bodies together
 BODY_S: Final = 10.0  # time limit for receiving a body
 IN_THREAD: Final = 32 << 10  # B when decompressed; longer bodies are read in a thread, so that they do not delay others
-MAX_LONG: Final = 16  # longer bodies that wait for this thread
+MAX_LONG: Final = 16  # number of longer bodies that wait for this thread
 _ADDED_AT_ONCE: Final = 16  # machines of a body that are added before other requests are answered
 _OUTSIDE: Final = "not of the fleet"
 
@@ -75,7 +75,7 @@ class Feed:
     def __init__(self, parts: FleetParts) -> None:
         self._parts, self._live = parts, parts.live
         self._next = asyncio.Event()
-        self._made: dict[tuple[int, str], str] = {}  # by the last tick of the reader and its metric
+        self._made: dict[tuple[int, str], str] = {}  # events by the last tick of the reader and its metric
         self._layout: tuple[tuple[int, int], str] = ((-1, -1), "")
         self.readers = 0
 

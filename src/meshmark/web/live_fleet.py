@@ -35,7 +35,7 @@ STATES: Final = {
 _NEVER, _SILENT, _LIVE, _NAMED, _WRONG = range(5)
 Cases = Mapping[str, tuple[bool, str]]  # by node: whether it computes wrongly, and what is wrong
 _METRIC: Final = re.compile(r"[a-z0-9_]{1,40}\.[A-Za-z0-9_. ]{1,60}")
-_MAX_VALUE: Final = 3e38  # of 32 bits
+_MAX_VALUE: Final = 3e38  # limit of a 32-bit float
 _HASH: Final = re.compile(r"-[0-9a-f]{8}")  # suffix of machine names
 
 

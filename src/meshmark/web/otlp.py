@@ -31,7 +31,7 @@ from meshmark.web.intervals import STATS, Interval
 MAX_QUEUED: Final = 60  # intervals
 FIRST_WAIT_S: Final = 1.0
 MAX_WAIT_S: Final = 60.0
-END_S: Final = 5.0  # for the last intervals when monitoring ends
+END_S: Final = 5.0  # time limit for the last intervals when monitoring ends
 _HEADERS: Final = ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 
 

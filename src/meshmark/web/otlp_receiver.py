@@ -182,7 +182,7 @@ def _reading(resource: Any) -> tuple[Reading, int]:
         for metric in scope.metrics:
             points = metric.gauge.data_points
             count += len(points)
-            if not metric.name.startswith(PREFIX):  # names of OpenTelemetry repeat the values of ours
+            if not metric.name.startswith(PREFIX):  # other names repeat the same values
                 continue
             name = metric.name.removeprefix(PREFIX)
             names.add(name)

@@ -69,7 +69,7 @@ async def _answer(
         event = http.next_event()
         if event is h11.NEED_DATA:
             http.receive_data(await reader.read(_READ))
-            await asyncio.sleep(0)  # reading available data does not suspend this task and would delay other requests
+            await asyncio.sleep(0)  # otherwise, reading available data would delay other requests
         elif isinstance(event, h11.Response) and event.status_code != 200:
             hint = "; --node-token-file has the token of the nodes" if event.status_code == 401 else ""
             raise NoAnswerError(f"HTTP {event.status_code}{hint}")

@@ -23,7 +23,7 @@ from meshmark.web.server import NotFound
 MAX_MAPS: Final = 16  # maps that are open at once
 SILENT_S: Final = 40.0  # s without a byte; servers send one every 15 s
 HEADER_S: Final = 10.0  # time limit for the header of the frames, however slowly it arrives
-_PATHS: Final = ("/live/api/frames", "/api/frames")  # of `serve` and of `watch --web`
+_PATHS: Final = ("/live/api/frames", "/api/frames")  # paths of `serve` and of `watch --web`
 _MAX_LINE: Final = 8 << 20  # B; the frames of 4096 CPUs have less than 1 MiB
 
 

@@ -23,7 +23,7 @@ from meshmark.store.record import Scalar
 from meshmark.values.inputs import found
 
 OMP_OUTLASTS: Final = (
-    1000.0  # run time of a sequential program over that of the parallel one, see `run_time_s` of omp_overload
+    1000.0  # run time of a sequential program relative to the parallel program, see `run_time_s` of omp_overload
 )
 
 
