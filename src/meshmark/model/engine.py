@@ -1,4 +1,4 @@
-"""Runs the simulator: one request in, one answer per run out (docs/reference/model-protocol.md)."""
+"""Runs the simulator, which reads one request and writes one answer per run (docs/reference/model-protocol.md)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ask(
 
     Raises:
         MachineFileError: The machine is invalid; the message names the file and the key.
-        MeshmarkError: The simulation failed. If it deadlocked, the message lists what waits for what.
+        MeshmarkError: The simulation failed. After a deadlock, the message lists which component waits for which.
     """
     if not runs:
         return []
@@ -91,9 +91,9 @@ def ask(
             raise MachineFileError(f"{machine.path.name}: {field}: {message}")
         raise MeshmarkError(f"{machine.name}: {message}")
     if child.returncode != 0 or len(answers) != len(runs):
-        how = f"signal {-child.returncode}" if child.returncode < 0 else f"status {child.returncode}"
+        status = f"signal {-child.returncode}" if child.returncode < 0 else f"status {child.returncode}"
         raise MeshmarkError(
-            f"the simulator ended with {how}" + (f": {error_text.splitlines()[-1]}" if error_text else "")
+            f"the simulator ended with {status}" + (f": {error_text.splitlines()[-1]}" if error_text else "")
         )
     return answers
 

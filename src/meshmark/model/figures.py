@@ -1,4 +1,4 @@
-"""Computes key figures of a modelled machine, in closed form when idle and by simulation under load."""
+"""Computes key figures of a modelled machine, in closed form if it is idle and by simulation under load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a machine in `unit` (SI). `how`: closed form or simulated."""
+    """One figure of a machine in `unit` (SI). `how` is "closed form" or "simulated"."""
 
     name: str
     value: float
@@ -35,19 +35,19 @@ class Figure:
 
 
 def matrix_figures(matrix: Sequence[Sequence[float]], what: str) -> list[Figure]:
-    """Return the local, mean remote and worst latency of a square matrix in s."""
+    """Return the local, mean remote and worst latency of a square matrix of latencies in seconds."""
     n = len(matrix)
     remote = [matrix[a][b] for a in range(n) for b in range(n) if a != b]
-    made = [Figure(f"{what}, local", math.fsum(matrix[a][a] for a in range(n)) / n, "s", "closed form", True)]
+    figures = [Figure(f"{what}, local", math.fsum(matrix[a][a] for a in range(n)) / n, "s", "closed form", True)]
     if remote:
-        made.append(Figure(f"{what}, mean remote", math.fsum(remote) / len(remote), "s", "closed form", True))
-        made.append(Figure(f"{what}, worst", max(remote), "s", "closed form", True))
-    return made
+        figures.append(Figure(f"{what}, mean remote", math.fsum(remote) / len(remote), "s", "closed form", True))
+        figures.append(Figure(f"{what}, worst", max(remote), "s", "closed form", True))
+    return figures
 
 
 def figures(machine: MachineFile, simulate: bool = True, progress: Progress | None = None) -> list[Figure]:
-    """Compute the figures of one machine."""
-    closed = ask(
+    """Return the figures of one machine; without the simulated ones if `simulate` is false."""
+    answers = ask(
         machine,
         [
             {"kind": "matrix"},
@@ -58,15 +58,15 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
         ],
         threads=1,
     )
-    clean, dirty, hops, loads, shape = closed
-    made = matrix_figures(clean["latency_s"], "load latency")
+    clean, dirty, hops, loads, shape = answers
+    results = matrix_figures(clean["latency_s"], "load latency")
     if len(dirty["latency_s"]) > 1:
-        made += [
+        results += [
             f for f in matrix_figures(dirty["latency_s"], "latency, dirty in the home's cache") if "local" not in f.name
         ]
-    away = [h for a, row in enumerate(hops["hops"]) for b, h in enumerate(row) if a != b]
-    if away:
-        made.append(Figure("hops, mean remote", sum(away) / len(away), "1", "closed form", True))
+    remote_hops = [h for a, row in enumerate(hops["hops"]) for b, h in enumerate(row) if a != b]
+    if remote_hops:
+        results.append(Figure("hops, mean remote", sum(remote_hops) / len(remote_hops), "1", "closed form", True))
     peak = (
         sum(n["memories"] for n in shape["nodes"])
         * machine.number("memory.channels", 1)
@@ -74,10 +74,10 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
         * 1e9
     )
     if not math.isnan(peak):
-        made.append(Figure("memory peak, all nodes", peak, "B/s", "closed form"))
+        results.append(Figure("memory peak, all nodes", peak, "B/s", "closed form"))
     if loads["links"]:
         # Rate at which uniform reads between all nodes saturate the first link. Every read sends a request one way and
-        # a line the other way, and over all pairs of nodes each link has the same share of both.
+        # a line the other way. Over all pairs of nodes, each link carries the same share of requests and lines.
         flits = machine.number("packets.data_flits", 9) + machine.number("packets.request_flits", 1)
         packets = flits * machine.number("router.flit_bytes", 8)
         line = machine.number("memory.line_bytes", 64)
@@ -87,9 +87,9 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
             default=math.inf,
         )
         if math.isfinite(bound):
-            made.append(Figure("network bound, uniform reads", bound * line, "B/s", "closed form"))
+            results.append(Figure("network bound, uniform reads", bound * line, "B/s", "closed form"))
     if not simulate:
-        return made
+        return results
     _, node_of = nodes_and_cpus(machine)
     order = fill_order(node_of, "cores")
     chains = int(machine.number("cpu.outstanding"))
@@ -109,59 +109,66 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
         if progress is not None:
             progress(done, len(runs))
 
-    one, every, light, heavy, hot, updates = ask(machine, runs, on_line=handle_line)
+    one_cpu, all_cpus, idle, loaded, hot_spot, updates = ask(machine, runs, on_line=handle_line)
 
     def group(x: Answer, key: str) -> float:
         return median_of(x["groups"][0][key])
 
-    made += [
-        Figure("triad, one CPU, net", group(one, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
-        Figure("triad, all CPUs, net", group(every, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
-        Figure("reads of random CPUs, 1 each: latency", group(light, "latency_s"), "s", "simulated", True),
+    results += [
+        Figure("triad, one CPU, net", group(one_cpu, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
+        Figure("triad, all CPUs, net", group(all_cpus, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
+        Figure("reads of random CPUs, 1 each: latency", group(idle, "latency_s"), "s", "simulated", True),
         Figure(
-            f"reads of random CPUs, {min(chains, 16)} each: latency", group(heavy, "latency_s"), "s", "simulated", True
+            f"reads of random CPUs, {min(chains, 16)} each: latency",
+            group(loaded, "latency_s"),
+            "s",
+            "simulated",
+            True,
         ),
         Figure(
-            f"reads of random CPUs, {min(chains, 16)} each: bandwidth", group(heavy, "bytes_per_s"), "B/s", "simulated"
+            f"reads of random CPUs, {min(chains, 16)} each: bandwidth",
+            group(loaded, "bytes_per_s"),
+            "B/s",
+            "simulated",
         ),
-        Figure("hot spot, all read node 0: bandwidth", group(hot, "bytes_per_s"), "B/s", "simulated"),
+        Figure("hot spot, all read node 0: bandwidth", group(hot_spot, "bytes_per_s"), "B/s", "simulated"),
         Figure("random updates, all CPUs", group(updates, "reads_per_s"), "op/s", "simulated"),
     ]
-    return made
+    return results
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure of several machines, the first of which is the baseline; None where a machine lacks it."""
+    """One figure of several machines, the first of which is the baseline; None for a machine that lacks the figure."""
 
     base: Figure
-    values: dict[str, Figure | None]  # by label of the machine
+    values: dict[str, Figure | None]  # label of the machine → its figure
 
     def gain(self, label: str) -> float | None:
-        """Gain (+) or loss (-) against the baseline, as a share of 1; None if it is unknown."""
-        other = self.values[label]
-        if other is None or not self.base.value or not other.value:
+        """Return the gain (+) or loss (-) against the baseline as a share of 1; None if it is unknown."""
+        figure = self.values[label]
+        if figure is None or not self.base.value or not figure.value:
             return None
-        better, worse = (self.base, other) if self.base.lower_is_better else (other, self.base)
+        better, worse = (self.base, figure) if self.base.lower_is_better else (figure, self.base)
         return better.value / worse.value - 1
 
     def to_json(self) -> dict[str, Any]:
-        """Values and gains by machine; values are in `unit`, an SI unit."""
-        baseline, *others = self.values
+        """Return values and gains by machine as JSON; values are in `unit`, an SI unit."""
+        baseline, *other_labels = self.values
         return {
             "figure": self.base.name,
             "unit": self.base.unit,
             "better": "lower" if self.base.lower_is_better else "higher",
             "baseline": baseline,
             "values": {label: f.value if f else None for label, f in self.values.items()},
-            "gains": {label: self.gain(label) for label in others},
+            "gains": {label: self.gain(label) for label in other_labels},
         }
 
     def row(self) -> dict[str, str]:
-        """The row of a table: each value, and behind it the gain."""
-        baseline, *others = self.values
+        """Return the row of a table: each value, followed by its gain."""
+        baseline, *other_labels = self.values
         row = {"figure": self.base.name, baseline: self.base.shown()}
-        for label in others:
+        for label in other_labels:
             figure, gain = self.values[label], self.gain(label)
             row[label] = figure.shown() if figure else "-"
             row[label] += "" if gain is None else f" ({100 * gain:+.1f} %)"
@@ -169,7 +176,7 @@ class Compared:
 
 
 def comparison(machines: Sequence[MachineFile], progress: Progress | None = None) -> list[Compared]:
-    """Return each figure of the first machine beside those of the others."""
+    """Return each figure of the first machine beside the same figure of the other machines."""
     tables = [{f.name: f for f in figures(m, progress=progress)} for m in machines]
     labels: list[str] = []
     for m in machines:

@@ -1,7 +1,7 @@
 """Fits a machine file to a few points of a host's survey and checks it against the others.
 
-Fitted are the plateaus of the latency curve, the memory latency of each node, the maximum outstanding loads of a core,
-the bandwidth of one streaming core and the bandwidth of all cores. Everything else is predicted.
+The fit covers the plateaus of the latency curve, the memory latency of each node, the maximum outstanding loads of a
+core, the bandwidth of one streaming core and the bandwidth of all cores. The model predicts everything else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A value of the survey and the model's. `fitted`: the value was used for the fit."""
+    """A value of the survey and the value of the model. `fitted` is true if the fit used the value of the survey."""
 
     what: str
     host: float
@@ -41,7 +41,7 @@ class Point:
         return self.model / self.host - 1
 
     def to_json(self) -> dict[str, Any]:
-        """Values in `unit`, an SI unit; the error is a share of 1."""
+        """Return the point as JSON: values in `unit`, an SI unit; the error is a share of 1."""
         return {
             "point": self.what,
             "unit": self.unit,
@@ -80,21 +80,22 @@ def _best(records: Sequence[Record]) -> Record:
 
 
 def _need(records: Sequence[Record], instrument: str, metric: str, **conditions: Any) -> list[Record]:
-    found = _where(records, instrument, metric, **conditions)
-    if not found:
-        where = ", ".join(f"{k} {v}" for k, v in conditions.items())
+    matches = _where(records, instrument, metric, **conditions)
+    if not matches:
+        conditions_text = ", ".join(f"{k} {v}" for k, v in conditions.items())
         raise AbsentError(
-            f"fit: the survey has no {instrument} {metric}" + (f" with {where}" if where else ""),
+            f"fit: the survey has no {instrument} {metric}" + (f" with {conditions_text}" if conditions_text else ""),
             "run meshmark survey",
         )
-    return found
+    return matches
 
 
 def shape_of(host: Mapping[str, Any]) -> tuple[list[int], int]:
-    """The number of CPUs of each memory node, and the size of a cache line in bytes.
+    """Return the number of CPUs of each memory node, and the size of a cache line in bytes.
 
     Args:
-        host: Facts of a host with its `topology`; what they lack is that of this machine, and 64 B.
+        host: Facts of a host with its `topology`. Without nodes, the result is one node with the CPUs of this process;
+            without a line size, it is 64 B.
     """
     topology: Any = host.get("topology", {})
     if not isinstance(topology, dict):
@@ -136,11 +137,11 @@ def _fit_stream(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequenc
         path.write_text(_text(name, numbers, cpus_of), encoding="utf-8")
         machine = read_machine(path)
         run = stream_trial([stream_actor(machine, [0], "triad", numbers["stream_store"], "local")])
-        ours = median_of(ask(machine, [run])[0]["groups"][0]["bytes_per_s"])
-        better = min(512, max(1, round(numbers["stream"] * target / ours)))
-        if better == numbers["stream"]:
+        rate = median_of(ask(machine, [run])[0]["groups"][0]["bytes_per_s"])
+        adjusted = min(512, max(1, round(numbers["stream"] * target / rate)))
+        if adjusted == numbers["stream"]:
             break
-        numbers["stream"] = better
+        numbers["stream"] = adjusted
     return machine
 
 
@@ -149,24 +150,24 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
     pages = "thp" if any(r.conditions.get("pages") == "thp" for r in levels) else levels[0].conditions.get("pages")
     caches = [r for r in levels if r.conditions.get("pages") == pages]
     caches.sort(key=lambda r: float(str(r.conditions["to_bytes"])))
-    one = _best(_need(records, "loaded", "load_latency", mode="chains", chains=1, threads=1))
-    parallel = _where(records, "loaded", "memory_parallelism", threads=1)
-    deepest = max(_need(records, "loaded", "bandwidth_net", mode="chains", threads=1), key=lambda r: r.value)
-    parallelism = parallel[0].value if parallel else deepest.value * one.value / line
+    idle = _best(_need(records, "loaded", "load_latency", mode="chains", chains=1, threads=1))
+    measured_parallelism = _where(records, "loaded", "memory_parallelism", threads=1)
+    highest_rate = max(_need(records, "loaded", "bandwidth_net", mode="chains", threads=1), key=lambda r: r.value)
+    parallelism = measured_parallelism[0].value if measured_parallelism else highest_rate.value * idle.value / line
     streaming = _where(records, "bandwidth", "bandwidth_gross", kernel="triad", store="streaming")
     stream_store = "streaming" if streaming else "ordinary"
-    alone = _need(records, "bandwidth", "bandwidth_gross", threads=1)
-    largest = max(float(str(r.conditions["footprint_bytes"])) for r in alone)
-    big = [
+    single_thread = _need(records, "bandwidth", "bandwidth_gross", threads=1)
+    largest = max(float(str(r.conditions["footprint_bytes"])) for r in single_thread)
+    large = [
         r
         for r in records
         if r.instrument == "bandwidth"
         and r.metric == "bandwidth_gross"
         and float(str(r.conditions["footprint_bytes"])) >= largest / 4
     ]
-    single = _best(_need(big, "bandwidth", "bandwidth_gross", kernel="triad", store=stream_store, threads=1))
+    single = _best(_need(large, "bandwidth", "bandwidth_gross", kernel="triad", store=stream_store, threads=1))
     kernels = stream_kernels()
-    shared = max((r for r in big if r.conditions.get("kernel") in kernels), key=lambda r: r.value)
+    highest = max((r for r in large if r.conditions.get("kernel") in kernels), key=lambda r: r.value)
     reads = 2 / 3 if stream_store == "streaming" else 3 / 4
     remote: dict[int, float] = {}
     for r in _where(records, "latency", "load_latency", pattern="random", processes=1):
@@ -175,16 +176,16 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
             remote[node] = min(remote.get(node, math.inf), r.value)
     return {
         "caches": [(int(float(str(r.conditions["to_bytes"]))), r.value * 1e9) for r in caches],
-        "latency_ns": one.value * 1e9,
+        "latency_ns": idle.value * 1e9,
         "outstanding": max(1, round(parallelism)),
         "line": line,
-        "stream": max(1, round(reads * single.value * one.value / line)),
+        "stream": max(1, round(reads * single.value * idle.value / line)),
         "stream_store": stream_store,
-        "shared_gb": shared.value * 1e-9 / len(cpus_of),
+        "shared_gb": highest.value * 1e-9 / len(cpus_of),
         "single": single,
-        "shared": shared,
-        "one": one,
-        "deepest": deepest,
+        "shared": highest,
+        "one": idle,
+        "deepest": highest_rate,
         "remote_ns": {n: v * 1e9 for n, v in remote.items()},
     }
 
@@ -197,9 +198,15 @@ def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
         lines += ['kind = "single"', ""]
     else:
         edges = ", ".join(f'[{a}, {b}, "between"]' for a in range(nodes) for b in range(a + 1, nodes))
-        away = [v for node, v in n["remote_ns"].items() if node != 0]
-        each = max(0.0, (sum(away) / len(away) - n["remote_ns"].get(0, latency)) / 2) if away else 20.0
-        why = ("fitted", "mean latency of the other nodes less the local one") if away else ("assumed", "not surveyed")
+        remote_ns = [v for node, v in n["remote_ns"].items() if node != 0]
+        link_ns = (
+            max(0.0, (sum(remote_ns) / len(remote_ns) - n["remote_ns"].get(0, latency)) / 2) if remote_ns else 20.0
+        )
+        origin = (
+            ("fitted", "mean latency of the other nodes less the local one")
+            if remote_ns
+            else ("assumed", "not surveyed")
+        )
         lines += [
             'kind = "graph"',
             f"routers = {nodes}",
@@ -208,7 +215,7 @@ def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
             "",
             "[links.between]",
             entry("bandwidth_gb_per_s", n["shared_gb"], "assumed", "equal to a node's memory bandwidth; not surveyed"),
-            entry("latency_ns", each, *why),
+            entry("latency_ns", link_ns, *origin),
             "",
         ]
     lines += [
@@ -285,7 +292,7 @@ def _compare(
             comparisons.setdefault(f"random reads, {label}", (rate, run, rate_times(1.0), rate is n["deepest"]))
     kernels = stream_kernels()
     largest = float(str(n["single"].conditions["footprint_bytes"]))
-    fitted = {_kernel_of(n["single"]), _kernel_of(n["shared"])}
+    fitted_kernels = {_kernel_of(n["single"]), _kernel_of(n["shared"])}
     for r in records:
         if r.instrument != "bandwidth" or r.metric != "bandwidth_net":
             continue
@@ -296,7 +303,7 @@ def _compare(
         share = kernels[kernel].net / kernels[kernel].gross(store)
         run = stream_trial([stream_actor(machine, list(range(threads)), kernel, store, "local")])
         label = f"{kernel}, {store} stores, {threads} CPUs"
-        comparisons.setdefault(label, (r, run, rate_times(share), (kernel, store, threads) in fitted))
+        comparisons.setdefault(label, (r, run, rate_times(share), (kernel, store, threads) in fitted_kernels))
     for r in _where(records, "gups", "update_rate", kernel="plain"):
         threads = int(str(r.conditions["threads"]))
         if r.conditions.get("pages") != "4KiB" and threads <= total:
@@ -312,8 +319,8 @@ def _compare(
 
     answers = ask(machine, [run for _, run, _, _ in comparisons.values()], on_line=handle_line)
     points = [
-        Point(what, r.value, read(a), r.unit, used, r.flags)
-        for (what, (r, _, read, used)), a in zip(comparisons.items(), answers, strict=True)
+        Point(name, r.value, read(reply), r.unit, is_fitted, r.flags)
+        for (name, (r, _, read, is_fitted)), reply in zip(comparisons.items(), answers, strict=True)
     ]
     return sorted(points, key=lambda p: [(t.isdigit(), int(t) if t.isdigit() else 0, t) for t in p.what.split()])
 

@@ -13,7 +13,7 @@ from meshmark.model.patterns import Request, points_of
 
 
 def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
-    """Return the header of a model's frames (docs/reference/frames.md), with the position of every router."""
+    """Return the header of the frames of a model (docs/reference/frames.md), with the position of every router."""
     shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
     topology = str(machine.data["topology"]["kind"])
     places = layout(shape, topology)
@@ -23,15 +23,15 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
     nodes = [{"name": f"node {n['node']}", "number": n["node"], "router": n["router"]} for n in shape["nodes"]]
 
     def at(key: str, label: str) -> list[dict[str, Any]]:
-        seen: dict[int, int] = {}
+        last_index: dict[int, int] = {}
         count: Counter[int] = Counter(shape[key])
-        made = []
+        items = []
         for i, node in enumerate(shape[key]):
-            which = seen[node] = seen.get(node, -1) + 1
-            several = count[node] > 1 and label != "CPU"
-            name = f"{label} {i}" if label == "CPU" else f"{label} {node}.{which}" if several else f"{label} {node}"
-            made.append({"name": name, "node": node, **({"number": i} if label == "CPU" else {})})
-        return made
+            index = last_index[node] = last_index.get(node, -1) + 1
+            is_numbered = count[node] > 1 and label != "CPU"
+            name = f"{label} {i}" if label == "CPU" else f"{label} {node}.{index}" if is_numbered else f"{label} {node}"
+            items.append({"name": name, "node": node, **({"number": i} if label == "CPU" else {})})
+        return items
 
     links = [
         {
@@ -66,7 +66,7 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
         "period_s": window_s,
         "topology": topology,
         "components": components,
-        "metrics": [{"name": n, "unit": "1", "what": w, "of": o} for n, w, o in uses],
+        "metrics": [{"name": n, "unit": "1", "what": what, "of": of} for n, what, of in uses],
         "absent": [],
     }
 
@@ -74,7 +74,7 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
 def recording_lines(
     machine: MachineFile, window_s: float, frames: Iterable[Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield a header and the frames of one or several points, which follow each other in time."""
+    """Yield a header and the frames of one or more points, one point after the other in time."""
     yield header_line(machine, window_s)
     offset_s = end_s = 0.0
     for number, frame in enumerate(frames, 1):
@@ -85,19 +85,25 @@ def recording_lines(
 
 
 def busiest(machine: MachineFile, workload: str) -> Mapping[str, Any]:
-    """Return the run of a workload (see `meshmark model measure`) with the most outstanding reads.
+    """Return the run with the most outstanding reads of a workload (see `meshmark model measure`).
 
     Raises:
-        UsageError: There is no such workload.
+        UsageError: The workload is unknown.
     """
     points = points_of(machine, Request(workload))
     return next(p.run for p in reversed(points) if p.run is not None)
 
 
 def frame_lines(machine: MachineFile, run: Mapping[str, Any], window_ns: float, frames: int) -> Iterator[Answer]:
-    """Yield frames from the start of a run, which is extended as needed."""
+    """Yield the first `frames` frames of a run, which lasts as long as needed."""
     lines: list[Answer] = []
-    endless = [{**a, "accesses": 0} if "trace" not in a else a for a in run["actors"]]
-    longer = {**run, "actors": endless, "warm_ns": 0, "measure_ns": window_ns * (frames + 0.5), "window_ns": window_ns}
-    ask(machine, [longer], threads=1, on_line=lines.append)
+    endless_actors = [{**a, "accesses": 0} if "trace" not in a else a for a in run["actors"]]
+    long_run = {
+        **run,
+        "actors": endless_actors,
+        "warm_ns": 0,
+        "measure_ns": window_ns * (frames + 0.5),
+        "window_ns": window_ns,
+    }
+    ask(machine, [long_run], threads=1, on_line=lines.append)
     yield from (line for line in lines if line.get("type") == "frame")

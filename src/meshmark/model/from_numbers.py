@@ -1,4 +1,4 @@
-"""Fits a machine file to key numbers of a machine: the simulated instruments then give these numbers."""
+"""Fits a machine file to key numbers of a machine, so that simulated instruments measure these numbers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ from meshmark.model.machine_text import Parameters, machine_text
 Progress = Callable[[int, int], None]
 Request = tuple[str, Mapping[str, str], str]  # instrument, options and metric
 FOOTPRINT: Final = "16GiB"  # far above every cache
-NEAR: Final = 0.002  # relative error at which the fit ends
-OFF: Final = {"loaded": 0.05}  # relative error from which a number is not met, if it is not 2 %
+NEAR: Final = 0.002  # relative error below which the fit ends
+OFF: Final = {"loaded": 0.05}  # relative error above which the model misses a number, if it is not 2 %
 _ROUNDS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A number of the machine and of the model in SI units. `given`: None if nobody stated it.
+    """A number of the machine and of the model in SI units.
 
-    `how`: how the model comes to its value. `warning`: why it differs from the given number; "" if it does not.
+    Attributes:
+        given: The stated number; None if it was not stated.
+        how: How the value of the model is determined.
+        warning: Why the value differs from the given number; "" if it does not differ.
     """
 
     name: str
@@ -48,18 +51,18 @@ class Outcome:
 
     @property
     def error(self) -> float | None:
-        """The relative error of the model; None without a given number."""
+        """The relative error of the model; None if no number was given."""
         return None if self.given is None else self.model / self.given - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A machine file that was fitted to key numbers.
+    """A machine file that is fitted to key numbers.
 
     Attributes:
         text: The machine file.
-        machine: The machine of this text.
-        outcomes: What the model gives for each number.
+        machine: The machine that `text` describes.
+        outcomes: The given value and the value of the model for each number.
     """
 
     text: str
@@ -72,7 +75,7 @@ def requests(numbers: KeyNumbers, outstanding: int) -> dict[str, Request]:
     cores = int(numbers.need("cores"))
     bandwidth = {"kernel": "read", "footprint": FOOTPRINT}
     latency = {"footprint": FOOTPRINT, "memory_node": "0"}
-    asked: dict[str, Request] = {
+    requests: dict[str, Request] = {
         "idle-local": ("latency", latency, "load_latency"),
         "read": ("bandwidth", {**bandwidth, "threads": str(cores)}, "bandwidth_net"),
         "triad": (
@@ -83,17 +86,17 @@ def requests(numbers: KeyNumbers, outstanding: int) -> dict[str, Request]:
         "core-read": ("bandwidth", {**bandwidth, "threads": "1"}, "bandwidth_net"),
     }
     loaded = {"threads": str(cores), "chains": str(outstanding)}
-    asked["loaded"] = ("loaded", loaded, "load_latency")
+    requests["loaded"] = ("loaded", loaded, "load_latency")
     if cores > 1:
-        asked["transfer"] = ("lines", {"cpus": f"0,{cores - 1}"}, "line_latency")
+        requests["transfer"] = ("lines", {"cpus": f"0,{cores - 1}"}, "line_latency")
     if numbers.sockets > 1:
-        asked["idle-remote"] = ("latency", {**latency, "memory_node": "1"}, "load_latency")
-        asked["link"] = (
+        requests["idle-remote"] = ("latency", {**latency, "memory_node": "1"}, "load_latency")
+        requests["link"] = (
             "bandwidth",
             {**bandwidth, "threads": str(cores // 2), "memory_node": "1"},
             "bandwidth_net",
         )
-    return {name: asked[name] for name in QUANTITIES if name in asked}
+    return {name: requests[name] for name in QUANTITIES if name in requests}
 
 
 def measured(
@@ -101,12 +104,12 @@ def measured(
     asked: Mapping[str, Request],
     on_line: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> dict[str, float]:
-    """Simulate instruments on a machine and return the median of each request, by its name."""
+    """Simulate instruments on a machine and return the median of each request by name."""
     points: dict[str, Point] = {}
     for name, (instrument, options, _) in asked.items():
         make, defaults = POINTS[instrument]
-        found = next(p for p in make(machine, {**defaults, **options}) if isinstance(p, Point))
-        points[name] = found
+        requested_point = next(p for p in make(machine, {**defaults, **options}) if isinstance(p, Point))
+        points[name] = requested_point
     answers = iter(ask(machine, [p.run for p in points.values() if p.run is not None], on_line=on_line))
     values = {}
     for name, point in points.items():
@@ -118,56 +121,58 @@ def measured(
 def fit_numbers(
     numbers: KeyNumbers, name: str, folder: Path, progress: Progress | None = None, prefix: str = "--"
 ) -> Fitted:
-    """Fit a machine file to the numbers, which `key_numbers.check` found possible.
+    """Fit a machine file to numbers that passed `key_numbers.check`.
 
     Args:
         folder: Folder for the intermediate machine file.
-        prefix: What precedes the name of a number in warnings.
+        prefix: Text before the name of a number in warnings.
 
     Raises:
         MeshmarkError: The simulation failed.
     """
-    path, chosen, turns = folder / f"{name}.toml", _first(numbers), _Turnaround()
-    for turn in range(_ROUNDS):
+    path, parameters, turnaround = folder / f"{name}.toml", _first(numbers), _Turnaround()
+    for round_number in range(_ROUNDS):
         if progress is not None:
-            progress(turn, _ROUNDS)
-        text = machine_text(numbers, chosen, name)
+            progress(round_number, _ROUNDS)
+        text = machine_text(numbers, parameters, name)
         path.write_text(text, encoding="utf-8")
         machine = read_machine(path)
-        values = measured(machine, requests(numbers, chosen.outstanding))
-        better = _better(numbers, chosen, values, turns)
-        if better == chosen:
+        values = measured(machine, requests(numbers, parameters.outstanding))
+        improved = _better(numbers, parameters, values, turnaround)
+        if improved == parameters:
             break
-        chosen = better
+        parameters = improved
     if progress is not None:
         progress(_ROUNDS, _ROUNDS)
     return Fitted(text, machine, tuple(_outcomes(numbers, values, prefix)))
 
 
 class _Turnaround:
-    """Finds the turnaround of the memory at which the triad has its rate, which falls as the turnaround grows."""
+    """Finds the memory turnaround at which the triad reaches its rate. A longer turnaround lowers the rate."""
 
     def __init__(self) -> None:
-        self.before: tuple[float, float] | None = None  # turnaround in ns and time per byte
+        self.before: tuple[float, float] | None = None  # previous turnaround in ns and time per byte
 
     def better(self, now_ns: float, rate: float, target: float) -> float:
-        before, self.before = self.before, (now_ns, 1 / rate)
-        if before is None or before[0] == now_ns or before[1] == 1 / rate:
+        previous, self.before = self.before, (now_ns, 1 / rate)
+        if previous is None or previous[0] == now_ns or previous[1] == 1 / rate:
             return now_ns + 4.0 if rate > target else now_ns
-        slope = (1 / rate - before[1]) / (now_ns - before[0])
+        slope = (1 / rate - previous[1]) / (now_ns - previous[0])
         return min(1e3, max(0.0, now_ns + (1 / target - 1 / rate) / slope)) if slope > 0 else now_ns
 
 
 def _first(numbers: KeyNumbers) -> Parameters:
-    """Return the parameters that would be right if nothing waited for anything."""
+    """Return the parameters that would be exact on a machine without contention."""
     cores, sockets = int(numbers.need("cores")), numbers.sockets
     local, read = numbers.need("idle-local"), numbers.need("read")
-    one, loaded, remote = numbers.value("core-read"), numbers.value("loaded"), numbers.value("idle-remote")
-    needed = read * local / LINE_BYTES / cores
-    stream = math.ceil(1.1 * one * local / LINE_BYTES) if one is not None else max(24, math.ceil(1.5 * needed))
+    per_core, loaded, remote = numbers.value("core-read"), numbers.value("loaded"), numbers.value("idle-remote")
+    busy_lines = read * local / LINE_BYTES / cores
+    stream = (
+        math.ceil(1.1 * per_core * local / LINE_BYTES) if per_core is not None else max(24, math.ceil(1.5 * busy_lines))
+    )
     lines = min(16, stream) if loaded is None else max(1, round(read * loaded / LINE_BYTES / cores))
     channels = numbers.channels or USUAL_CHANNELS
-    # A modified line comes from a core instead of the memory, so a fast transfer leaves little time for the ways.
+    # A modified line comes from a core, not from the memory: a fast transfer leaves little time for the network.
     access = 0.5 * local
     if (transfer := numbers.value("transfer")) is not None:
         access = min(MOST_ACCESS * local, max(access, (remote or local) - 0.95 * transfer))
@@ -180,43 +185,43 @@ def _first(numbers: KeyNumbers) -> Parameters:
         channel_gb=1e-9 * read / sockets / channels,
         stream=stream,
         outstanding=lines,
-        line_work_ns=0.0 if one is None else 1e9 * LINE_BYTES / one,
+        line_work_ns=0.0 if per_core is None else 1e9 * LINE_BYTES / per_core,
         turnaround_ns=0.0,
         probe_ns=0.05 * 1e9 * local,
     )
 
 
 def _better(numbers: KeyNumbers, now: Parameters, values: Mapping[str, float], turns: _Turnaround) -> Parameters:
-    """Return parameters that bring the model's values nearer to the given numbers."""
+    """Return parameters that bring the values of the model closer to the given numbers."""
 
     def target(name: str) -> float | None:
-        """The given number if the model misses it."""
-        wanted, value = numbers.value(name), values.get(name)
-        return None if wanted is None or value is None or abs(value / wanted - 1) <= NEAR else wanted
+        """Return the given number; None if it is not given or the model meets it."""
+        given, value = numbers.value(name), values.get(name)
+        return None if given is None or value is None or abs(value / given - 1) <= NEAR else given
 
-    more: dict[str, Any] = {}
-    first = _first(numbers)
-    if (wanted := target("idle-remote")) is not None:
-        more["link_ns"] = max(0.0, now.link_ns + 1e9 * (wanted - values["idle-remote"]) / 2)
-    if (wanted := target("read")) is not None:
-        more["channel_gb"] = min(now.channel_gb * wanted / values["read"], 4 * first.channel_gb)
-    elif (wanted := target("triad")) is not None:
-        more["turnaround_ns"] = turns.better(now.turnaround_ns, values["triad"], wanted)
-    if (wanted := target("link")) is not None:
-        more["link_gb"] = min(now.link_gb * wanted / values["link"], 4 * first.link_gb)
-    if (wanted := target("transfer")) is not None:
-        more["probe_ns"] = max(0.0, now.probe_ns + 1e9 * (wanted - values["transfer"]))
-    if (wanted := target("loaded")) is not None and "channel_gb" not in more:
-        more["outstanding"] = max(1, round(now.outstanding * wanted / values["loaded"]))
-    if (wanted := target("core-read")) is not None:
-        if values["core-read"] < wanted:
-            more["stream"] = now.stream + 1
+    changes: dict[str, Any] = {}
+    initial = _first(numbers)
+    if (goal := target("idle-remote")) is not None:
+        changes["link_ns"] = max(0.0, now.link_ns + 1e9 * (goal - values["idle-remote"]) / 2)
+    if (goal := target("read")) is not None:
+        changes["channel_gb"] = min(now.channel_gb * goal / values["read"], 4 * initial.channel_gb)
+    elif (goal := target("triad")) is not None:
+        changes["turnaround_ns"] = turns.better(now.turnaround_ns, values["triad"], goal)
+    if (goal := target("link")) is not None:
+        changes["link_gb"] = min(now.link_gb * goal / values["link"], 4 * initial.link_gb)
+    if (goal := target("transfer")) is not None:
+        changes["probe_ns"] = max(0.0, now.probe_ns + 1e9 * (goal - values["transfer"]))
+    if (goal := target("loaded")) is not None and "channel_gb" not in changes:
+        changes["outstanding"] = max(1, round(now.outstanding * goal / values["loaded"]))
+    if (goal := target("core-read")) is not None:
+        if values["core-read"] < goal:
+            changes["stream"] = now.stream + 1
         else:
-            more["line_work_ns"] = now.line_work_ns * values["core-read"] / wanted
-    return replace(now, **more)
+            changes["line_work_ns"] = now.line_work_ns * values["core-read"] / goal
+    return replace(now, **changes)
 
 
-# How the model comes to the value of each number: the keys of the machine file that decide it.
+# Keys of the machine file that determine the value of each number.
 _KEYS: Final = {
     "idle-local": "cpu.request_ns, memory.access_ns, cpu.fill_ns",
     "idle-remote": "links.socket.latency_ns",

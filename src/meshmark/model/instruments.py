@@ -1,4 +1,4 @@
-"""Runs instruments on a modelled machine, with the options, metrics and conditions of a host and source `model`."""
+"""Runs instruments on a modelled machine, with the same options, metrics and conditions as on a host."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ OnAbsence = Callable[[Absence], None]
 class Point:
     """A run and how to read its answer."""
 
-    run: Run | None  # None: closed form, `read` ignores its argument
+    run: Run | None  # None: the value has a closed form and `read` ignores its argument
     conditions: Mapping[str, Any]
-    read: Callable[[Answer], Mapping[str, Sequence[float]]]  # samples of each metric
+    read: Callable[[Answer], Mapping[str, Sequence[float]]]  # returns the samples of each metric
 
 
 def nodes_and_cpus(machine: MachineFile) -> tuple[int, list[int]]:
@@ -57,7 +57,7 @@ def measure(
     Args:
         options: Options of the instrument by key (`footprint`, `memory_node` …), with values as on the command line.
         threads: Concurrent simulations; None: one per CPU.
-        on_absence: Called with each point that the machine file says too little about.
+        on_absence: Called for each point that lacks numbers in the machine file.
 
     Raises:
         UsageError: A model does not support an option, or a value is invalid.
@@ -101,7 +101,7 @@ def simulate(
     """Simulate the points.
 
     Args:
-        metrics: Metrics that `Point.read` returns, by name.
+        metrics: The metrics that `Point.read` returns, by name.
 
     Returns:
         The records, and the utilisation frames (empty unless `window_ns` is set).
@@ -138,7 +138,7 @@ def make_record(
     command: str,
     seed: int,
 ) -> Record:
-    """Create a record with source `model`. Its provenance counts the assumed and unknown numbers."""
+    """Create a record of source `model`, with the number of assumed and unknown numbers in its provenance."""
     from datetime import UTC, datetime
     from importlib.metadata import version
 
@@ -165,7 +165,7 @@ def _levels(machine: MachineFile) -> list[Mapping[str, Any]]:
 
 
 def _level_of(machine: MachineFile, footprint: int, sharers: int = 1) -> Mapping[str, Any] | None:
-    """Return the smallest cache that holds a footprint, ignoring conflict misses; None: memory."""
+    """Return the smallest cache that holds a footprint, ignoring conflict misses; None if only memory holds it."""
     for level in _levels(machine):
         share = max(1, min(sharers, int(level.get("shared_by", 1))))
         if footprint <= float(level["size_kib"]) * 1024 / share:
@@ -174,7 +174,7 @@ def _level_of(machine: MachineFile, footprint: int, sharers: int = 1) -> Mapping
 
 
 def _memory_nodes(options: Options, count: int) -> list[int]:
-    """Parse `memory_node`; empty: the local node of each CPU."""
+    """Return the nodes of `memory_node`; an empty list stands for the local node of each CPU."""
     text = options["memory_node"]
     if text == "local":
         return []
@@ -182,25 +182,25 @@ def _memory_nodes(options: Options, count: int) -> list[int]:
 
 
 def _sizes(instrument: str, options: Options, key: str) -> list[int]:
-    """Parse sizes within the limits of the host's instrument."""
-    found, p = grammar.sizes(key, options[key]), description(instrument).parameter(key)
-    if wrong := [n for n in found if n < (p.minimum or 1)]:
-        raise UsageError(f"{key}: found '{wrong[0]}'; allowed: {p.minimum or 1:g} B or more")
-    return found
+    """Return the sizes in an option, checked against the limits of the instrument on a host."""
+    sizes, parameter = grammar.sizes(key, options[key]), description(instrument).parameter(key)
+    if too_small := [n for n in sizes if n < (parameter.minimum or 1)]:
+        raise UsageError(f"{key}: found '{too_small[0]}'; allowed: {parameter.minimum or 1:g} B or more")
+    return sizes
 
 
 def _latency(machine: MachineFile, options: Options) -> list[Point]:
-    shape, away = ask(machine, [{"kind": "describe"}, {"kind": "hops"}], threads=1)
+    shape, hops_answer = ask(machine, [{"kind": "describe"}, {"kind": "hops"}], threads=1)
     count, node_of = _nodes_and_cpus(shape)
-    hops = away["hops"]
+    hops = hops_answer["hops"]
     cpus = grammar.integers("cpus", options["cpus"], len(node_of) - 1, 0)
     line = int(machine.number("memory.line_bytes"))
     nodes = _memory_nodes(options, count)
     process_counts = thread_counts(machine, "processes", options["processes"], len(node_of))
     patterns = grammar.choices("pattern", options["pattern"], ("random", "stride"))
     strides = _sizes("latency", options, "stride")
-    if wrong := [s for s in strides if s % 8]:
-        raise UsageError(f"stride: found {wrong[0]}; allowed: multiples of 8")  # as on a host: a slot holds a pointer
+    if invalid := [s for s in strides if s % 8]:
+        raise UsageError(f"stride: found {invalid[0]}; allowed: multiples of 8")  # as on a host: a slot holds a pointer
     footprints = _sizes("latency", options, "footprint")
     return [
         _chase_point(machine, node_of, cpu, node, hops[node_of[cpu]][node], footprint, stride, pattern, processes, line)
@@ -234,7 +234,7 @@ def _chase_point(
     }
     level = _level_of(machine, footprint, processes)
     fastest = float(_levels(machine)[0]["latency_ns"]) * 1e-9 if _levels(machine) else 0.0
-    # In the order of addresses, the other slots of a line hit. In random order they are visited long after.
+    # In address order, the other slots of a line hit. In random order, the chase visits them much later.
     miss = 1.0 if pattern == "random" else min(1.0, stride / line)
     if level is not None:
         if level.get("latency_ns") is None:
@@ -274,32 +274,32 @@ FILLS: Final = ("cores", "spread", "compact")  # cores of a model have one CPU: 
 
 
 def thread_counts(machine: MachineFile, field: str, text: str, cpus: int) -> list[int]:
-    """Numbers of threads or processes, each on a core of its own.
+    """Return the requested numbers of threads or processes, each of which has a core to itself.
 
     Raises:
-        UsageError: A number exceeds the cores. It says so if the machine has more threads than the model (SMT).
+        UsageError: A number exceeds the cores. The message states if the machine has more threads than the model.
     """
     try:
         return grammar.integers(field, text, cpus)
-    except UsageError as why:
+    except UsageError as error:
         threads = int(machine.number("cpu.smt", 1)) * cpus
         if threads == cpus:
             raise
         raise UsageError(
-            f"{why}: {machine.name} has {threads} threads (SMT), but the model has one per core", why.hint
-        ) from why
+            f"{error}: {machine.name} has {threads} threads (SMT), but the model has one per core", error.hint
+        ) from error
 
 
 def fill_order(node_of: Sequence[int], how: str) -> list[int]:
-    """Return the CPUs in the order of use: by number, or round-robin over the nodes."""
+    """Return the CPUs in the order of use: by number, or round-robin over the nodes if `how` is `spread`."""
     cpus = list(range(len(node_of)))
     if how != "spread":
         return cpus
-    seen: dict[int, int] = {}
+    used_cpus: dict[int, int] = {}
     rank = []
     for c in cpus:
-        rank.append((seen.setdefault(node_of[c], 0), node_of[c], c))
-        seen[node_of[c]] += 1
+        rank.append((used_cpus.setdefault(node_of[c], 0), node_of[c], c))
+        used_cpus[node_of[c]] += 1
     return [c for _, _, c in sorted(rank)]
 
 
@@ -342,10 +342,10 @@ def _bandwidth_point(
     homes: Any,
     conditions: Mapping[str, Any],
 ) -> Point | Absence:
-    """Return one point of `bandwidth`, by the level that holds the arrays; an absence if the level has no rate.
+    """Return one point of `bandwidth` at the level that holds the arrays, or an absence if the level has no rate.
 
-    Streaming stores leave no line in a cache. So the arrays that are only read have the caches to themselves, and the
-    stores reach the memory whatever the footprint is.
+    Streaming stores leave no line in a cache. The caches therefore hold only the arrays that are only read, and the
+    stores reach the memory at any footprint.
     """
     writes_memory = store == "streaming" and operands.writes > 0
     in_caches = operands.only_read if writes_memory else operands.arrays
@@ -372,20 +372,20 @@ def _bandwidth_point(
 
 
 def _level_rate(machine: MachineFile, level: Mapping[str, Any]) -> float | None:
-    """Return the rate of a cache to one core in B/s, with the lines that ordinary stores read first.
+    """Return the bandwidth of a cache for one core in B/s, including the lines that write-allocate stores read.
 
-    Within the first level, stores read no line first (as on a host).
+    In the first level, stores do not read a line first, as on a host.
     """
     if level.get("copy_gb_per_s") is None:
         gross = level.get("bandwidth_gb_per_s")
         return None if gross is None else float(gross) * 1e9
     copy = stream_kernels()["copy"]
-    more = 1.0 if level is _levels(machine)[0] else copy.gross("ordinary") / copy.net
-    return float(level["copy_gb_per_s"]) * 1e9 * more
+    gross_factor = 1.0 if level is _levels(machine)[0] else copy.gross("ordinary") / copy.net
+    return float(level["copy_gb_per_s"]) * 1e9 * gross_factor
 
 
 def _rates(operands: StreamKernel, store: str, simulated: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
-    """Read net and gross bandwidth from a simulation of `simulated` lines per line of each operand."""
+    """Return a function that reads net and gross bandwidth of runs with `simulated` lines per line of each operand."""
 
     def read(answer: Answer) -> Mapping[str, Sequence[float]]:
         lines = [b / simulated for b in answer["groups"][0]["bytes_per_s"]]
@@ -398,13 +398,16 @@ def _rates(operands: StreamKernel, store: str, simulated: int) -> Callable[[Answ
 
 
 def latency_and_rate(answer: Answer) -> Mapping[str, Sequence[float]]:
-    """Read load latency and bandwidth of the first group."""
+    """Return load latency and bandwidth of the first group."""
     group = answer["groups"][0]
     return {"load_latency": group["latency_s"], "bandwidth_net": group["bytes_per_s"]}
 
 
 def steps_of(chains: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
-    """Read the time per step of a chain by Little's law, including the wait for a miss buffer, as on a host."""
+    """Return a function that reads the time per step of a chain by Little's law.
+
+    As on a host, the time includes the wait for a miss buffer.
+    """
 
     def read(answer: Answer) -> Mapping[str, Sequence[float]]:
         group = answer["groups"][0]
@@ -455,7 +458,7 @@ def _gups(machine: MachineFile, options: Options) -> list[Point]:
 
 
 def io_run(machine: MachineFile, ports: Sequence[int]) -> Run:
-    """Return a run of raw device reads: each port writes lines to its node's memory at the rate of its devices."""
+    """Return a run of raw device reads: each port writes lines to the memory of its node at the rate of its devices."""
     line = machine.number("memory.line_bytes")
     pace = line / machine.number("io.device_gb_per_s") if machine.number("io.device_gb_per_s", 0) else 0.0
     chains = int(machine.number("io.outstanding", 16))
@@ -483,11 +486,11 @@ def _io(machine: MachineFile, options: Options) -> list[Point]:
 
 def _peak(machine: MachineFile, options: Options) -> list[Point]:
     _, node_of = nodes_and_cpus(machine)
-    each = machine.number("cpu.flops_per_cycle", 0.0) * machine.number("cpu.clock_ghz", 0.0) * 1e9
-    if not each:
+    core_rate = machine.number("cpu.flops_per_cycle", 0.0) * machine.number("cpu.clock_ghz", 0.0) * 1e9
+    if not core_rate:
         raise AbsentError(f"peak: {machine.path.name} has no cpu.flops_per_cycle", "add it to the machine file")
     return [
-        Point(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": [each * n]})  # type: ignore[misc]
+        Point(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": [core_rate * n]})  # type: ignore[misc]
         for n in thread_counts(machine, "threads", options["threads"], len(node_of))
     ]
 

@@ -1,6 +1,6 @@
-"""Describes a machine of one or two sockets by a few numbers that its documents or other tools give, and checks them.
+"""Describes a machine of one or two sockets by a few numbers from its documents or other tools, and checks them.
 
-`model.from_numbers` fits a machine file to them.
+`model.from_numbers` fits a machine file to these numbers.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from meshmark.values.units import plain
 
 SOCKETS: Final[Mapping[str, int]] = {"one-socket": 1, "two-socket": 2}
 LINE_BYTES: Final = 64
-MOST_CPUS: Final = 512  # of a socket, see native/model/graph.hpp
-MOST_LINES: Final = 256  # outstanding lines of a core, with prefetches; more than of any known core
-MOST_ACCESS: Final = 0.9  # share of the idle latency that passes in the memory and its controller
-USUAL_CHANNELS: Final = 8  # of a socket
+MOST_CPUS: Final = 512  # CPUs of a socket, see native/model/graph.hpp
+MOST_LINES: Final = 256  # outstanding lines of a core, including prefetches; more than any known core has
+MOST_ACCESS: Final = 0.9  # share of the idle latency that is spent in the memory and its controller
+USUAL_CHANNELS: Final = 8  # memory channels of a socket
 STORES: Final = ("ordinary", "streaming")
 _FEW: Final = {1: "a number", 2: "an even number"}
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number that describes a machine: its unit, limits and meaning. `of_two`: one socket alone does not have it."""
+    """Unit, limits and meaning of a number that describes a machine. `of_two`: it exists only with two sockets."""
 
     unit: str
     low: float
@@ -55,9 +55,11 @@ REQUIRED: Final = ("cores", "idle-local", "idle-remote", "read")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A number of a machine in SI units. `source`: where it is from, as the machine file states it.
+    """A number of a machine in SI units.
 
-    `assumed`: the number is a guess that stands in for one that no source states.
+    Attributes:
+        source: Where the number comes from, in the words of the machine file.
+        assumed: The number is a guess because no source states it.
     """
 
     value: float
@@ -67,10 +69,10 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class KeyNumbers:
-    """The numbers of a machine by their names in `QUANTITIES`.
+    """The numbers of a machine by name in `QUANTITIES`.
 
     Attributes:
-        store: How the triad writes.
+        store: Kind of stores of the triad, one of `STORES`.
         channels: Memory channels of a socket, which determine how long accesses queue; None: `USUAL_CHANNELS`.
     """
 
@@ -80,11 +82,11 @@ class KeyNumbers:
     channels: int | None = None
 
     def value(self, name: str) -> float | None:
-        """The value of a number; None if it is not given."""
+        """Return the value of a number; None if it is not given."""
         return self.given[name].value if name in self.given else None
 
     def need(self, name: str) -> float:
-        """The value of a number that is given."""
+        """Return the value of a given number."""
         return self.given[name].value
 
     @property
@@ -94,24 +96,24 @@ class KeyNumbers:
 
 
 def show(name: str, value: float) -> str:
-    """Return a value of a number with its unit."""
+    """Return the value of the number `name` with its unit."""
     unit = QUANTITIES[name].unit
     return f"{value / 1e9:.4g} GHz" if unit == "Hz" else f"{value:g}" if unit == "1" else plain(value, unit)
 
 
 def required(sockets: int) -> list[str]:
-    """The names of the numbers that a machine of so many sockets needs."""
+    """Return the names of the numbers that are required for a machine with this many sockets."""
     return [name for name in REQUIRED if sockets > 1 or not QUANTITIES[name].of_two]
 
 
 def check(numbers: KeyNumbers, prefix: str = "--") -> None:
-    """Refuse numbers that no machine can have.
+    """Reject numbers that are impossible on any machine.
 
     Args:
-        prefix: What precedes the name of a number in messages.
+        prefix: Text before the name of a number in messages.
 
     Raises:
-        UsageError: A number is out of range, or impossible together with another one; the message names both.
+        UsageError: A number is out of range or impossible together with another number; the message names both.
     """
 
     def refuse(name: str, reason: str) -> UsageError:
@@ -122,11 +124,11 @@ def check(numbers: KeyNumbers, prefix: str = "--") -> None:
             raise refuse(name, f"; allowed: at most {show(name, limit)}, {reason}")
 
     for name, given in numbers.given.items():
-        q = QUANTITIES[name]
-        if q.of_two and numbers.sockets == 1:
+        quantity = QUANTITIES[name]
+        if quantity.of_two and numbers.sockets == 1:
             raise refuse(name, " of a machine with one socket; allowed: with two-socket")
-        if not q.low <= given.value <= q.high:
-            raise refuse(name, f"; allowed: {show(name, q.low)} to {show(name, q.high)}")
+        if not quantity.low <= given.value <= quantity.high:
+            raise refuse(name, f"; allowed: {show(name, quantity.low)} to {show(name, quantity.high)}")
     cores, sockets = int(numbers.need("cores")), numbers.sockets
     if cores % sockets or cores // sockets > MOST_CPUS:
         raise refuse("cores", f"; allowed: {_FEW[sockets]} up to {sockets * MOST_CPUS}")
@@ -136,13 +138,17 @@ def check(numbers: KeyNumbers, prefix: str = "--") -> None:
     remote = numbers.value("idle-remote")
     if remote is not None and remote < local:
         raise refuse("idle-remote", f"; allowed: at least {prefix}idle-local, {show('idle-local', local)}")
-    most = MOST_LINES * LINE_BYTES / local
-    at_most("read", cores * most, f"{MOST_LINES} lines on their way to each of {cores} cores at the idle latency")
-    at_most("core-read", most, f"{MOST_LINES} lines on their way to a core at the idle latency")
+    max_core_rate = MOST_LINES * LINE_BYTES / local
+    at_most(
+        "read", cores * max_core_rate, f"{MOST_LINES} lines on their way to each of {cores} cores at the idle latency"
+    )
+    at_most("core-read", max_core_rate, f"{MOST_LINES} lines on their way to a core at the idle latency")
     at_most("core-read", read, f"the {prefix}read of all cores")
-    one = numbers.value("core-read")
-    if one is not None and one * cores < read:
-        raise refuse("read", f"; allowed: at most {show('read', one * cores)}, {prefix}core-read times {cores} cores")
+    core_rate = numbers.value("core-read")
+    if core_rate is not None and core_rate * cores < read:
+        raise refuse(
+            "read", f"; allowed: at most {show('read', core_rate * cores)}, {prefix}core-read times {cores} cores"
+        )
     loaded = numbers.value("loaded")
     if loaded is not None and loaded < local:
         raise refuse("loaded", f"; allowed: at least {prefix}idle-local, {show('idle-local', local)}")
@@ -154,18 +160,20 @@ def check(numbers: KeyNumbers, prefix: str = "--") -> None:
 
 
 def conflicts(numbers: KeyNumbers, prefix: str = "--") -> dict[str, str]:
-    """Return, by name, the numbers that contradict others although each is possible, with the reason."""
-    found = {}
+    """Return the reason, by name, for each number that contradicts others although each is possible by itself."""
+    reasons = {}
     read, triad = numbers.need("read"), numbers.value("triad")
-    most = read * (0.75 if numbers.store == "ordinary" else 1.0)
-    if triad is not None and triad > most * 1.001:
-        found["triad"] = (
-            f"with {numbers.store} stores, {show('read', read)} of {prefix}read give at most {show('triad', most)}"
+    max_triad = read * (0.75 if numbers.store == "ordinary" else 1.0)
+    if triad is not None and triad > max_triad * 1.001:
+        reasons["triad"] = (
+            f"with {numbers.store} stores, {show('read', read)} of {prefix}read give at most {show('triad', max_triad)}"
             + (f"; if the stores bypass the caches: {prefix}store streaming" if numbers.store == "ordinary" else "")
         )
     transfer, local, remote = (numbers.value(n) for n in ("transfer", "idle-local", "idle-remote"))
     if transfer is not None and local is not None:
-        least = (remote or local) - MOST_ACCESS * local
-        if transfer < least:
-            found["transfer"] = f"the way there and back alone takes {show('transfer', least)} by the idle latencies"
-    return found
+        min_transfer = (remote or local) - MOST_ACCESS * local
+        if transfer < min_transfer:
+            reasons["transfer"] = (
+                f"the way there and back alone takes {show('transfer', min_transfer)} by the idle latencies"
+            )
+    return reasons

@@ -20,12 +20,12 @@ def _whole(value: float) -> float:
     return value
 
 
-# Beyond these, a number overflows when it is converted to SI units, counted or divided by.
+# Beyond these limits, a number overflows when it is converted to SI units, used as a count or as a divisor.
 _LEAST: Final = 1e-6
 _MOST: Final = 1e12
 
 
-_DEEPEST: Final = 2  # lists in lists, as of `edges`
+_DEEPEST: Final = 2  # levels of nested lists, as in `edges`
 
 
 def _plain(value: object) -> object:
@@ -51,7 +51,7 @@ Whole = (
     Annotated[float, Field(ge=1, le=_MOST, description=f"a whole number from 1 to {_MOST:g}"), AfterValidator(_whole)]
     | None
 )
-Other = Annotated[Any, AfterValidator(_plain)]  # not a single number: the simulator checks it
+Other = Annotated[Any, AfterValidator(_plain)]  # not a single number; the simulator checks it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,5 +272,5 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     }
     for name, table in _TABLES.items()
 }
-# Tables whose numbers describe the structure and need no origin.
+# Tables whose numbers describe the structure. They do not need an origin.
 COUNTS: Final = {"topology", "packets", "placement", "io.nodes"}

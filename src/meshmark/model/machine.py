@@ -1,4 +1,4 @@
-"""Reads machine files, TOML descriptions of machines that state the origin of every number.
+"""Reads machine files: TOML descriptions of machines that state the origin of every number.
 
 A number is written `{ value = 1.15, published = "gs1280_2003 s2" }`. Other origins are `derived` (how), `fitted` (to
 which statements) and `assumed` (why). An origin in a table applies to the plain numbers of the table.
@@ -41,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class MachineFile:
-    """A modelled machine. `data` holds plain values; `origins` has the origin of each number by dotted key."""
+    """A modelled machine. `data` holds plain values; `origins` holds the origin of each number by dotted key."""
 
     name: str
     path: Path
@@ -52,29 +52,29 @@ class MachineFile:
     origins: Mapping[str, Origin]
     unknown: Mapping[str, str]  # reason by dotted key
     settings: tuple[str, ...] = field(default=())  # assignments of --set
-    root: str = field(default="")  # name of the file that it extends, directly or not; its own if none
+    root: str = field(default="")  # name of the last file in the chain of `extends`; its own name if it extends no file
 
     def number(self, dotted: str, default: float | None = None) -> float:
         """Return a number by its dotted key.
 
         Raises:
-            MachineFileError: It is missing and there is no default.
+            MachineFileError: The number is missing and `default` is None.
         """
-        at: Any = self.data
+        value: Any = self.data
         for part in dotted.split("."):
-            at = at.get(part) if isinstance(at, dict) else None
-        if isinstance(at, int | float) and not isinstance(at, bool):
-            return float(at)
+            value = value.get(part) if isinstance(value, dict) else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
         if default is None:
-            why = self.unknown.get(dotted)
+            reason = self.unknown.get(dotted)
             raise MachineFileError(
-                f"{self.path.name}: {dotted}: found {'unknown: ' + why if why else at!r}, a number is needed"
+                f"{self.path.name}: {dotted}: found {'unknown: ' + reason if reason else value!r}, a number is needed"
             )
         return default
 
     @property
     def label(self) -> str:
-        """The machine of records: the name and the settings."""
+        """The name of the machine in records: its name and its settings."""
         return self.name + "".join(f" {s}" for s in self.settings)
 
     def uncertain_keys(self) -> list[str]:
@@ -82,7 +82,7 @@ class MachineFile:
         return sorted([k for k, o in self.origins.items() if o.kind == "assumed"] + list(self.unknown))
 
     def resolved(self) -> dict[str, Any]:
-        """Return the machine in the form of the simulator: its tables only, with cycles converted to time.
+        """Return the machine in the format of the simulator: only its tables, with cycles converted to time.
 
         Raises:
             MachineFileError: A required number is unknown.
@@ -98,7 +98,7 @@ class MachineFile:
                         f"{self.path.name}: cpu.{stem}_cycles: found without cpu.clock_ghz, which it needs"
                     )
                 cpu[f"{stem}_ns"] = cpu.get(f"{stem}_ns", 0) + cycles / clock
-        # The simulator applies the limit to all misses. The number of chains already limits chained loads.
+        # The simulator applies this limit to all misses. The number of chains already limits dependent loads.
         if "outstanding" in cpu:
             cpu["outstanding"] = max(cpu["outstanding"], cpu.get("stream_outstanding", 0))
         memory = data.get("memory", {})
@@ -151,11 +151,11 @@ class MachineFile:
             value = _value(text.strip())
             for dotted in _targets(key, data):
                 table: Any = data
-                *way, last = dotted.split(".")
-                for part in way:
+                *path, leaf = dotted.split(".")
+                for part in path:
                     name, _, number = part.rstrip("]").partition("[")
                     table = table[name][int(number)] if number else table.setdefault(name, {})
-                table[last] = value
+                table[leaf] = value
                 origins[dotted] = Origin("assumed", "set on the command line")
                 unknown.pop(dotted, None)
         checked(Machine, data, self.path.name, MachineFileError)
@@ -174,9 +174,11 @@ class MachineFile:
 
 
 def data_rate_mhz(core_mhz: float, nominal_mhz: float) -> float:
-    """Return the data rate of DDR memory clocked at an integer fraction of the core: 2 f / ceil(f / nominal), MHz.
+    """Return the data rate in MHz of DDR memory that runs at an integer fraction of the core clock.
 
-    Source: the rule reproduces the five rates that the e325's publication prints.
+    The rate is 2 f / ceil(f / nominal), where f is `core_mhz`.
+
+    Source: this rule reproduces the five rates in the publication about the e325.
     """
     return 2 * core_mhz / max(1, math.ceil(core_mhz / nominal_mhz - 1e-4))
 
@@ -190,23 +192,23 @@ def _value(text: str) -> Any:
 
 def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
     """Return the dotted keys that a setting applies to."""
-    table, _, last = key.rpartition(".")
-    if table == "links" and last in {"bandwidth", "bandwidth_gb_per_s", "latency", "latency_ns"}:
-        full = {"bandwidth": "bandwidth_gb_per_s", "latency": "latency_ns"}.get(last, last)
+    table, _, leaf = key.rpartition(".")
+    if table == "links" and leaf in {"bandwidth", "bandwidth_gb_per_s", "latency", "latency_ns"}:
+        full_name = {"bandwidth": "bandwidth_gb_per_s", "latency": "latency_ns"}.get(leaf, leaf)
         kinds = list(data.get("links", {}))
         if not kinds:
             raise UsageError(f"--set: found '{key}' for a machine without links")
-        return [f"links.{k}.{full}" for k in kinds]
+        return [f"links.{k}.{full_name}" for k in kinds]
     if key == "memory.striping":  # alias
         return ["placement.striping"]
-    known = _known_keys(table)
+    table_keys = _known_keys(table)
     if (cache := re.fullmatch(r"cache\[([0-9]{1,6})\]", table)) and int(cache[1]) < len(data.get("cache", [])):
-        known = KEYS["cache[]"]
-    if known is None or not table or last not in known:
-        have = [f"{t}.{k}" for t, keys in KEYS.items() if t and "*" not in t and "[" not in t for k in keys]
-        near = difflib.get_close_matches(key, have, 3, 0.4)
+        table_keys = KEYS["cache[]"]
+    if table_keys is None or not table or leaf not in table_keys:
+        all_names = [f"{t}.{k}" for t, keys in KEYS.items() if t and "*" not in t and "[" not in t for k in keys]
+        similar = difflib.get_close_matches(key, all_names, 3, 0.4)
         raise UsageError(
-            f"--set: found unknown key '{quoted(key)}'" + (f", similar keys: {', '.join(near)}" if near else ""),
+            f"--set: found unknown key '{quoted(key)}'" + (f", similar keys: {', '.join(similar)}" if similar else ""),
             "docs/reference/machine-files.md lists the keys",
         )
     return [key]
@@ -247,7 +249,7 @@ class _Reader:
         return plain
 
     def table(self, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
-        around = self.origin_of(raw, name)
+        table_origin = self.origin_of(raw, name)
         plain: dict[str, Any] = {}
         for key, value in raw.items():
             dotted = f"{name}.{key}" if name else key
@@ -260,22 +262,22 @@ class _Reader:
                 plain[key] = (
                     self.table(value, dotted) if dotted.count(".") < 2 else value
                 )  # tables nest at most two deep
-            elif (taken := self.take(value, dotted, around)) is not None:
-                plain[key] = taken
+            elif (plain_value := self.take(value, dotted, table_origin)) is not None:
+                plain[key] = plain_value
         return plain
 
     def origin_of(self, raw: Mapping[str, Any], dotted: str) -> Origin | None:
-        given = [k for k in raw if k in KINDS]
-        if len(given) > 1:
-            raise self.error(dotted, f"found {' and '.join(given)}, only one origin is allowed")
-        if not given:
+        kinds = [k for k in raw if k in KINDS]
+        if len(kinds) > 1:
+            raise self.error(dotted, f"found {' and '.join(kinds)}, only one origin is allowed")
+        if not kinds:
             return None
-        text = raw[given[0]]
+        text = raw[kinds[0]]
         if not isinstance(text, str) or not text:
             raise self.error(
-                f"{dotted}.{given[0]}", f"found {found(text)}, a text is needed: where, how, to what or why"
+                f"{dotted}.{kinds[0]}", f"found {found(text)}, a text is needed: where, how, to what or why"
             )
-        return Origin(cast(Kind, given[0]), text)
+        return Origin(cast(Kind, kinds[0]), text)
 
     def take(self, value: Any, dotted: str, around: Origin | None) -> Any:
         origin = around
@@ -303,13 +305,13 @@ class _Reader:
 
 
 def _merge(base: dict[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(base)
+    merged = dict(base)
     for key, value in top.items():
-        if isinstance(value, dict) and isinstance(made.get(key), dict) and key != "topology":
-            made[key] = _merge(made[key], value)
+        if isinstance(value, dict) and isinstance(merged.get(key), dict) and key != "topology":
+            merged[key] = _merge(merged[key], value)
         else:
-            made[key] = value
-    return made
+            merged[key] = value
+    return merged
 
 
 def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
@@ -320,8 +322,8 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
     """
     try:
         raw = parse_toml(read_text(path, _MAX_BYTES), path.name)
-    except UsageError as why:
-        raise MachineFileError(str(why)) from why
+    except UsageError as error:
+        raise MachineFileError(str(error)) from error
     reader = _Reader(path)
     if raw.get("format") != FORMAT and "extends" not in raw:
         raise reader.error("format", f"found {found(raw.get('format'))}, this version reads {FORMAT}")
@@ -337,14 +339,14 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
             raise reader.error(
                 "extends", f"found {found(base_name)} after {_MAX_BASES} others; allowed: {_MAX_BASES} files in a chain"
             )
-        below = path.parent / f"{base_name}.toml"
-        if not below.is_file():
-            below = FOLDER / below.name
-        if not below.is_file():
+        base_path = path.parent / f"{base_name}.toml"
+        if not base_path.is_file():
+            base_path = FOLDER / base_path.name
+        if not base_path.is_file():
             raise reader.error(
                 "extends", f"found {found(base_name)}, which is neither in the same folder nor in the package"
             )
-        base = read_machine(below, (*seen, path.stem))
+        base = read_machine(base_path, (*seen, path.stem))
         root = base.root
         data = _merge({"title": base.title, "publication": base.publication, "note": base.note, **base.data}, data)
         origins = {
@@ -377,7 +379,7 @@ def machine_names() -> tuple[str, ...]:
 
 
 def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
-    """Find a machine by name or path, and apply `--set`.
+    """Find a machine by name or path, and apply the values of `--set`.
 
     Raises:
         UsageError: The machine is unknown; the message suggests similar names.
@@ -387,9 +389,9 @@ def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
     elif name in machine_names():
         machine = read_machine(FOLDER / f"{name}.toml")
     else:
-        near = difflib.get_close_matches(name, machine_names(), 3, 0.3)
+        similar = difflib.get_close_matches(name, machine_names(), 3, 0.3)
         raise UsageError(
-            f"machine: found unknown '{quoted(name)}'" + (f", similar names: {', '.join(near)}" if near else ""),
+            f"machine: found unknown '{quoted(name)}'" + (f", similar names: {', '.join(similar)}" if similar else ""),
             "use a name from meshmark model list, or the path of a machine file",
         )
     return machine.with_settings(settings or [])

@@ -1,4 +1,4 @@
-"""Writes machine files with comments, from key numbers of a machine and fitted parameters."""
+"""Writes commented machine files from key numbers of a machine and fitted parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshmark.values.units import counted
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The numbers of a machine file that a fit chooses, in the units of the file."""
+    """The numbers of a machine file that a fit determines, in the units of the file."""
 
     access_ns: float
     link_ns: float
@@ -26,12 +26,12 @@ class Parameters:
 
 
 def entry(key: str, value: float, origin: str, text: str) -> str:
-    """Format a number of a machine file with its origin."""
+    """Return the line of a number of a machine file, with its origin."""
     return f"{key} = {{ value = {value:.6g}, {origin} = {json.dumps(text, ensure_ascii=False)} }}"
 
 
 def machine_text(numbers: KeyNumbers, chosen: Parameters, name: str) -> str:
-    """Return a machine file whose numbers state whether they were given, fitted or assumed."""
+    """Return a machine file in which each number states whether it was given, fitted or assumed."""
     writer = _Writer(numbers, chosen)
     parts = [
         *writer.head(name),
@@ -49,13 +49,13 @@ class _Writer:
         self.numbers, self.chosen = numbers, chosen
 
     def source(self, *names: str) -> tuple[str, str]:
-        """The origin of a parameter that was fitted to numbers, which may be assumed themselves."""
-        given = [self.numbers.given[n] for n in names]
-        texts = "; ".join(f"{n} {show(n, g.value)}, {g.source}" for n, g in zip(names, given, strict=True))
-        return ("assumed" if all(g.assumed for g in given) else "fitted", texts)
+        """Return the origin of a parameter that was fitted to numbers; it is `assumed` if all these numbers are."""
+        numbers = [self.numbers.given[n] for n in names]
+        texts = "; ".join(f"{n} {show(n, g.value)}, {g.source}" for n, g in zip(names, numbers, strict=True))
+        return ("assumed" if all(g.assumed for g in numbers) else "fitted", texts)
 
     def fitted(self, key: str, value: float, name: str, otherwise: str) -> str:
-        """The line of a parameter that was fitted to a number, or is assumed if nobody gave this number."""
+        """Return the line of a parameter that was fitted to a number; it is assumed if this number was not given."""
         origin = self.source(name) if name in self.numbers.given else ("assumed", otherwise)
         return entry(key, value, *origin)
 
@@ -74,7 +74,7 @@ class _Writer:
         ]
 
     def topology(self) -> list[str]:
-        """Sockets are routers with a link between them."""
+        """Return the lines of the topology, in which sockets are routers with a link between them."""
         if self.numbers.sockets == 1:
             return ["[topology]", 'kind = "single"', ""]
         return [
@@ -115,13 +115,13 @@ class _Writer:
 
     def cores(self) -> list[str]:
         numbers, c = self.numbers, self.chosen
-        given = numbers.given["cores"]
+        core_count = numbers.given["cores"]
         origin = (
-            ("assumed", given.source)
-            if given.assumed
-            else ("derived", f"{show('cores', given.value)} cores, {given.source}")
+            ("assumed", core_count.source)
+            if core_count.assumed
+            else ("derived", f"{show('cores', core_count.value)} cores, {core_count.source}")
         )
-        way = (1e9 * numbers.need("idle-local") - c.access_ns) / 2
+        one_way_ns = (1e9 * numbers.need("idle-local") - c.access_ns) / 2
         kind, text = self.source("idle-local")
         lines = [
             "[node]",
@@ -137,8 +137,8 @@ class _Writer:
             self.fitted("outstanding", c.outstanding, "loaded", "usual: lines that the loads of a core wait for"),
             self.fitted("stream_outstanding", c.stream, "core-read", "with prefetches, enough for the read bandwidth"),
             self.fitted("line_work_ns", c.line_work_ns, "core-read", "the memory limits a core, not its own work"),
-            entry("request_ns", way, kind, f"half of what the memory leaves: {text}"),
-            entry("fill_ns", way, kind, f"half of what the memory leaves: {text}"),
+            entry("request_ns", one_way_ns, kind, f"half of what the memory leaves: {text}"),
+            entry("fill_ns", one_way_ns, kind, f"half of what the memory leaves: {text}"),
             self.fitted("probe_ns", c.probe_ns, "transfer", "a twentieth of the idle latency"),
             "",
         ]
@@ -146,12 +146,12 @@ class _Writer:
     def caches(self) -> list[str]:
         cores = self.numbers.cores_each
         clock = (self.numbers.value("clock") or 3e9) * 1e-9
-        why = "four cycles" if "clock" in self.numbers.given else "four cycles of 3 GHz"
+        l1_reason = "four cycles" if "clock" in self.numbers.given else "four cycles of 3 GHz"
         l3 = self.numbers.given.get("l3") or Given(cores * 2.0 * (1 << 20), "2 MiB per core", assumed=True)
         local = 1e9 * self.numbers.need("idle-local")
         levels: list[tuple[str, Given, float, str, int]] = [
-            ("L1", Given(32 << 10, "usual", True), 4 / clock, why, 1),
-            ("L2", Given(1 << 20, "usual", True), 14 / clock, why.replace("four", "14"), 1),
+            ("L1", Given(32 << 10, "usual", True), 4 / clock, l1_reason, 1),
+            ("L2", Given(1 << 20, "usual", True), 14 / clock, l1_reason.replace("four", "14"), 1),
             ("L3", l3, min(25.0, local / 3), "usual", cores),
         ]
         lines = []

@@ -50,13 +50,13 @@ METRICS: Final[Mapping[str, Metric]] = {
 }
 MAX_ACCESSES: Final = 5_000_000
 MAX_MESSAGE_ACCESSES: Final = 32_000_000  # about 30 s; larger messages reach the same bandwidth
-STAGGER_NS: Final = 100.0  # between the first and the last start of CPUs that exchange messages
-STAGGER_PER_LINE_NS: Final = 0.1  # limits it, so that it takes no measurable part of a short message
+STAGGER_NS: Final = 100.0  # time between the first and the last start of CPUs that exchange messages
+STAGGER_PER_LINE_NS: Final = 0.1  # limits the stagger, which then takes no measurable part of a short message
 GOLDEN: Final = 0.6180339887498949  # its multiples are spread evenly over the unit interval
 _REPEATED: Final = 4_000_000  # accesses up to which messages are repeated
 _MAX_TRACE_LINE: Final = 1000
 BURST: Final = 256  # accesses per memory phase of a program: much longer than a latency, much shorter than a run
-CYCLES: Final = 66  # of the slowest program: six per batch
+CYCLES: Final = 66  # simulated cycles of the slowest program: six per batch
 MAX_GB_PER_S: Final = 1e4  # per program
 MAX_WRITES: Final = 0.8  # share of a program's lines: four writes per read
 
@@ -154,25 +154,25 @@ class Program:
 
 
 def parse_programs(text: str, cpus: int) -> list[Program]:
-    """Parse `0-3=2.14:0.33,4+6=0.5`: CPUs, GB/s of each, share of writes [0.33].
+    """Parse a list such as `0-3=2.14:0.33,4+6=0.5`: CPUs, GB/s of each CPU, share of writes [0.33].
 
     Raises:
         UsageError: A part is malformed, or a CPU occurs twice.
     """
-    found: list[Program] = []
-    taken: set[int] = set()
+    programs: list[Program] = []
+    used_cpus: set[int] = set()
     for part in text.split(","):
-        where, equals, what = part.partition("=")
-        rate_text, colon, share_text = what.partition(":")
+        cpus_text, equals, rates_text = part.partition("=")
+        rate_text, colon, share_text = rates_text.partition(":")
         rate, share = decimal(rate_text), decimal(share_text) if colon else 0.33
         if not equals or rate is None or share is None or not (0 < rate < MAX_GB_PER_S and 0 <= share <= MAX_WRITES):
             raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to {MAX_WRITES}] is needed")
-        mine = grammar.integers("--programs", where.replace("+", ","), cpus - 1, 0)
-        if twice := taken & set(mine):
-            raise UsageError(f"--programs: found CPU {min(twice)} twice, only one program per CPU is allowed")
-        taken |= set(mine)
-        found.append(Program(tuple(mine), rate, share))
-    return found
+        program_cpus = grammar.integers("--programs", cpus_text.replace("+", ","), cpus - 1, 0)
+        if duplicates := used_cpus & set(program_cpus):
+            raise UsageError(f"--programs: found CPU {min(duplicates)} twice, only one program per CPU is allowed")
+        used_cpus |= set(program_cpus)
+        programs.append(Program(tuple(program_cpus), rate, share))
+    return programs
 
 
 def _programs(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
@@ -218,30 +218,30 @@ def program_cycles(machine: MachineFile, programs: Sequence[Program]) -> list[Cy
             streams += [{"op": "write", "homes": "local"}] * ((i + 1) * writes // 4 - i * writes // 4)
         actors.append({"cpus": [p.cpus[0]], "chains": chains, "streams": streams, "burst": BURST})
     cycles = []
-    alone = [trial([{**a, "accesses": 6 * BURST}], warm_ns=0, measure_ns=0) for a in actors]
-    for p, actor, answer in zip(programs, actors, ask(machine, alone), strict=True):
-        phase = median_of(answer["groups"][0]["phase_s"])
-        rest = BURST * line / (p.gb_per_s * 1e9) - phase
-        if rest < 0:
-            limit = BURST * line / phase / 1e9
+    runs = [trial([{**a, "accesses": 6 * BURST}], warm_ns=0, measure_ns=0) for a in actors]
+    for p, actor, answer in zip(programs, actors, ask(machine, runs), strict=True):
+        phase_s = median_of(answer["groups"][0]["phase_s"])
+        rest_s = BURST * line / (p.gb_per_s * 1e9) - phase_s
+        if rest_s < 0:
+            limit = BURST * line / phase_s / 1e9
             raise UsageError(
                 f"program: found {p.gb_per_s:g} GB/s, one CPU of {machine.name} reaches at most {limit:.3g}"
             )
-        cycles.append(Cycle(actor, phase, rest))
+        cycles.append(Cycle(actor, phase_s, rest_s))
     return cycles
 
 
 def programs_run(cycles: Sequence[Cycle], programs: Sequence[Program], in_step: bool) -> Run:
-    """Return a run of all programs at once, one group per program.
+    """Return a run of all programs at the same time, one group per program.
 
     Args:
-        in_step: All copies start together and compute equally long, like copies of one program started together; else
-            the computation of each copy lasts for exponentially distributed times.
+        in_step: If true, all copies start together and compute equally long, like copies of one program that start
+            together. If false, the computation of each copy lasts for exponentially distributed times.
     """
     actors: list[Run] = []
     for group, (p, c) in enumerate(zip(programs, cycles, strict=True)):
         for cpu in p.cpus:
-            begin = 0.0 if in_step else c.length_s * 1e9 * (len(actors) * 0.618034 % 1)
+            start_ns = 0.0 if in_step else c.length_s * 1e9 * (len(actors) * 0.618034 % 1)
             actors.append(
                 {
                     **c.actor,
@@ -249,11 +249,11 @@ def programs_run(cycles: Sequence[Cycle], programs: Sequence[Program], in_step: 
                     "group": group,
                     "rest_ns": c.rest_s * 1e9,
                     "random_rest": not in_step,
-                    "start_ns": begin,
+                    "start_ns": start_ns,
                 }
             )
-    longest = max(c.length_s for c in cycles) * 1e9
-    return trial(actors, warm_ns=3 * longest, measure_ns=CYCLES * longest)
+    longest_ns = max(c.length_s for c in cycles) * 1e9
+    return trial(actors, warm_ns=3 * longest_ns, measure_ns=CYCLES * longest_ns)
 
 
 def programs_points(
@@ -262,13 +262,13 @@ def programs_points(
     """Return points with the bandwidth of each program and its co-run slowdown."""
     cycles = program_cycles(machine, programs)
     run = programs_run(cycles, programs, in_step)
-    moved = BURST * machine.number("memory.line_bytes")
+    phase_bytes = BURST * machine.number("memory.line_bytes")
     points = []
     for group, (p, cycle) in enumerate(zip(programs, cycles, strict=True)):
 
         def read(x: Answer, g: int = group, n: int = len(p.cpus), c: Cycle = cycle) -> Mapping[str, Sequence[float]]:
             slow = c.slowdowns(x["groups"][g].get("phase_s", ()))
-            return {"bandwidth_net": [n * moved / (s * c.length_s) for s in slow], "slowdown": slow}
+            return {"bandwidth_net": [n * phase_bytes / (s * c.length_s) for s in slow], "slowdown": slow}
 
         conditions = {
             "program": p.name,
@@ -295,16 +295,16 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
     return points
 
 
-Partners = Mapping[int, Sequence[int]]  # of each active CPU, the CPUs that it reads from
+Partners = Mapping[int, Sequence[int]]  # active CPU → the CPUs that it reads from
 
 
 def message_point(machine: MachineFile, partners: Partners, block: int, more: Mapping[str, Any]) -> Point:
     """Return a point in which each CPU repeatedly reads `block` bytes from the node of each of its partners.
 
-    All CPUs do so at once and share the ports of their node. They start within `STAGGER_NS` of each other, since
-    partners that start at exactly the same time can keep in step for ever, which no real machine does. The time of a
-    message is the transfer of its lines, plus the software overhead of the machine file, if any. The bandwidth counts
-    the bytes that arrive at all CPUs.
+    All CPUs read at the same time and share the ports of their node. They start within `STAGGER_NS` of each other,
+    because partners that start at exactly the same time can stay in step for ever, which never happens on a real
+    machine. The time of a message is the transfer time of its lines, plus the software overhead of the machine file, if
+    any. The bandwidth counts the bytes that arrive at all CPUs.
     """
     line = int(machine.number("memory.line_bytes"))
     _, node_of = nodes_and_cpus(machine)
@@ -347,7 +347,7 @@ def _message_points(
     """Return the points of a workload in which CPUs exchange messages with CPUs of the same position on other nodes.
 
     Args:
-        partners_of: The partners of a node among the nodes that have an active CPU of that position.
+        partners_of: Returns the partners of a node among the nodes that have an active CPU at this position.
 
     Raises:
         UsageError: No CPU has a partner.
@@ -356,15 +356,15 @@ def _message_points(
     points = []
     for threads in thread_counts(machine, "--threads", request.threads, len(node_of)):
         rows: dict[int, dict[int, int]] = {}  # position within the node -> node -> CPU
-        at: dict[int, int] = {}
+        last_position: dict[int, int] = {}
         for cpu in order[:threads]:
-            position = at[node_of[cpu]] = at.get(node_of[cpu], -1) + 1
+            position = last_position[node_of[cpu]] = last_position.get(node_of[cpu], -1) + 1
             rows.setdefault(position, {})[node_of[cpu]] = cpu
         partners = {
-            cpu: [row[n] for n in found]
+            cpu: [row[n] for n in partner_nodes]
             for row in rows.values()
             for node, cpu in row.items()
-            if (found := partners_of(node, list(row)))
+            if (partner_nodes := partners_of(node, list(row)))
         }
         if not partners:
             nodes = max(node_of) + 1
@@ -377,8 +377,8 @@ def _message_points(
 
 
 def _ring(node: int, nodes: Sequence[int]) -> list[int]:
-    at = nodes.index(node)
-    return sorted({nodes[at - 1], nodes[(at + 1) % len(nodes)]} - {node})
+    index = nodes.index(node)
+    return sorted({nodes[index - 1], nodes[(index + 1) % len(nodes)]} - {node})
 
 
 def _exchange(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
@@ -391,23 +391,23 @@ def _all_to_all(machine: MachineFile, request: Request, node_of: Sequence[int]) 
     for threads in thread_counts(machine, "--threads", request.threads, len(node_of)):
         if threads < 2:
             raise UsageError(f"--threads: found {threads}; allowed: 2 to {len(node_of)} with all_to_all")
-        everyone = {c: [o for o in order[:threads] if o != c] for c in order[:threads]}
-        points += [message_point(machine, everyone, b, {}) for b in grammar.sizes("--block", request.block)]
+        partners = {c: [o for o in order[:threads] if o != c] for c in order[:threads]}
+        points += [message_point(machine, partners, b, {}) for b in grammar.sizes("--block", request.block)]
     return points
 
 
 def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     hops = ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"]
-    near = min((h for a, row in enumerate(hops) for b, h in enumerate(row) if a != b), default=0)
+    nearest = min((h for a, row in enumerate(hops) for b, h in enumerate(row) if a != b), default=0)
 
     def neighbours(node: int, nodes: Sequence[int]) -> list[int]:
-        return [n for n in nodes if n != node and hops[node][n] == near][:8]
+        return [n for n in nodes if n != node and hops[node][n] == nearest][:8]
 
     return _message_points(machine, request, node_of, neighbours, {})
 
 
 def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
-    """Nodes n and n xor distance exchange blocks, all pairs at once."""
+    """Return points at which the nodes n and n xor distance exchange blocks, all pairs at the same time."""
     points = []
     for distance in grammar.integers("--distance", request.distance, max(1, *node_of)):
 
@@ -419,12 +419,12 @@ def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> lis
 
 
 def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
-    """Read (CPU, address, is write) from each line `CPU ADDRESS r|w`. `#` starts a comment; 0x… is hexadecimal.
+    """Return (CPU, address, is write) for each line `CPU ADDRESS r|w`. `#` starts a comment; 0x… is hexadecimal.
 
     Raises:
         UsageError: A line is malformed; the message has its number.
     """
-    found: list[tuple[int, int, bool]] = []
+    accesses: list[tuple[int, int, bool]] = []
     try:
         with open_regular(path) as file:
             number = 0
@@ -432,49 +432,54 @@ def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
                 number += 1
                 if len(raw) > _MAX_TRACE_LINE:
                     raise UsageError(f"{path.name}: line {number}: found more than {_MAX_TRACE_LINE} characters")
-                one = _access(raw.decode(), f"{path.name}: line {number}", cpus)
-                if one is not None:
-                    found.append(one)
-                if len(found) > MAX_ACCESSES:
+                access = _access(raw.decode(), f"{path.name}: line {number}", cpus)
+                if access is not None:
+                    accesses.append(access)
+                if len(accesses) > MAX_ACCESSES:
                     raise UsageError(f"{path.name}: more than {MAX_ACCESSES} accesses")
-    except (OSError, ValueError) as why:
-        raise UsageError(f"--trace: {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
-    if not found:
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--trace: {quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
+    if not accesses:
         raise UsageError(f"{path.name}: found no access")
-    return found
+    return accesses
 
 
 def _access(text: str, where: str, cpus: int) -> tuple[int, int, bool] | None:
-    """Parse one line of a trace; None if it is empty or a comment."""
+    """Return the access in one line of a trace; None if the line is empty or a comment."""
     fields = text.partition("#")[0].split()
     if not fields:
         return None
     try:
         cpu, address, operation = fields
-        one = (int(cpu), int(address, 0), {"r": False, "w": True}[operation.lower()])
+        access = (int(cpu), int(address, 0), {"r": False, "w": True}[operation.lower()])
     except (ValueError, KeyError):
         raise UsageError(f"{where}: found '{quoted(text.strip(), 40)}', CPU ADDRESS r|w is needed") from None
-    if not 0 <= one[0] < cpus or not 0 <= one[1] < 2**63:
+    if not 0 <= access[0] < cpus or not 0 <= access[1] < 2**63:
         raise UsageError(f"{where}: found CPU {quoted(cpu)}, {quoted(address)}; allowed CPUs: 0 to {cpus - 1}")
-    return one
+    return access
 
 
 def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
-    """Replay a trace in the order of each CPU. The CPU with the first access in the file determines a page's home."""
+    """Return points that replay a trace in the order of each CPU.
+
+    The home of a page is the node of the CPU that accesses it first in the file.
+    """
     if request.trace is None:
         raise UsageError("--trace: found nothing, a file of accesses is needed")
     line, page = int(machine.number("memory.line_bytes")), grammar.size("--page", request.page)
     if page < line:
         raise UsageError(f"--page: found '{quoted(request.page)}'; allowed: sizes from {line} B, the size of a line")
-    home: dict[int, int] = {}
-    of_cpu: dict[int, list[list[int]]] = {}
+    home_of_page: dict[int, int] = {}
+    accesses_of_cpu: dict[int, list[list[int]]] = {}
     for cpu, address, writes in read_trace(request.trace, len(node_of)):
-        where = home.setdefault(address // page, node_of[cpu])
-        of_cpu.setdefault(cpu, []).append([address // line, where, int(writes)])
+        home = home_of_page.setdefault(address // page, node_of[cpu])
+        accesses_of_cpu.setdefault(cpu, []).append([address // line, home, int(writes)])
     points = []
     for chains in grammar.integers("--chains", request.chains, 1024):
-        actors = [{"cpus": [cpu], "chains": chains, "trace": accesses} for cpu, accesses in sorted(of_cpu.items())]
-        total = sum(map(len, of_cpu.values()))
+        actors = [
+            {"cpus": [cpu], "chains": chains, "trace": accesses} for cpu, accesses in sorted(accesses_of_cpu.items())
+        ]
+        total = sum(map(len, accesses_of_cpu.values()))
 
         def read(x: Answer, total: int = total) -> Mapping[str, Sequence[float]]:
             group = x["groups"][0]
@@ -482,7 +487,7 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
 
         conditions = {
             "chains": chains,
-            "threads": len(of_cpu),
+            "threads": len(accesses_of_cpu),
             "accesses": total,
             "page_bytes": page,
             "trace": request.trace.name,

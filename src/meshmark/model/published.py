@@ -1,4 +1,4 @@
-"""Values that publications measured at points that the instruments also take on a model, to report known misses."""
+"""Compares records of models with values that publications measured at the same points, to report known misses."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _copies(statement: str, machine: str, totals: Mapping[str, float]) -> Iterab
 
 def _map() -> Iterable[Point]:
     for node, ns in enumerate(figure_13()):
-        where = {"cpu": 0, "memory_node": node}
-        conditions = {"pattern": "stride", "stride_bytes": 64, "state": "clean", "processes": 1, **where}
+        placement = {"cpu": 0, "memory_node": node}
+        conditions = {"pattern": "stride", "stride_bytes": 64, "state": "clean", "processes": 1, **placement}
         yield Point("A12", "gs1280-16", "latency", "load_latency", conditions, ns * 1e-9)
 
 
@@ -57,7 +57,7 @@ def points() -> tuple[Point, ...]:
 
 
 def published(record: Record) -> Point | None:
-    """Return the published value for the point of a record; None if there is none, or the machine was changed."""
+    """Return the published value for the point of a record; None if it was not published or the machine was changed."""
     footprint = record.conditions.get("footprint_bytes")
     if record.source != "model" or not isinstance(footprint, int) or footprint < _ALL_OF_MEMORY:
         return None
@@ -70,7 +70,7 @@ def published(record: Record) -> Point | None:
 
 
 def with_published(records: Iterable[Record]) -> list[Record]:
-    """Return the records, with the published value in the provenance of those that have one."""
+    """Return the records. The provenance of a record with a published value contains this value."""
     return [
         replace(r, provenance={**r.provenance, "published": point.value, "statement": point.statement})
         if (point := published(r))
@@ -80,24 +80,24 @@ def with_published(records: Iterable[Record]) -> list[Record]:
 
 
 def _tolerance(claim: Claim) -> float:
-    """The tolerance of a statement on values, as a share: `each 5 %, rms 3 %` is 0.05."""
+    """Return the tolerance of each value as a share of 1: 0.05 for `each 5 %, rms 3 %`."""
     return float(claim.tolerance.partition(" %")[0].rpartition(" ")[2]) / 100
 
 
 def misses(records: Iterable[Record]) -> list[str]:
-    """Return a line for each record that is outside the tolerance of the statement about its point."""
-    of = {c.id: c for c in claims()}
+    """Return one line for each record outside the tolerance of the statement about its point."""
+    claim_by_id = {c.id: c for c in claims()}
     lines = []
     for record in records:
         point = published(record)
         if point is None:
             continue
-        claim = of[point.statement]
+        claim = claim_by_id[point.statement]
         if abs(record.value / point.value - 1) <= _tolerance(claim):
             continue
-        at = ", ".join(f"{k} {v}" for k, v in point.conditions.items())
+        conditions = ", ".join(f"{k} {v}" for k, v in point.conditions.items())
         lines.append(
-            f"known miss of {record.machine} at {at}: measured {show(point.value, record.unit)} "
+            f"known miss of {record.machine} at {conditions}: measured {show(point.value, record.unit)} "
             f"({claim.document}, {claim.place}), this model says {show(record.value, record.unit)}, "
             f"{percent(record.value / point.value - 1)}: meshmark model validate {claim.id}"
         )

@@ -1,4 +1,4 @@
-"""Measures one instrument on a modelled machine and stores the results, for the command and for Python."""
+"""Measures one instrument on a modelled machine and stores the records, for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def measure(
     progress: Progress | None = None,
     on_absence: OnAbsence = lambda _: None,
 ) -> list[Record]:
-    """Records of one instrument, with the published values of points that have one.
+    """Return the records of one instrument, with the published value of each point that has one.
 
     Args:
-        options: By key, with values as on the command line.
+        options: Options of the instrument by key, with values as on the command line.
         command: The words after `meshmark measure` that repeat the measurement.
-        on_absence: Called with each point that the machine file says too little about.
+        on_absence: Called for each point that lacks numbers in the machine file.
 
     Raises:
         UsageError: A model does not support an option, or a value is invalid.
@@ -56,18 +56,18 @@ def keep(store: Path | None, records: list[Record], step: str) -> None:
     """Add the records to the store as a new run; do nothing if `store` is None."""
     if store is None or not records:
         return
-    kept, run = Store(store), run_name("model")
-    kept.add(run, step, records, (), records[0].machine)
-    kept.finish(run)
+    archive, run = Store(store), run_name("model")
+    archive.add(run, step, records, (), records[0].machine)
+    archive.finish(run)
 
 
 def assumptions(machine: MachineFile) -> str:
-    """How many values of a machine file are assumptions, in a line; "" if none is."""
+    """Return a line with the number of assumed and unknown values of a machine file; "" if there are none."""
     assumed = sum(1 for o in machine.origins.values() if o.kind == "assumed")
     if not assumed and not machine.unknown:
         return ""
-    again = machine.name if machine.path.parent == FOLDER else machine.path
+    reference = machine.name if machine.path.parent == FOLDER else machine.path
     return (
         f"note: {machine.name}: {assumed} values assumed, {len(machine.unknown)} unknown; predictions that depend on "
-        f"them are uncertain: meshmark model show {again} --origins"
+        f"them are uncertain: meshmark model show {reference} --origins"
     )

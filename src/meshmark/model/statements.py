@@ -68,13 +68,13 @@ def table_3(machine_name: str) -> Mapping[int, float]:
 
 @cache
 def copy_5400() -> Mapping[str, float]:
-    """Return the streaming copy of all processes on the Xeon 5400, net, by the CPUs that run one, GB/s."""
+    """Return the net streaming copy bandwidth of all processes on the Xeon 5400 by the CPUs that run them, GB/s."""
     table = publication(_XEON).data["stream_copy_processes"]["xeon_5400"]
-    one = dict.fromkeys(("0", "0-1", "0-3"), table["one_socket_gb_per_s"])
-    return {**one, "0-7": table["all_cores_gb_per_s"]}
+    one_socket = dict.fromkeys(("0", "0-1", "0-3"), table["one_socket_gb_per_s"])
+    return {**one_socket, "0-7": table["all_cores_gb_per_s"]}
 
 
 @cache
 def copy_5500_each() -> tuple[float, ...]:
-    """Return the streaming copy of one process on the Xeon 5500, net, with 1, 2, 4 and 8 of them, GB/s."""
+    """Return the net streaming copy bandwidth per process on the Xeon 5500 with 1, 2, 4 and 8 processes, GB/s."""
     return published_numbers(_XEON, "stream_copy_processes.xeon_5500.per_core_gb_per_s")

@@ -17,8 +17,8 @@ Homes = str | list[int]
 WARM_NS: Final = 4_000.0
 MEASURE_NS: Final = 30_000.0
 BATCHES: Final = 11
-# Of streams: half of it leaves the rates of saturated controllers half a per cent off their value in a long run, which
-# is as much as the effects of a clock.
+# Streams need longer runs: at half of this length, the rates of saturated controllers differ from their values in a
+# long run by half a per cent, which is as much as the effect of a clock.
 STREAM_WARM_NS: Final = 8_000.0
 STREAM_MEASURE_NS: Final = 60_000.0
 
@@ -26,7 +26,7 @@ STREAM_MEASURE_NS: Final = 60_000.0
 def trial(
     actors: Sequence[Mapping[str, Any]], *, warm_ns: float = WARM_NS, measure_ns: float = MEASURE_NS, **more: Any
 ) -> Run:
-    """Return a run of the given actors. measure_ns = 0: until all have ended."""
+    """Return a run of the given actors. With `measure_ns` 0, it lasts until all actors have ended."""
     return {
         "kind": "trial",
         "actors": list(actors),
@@ -38,7 +38,7 @@ def trial(
 
 
 def stream_trial(actors: Sequence[Mapping[str, Any]]) -> Run:
-    """Return the run by which all commands find the rates of streams, so that they print the same numbers."""
+    """Return the run with which all commands determine the rates of streams, so that they print the same numbers."""
     return trial(actors, warm_ns=STREAM_WARM_NS, measure_ns=STREAM_MEASURE_NS)
 
 
@@ -52,7 +52,7 @@ def chase(
     stride_bytes: int = 64,
     span_lines: int = 1 << 24,
 ) -> Run:
-    """Return a run of dependent loads on one CPU."""
+    """Return a run in which one CPU executes dependent loads."""
     stream: dict[str, Any] = {"homes": homes, "state": state, "random": random, "span_lines": span_lines}
     if not random:
         stream["stride_bytes"] = stride_bytes
@@ -62,7 +62,7 @@ def chase(
 
 
 def _work(machine: MachineFile, key: str, default: float) -> float:
-    """Return a time of the core in ns, given in ns, in cycles or as the sum of both."""
+    """Return a time of the core in ns; the machine file states it in ns, in cycles or as a sum of both."""
     ns, cycles = machine.number(f"cpu.{key}_ns", 0.0), machine.number(f"cpu.{key}_cycles", 0.0)
     return ns + (cycles / machine.number("cpu.clock_ghz") if cycles else 0.0) or default
 
@@ -79,27 +79,27 @@ def stream_actor(
 ) -> Run:
     """Return an actor that runs a STREAM kernel.
 
-    Ordinary stores own a line and write it back; streaming (non-temporal) stores only write. Each line that is read,
-    owned or stored non-temporally costs core time; a write-back from a cache costs none.
+    Ordinary (write-allocate) stores take ownership of a line and write it back; streaming (non-temporal) stores only
+    write. Each line that is read, owned or stored non-temporally costs core time; a write-back from a cache does not.
 
     Args:
-        cached_read_ns: Core time per line of the arrays that are only read, if a cache holds them; None: they are in
-            memory. For kernels with streaming stores, which write to memory even if their operands are in a cache.
+        cached_read_ns: Core time per line of the arrays that are only read if a cache holds them; None if they are in
+            memory. Applies to kernels with streaming stores, which write to memory even if a cache holds the operands.
     """
     work = _work(machine, "line_work", 0.0)
-    k = stream_kernels()[kernel]
+    operands = stream_kernels()[kernel]
     read = {"op": "read", "homes": homes, "work_ns": work}
-    # An array written in place is also read. An ordinary store then takes ownership with that read.
-    owned = k.writes - k.allocates if store == "ordinary" else 0
-    cached = k.only_read if cached_read_ns is not None else 0
-    streams: list[dict[str, Any]] = [dict(read) for _ in range(k.reads - owned - cached)]
-    line_ns = (cached_read_ns or 0.0) / max(1, k.writes)  # of one operand, per store
-    for _ in range(k.writes):
+    # An array written in place is also read. An ordinary store takes ownership with this read.
+    owned_reads = operands.writes - operands.allocates if store == "ordinary" else 0
+    cached = operands.only_read if cached_read_ns is not None else 0
+    streams: list[dict[str, Any]] = [dict(read) for _ in range(operands.reads - owned_reads - cached)]
+    line_ns = (cached_read_ns or 0.0) / max(1, operands.writes)  # core time for a line of one operand, per store
+    for _ in range(operands.writes):
         if store == "ordinary":
             streams += [{**read, "op": "own"}, {"op": "write", "homes": homes}]
         else:
-            # The rate of the cache limits the core, whatever part of it the reads take.
-            work_ns = max(_work(machine, "streaming_store", work) + cached * line_ns, k.net * line_ns)
+            # The rate of the cache limits the core, whatever share of it the reads need.
+            work_ns = max(_work(machine, "streaming_store", work) + cached * line_ns, operands.net * line_ns)
             streams.append({"op": "write", "homes": homes, "work_ns": work_ns})
     chains = int(machine.number("cpu.stream_outstanding", machine.number("cpu.outstanding")))
     actor: Run = {"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains, "streams": streams, **more}
@@ -129,7 +129,7 @@ def random_reads(
 
 
 def gups(cpus: Sequence[int] | str, chains: int, **more: Any) -> Run:
-    """Return random updates of a table on all nodes: each line is read for ownership, changed and written back."""
+    """Return a run of random updates of a table on all nodes: each line is read for ownership and written back."""
     streams = [{"op": "own", "homes": "uniform", "random": True}, {"op": "write", "homes": "uniform", "random": True}]
     return trial(
         [{"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains, "streams": streams}], **more
