@@ -1,4 +1,4 @@
-"""Writes the pages of claims: an index, and a page for each with its verdicts, their evidence and their history."""
+"""Writes the pages of claims: an index, and a page per claim with its verdicts, their evidence and their history."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from meshmark.validation.claims.run import counts, latest
 from meshmark.values.units import number, ratio_text
 
 INDEX: Final = "index.html"
-_ROWS: Final = 200  # of the evidence of a verdict
+_ROWS: Final = 200  # maximum rows that are shown of the evidence of a verdict
 _KINDS: Final = {"holds": "in", "does not hold": "out"}
-_WIDEST: Final = 20.0  # of the plot of an effect over what is stated, and its inverse
+_WIDEST: Final = 20.0  # maximum end of the axis of effects over stated values; its inverse is the minimum
 
 
 def write_pages(folder: Path, claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]], store: Store) -> int:
@@ -30,7 +30,7 @@ def write_pages(folder: Path, claims: Sequence[Claim], history: Mapping[str, Seq
 
     Args:
         history: All verdicts by claim, oldest first.
-        store: Of the evidence.
+        store: The store that contains the evidence.
 
     Returns:
         The number of pages.
@@ -51,24 +51,24 @@ def write_pages(folder: Path, claims: Sequence[Claim], history: Mapping[str, Seq
 
 
 def page_name(claim: str) -> str:
-    """The file of a claim's page: `H05.html`."""
+    """Return the name of the file with the page of a claim, such as `H05.html`."""
     return f"{claim}.html"
 
 
 def index_page(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]) -> str:
-    """The page with all claims by theme, and how many have verdicts."""
+    """Return the page with all claims by theme and the number of claims with verdicts."""
     newest = {c.id: latest(history.get(c.id, ())) for c in claims}
-    everything = [v for found in newest.values() for v in found]
-    counted = counts(everything)
-    evidence = {v.claim for v in everything if v.counts}
+    all_verdicts = [v for verdicts in newest.values() for v in verdicts]
+    counts_by_word = counts(all_verdicts)
+    claims_with_evidence = {v.claim for v in all_verdicts if v.counts}
     tiles = [
-        Tile("claims", str(len(claims)), [f"{len(evidence)} with evidence for or against them"]),
-        Tile("hold", str(counted.get("holds", 0)), ["tests"]),
-        Tile("do not hold", str(counted.get("does not hold", 0)), ["tests"]),
-        Tile("inconclusive", str(counted.get("inconclusive", 0)), ["tests"]),
+        Tile("claims", str(len(claims)), [f"{len(claims_with_evidence)} with evidence for or against them"]),
+        Tile("hold", str(counts_by_word.get("holds", 0)), ["tests"]),
+        Tile("do not hold", str(counts_by_word.get("does not hold", 0)), ["tests"]),
+        Tile("inconclusive", str(counts_by_word.get("inconclusive", 0)), ["tests"]),
     ]
-    if only := counted.get("indicative only", 0):
-        tiles.append(Tile("indicative only", str(only), ["claims about timing, measured on a guest"]))
+    if indicative := counts_by_word.get("indicative only", 0):
+        tiles.append(Tile("indicative only", str(indicative), ["claims about timing, measured on a guest"]))
     themes = [
         {
             "name": theme,
@@ -84,11 +84,11 @@ def index_page(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]
 
 
 def claim_page(claim: Claim, verdicts: Sequence[Verdict], runs: Mapping[str, Sequence[tuple[str, Record]]]) -> str:
-    """The page of a claim.
+    """Return the page of a claim.
 
     Args:
-        verdicts: All, oldest first.
-        runs: Step and record of the rows of the runs that have the evidence of the newest verdicts.
+        verdicts: All verdicts of the claim, oldest first.
+        runs: Steps and records of each run that contains evidence for the newest verdicts.
     """
     ends = _ends(claim, verdicts)
     return str(
@@ -112,11 +112,11 @@ def _brief(v: Verdict) -> Mapping[str, str]:
 
 
 def _test(test: Trial) -> Mapping[str, str]:
-    """A test in words."""
-    where = {"host": "this host", "model": "models", "computed": "computation"}[test.where]
+    """Return a description of a test."""
+    place = {"host": "this host", "model": "models", "computed": "computation"}[test.where]
     needs = ", ".join(k if v is True else f"{k} {v}" for k, v in test.needs.items())
     return {
-        "where": f"{where}: {', '.join(test.on)}" if test.on else where,
+        "where": f"{place}: {', '.join(test.on)}" if test.on else place,
         "what": str(test.parameters.get("what", "")),
         "method": test.method,
         "needs": needs or "–",
@@ -124,49 +124,49 @@ def _test(test: Trial) -> Mapping[str, str]:
 
 
 def _line(claim: Claim, v: Verdict, ends: tuple[float, float]) -> Mapping[str, Any]:
-    e = v.effect
-    interval = e.interval if e is not None else None
-    exact = interval is not None and interval[0] == interval[1]
-    text = "–" if interval is None else "exact" if exact else f"{number(interval[0])} – {number(interval[1])}"
+    effect = v.effect
+    interval = effect.interval if effect is not None else None
+    is_exact = interval is not None and interval[0] == interval[1]
+    text = "–" if interval is None else "exact" if is_exact else f"{number(interval[0])} – {number(interval[1])}"
     return {
         **_brief(v),
         "basis": BASIS_TEXT[v.basis],
-        "what": e.what if e is not None else "",
-        "value": number(e.value) if e is not None else "–",
+        "what": effect.what if effect is not None else "",
+        "value": number(effect.value) if effect is not None else "–",
         "interval": text,
         "expected": v.expected or claim.expected,
         "reason": v.reason,
         "when": v.start.replace("T", " ").removesuffix("Z"),
         "run": v.run,
-        "dot": ratio_dot(*over, *ends) if (over := _over(claim, v)) is not None else None,
+        "dot": ratio_dot(*effect_ratio, *ends) if (effect_ratio := _over(claim, v)) is not None else None,
     }
 
 
 def _over(claim: Claim, v: Verdict) -> tuple[float, tuple[float, float] | None] | None:
-    """The effect over the stated value, and its interval; None where a ratio to it says nothing."""
+    """Return the effect over the stated value and its interval; None if a ratio to this value has no meaning."""
     if v.effect is None or claim.relation in {"none", "within"}:
         return None
     interval = v.effect.interval
-    over = (interval[0] / claim.value, interval[1] / claim.value) if interval and interval[0] > 0 else None
-    return v.effect.value / claim.value, over
+    interval_ratio = (interval[0] / claim.value, interval[1] / claim.value) if interval and interval[0] > 0 else None
+    return v.effect.value / claim.value, interval_ratio
 
 
 def _ends(claim: Claim, verdicts: Sequence[Verdict]) -> tuple[float, float]:
-    """The ends of an axis for these effects over the stated value, 1 in its middle."""
-    found = [over for v in verdicts if (over := _over(claim, v)) is not None]
-    values = [v for value, interval in found for v in (value, *(interval or ())) if math.isfinite(v) and v > 0]
-    far = min(_WIDEST, 1.05 * max([1.1, *values, *(1 / v for v in values)]))
-    return 1 / far, far
+    """Return the ends of an axis for these effects over the stated value, with 1 in the middle."""
+    ratios = [ratio for v in verdicts if (ratio := _over(claim, v)) is not None]
+    values = [v for value, interval in ratios for v in (value, *(interval or ())) if math.isfinite(v) and v > 0]
+    end = min(_WIDEST, 1.05 * max([1.1, *values, *(1 / v for v in values)]))
+    return 1 / end, end
 
 
 def _evidence(v: Verdict, rows: Sequence[tuple[str, Record]]) -> Mapping[str, Any]:
-    """The records that a verdict rests on."""
-    of = [r for step, r in rows if step.startswith(f"{v.step}.")]
+    """Return the tables with the records that a verdict is based on."""
+    evidence = [r for step, r in rows if step.startswith(f"{v.step}.")]
     by_instrument: dict[str, list[Record]] = {}
-    for r in of:
+    for r in evidence:
         by_instrument.setdefault(r.instrument, []).append(r)
     tables: list[tuple[str, str, Table]] = []
     for instrument, records in by_instrument.items():
         shared, listed = result_tables(records, (), _ROWS)
-        tables += [(f"{instrument} {one.heading}".strip(), shared, one.table) for one in listed]
-    return {"machine": v.machine, "run": v.run, "step": v.step, "records": len(of), "tables": tables}
+        tables += [(f"{instrument} {table.heading}".strip(), shared, table.table) for table in listed]
+    return {"machine": v.machine, "run": v.run, "step": v.step, "records": len(evidence), "tables": tables}

@@ -35,12 +35,12 @@ TITLE_OF: Final = {
 
 
 def scores(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """Counts of statements inside tolerance, outside, and not modelled, by role."""
-    found = {role: {"inside": 0, "outside": 0, "not_modelled": 0} for role in ROLES}
+    """Return the number of statements inside tolerance, outside of it and not modelled, by role."""
+    score_by_role = {role: {"inside": 0, "outside": 0, "not_modelled": 0} for role in ROLES}
     for row in rows:
         key = {True: "inside", False: "outside", None: "not_modelled"}[row.finding.inside]
-        found[row.counts_as][key] += 1
-    return found
+        score_by_role[row.counts_as][key] += 1
+    return score_by_role
 
 
 def verdict(row: Row) -> str:
@@ -48,25 +48,25 @@ def verdict(row: Row) -> str:
 
 
 def published(row: Row) -> str:
-    """The published value with its unit."""
+    """Return the published value with its unit."""
     value = row.claim.value
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{text} {row.claim.unit}".strip()
 
 
 def write_page(rows: Sequence[Row], out: Path, made: str) -> tuple[list[Path], str]:
-    """Writes `validation.html`, `validation.json` and the charts as PNG and SVG, each atomically.
+    """Write `validation.html`, `validation.json` and the charts as PNG and SVG, each atomically.
 
     Returns:
-        The paths, and the reason why charts are absent, or "".
+        The paths, and the reason why charts are absent; "" if they are present.
     """
-    drawn = draw(rows)
+    charts = draw(rows)
     html, data = out / "validation.html", out / "validation.json"
     write_file(
         data, json.dumps({"scores": scores(rows), "statements": [as_json(r) for r in rows]}, indent=1).encode() + b"\n"
     )
-    write_text(html, _page(rows, drawn, made))
-    paths, undrawn = charts_or_reason(drawn, out / "charts")
+    write_text(html, _page(rows, charts, made))
+    paths, undrawn = charts_or_reason(charts, out / "charts")
     return [html, data, *paths], undrawn
 
 
@@ -95,15 +95,15 @@ def as_json(row: Row) -> dict[str, Any]:
 
 def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
     tiles = []
-    counted = scores(rows)
+    score_by_role = scores(rows)
     for role in (BLIND, *(r for r in ROLES if r != BLIND)):
-        c = counted[role]
-        total = sum(c.values())
+        score = score_by_role[role]
+        total = sum(score.values())
         if total == 0:
             continue
-        outside = f"{c['outside']} outside, {c['not_modelled']} not modelled"
-        note = outside if c["outside"] or c["not_modelled"] else "all inside"
-        tiles.append(Tile(TITLE_OF[role], f"{c['inside']} of {total}", [note]))
+        outside = f"{score['outside']} outside, {score['not_modelled']} not modelled"
+        note = outside if score["outside"] or score["not_modelled"] else "all inside"
+        tiles.append(Tile(TITLE_OF[role], f"{score['inside']} of {total}", [note]))
     names = list(dict.fromkeys(r.claim.document for r in rows))
     documents = [
         {
@@ -126,18 +126,18 @@ def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
 
 
 def _statement(row: Row) -> dict[str, Any]:
-    """A row of the table of a publication."""
-    of = row.finding
+    """Return a row of the table of a publication."""
+    finding = row.finding
     return {
         "claim": row.claim,
         "published": published(row),
-        "modelled": of.modelled,
-        "error": "" if of.error_percent is None else f"{of.error_percent:+.1f} %",
+        "modelled": finding.modelled,
+        "error": "" if finding.error_percent is None else f"{finding.error_percent:+.1f} %",
         "role": row.counts_as + (f" (by {', '.join(row.fitted_in)})" if row.counts_as == "fitted" else ""),
         "depends": list(map(str, (row.depends or ())[:3])),
-        "kind": {True: "in", False: "out", None: "none"}[of.inside],
+        "kind": {True: "in", False: "out", None: "none"}[finding.inside],
         "verdict": verdict(row),
-        "why": of.why,
+        "why": finding.why,
     }
 
 
@@ -178,36 +178,40 @@ CHARTS: Final = {
 
 
 def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
-    """All charts for which there are statements."""
+    """Return all charts for which statements exist."""
     by_id = {r.claim.id: r for r in rows}
     series = {i: dict(r.finding.series) for i, r in by_id.items()}
-    made: dict[str, alt.TopLevelMixin] = {}
+    charts: dict[str, alt.TopLevelMixin] = {}
     if series.get("A08"):
         sizes = [2**k for k in range(7, 17)]
-        made["levels"] = _lines(
-            [{"x": x, "y": y, "of": of} for of, ys in series["A08"].items() for x, y in zip(sizes, ys, strict=True)],
+        charts["levels"] = _lines(
+            [
+                {"x": x, "y": y, "of": label}
+                for label, ys in series["A08"].items()
+                for x, y in zip(sizes, ys, strict=True)
+            ],
             "footprint",
             "ns per load",
             sizes=True,
         )
     if series.get("A12"):
-        made["figure_13"] = _map(series["A12"]["modelled"])
+        charts["figure_13"] = _map(series["A12"]["modelled"])
     for name, claim in (("figure_15", "A24"), ("figure_70", "A34")):
-        if found := series.get(claim):
-            machines = [n.removesuffix(": s") for n in found if n.endswith(": s")]
-            made[name] = _lines(
+        if curves := series.get(claim):
+            machines = [n.removesuffix(": s") for n in curves if n.endswith(": s")]
+            charts[name] = _lines(
                 [
                     {"x": b / 1e9, "y": t * 1e9, "of": n}
                     for n in machines
-                    for b, t in zip(found[f"{n}: B/s"], found[f"{n}: s"], strict=True)
+                    for b, t in zip(curves[f"{n}: B/s"], curves[f"{n}: s"], strict=True)
                 ],
                 "bandwidth of all CPUs (GB/s)",
                 "ns per load",
             )
-    if found := series.get("E03"):
-        rates = found["GB/s"]
-        made["parbench_5"] = _lines(
-            [{"x": x, "y": y, "of": n} for n in found if n != "GB/s" for x, y in zip(rates, found[n], strict=True)],
+    if curves := series.get("E03"):
+        rates = curves["GB/s"]
+        charts["parbench_5"] = _lines(
+            [{"x": x, "y": y, "of": n} for n in curves if n != "GB/s" for x, y in zip(rates, curves[n], strict=True)],
             "memory rate of each program alone (GB/s)",
             "increase in run time (%)",
             log_x=False,
@@ -215,7 +219,7 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
         )
     if series.get("A31"):
         data = [{"x": i, "y": 100 * v, "of": n} for n, values in series["A31"].items() for i, v in enumerate(values)]
-        made["gups_links"] = _bars(data, "link", "busy (%)")
+        charts["gups_links"] = _bars(data, "link", "busy (%)")
     old_copy, new_copy = (
         ("G03", tuple(copy_5400().values()), "Xeon 5400, all"),
         ("G05", copy_5500_each(), "Xeon 5500, a core"),
@@ -224,21 +228,21 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
     new_ns = ("G10", tuple(table_3("xeon5500").values()), "Xeon 5500")
     for name, pair, unit in (("xeon_copy", (old_copy, new_copy), "GB/s"), ("xeon_latency", (old_ns, new_ns), "ns")):
         bars = [
-            {"x": str(n), "y": v, "of": what, "panel": of}
-            for claim, printed, of in pair
-            for what, values in (("published", printed), ("modelled", series.get(claim, {}).get(unit, ())))
+            {"x": str(n), "y": v, "of": source, "panel": label}
+            for claim, printed, label in pair
+            for source, values in (("published", printed), ("modelled", series.get(claim, {}).get(unit, ())))
             for n, v in zip((1, 2, 4, 8, 16), values, strict=False)
             if claim in series
         ]
         if any(b["of"] == "modelled" for b in bars):
-            made[name] = _grouped(bars, "processes", unit)
+            charts[name] = _grouped(bars, "processes", unit)
     errors = [
         {"id": r.claim.id, "error": r.finding.error_percent, "role": r.counts_as, "quantity": r.claim.quantity}
         for r in rows
         if r.finding.error_percent is not None
     ]
     if errors:
-        made["errors"] = (
+        charts["errors"] = (
             _chart(errors)
             .mark_bar()
             .encode(
@@ -248,7 +252,7 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
                 tooltip=["id:N", "quantity:N", alt.Tooltip("error:Q", format="+.2f"), "role:N"],
             )
         )
-    return {name: Drawn(chart, {}) for name, chart in made.items()}
+    return {name: Drawn(chart, {}) for name, chart in charts.items()}
 
 
 def _chart(data: list[dict[str, Any]]) -> alt.Chart:
@@ -276,7 +280,7 @@ def _lines(
 
 
 def _bars(data: list[dict[str, Any]], x: str, y: str) -> alt.TopLevelMixin:
-    made: alt.TopLevelMixin = (
+    chart: alt.TopLevelMixin = (
         _chart(data)
         .mark_bar()
         .encode(
@@ -287,7 +291,7 @@ def _bars(data: list[dict[str, Any]], x: str, y: str) -> alt.TopLevelMixin:
             tooltip=["of:N", alt.Tooltip("y:Q", title=y, format=".1f")],
         )
     )
-    return made
+    return chart
 
 
 def _grouped(data: list[dict[str, Any]], x: str, y: str) -> alt.ConcatChart:

@@ -1,4 +1,4 @@
-"""Makes the measurements of tests: on the host in fresh processes, interleaved, and on modelled machines."""
+"""Measures the terms of tests: interleaved in fresh processes on the host, and on modelled machines."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from meshmark.store.record import MODE, Record, Scalar
 from meshmark.store.store import Store
 from meshmark.values.verdicts import Measured
 
-BUDGET_S: Final = 5.0  # of a test on the host
-REPETITIONS: Final = (2, 6)  # fresh processes of each condition; from six on, their medians give an interval
-SHORTEST_S: Final = 0.4  # of a process
-HALF: Final = "@half"  # in the options of a model: half of its CPUs
+BUDGET_S: Final = 5.0  # sampling time of a test on the host
+REPETITIONS: Final = (2, 6)  # fresh processes of each condition; the medians of six or more give an interval
+SHORTEST_S: Final = 0.4  # minimum sampling time of a process
+HALF: Final = "@half"  # stands for half of the CPUs in the options of a model
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition of a test, and the power of its value in the effect.
+    """One condition of a test and the power of its value in the effect.
 
     Attributes:
-        instrument: An instrument, or on a model a workload.
-        options: Of the instrument, as in the specification of a survey; of a workload its `Request`.
-        where: Conditions that select one record of those that the instrument gives.
-        settings: Changed numbers of a machine file; of a model only.
-        machine: Another modelled machine than that of the test.
+        instrument: An instrument or, on a model, a workload.
+        options: Options of the instrument, as in the specification of a survey; on a workload, fields of `Request`.
+        where: Conditions that select one record of the instrument.
+        settings: Changed numbers of the machine file; only on models.
+        machine: A modelled machine that replaces the machine of the test; "" for the latter.
     """
 
     instrument: str
@@ -50,11 +50,11 @@ class Term:
 
 
 def terms_of(parameters: Mapping[str, Any]) -> list[Term]:
-    """The terms of a test.
+    """Return the terms of a test.
 
-    `a` is divided by `b`, each a table of options; `more` has further tables with their `power`. Keys of a table that
-    begin with a capital letter are not options: `Instrument`, `Metric`, `Where`, `Set`, `Machine`. Those that are not
-    in a table have the test's own value, and `both` has options of all.
+    `a` is divided by `b`, each a table of options; `more` has further tables with their `Power`. Keys of a table that
+    begin with a capital letter are not options: `Instrument`, `Metric`, `Where`, `Set`, `Machine`. If a table lacks one
+    of these keys, the value of the test applies. `both` has options of all tables.
 
     Raises:
         MeshmarkError: A parameter is missing.
@@ -64,10 +64,10 @@ def terms_of(parameters: Mapping[str, Any]) -> list[Term]:
     tables: list[tuple[Mapping[str, Any], float]] = [(parameters["a"], 1.0)]
     tables += [(parameters["b"], -1.0)] if "b" in parameters else []
     tables += [(table, float(table.get("Power", 1.0))) for table in parameters.get("more", ())]
-    found = []
+    terms = []
     for table, power in tables:
         options = {k: v for k, v in table.items() if not k[:1].isupper()}
-        found.append(
+        terms.append(
             Term(
                 instrument=str(table.get("Instrument") or parameters["instrument"]),
                 metric=str(table.get("Metric") or parameters["metric"]),
@@ -78,31 +78,31 @@ def terms_of(parameters: Mapping[str, Any]) -> list[Term]:
                 machine=str(table.get("Machine", "")),
             )
         )
-    return found
+    return terms
 
 
 def selected(records: Sequence[Record], metric: str, where: Mapping[str, Scalar]) -> Record:
-    """The record of a metric with some conditions.
+    """Return the first record of a metric with the given conditions.
 
     Raises:
-        AbsentError: There is none.
+        AbsentError: No record matches.
     """
-    found = [
+    matches = [
         r for r in records if r.metric == metric and all(str(r.conditions.get(k)) == str(v) for k, v in where.items())
     ]
-    if not found:
+    if not matches:
         raise AbsentError(f"{records[0].instrument if records else 'the instrument'} gave no {metric}")
-    return found[0]
+    return matches[0]
 
 
 @dataclass
 class Bench:
-    """Where a run of claims measures.
+    """Measures the terms of the tests in a run of claims.
 
     Args:
-        folder: Of the journals.
-        run: Name of the run in the store, to which the evidence is added.
-        budget_s: Sampling time of a test on the host, s.
+        folder: Folder of the journals.
+        run: Name of the run in the store to which the evidence is added.
+        budget_s: Sampling time of a test on the host in seconds.
         report: Called with every line of the protocol.
     """
 
@@ -123,18 +123,18 @@ class Bench:
 
     @property
     def guest(self) -> bool:
-        """Whether this machine is virtual."""
+        """True if this machine is virtual."""
         return self.fact("virtual", "guest") is True
 
     def fact(self, *path: str) -> Any:
-        """A fact of the host; None if it is missing."""
+        """Return a fact of the host; None if it is missing."""
         value: Any = self.facts
         for key in path:
             value = value.get(key) if isinstance(value, Mapping) else None
         return None if is_absent(value) else value
 
     def lacks(self, needs: Mapping[str, Any]) -> str:
-        """The first requirement that the host does not meet, as a reason; "" if it meets all."""
+        """Return the first requirement that the host does not meet, as a reason; "" if it meets all."""
         topology = self.facts.get("topology", {})
         cores = topology.get("cores") or []
         allowed = {*(topology.get("allowed_cpus") or os.sched_getaffinity(0))}
@@ -145,9 +145,9 @@ class Bench:
             "packages": sum(bool(allowed & {*p["cpus"]}) for p in topology.get("packages") or []),
         }
         for name, count in counts.items():
-            if (needed := needs.get(name, 0)) > count:
+            if (required := needs.get(name, 0)) > count:
                 noun = {"cpus": "CPU", "cores": "core", "nodes": "memory node", "packages": "package"}[name]
-                return f"it needs {needed} {noun}s, this machine has {count}"
+                return f"it needs {required} {noun}s, this machine has {count}"
         if needs.get("smt") and not any(len(allowed & {*c["cpus"]}) > 1 for c in cores):
             return "it needs cores with several CPUs (SMT), this machine has none"
         if (pages := needs.get("pages")) and not self._has_pages(str(pages)):
@@ -164,19 +164,21 @@ class Bench:
         return ""
 
     def filled(self, value: Any) -> Any:
-        """A value of an option, with what depends on the host in place of a name.
+        """Return the value of an option, with names that depend on the host replaced.
 
-        `@cpu` is the first allowed CPU, `@pair` the first ones of two cores, `@cores` and `@cpus` are numbers.
+        `@cpu` is the first allowed CPU, `@pair` the first CPU of each of two cores, `@cores` and `@cpus` are numbers.
         """
         if not isinstance(value, str) or not value.startswith("@"):
             return value
         topology = self.facts.get("topology", {})
         allowed = sorted(topology.get("allowed_cpus") or os.sched_getaffinity(0))
-        firsts = [mine[0] for c in topology.get("cores") or [] if (mine := sorted({*c["cpus"]} & {*allowed}))]
+        first_cpus = [
+            core_cpus[0] for c in topology.get("cores") or [] if (core_cpus := sorted({*c["cpus"]} & {*allowed}))
+        ]
         return {
             "@cpu": str(allowed[0]),
-            "@pair": ",".join(map(str, (firsts if len(firsts) > 1 else allowed)[:2])),
-            "@cores": len(firsts) or len(allowed),
+            "@pair": ",".join(map(str, (first_cpus if len(first_cpus) > 1 else allowed)[:2])),
+            "@cores": len(first_cpus) or len(allowed),
             "@cpus": len(allowed),
         }[value]
 
@@ -191,10 +193,10 @@ class Bench:
         )
 
     def take(self, test: str, terms: Sequence[Term]) -> list[Record]:
-        """Measure the terms on the host: A, B, A, B … in fresh processes, which share the budget.
+        """Measure the terms on the host in alternation (A, B, A, B …), in fresh processes that share the budget.
 
         Args:
-            test: Name of the test, which the steps of the evidence begin with.
+            test: Name of the test, with which the names of the steps of the evidence begin.
 
         Returns:
             One record per term, with the samples of all its processes.
@@ -205,31 +207,31 @@ class Bench:
         """
         low, high = REPETITIONS
         count = max(low, min(high, int(self.budget_s / (SHORTEST_S * len(terms)))))
-        each_s = max(self.budget_s / (count * len(terms)), 0.01)
+        process_s = max(self.budget_s / (count * len(terms)), 0.01)
         runner = Runner(self.folder, self.report)
         runs: list[list[Sequence[Record]]] = [[] for _ in terms]
         for repetition in range(1, count + 1):
             for number, term in enumerate(terms):
                 letter = chr(ord("a") + number)
-                runs[number].append(self._run(runner, term, f"{test}.{letter}.r{repetition}", repetition, each_s))
-        return [selected(pool(same), t.metric, t.where) for same, t in zip(runs, terms, strict=True)]
+                runs[number].append(self._run(runner, term, f"{test}.{letter}.r{repetition}", repetition, process_s))
+        return [selected(pool(repetitions), t.metric, t.where) for repetitions, t in zip(runs, terms, strict=True)]
 
     def _run(self, runner: Runner, term: Term, step_id: str, seed: int, budget_s: float) -> Sequence[Record]:
-        d = description(term.instrument)
+        instrument = description(term.instrument)
         options = {k: self.filled(v) for k, v in term.options.items()}
-        argv = [*arguments(d, {**options, "seed": seed}), BUDGET, f"{budget_s:.6g}s", "--machine", self.host]
-        launch = launched(d, argv)[0]
+        argv = [*arguments(instrument, {**options, "seed": seed}), BUDGET, f"{budget_s:.6g}s", "--machine", self.host]
+        launch = launched(instrument, argv)[0]
         step = Step(step_id, term.instrument, launch.argv, launch.budget_s, launch.ranks, launch.mpi)
         result = runner.run_step(step)
         reading = result.reading
         self.store.add(self.run, step.id, reading.records, reading.absences, self.host)
         if result.message:
             raise MeshmarkError(f"{term.instrument}: {result.message}")
-        found = [r for r in reading.records if not r.metric.endswith(MODE)]
-        if not any(r.metric == term.metric for r in found):
+        records = [r for r in reading.records if not r.metric.endswith(MODE)]
+        if not any(r.metric == term.metric for r in records):
             reasons = [a.reason for a in reading.absences if a.metric in {None, term.metric}]
             raise AbsentError(f"{term.instrument}: {reasons[0] if reasons else 'nothing was measured'}")
-        return found
+        return records
 
     def simulate(self, test: str, machine: str, terms: Sequence[Term]) -> list[Record]:
         """Measure the terms on a modelled machine.
@@ -247,7 +249,7 @@ class Bench:
         ]
 
     def records(self, step: str, machine: str, term: Term) -> list[Record]:
-        """All records of a term on a modelled machine, which become a step of the run."""
+        """Return all records of a term on a modelled machine and add them to the run as a step."""
         from meshmark.model.instruments import POINTS, measure, nodes_and_cpus
         from meshmark.model.machine import find_machine
         from meshmark.model.patterns import Request, run_pattern
@@ -266,7 +268,7 @@ class Bench:
 
 
 def value_of(record: Record) -> Measured:
-    """A record for an effect; a single value of a model is exact, because a model repeats itself."""
+    """Return the value and interval of a record; a single value of a model is exact: models are deterministic."""
     if record.source == "model" and record.bounds is None:
         return Measured(record.value, (record.value, record.value))
     return measured(record)

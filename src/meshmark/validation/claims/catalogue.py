@@ -1,6 +1,6 @@
-"""Reads the catalogue: general statements of the literature, each with its source and its tests.
+"""Reads the catalogue of general statements of the literature, each with its source and its tests.
 
-A file of `data/` has the claims of one theme:
+A file of `data/` contains the claims of one theme:
 
     claims_format = 1
     theme = "memory hierarchy"
@@ -11,15 +11,15 @@ A file of `data/` has the claims of one theme:
     statement = "Beyond the caches, streaming stores raise the net bandwidth of copy by half."
     published = "1.5 times"
     source = { of = "xeon", place = "part 2, 'Sequential memory bandwidth'" }   # `of` is a name in sources.toml
-    relation = "equal"                  # what the effect must be, beside `value`
+    relation = "equal"                  # required relation of the effect to `value`
     value = 1.5
     margin = 0.1
-    timing = true                       # a guest never supports it
+    timing = true                       # a measurement on a guest never supports the claim
     host = { method = "ratio", …, cpus = 2 }
     model = { method = "ratio", on = ["xeon5500"], … }
     computed = { method = "…", … }
 
-A claim has one test or several: on the host, on models, or by computation. The keys of a test beside `method`, `on` and
+A claim has one or more tests: on the host, on models, or by computation. All keys of a test except `method`, `on` and
 the requirements are parameters of the method.
 """
 
@@ -39,7 +39,7 @@ from meshmark.values.inputs import LIST, Input, checked
 from meshmark.values.verdicts import MARGIN
 
 FOLDER: Final = Path(__file__).with_name("data")
-SOURCES: Final = "sources.toml"  # publications by name, to which claims refer
+SOURCES: Final = "sources.toml"  # file of publications by name, to which claims refer
 FORMAT: Final = 1
 Relation = Literal["higher", "lower", "equal", "at least", "at most", "within", "none"]
 RELATIONS: Final = get_args(Relation)
@@ -66,7 +66,7 @@ class Publications(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place(Input):
-    """Where a claim is published: name of the publication, and place in it; `also` has a further place."""
+    """The name of the publication of a claim and the place in it; `also` is a further place."""
 
     of: str
     place: str
@@ -75,7 +75,7 @@ class Place(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a claim is published."""
+    """The publication of a claim and the place in it."""
 
     title: str
     year: int
@@ -83,19 +83,20 @@ class Source:
     also: str = ""
 
     def __str__(self) -> str:
-        more = f"; also {self.also}" if self.also else ""
-        return f"{self.title} ({self.year}), {self.place}{more}"
+        further = f"; also {self.also}" if self.also else ""
+        return f"{self.title} ({self.year}), {self.place}{further}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """How a claim is tested somewhere.
+    """One test of a claim.
 
     Attributes:
-        method: Name of a method of this place.
-        on: The modelled machines; empty otherwise.
+        where: Whether the test runs on the host, on models or by computation.
+        method: Name of a method that is registered for `where`.
+        on: The modelled machines; empty for tests on the host and by computation.
         needs: Requirements of the host by a name in `REQUIREMENTS`.
-        parameters: Of the method.
+        parameters: Parameters of the method.
     """
 
     where: Where
@@ -107,7 +108,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Input):
-    """A claim as its file has it."""
+    """A claim in the format of its file."""
 
     id: Annotated[str, Field(pattern=_ID, description="a letter and two digits")]
     statement: Annotated[str, Field(min_length=10, max_length=200)]
@@ -141,12 +142,12 @@ class Claim:
 
     Attributes:
         published: The published value as text.
-        relation: What the effect must be beside `value` (`higher`, `equal`, `at most` …), or `within` the `range`, or
-            `none`: zero.
-        margin: The smallest relative difference that matters; with `none` the largest absolute value that does not.
-        timing: Whether it is about durations or rates, which no guest can support.
-        printed: Whether its computation only repeats printed numbers, and is thus no test.
-        note: What a reader of the verdict should know; "" if nothing.
+        relation: Required relation of the effect to `value` (`higher`, `equal`, `at most` …); or `within` the `range`;
+            or `none` if the effect must be zero.
+        margin: The smallest relative difference that matters; for `none`, the largest absolute value that does not.
+        timing: Whether the claim is about durations or rates, which measurements on a guest never support.
+        printed: Whether the computation only repeats printed numbers and is therefore not a test.
+        note: A remark for readers of the verdict; "" if not needed.
     """
 
     id: str
@@ -165,7 +166,7 @@ class Claim:
 
     @property
     def half_digit(self) -> float:
-        """The half of the last printed digit of the `value` that a publication states; 0 if the value is exact.
+        """Half a unit of the last printed digit of the `value` in the publication; 0 if the value is exact.
 
         A value of 1 states equality and values without a margin are counts: both are exact.
         """
@@ -175,7 +176,7 @@ class Claim:
 
     @property
     def expected(self) -> str:
-        """What the effect must be, as text: `higher than 1`, `1.5`, `0.09 to 0.14`."""
+        """The required effect as text, such as `higher than 1`, `1.5` or `0.09 to 0.14`."""
         if self.relation == "none":
             return "0"
         if self.relation == "within":
@@ -185,33 +186,33 @@ class Claim:
 
 
 def read(folder: Path = FOLDER) -> tuple[Claim, ...]:
-    """The claims of a folder, by id.
+    """Return the claims of a folder in the order of their ids.
 
     Raises:
-        MeshmarkError: A file is not valid; the message names it, the claim and the field.
+        MeshmarkError: A file is not valid; the message names the file, the claim and the field.
     """
-    found: dict[str, Claim] = {}
-    known = checked(Publications, _parsed(folder / SOURCES), SOURCES, MeshmarkError).source
+    claim_by_id: dict[str, Claim] = {}
+    publications = checked(Publications, _parsed(folder / SOURCES), SOURCES, MeshmarkError).source
     for path in sorted(folder.glob("*.toml")):
         if path.name == SOURCES:
             continue
         file = checked(File, _parsed(path), path.name, MeshmarkError)
         for entry in file.claim:
-            if entry.id in found or entry.id[0] != file.letter:
-                problem = "occurs twice" if entry.id in found else f"must begin with {file.letter}"
+            if entry.id in claim_by_id or entry.id[0] != file.letter:
+                problem = "occurs twice" if entry.id in claim_by_id else f"must begin with {file.letter}"
                 raise MeshmarkError(f"{path.name}: claim {entry.id}: {problem}")
-            if entry.source.of not in known:
-                hint = near(entry.source.of, known)
+            if entry.source.of not in publications:
+                hint = near(entry.source.of, publications)
                 raise MeshmarkError(f"{path.name}: claim {entry.id}: source: found '{quoted(entry.source.of)}'", hint)
-            found[entry.id] = _claim(entry, known[entry.source.of], file.theme, path.name)
-    return tuple(found[k] for k in sorted(found))
+            claim_by_id[entry.id] = _claim(entry, publications[entry.source.of], file.theme, path.name)
+    return tuple(claim_by_id[k] for k in sorted(claim_by_id))
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as why:
-        raise MeshmarkError(f"{path.name}: {quoted(why)}") from why
+    except (OSError, ValueError) as error:
+        raise MeshmarkError(f"{path.name}: {quoted(error)}") from error
 
 
 def _claim(entry: Entry, of: Publication, theme: str, origin: str) -> Claim:
@@ -219,17 +220,19 @@ def _claim(entry: Entry, of: Publication, theme: str, origin: str) -> Claim:
         raise MeshmarkError(f"{origin}: claim {entry.id}: range: two numbers are required with within, and only there")
     if entry.relation not in {"within", "none"} and entry.value <= 0:
         raise MeshmarkError(f"{origin}: claim {entry.id}: value: found {entry.value:g}, a number above 0 is required")
-    given: dict[Where, dict[str, Any]] = {"host": entry.host, "model": entry.model, "computed": entry.computed}
+    tables: dict[Where, dict[str, Any]] = {"host": entry.host, "model": entry.model, "computed": entry.computed}
     tests = []
-    for where, table in given.items():
+    for where, table in tables.items():
         if not table:
             continue
         if not isinstance(table.get("method"), str) or (where == "model") != ("on" in table):
             raise MeshmarkError(f"{origin}: claim {entry.id}: {where}: method, and `on` for models, are required")
-        rest = {k: v for k, v in table.items() if k not in {"method", "on", *REQUIREMENTS}}
+        parameters = {k: v for k, v in table.items() if k not in {"method", "on", *REQUIREMENTS}}
         needs: dict[str, Any] = {k: table[k] for k in REQUIREMENTS if k in table}
         tests.append(
-            Trial(where=where, method=table["method"], on=tuple(table.get("on", ())), needs=needs, parameters=rest)
+            Trial(
+                where=where, method=table["method"], on=tuple(table.get("on", ())), needs=needs, parameters=parameters
+            )
         )
     if not tests:
         raise MeshmarkError(f"{origin}: claim {entry.id}: found no test; allowed: {', '.join(WHERE)}")
@@ -252,36 +255,38 @@ def _claim(entry: Entry, of: Publication, theme: str, origin: str) -> Claim:
 
 @cache
 def claims() -> tuple[Claim, ...]:
-    """The claims of the package, by id."""
+    """Return the claims of the package in the order of their ids."""
     return read()
 
 
 def themes() -> list[str]:
-    """The themes, in the order of their letters."""
+    """Return the themes in the order of their letters."""
     return list(dict.fromkeys(c.theme for c in claims()))
 
 
 def chosen(ids: Collection[str], theme: str = "") -> list[Claim]:
-    """The claims of these ids and of a theme; without ids, all of them.
+    """Return the claims with these ids and this theme; without ids, all claims of the theme.
 
     Raises:
         UsageError: An id or the theme is unknown.
     """
-    known = {c.id: c for c in claims()}
-    if (wrong := next((i for i in ids if i.upper() not in known), None)) is not None:
-        hint = near(wrong.upper(), known) or "meshmark claims --list"
-        raise UsageError(f"claims: found '{quoted(wrong)}'; allowed: {min(known)} to {max(known)}", hint)
+    claim_by_id = {c.id: c for c in claims()}
+    if (unknown_id := next((i for i in ids if i.upper() not in claim_by_id), None)) is not None:
+        hint = near(unknown_id.upper(), claim_by_id) or "meshmark claims --list"
+        raise UsageError(
+            f"claims: found '{quoted(unknown_id)}'; allowed: {min(claim_by_id)} to {max(claim_by_id)}", hint
+        )
     if theme and theme not in themes():
         raise UsageError(f"--theme: found '{quoted(theme)}'; allowed: {', '.join(themes())}")
-    wanted = {i.upper() for i in ids} or {*known}
-    return [c for c in known.values() if c.id in wanted and theme in {"", c.theme}]
+    requested_ids = {i.upper() for i in ids} or {*claim_by_id}
+    return [c for c in claim_by_id.values() if c.id in requested_ids and theme in {"", c.theme}]
 
 
 def trials_of(found: Sequence[Claim], on: str = "") -> list[tuple[Claim, Trial, str]]:
-    """The tests of these claims, and the machine of each: a model, `host`, or `computed`.
+    """Return the tests of these claims and the machine of each: a model, `host` or `computed`.
 
     Args:
-        on: `host`, `guest`, `computed`, or a modelled machine; "": all.
+        on: `host`, `guest`, `computed` or a modelled machine; "" for all.
     """
     tests = []
     for claim in found:

@@ -1,4 +1,4 @@
-"""Tests by computation: from the numbers that publications print, and of statistics."""
+"""Methods of tests by computation, from the numbers that publications print and from statistics."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ Runs = tuple[float, ...]
 
 @cache
 def _printed(document: str) -> Mapping[str, Entry]:
-    """The numbers of a publication by path, as printed."""
+    """Return the numbers of a publication by path, as printed."""
     return {e.path: e for e in publication(document).entries()}
 
 
 def printed(document: str, path: str) -> Rounded:
-    """A printed number, with the bounds of its rounding. A path ends with `#2` for the third of a list.
+    """Return a printed number with the bounds of its rounding. A path that ends with `#2` names the third of a list.
 
     Raises:
-        MeshmarkError: The publication does not print it.
+        MeshmarkError: The publication does not print this number.
     """
     name, _, rest = path.rpartition("#")
-    name, at = (name, int(rest)) if name else (path, 0)
+    name, index = (name, int(rest)) if name else (path, 0)
     entry = _printed(document).get(name)
-    if entry is None or at >= len(entry.printed):
+    if entry is None or index >= len(entry.printed):
         raise MeshmarkError(f"claims: {document}: found no number '{path}'")
-    return Rounded.of(entry.printed[at], entry.half_digits[at])
+    return Rounded.of(entry.printed[index], entry.half_digits[index])
 
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """A number that is not negative, and the bounds between which it was before it was rounded."""
+    """A number that is not negative, and the bounds of its value before rounding."""
 
     value: float
     low: float
@@ -78,17 +78,17 @@ def _product(document: str, paths: Sequence[str], factor: float = 1.0) -> Rounde
 def ratio(
     *, what: str, document: str, over: Sequence[str] = (), times: Sequence[str] = (), factor: float = 1.0
 ) -> list[Effect]:
-    """A product of printed numbers over the product of others."""
+    """Return a product of printed numbers over the product of other printed numbers."""
     return [_product(document, times, factor).over(_product(document, over)).effect(what)]
 
 
 @method("computed")
 def total(*, what: str, document: str, parts: Sequence[str], over: str = "", mean: bool = False) -> list[Effect]:
-    """A sum, or mean, of printed numbers, over another printed number."""
-    each = [printed(document, p) for p in parts]
+    """Return a sum, or mean, of printed numbers over another printed number."""
+    terms = [printed(document, p) for p in parts]
     divisor = len(parts) if mean else 1
     value, low, high = (
-        math.fsum(numbers) / divisor for numbers in zip(*((n.value, n.low, n.high) for n in each), strict=True)
+        math.fsum(numbers) / divisor for numbers in zip(*((n.value, n.low, n.high) for n in terms), strict=True)
     )
     return [Rounded(value, low, high).over(printed(document, over) if over else _ONE).effect(what)]
 
@@ -97,7 +97,7 @@ def total(*, what: str, document: str, parts: Sequence[str], over: str = "", mea
 
 
 def _runs(bound: bool, threads: int) -> tuple[Runs, Mapping[str, Any]]:
-    """Totals of the ten runs, MB/s, and their table."""
+    """Return the totals of the ten runs in MB/s, and their table."""
     for row in publication(XEON).data["stream_run"]:
         if row["threads"] == threads and ("binding" in row["scheduler"]) == bound:
             return tuple(map(float, row["total_mb_per_s"])), row
@@ -125,34 +125,34 @@ STATISTICS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 
 @method("computed")
 def binding(*, what: str, statistic: str, threads: Sequence[int]) -> list[Effect]:
-    """A statistic of the ten bound runs over that of the ten unbound runs, for each number of threads."""
-    of = STATISTICS[statistic]
-    return [exact(f"{what}, {n} threads", of(_runs(True, n)[0]) / of(_runs(False, n)[0])) for n in threads]
+    """Return a statistic of the ten bound runs over the same of the ten unbound runs, for each number of threads."""
+    function = STATISTICS[statistic]
+    return [exact(f"{what}, {n} threads", function(_runs(True, n)[0]) / function(_runs(False, n)[0])) for n in threads]
 
 
 @method("computed")
 def bad_runs(*, what: str, threads: int) -> list[Effect]:
-    """The share of binding's gain of the mean that the removal of runs below the best one explains.
+    """Return the share of the gain of the mean by binding that results from runs below the best run.
 
-    log(mean bound / mean unbound) is the sum of log(best bound / best unbound), and of what the means are below the
-    best runs.
+    log(mean bound / mean unbound) is the sum of log(best bound / best unbound) and of a rest, by which the means are
+    below the best runs. The result is the share of this rest.
     """
     bound, unbound = _runs(True, threads)[0], _runs(False, threads)[0]
     gain = math.log(_mean(bound) / _mean(unbound))
-    best = math.log(STATISTICS["best"](bound) / STATISTICS["best"](unbound))
-    return [exact(what, 1 - best / gain)]
+    best_gain = math.log(STATISTICS["best"](bound) / STATISTICS["best"](unbound))
+    return [exact(what, 1 - best_gain / gain)]
 
 
 @method("computed")
 def runs(*, what: str, bound: bool, threads: int, statistic: str, over: str = "") -> list[Effect]:
-    """A statistic of ten printed runs, or its ratio to another statistic of the same runs."""
+    """Return a statistic of ten printed runs, or its ratio to another statistic of the same runs."""
     values = _runs(bound, threads)[0]
     return [exact(what, STATISTICS[statistic](values) / (STATISTICS[over](values) if over else 1.0))]
 
 
 @method("computed")
 def printed_averages(*, what: str) -> list[Effect]:
-    """The largest difference of a printed average of runs from the mean of its row, MB/s."""
+    """Return the largest difference in MB/s of a printed average of runs from the mean of its row."""
     rows = publication(XEON).data["stream_run"]
     pairs = [
         (_mean(r[f"{k}_mb_per_s"]), r[f"{k}_average_printed_mb_per_s"]) for r in rows for k in ("total", "per_core")
@@ -162,18 +162,18 @@ def printed_averages(*, what: str) -> list[Effect]:
 
 @method("computed")
 def of_subsets(*, what: str, bound: bool, threads: int, statistic: str, small: int, large: int) -> list[Effect]:
-    """The mean of a statistic over all choices of `large` of the ten runs, over that of all choices of `small`."""
-    values, of = _runs(bound, threads)[0], STATISTICS[statistic]
+    """Return the mean of a statistic over all choices of `large` of the ten runs, over its mean for `small` runs."""
+    values, function = _runs(bound, threads)[0], STATISTICS[statistic]
 
     def mean(size: int) -> float:
-        return _mean([of(chosen) for chosen in combinations(values, size)])
+        return _mean([function(subset) for subset in combinations(values, size)])
 
     return [exact(what, mean(large) / mean(small))]
 
 
 @method("computed")
 def normality(*, what: str, bound: bool, threads: int, level: float) -> list[Effect]:
-    """The p-value of the Shapiro-Wilk test of ten printed runs, over a level."""
+    """Return the p-value of the Shapiro-Wilk test of ten printed runs over a level."""
     from scipy.stats import shapiro
 
     p = float(shapiro(_runs(bound, threads)[0]).pvalue)
@@ -184,7 +184,7 @@ def normality(*, what: str, bound: bool, threads: int, level: float) -> list[Eff
 # ------------------------------------------------------------------ tables
 
 
-_DECIMALS: Final = 2  # of the ratios of the SPEC MPI2007 table
+_DECIMALS: Final = 2  # decimals of the ratios in the SPEC MPI2007 table
 
 
 def _programs(column: str) -> list[float]:
@@ -196,33 +196,33 @@ def _geometric(values: Sequence[float]) -> float:
 
 
 def _rounded_mean(column: str) -> Rounded:
-    """The geometric mean of a column of the SPEC MPI2007 table, within its rounding."""
+    """Return the geometric mean of a column of the SPEC MPI2007 table with the bounds that its rounding allows."""
     values = _programs(column)
     return Rounded(_geometric(values), *rounded(values, _DECIMALS))
 
 
 @method("computed")
 def composite(*, what: str, column: str) -> list[Effect]:
-    """The geometric mean of the 13 rows of the SPEC MPI2007 table over the printed composite."""
+    """Return the geometric mean of the 13 rows of the SPEC MPI2007 table over the printed composite."""
     return [_rounded_mean(column).over(printed(XEON, f"spec_mpi2007_composite.{column}")).effect(what)]
 
 
 @method("computed")
 def composite_gain(*, what: str, column: str, over: str) -> list[Effect]:
-    """The ratio of the geometric means of two columns."""
+    """Return the ratio of the geometric means of two columns."""
     return [_rounded_mean(column).over(_rounded_mean(over)).effect(what)]
 
 
 @method("computed")
 def programs_above(*, what: str, column: str, over: str, threshold: float, below: bool = False) -> list[Effect]:
-    """The number of programs whose ratio of two columns is above, or below, a threshold."""
+    """Return the number of programs whose ratio of two columns is above, or below, a threshold."""
     ratios = [a / b for a, b in zip(_programs(column), _programs(over), strict=True)]
     return [exact(what, float(sum((r < threshold) if below else (r > threshold) for r in ratios)))]
 
 
 @method("computed")
 def largest_gain(*, what: str, column: str, over: str) -> list[Effect]:
-    """The largest ratio of two columns among the programs."""
+    """Return the largest ratio of two columns among the programs."""
     half = 0.5 * 10.0**-_DECIMALS
     pairs = [
         (Rounded.of(a, half), Rounded.of(b, half)) for a, b in zip(_programs(column), _programs(over), strict=True)
@@ -232,22 +232,22 @@ def largest_gain(*, what: str, column: str, over: str) -> list[Effect]:
 
 @method("computed")
 def row_percentages(*, what: str) -> list[Effect]:
-    """The largest difference of a percentage of the SPEC MPI2007 table from what its rounded ratios allow, points."""
+    """Return the largest deviation, in points, of a percentage of the SPEC MPI2007 table from its rounded ratios."""
     kinds = (("xeon_5500_8", "xeon_5400_8"), ("xeon_5500_16", "xeon_5500_8"), ("xeon_5500_16", "xeon_5400_8"))
     worst = 0.0
     for row in publication(XEON).data["spec_mpi2007"]:
         for a, b in kinds:
-            one, other = float(row[f"{a}_processes_ratio"]), float(row[f"{b}_processes_ratio"])
-            found = float(row[f"{a}_over_{b}_percent"])
-            low = 100 * ((one - 0.005) / (other + 0.005) - 1) - 0.5
-            high = 100 * ((one + 0.005) / (other - 0.005) - 1) + 0.5
-            worst = max(worst, low - found, found - high)
+            ratio, base_ratio = float(row[f"{a}_processes_ratio"]), float(row[f"{b}_processes_ratio"])
+            percentage = float(row[f"{a}_over_{b}_percent"])
+            low = 100 * ((ratio - 0.005) / (base_ratio + 0.005) - 1) - 0.5
+            high = 100 * ((ratio + 0.005) / (base_ratio - 0.005) - 1) + 0.5
+            worst = max(worst, low - percentage, percentage - high)
     return [exact(what, worst)]
 
 
 @method("computed")
 def mean_of_ratios(*, what: str, column: str, over: str, geometric: bool) -> list[Effect]:
-    """The mean of A over B times the mean of B over A: 1 if the mean does not depend on which is the reference."""
+    """Return the mean of A over B times the mean of B over A: 1 if the mean does not depend on the reference."""
     a, b = _programs(column), _programs(over)
     mean = _geometric if geometric else _mean
     forward = mean([x / y for x, y in zip(a, b, strict=True)])
@@ -256,13 +256,15 @@ def mean_of_ratios(*, what: str, column: str, over: str, geometric: bool) -> lis
 
 @method("computed")
 def kernels(*, what: str, stream: str = "", statistic: str, behaviour: Sequence[str]) -> list[Effect]:
-    """The best rate, or the median spread, of the first kind of Linux kernels over that of the second."""
+    """Return a statistic (best rate or median spread) of one kind of Linux kernels over the same of another kind."""
     rows = publication(E325).data["kernel_result"]
     streams = [stream] if stream else ["copy", "scale", "add", "triad"]
     key = "max_mb_per_s" if statistic == "best" else "spread_percent"
-    of = STATISTICS[statistic]
-    one, other = (of([float(r[f"{s}_{key}"]) for r in rows if r["behaviour"] == b for s in streams]) for b in behaviour)
-    return [exact(what, one / other)]
+    function = STATISTICS[statistic]
+    first, second = (
+        function([float(r[f"{s}_{key}"]) for r in rows if r["behaviour"] == b for s in streams]) for b in behaviour
+    )
+    return [exact(what, first / second)]
 
 
 def _figure_13() -> list[list[float]]:
@@ -272,7 +274,10 @@ def _figure_13() -> list[list[float]]:
 
 @method("computed")
 def printed_hops(*, what: str, statistic: str) -> list[Effect]:
-    """Of the printed latencies of 16 CPUs from node 0: their `line` over hops, or the `worst` over the local one."""
+    """Return a statistic of the printed latencies of 16 CPUs from node 0.
+
+    It is the variance that a `line` over hops explains, or the `worst` over the local latency.
+    """
     rows = _figure_13()
     pairs = [(float(min(x, 4 - x) + min(y, 4 - y)), v) for y, row in enumerate(rows) for x, v in enumerate(row)]
     if statistic == "line":
@@ -285,36 +290,36 @@ def printed_hops(*, what: str, statistic: str) -> list[Effect]:
 
 @method("computed")
 def fewest_samples(*, what: str, confidence: float) -> list[Effect]:
-    """The fewest samples with an interval of the median of this confidence, whatever their distribution."""
+    """Return the fewest samples with an interval of the median of this confidence, for any distribution."""
     return [exact(what, float(next(n for n in range(1, 1000) if median_rank(n, confidence) >= 1)))]
 
 
 @method("computed")
 def coverage(*, what: str, samples: Sequence[int]) -> list[Effect]:
-    """The lowest probability, over numbers of samples, that the order-statistic interval holds the median."""
+    """Return the lowest probability, over numbers of samples, that the order-statistic interval contains the median."""
 
-    def held(n: int) -> float:
+    def probability(n: int) -> float:
         k = median_rank(n)
         return 1 - 2 * math.fsum(math.comb(n, i) / 2.0**n for i in range(k))
 
-    return [exact(what, min(held(n) for n in range(samples[0], samples[1] + 1)))]
+    return [exact(what, min(probability(n) for n in range(samples[0], samples[1] + 1)))]
 
 
 @method("computed")
 def false_alarms(*, what: str, comparisons: int, level: float) -> list[Effect]:
-    """The probability of at least one false difference among independent comparisons."""
+    """Return the probability of at least one false difference among independent comparisons."""
     return [exact(what, 1 - (1 - level) ** comparisons)]
 
 
 @method("computed")
 def rates(*, what: str) -> list[Effect]:
-    """The arithmetic mean of the rates of two equal parts of work, 1 and 4, over their work divided by their time."""
+    """Return the arithmetic mean of the rates of two equal parts of work, 1 and 4, over total work divided by time."""
     return [exact(what, _mean([1.0, 4.0]) / STATISTICS["harmonic"]([1.0, 4.0]))]
 
 
 @method("computed")
 def best_of_gain(*, what: str, threads: Sequence[int]) -> list[Effect]:
-    """The gain of binding in the best of ten runs over its gain in the mean, for each number of threads."""
+    """Return the gain of binding in the best of ten runs over its gain in the mean, for each number of threads."""
     best, mean = STATISTICS["best"], STATISTICS["mean"]
 
     def gain(of: Callable[[Sequence[float]], float], n: int) -> float:

@@ -1,8 +1,8 @@
-"""Judges the effect that a test found against what a claim states, by the rule of `values.verdicts`.
+"""Judges the measured effect of a test against a claim, by the rule of `values.verdicts`.
 
 The effect is compared with the published value: a claim of a ratio of 1.5 holds if the measured ratio over 1.5 is a tie
-within the claim's margin, a claim that something grows if the ratio is higher. What the interval does not decide is
-inconclusive, for claims and counter-evidence alike.
+within the margin of the claim; a claim that a value grows holds if the ratio is higher. The verdict is inconclusive if
+the interval allows both, for claims and counter-evidence alike.
 """
 
 from __future__ import annotations
@@ -47,15 +47,16 @@ EFFECT: Final = Metric("claim_effect", "1", "none", "effect of a claim, a ratio 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a test found.
+    """The measured effect of a test.
 
     Attributes:
-        what: `random latency, 8 processes over 1`.
-        value: Not negative; a ratio, or in the unit that `what` names.
-        interval: At least 95 %; None if there are too few samples. An exact value is its own interval.
-        doubt: Why it cannot be judged; "" if it can.
-        rounded: Whether the value follows from printed numbers, and the interval is the range that their rounding
-            allows. Then no part of the interval is more likely than another.
+        what: Description, such as `random latency, 8 processes over 1`.
+        value: A value that is not negative: a ratio, or in the unit that `what` names.
+        interval: Interval of at least 95 % confidence; None if there are too few samples. For an exact value, both ends
+            are the value.
+        doubt: Why the effect cannot be judged; "" if it can.
+        rounded: Whether the value follows from printed numbers. In this case, the interval is the range that their
+            rounding allows, and no part of it is more likely than another.
     """
 
     what: str
@@ -66,14 +67,15 @@ class Effect:
 
 
 def exact(what: str, value: float) -> Effect:
-    """An effect without uncertainty: of a computation, or of a closed form."""
+    """Return an effect without uncertainty, from a computation or a closed form."""
     return Effect(what, value, (value, value))
 
 
 def product(what: str, terms: Sequence[tuple[Measured, float]], factor: float = 1.0) -> Effect:
-    """The product of measured values, each to the power of 1 or -1, with the bounds of all intervals at their ends.
+    """Return the product of measured values, each to the power of 1 or -1; its bounds combine the worst cases.
 
-    For two terms it is `values.verdicts.ratio`. A term in doubt or too wide leaves the effect in doubt.
+    For two terms, the result is the same as of `values.verdicts.ratio`. If a term is in doubt or too wide, so is the
+    effect.
     """
     value, low, high = factor, factor, factor
     doubts = []
@@ -91,7 +93,7 @@ def product(what: str, terms: Sequence[tuple[Measured, float]], factor: float = 
 
 
 def word_of(claim: Claim, effect: Effect) -> tuple[Word, str]:
-    """Whether the effect is what the claim states, and why this cannot be told; "" if it can."""
+    """Return whether the effect agrees with the claim, and why this is inconclusive; "" if it is conclusive."""
     if effect.doubt or effect.interval is None:
         return "inconclusive", effect.doubt or "too few samples"
     holds = _holds(claim, effect.interval)
@@ -108,10 +110,10 @@ _RANGES: Final = frozenset({"equal", "within", "none"})  # relations that state 
 
 
 def _holds(claim: Claim, interval: Interval) -> bool | None:
-    """Whether the effect is what the claim states; None if the interval allows both.
+    """Return whether the effect agrees with the claim; None if the interval allows both.
 
-    Where a range of values is stated, the claim holds if the interval lies within the range, and does not hold if the
-    interval lies outside. Whether something is higher or lower follows the rule of `judge`.
+    A claim that states a range of values holds if the interval lies within the range, and does not hold if the interval
+    lies outside. Claims that a value is higher or lower follow the rule of `judge`.
     """
     low, high = alike(claim.margin)
     if claim.relation == "none":
@@ -122,18 +124,18 @@ def _holds(claim: Claim, interval: Interval) -> bool | None:
         as_printed = _inside((interval[0] / claim.value, interval[1] / claim.value), (low, high))
         if as_printed is not False:
             return as_printed
-        # The printed value was rounded: a result outside of the range around it may agree with the value before.
+        # The printed value is rounded: a result outside of its range may agree with the value before rounding.
         stated = claim.value - claim.half_digit, claim.value + claim.half_digit
         return False if _inside((interval[0] / stated[1], interval[1] / stated[0]), (low, high)) is False else None
-    over = interval[0] / claim.value, interval[1] / claim.value
+    ratio = interval[0] / claim.value, interval[1] / claim.value
     if claim.relation in {"at least", "at most"}:
-        return _inside(over, (low, math.inf) if claim.relation == "at least" else (0.0, high))
-    found = judge(over, (low, high))
-    return None if found == "inconclusive" else found == claim.relation
+        return _inside(ratio, (low, math.inf) if claim.relation == "at least" else (0.0, high))
+    outcome = judge(ratio, (low, high))
+    return None if outcome == "inconclusive" else outcome == claim.relation
 
 
 def _inside(interval: Interval, allowed: Interval) -> bool | None:
-    """Whether all of an interval is in a range; None if only a part of it is."""
+    """Return whether an interval lies inside a range (False if outside); None if only a part of it does."""
     if not all(map(math.isfinite, interval)):
         return None
     if allowed[0] <= interval[0] and interval[1] <= allowed[1]:
@@ -146,12 +148,12 @@ class Verdict:
     """The result of one test of a claim on one machine.
 
     Attributes:
-        word: `indicative only`: a claim about timing was measured on a guest, which never supports it.
-        indication: What the measurement on the guest says; "" otherwise.
-        effect: None if there was no test.
-        reason: Why there is no verdict, or no firmer one; "" otherwise.
-        run, step: Of the evidence in the store.
-        start: ISO 8601, UTC.
+        word: The verdict; `indicative only` if a claim about timing was measured on a guest, which never supports it.
+        indication: Result of the measurement on a guest if `word` is `indicative only`; "" otherwise.
+        effect: The measured effect; None if no test was made.
+        reason: Why the verdict is missing or limited; "" otherwise.
+        run, step: Run and step of the evidence in the store.
+        start: Start of the test, ISO 8601, UTC.
     """
 
     claim: str
@@ -168,18 +170,18 @@ class Verdict:
 
     @property
     def counts(self) -> bool:
-        """Whether it is evidence for or against the claim: decided, and more than printed numbers repeated."""
+        """True if the verdict is evidence for or against the claim: conclusive, and not only from printed numbers."""
         return self.word in DECIDED and self.basis != "printed"
 
     @property
     def text(self) -> str:
-        """The verdict, with what limits it."""
+        """The verdict and its limitation, if any."""
         if self.word == "indicative only":
             return f"on a guest: indicative only ({self.indication})"
         return self.word
 
     def to_json(self) -> dict[str, Any]:
-        e = self.effect
+        effect = self.effect
         return {
             "type": "verdict",
             "claim": self.claim,
@@ -188,7 +190,9 @@ class Verdict:
             "verdict": self.word,
             "indication": self.indication,
             "counts": self.counts,
-            "effect": None if e is None else {"what": e.what, "value": e.value, "interval": e.interval},
+            "effect": None
+            if effect is None
+            else {"what": effect.what, "value": effect.value, "interval": effect.interval},
             "expected": self.expected,
             "reason": self.reason,
             "run": self.run,
@@ -198,7 +202,7 @@ class Verdict:
 
 
 def of_effects(claim: Claim, machine: str, basis: Basis, effects: Sequence[Effect], start: str) -> Verdict:
-    """The verdict of a test. A test with several effects holds if all of them do; the one that decides is shown."""
+    """Return the verdict of a test with its decisive effect. A test with several effects holds if all effects do."""
     judged = [(word_of(claim, e), e) for e in effects]
     order: tuple[Word, ...] = ("does not hold", "inconclusive", "holds")
     (word, reason), effect = min(judged, key=lambda j: order.index(j[0][0]))
@@ -219,7 +223,7 @@ def of_effects(claim: Claim, machine: str, basis: Basis, effects: Sequence[Effec
 
 
 def untested(claim: Claim, machine: str, basis: Basis, reason: str, start: str) -> Verdict:
-    """The verdict of a test that could not be made."""
+    """Return the verdict of a test that could not be made."""
     return Verdict(
         claim=claim.id,
         machine=machine,
@@ -232,7 +236,7 @@ def untested(claim: Claim, machine: str, basis: Basis, reason: str, start: str) 
 
 
 def to_record(verdict: Verdict, build: str) -> Record | Absence:
-    """A verdict as a row of the store."""
+    """Return a verdict as a row of the store."""
     conditions = {
         "claim": verdict.claim,
         "basis": verdict.basis,
@@ -240,37 +244,37 @@ def to_record(verdict: Verdict, build: str) -> Record | Absence:
         "indication": verdict.indication,
         "expected": verdict.expected,
     }
-    e = verdict.effect
-    if e is None:
+    effect = verdict.effect
+    if effect is None:
         return Absence(instrument=INSTRUMENT, metric=EFFECT.name, reason=verdict.reason, conditions=conditions)
-    low, high = e.interval or (None, None)
+    low, high = effect.interval or (None, None)
     return Record.of(
         EFFECT,
-        [e.value],
+        [effect.value],
         source=_SOURCE[verdict.basis],
         machine=verdict.machine,
         instrument=INSTRUMENT,
         conditions={
             **conditions,
-            "effect": e.what,
+            "effect": effect.what,
             "reason": verdict.reason,
             "run_low": low,
             "run_high": high,
-            "rounded": e.rounded,
+            "rounded": effect.rounded,
         },
         provenance={"build": build, "start": verdict.start, "command": f"claims {verdict.claim}"},
     )
 
 
 def from_record(record: Record, run: str, step: str) -> Verdict:
-    """The verdict that `to_record` made a row of.
+    """Return the verdict in a row from `to_record`.
 
     Raises:
-        KeyError, ValueError: The row is not that of a verdict.
+        KeyError, ValueError: The row does not contain a verdict.
     """
     c = record.conditions
     low, high = c.get("run_low"), c.get("run_high")
-    known = isinstance(low, int | float) and isinstance(high, int | float)
+    has_interval = isinstance(low, int | float) and isinstance(high, int | float)
     word = WORDS[WORDS.index(c["verdict"])]
     return Verdict(
         claim=str(c["claim"]),
@@ -281,7 +285,7 @@ def from_record(record: Record, run: str, step: str) -> Verdict:
         effect=Effect(
             str(c.get("effect", "")),
             record.value,
-            (float(low), float(high)) if known else None,  # type: ignore[arg-type]
+            (float(low), float(high)) if has_interval else None,  # type: ignore[arg-type]
             rounded=c.get("rounded") is True,
         ),
         expected=str(c.get("expected", "")),

@@ -18,12 +18,12 @@ from meshmark.validation.claims.bench import Bench, terms_of, value_of
 from meshmark.validation.claims.judging import Effect, exact, product
 from meshmark.validation.claims.registry import method
 
-_SHORT: Final = ("--budget", "200ms")  # of the process that is placed
+_SHORT: Final = ("--budget", "200ms")  # arguments of the process that is placed
 
 
 @method("host")
 def ratio(bench: Bench, test: str, *, what: str, factor: float = 1.0, **parameters: Any) -> Sequence[Effect]:
-    """The value of one condition over that of another, or a product of several."""
+    """Return the value of one condition over the value of another, or a product of several values."""
     terms = terms_of(parameters)
     records = bench.take(test, terms)
     return [product(what, [(value_of(r), t.power) for r, t in zip(records, terms, strict=True)], factor)]
@@ -31,18 +31,18 @@ def ratio(bench: Bench, test: str, *, what: str, factor: float = 1.0, **paramete
 
 @method("host")
 def count(bench: Bench, test: str, *, what: str, condition: str = "", **parameters: Any) -> Sequence[Effect]:
-    """A value that is not a duration: of a metric or an observed condition, alone or over that of another condition.
+    """Return a value that is not a duration, of a metric or of an observed condition, or a product of several values.
 
-    The interval holds the values of all samples: a single deviation counts.
+    The interval contains the values of all samples, so that a single deviation counts.
     """
     terms = terms_of(parameters)
     value, low, high = 1.0, 1.0, 1.0
     for term, record in zip(terms, bench.take(test, terms), strict=True):
-        found = _observed(record, condition) if condition else (record.value, *sorted(record.ends))
-        if term.power < 0 and min(found) <= 0:
+        observed = _observed(record, condition) if condition else (record.value, *sorted(record.ends))
+        if term.power < 0 and min(observed) <= 0:
             return [Effect(what, 0.0, None, "the value that is divided by is not above 0")]
-        one, *ends = (v**term.power for v in found)
-        value, low, high = value * one, low * min(ends), high * max(ends)
+        factor, *ends = (v**term.power for v in observed)
+        value, low, high = value * factor, low * min(ends), high * max(ends)
     return [Effect(what, value, (low, high))]
 
 
@@ -55,7 +55,7 @@ def _observed(record: Record, condition: str) -> tuple[float, float, float]:
 
 @method("host")
 def share_of_peak(bench: Bench, test: str, *, what: str, **parameters: Any) -> Sequence[Effect]:
-    """A bandwidth over the theoretical peak of the memory, of which the firmware states channels and rate."""
+    """Return a bandwidth over the theoretical peak of the memory, from channels and rate in the firmware tables."""
     peak = float(bench.fact("memory", "peak_bytes_per_s"))
     record = bench.take(test, terms_of(parameters))[0]
     return [product(what, [(value_of(record), 1.0)], 1 / peak)]
@@ -63,9 +63,9 @@ def share_of_peak(bench: Bench, test: str, *, what: str, **parameters: Any) -> S
 
 @method("host")
 def beyond_samples(bench: Bench, test: str, *, what: str, **parameters: Any) -> Sequence[Effect]:
-    """How far the medians of fresh processes are apart, over the width of the intervals of their own samples.
+    """Return the range of the medians of fresh processes over the width of the intervals within the processes.
 
-    The bounds of the effect are those with the widest and the narrowest of these intervals.
+    The bounds of the effect use the widest and the narrowest of these intervals.
     """
     terms = terms_of(parameters)
     record = bench.take(test, terms)[0]
@@ -74,8 +74,10 @@ def beyond_samples(bench: Bench, test: str, *, what: str, **parameters: Any) -> 
     widths = sorted(r.interval[1] - r.interval[0] for r in runs if r.interval is not None)
     if len(widths) < MIN_SAMPLES or not widths[0]:
         return [Effect(what, 0.0, None, f"{len(widths)} processes have enough samples, {MIN_SAMPLES} are needed")]
-    apart = medians[-1] - medians[0]
-    return [Effect(what, apart / widths[len(widths) // 2], (apart / widths[-1], apart / widths[0]))]
+    median_range = medians[-1] - medians[0]
+    return [
+        Effect(what, median_range / widths[len(widths) // 2], (median_range / widths[-1], median_range / widths[0]))
+    ]
 
 
 def _of(record: Record, conditions: Mapping[str, Any]) -> bool:
@@ -85,9 +87,9 @@ def _of(record: Record, conditions: Mapping[str, Any]) -> bool:
 
 @method("host")
 def other_cpus(bench: Bench, test: str, *, what: str, bind: str) -> Sequence[Effect]:
-    """The CPUs, beyond one for each thread, on which a process ran that `meshmark run` placed.
+    """Return the number of CPUs, beyond one per thread, on which a process ran that `meshmark run` placed.
 
-    The kernel's number of migrations would include the move to the CPU to which it is bound.
+    The count of migrations in the kernel would include the move to the CPU to which the process is bound.
     """
     path = bench.folder / f"{test}.placed.jsonl"
     make_folder(path.parent)
@@ -95,12 +97,12 @@ def other_cpus(bench: Bench, test: str, *, what: str, bind: str) -> Sequence[Eff
     program = [str(find_probe()), "clock", "--clocks", "tsc", *_SHORT]
     argv = [sys.executable, "-m", "meshmark", "run", "--bind", bind, "--verify", "--record", str(path), "--", *program]
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=60 + bench.budget_s, check=False)
-    except (OSError, subprocess.SubprocessError) as why:
-        raise AbsentError(f"meshmark run cannot be started: {why}") from why
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise AbsentError(f"meshmark run: {lines[-1] if lines else f'status {done.returncode}'}")
+        result = subprocess.run(argv, capture_output=True, timeout=60 + bench.budget_s, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise AbsentError(f"meshmark run cannot be started: {error}") from error
+    if result.returncode != 0:
+        lines = result.stderr.decode(errors="replace").strip().splitlines()
+        raise AbsentError(f"meshmark run: {lines[-1] if lines else f'status {result.returncode}'}")
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         line = json.loads(text)
         report = line.get("report")

@@ -1,4 +1,4 @@
-"""Methods of tests on modelled machines. A model repeats itself exactly, and needs no quiet machine."""
+"""Methods of tests on modelled machines. Models are deterministic and do not need a quiet machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOADED: Final = "loaded"
 
 @method("model")
 def ratio(bench: Bench, test: str, machine: str, *, what: str, factor: float = 1.0, **parameters: Any) -> list[Effect]:
-    """The value of one condition over that of another, or a product of several."""
+    """Return the value of one condition over the value of another, or a product of several values."""
     terms = terms_of(parameters)
     records = bench.simulate(test, machine, terms)
     return [product(what, [(value_of(r), t.power) for r, t in zip(records, terms, strict=True)], factor)]
@@ -29,7 +29,10 @@ def ratio(bench: Bench, test: str, machine: str, *, what: str, factor: float = 1
 
 @method("model")
 def dirty_over_clean(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]:
-    """The mean latency of lines that another CPU modified over that of clean lines, on other nodes if there are any."""
+    """Return the mean latency of lines that another CPU modified over the latency of clean lines.
+
+    The lines are on other nodes unless the machine has only one.
+    """
     rows = {s: _matrix(machine, s) for s in ("dirty", "clean")}
     remote = [(a, b) for a in range(len(rows["clean"])) for b in range(len(rows["clean"])) if a != b] or [(0, 0)]
     means = {s: math.fsum(m[a][b] for a, b in remote) / len(remote) for s, m in rows.items()}
@@ -37,7 +40,7 @@ def dirty_over_clean(bench: Bench, test: str, machine: str, *, what: str) -> lis
 
 
 def _matrix(machine: str, state: str) -> Sequence[Sequence[float]]:
-    """Latencies between nodes, s, row = node of the load."""
+    """Return the latencies between nodes in seconds; row = node of the load."""
     rows: Sequence[Sequence[float]] = ask(find_machine(machine), [{"kind": "matrix", "state": state}], threads=1)[0][
         "latency_s"
     ]
@@ -51,7 +54,7 @@ def _hops(machine: str) -> Sequence[Sequence[int]]:
 
 @method("model")
 def remote_over_local(bench: Bench, test: str, machine: str, *, what: str, worst: bool = False) -> list[Effect]:
-    """The mean, or the highest, latency of other nodes over that of the own node."""
+    """Return the mean (or worst) latency of remote nodes over the latency of the local node."""
     rows = _matrix(machine, "clean")
     if len(rows) < 2:
         raise AbsentError(f"{machine} has one node")
@@ -62,7 +65,7 @@ def remote_over_local(bench: Bench, test: str, machine: str, *, what: str, worst
 
 @method("model")
 def latency_by_hops(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]:
-    """The share of the variance of remote latencies that a straight line over the number of hops explains."""
+    """Return the share of the variance of remote latencies that a straight line over the number of hops explains."""
     rows, hops = _matrix(machine, "clean"), _hops(machine)
     pairs = [(float(hops[a][b]), v) for a, row in enumerate(rows) for b, v in enumerate(row) if a != b]
     if len({h for h, _ in pairs}) < 2:
@@ -71,7 +74,7 @@ def latency_by_hops(bench: Bench, test: str, machine: str, *, what: str) -> list
 
 
 def explained(pairs: Sequence[tuple[float, float]]) -> float:
-    """The coefficient of determination of the least-squares line through points, 0 to 1."""
+    """Return the coefficient of determination of the least-squares line through points, 0 to 1."""
     n = len(pairs)
     mx, my = (math.fsum(p[i] for p in pairs) / n for i in (0, 1))
     xx = math.fsum((x - mx) ** 2 for x, _ in pairs)
@@ -82,7 +85,7 @@ def explained(pairs: Sequence[tuple[float, float]]) -> float:
 
 @method("model")
 def mean_hops(bench: Bench, test: str, machine: str, *, what: str, over: str = "") -> list[Effect]:
-    """The mean number of hops to other nodes, or its ratio to that of another machine."""
+    """Return the mean number of hops to other nodes, or its ratio to the mean of machine `over`."""
 
     def mean(name: str) -> float:
         rows = _hops(name)
@@ -94,7 +97,7 @@ def mean_hops(bench: Bench, test: str, machine: str, *, what: str, over: str = "
 
 @method("model")
 def square_over_line(bench: Bench, test: str, machine: str, *, what: str, side: int) -> list[Effect]:
-    """The mean latency within `side` x `side` CPUs that form a square, over that of as many in rows of the torus."""
+    """Return the mean latency in a square of `side` x `side` CPUs over the mean of as many CPUs in rows of a torus."""
     rows = _matrix(machine, "clean")
     shape = find_machine(machine).data["topology"].get("shape")
     if not isinstance(shape, list) or len(shape) != 2 or shape[0] * shape[1] != len(rows) or min(shape) < side:
@@ -112,8 +115,11 @@ def square_over_line(bench: Bench, test: str, machine: str, *, what: str, side: 
 
 @method("model")
 def drawers(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]:
-    """The mean hops to the nearest I/O drawer with drawers at every second node like a checkerboard, over that with
-    all of them in one half of the machine."""
+    """Return the ratio of the mean hops to the nearest I/O drawer of two placements of drawers.
+
+    In the first, drawers are at every second node like on a checkerboard; in the second, all are in one half of the
+    machine.
+    """
     hops = _hops(machine)
     shape = find_machine(machine).data["topology"].get("shape")
     if not isinstance(shape, list) or len(shape) != 2:
@@ -129,7 +135,7 @@ def drawers(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]
 
 
 def _curve(bench: Bench, test: str, machine: str, chains: str) -> list[tuple[float, float]]:
-    """Bandwidth in B/s and latency in s of all CPUs by the number of outstanding loads, lowest first."""
+    """Return bandwidth in B/s and latency in s of all CPUs for each number of outstanding loads in `chains`."""
     records = bench.records(f"{test}.a", machine, Term(_LOADED, "load_latency", {"threads": "all", "chains": chains}))
 
     def at(metric: str, text: str) -> float:
@@ -140,21 +146,24 @@ def _curve(bench: Bench, test: str, machine: str, chains: str) -> list[tuple[flo
 
 @method("model")
 def loaded_latency(bench: Bench, test: str, machine: str, *, what: str, at_share: float, chains: str) -> list[Effect]:
-    """The latency at a share of the highest bandwidth over that of one outstanding load, between points linearly."""
+    """Return the latency at a share of the highest bandwidth over the latency of the first point.
+
+    The latency is interpolated linearly between points.
+    """
     curve = _curve(bench, test, machine, chains)
-    wanted = at_share * max(rate for rate, _ in curve)
-    first = curve[0][1]
-    if wanted <= curve[0][0]:  # a single load per CPU exceeds the share
+    target_rate = at_share * max(rate for rate, _ in curve)
+    idle_latency = curve[0][1]
+    if target_rate <= curve[0][0]:  # a single load per CPU exceeds the share
         return [exact(what, 1.0)]
     for (r0, l0), (r1, l1) in pairwise(curve):
-        if r0 <= wanted <= r1:
-            return [exact(what, (l0 + (l1 - l0) * (wanted - r0) / ((r1 - r0) or 1.0)) / first)]
+        if r0 <= target_rate <= r1:
+            return [exact(what, (l0 + (l1 - l0) * (target_rate - r0) / ((r1 - r0) or 1.0)) / idle_latency)]
     raise AbsentError(f"{machine} does not reach {at_share:.0%} of its bandwidth between the points")
 
 
 @method("model")
 def littles_law(bench: Bench, test: str, machine: str, *, what: str, chains: int) -> list[Effect]:
-    """The bandwidth of random reads of other nodes over the outstanding bytes divided by the latency."""
+    """Return the bandwidth of random reads of other nodes over the outstanding bytes divided by the latency."""
     options = {"threads": "all", "chains": str(chains)}
     records = bench.records(f"{test}.a", machine, Term("random_reads", "load_latency", options))
     rate, latency = (selected(records, metric, {}) for metric in ("bandwidth_net", "load_latency"))
@@ -165,7 +174,7 @@ def littles_law(bench: Bench, test: str, machine: str, *, what: str, chains: int
 
 
 def _extension(record: Record) -> Measured:
-    """How much longer a program takes with the others than alone, as a share."""
+    """Return how much longer a program takes with the others than alone, as a share of 1."""
     bounds = record.bounds or (record.value, record.value)
     low, high = (max(0.0, b - 1) for b in bounds)
     return Measured(max(record.value - 1, 0.0), (low, high))
@@ -173,17 +182,17 @@ def _extension(record: Record) -> Measured:
 
 @method("model")
 def extension(bench: Bench, test: str, machine: str, *, what: str, **parameters: Any) -> list[Effect]:
-    """How much longer programs take with others, in one condition over another: of the workload `throughput`."""
+    """Return how much longer programs of the workload `throughput` take with others, in one condition over another."""
     terms = terms_of({"instrument": "throughput", "metric": "slowdown", **parameters})
-    one, *others = [_extension(r) for r in bench.simulate(test, machine, terms)]
-    if not others:
-        return [Effect(what, one.value, one.bounds)]
-    other = others[0]
-    if other.value < _NOTHING and one.value < _NOTHING:
+    first, *rest = [_extension(r) for r in bench.simulate(test, machine, terms)]
+    if not rest:
+        return [Effect(what, first.value, first.bounds)]
+    second = rest[0]
+    if second.value < _NOTHING and first.value < _NOTHING:
         return [exact(what, 1.0)]
-    if other.value < _NOTHING:
+    if second.value < _NOTHING:
         return [Effect(what, 0.0, None, "the programs do not slow each other in the condition that is divided by")]
-    return [exact(what, one.value / other.value)]
+    return [exact(what, first.value / second.value)]
 
 
-_NOTHING: Final = 0.005  # an extension that does not count
+_NOTHING: Final = 0.005  # extensions below this share are negligible

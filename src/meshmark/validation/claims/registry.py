@@ -1,4 +1,4 @@
-"""Methods of tests by name. A method takes parameters of the catalogue and returns the effects that it found."""
+"""Methods of tests by name. A method takes parameters of the catalogue and returns the measured effects."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ METHODS: Final[dict[tuple[Where, str], Method]] = {}
 
 
 def method(where: Where) -> Callable[[Method], Method]:
-    """Register a function as a method of tests on the host, on models, or by computation, under its own name.
+    """Register a function under its name as a method of tests on the host, on models, or by computation.
 
-    Its first argument is the `Bench`; those on hosts and models get the name of the test, and those on models the
-    machine; all others are parameters of the catalogue.
+    Methods on the host and on models take the `Bench` and the name of the test, and methods on models also the machine.
+    All other arguments are parameters of the catalogue.
     """
 
     def register(function: Method) -> Method:
@@ -29,19 +29,21 @@ def method(where: Where) -> Callable[[Method], Method]:
 
 
 def call(where: Where, name: str, bench: Bench, test: str, machine: str, parameters: Mapping[str, Any]) -> list[Effect]:
-    """Run a method.
+    """Run a method and return its effects.
 
     Raises:
-        MeshmarkError: There is no such method, or a parameter is missing or unknown; or what the method raises.
+        MeshmarkError: The method is unknown or fails, or a parameter is missing or unknown.
     """
     function = METHODS.get((where, name))
     if function is None:
-        known = [n for w, n in METHODS if w == where]
-        raise MeshmarkError(f"claims: method: found '{name}'; allowed: {', '.join(known)}", near(name, known))
-    given: tuple[Any, ...] = {"host": (bench, test), "model": (bench, test, machine), "computed": ()}[where]
+        known_names = [n for w, n in METHODS if w == where]
+        raise MeshmarkError(
+            f"claims: method: found '{name}'; allowed: {', '.join(known_names)}", near(name, known_names)
+        )
+    positional: tuple[Any, ...] = {"host": (bench, test), "model": (bench, test, machine), "computed": ()}[where]
     try:
-        return list(function(*given, **parameters))
-    except TypeError as why:
-        if "argument" not in str(why):
+        return list(function(*positional, **parameters))
+    except TypeError as error:
+        if "argument" not in str(error):
             raise
-        raise MeshmarkError(f"claims: {name}: {why}") from why
+        raise MeshmarkError(f"claims: {name}: {error}") from error

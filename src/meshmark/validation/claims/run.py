@@ -1,8 +1,8 @@
 """Runs the tests of claims, stores their evidence and verdicts, and reads earlier verdicts.
 
-A run of the store has the name `claims-…`. Each test has a step of its own, named after claim and machine, with its
-verdict; the steps of its evidence begin with the same name. While a run is incomplete, `.measuring/RUN` in the store
-has what was asked for, and the journals of measurements. A resumed run skips the tests that have a verdict.
+A run of the store has the name `claims-…`. The verdict of each test is a separate step, named after claim and machine;
+the names of the steps of its evidence begin with the same name. While a run is incomplete, `.measuring/RUN` in the
+store contains the request and the journals of measurements. A resumed run skips the tests that have a verdict.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from meshmark.validation.claims.judging import (
 from meshmark.validation.claims.registry import call
 
 KIND: Final = "claims"  # first word of the names of runs
-REQUEST: Final = "claims.json"  # in the folder of an incomplete run
+REQUEST: Final = "claims.json"  # file in the folder of an incomplete run
 COMPUTED: Final = "publications"  # machine of verdicts by computation
 Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a run tests.
+    """The selection of tests of a run.
 
     Attributes:
-        ids: Of claims; empty: all.
-        on: `host`, `guest`, `computed`, a modelled machine, or "" for all.
-        budget_s: Sampling time of each test on the host, s.
+        ids: Ids of claims; empty for all.
+        on: `host`, `guest`, `computed` or a modelled machine; "" for all.
+        budget_s: Sampling time of each test on the host in seconds.
     """
 
     ids: tuple[str, ...] = ()
@@ -59,11 +59,11 @@ class Request:
     budget_s: float = BUDGET_S
 
     def trials(self) -> list[tuple[Claim, Trial, str]]:
-        """The tests, with the machine of each.
+        """Return the tests, with the machine of each.
 
         Raises:
             UsageError: An id, the theme or the machine is unknown.
-            AbsentError: None of the claims is tested there.
+            AbsentError: No test of these claims uses the machine.
         """
         if self.on not in {"", "host", "guest", "computed"}:
             from meshmark.model.machine import machine_names
@@ -72,15 +72,15 @@ class Request:
                 raise UsageError(
                     f"--on: found '{quoted(self.on)}'; allowed: host, guest, computed, {', '.join(machine_names())}"
                 )
-        found = trials_of(chosen(self.ids, self.theme), self.on)
-        if not found:
+        trials = trials_of(chosen(self.ids, self.theme), self.on)
+        if not trials:
             raise AbsentError(f"claims: none of these claims is tested on {self.on}", "meshmark claims --list")
-        return found
+        return trials
 
 
 @contextmanager
 def begun(store: Store, request: Request) -> Iterator[tuple[str, Path]]:
-    """A new run: its name, and the folder of its journals, which another process cannot resume meanwhile."""
+    """Yield the name of a new run and the folder of its journals; meanwhile, other processes cannot resume the run."""
     run = run_name(KIND)
     folder = store.folder / MEASURING / run
     write_file(folder / REQUEST, json.dumps(asdict(request)).encode() + b"\n", private=True)
@@ -90,30 +90,30 @@ def begun(store: Store, request: Request) -> Iterator[tuple[str, Path]]:
 
 @contextmanager
 def resumed(store: Store) -> Iterator[tuple[str, Path, Request]]:
-    """The newest incomplete run of this store.
+    """Yield name, folder and request of the newest incomplete run of this store.
 
     Raises:
-        UsageError: There is none.
-        MeshmarkError: It cannot be read.
+        UsageError: The store has no incomplete run.
+        MeshmarkError: The run cannot be read or locked.
     """
-    newest = sorted((store.folder / MEASURING).glob(f"{KIND}-*/{REQUEST}"), key=lambda p: p.stat().st_mtime)
-    for path in reversed(newest):
+    paths = sorted((store.folder / MEASURING).glob(f"{KIND}-*/{REQUEST}"), key=lambda p: p.stat().st_mtime)
+    for path in reversed(paths):
         try:
-            handle = lock(path)
-        except NoLocksError as why:
-            raise MeshmarkError(f"--resume: {why}", "use --store DIR on another file system") from why
-        if handle is None:
-            continue  # it is being run
+            lock_handle = lock(path)
+        except NoLocksError as error:
+            raise MeshmarkError(f"--resume: {error}", "use --store DIR on another file system") from error
+        if lock_handle is None:
+            continue  # another process executes this run
         try:
             raw = read_json(path)
             request = Request(tuple(raw["ids"]), str(raw["theme"]), str(raw["on"]), float(raw["budget_s"]))
-        except (MeshmarkError, KeyError, TypeError, ValueError) as why:
-            os.close(handle)
-            raise MeshmarkError(f"cannot read {path}: {quoted(why)}", f"rm -r {path.parent}") from why
+        except (MeshmarkError, KeyError, TypeError, ValueError) as error:
+            os.close(lock_handle)
+            raise MeshmarkError(f"cannot read {path}: {quoted(error)}", f"rm -r {path.parent}") from error
         try:
             yield path.parent.name, path.parent, request
         finally:
-            os.close(handle)
+            os.close(lock_handle)
         return
     raise UsageError(f"--resume: found no incomplete run of claims in {store.folder}")
 
@@ -131,21 +131,21 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def run_tests(bench: Bench, request: Request, progress: Progress | None = None) -> list[Verdict]:
-    """Run the tests of a request that have no verdict in the run yet, and finish the run.
+    """Run the tests of a request that do not have a verdict in the run yet, and finish the run.
 
     Args:
-        progress: Called before each test with the number of tests that are done, their total, and the next one.
+        progress: Called before each test with the number of completed tests, the total and the step of the next test.
 
     Returns:
         The verdicts of all tests, in the order of the claims.
 
     Raises:
-        AbsentError: `guest` was asked for, and this host is none.
+        AbsentError: The request is for a guest, but this host is not a guest.
     """
     if request.on == "guest" and not bench.guest:
         raise AbsentError("--on guest: this host is no guest", "meshmark claims --on host")
     trials = request.trials()
-    done = _done(bench)
+    verdict_by_step = _done(bench)
     if any(t.where == "host" for _, t, _ in trials):
         with suppress(MeshmarkError):
             remember(bench.store)
@@ -154,7 +154,7 @@ def run_tests(bench: Bench, request: Request, progress: Progress | None = None) 
         step = step_of(claim, machine)
         if progress is not None:
             progress(number, len(trials), step)
-        verdict = done.get(step) or _test(bench, claim, trial, machine, step)
+        verdict = verdict_by_step.get(step) or _test(bench, claim, trial, machine, step)
         verdicts.append(verdict)
     bench.store.finish(bench.run)
     shutil.rmtree(bench.folder, ignore_errors=True)
@@ -162,51 +162,53 @@ def run_tests(bench: Bench, request: Request, progress: Progress | None = None) 
 
 
 def step_of(claim: Claim, machine: str) -> str:
-    """Name of the step of a verdict, which those of its evidence begin with."""
+    """Return the name of the step of a verdict, with which the names of the steps of its evidence begin."""
     return f"{claim.id}-{machine}"
 
 
 def _done(bench: Bench) -> dict[str, Verdict]:
-    """The verdicts of an earlier, incomplete part of the run, by step."""
-    found = dict(_read(bench.store, run=bench.run))
-    for a in bench.store.absences(run=bench.run, instrument=INSTRUMENT):
-        if a.step is not None and a.step not in found:
-            c = {k: str(v or "") for k, v in a.conditions.items()}
-            claim = next((x for x in chosen(()) if x.id == c.get("claim")), None)
+    """Return the verdicts of an earlier, incomplete part of the run by step."""
+    verdict_by_step = dict(_read(bench.store, run=bench.run))
+    for absence in bench.store.absences(run=bench.run, instrument=INSTRUMENT):
+        if absence.step is not None and absence.step not in verdict_by_step:
+            conditions = {k: str(v or "") for k, v in absence.conditions.items()}
+            claim = next((candidate for candidate in chosen(()) if candidate.id == conditions.get("claim")), None)
             if claim is not None:
-                basis: Basis = next(b for b in _BASES if b == c.get("basis"))
-                found[a.step] = untested(claim, a.step.partition("-")[2], basis, a.reason, "")
-    return found
+                basis: Basis = next(b for b in _BASES if b == conditions.get("basis"))
+                verdict_by_step[absence.step] = untested(
+                    claim, absence.step.partition("-")[2], basis, absence.reason, ""
+                )
+    return verdict_by_step
 
 
 _BASES: Final[tuple[Basis, ...]] = ("measured", "measured on a guest", "modelled", "computed", "printed")
 
 
 def _test(bench: Bench, claim: Claim, trial: Trial, machine: str, step: str) -> Verdict:
-    """Make one test, and store its verdict after its evidence."""
+    """Execute one test and store its verdict after its evidence."""
     start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     basis: Basis
     if trial.where == "host":
-        basis, named = "measured on a guest" if bench.guest else "measured", bench.host
+        basis, machine_name = "measured on a guest" if bench.guest else "measured", bench.host
     elif trial.where == "model":
-        basis, named = "modelled", machine
+        basis, machine_name = "modelled", machine
     else:
-        basis, named = "printed" if claim.printed else "computed", COMPUTED
+        basis, machine_name = "printed" if claim.printed else "computed", COMPUTED
     reason = bench.lacks(trial.needs) if trial.where == "host" else ""
     verdict = None
     if not reason:
         try:
             effects = call(trial.where, trial.method, bench, step, machine, trial.parameters)
-            verdict = of_effects(claim, named, basis, effects, start)
-        except MeshmarkError as why:
-            reason = quoted(why, 300)
+            verdict = of_effects(claim, machine_name, basis, effects, start)
+        except MeshmarkError as error:
+            reason = quoted(error, 300)
     if verdict is None:
-        verdict = untested(claim, named, basis, reason, start)
+        verdict = untested(claim, machine_name, basis, reason, start)
     row = to_record(verdict, _build())
     if isinstance(row, Record):
-        bench.store.add(bench.run, step, [row], (), named)
+        bench.store.add(bench.run, step, [row], (), machine_name)
     else:
-        bench.store.add(bench.run, step, (), [row], named)
+        bench.store.add(bench.run, step, (), [row], machine_name)
     return verdict
 
 
@@ -218,40 +220,40 @@ def _build() -> str:
 
 def _read(store: Store, **equal: str) -> Iterator[tuple[str, Verdict]]:
     for run, step, record in store.rows(instrument=INSTRUMENT, metric=EFFECT.name, **equal):
-        with suppress(KeyError, ValueError, StopIteration):  # a row of another version
+        with suppress(KeyError, ValueError, StopIteration):  # the row is from another version
             yield step, from_record(record, run, step)
 
 
 def history(store: Store) -> dict[str, list[Verdict]]:
-    """Every verdict in a store by claim, oldest first. Tests that could not be made are not part of it."""
-    found: dict[str, list[Verdict]] = {}
+    """Return every verdict in a store by claim, oldest first, without tests that could not be made."""
+    verdicts_by_claim: dict[str, list[Verdict]] = {}
     for _, verdict in _read(store):
-        found.setdefault(verdict.claim, []).append(verdict)
-    return {k: sorted(v, key=lambda x: x.start) for k, v in found.items()}
+        verdicts_by_claim.setdefault(verdict.claim, []).append(verdict)
+    return {k: sorted(v, key=lambda x: x.start) for k, v in verdicts_by_claim.items()}
 
 
 def latest(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The newest verdict on each machine, in the order in which the machines first occur."""
+    """Return the newest verdict on each machine, in the order in which the machines first occur."""
     return list({(v.machine, v.basis): v for v in verdicts}.values())
 
 
 def counts(verdicts: Sequence[Verdict]) -> Mapping[str, int]:
-    """Verdicts by their word, and of those that count as evidence."""
-    words: dict[str, int] = {}
+    """Return the number of verdicts by word, and under `counted` the number of verdicts that are evidence."""
+    count_by_word: dict[str, int] = {}
     for v in verdicts:
-        words[v.word] = words.get(v.word, 0) + 1
-    return {**words, "counted": sum(v.counts for v in verdicts)}
+        count_by_word[v.word] = count_by_word.get(v.word, 0) + 1
+    return {**count_by_word, "counted": sum(v.counts for v in verdicts)}
 
 
 def agreement(one: Sequence[Verdict], other: Sequence[Verdict]) -> tuple[int, int]:
-    """How many tests of two runs have the same verdict, and how many both have."""
-    words = {(v.claim, v.machine): v.text for v in one}
-    both = [v for v in other if (v.claim, v.machine) in words]
-    return sum(words[v.claim, v.machine] == v.text for v in both), len(both)
+    """Return how many tests have the same verdict in both runs, and how many tests are in both runs."""
+    text_by_test = {(v.claim, v.machine): v.text for v in one}
+    common = [v for v in other if (v.claim, v.machine) in text_by_test]
+    return sum(text_by_test[v.claim, v.machine] == v.text for v in common), len(common)
 
 
 def as_dict(claim: Claim) -> dict[str, Any]:
-    """A claim as a JSON object."""
+    """Return a claim as a JSON object."""
     return {
         "type": "claim",
         "id": claim.id,

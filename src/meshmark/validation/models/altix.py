@@ -25,7 +25,7 @@ def one_cpu_of_the_bus() -> Finding:
 
 
 def altix_slowdown(name: str, gb_per_s: float, programs: int = 8) -> float:
-    """Return the slowdown of copies of one program against one copy alone, %.
+    """Return the slowdown in per cent of copies of one program against a single copy.
 
     A PARbench program mixes memory-bound and other kernels (section 3). The copies start together, so they run the same
     kernel at the same time.
@@ -48,9 +48,9 @@ def threshold_of_the_shared_bus() -> Finding:
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (middle, high) if altix_slowdown("altix3700", middle, 2) < 10 else (low, middle)
-    found = within_percent(low, 1.0, 20, "GB/s per program", "assumes that the copies stay in step for the whole run")
+    finding = within_percent(low, 1.0, 20, "GB/s per program", "assumes that the copies stay in step for the whole run")
     curves = {n: tuple(altix_slowdown(n, r, 2) for r in FIGURE_5_RATES) for n in ("altix3700", "altix4700")}
-    return replace(found, series=(("GB/s", FIGURE_5_RATES), *curves.items()))
+    return replace(finding, series=(("GB/s", FIGURE_5_RATES), *curves.items()))
 
 
 @check("E04")
@@ -68,31 +68,32 @@ def more_boards_change_nothing() -> Finding:
 
 @check("E06")
 def seventeen_jobs_on_sixteen_cpus() -> Finding:
-    # 15 jobs have a CPU each. Two share one until the others end, then each has a CPU. The total work is 1744.0 s, as
-    # published. In the captions of figures 6 and 7, CPUs x bench time is the available CPU time and almost none is
-    # idle. So a CPU counts until its last job ends, and bench time is the mean over the CPUs, not the last end.
+    # 15 jobs have a CPU each. Two jobs share a CPU until the others end, then each has a CPU. The total work is
+    # 1744.0 s, as published. In the captions of figures 6 and 7, CPUs x bench time is the available CPU time, and
+    # almost no CPU is idle. So a CPU counts until its last job ends, and the bench time (makespan) is the mean over the
+    # CPUs, not the end of the last job.
     work, cpus = 1744.0 / 17, 16
-    ends = [work] * (cpus - 2) + [1.5 * work] * 2
-    bench, runtimes = math.fsum(ends) / cpus, 15 * work + 2 * 1.5 * work
-    ours, published = (bench, 17 * work, runtimes, runtimes - 17 * work), (109.0, 1744.0, 1846.1, 102.2)
-    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(ours, published, strict=True))
-    why = f"the last job ends at {max(ends):.1f} s; the total work and the rule of figure 6's heading are put in"
-    return Finding(", ".join(f"{v:.1f}" for v in ours) + " s", inside, why, numbers=ours)
+    ends_s = [work] * (cpus - 2) + [1.5 * work] * 2
+    makespan, runtimes = math.fsum(ends_s) / cpus, 15 * work + 2 * 1.5 * work
+    modelled, published = (makespan, 17 * work, runtimes, runtimes - 17 * work), (109.0, 1744.0, 1846.1, 102.2)
+    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, published, strict=True))
+    reason = f"the last job ends at {max(ends_s):.1f} s; the total work and the rule of figure 6's heading are put in"
+    return Finding(", ".join(f"{v:.1f}" for v in modelled) + " s", inside, reason, numbers=modelled)
 
 
 @check("E07")
 def sequential_and_parallel_jobs() -> Finding:
-    # 12 sequential jobs of 100 s and 4 programs with 4 threads and 100 CPU seconds: 28 threads share 16 CPUs fairly.
+    # 12 sequential jobs of 100 s and 4 programs with 4 threads and 100 CPU seconds: 28 threads share 16 CPUs equally.
     # The threads of a parallel program wait for each other.
     total = 12 * 100.0 + 4 * 100.0
-    bench = total / 16
-    runtimes = 16 * bench
-    waiting = 28 * bench - total
-    ours, published = (bench, total, runtimes, waiting), (99.9, 1592.4, 1590.5, 1091.0)
-    inside = all(abs(o / p - 1) <= 0.1 for o, p in zip(ours, published, strict=True))
+    makespan = total / 16
+    runtimes = 16 * makespan
+    waiting = 28 * makespan - total
+    modelled, published = (makespan, total, runtimes, waiting), (99.9, 1592.4, 1590.5, 1091.0)
+    inside = all(abs(o / p - 1) <= 0.1 for o, p in zip(modelled, published, strict=True))
     return Finding(
-        ", ".join(f"{v:.1f}" for v in ours) + " s",
+        ", ".join(f"{v:.1f}" for v in modelled) + " s",
         inside,
         "the CPU seconds of the jobs and fair shares of 28 threads on 16 CPUs are put in",
-        numbers=ours,
+        numbers=modelled,
     )

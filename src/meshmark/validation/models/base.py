@@ -1,4 +1,4 @@
-"""Helpers for checks of published statements."""
+"""Functions and classes that all checks of published statements use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Finding:
 
     Attributes:
         inside: Within the tolerance; None if the statement is not modelled.
-        numbers: What was compared, in any unit; `sensitivity` asks how it depends on the numbers of the machine files.
+        numbers: The compared values, in any unit; `dependence` shows how they depend on numbers of the machine files.
     """
 
     modelled: str
@@ -39,11 +39,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """How the result of a statement follows an assumed number of a machine file."""
+    """Dependence of the result of a statement on an assumed number of a machine file."""
 
     machine: str  # the file that states the number
     key: str
-    elasticity: float  # relative change of the result over that of the number, the largest of the compared numbers
+    elasticity: float  # relative change of the result over the relative change of the number; the largest of all values
 
     def __str__(self) -> str:
         return f"{self.elasticity:+.2f} {self.machine} {self.key}"
@@ -53,17 +53,17 @@ class Sensitivity:
 class Row:
     claim: Claim
     finding: Finding
-    fitted_in: tuple[str, ...] = field(default=())  # machine files that were fitted to it
-    depends: tuple[Sensitivity, ...] | None = field(default=None)  # strongest first; None: not examined
+    fitted_in: tuple[str, ...] = field(default=())  # machine files that were fitted to the statement
+    depends: tuple[Sensitivity, ...] | None = field(default=None)  # strongest first; None if not examined
 
     @property
     def counts_as(self) -> str:
-        """The score to count it in: its role, or `fitted` if a machine was fitted to a predict statement.
+        """The score that includes the statement: its role, or `fitted` if a machine was fitted to a predict statement.
 
-        Only `predict` is blind: no number was fitted to these statements, and none restates them.
+        Only `predict` is blind: no number was fitted to these statements and no number restates them.
         """
-        allowed = "calibrate" in self.claim.note  # "1 calibrates": the rest of the row is predicted
-        return "fitted" if self.claim.role == "predict" and self.fitted_in and not allowed else self.claim.role
+        is_calibration = "calibrate" in self.claim.note  # "1 calibrates": the rest of the row is predicted
+        return "fitted" if self.claim.role == "predict" and self.fitted_in and not is_calibration else self.claim.role
 
 
 Check = Callable[[], Finding]
@@ -82,28 +82,28 @@ def check(name: str) -> Callable[[Check], Check]:
     return register
 
 
-_used: Final[set[str]] = set()  # machines that the checks asked for since `examined` began
-_changed: Final[dict[str, str]] = {}  # a setting by machine, applied below those of the check
+_used: Final[set[str]] = set()  # machines that the checks used since `examined` began
+_changed: Final[dict[str, str]] = {}  # machine → a setting, which the settings of the check override
 
 
 @contextmanager
 def examined(changed: Mapping[str, str] | None = None) -> Iterator[set[str]]:
-    """Run checks with a changed number, and collect the names of the machines that they use.
+    """Change a number while checks run, and yield the names of the machines that they use.
 
     Args:
-        changed: A setting (`cpu.fill_ns=14`) by the name of the machine.
+        changed: A setting (such as `cpu.fill_ns=14`) by name of the machine.
     """
-    caches = (machine, matrix)
-    for cached in caches:
-        cached.cache_clear()
+    functions = (machine, matrix)
+    for function in functions:
+        function.cache_clear()
     _used.clear()
     _changed.update(changed or {})
     try:
         yield _used
     finally:
         _changed.clear()
-        for cached in caches:
-            cached.cache_clear()
+        for function in functions:
+            function.cache_clear()
 
 
 @cache
@@ -114,7 +114,7 @@ def machine(name: str, *settings: str) -> MachineFile:
 
 @cache
 def matrix(name: str, state: str = "clean", *settings: str) -> tuple[tuple[float, ...], ...]:
-    """Return the latencies between all nodes in closed form, s."""
+    """Return the latencies in seconds between all nodes, in closed form."""
     rows = ask(machine(name, *settings), [{"kind": "matrix", "state": state}], threads=1)[0]["latency_s"]
     return tuple(tuple(r) for r in rows)
 
@@ -125,9 +125,9 @@ def mean_remote(rows: Sequence[Numbers]) -> float:
 
 
 def gs320_mean(nodes: int, state: str = "clean") -> float:
-    """Return the mean latency from a CPU of a GS320 to the memory of the other CPUs, s.
+    """Return the mean latency in seconds from a CPU of a GS320 to the memory of the other CPUs.
 
-    Three of them are on its own node. Means of a GS1280 leave out the own CPU, too.
+    Three of the other CPUs are on the same node. Means of a GS1280 exclude the memory of the CPU itself, too.
     """
     rows = matrix(f"gs320-{4 * nodes}", state)
     if nodes == 1:
@@ -136,16 +136,16 @@ def gs320_mean(nodes: int, state: str = "clean") -> float:
 
 
 def rate(m: MachineFile, run: Mapping[str, Any]) -> float:
-    """Return the bandwidth of the first group of a run, B/s."""
+    """Return the bandwidth of the first group of a run in B/s."""
     return median_of(ask(m, [run])[0]["groups"][0]["bytes_per_s"])
 
 
 def triad(
     m: MachineFile, cpus: Sequence[int], store: str = "ordinary", kernel: str = "triad", homes: Any = "local"
 ) -> float:
-    """Return the net bandwidth of a STREAM kernel on some CPUs, B/s."""
-    moved = rate(m, stream_trial([stream_actor(m, cpus, kernel, store, homes)]))
-    return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
+    """Return the net bandwidth of a STREAM kernel on some CPUs in B/s."""
+    gross = rate(m, stream_trial([stream_actor(m, cpus, kernel, store, homes)]))
+    return gross * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
 
 
 def published_number(document: str, path: str) -> float:
@@ -156,7 +156,7 @@ def published_number(document: str, path: str) -> float:
 def within_percent(
     value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4
 ) -> Finding:
-    """Compare with a published value, within `percent`."""
+    """Return whether a value differs from the published value by at most `percent`."""
     error = 100 * (value / published - 1)
     inside = abs(error) <= percent + 1e-9
     text = f"{value:.{digits}g} {unit}".strip()
@@ -164,25 +164,25 @@ def within_percent(
 
 
 def within_limits(value: float, low: float, high: float, unit: str = "", why: str = "") -> Finding:
-    """Compare with two limits."""
+    """Return whether a value is within two limits."""
     inside = low <= value <= high
     return Finding(f"{value:.3g} {unit}".strip(), inside, "" if inside else why, numbers=(value,))
 
 
 def relation(holds: bool, text: str, why: str = "", numbers: Numbers = ()) -> Finding:
-    """Report whether a relation holds."""
+    """Return whether a relation holds."""
     return Finding(text, holds, "" if holds else why, numbers=tuple(numbers))
 
 
 def slowdown(
     m: MachineFile, cpus: Sequence[int], gb_per_s: float, on: MachineFile | None = None, in_step: bool = False
 ) -> float:
-    """Return the co-run slowdown of programs against one alone, %. `on`: machine of the co-run, if it differs."""
+    """Return the co-run slowdown of programs in per cent. `on` is the machine of the co-run if it differs from `m`."""
     programs = [Program(tuple(cpus), gb_per_s, 1 / 3)]
     cycles = program_cycles(m, programs)
-    together = ask(on or m, [programs_run(cycles, programs, in_step)])[0]["groups"][0]["phase_s"]
-    slow = cycles[0].slowdowns(together)
-    return 100 * (math.fsum(slow) / len(slow) - 1)
+    phases_s = ask(on or m, [programs_run(cycles, programs, in_step)])[0]["groups"][0]["phase_s"]
+    slowdowns = cycles[0].slowdowns(phases_s)
+    return 100 * (math.fsum(slowdowns) / len(slowdowns) - 1)
 
 
 def level_ns(name: str, footprint: int) -> float:

@@ -21,7 +21,7 @@ from meshmark.validation.models.base import (
 def node_and_network_peaks() -> Finding:
     m = machine("cray-x1")
     memory = m.number("node.controllers") * m.number("memory.channel_gb_per_s")
-    network = 2 * 2 * m.number("links.planes.bandwidth_gb_per_s")  # two ports a plane, both directions
+    network = 2 * 2 * m.number("links.planes.bandwidth_gb_per_s")  # two ports per plane, both directions
     return relation(
         abs(memory / 204.8 - 1) <= 0.01 and abs(network / 102.4 - 1) <= 0.01,
         f"{memory:.1f} and {network:.1f} GB/s",
@@ -30,19 +30,19 @@ def node_and_network_peaks() -> Finding:
 
 
 def swap(m: MachineFile, distance: int, block: int, pairs: Sequence[int]) -> float:
-    """Return the time of a swap of `block` bytes between nodes n and n xor `distance`, for n in `pairs`, s."""
+    """Return the time in seconds of a swap of `block` bytes between nodes n and n xor `distance`, for n in `pairs`."""
     _, node_of = nodes_and_cpus(m)
-    first = {n: c for c, n in reversed(list(enumerate(node_of)))}
+    first_cpu = {n: c for c, n in reversed(list(enumerate(node_of)))}
     lines = max(1, block // int(m.number("memory.line_bytes")))
-    both = sorted({n for p in pairs for n in (p, p ^ distance)})
+    nodes = sorted({n for p in pairs for n in (p, p ^ distance)})
     actors = [
         {
-            "cpus": [first[n]],
+            "cpus": [first_cpu[n]],
             "chains": int(m.number("cpu.outstanding")),
             "accesses": lines,
             "streams": [{"homes": [n ^ distance]}],
         }
-        for n in both
+        for n in nodes
     ]
     return (
         float(ask(m, [trial(actors, warm_ns=0, measure_ns=0)], threads=1)[0]["groups"][0]["ended_s"])
@@ -66,23 +66,26 @@ def swap_does_not_depend_on_distance() -> Finding:
 @check("D03")
 def contention_above_eight_pairs() -> Finding:
     m = machine("cray-x1", "node.cpus=4")
-    before = (512.0, 1.0)  # size, slowdown
+    previous = (512.0, 1.0)  # size, slowdown
     for size in (2**k for k in range(9, 22)):
-        alone, many = contention(m, size)
-        slower = many / alone
-        if slower > 1.1:
-            between = (1.1 - before[1]) / (slower - before[1])
-            found = before[0] * (size / before[0]) ** between
-            inside = 4 <= found / 1024 <= 16
+        single_s, all_s = contention(m, size)
+        slowdown = all_s / single_s
+        if slowdown > 1.1:
+            fraction = (1.1 - previous[1]) / (slowdown - previous[1])
+            threshold = previous[0] * (size / previous[0]) ** fraction
+            inside = 4 <= threshold / 1024 <= 16
             return Finding(
-                f"{found / 1024:.3g} KiB", inside, "depends on the assumed message overhead of 7.3 µs", numbers=(found,)
+                f"{threshold / 1024:.3g} KiB",
+                inside,
+                "depends on the assumed message overhead of 7.3 µs",
+                numbers=(threshold,),
             )
-        before = (size, slower)
+        previous = (size, slowdown)
     return Finding("none up to 2 MiB", False, "the network carries all pairs at full rate")
 
 
 def contention(m: MachineFile, size: int) -> tuple[float, float]:
-    """Return the time of one swap across the first dimension, and of the swaps of all CPUs at once, s."""
+    """Return the time in seconds of one swap across the first dimension and of simultaneous swaps of all CPUs."""
     _, node_of = nodes_and_cpus(m)
     lines = max(1, size // int(m.number("memory.line_bytes")))
 
@@ -96,8 +99,8 @@ def contention(m: MachineFile, size: int) -> tuple[float, float]:
             }
             for c in cpus
         ]
-        ended = ask(m, [trial(actors, warm_ns=0, measure_ns=0)], threads=1)[0]["groups"][0]["ended_s"]
-        return float(ended) + m.number("messages.overhead_us") * 1e-6
+        elapsed = ask(m, [trial(actors, warm_ns=0, measure_ns=0)], threads=1)[0]["groups"][0]["ended_s"]
+        return float(elapsed) + m.number("messages.overhead_us") * 1e-6
 
     return run([0]), run(range(len(node_of)))
 
@@ -105,16 +108,16 @@ def contention(m: MachineFile, size: int) -> tuple[float, float]:
 @check("D04")
 def co_array_solver_over_mpi() -> Finding:
     m = machine("cray-x1")
-    small = 2e-6 / 2  # the transfer of a line is far below both overheads
-    ratio = (m.number("messages.overhead_us") * 1e-6 + small) / (
-        m.number("messages.one_sided_overhead_us") * 1e-6 + small
+    transfer_s = 2e-6 / 2  # the transfer of a line is far below both overheads
+    ratio = (m.number("messages.overhead_us") * 1e-6 + transfer_s) / (
+        m.number("messages.one_sided_overhead_us") * 1e-6 + transfer_s
     )
     return Finding(f"{ratio:.2g}", ratio >= 3 * 0.75, "the ratio of two assumed overheads", numbers=(ratio,))
 
 
 @check("D05")
 def topology_changes() -> Finding:
-    # The largest hypercube has 512 MSPs, by another slide; an X1 node has four.
+    # According to another slide, the largest hypercube has 512 MSPs; an X1 node has four.
     nodes = published_number("cray_x1_2005", "system.x1.network.hypercube_msps_max") / machine("cray-x1").number(
         "node.cpus"
     )

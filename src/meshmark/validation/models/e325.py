@@ -22,11 +22,11 @@ from meshmark.validation.models.base import (
 
 @check("B01")
 def peaks() -> Finding:
-    ours = [8 * 0.533, 8 * 0.8, 16 * data_rate_mhz(2000, 166.6667) / 1000, 16 * data_rate_mhz(2000, 200) / 1000]
+    modelled = [8 * 0.533, 8 * 0.8, 16 * data_rate_mhz(2000, 166.6667) / 1000, 16 * data_rate_mhz(2000, 200) / 1000]
     return relation(
-        all(abs(o / p - 1) <= 0.0135 for o, p in zip(ours, (4.3, 6.4, 5.3, 6.4), strict=True)),
-        ", ".join(f"{v:.2f}" for v in ours) + " GB/s",
-        numbers=ours,
+        all(abs(o / p - 1) <= 0.0135 for o, p in zip(modelled, (4.3, 6.4, 5.3, 6.4), strict=True)),
+        ", ".join(f"{v:.2f}" for v in modelled) + " GB/s",
+        numbers=modelled,
     )
 
 
@@ -64,22 +64,22 @@ def ddr266_more_efficient() -> Finding:
 
 @check("B05")
 def ddr333_over_ddr266() -> Finding:
-    one = 100 * (e325_triad(ONE_CHANNEL) / e325_triad(ONE_CHANNEL, DDR266) - 1)
-    four = 100 * (e325_triad() / e325_triad(DDR266) - 1)
-    inside = abs(one - 25) <= 2 and abs(four - 19) <= 2
+    one_channel_gain = 100 * (e325_triad(ONE_CHANNEL) / e325_triad(ONE_CHANNEL, DDR266) - 1)
+    four_channels_gain = 100 * (e325_triad() / e325_triad(DDR266) - 1)
+    inside = abs(one_channel_gain - 25) <= 2 and abs(four_channels_gain - 19) <= 2
     return Finding(
-        f"{one:.1f} and {four:.1f} %",
+        f"{one_channel_gain:.1f} and {four_channels_gain:.1f} %",
         inside,
         "" if inside else "depends on the outstanding loads of a core and the controller cycles per line",
-        numbers=(one, four),
+        numbers=(one_channel_gain, four_channels_gain),
     )
 
 
 @check("B06")
 def slope_over_clock() -> Finding:
     slope = (e325_triad() - e325_triad("cpu.clock_ghz=1.4")) * 1000 / 600
-    found = within_percent(slope, 2.0, 15, "MB/s per MHz")
-    return replace(found, why="follows the assumed number of outstanding loads of a core")
+    finding = within_percent(slope, 2.0, 15, "MB/s per MHz")
+    return replace(finding, why="follows the assumed number of outstanding loads of a core")
 
 
 @check("B07")
@@ -90,34 +90,34 @@ def faster_clock_is_slower() -> Finding:
 
 @check("B08")
 def data_rates_by_clock() -> Finding:
-    ours = [data_rate_mhz(f, 500 / 3) for f in (1400, 1600, 1800, 2000, 2200)]
+    modelled = [data_rate_mhz(f, 500 / 3) for f in (1400, 1600, 1800, 2000, 2200)]
     return relation(
-        all(abs(o - p) <= 1 for o, p in zip(ours, (311, 320, 327, 333, 314), strict=True)),
-        ", ".join(f"{v:.0f}" for v in ours) + " MHz",
-        numbers=ours,
+        all(abs(o - p) <= 1 for o, p in zip(modelled, (311, 320, 327, 333, 314), strict=True)),
+        ", ".join(f"{v:.0f}" for v in modelled) + " MHz",
+        numbers=modelled,
     )
 
 
 @check("B09")
 def ddr400_has_no_ratchet() -> Finding:
-    ours = [data_rate_mhz(f, 200) for f in (1400, 1600, 1800, 2000, 2200)]
-    return relation(all(abs(o - 400) < 1e-6 for o in ours), "400 MHz at all five clocks", numbers=ours)
+    modelled = [data_rate_mhz(f, 200) for f in (1400, 1600, 1800, 2000, 2200)]
+    return relation(all(abs(o - 400) < 1e-6 for o in modelled), "400 MHz at all five clocks", numbers=modelled)
 
 
 @check("B10")
 def second_dimm_per_channel() -> Finding:
-    base, more = (
+    four_banks, eight_banks = (
         triad(machine("e325", "memory.page_bytes=8192", "memory.activate_ns=30", f"memory.banks={b}"), [0], "streaming")
         for b in (4, 8)
     )
-    gain = 100 * (more / base - 1)
-    # The figure is read to a quarter of a per cent, so 1.5 % is 1.25 to 1.75 %: no gain is outside.
+    gain = 100 * (eight_banks / four_banks - 1)
+    # The figure can be read to a quarter of a per cent: 1.5 % stands for 1.25 to 1.75 %, so no gain is outside.
     inside = abs(gain - 1.5) <= 0.25
     return Finding(
         f"{gain:+.2f} % from 4 to 8 banks",
         inside,
         "" if inside else "the bank model hides activations behind other banks; the loss with 1 GB modules neither",
-        numbers=(more / base,),
+        numbers=(eight_banks / four_banks,),
     )
 
 
@@ -129,8 +129,8 @@ def slots_make_no_difference() -> Finding:
 @check("B12")
 def numa_kernel_over_smp() -> Finding:
     m = machine("e325")
-    both = [stream_actor(m, [c], "triad", "streaming", [0], group=c) for c in (0, 1)]
-    groups = ask(m, [stream_trial(both)])[0]["groups"]
+    actors = [stream_actor(m, [c], "triad", "streaming", [0], group=c) for c in (0, 1)]
+    groups = ask(m, [stream_trial(actors)])[0]["groups"]
     # STREAM ends with its slower thread, which accesses remote memory.
     numa, smp = e325_triad(), 2 * min(median_of(g["bytes_per_s"]) for g in groups) / 1e9
     inside = abs(numa / 7.331 - 1) <= 0.1 and abs(smp / 3.694 - 1) <= 0.1

@@ -74,14 +74,14 @@ def p690_latency_over_gs1280() -> Finding:
 def slower_only_between_two_and_sixteen_mib() -> Finding:
     sizes = [2**k * 1024 for k in range(7, 17)]  # 128 KiB to 64 MiB
     series = {n: [level_ns(n, s) for s in sizes] for n in ("gs1280-16", "gs320-4", "es45")}
-    right = True
+    holds = True
     for i, size in enumerate(sizes):
-        slower = [series["gs1280-16"][i] > series[o][i] for o in ("gs320-4", "es45")]
+        slower_flags = [series["gs1280-16"][i] > series[o][i] for o in ("gs320-4", "es45")]
         expected = 2 * 2**20 <= size <= 16 * 2**20
-        right = right and all(s == expected for s in slower)
+        holds = holds and all(s == expected for s in slower_flags)
     return Finding(
-        "order holds from 128 KiB to 64 MiB" if right else "order differs",
-        right,
+        "order holds from 128 KiB to 64 MiB" if holds else "order differs",
+        holds,
         series=tuple((k, tuple(v)) for k, v in series.items()),
         numbers=tuple(v / series["gs1280-16"][i] for o in ("gs320-4", "es45") for i, v in enumerate(series[o])),
     )
@@ -115,17 +115,17 @@ def stream_scales_linearly() -> Finding:
 
 @check("A12")
 def sixteen_latencies_from_node_0() -> Finding:
-    ours = [1e9 * v for v in matrix("gs1280-16")[0]]
-    errors = [o / p - 1 for o, p in zip(ours, figure_13(), strict=True)]
+    modelled = [1e9 * v for v in matrix("gs1280-16")[0]]
+    errors = [o / p - 1 for o, p in zip(modelled, figure_13(), strict=True)]
     rms = 100 * math.sqrt(math.fsum(e * e for e in errors) / len(errors))
     worst = 100 * max(map(abs, errors))
-    series = (("published", figure_13()), ("modelled", tuple(ours)))
+    series = (("published", figure_13()), ("modelled", tuple(modelled)))
     return Finding(
         f"rms {rms:.2f} %, worst {worst:.2f} %, 5 parameters",
         rms <= 3 and worst <= 5,
         error_percent=rms,
         series=series,
-        numbers=tuple(ours),
+        numbers=tuple(modelled),
     )
 
 
@@ -150,8 +150,8 @@ def gs320_remote_latency_of_16_cpus() -> Finding:
 @check("A16")
 def worst_latency_below_gs320_local() -> Finding:
     worst, local = max(matrix("gs1280-16")[0]), matrix("gs320-16")[0][0]
-    found = relation(worst < local, f"{worst * 1e9:.0f} < {local * 1e9:.0f} ns", numbers=(worst / local,))
-    return replace(found, why="both latencies were calibrated, by A06 and A12")
+    finding = relation(worst < local, f"{worst * 1e9:.0f} < {local * 1e9:.0f} ns", numbers=(worst / local,))
+    return replace(finding, why="both latencies were calibrated, by A06 and A12")
 
 
 @check("A17")
@@ -187,15 +187,15 @@ def dirty_like_clean() -> Finding:
 
 @check("A23")
 def dirty_latency_below_es45() -> Finding:
-    ours, other = mean_remote(matrix("gs1280-16", "dirty")), matrix("es45", "dirty")[0][0]
-    return relation(ours < other, f"{ours * 1e9:.0f} < {other * 1e9:.0f} ns", numbers=(ours / other,))
+    gs1280, es45 = mean_remote(matrix("gs1280-16", "dirty")), matrix("es45", "dirty")[0][0]
+    return relation(gs1280 < es45, f"{gs1280 * 1e9:.0f} < {es45 * 1e9:.0f} ns", numbers=(gs1280 / es45,))
 
 
 def loaded_curve(name: str, chains: Sequence[int]) -> list[tuple[float, float]]:
-    """Return (bandwidth B/s, latency s) by outstanding reads of random other nodes, or of the shared memory."""
+    """Return (bandwidth in B/s, latency in s) by outstanding reads of random other nodes, or of the shared memory."""
     m = machine(name)
     homes = "others" if nodes_and_cpus(m)[0] > 1 else "local"
-    answers = ask(m, [random_reads(m, k, homes=homes) for k in chains])
+    answers = ask(m, [random_reads(m, count, homes=homes) for count in chains])
     return [(median_of(a["groups"][0]["bytes_per_s"]), median_of(a["groups"][0]["latency_s"])) for a in answers]
 
 
@@ -210,24 +210,24 @@ def latency_grows_less_under_load() -> Finding:
     chains = [1, 2, 4, 6, 8, 12, 16, 20]
     curves = {n: loaded_curve(n, chains) for n in ("gs1280-16", "gs320-16", "es45")}
     growth = {n: [p[1] / c[0][1] for p in c] for n, c in curves.items()}
-    reach = {n: c[-1][0] for n, c in curves.items()}
+    max_rate = {n: c[-1][0] for n, c in curves.items()}
 
     def at_equal_bandwidth(n: str) -> bool:
-        """Whether, at each bandwidth of the other machine, the latency of the GS1280 has grown less."""
+        """Return whether the latency of the GS1280 grows less than on machine `n`, at each bandwidth of `n`."""
         for bandwidth, latency in curves[n][1:]:
-            below = [g for (b, _), g in zip(curves["gs1280-16"], growth["gs1280-16"], strict=True) if b >= bandwidth]
-            if not below or min(below) > latency / curves[n][0][1] + 1e-9:
+            growths = [g for (b, _), g in zip(curves["gs1280-16"], growth["gs1280-16"], strict=True) if b >= bandwidth]
+            if not growths or min(growths) > latency / curves[n][0][1] + 1e-9:
                 return False
         return True
 
     holds = at_equal_bandwidth("gs320-16") and at_equal_bandwidth("es45")
-    text = ", ".join(f"{n} {reach[n] / 1e9:.1f} GB/s at {g[-1]:.1f} x" for n, g in growth.items())
-    grown = tuple(g[-1] for g in growth.values())
-    return Finding(text, holds, series=load_series(curves), numbers=grown)
+    text = ", ".join(f"{n} {max_rate[n] / 1e9:.1f} GB/s at {g[-1]:.1f} x" for n, g in growth.items())
+    final_growth = tuple(g[-1] for g in growth.values())
+    return Finding(text, holds, series=load_series(curves), numbers=final_growth)
 
 
 def exchange_time(name: str, ranks: int) -> float:
-    """Return the time per byte of an exchange with both neighbours through shared buffers, s.
+    """Return the time per byte in seconds of an exchange with both neighbours through shared buffers.
 
     The sender copies its array to a buffer in local memory; the receiver copies the buffer to its array.
     """
@@ -242,20 +242,20 @@ def exchange_time(name: str, ranks: int) -> float:
             copy = [{"op": "read", "homes": homes}, {"op": "own", "homes": "local"}, {"op": "write", "homes": "local"}]
             streams += copy
         actors.append({"cpus": [c], "chains": chains, "streams": streams})
-    # Two messages sent and two received move twelve lines, at the rank's share of the bandwidth.
+    # Two sent and two received messages move twelve lines, at the share of the bandwidth of one rank.
     return 12 / (rate(m, trial(actors)) / ranks)
 
 
 @check("A25")
 def exchange_over_gs320_and_sc45() -> Finding:
-    ours = exchange_time("gs1280-16", 16)
-    # A node of the SC45 sends two of its eight messages to other nodes at 280 MB/s per direction, unless its memory is
-    # slower.
+    gs1280 = exchange_time("gs1280-16", 16)
+    # A node of the SC45 sends two of its eight messages to other nodes at 280 MB/s per direction, unless the memory of
+    # the node is slower.
     sc45 = max(2 / 0.28e9, exchange_time("es45", 4))
-    low, high = exchange_time("gs320-16", 16) / ours, sc45 / ours
+    low, high = exchange_time("gs320-16", 16) / gs1280, sc45 / gs1280
     inside = 3 * 0.75 <= low <= 4 * 1.25 and 3 * 0.75 <= high <= 4 * 1.25
-    why = "the ports of the GS320 are poorly known; the SC45 is modelled as an ES45 and a link"
-    return Finding(f"{low:.2g} and {high:.2g}", inside, "" if inside else why, numbers=(low, high))
+    reason = "the ports of the GS320 are poorly known; the SC45 is modelled as an ES45 and a link"
+    return Finding(f"{low:.2g} and {high:.2g}", inside, "" if inside else reason, numbers=(low, high))
 
 
 @check("A26")
@@ -267,16 +267,16 @@ def io_read_of_one_port() -> Finding:
 @check("A27")
 def io_read_of_eight_ports() -> Finding:
     m = machine("gs1280-16")
-    found = within_percent(rate(m, io_run(m, range(8))) / 1e9, 8.0, 3, "GB/s")
-    return replace(found, why="the rate of one I/O chip was fitted to A26, and eight chips share nothing")
+    finding = within_percent(rate(m, io_run(m, range(8))) / 1e9, 8.0, 3, "GB/s")
+    return replace(finding, why="the rate of one I/O chip was fitted to A26, and eight chips share nothing")
 
 
 @check("A28")
 def io_over_es45_and_gs320() -> Finding:
-    ours = machine("gs1280-16")
-    four = rate(ours, io_run(ours, range(4)))
-    other = [rate(machine(n), io_run(machine(n), [0])) for n in ("es45", "gs320-4")]
-    low, high = four / other[0], four / other[1]
+    gs1280 = machine("gs1280-16")
+    four_ports = rate(gs1280, io_run(gs1280, range(4)))
+    other_rates = [rate(machine(n), io_run(machine(n), [0])) for n in ("es45", "gs320-4")]
+    low, high = four_ports / other_rates[0], four_ports / other_rates[1]
     inside = abs(low / 2.7 - 1) <= 0.1 and abs(high / 8 - 1) <= 0.1
     return Finding(f"{low:.2g} and {high:.2g}", inside, numbers=(low, high))
 
@@ -346,7 +346,7 @@ def ring_slower_under_light_load() -> Finding:
 def ring_slower_under_heavy_load() -> Finding:
     chains = (1, 2, 4, 8, 16)
     curves = {n: loaded_curve(n, chains) for n in ("gs1280-8", "es80")}
-    # Throughput loss of the ring against the torus, for reads of random CPUs.
+    # Throughput loss of the ring against the torus, for reads from random CPUs.
     losses = [100 * (1 - r[0] / t[0]) for r, t in zip(curves["es80"], curves["gs1280-8"], strict=True)][2:]
     inside = all(20 <= v <= 50 for v in losses)
     return Finding(
@@ -361,22 +361,22 @@ def ring_slower_under_heavy_load() -> Finding:
 @check("A35")
 def part_of_a_machine_slower_than_a_dense_one() -> Finding:
     dense = mean_remote(matrix("gs1280-16"))
-    big = matrix("gs1280-32")
+    large = matrix("gs1280-32")
     part = [y * 8 + x for y in range(4) for x in range(4)]
-    inside = [big[a][b] for a in part for b in part if a != b]
-    sparse = math.fsum(inside) / len(inside)
+    latencies = [large[a][b] for a in part for b in part if a != b]
+    sparse = math.fsum(latencies) / len(latencies)
     return relation(sparse > dense, f"{sparse * 1e9:.0f} > {dense * 1e9:.0f} ns", numbers=(sparse / dense,))
 
 
 @check("A36")
 def striping_costs_throughput() -> Finding:
-    # Programs with the utilisation of two controllers that A29 gives for SPECfp: 8, 15 and 25 %, and 55 % for swim, the
-    # worst case.
+    # Programs with the utilisation of two controllers that A29 states for SPECfp: 8, 15 and 25 %, and 55 % for swim,
+    # the worst case.
     plain, striped = machine("gs1280-16"), machine("gs1280-16", "placement.striping=pair")
     peak = plain.number("node.controllers") * plain.number("memory.channel_gb_per_s")
     losses = [slowdown(plain, range(16), share * peak, striped) for share in (0.08, 0.15, 0.25, 0.55)]
-    middle, worst = losses[1:3], losses[3]
-    inside = all(10 <= v <= 30 for v in middle) and abs(worst - 70) <= 15
+    typical, worst = losses[1:3], losses[3]
+    inside = all(10 <= v <= 30 for v in typical) and abs(worst - 70) <= 15
     text = ", ".join(f"{v:.0f}" for v in losses) + " % for programs at 8, 15, 25, 55 % of the memory bandwidth"
     return Finding(
         text,
@@ -389,16 +389,18 @@ def striping_costs_throughput() -> Finding:
 
 @check("A37")
 def striping_gains_at_a_hot_spot() -> Finding:
-    # All CPUs read from node 0, and CPU 0's own reads count. They compete with those across the mesh, and lose.
+    # All CPUs read from node 0. The reads of CPU 0 count, too; they lose against reads that cross the mesh.
     gains = {"others": 0.0, "all": 0.0}
     for chains in (1, 2, 4, 8, 16):
-        moved: list[dict[str, float]] = []
+        rates: list[dict[str, float]] = []
         for m in (machine("gs1280-16"), machine("gs1280-16", "placement.striping=pair")):
             actors = [random_reads(m, chains, cpus, homes=[0])["actors"][0] for cpus in ([0], range(1, 16))]
             groups = ask(m, [trial([{**a, "group": g} for g, a in enumerate(actors)])])[0]["groups"]
-            own, others = (median_of(g["bytes_per_s"]) for g in groups)
-            moved.append({"others": others, "all": own + others})
-        gains = {who: max(best, 100 * (moved[1][who] / moved[0][who] - 1)) for who, best in gains.items()}
+            cpu_0_rate, other_rate = (median_of(g["bytes_per_s"]) for g in groups)
+            rates.append({"others": other_rate, "all": cpu_0_rate + other_rate})
+        gains = {
+            readers: max(best, 100 * (rates[1][readers] / rates[0][readers] - 1)) for readers, best in gains.items()
+        }
     inside = abs(gains["all"] - 80) <= 15
     return Finding(
         f"{gains['all']:.0f} % at most ({gains['others']:.0f} % without the reads of CPU 0)",
@@ -410,12 +412,12 @@ def striping_gains_at_a_hot_spot() -> Finding:
 
 @check("A38")
 def second_controller_for_programs() -> Finding:
-    both, one = (machine("gs1280-4"), machine("gs1280-4", "node.controllers=1"))
+    two_controllers, one_controller = (machine("gs1280-4"), machine("gs1280-4", "node.controllers=1"))
     # 20 and 30 % of two controllers, like the published NAS and SPECfp programs.
-    gains = [slowdown(both, [0], r, one) for r in (2.5, 3.7)]
+    gains = [slowdown(two_controllers, [0], r, one_controller) for r in (2.5, 3.7)]
     inside = all(5 <= g <= 15 for g in gains)
-    why = "assumes memory phases at the bandwidth of a stream; real programs are less demanding"
-    return Finding(", ".join(f"{g:.1f}" for g in gains) + " %", inside, "" if inside else why, numbers=tuple(gains))
+    reason = "assumes memory phases at the bandwidth of a stream; real programs are less demanding"
+    return Finding(", ".join(f"{g:.1f}" for g in gains) + " %", inside, "" if inside else reason, numbers=tuple(gains))
 
 
 @check("A39")
@@ -426,14 +428,14 @@ def second_controller_for_stream() -> Finding:
 
 @check("A40")
 def larger_memory() -> Finding:
-    many, few = machine("gs1280-4"), machine("gs1280-4", "memory.banks=256")
-    many_over_few = triad(many, [0]) / triad(few, [0])
-    gain = 100 * (many_over_few - 1)
+    many_banks, few_banks = machine("gs1280-4"), machine("gs1280-4", "memory.banks=256")
+    ratio = triad(many_banks, [0]) / triad(few_banks, [0])
+    gain = 100 * (ratio - 1)
     return Finding(
         f"STREAM {gain:.1f} %",
         abs(gain - 12) <= 4,
         "" if abs(gain - 12) <= 4 else "the bank model hides activations behind other banks",
-        numbers=(many_over_few,),
+        numbers=(ratio,),
     )
 
 
@@ -467,8 +469,8 @@ def big_pages_make_a_hot_cpu() -> Finding:
         owner = [int(p * size / (array / cpus)) for p in range(max(1, math.ceil(array / size)))]
         actors = []
         for c in range(cpus):
-            mine = sorted({owner[min(len(owner) - 1, int((c + f) * array / cpus / size))] for f in (0.0, 0.5, 0.99)})
-            actors.append({"cpus": [c], "chains": 8, "streams": [{"homes": mine}]})
+            homes = sorted({owner[min(len(owner) - 1, int((c + f) * array / cpus / size))] for f in (0.0, 0.5, 0.99)})
+            actors.append({"cpus": [c], "chains": 8, "streams": [{"homes": homes}]})
         memory = ask(m, [trial(actors)])[0]["memory_share"]
         nodes = [memory[2 * n] + memory[2 * n + 1] for n in range(16)]
         shares[size] = max(nodes) / (math.fsum(nodes) / 16)

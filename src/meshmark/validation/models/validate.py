@@ -1,9 +1,9 @@
 """Validates the models against published statements.
 
-`machine_facts.toml` lists the statements with published value, tolerance and role; `claims` has one check per
-statement. Roles: `structure` follows from arithmetic or topology; `calibrate` may have determined parameters; `assumed`
-restates what was put into a machine file or a check; `predict` does none of this. A statement that a machine file was
-fitted to never counts as predicted.
+`machine_facts.toml` lists the statements with published value, tolerance and role; `CHECKS` has one check per
+statement. The role of a statement is `structure` if it follows from arithmetic or topology, `calibrate` if it may have
+determined parameters, `assumed` if it restates the contents of a machine file or of a check, and `predict` otherwise. A
+statement to which a machine file was fitted never counts as predicted.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from meshmark.validation.models.base import (
 @cache
 def fitted_to() -> Mapping[str, tuple[str, ...]]:
     """Return the machine files that were fitted to each statement."""
-    found: dict[str, set[str]] = {}
+    machines_of_statement: dict[str, set[str]] = {}
     for name in machine_names():
         for origin in machine(name).origins.values():
             if origin.kind == "fitted":
-                for one in re.findall(r"\b[A-G][0-9]{2}\b", origin.text):
-                    found.setdefault(one, set()).add(name)
-    return {k: tuple(sorted(v)) for k, v in found.items()}
+                for statement in re.findall(r"\b[A-G][0-9]{2}\b", origin.text):
+                    machines_of_statement.setdefault(statement, set()).add(name)
+    return {k: tuple(sorted(v)) for k, v in machines_of_statement.items()}
 
 
-CHANGE: Final = 1.1  # of an assumed number, to see what follows it
-ONE_FOR_ONE: Final = (0.8, 1.25)  # a result with such an elasticity restates the number
+CHANGE: Final = 1.1  # factor by which an assumed number changes, to determine which results depend on it
+ONE_FOR_ONE: Final = (0.8, 1.25)  # a result with an elasticity in this range restates the number
 DIVISIBLE: Final = (
     "_ns",
     "_us",
@@ -52,9 +52,9 @@ DIVISIBLE: Final = (
     "_cycles",
     "_clocks",
     "_share",
-)  # units; others are counts or sizes
+)  # units; keys with other endings are counts or sizes
 SIZES: Final = ("_bytes", "_kib")
-# Not varied: with the flits of a packet it says how many bytes carry a line, and the line is known.
+# Not varied: together with the flits of a packet it determines the bytes that carry a line, which are known.
 FRAMING: Final = "router.flit_bytes"
 
 
@@ -63,19 +63,19 @@ class Assumed:
     """An assumed number of a machine file, or an element of an assumed list."""
 
     key: str
-    element: int  # of a list; -1: a plain number
+    element: int  # index in a list; -1 for a plain number
     value: float
 
     @property
     def changed(self) -> float:
-        """A tenth more; of a count at least one more; of a size twice as much."""
+        """The changed number: 10 % more; for a count, at least one more; for a size, twice as much."""
         if self.key.endswith(SIZES):
             return 2 * self.value
-        more = self.value * CHANGE
-        return more if self.key.endswith(DIVISIBLE) else max(self.value + 1, round(more))
+        increased = self.value * CHANGE
+        return increased if self.key.endswith(DIVISIBLE) else max(self.value + 1, round(increased))
 
     def setting(self, of: MachineFile) -> str:
-        """Return the assignment of `--set` that changes it."""
+        """Return the assignment of `--set` that changes this number."""
         value = f"{self.changed:.12g}"
         if self.element >= 0:
             elements = [f"{v:.12g}" for v in value_at(of, self.key)]
@@ -85,58 +85,58 @@ class Assumed:
 
 
 def value_at(of: MachineFile, key: str) -> Any:
-    """Return a value of a machine by its dotted key; None if there is none."""
-    at: Any = of.data
+    """Return a value of a machine by its dotted key; None if it is missing."""
+    node: Any = of.data
     for part in key.split("."):
         name, _, number = part.rstrip("]").partition("[")
-        at = at.get(name) if isinstance(at, dict) else None
-        if number and isinstance(at, list):
-            at = at[int(number)]
-    return at
+        node = node.get(name) if isinstance(node, dict) else None
+        if number and isinstance(node, list):
+            node = node[int(number)]
+    return node
 
 
 def assumed_numbers(of: MachineFile) -> list[Assumed]:
-    """Return the assumed numbers of a machine, without zeros and without shares of 1, which assume nothing."""
-    found = []
+    """Return the assumed numbers of a machine, without zeros and without shares of 1, which are no assumptions."""
+    assumptions = []
     for key, origin in of.origins.items():
         if origin.kind == "assumed" and key != FRAMING:
             value = value_at(of, key)
-            each = enumerate(value) if isinstance(value, list) else [(-1, value)]
-            numbers = [(i, float(v)) for i, v in each if isinstance(v, int | float) and v > 0]
-            found += [Assumed(key, i, v) for i, v in numbers if not (key.endswith("_share") and v == 1)]
-    return found
+            elements = enumerate(value) if isinstance(value, list) else [(-1, value)]
+            numbers = [(i, float(v)) for i, v in elements if isinstance(v, int | float) and v > 0]
+            assumptions += [Assumed(key, i, v) for i, v in numbers if not (key.endswith("_share") and v == 1)]
+    return assumptions
 
 
 def dependence(check: Check) -> tuple[Sensitivity, ...]:
-    """Return how the result of a check follows each assumed number, strongest first; without those that do not matter.
+    """Return how the result of a check depends on assumed numbers, strongest first, without negligible dependences.
 
     A number changes in all machines that share it: files that extend the same file and have the same value.
     """
     with examined() as used:
-        base = check().numbers
+        base_numbers = check().numbers
         numbers: dict[tuple[str, Assumed], list[str]] = {}
         for name in sorted(used):
             for number in assumed_numbers(machine(name)):
                 numbers.setdefault((machine(name).root, number), []).append(name)
         settings = [number.setting(machine(names[0])) for (_, number), names in numbers.items()]
-    found = []
+    sensitivities = []
     for ((root, number), names), setting in zip(numbers.items(), settings, strict=True):
         try:
             with examined(dict.fromkeys(names, setting)):
-                moved = check().numbers
+                changed_numbers = check().numbers
         except UsageError:
             continue  # the machine does not allow this value
-        steps = [math.log(m / b) for m, b in zip(moved, base, strict=False) if m > 0 and b > 0]
+        steps = [math.log(m / b) for m, b in zip(changed_numbers, base_numbers, strict=False) if m > 0 and b > 0]
         if largest := max(steps, key=abs, default=0.0):
             key = number.key if number.element < 0 else f"{number.key}[{number.element}]"
-            found.append(Sensitivity(root, key, largest / math.log(number.changed / number.value)))
-    return tuple(sorted((f for f in found if abs(f.elasticity) >= 0.01), key=lambda f: -abs(f.elasticity)))
+            sensitivities.append(Sensitivity(root, key, largest / math.log(number.changed / number.value)))
+    return tuple(sorted((s for s in sensitivities if abs(s.elasticity) >= 0.01), key=lambda f: -abs(f.elasticity)))
 
 
 def restates(row: Row) -> Sensitivity | None:
-    """Return the assumed number that the result of a statement on values follows one for one; None if there is none.
+    """Return the assumed number to which the result of a statement on values is proportional; None if it has none.
 
-    A statement on an order or a sign stays what it is while the numbers move, and restates nothing.
+    A statement on an order or a sign does not change with the numbers and therefore restates none of them.
     """
     if not isinstance(row.claim.value, int | float | list):
         return None
@@ -147,24 +147,26 @@ def restates(row: Row) -> Sensitivity | None:
 def validate(
     only: Sequence[str] = (), progress: Callable[[int, int], None] | None = None, sensitivity: bool = False
 ) -> list[Row]:
-    """Check all statements, or those in `only`.
+    """Check all statements, or only the statements in `only`.
 
     Args:
-        sensitivity: Also vary every assumed number that a modelled statement depends on.
+        sensitivity: Whether to vary every assumed number that a modelled statement depends on.
 
     Raises:
         UsageError: A statement in `only` is unknown.
     """
-    known = {c.id for c in claims()}
-    if wrong := [o for o in only if o not in known]:
-        raise UsageError(f"validate: found unknown statement '{wrong[0]}'", f"allowed: {min(known)} to {max(known)}")
-    chosen = [c for c in claims() if not only or c.id in only]
+    known_ids = {c.id for c in claims()}
+    if unknown_ids := [o for o in only if o not in known_ids]:
+        raise UsageError(
+            f"validate: found unknown statement '{unknown_ids[0]}'", f"allowed: {min(known_ids)} to {max(known_ids)}"
+        )
+    selected_claims = [c for c in claims() if not only or c.id in only]
     rows = []
-    for number, claim in enumerate(chosen):
+    for number, claim in enumerate(selected_claims):
         function = CHECKS.get(claim.id)
         finding = function() if function else Finding("not modelled", None, "there is no model of it yet")
         depends = dependence(function) if sensitivity and function and finding.numbers else None
         rows.append(Row(claim, finding, fitted_to().get(claim.id, ()), depends))
         if progress is not None:
-            progress(number + 1, len(chosen))
+            progress(number + 1, len(selected_claims))
     return rows

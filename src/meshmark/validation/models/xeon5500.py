@@ -25,15 +25,15 @@ from meshmark.validation.models.base import (
 
 @check("G01")
 def peaks() -> Finding:
-    system = 2 * 24 * 1333 / 1000
+    memory = 2 * 24 * 1333 / 1000
     qpi, fsb = (
         2 * machine("xeon5500").number("links.qpi.bandwidth_gb_per_s"),
         machine("xeon5400").number("node.bus.bandwidth_gb_per_s"),
     )
     return relation(
-        abs(system / 63.984 - 1) <= 0.005 and qpi == 25.6 and fsb == 12.8,
-        f"{system:.3f}, {qpi:g}, {fsb:g} GB/s",
-        numbers=(system, qpi, fsb),
+        abs(memory / 63.984 - 1) <= 0.005 and qpi == 25.6 and fsb == 12.8,
+        f"{memory:.3f}, {qpi:g}, {fsb:g} GB/s",
+        numbers=(memory, qpi, fsb),
     )
 
 
@@ -42,9 +42,9 @@ def gross_over_net_traffic() -> Finding:
     m = machine("xeon5400")
     ratios = []
     for kernel in ("copy", "triad"):
-        streams = stream_actor(m, [0], kernel, "ordinary", "local")["streams"]
-        plain = stream_actor(m, [0], kernel, "streaming", "local")["streams"]
-        ratios.append(len(streams) / len(plain))
+        ordinary = stream_actor(m, [0], kernel, "ordinary", "local")["streams"]
+        streaming = stream_actor(m, [0], kernel, "streaming", "local")["streams"]
+        ratios.append(len(ordinary) / len(streaming))
     return relation(
         abs(ratios[0] / 1.5 - 1) <= 0.01 and abs(ratios[1] / 1.33 - 1) <= 0.01,
         ", ".join(f"{r:.3f}" for r in ratios),
@@ -58,10 +58,10 @@ def copy_rate(name: str, cpus: Sequence[int], store: str = "streaming") -> float
 
 @check("G03")
 def streaming_copy_of_the_5400() -> Finding:
-    ours = [copy_rate("xeon5400", range(n)) for n in (1, 2, 4, 8)]
-    inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(ours, copy_5400().values(), strict=True))
-    text = ", ".join(f"{v:.2f}" for v in ours) + " GB/s"
-    return Finding(text, inside, series=(("GB/s", tuple(ours)),), numbers=tuple(ours))
+    modelled = [copy_rate("xeon5400", range(n)) for n in (1, 2, 4, 8)]
+    inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(modelled, copy_5400().values(), strict=True))
+    text = ", ".join(f"{v:.2f}" for v in modelled) + " GB/s"
+    return Finding(text, inside, series=(("GB/s", tuple(modelled)),), numbers=tuple(modelled))
 
 
 @check("G04")
@@ -76,133 +76,136 @@ def copy_of_the_5400_with_normal_stores() -> Finding:
 
 
 def xeon5500_copy() -> list[float]:
-    """Return streaming copy per core with 1, 2, 4 and 8 processes, GB/s. Socket 1 has all DIMMs and is filled first."""
+    """Return the streaming copy rate per core with 1, 2, 4 and 8 processes in GB/s.
+
+    Socket 1 has all DIMMs and is filled first.
+    """
     order = [4, 5, 6, 7, 0, 1, 2, 3]
     return [copy_rate("xeon5500", order[:n]) / n for n in (1, 2, 4, 8)]
 
 
 @check("G05")
 def copy_per_core_of_the_5500() -> Finding:
-    ours = xeon5500_copy()
-    inside = all(abs(o / p - 1) <= 0.07 for o, p in zip(ours, copy_5500_each(), strict=True))
-    why = (
+    modelled = xeon5500_copy()
+    inside = all(abs(o / p - 1) <= 0.07 for o, p in zip(modelled, copy_5500_each(), strict=True))
+    reason = (
         "two processes reach 87 % of the bandwidth of four, but two threads of triad all of it (G15): half writes cost "
         "13 %, one third costs nothing. Ten fill buffers shared by reads and writes give 8.1 GB/s but miss G08 and "
         "G15; write batches of 8 give 8.6, of 32 give 8.0, and miss both too"
     )
     return Finding(
-        ", ".join(f"{v:.2f}" for v in ours) + " GB/s per core",
+        ", ".join(f"{v:.2f}" for v in modelled) + " GB/s per core",
         inside,
-        "" if inside else why,
-        series=(("GB/s", tuple(ours)),),
-        numbers=(ours[1], ours[3]),  # one and four processes set line_work_ns and gap_ns
+        "" if inside else reason,
+        series=(("GB/s", tuple(modelled)),),
+        numbers=(modelled[1], modelled[3]),  # one and four processes set line_work_ns and gap_ns
     )
 
 
 @check("G06")
 def copy_of_sixteen_smt_processes() -> Finding:
-    found = within_percent(copy_rate("xeon5500", range(8)) / 16, 1.9, 7, "GB/s per thread")
-    return replace(found, why="the model has no SMT threads: the total of eight cores is divided by sixteen")
+    finding = within_percent(copy_rate("xeon5500", range(8)) / 16, 1.9, 7, "GB/s per thread")
+    return replace(finding, why="the model has no SMT threads: the total of eight cores is divided by sixteen")
 
 
 @check("G07")
 def one_core_against_eight() -> Finding:
-    found = within_percent(copy_rate("xeon5500", [4]) / copy_rate("xeon5400", range(8)), 1.0, 5)
-    return replace(found, why="both rates were fitted, to G03 and G05")
+    finding = within_percent(copy_rate("xeon5500", [4]) / copy_rate("xeon5400", range(8)), 1.0, 5)
+    return replace(finding, why="both rates were fitted, to G03 and G05")
 
 
 @check("G08")
 def one_core_with_normal_stores() -> Finding:
-    ours = copy_rate("xeon5500", [4], "ordinary")
-    ratio = ours / copy_rate("xeon5400", [0], "ordinary")
-    inside = abs(ours / 11.5 - 1) <= 0.1 and abs(ratio / 3.2 - 1) <= 0.1
+    modelled = copy_rate("xeon5500", [4], "ordinary")
+    ratio = modelled / copy_rate("xeon5400", [0], "ordinary")
+    inside = abs(modelled / 11.5 - 1) <= 0.1 and abs(ratio / 3.2 - 1) <= 0.1
     return Finding(
-        f"{ours:.2f} GB/s, {ratio:.2f} x",
+        f"{modelled:.2f} GB/s, {ratio:.2f} x",
         inside,
         ""
         if inside
         else "a store must first read its line, so it is slower in the model; the publication does not explain it",
-        numbers=(ours, ratio),
+        numbers=(modelled, ratio),
     )
 
 
 def loaded_latency_ns(name: str, runs_of: Sequence[tuple[Sequence[int], int]]) -> list[float]:
-    """Return the mean latency of random dependent loads of concurrent processes in local memory, ns.
+    """Return the mean latency in ns of random dependent loads of concurrent processes in local memory.
 
-    A few random ns between loads keep the processes out of step.
+    A few random nanoseconds between loads keep the processes out of step.
 
     Args:
         runs_of: For each run, the CPUs and the number of processes on each.
     """
     m = machine(name)
     chain = {"chains": 1, "think_ns": 4.0, "random_think": True, "streams": [{"homes": "local", "random": True}]}
-    runs = [trial([{"cpus": list(cpus), **chain}] * each) for cpus, each in runs_of]
+    runs = [trial([{"cpus": list(cpus), **chain}] * processes) for cpus, processes in runs_of]
     return [1e9 * median_of(a["groups"][0]["latency_s"]) for a in ask(m, runs)]
 
 
 @check("G09")
 def latency_of_the_5400_under_load() -> Finding:
-    ours = loaded_latency_ns("xeon5400", [(range(n), 1) for n in (1, 2, 4, 8)])
-    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(ours, table_3("xeon5400").values(), strict=True))
-    why = (
+    modelled = loaded_latency_ns("xeon5400", [(range(n), 1) for n in (1, 2, 4, 8)])
+    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, table_3("xeon5400").values(), strict=True))
+    reason = (
         "14 and 19 ns are unexplained. The bus of a socket switches between dies in three clocks (Pentium Pro manual, "
         "4.1.4), 7.5 ns: four and eight processes would see 110 ns if the first two share a die, which is not "
         "published; the row cycle of the banks (57.5 ns) adds at most 1 ns, the shared L2 about 2 ns"
     )
     return Finding(
-        ", ".join(f"{v:.0f}" for v in ours) + " ns",
+        ", ".join(f"{v:.0f}" for v in modelled) + " ns",
         inside,
-        "" if inside else why,
-        series=(("ns", tuple(ours)),),
-        numbers=tuple(ours),
+        "" if inside else reason,
+        series=(("ns", tuple(modelled)),),
+        numbers=tuple(modelled),
     )
 
 
 @check("G10")
 def latency_of_the_5500_under_load() -> Finding:
     spread = (4, 0, 5, 1, 6, 2, 7, 3)
-    ours = loaded_latency_ns("xeon5500", [*((spread[:n], 1) for n in (1, 2, 4, 8)), (range(8), 2)])
-    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(ours, table_3("xeon5500").values(), strict=True))
-    why = (
+    modelled = loaded_latency_ns("xeon5500", [*((spread[:n], 1) for n in (1, 2, 4, 8)), (range(8), 2)])
+    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, table_3("xeon5500").values(), strict=True))
+    reason = (
         "the processes share the L3, which also caches page tables; the model lacks this. Rings of an estimated 165 to "
         "220 MiB per process give 74 75 76 76 84-88 ns, but their size is not published and would be fitted; the row "
         "cycle of the banks (49.5 ns) adds less than 1 ns"
     )
     return Finding(
-        ", ".join(f"{v:.0f}" for v in ours) + " ns",
+        ", ".join(f"{v:.0f}" for v in modelled) + " ns",
         inside,
-        "" if inside else why,
-        series=(("ns", tuple(ours)),),
-        numbers=tuple(ours),
+        "" if inside else reason,
+        series=(("ns", tuple(modelled)),),
+        numbers=tuple(modelled),
     )
 
 
 @check("G11")
 def cache_latencies() -> Finding:
-    ours = [level_ns("xeon5500", 16 << 10), level_ns("xeon5500", 128 << 10), level_ns("xeon5400", 128 << 10)]
+    modelled = [level_ns("xeon5500", 16 << 10), level_ns("xeon5500", 128 << 10), level_ns("xeon5400", 128 << 10)]
     return relation(
-        all(abs(o / p - 1) <= 0.15 for o, p in zip(ours, (2, 4, 6), strict=True)),
-        ", ".join(f"{v:.1f}" for v in ours) + " ns",
-        numbers=ours,
+        all(abs(o / p - 1) <= 0.15 for o, p in zip(modelled, (2, 4, 6), strict=True)),
+        ", ".join(f"{v:.1f}" for v in modelled) + " ns",
+        numbers=modelled,
     )
 
 
 def plateau_ends(name: str) -> list[int]:
-    """Return the footprints at which the latency of dependent loads leaves a plateau, KiB."""
+    """Return the footprints in KiB at which the latency of dependent loads leaves a plateau."""
     sizes = [2**k for k in range(12, 25)]
     values = [level_ns(name, s) for s in sizes]
     return [sizes[i] // 1024 for i in range(len(sizes) - 1) if values[i + 1] > 1.2 * values[i]]
 
 
 def copy_by_footprint(name: str, store: str, footprints: Sequence[int]) -> list[float]:
-    """Return the copy rate of one process as the instrument reports it, net, for each footprint in bytes, GB/s."""
+    """Return the net copy rate of one process in GB/s, as the instrument reports it, for each footprint in bytes."""
     options = {"kernel": "copy", "store": store, "threads": "1", "footprint": ",".join(map(str, footprints))}
     records = measure("bandwidth", machine(name), options)
     return [r.value / 1e9 for r in records if r.metric == "bandwidth_net"]
 
 
 def streaming_plateau_ends(name: str) -> list[int]:
-    """Return the footprints at which the rate of copy with streaming stores leaves a plateau, KiB."""
+    """Return the footprints in KiB at which the rate of copy with streaming stores leaves a plateau."""
     sizes = [2**k for k in range(14, 27)]
     rates = copy_by_footprint(name, "streaming", sizes)
     return [sizes[i] // 1024 for i in range(len(sizes) - 1) if rates[i + 1] < 0.98 * rates[i]]
@@ -226,61 +229,61 @@ def ends_of_plateaus() -> Finding:
 def l2_copy_bandwidth() -> Finding:
     footprint = 128 << 10
     names = ("xeon5500", "xeon5400")
-    ours = [copy_by_footprint(name, "ordinary", [footprint])[0] for name in names]
+    modelled = [copy_by_footprint(name, "ordinary", [footprint])[0] for name in names]
     streaming = [copy_by_footprint(name, "streaming", [footprint])[0] for name in names]
     return relation(
-        all(abs(o / p - 1) <= 0.1 for o, p in zip(ours, (40, 28), strict=True))
-        and all(s < o for s, o in zip(streaming, ours, strict=True)),
-        f"{ours[0]:g} and {ours[1]:g} GB/s (streaming stores {streaming[0]:.1f} and {streaming[1]:.1f})",
-        numbers=ours,
+        all(abs(o / p - 1) <= 0.1 for o, p in zip(modelled, (40, 28), strict=True))
+        and all(s < o for s, o in zip(streaming, modelled, strict=True)),
+        f"{modelled[0]:g} and {modelled[1]:g} GB/s (streaming stores {streaming[0]:.1f} and {streaming[1]:.1f})",
+        numbers=modelled,
     )
 
 
 @check("G14")
 def fewer_dimms() -> Finding:
     loss = 100 * (1 - copy_rate("xeon5500", range(4)) / copy_rate("xeon5500", range(4, 8)))
-    found = within_limits(loss, 13, 21, "%")
-    return replace(found, why="the rate of the socket with four DIMMs (memory.node_share) is put in")
+    finding = within_limits(loss, 13, 21, "%")
+    return replace(finding, why="the rate of the socket with four DIMMs (memory.node_share) is put in")
 
 
 EVEN_SOCKETS: Final = (
-    "memory.node_share=[1,1]"  # parts 1 and 3 ran with 24 GB, six DIMMs per socket; part 2 with 8 and 12
+    "memory.node_share=[1,1]"  # parts 1 and 3 used 24 GB, six DIMMs per socket; part 2 used 8 and 12 GB
 )
 
 
 def bound_triad(threads: int) -> float:
-    """Return STREAM triad over both sockets with local memory and streaming stores, MB/s."""
+    """Return STREAM triad in MB/s over both sockets with local memory and streaming stores."""
     cpus = fill_order([0, 0, 0, 0, 1, 1, 1, 1], "spread")[:threads]
     return triad(machine("xeon5500", EVEN_SOCKETS), cpus, "streaming") / 1e6
 
 
 @check("G15")
 def bound_stream() -> Finding:
-    ours = [bound_triad(n) for n in (2, 4, 8)]
-    inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(ours, (25081, 36845, 36034), strict=True))
+    modelled = [bound_triad(n) for n in (2, 4, 8)]
+    inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(modelled, (25081, 36845, 36034), strict=True))
     return Finding(
-        ", ".join(f"{v:.0f}" for v in ours) + " MB/s",
+        ", ".join(f"{v:.0f}" for v in modelled) + " MB/s",
         inside,
         "" if inside else "assumes six DIMMs per socket, as stated in part 1 but not in part 2",
-        numbers=tuple(ours),
+        numbers=tuple(modelled),
     )
 
 
 def unbound_triad(threads: int, trials: int = 10) -> float:
-    """Return the same for unbound threads on random cores, MB/s.
+    """Return STREAM triad in MB/s of unbound threads on random cores.
 
-    Memory is where each thread started; one thread in eight has migrated since.
+    The memory of each thread is on the node where the thread started; one thread in eight has migrated since.
     """
     from random import Random
 
     m = machine("xeon5500", EVEN_SOCKETS)
-    draws = Random(1)
+    rng = Random(1)
     runs = []
     for _ in range(trials):
-        cores = draws.sample(range(8), threads)
+        cores = rng.sample(range(8), threads)
         actors = []
         for c in cores:
-            home = c // 4 if draws.random() > 0.125 else 1 - c // 4
+            home = c // 4 if rng.random() > 0.125 else 1 - c // 4
             actors.append(stream_actor(m, [c], "triad", "streaming", [home]))
         runs.append(trial(actors))
     return math.fsum(median_of(a["groups"][0]["bytes_per_s"]) for a in ask(m, runs)) / trials / 1e6
@@ -288,11 +291,11 @@ def unbound_triad(threads: int, trials: int = 10) -> float:
 
 @check("G16")
 def unbound_stream() -> Finding:
-    ours = [unbound_triad(n) for n in (2, 4, 8)]
-    inside = all(abs(o / p - 1) <= 0.08 for o, p in zip(ours, (22009, 33750, 31795), strict=True))
+    modelled = [unbound_triad(n) for n in (2, 4, 8)]
+    inside = all(abs(o / p - 1) <= 0.08 for o, p in zip(modelled, (22009, 33750, 31795), strict=True))
     return Finding(
-        ", ".join(f"{v:.0f}" for v in ours) + " MB/s",
+        ", ".join(f"{v:.0f}" for v in modelled) + " MB/s",
         inside,
         "" if inside else "assumes that one thread in eight migrated away from its memory",
-        numbers=tuple(ours),
+        numbers=tuple(modelled),
     )
