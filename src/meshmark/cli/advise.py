@@ -112,10 +112,10 @@ def advise(
     resources, node_of = _resources()
     runner, command = _runner(folder, application, command or [], fom, higher, node_of)
     fom, higher = runner.figure.pattern if runner.figure else "", runner.higher
-    started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+    start_time, start_s = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     with held(folder, resumed=resume is not None):
         if plan is None:
-            _no_advice_in(folder)  # another process may have started there in the meantime
+            _no_advice_in(folder)  # another process may have started in this folder in the meantime
             space = SearchSpace(
                 _listed("--policies", policies, vocabulary().policies),
                 _counts(threads),
@@ -131,17 +131,17 @@ def advise(
         elif budget:
             plan.budget_s = budget_s
             plan.save(folder / "plan.json")
-        kept = f"completed runs are kept; resume with meshmark advise --resume {shlex.quote(str(folder))}"
-        with interruptible(kept):
+        state = f"completed runs are kept; resume with meshmark advise --resume {shlex.quote(str(folder))}"
+        with interruptible(state):
             advice = run_advice(plan, folder, runner, say)
-    answer = _keep_advice(advice, plan.run, started, folder, as_json, store, no_store)
-    say(f"{answer['runs']} runs, {time.monotonic() - began:.0f} s: {folder}")
+    answer = _keep_advice(advice, plan.run, start_time, folder, as_json, store, no_store)
+    say(f"{answer['runs']} runs, {time.monotonic() - start_s:.0f} s: {folder}")
 
 
 def _runner(
     folder: Path, application: str, command: list[str], fom: str, higher: bool, node_of: dict[int, int]
 ) -> tuple[Runner, list[str]]:
-    """What runs the command, or the first configuration of an application, and the command."""
+    """Return the runner of the command, or of the first configuration of an application, and the command."""
     command = hide_words(command)
     from meshmark.place.app.application import application_file, read_application
     from meshmark.place.app.single import single
@@ -154,9 +154,9 @@ def _runner(
     app = read_application(application_file(application))
     if fom:
         raise UsageError("--fom: found with --app, whose file has the figure of merit")
-    command, around = single(app, folder / "application", say)
+    command, context = single(app, folder / "application", say)
     figure = app.figure
-    return Runner(folder, command, figure.pattern, figure.better == "higher", node_of, around), command
+    return Runner(folder, command, figure.pattern, figure.better == "higher", node_of, context), command
 
 
 def _same_command(command: list[str] | None, plan: Plan, folder: Path) -> None:
@@ -180,7 +180,7 @@ def _save_new(plan: Plan, folder: Path) -> None:
 def _keep_advice(
     advice: Advice, run: str, started: str, folder: Path, as_json: bool, store: Path | None, no_store: bool
 ) -> dict[str, Any]:
-    """Writes the result to the folder and its records to the store, and prints both."""
+    """Write the result to the folder and its records to the store, and print both."""
     from importlib.metadata import version as installed
 
     from meshmark.machine.boot import keep
@@ -189,15 +189,15 @@ def _keep_advice(
     from meshmark.store.files import write_file
     from meshmark.store.store import Store
 
-    found = records(
+    result_records = records(
         advice, host_id(), shlex.join(mask_words(["advise", *sys.argv[2:]])), started, installed("meshmark")
     )
     answer = to_json(advice, lines(advice))
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
-    if not no_store and found:
-        keep(Store(store or data_home() / "store"), run, "advise", found)
+    if not no_store and result_records:
+        keep(Store(store or data_home() / "store"), run, "advise", result_records)
     if as_json:
-        for record in found:
+        for record in result_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
         print(json.dumps(answer))
     else:
@@ -206,7 +206,7 @@ def _keep_advice(
 
 
 def _check_advice(fom: str, folder: Path) -> None:
-    """Raises UsageError for an invalid regular expression, or a folder that cannot be created."""
+    """Raise UsageError if the regular expression is invalid or the folder cannot be created."""
     expression("--fom", fom)
     if problem := writing_problem(folder / "plan.json"):
         raise UsageError(f"--out: cannot create {folder}: {problem}", "name a writable folder")
@@ -232,12 +232,12 @@ def _resources() -> tuple[Resources, dict[int, int]]:
         format_list(sorted(allowed)) if len(allowed) < len(topology.cpus) else "",
         inherited_memory(Tree(Path("/")).text("proc/self/numa_maps") or ""),
     )
-    near = {cpu: node for cpu, node in node_of.items() if node in nodes}
-    return Resources(len(allowed), max(1, per_core), len(nodes), mode or "", inherited, near), node_of
+    memory_node_of = {cpu: node for cpu, node in node_of.items() if node in nodes}
+    return Resources(len(allowed), max(1, per_core), len(nodes), mode or "", inherited, memory_node_of), node_of
 
 
 def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]:
-    """Splits a list; the name of each item, up to `=` or a comma, must be allowed."""
+    """Return the items of a list; the name of each item, up to `=` or a comma, must be allowed."""
     words = tuple(dict.fromkeys(w.strip() for w in text.split(";" if ";" in text else ",") if w.strip()))
     for word in words:
         if re.split("[=,]", word)[0] not in allowed:
@@ -254,51 +254,51 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
 
     plan, verdict = advice.plan, advice.verdict
     unit = "" if plan.figure else "s"
-    less = not (plan.figure and plan.higher)
+    lower_is_better = not (plan.figure and plan.higher)
 
     def shown(value: float) -> str:
         return plain(value, unit) if unit else f"{value:.5g}"
 
     rows = []
-    for one in plan.candidates:
-        values = values_of(advice, one.name)
-        found = spread(values, less) if values else None
+    for candidate in plan.candidates:
+        values = values_of(advice, candidate.name)
+        summary = spread(values, lower_is_better) if values else None
         state = (
             "chosen"
-            if one.name == verdict.choice
+            if candidate.name == verdict.choice
             else "failed"
-            if one.name in advice.failed and not values
-            else verdict.standings[one.name].word
-            if one.name in verdict.standings
+            if candidate.name in advice.failed and not values
+            else verdict.standings[candidate.name].word
+            if candidate.name in verdict.standings
             else "not compared"
             if values
             else "not tried"
         )
         rows.append(
             (
-                found["mean"] if found else 0.0,
+                summary["mean"] if summary else 0.0,
                 {
-                    "candidate": one.name,
+                    "candidate": candidate.name,
                     "runs": len(values),
-                    "mean": shown(found["mean"]) if found else "–",
-                    "CoV": f"{100 * found['cov']:.1f} %" if found and len(values) > 1 else "–",
-                    "best": shown(found["best"]) if found else "–",
-                    "worst": shown(found["worst"]) if found else "–",
+                    "mean": shown(summary["mean"]) if summary else "–",
+                    "CoV": f"{100 * summary['cov']:.1f} %" if summary and len(values) > 1 else "–",
+                    "best": shown(summary["best"]) if summary else "–",
+                    "worst": shown(summary["worst"]) if summary else "–",
                     "": state,
                 },
             )
         )
-    rows.sort(key=lambda r: (r[1]["runs"] == 0, r[0] if less else -r[0]))
+    rows.sort(key=lambda r: (r[1]["runs"] == 0, r[0] if lower_is_better else -r[0]))
     print_rows([r for _, r in rows], False)
     print(f"\n{sentence(advice, answer)}")
     if answer["disturbance"]:
         print(f"{answer['disturbance']}: the answer holds beside such work only; repeat it on a quiet machine")
     if str(plan.inherited):
         print(f"baseline: {plan.inherited}, inherited")
-    before, after = answer["before"], answer["after"]
-    if before and after:
+    baseline, best = answer["before"], answer["after"]
+    if baseline and best:
         print(
-            f"spread: CoV {100 * before['cov']:.1f} % baseline, {100 * after['cov']:.1f} % with {verdict.best}; "
+            f"spread: CoV {100 * baseline['cov']:.1f} % baseline, {100 * best['cov']:.1f} % with {verdict.best}; "
             f"best vs. best {100 * answer['best_vs_best']:+.1f} %, worst vs. worst "
             f"{100 * answer['worst_vs_worst']:+.1f} % (+ is better)"
         )
@@ -316,27 +316,27 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     for form, line in answer["lines"].items():
         print(f"  {form}\n    {line}")
     reasons: dict[str, list[str]] = {}
-    for form, why in answer["lines_left_out"].items():
-        reasons.setdefault(why, []).append(form)
-    for why, forms in reasons.items():
-        print(f"  not for {', '.join(forms)}: {why}")
+    for form, reason in answer["lines_left_out"].items():
+        reasons.setdefault(reason, []).append(form)
+    for reason, forms in reasons.items():
+        print(f"  not for {', '.join(forms)}: {reason}")
 
 
 def sentence(advice: Advice, answer: dict[str, Any]) -> str:
-    """The result in one sentence, with its evidence."""
-    verdict, gained = advice.verdict, ""
-    if verdict.ratio is not None:  # of the costs, candidate over baseline
+    """Return the result in one sentence, with its evidence."""
+    verdict, gain = advice.verdict, ""
+    if verdict.ratio is not None:  # ratio of the costs, candidate over baseline
         bounds = (1 / verdict.interval[1], 1 / verdict.interval[0]) if verdict.interval else None
         quality = "good" if advice.plan.figure else "fast"
-        gained = f"{times_text(1 / verdict.ratio, bounds, 'the baseline', quality)}, {verdict.pairs} pairs"
+        gain = f"{times_text(1 / verdict.ratio, bounds, 'the baseline', quality)}, {verdict.pairs} pairs"
     if verdict.word == "better":
-        return f"best: {verdict.choice}: {gained} ({verdict.stopped})"
+        return f"best: {verdict.choice}: {gain} ({verdict.stopped})"
     limit = f"{100 * verdict.effect:.1f} %" if answer["minimum_effect"] is not None else "a measurable size"
     if verdict.word == "no gain":
-        seen = f": {verdict.best} {gained}" if verdict.best else ""
-        return f"no gain of {limit} or more{seen} ({verdict.stopped}): keep the default placement"
-    so_far = f": {verdict.best} {gained}" if gained else ""
+        best_text = f": {verdict.best} {gain}" if verdict.best else ""
+        return f"no gain of {limit} or more{best_text} ({verdict.stopped}): keep the default placement"
+    interim = f": {verdict.best} {gain}" if gain else ""
     return (
-        f"inconclusive ({verdict.stopped}){so_far}; smallest difference that counts: {limit}: keep the default "
+        f"inconclusive ({verdict.stopped}){interim}; smallest difference that counts: {limit}: keep the default "
         "placement, or repeat with a larger --budget"
     )

@@ -1,6 +1,7 @@
-"""The command line: parse, call, print. Data go to standard output, messages to standard error.
+"""The command line: parses arguments, calls functions and prints their results.
 
-Module level has only light imports, so that `meshmark --help` stays fast.
+Data go to standard output, messages to standard error. This module imports only light modules at module level, so that
+`meshmark --help` stays fast.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, near_o
 from meshmark.values.paths import find_home
 
 _MEMORY_BYTES: Final = 1 << 30
-_CLOSED_PIPE: Final = 128 + signal.SIGPIPE  # as of a program that head ends
+_CLOSED_PIPE: Final = 128 + signal.SIGPIPE  # exit status like that of a program that `head` terminates
 
 LISTS: Final = ("instruments", "applications", "composites", "kernels", "machines", "policies", "metrics")
-# The commands in the order of the help. `run`, `record` and the like stand beside what they belong to.
+# The commands in the order of the help. Commands such as `run` and `record` are listed next to related commands.
 SECTIONS: Final = {
     "Measure": (
         "survey",
@@ -70,9 +71,9 @@ SECTIONS: Final = {
 
 
 class Sections(typer.core.TyperGroup):
-    """Lists the commands by what they are for."""
+    """Lists the commands by purpose."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # of click, or of typer's own copy of it
+    def list_commands(self, ctx: Any) -> list[str]:  # a context of click, or of typer's own copy of it
         return [name for names in SECTIONS.values() for name in names]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -117,13 +118,13 @@ register_advise(app)
 
 
 def suggestion(text: str) -> str:
-    """`did you mean X?` for an error of the form `found 'Y'; allowed: X, Z`; "" where nothing is close."""
+    """Return `did you mean X?` for an error of the form `found 'Y'; allowed: X, Z`; "" if no allowed word is close."""
     match = re.search(r"found '([^']+)'; allowed: ([\w.:/-]+(?:, [\w.:/-]+)+)$", text)
     return near(match[1], match[2].split(", ")) if match and not match[1].startswith("--") else ""
 
 
 def fail(error: MeshmarkError) -> NoReturn:
-    """Print one line and exit. Quoted input is shortened to 100 characters, and control characters are removed.
+    """Print the error in one line and exit. Quoted input is cut to 100 characters; control characters are removed.
 
     Long words outside quotation marks, such as paths, keep both ends.
     """
@@ -137,20 +138,20 @@ def fail(error: MeshmarkError) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point: every error is one line and an exit status, never a traceback."""
+    """Run the command line and exit. Every error is printed in one line with an exit status, never as a traceback."""
     if not open_streams():
         fail(MeshmarkError("standard output is closed"))
     try:
         status = _status()
-    except (MemoryError, SystemError):  # without memory not even the message can be formatted
+    except (MemoryError, SystemError):  # without memory, the message cannot be formatted
         os.write(2, b"meshmark: error: out of memory\n")
         os._exit(1)
-    # A full disk or a closed pipe may be noticed only now.
-    if (why := flushed()) is not None:
-        closed = isinstance(why, BrokenPipeError)
-        if status == 0 and not closed:
-            say(f"meshmark: error: standard output: {why.strerror or why}")
-        status = status or (_CLOSED_PIPE if closed else 1)
+    # A full disk or a closed pipe may become visible only now.
+    if (error := flushed()) is not None:
+        is_closed_pipe = isinstance(error, BrokenPipeError)
+        if status == 0 and not is_closed_pipe:
+            say(f"meshmark: error: standard output: {error.strerror or error}")
+        status = status or (_CLOSED_PIPE if is_closed_pipe else 1)
     leave(status)
 
 
@@ -159,21 +160,21 @@ def _status() -> int:
     try:
         code = _dispatch()
         return code if isinstance(code, int) else 0
-    except SystemExit as ended:
+    except SystemExit as exit_request:
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # the parser caught the error of a closed pipe
             return _CLOSED_PIPE
-        if isinstance(ended.code, str):
-            say(ended.code)
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(exit_request.code, str):
+            say(exit_request.code)
+        return exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
 
 
 def _command() -> Any:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     return with_uniform_help(with_strict_values(typer.main.get_command(app)))
 
 
 def _usage_error(error: Any, argv: Sequence[str]) -> UsageError:
-    """An error of the parser, with the option or the help that was probably meant."""
+    """Return a usage error for an error of the parser, with a hint to the option or the help that the user needs."""
     path, group = ["meshmark"], _command()
     for word in argv:
         if word not in getattr(group, "commands", {}):
@@ -204,46 +205,48 @@ def _dispatch() -> Any:
         if code == 130:
             raise KeyboardInterrupt  # the parser caught the interrupt
         return code
-    except MeshmarkError as why:
-        fail(why)
+    except MeshmarkError as error:
+        fail(error)
     except KeyboardInterrupt:
         text, status = ended()
         say(f"meshmark: {text}")
         raise SystemExit(status) from None
     except BrokenPipeError:
         raise SystemExit(_CLOSED_PIPE) from None
-    except OSError as why:
-        where = f"{quoted(why.filename)}: " if why.filename else ""
-        if not where and (flushed() or output_is_full()):
-            where = "standard output: "
-        missing = isinstance(why, FileNotFoundError) and str(why.filename) in argv
-        fail((UsageError if missing else MeshmarkError)(f"{where}{why.strerror or why}"))
+    except OSError as error:
+        source = f"{quoted(error.filename)}: " if error.filename else ""
+        if not source and (flushed() or output_is_full()):
+            source = "standard output: "
+        missing = isinstance(error, FileNotFoundError) and str(error.filename) in argv
+        fail((UsageError if missing else MeshmarkError)(f"{source}{error.strerror or error}"))
     except MemoryError:
         fail(MeshmarkError("out of memory", hint=memory_limit()))
-    except Exception as why:  # errors of the parser, by shape: click comes with typer or separately
-        if type(why).__name__ == "NoArgsIsHelpError":
-            say(str(why))
+    except Exception as error:  # errors of the parser, by shape: click comes with typer or separately
+        if type(error).__name__ == "NoArgsIsHelpError":
+            say(str(error))
             raise SystemExit(UsageError.status) from None
-        if hasattr(why, "format_message") and hasattr(why, "exit_code"):
-            fail(_usage_error(why, argv))
-        if isinstance(why, ImportError) and ("failed to map" in str(why) or "allocate" in str(why)):
-            fail(MeshmarkError(f"out of memory for a library: {quoted(why)}", hint=memory_limit()))
-        if "start new thread" in str(why) or "launch worker thread" in str(why):  # CPython's and Arrow's words
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            fail(_usage_error(error, argv))
+        if isinstance(error, ImportError) and ("failed to map" in str(error) or "allocate" in str(error)):
+            fail(MeshmarkError(f"out of memory for a library: {quoted(error)}", hint=memory_limit()))
+        if "start new thread" in str(error) or "launch worker thread" in str(error):  # messages of CPython and Arrow
             fail(MeshmarkError("no thread can be started", hint="the limit ulimit -u may be too low"))
-        # A bug is one line too; the traceback is printed on request.
+        # A bug is reported in one line, too; the traceback is printed on request.
         if os.environ.get("MESHMARK_TRACE"):
             raise
         fail(
             MeshmarkError(
-                f"unexpected {type(why).__name__}: {quoted(why, 300)}", hint="set MESHMARK_TRACE=1 for a traceback"
+                f"unexpected {type(error).__name__}: {quoted(error, 300)}", hint="set MESHMARK_TRACE=1 for a traceback"
             )
         )
-    except BaseException as why:
-        if type(why).__name__ != "PanicException":
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
             raise
-        # From a library written in Rust, such as the one that draws charts, if it gets no file descriptor or thread.
+        # A library written in Rust, such as the one that draws charts, raises this without file descriptors or threads.
         fail(
-            MeshmarkError(f"a library failed: {quoted(why)}", hint="the limits ulimit -n and ulimit -u may be too low")
+            MeshmarkError(
+                f"a library failed: {quoted(error)}", hint="the limits ulimit -n and ulimit -u may be too low"
+            )
         )
 
 
@@ -285,7 +288,7 @@ def help_(
 
     example: meshmark help measure latency
     """
-    sys.argv[1:] = [*(command or []), "--help"]  # which the commands of the native placer read
+    sys.argv[1:] = [*(command or []), "--help"]  # the commands of the native placer read sys.argv
     _command()(standalone_mode=False, prog_name="meshmark")
 
 
@@ -308,7 +311,7 @@ def list_(
 
         from meshmark.place.app.application import read_application, shipped
 
-        found = {name: read_application(path) for name, path in shipped().items()}
+        applications = {name: read_application(path) for name, path in shipped().items()}
         rows = [
             {
                 "application": name,
@@ -316,7 +319,7 @@ def list_(
                 "package": a.package,
                 "about": a.about,
             }
-            for name, a in found.items()
+            for name, a in applications.items()
         ]
     elif what == "composites":
         from meshmark.place.app.composite import read_composite, shipped
@@ -376,7 +379,7 @@ def list_(
 
 
 def _machines() -> list[dict[str, Any]]:
-    """This machine, the models of the package and the publications, with the year of their numbers or "" without."""
+    """Return this machine, the models of the package and the publications, with their year ("" if unknown)."""
     from meshmark.machine.papers import PAPER, papers
     from meshmark.machine.reference import publication
     from meshmark.model.machine import find_machine, machine_names
@@ -387,7 +390,7 @@ def _machines() -> list[dict[str, Any]]:
         year = publication(model.publication).year if model.publication else None
         rows.append({"machine": name, "year": year or "", "source": "model", "title": model.title})
     for paper in papers():
-        about = paper.publication
-        title = f"{paper.title}: {about.title}"
-        rows.append({"machine": PAPER + paper.name, "year": about.year or "", "source": "paper", "title": title})
+        source = paper.publication
+        title = f"{paper.title}: {source.title}"
+        rows.append({"machine": PAPER + paper.name, "year": source.year or "", "source": "paper", "title": title})
     return rows

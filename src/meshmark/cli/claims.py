@@ -1,4 +1,4 @@
-"""`meshmark claims`: the statements of the literature, tested."""
+"""`meshmark claims`: tests statements of the literature."""
 
 from __future__ import annotations
 
@@ -74,62 +74,64 @@ def claims(
         must_exist("--store", store)
     folder = store or data_home() / "store"
     request = Request(tuple(ids or ()), theme, on, budget)
-    found: list[Verdict] = []
+    results: list[Verdict] = []
     if resume and (ids or theme or on or listed):
         raise UsageError("--resume: found with other options; allowed: --html, --store and --json")
     if listed or not resume:
-        wanted = request.trials()  # refuses what is unknown before anything is measured
+        trials = request.trials()  # rejects unknown names before anything is measured
     if not listed:
-        found = _run(Store(folder), request, resume)
-    known = Store(folder)
-    earlier = history(known)
-    say_broken(known)
+        results = _run(Store(folder), request, resume)
+    results_store = Store(folder)
+    verdict_history = history(results_store)
+    say_broken(results_store)
     if listed:
-        claims_ = list({c.id: c for c, _, _ in wanted}.values())
+        claims_ = list({c.id: c for c, _, _ in trials}.values())
         for c in claims_ if as_json else ():
-            verdicts = [v.to_json() for v in latest(earlier.get(c.id, ()))]
+            verdicts = [v.to_json() for v in latest(verdict_history.get(c.id, ()))]
             print(json.dumps({**as_dict(c), "verdicts": verdicts}))
         if not as_json:
-            print_list(claims_, earlier)
+            print_list(claims_, verdict_history)
     elif as_json:
-        for v in found:
+        for v in results:
             print(json.dumps(v.to_json()))
     else:
-        print_verdicts({c.id: c for c in chosen(())}, found)
+        print_verdicts({c.id: c for c in chosen(())}, results)
     if html is not None:
         from meshmark.validation.claims_page import write_pages
 
-        count = write_pages(html, chosen(ids or (), theme), earlier, known)
+        count = write_pages(html, chosen(ids or (), theme), verdict_history, results_store)
         say(f"meshmark: wrote {count} pages to {html}: open {html / 'index.html'}")
 
 
 def _run(store: Store, request: Request, resume: bool) -> list[Verdict]:
-    """Run the tests, or those that an interrupted run has not made. What they found stays if they are interrupted."""
+    """Run the tests of a request, or the remaining tests of an interrupted run; an interruption keeps the results."""
     from meshmark.validation.claims.bench import Bench
     from meshmark.validation.claims.run import begun, resumed, run_tests
 
-    again = "" if store.folder == data_home() / "store" else f" --store {store.folder}"
+    store_option = "" if store.folder == data_home() / "store" else f" --store {store.folder}"
     with ExitStack() as stack:
         if resume:
             run, folder, request = stack.enter_context(resumed(store))
             say(f"meshmark: resuming {run}")
         else:
             run, folder = stack.enter_context(begun(store, request))
-        stack.enter_context(interruptible(f"completed tests are kept; resume with meshmark claims --resume{again}"))
+        stack.enter_context(
+            interruptible(f"completed tests are kept; resume with meshmark claims --resume{store_option}")
+        )
         bench = Bench(store, run, folder, request.budget_s)
         return run_tests(bench, request, _progress())
 
 
 def _progress() -> Callable[[int, int, str], None]:
-    """One line per test on a terminal, replaced by the next one; elsewhere a line every ten seconds."""
+    """Return a function that shows progress: a single line on a terminal, otherwise a line every ten seconds."""
     import time
 
     last = time.monotonic()
-    terminal = sys.stderr.isatty()
+    on_terminal = sys.stderr.isatty()
 
     def report(done: int, total: int, step: str) -> None:
         nonlocal last
-        if terminal:
+        if on_terminal:
             print(f"\r\x1b[K{done + 1} of {total}: {step}", end="", file=sys.stderr, flush=True)
             if done + 1 == total:
                 print(file=sys.stderr)

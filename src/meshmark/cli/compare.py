@@ -1,4 +1,4 @@
-"""`meshmark compare`: the results of machines, runs and files side by side."""
+"""`meshmark compare`: shows the results of machines, runs and files side by side."""
 
 from __future__ import annotations
 
@@ -99,44 +99,46 @@ def compare(
 
     check_number(len(sides))
     check_one_form(as_markdown, as_json)
-    chosen = next((p for p in ("", *PER) if p == per), None)
-    if chosen is None:
+    divisor = next((p for p in ("", *PER) if p == per), None)
+    if divisor is None:
         raise UsageError(f"--per: found '{per}'; allowed: {', '.join(PER)}")
     ratio_of_rates = ideal_ratio(ideal, html)
     check_used(fail_on, min_judged, allow_unjudged)
     limit = share("--fail-on", fail_on) if fail_on else None
-    matters = limit if limit is not None else share("--margin", margin)
-    find = Sides.here(store)
-    a, *others = find.find_all(sides, instrument)
-    say_broken(find.store)
-    found = [joined(a, b, margin=matters, per=chosen, instrument=instrument, metric=metric) for b in others]
+    threshold = limit if limit is not None else share("--margin", margin)
+    resolver = Sides.here(store)
+    a, *candidates = resolver.find_all(sides, instrument)
+    say_broken(resolver.store)
+    comparisons = [
+        joined(a, b, margin=threshold, per=divisor, instrument=instrument, metric=metric) for b in candidates
+    ]
     if as_json:
-        for line in (line for c in found for line in to_json(c)):
+        for line in (line for c in comparisons for line in to_json(c)):
             print(json.dumps(line))
     elif as_markdown:
         from meshmark.report.comparison_markdown import markdown
 
-        print(markdown(found), end="")
+        print(markdown(comparisons), end="")
     else:
-        print_comparison(found, every)
+        print_comparison(comparisons, every)
     if html is not None:
         from meshmark.report.comparison import comparison_page
         from meshmark.report.drawing import last_undrawn
         from meshmark.store.files import write_text
 
-        page = comparison_page(found, ratio_of_rates)
+        page = comparison_page(comparisons, ratio_of_rates)
         write_text(html, page)
         say(f"meshmark: wrote {html}")
         say_undrawn(last_undrawn())
     if limit is not None:
-        _gate(found, fail_on, min_judged, allow_unjudged)
+        _gate(comparisons, fail_on, min_judged, allow_unjudged)
 
 
 def ideal_ratio(text: str, html: Path | None) -> float | None:
-    """The number of --ideal; None without it.
+    """Return the number of --ideal; None without this option.
 
     Raises:
-        UsageError: It is not a number above 0, or there is no page to draw it on.
+        UsageError: The text is not a number above 0, or no page is requested that would show the line.
     """
     if not text:
         return None
@@ -158,7 +160,7 @@ def _gate(found: list[Comparison], limit: str, min_judged: int, allow_unjudged: 
         for p in c.worse()
         if p.ratio is not None
     ]
-    judged = sum(p.word not in {"not comparable", "inconclusive"} for c in found for p in c.pairs)
-    counts = (judged, sum(len(c.pairs) for c in found), "results")
+    judged_count = sum(p.word not in {"not comparable", "inconclusive"} for c in found for p in c.pairs)
+    counts = (judged_count, sum(len(c.pairs) for c in found), "results")
     all_reasons = "; ".join(text for c in found for text in reasons(c))
     check_results("compare", counts, worse, limit, min_judged, allow_unjudged, all_reasons)

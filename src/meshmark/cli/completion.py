@@ -1,7 +1,7 @@
-"""Shell completion: of commands and options, and of instruments, machines, policies and what else has names.
+"""Shell completion of commands, options, instruments, machines, policies and other names.
 
-The shell runs `meshmark` for every suggestion, so each function imports what it needs and no more. A suggestion that
-fails is none: nothing is printed into the line that a user types.
+The shell runs `meshmark` for every suggestion, so each function imports only what it needs. A function that fails
+suggests nothing and prints nothing into the line that the user types.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Suggestions = list[tuple[str, str]]  # word and help
 Suggest = Callable[[str], Suggestions]
 SuggestInContext = Callable[[typer.Context, str], Suggestions]
 
-# Typer does not declare what it exports.
+# Typer does not declare the names that it exports.
 _completion: Any = typer.completion
 _core: Any = typer.core
 
@@ -58,7 +58,7 @@ def completion(
 
 
 def beginning(words: Mapping[str, str] | Iterable[str], incomplete: str) -> Suggestions:
-    """Those that begin with what was typed."""
+    """Return the words that begin with the typed text."""
     helps = words if isinstance(words, Mapping) else dict.fromkeys(words, "")
     return [(word, text) for word, text in helps.items() if word.startswith(incomplete)]
 
@@ -109,7 +109,7 @@ def _runs() -> Iterable[str]:
 
 
 def _stored() -> Mapping[str, str]:
-    """The runs of the default store, with their instruments."""
+    """Return the runs of the default store, with their instruments."""
     from meshmark.store.store import Store
     from meshmark.values.paths import data_home
 
@@ -118,7 +118,7 @@ def _stored() -> Mapping[str, str]:
 
 
 def _compared() -> Iterable[str]:
-    """What can be compared: machines and runs of the default store, models, and publications."""
+    """Return all names that can be compared: machines and runs of the default store, models, and publications."""
     from meshmark.machine.papers import PAPER, papers
     from meshmark.model.machine import machine_names
     from meshmark.store.store import Store
@@ -169,7 +169,7 @@ engines = _quietly(_engines)
 
 
 def _of_fleet(names: Callable[[Fleet], Mapping[str, str] | Iterable[str]]) -> SuggestInContext:
-    """Names in the folder that was typed as FOLDER; several may have commas between."""
+    """Return a function that suggests names in the folder that was typed as FOLDER, also in comma-separated lists."""
 
     def suggest(ctx: typer.Context, incomplete: str) -> Suggestions:
         from meshmark.fleet.folder import Fleet
@@ -189,7 +189,7 @@ def _campaigns(fleet: Fleet) -> Iterable[str]:
 
 
 def _nodes(fleet: Fleet) -> Iterable[str]:
-    """Those of the newest campaign."""
+    """Return the nodes of the newest campaign."""
     from meshmark.fleet.campaign import Campaign
 
     names = fleet.campaigns()
@@ -197,7 +197,7 @@ def _nodes(fleet: Fleet) -> Iterable[str]:
 
 
 def _cases(fleet: Fleet) -> Mapping[str, str]:
-    """Nodes with open cases, and the reason."""
+    """Return the nodes with open cases, and the reason of each case."""
     from meshmark.fleet.cases import State
     from meshmark.fleet.policy import reason
     from meshmark.fleet.site import load_site
@@ -212,18 +212,18 @@ cases = _of_fleet(_cases)
 
 
 class OfInstrument(typer.core.TyperCommand):
-    """`meshmark measure`, which passes the options of an instrument on: they are those of its description."""
+    """`meshmark measure`, which completes the options in the description of the instrument."""
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        own = super().shell_complete(ctx, incomplete)
+        items = super().shell_complete(ctx, incomplete)
         parameters = _parameters(ctx.params.get("instrument"))
-        last = ctx.args[-1] if ctx.args else ""
-        if last in parameters and parameters[last].kind != "flag" and not incomplete.startswith("-"):
-            found = _of_list(parameters[last].choices, incomplete)
+        last_word = ctx.args[-1] if ctx.args else ""
+        if last_word in parameters and parameters[last_word].kind != "flag" and not incomplete.startswith("-"):
+            suggestions = _of_list(parameters[last_word].choices, incomplete)
         else:
-            found = beginning({name: p.help for name, p in parameters.items()}, incomplete)
-        taken = {item.value for item in own}
-        return [*own, *(_core.CompletionItem(word, help=text) for word, text in found if word not in taken)]
+            suggestions = beginning({name: p.help for name, p in parameters.items()}, incomplete)
+        values = {item.value for item in items}
+        return [*items, *(_core.CompletionItem(word, help=text) for word, text in suggestions if word not in values)]
 
 
 def _parameters(instrument: str | None) -> dict[str, Parameter]:
@@ -236,9 +236,9 @@ def _parameters(instrument: str | None) -> dict[str, Parameter]:
 
 
 def _of_list(choices: Mapping[str, str] | Iterable[str], incomplete: str) -> Suggestions:
-    """Choices, of which an option takes several with commas between."""
-    before, comma, last = incomplete.rpartition(",")
-    return [(f"{before}{comma}{word}", text) for word, text in beginning(choices, last)]
+    """Return suggestions for the last item of a comma-separated list of choices."""
+    prefix, comma, last_item = incomplete.rpartition(",")
+    return [(f"{prefix}{comma}{word}", text) for word, text in beginning(choices, last_item)]
 
 
 class OfPlacer(typer.core.TyperCommand):
@@ -247,15 +247,15 @@ class OfPlacer(typer.core.TyperCommand):
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         from meshmark.place.native import ask
 
-        last = ctx.args[-1] if ctx.args else ""
+        last_word = ctx.args[-1] if ctx.args else ""
         try:
-            if last in {"--bind", "--policy"}:
+            if last_word in {"--bind", "--policy"}:
                 return [_core.CompletionItem(word, help=text) for word, text in policies(incomplete)]
             if not incomplete.startswith("-"):
-                return []  # a value, or the command: the shell completes files
+                return []  # this is a value or the command, for which the shell completes files
             lines = ask([{"place": "plan"}.get(self.name or "", self.name or ""), "--help"]).splitlines()
         except (MeshmarkError, OSError):
             return []
-        found = [m.groups() for line in lines if (m := re.match(r"\s+(?:-\w, ?)?(--[\w-]+)(.*)", line))]
-        options = {name: rest.split("  ")[-1].strip() for name, rest in found}
+        matches = [m.groups() for line in lines if (m := re.match(r"\s+(?:-\w, ?)?(--[\w-]+)(.*)", line))]
+        options = {name: rest.split("  ")[-1].strip() for name, rest in matches}
         return [_core.CompletionItem(word, help=text) for word, text in beginning(options, incomplete)]

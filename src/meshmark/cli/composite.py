@@ -1,4 +1,4 @@
-"""`meshmark composite`: composites of runs and publications, recomputed from their rows, and compared."""
+"""`meshmark composite`: recomputes composites of runs and publications from their rows, and compares them."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def composite(
     from meshmark.terminal.composite import print_comparison, print_table
 
     sides = Sides.here(store, "composite")
-    found = [composites_of(sides.find(name)) for name in (a, b) if name]
-    pairs = compared(*found) if b else []
+    composites = [composites_of(sides.find(name)) for name in (a, b) if name]
+    pairs = compared(*composites) if b else []
     if as_json:
-        for one in (c for side in found for c in side):
-            print(json.dumps(one.to_json()))
+        for entry in (c for side in composites for c in side):
+            print(json.dumps(entry.to_json()))
         for pair in pairs:
             print(json.dumps(pair.to_json()))
         return
-    for side in found:
+    for side in composites:
         print_table([c.to_json() for c in side])
     for pair in pairs:
         print_comparison(pair.to_json())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from meshmark.store.store import Store
 
-WRAPS: Final = 28  # columns of a table that need this many characters or more may wrap
+WRAPS: Final = 28  # columns of a table that need at least this many characters may wrap
 
 
 def say(text: str) -> None:
@@ -31,15 +31,15 @@ def say_undrawn(reason: str) -> None:
 
 def say_broken(store: Store) -> None:
     """Warn about files of the store that cannot be read."""
-    for path, why in list(store.broken.items())[:3]:
-        say(f"warning: {path.name} was skipped: {why}")
+    for path, reason in list(store.broken.items())[:3]:
+        say(f"warning: {path.name} was skipped: {reason}")
     if len(store.broken) > 3:
         say(f"warning: {len(store.broken) - 3} more files were skipped; list them with meshmark store verify")
 
 
 @contextlib.contextmanager
 def interruptible(after: str | Callable[[], str]) -> Iterator[None]:
-    """On Ctrl-C, or SIGTERM from a batch system, print one line with the state of the run, `after`, and exit."""
+    """On Ctrl-C, or SIGTERM from a batch system, print a line with the state of the run (`after`) and exit."""
     try:
         yield
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def interruptible(after: str | Callable[[], str]) -> Iterator[None]:
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """Print objects as JSON Lines, or as a table, in blocks if it is wider than the terminal."""
+    """Print objects as JSON Lines or as a table, which is split into blocks if it is wider than the terminal."""
     if as_json:
         for row in rows:
             print(json.dumps(row, default=str))
@@ -61,7 +61,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     width = None if sys.stdout.isatty() else 200
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     texts = [{k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in row.items()} for row in rows]
-    # The width that each column needs.
+    # Width in characters that each column needs.
     needs = {k: min(WRAPS, max(len(k), *(len(row.get(k, "")) for row in texts))) for k in texts[0]}
     for number, names in enumerate(_blocks(needs, console.width)):
         if number:
@@ -70,10 +70,10 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def _blocks(needs: Mapping[str, int], width: int) -> list[list[str]]:
-    """The columns of tables below each other that fit the width; each begins with the first column."""
-    first, *others = needs
+    """Return the columns of tables that fit the width, to print below each other; each begins with the first column."""
+    first, *other_columns = needs
     blocks = [[first]]
-    for name in others:
+    for name in other_columns:
         if len(blocks[-1]) > 1 and sum(needs[k] + 2 for k in (*blocks[-1], name)) - 2 > width:
             blocks.append([first])
         blocks[-1].append(name)
@@ -92,7 +92,7 @@ def _block(texts: Sequence[Mapping[str, str]], needs: Mapping[str, int]) -> Tabl
 
 
 class counted:  # noqa: N801 (used like a function)
-    """Progress bar over a known number of simulations, on a terminal only: most end within a second."""
+    """Progress bar over a known number of simulations, only on a terminal: most simulations end within a second."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -128,7 +128,7 @@ class counted:  # noqa: N801 (used like a function)
 
 
 class progress:  # noqa: N801 (used like a function)
-    """Progress bar on a terminal, otherwise a line every ten seconds; both show the maximum time left."""
+    """Progress bar on a terminal, otherwise a line every ten seconds; both show the maximum remaining time."""
 
     def __init__(self, budget_s: float, label: str = "") -> None:
         self.budget_s, self.label = max(budget_s, 0.1), label
@@ -154,25 +154,25 @@ class progress:  # noqa: N801 (used like a function)
             )
             self.bar.start()
             self.task = self.bar.add_task(self.label or "measuring", total=self.budget_s)
-        began = last = time.monotonic()
+        start_s = last = time.monotonic()
         before_s, current = 0.0, None
 
         def report(step: Any, line: Any) -> None:
             nonlocal last, before_s, current
-            now = time.monotonic()
+            now_s = time.monotonic()
             if current is not None and current is not step:
                 before_s += current.budget_s
             current = step
-            within = float(line.get("elapsed_s", 0.0)) if line["type"] in {"progress", "end"} else None
-            if within is None:
+            step_elapsed_s = float(line.get("elapsed_s", 0.0)) if line["type"] in {"progress", "end"} else None
+            if step_elapsed_s is None:
                 return
-            done = before_s + (step.budget_s if line["type"] == "end" else min(within, step.budget_s))
+            done_s = before_s + (step.budget_s if line["type"] == "end" else min(step_elapsed_s, step.budget_s))
             if self.bar is not None:
-                self.bar.update(self.task, completed=done, description=step.id)
-            elif now - last > 10:
-                last = now
-                left = max(0.0, self.budget_s - done)
-                say(f"{step.id}: {now - began:.0f} s elapsed, at most {left:.0f} s left")
+                self.bar.update(self.task, completed=done_s, description=step.id)
+            elif now_s - last > 10:
+                last = now_s
+                remaining_s = max(0.0, self.budget_s - done_s)
+                say(f"{step.id}: {now_s - start_s:.0f} s elapsed, at most {remaining_s:.0f} s left")
 
         return report
 
@@ -185,7 +185,7 @@ class progress:  # noqa: N801 (used like a function)
 
 
 class progress_of_plan:  # noqa: N801 (used like a function)
-    """`progress` for a plan whose time budget is not known yet; yields a function that takes it and starts the bar."""
+    """`progress` for a plan with a budget that is not known yet; yields a function that starts it with the budget."""
 
     def __init__(self, label: str) -> None:
         self.label = label

@@ -1,4 +1,4 @@
-"""`meshmark doctor` and `check-os`: findings about this machine, its MPI libraries and its placement."""
+"""`meshmark doctor` and `check-os`: report findings about this machine, its MPI libraries and its placement."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def doctor(
     if root and what:
         raise UsageError("--root: found with mpi, allowed without: MPI pitfalls are tested on the running system")
     if pid and (what or root):
-        other, reason = ("mpi", "it tests libraries") if what else ("--root", "a recorded machine has no processes")
-        raise UsageError(f"--pid: found with {other}, allowed without: {reason}")
+        conflict, reason = ("mpi", "it tests libraries") if what else ("--root", "a recorded machine has no processes")
+        raise UsageError(f"--pid: found with {conflict}, allowed without: {reason}")
     if pid:
         _print_process(pid, as_json)
         return
@@ -64,18 +64,18 @@ def doctor(
     absent, failed = _absent_in_sampler(root)
     findings = examine(root or Path("/"), absent)
     if failed:
-        why = "the metrics that it cannot read are unknown"
-        findings.append(Finding("sampler", failed, "unknown", why))
+        consequence = "the metrics that it cannot read are unknown"
+        findings.append(Finding("sampler", failed, "unknown", consequence))
     if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
         raise MeshmarkError(f"doctor: nothing could be read below {root or '/'}", "--root: a folder with proc and sys")
-    now, interval_s = _slow_now(root or Path("/"))
-    _print(in_order([*now, *findings]), as_json)
+    current_findings, interval_s = _slow_now(root or Path("/"))
+    _print(in_order([*current_findings, *findings]), as_json)
     if interval_s and not as_json:
-        _say_slow(now, f"this machine, observed for {interval_s:.1f} s")
+        _say_slow(current_findings, f"this machine, observed for {interval_s:.1f} s")
 
 
 def _slow_now(root: Path) -> tuple[list[Finding], float]:
-    """Findings about what slows a machine now, and the length of the interval in s; 0 if it could not be observed."""
+    """Return findings about what slows a machine now, and the observed interval in s; 0 if observation failed."""
     from meshmark.doctor import now
     from meshmark.doctor.finding import Finding
     from meshmark.watch.activity import observe
@@ -102,9 +102,9 @@ def _print_process(pid: int, as_json: bool) -> None:
 
 
 def _say_slow(findings: Sequence[Finding], subject: str) -> None:
-    """Name what slows a machine or a process in one line."""
-    slow = [finding.name for finding in findings if finding.judged == "slows"]
-    say(f"{subject}: {'slowed by ' + ', '.join(slow) if slow else 'nothing slows it now'}")
+    """Print one line with the causes that slow a machine or a process."""
+    causes = [finding.name for finding in findings if finding.judged == "slows"]
+    say(f"{subject}: {'slowed by ' + ', '.join(causes) if causes else 'nothing slows it now'}")
 
 
 def _print(findings: Sequence[Finding], as_json: bool) -> None:
@@ -124,14 +124,14 @@ def _print(findings: Sequence[Finding], as_json: bool) -> None:
 
 
 def _absent_in_sampler(root: Path | None) -> tuple[Sequence[Mapping[str, str]], str]:
-    """The absent metrics of the sampler, and why it cannot be started, or ""."""
+    """Return the absent metrics of the sampler, and why it cannot be started ("" if it can)."""
     from meshmark.watch.live import Live
 
     try:
         with Live(10, 0.1, root) as live:
             return live.header.absent, ""
-    except MeshmarkError as why:
-        return (), " ".join(str(why).split())
+    except MeshmarkError as error:
+        return (), " ".join(str(error).split())
 
 
 def check_os(
@@ -170,7 +170,7 @@ def check_os(
             print(json.dumps(finding.to_json()))
     else:
         print_findings(findings)
-    failed, unknown, ok = (sum(f.judged == judged for f in findings) for judged in ("wrong", "unknown", "ok"))
+    failed, unknown, ok = (sum(f.judged == status for f in findings) for status in ("wrong", "unknown", "ok"))
     say(f"{failed} wrong, {unknown} unknown, {ok} ok")
     if strict and failed:
         raise SystemExit(1)

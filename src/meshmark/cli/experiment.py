@@ -1,4 +1,4 @@
-"""`meshmark experiment`: find out which of two settings is better, by running a command under both by turns."""
+"""`meshmark experiment`: determines which of two settings is better by running a command under both in alternation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _BUDGET_S: Final = 300.0
 _MAX_PAIRS: Final = 1000
-_EVERY_S: Final = 10.0  # between lines of progress where nobody watches
+_EVERY_S: Final = 10.0  # time between lines of progress without a terminal
 _EVERY_ON_TERMINAL_S: Final = 1.0
 _HELPS: Final = {
     "same": "the command as it is",
@@ -139,10 +139,10 @@ def experiment(
     check_used(fail_on, 1, allow_unjudged)
     check_one_form(as_markdown, as_json)
     limit = share("--fail-on", fail_on) if fail_on else None
-    matters = limit if limit is not None else share("--margin", margin)
+    threshold = limit if limit is not None else share("--margin", margin)
     if resume:
-        given = limit is not None or margin != "2%"
-        plan, folder = _resumed(resume, words or [], budget_s, matters if given else None)
+        has_margin = limit is not None or margin != "2%"
+        plan, folder = _resumed(resume, words or [], budget_s, threshold if has_margin else None)
     else:
         plan, folder = _new(
             words or [],
@@ -151,35 +151,35 @@ def experiment(
             warmup=warmup,
             max_pairs=max_pairs,
             timeout_s=timeout_s or None,
-            margin=matters,
+            margin=threshold,
             pattern=pattern,
             metric=metric,
             better=better,
             restore=hide_text(restore),
         )
-    found = _conducted(plan, folder, bool(resume))
-    _keep(found, folder, "json" if as_json else "markdown" if as_markdown else "text", store, no_store)
-    _end_if_interrupted(found)
-    _check(found, limit, fail_on, allow_unjudged)
+    result = _conducted(plan, folder, bool(resume))
+    _keep(result, folder, "json" if as_json else "markdown" if as_markdown else "text", store, no_store)
+    _end_if_interrupted(result)
+    _check(result, limit, fail_on, allow_unjudged)
 
 
 def _new(words: list[str], **more: Any) -> tuple[Plan, Path]:
-    """A plan and the folder of its run."""
+    """Return a plan and the folder of its run."""
     from meshmark.place.experiment import Plan
     from meshmark.store.store import run_name
 
-    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    plan = Plan(**_asked(words), **more, run=run_name("experiment"), started=started)
+    start_time = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    plan = Plan(**_asked(words), **more, run=run_name("experiment"), started=start_time)
     return plan, run_folder(plan.run)
 
 
 def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) -> tuple[Plan, Path]:
-    """The plan of a run, with the budget and the margin that were given now, and its folder."""
+    """Return the plan of an earlier run, updated with the current budget and margin, and its folder."""
     from meshmark.place.experiment import Plan
 
     folder = run_folder(run)
     plan = Plan.load(folder)
-    words = hide_words(words)  # and keep the values, which the plan does not have
+    words = hide_words(words)  # also stores the secret values, which the plan lacks
     if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
         raise UsageError(
             f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or those of the run",
@@ -191,13 +191,13 @@ def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) 
 
 
 def _conducted(plan: Plan, folder: Path, resumed: bool) -> Experiment:
-    """Run the plan, with progress."""
+    """Run the plan and report progress."""
     from meshmark.place.experiment import conduct
     from meshmark.place.turns import Turns
     from meshmark.store.files import held
 
     plan.figure.check()
-    turns = Turns(plan, folder)  # which checks the settings
+    turns = Turns(plan, folder)  # also checks the settings
     with held(folder, resumed=resumed):
         plan.save(folder)
         say(f"{plan.run}: seed {plan.seed}, at most {_time(plan.budget_s)}: {shlex.join(plan.command)}")
@@ -217,11 +217,11 @@ def _end_if_interrupted(found: Experiment) -> None:
 
 
 def _asked(words: list[str]) -> dict[str, Any]:
-    """The settings and the command."""
+    """Return the settings and the command."""
     if len(words) < 3:
-        what = ("neither settings nor a command", "one setting and no command", "no command")[len(words)]
+        words_text = ("neither settings nor a command", "one setting and no command", "no command")[len(words)]
         raise UsageError(
-            f"A B COMMAND: found {what}; allowed: two settings and a command after --",
+            f"A B COMMAND: found {words_text}; allowed: two settings and a command after --",
             "meshmark experiment same OMP_NUM_THREADS=1 -- ./a.out",
         )
     hidden = hide_words(words)
@@ -229,7 +229,7 @@ def _asked(words: list[str]) -> dict[str, Any]:
 
 
 class _Progress:
-    """A line on standard error after a pair, at most every second on a terminal, otherwise every ten seconds."""
+    """Prints a line on standard error after a pair, at most every second on a terminal, otherwise every ten seconds."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -244,11 +244,11 @@ class _Progress:
 
         ratios = sorted(found.ratios)
         ratio = ratios[len(ratios) // 2]
-        left = max(0.0, found.plan.budget_s - found.spent_s)
+        remaining_s = max(0.0, found.plan.budget_s - found.spent_s)
         failed = f", {found.failures()} runs failed" if found.failures() else ""
         say(
             f"pair {len(found.pairs)}: B over A {ratio:.3f}, {interval_text(found.interval())}{failed}, "
-            f"at most {_time(left)} left"
+            f"at most {_time(remaining_s)} left"
         )
 
 
@@ -261,7 +261,7 @@ def _time(seconds: float) -> str:
 def _keep(
     found: Experiment, folder: Path, form: Literal["json", "markdown", "text"], store: Path | None, no_store: bool
 ) -> None:
-    """Store the records, and print them or the result."""
+    """Store the records, and print the records or the result."""
     from importlib.metadata import version as installed
 
     from meshmark.machine.boot import keep
@@ -272,12 +272,14 @@ def _keep(
     from meshmark.terminal.experiment import markdown, print_experiment
 
     answer = to_json(found)
-    made = records(found, host_id(), shlex.join(mask_words(["experiment", *sys.argv[2:]])), installed("meshmark"))
+    new_records = records(
+        found, host_id(), shlex.join(mask_words(["experiment", *sys.argv[2:]])), installed("meshmark")
+    )
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
-    if made and not no_store:
-        keep(Store(store or data_home() / "store"), found.plan.run, "experiment", made)
+    if new_records and not no_store:
+        keep(Store(store or data_home() / "store"), found.plan.run, "experiment", new_records)
     if form == "json":
-        for record in made:
+        for record in new_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
         print(json.dumps(answer))
     elif form == "markdown":
@@ -287,7 +289,7 @@ def _keep(
 
 
 def _check(found: Experiment, limit: float | None, text: str, allow_unjudged: bool) -> None:
-    """Raise if the command kept failing, if B is worse by more than the limit, or if neither could be shown."""
+    """Raise if the command failed repeatedly, if B is worse by more than the limit, or if this is inconclusive."""
     from meshmark.place.experiment import to_json
 
     answer = to_json(found)
@@ -298,5 +300,5 @@ def _check(found: Experiment, limit: float | None, text: str, allow_unjudged: bo
     ratio, low, high = answer["ratio"], answer["low"], answer["high"]
     if answer["best"] == "A" and not 1 / (1 + limit) <= ratio <= 1 + limit:
         raise MeshmarkError(f"B is worse than A by more than {text}: B over A {ratio:.3f} ({low:.3f} – {high:.3f})")
-    judged = bool(answer["pairs"]) and answer["verdict"] != "inconclusive"
-    check_judged(f"experiment: {int(judged)} of 1 result judged", int(judged), 1, allow_unjudged, found.stopped)
+    is_judged = bool(answer["pairs"]) and answer["verdict"] != "inconclusive"
+    check_judged(f"experiment: {int(is_judged)} of 1 result judged", int(is_judged), 1, allow_unjudged, found.stopped)

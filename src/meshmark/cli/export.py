@@ -1,4 +1,4 @@
-"""`meshmark export`: the results of a machine in the formats of other tools."""
+"""`meshmark export`: writes the results of a machine in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -80,25 +80,27 @@ def export(
         return
     if not form:
         raise UsageError(f"format: found none; allowed: {', '.join(FORMATS)}", f"meshmark export {_LIST}")
-    chosen = format_of(form)
+    export_format = format_of(form)
     sides = Sides.here(store, "export")
     results = sides.find(side)
-    wanted = [r for r in results.records if instrument in {"", r.instrument} and metric in {"", r.metric}]
-    if not wanted:
-        asked = [f"{k} {v}" for k, v in (("instrument", instrument), ("metric", metric)) if v]
-        raise UsageError(f"export: found no result of {', '.join(asked)} in {side}", f"meshmark export {form} {side}")
-    rows_of = []
-    if chosen.needs == "history":
-        rows_of = [
+    records = [r for r in results.records if instrument in {"", r.instrument} and metric in {"", r.metric}]
+    if not records:
+        selection = [f"{k} {v}" for k, v in (("instrument", instrument), ("metric", metric)) if v]
+        raise UsageError(
+            f"export: found no result of {', '.join(selection)} in {side}", f"meshmark export {form} {side}"
+        )
+    history_rows = []
+    if export_format.needs == "history":
+        history_rows = [
             row
             for row in sides.store.rows(machine=results.machine)
             if instrument in {"", row[2].instrument} and metric in {"", row[2].metric}
         ]
     say_broken(sides.store)
     material = Material(
-        side=replace(results, records=wanted),
+        side=replace(results, records=records),
         opened=machine_of(results, topology, sides.host),
-        rows=rows_of,
+        rows=history_rows,
         flagged=flagged,
     )
     text = write(form, material)

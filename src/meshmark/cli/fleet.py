@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from meshmark.fleet.ingest import Ingested
     from meshmark.fleet.policy import Drained
 
-_FAILURES: Final = 10  # of applications that are printed
+_FAILURES: Final = 10  # maximum number of printed failures of applications
 fleet_app = typer.Typer(no_args_is_help=True)
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="folder of the fleet, which all nodes can write", file_okay=False)
@@ -85,8 +85,8 @@ def run(
     """
     from meshmark.fleet.campaign import Wanted
 
-    wanted = Wanted(nodes=nodes, random=random, seed=seed, idle_only=idle)
-    _measure("survey", folder, spec, wanted, engine, wait_s=wait_s, resume=resume, as_json=as_json)
+    selection = Wanted(nodes=nodes, random=random, seed=seed, idle_only=idle)
+    _measure("survey", folder, spec, selection, engine, wait_s=wait_s, resume=resume, as_json=as_json)
 
 
 @fleet_app.command("check")
@@ -111,8 +111,8 @@ def check(
     """
     from meshmark.fleet.campaign import Wanted
 
-    wanted = Wanted(nodes=nodes, random=random, seed=seed, idle_only=idle)
-    _measure("check", folder, spec, wanted, engine, wait_s=wait_s, resume=resume, as_json=as_json, beside=beside)
+    selection = Wanted(nodes=nodes, random=random, seed=seed, idle_only=idle)
+    _measure("check", folder, spec, selection, engine, wait_s=wait_s, resume=resume, as_json=as_json, beside=beside)
 
 
 @fleet_app.command("ingest")
@@ -128,13 +128,13 @@ def ingest_command(folder: FolderArgument, campaign: CampaignOption = "latest", 
     fleet = Fleet(folder.absolute())
     fleet.check()
     name = _campaign(fleet, campaign)
-    known = Campaign.load(fleet, name)
+    loaded = Campaign.load(fleet, name)
     with fleet_progress("ingestion") as show:
-        found = ingest(fleet, name, str(known.begun["cluster"]), frozenset(known.nodes), show.took_in)
+        result = ingest(fleet, name, str(loaded.begun["cluster"]), frozenset(loaded.nodes), show.took_in)
     if as_json:
-        print(json.dumps(_ingested(name, found)))
+        print(json.dumps(_ingested(name, result)))
     else:
-        say_ingested(found)
+        say_ingested(result)
 
 
 def _measure(
@@ -158,13 +158,16 @@ def _measure(
     fleet, site = fleet_and_site(folder, may_be_new=True)
     if resume:
         name = _campaign(fleet, "latest")
-        begun = Campaign.load(fleet, name).begun
-        if begun["kind"] != kind:
-            raise UsageError(f"--resume: the last campaign is of kind {begun['kind']}", _again(folder, begun["kind"]))
-        if not named and begun["engine"] not in ENGINES:
-            what = f"--resume: the last campaign is one of {begun['engine']}, whose jobs are not started from here"
-            raise UsageError(what, f"meshmark fleet ingest {folder}")
-        engine = engine_of(site, named or str(begun["engine"]), str(begun["nodes"]))
+        start = Campaign.load(fleet, name).begun
+        if start["kind"] != kind:
+            raise UsageError(
+                f"--resume: the last campaign is of kind {start['kind']}",
+                _again(folder, start["kind"]),
+            )
+        if not named and start["engine"] not in ENGINES:
+            message = f"--resume: the last campaign is one of {start['engine']}, whose jobs are not started from here"
+            raise UsageError(message, f"meshmark fleet ingest {folder}")
+        engine = engine_of(site, named or str(start["engine"]), str(start["nodes"]))
     else:
         name = new_campaign(kind)
         engine = engine_of(site, named, wanted.nodes)
@@ -175,9 +178,9 @@ def _measure(
     if beside:
         say("warning: results that other work disturbs are flagged, and flagged results cannot be judged")
     with interruptible(f"jobs go on; {_again(folder, kind)}"), fleet_progress(kind) as show:
-        progress, found = carry_out(fleet, site, engine, name, _runner(fleet), show, wait_s)
-    _report(progress, found, as_json)
-    if progress.counts()["done"] == len(found.refusals):
+        progress, result = carry_out(fleet, site, engine, name, _runner(fleet), show, wait_s)
+    _report(progress, result, as_json)
+    if progress.counts()["done"] == len(result.refusals):
         raise nothing_measured(fleet, name)
 
 
@@ -211,16 +214,18 @@ def say_ingested(found: Ingested, what: str = "node") -> None:
 
     say(f"meshmark: took in the results of {counted(len(found.nodes) - len(found.refusals), what)}")
     if found.refusals:
-        nodes, why = counted(len(found.refusals), "node"), next(iter(found.refusals.values()))
-        say(f"warning: {nodes} refused to measure beside other work without --beside ({why}): {fold(found.refusals)}")
-    for name, why in found.skipped.items():
-        say(f"warning: {name} was skipped: {why}")
-    for name, why in found.doubts.items():
-        say(f"warning: {name}: {why}")
-    for why, these in list(found.failures.items())[:_FAILURES]:
-        say(f"warning: {fold(these)}: {why}")
-    if (more := len(found.failures) - _FAILURES) > 0:
-        say(f"warning: and {counted(more, 'other failure')} of applications; --json has all")
+        nodes, reason = counted(len(found.refusals), "node"), next(iter(found.refusals.values()))
+        say(
+            f"warning: {nodes} refused to measure beside other work without --beside ({reason}): {fold(found.refusals)}"
+        )
+    for name, reason in found.skipped.items():
+        say(f"warning: {name} was skipped: {reason}")
+    for name, reason in found.doubts.items():
+        say(f"warning: {name}: {reason}")
+    for reason, failed_nodes in list(found.failures.items())[:_FAILURES]:
+        say(f"warning: {fold(failed_nodes)}: {reason}")
+    if (unlisted := len(found.failures) - _FAILURES) > 0:
+        say(f"warning: and {counted(unlisted, 'other failure')} of applications; --json has all")
 
 
 def _report(progress: Progress, found: Ingested, as_json: bool) -> None:
@@ -264,66 +269,66 @@ def judge(
     from meshmark.fleet.site import ENGINES, engine_of, fleet_and_site
 
     fleet, site = fleet_and_site(folder)
-    policy, drained = load_policy(fleet), None
-    seen = look(fleet, site.cluster)
-    for one in seen.classes:
-        if reason := seen.reason(one):
-            say(f"meshmark: {counted(len(one.of.members), 'node')} of {one.of.name}: {reason}")
-    for what in sorted(seen.common):
-        say(f"warning: {what}: results are wrong on most nodes, so that nodes are not named for them")
-    suspects = seen.suspects()
-    say(f"meshmark: {seen.campaign}: {counted(len(seen.panel.nodes), 'node')}, {counted(len(suspects), 'suspect')}")
-    named = []
+    policy, drain_result = load_policy(fleet), None
+    latest = look(fleet, site.cluster)
+    for group in latest.classes:
+        if reason := latest.reason(group):
+            say(f"meshmark: {counted(len(group.of.members), 'node')} of {group.of.name}: {reason}")
+    for subject in sorted(latest.common):
+        say(f"warning: {subject}: results are wrong on most nodes, so that nodes are not named for them")
+    suspects = latest.suspects()
+    say(f"meshmark: {latest.campaign}: {counted(len(latest.panel.nodes), 'node')}, {counted(len(suspects), 'suspect')}")
+    named_nodes = []
     if confirm:
-        before = str(Campaign.load(fleet, seen.campaign).begun["engine"])
-        engine = engine or site.engine or (before if before in ENGINES else "")
-        chosen, fresh = engine_of(site, engine, fold(seen.panel.nodes)), None
-        check_policy(policy, chosen)  # before nodes measure and are named
+        earlier_engine = str(Campaign.load(fleet, latest.campaign).begun["engine"])
+        engine = engine or site.engine or (earlier_engine if earlier_engine in ENGINES else "")
+        node_engine, confirmation = engine_of(site, engine, fold(latest.panel.nodes)), None
+        check_policy(policy, node_engine)  # fails before nodes are measured and named
         if suspects:
             with (
                 interruptible(f"jobs go on; meshmark fleet judge {folder} --resume"),
                 fleet_progress("confirmation") as show,
             ):
-                fresh = confirm_suspects(fleet, site, chosen, seen, _runner(fleet), show, resume)
-        named = decide(fleet, site.cluster, seen, fresh)
-        drained = drain_cases(fleet, policy, chosen, State.load(fleet, site.cluster).open)
+                confirmation = confirm_suspects(fleet, site, node_engine, latest, _runner(fleet), show, resume)
+        named_nodes = decide(fleet, site.cluster, latest, confirmation)
+        drain_result = drain_cases(fleet, policy, node_engine, State.load(fleet, site.cluster).open)
     if as_json:
-        of_policy = dataclasses.asdict(drained) if drained else {}
-        print(json.dumps({"type": "judgement", **summary(seen, named), "drained": of_policy}))
+        drained_json = dataclasses.asdict(drain_result) if drain_result else {}
+        print(json.dumps({"type": "judgement", **summary(latest, named_nodes), "drained": drained_json}))
         return
     if not confirm:
         print_rows([{"suspect": name} for name in suspects], as_json=False)
         return
-    for node in named:
+    for node in named_nodes:
         print_named(node)
-    if drained:
-        _say_drained(drained)
-    say(f"meshmark: {counted(len(named), 'node is worse than its class', 'nodes are worse than their class')}")
+    if drain_result:
+        _say_drained(drain_result)
+    say(f"meshmark: {counted(len(named_nodes), 'node is worse than its class', 'nodes are worse than their class')}")
 
 
 def print_named(node: Named) -> None:
-    """A node, or a switch, and in what it is worse."""
+    """Print a node or a switch, and the metrics in which it is worse."""
     print(
         node.node.replace("switch:", "switch ")
         + (f": computes wrongly: {'; '.join(node.wrong)}" if node.wrong else ":")
     )
     for m in node.metrics:
-        where = " ".join(f"{k}={v}" for k, v in m.conditions.items())
+        conditions = " ".join(f"{k}={v}" for k, v in m.conditions.items())
         interval = f"{100 * m.low:.1f} to {100 * m.high:.1f}"
-        print(f"  {m.instrument} {m.metric} {where}: {100 * m.by:.1f} % worse ({interval})")
+        print(f"  {m.instrument} {m.metric} {conditions}: {100 * m.by:.1f} % worse ({interval})")
     if node.metrics:
         print(f"  since {node.since}" if node.since else "  in all campaigns that are kept")
-    for fact, (own, usual) in node.differs.items():
-        print(f"  {fact}: {own}; its class has {usual}")
+    for fact, (value, class_value) in node.differs.items():
+        print(f"  {fact}: {value}; its class has {class_value}")
 
 
 def _say_drained(drained: Drained) -> None:
-    for node, why in drained.done.items():
-        say(f"meshmark: drained {node}: {why}")
-    for node, why in drained.failed.items():
-        say(f"warning: {node} could not be drained: {why}")
-    for node, why in drained.out.items():
-        say(f"meshmark: {node} is out of service already: {why}")
+    for node, reason in drained.done.items():
+        say(f"meshmark: drained {node}: {reason}")
+    for node, reason in drained.failed.items():
+        say(f"warning: {node} could not be drained: {reason}")
+    for node, reason in drained.out.items():
+        say(f"meshmark: {node} is out of service already: {reason}")
     if drained.beyond:
         say(f"warning: not drained, since policy.toml allows no more: {', '.join(drained.beyond)}")
 
@@ -375,15 +380,15 @@ def report(
 
     fleet, site = fleet_and_site(folder)
     until = "" if campaign == "latest" else _campaign(fleet, campaign)
-    found = overview(fleet, site, until, days)
+    contents = overview(fleet, site, until, days)
     if as_json:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(contents.to_json()))
         return
     from meshmark.report.drawing import last_undrawn
     from meshmark.report.fleet import fleet_page
     from meshmark.store.files import write_text
 
-    page, text = out or fleet.root / "reports" / f"{found.seen.campaign}.html", fleet_page(found)
+    page, text = out or fleet.root / "reports" / f"{contents.seen.campaign}.html", fleet_page(contents)
     write_text(page, text)
     print(page)
     say_undrawn(last_undrawn())
@@ -444,21 +449,21 @@ def manifests(
     from meshmark.measure.spec import load_spec
     from meshmark.store.files import write_file
 
-    (fleet, site), at = fleet_and_site(folder, may_be_new=True), Volume(image, claim, path)
+    (fleet, site), volume = fleet_and_site(folder, may_be_new=True), Volume(image, claim, path)
     if health is not None:
         plan = load_plan(health)
-        kept = fleet.plans / f"{plan.id}.json"
-        write_file(kept, plan.to_bytes())
+        plan_file = fleet.plans / f"{plan.id}.json"
+        write_file(plan_file, plan.to_bytes())
         (fleet.root / "health").mkdir(exist_ok=True)
-        work = Work(_runner(fleet), kept, fleet.root / "health", fleet.root / "health", plan.limit_s)
-        print(json.dumps(daemon(fleet, work, at, every_s), indent=1))
+        work = Work(_runner(fleet), plan_file, fleet.root / "health", fleet.root / "health", plan.limit_s)
+        print(json.dumps(daemon(fleet, work, volume, every_s), indent=1))
         return
-    listed = Listed(expand(nodes or site.nodes, "--nodes"))
+    node_list = Listed(expand(nodes or site.nodes, "--nodes"))
     name = new_campaign("check")
     settings = {"cluster": site.cluster, "beside": False, "scratch": site.scratch}
     plan = node_plan(load_spec(spec, applications=True), "check", folder=Path(spec).absolute().parent)
     check_programs(plan)
-    begin(fleet, name, plan, listed, Wanted(nodes=nodes or site.nodes), settings)
+    begin(fleet, name, plan, node_list, Wanted(nodes=nodes or site.nodes), settings)
     work = work_of(Campaign.load(fleet, name), _runner(fleet))
-    print(json.dumps(jobs(fleet, name, listed.names, work, at, site.scratch), indent=1))
-    say(f"meshmark: {name}: {len(listed.names)} Jobs; then: meshmark fleet ingest {folder}")
+    print(json.dumps(jobs(fleet, name, node_list.names, work, volume, site.scratch), indent=1))
+    say(f"meshmark: {name}: {len(node_list.names)} Jobs; then: meshmark fleet ingest {folder}")

@@ -1,4 +1,4 @@
-"""`meshmark fleet compact`: the Parquet files of a fleet."""
+"""`meshmark fleet compact`: joins the Parquet files of a fleet."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def compact(
     files = f"nodes/date=*/cluster=*/{campaign}-*.parquet"
     if campaign and not fleet.campaign(campaign).is_dir() and not any(fleet.root.glob(files)):
         raise UsageError(f"--campaign: found '{campaign}', which is not in {fleet.root}")
-    found = compact(fleet, campaign)
+    result = compact(fleet, campaign)
     if as_json:
-        print(json.dumps({"type": "compacted", **dataclasses.asdict(found)}))
+        print(json.dumps({"type": "compacted", **dataclasses.asdict(result)}))
         return
-    for name, why in found.skipped.items():
-        say(f"warning: {name} was skipped: {why}")
-    files, campaigns = counted(sum(found.files.values()), "file"), counted(len(found.files), "campaign")
+    for name, reason in result.skipped.items():
+        say(f"warning: {name} was skipped: {reason}")
+    files, campaigns = counted(sum(result.files.values()), "file"), counted(len(result.files), "campaign")
     say(f"meshmark: joined {files} of {campaigns}")

@@ -1,4 +1,4 @@
-"""`meshmark fleet pairs` and `fleet place`: messages between nodes, and nodes near one another."""
+"""`meshmark fleet pairs` and `fleet place`: measure messages between nodes, and choose nodes near one another."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def pairs(
     fleet, site = fleet_and_site(folder, may_be_new=True)
     if resume:
         name = _newest(fleet)
-        begun = Campaign.load(fleet, name).begun
-        used = engine_of(site, engine or str(begun["engine"]), str(begun["nodes"]))
-        tree = tree_of(fleet, site, used)
+        campaign_start = Campaign.load(fleet, name).begun
+        node_engine = engine_of(site, engine or str(campaign_start["engine"]), str(campaign_start["nodes"]))
+        tree = tree_of(fleet, site, node_engine)
     else:
-        used = engine_of(site, engine, nodes)
-        tree = tree_of(fleet, site, used)
-        wanted = Wanted(nodes=nodes or site.nodes, random=random, seed=seed, idle_only=idle)
-        sizes_of("--bytes", sizes)  # nodes would refuse it, each twice
+        node_engine = engine_of(site, engine, nodes)
+        tree = tree_of(fleet, site, node_engine)
+        selection = Wanted(nodes=nodes or site.nodes, random=random, seed=seed, idle_only=idle)
+        sizes_of("--bytes", sizes)  # rejects an invalid list here, before each node rejects it twice
         plan = Messages(sizes=sizes, budget_s=budget_s).plan()
 
         def draw(names: list[str]) -> Any:
@@ -92,15 +92,15 @@ def pairs(
                 say(f"warning: the switches have no {fold(missing)}")
             return draw_rounds(Places.of(tree, names), rounds, seed)
 
-        name = begin_pairs(fleet, site, used, wanted, plan, draw, KIND)
+        name = begin_pairs(fleet, site, node_engine, selection, plan, draw, KIND)
     with interruptible(f"jobs go on; meshmark fleet pairs {folder} --resume"):
         with fleet_progress("pairs") as show:
-            _, found = measure_pairs(fleet, site, used, name, show, wait_s)
-        say_ingested(found, "pair")
-        for pair, why in Campaign.load(fleet, name).left.items():
-            say(f"warning: {pair} was not measured: {why}")
-        seen = look_at_network(fleet, site.cluster, name, tree)
-        _report(fleet, site, used, tree, seen, confirm=confirm, as_json=as_json)
+            _, ingested = measure_pairs(fleet, site, node_engine, name, show, wait_s)
+        say_ingested(ingested, "pair")
+        for pair, reason in Campaign.load(fleet, name).left.items():
+            say(f"warning: {pair} was not measured: {reason}")
+        network_look = look_at_network(fleet, site.cluster, name, tree)
+        _report(fleet, site, node_engine, tree, network_look, confirm=confirm, as_json=as_json)
 
 
 def _newest(fleet: Fleet) -> str:
@@ -119,14 +119,14 @@ def _report(
     from meshmark.fleet.network import decide_network, summary
     from meshmark.fleet.network_confirm import confirm_network
 
-    named = []
+    slow_nodes = []
     suspects = seen.suspects()
     if confirm and seen.screening:
         with fleet_progress("confirmation") as show:
             tests = confirm_network(fleet, site, used, seen, show) if suspects else []
-        named = decide_network(fleet, site.cluster, seen, tests)
+        slow_nodes = decide_network(fleet, site.cluster, seen, tests)
     if as_json:
-        print(json.dumps(summary(seen, named)))
+        print(json.dumps(summary(seen, slow_nodes)))
         return
     print_rows(_levels(seen), as_json=False)
     if seen.screening is None:
@@ -134,9 +134,9 @@ def _report(
     elif not confirm:
         print_rows([{"suspect": name.removeprefix(SWITCH)} for name in suspects], as_json=False)
     else:
-        for node in named:
+        for node in slow_nodes:
             print_named(node)
-        say(f"meshmark: {len(named)} of {len(seen.seen.nodes)} nodes and {len(tree.switches)} switches are slow")
+        say(f"meshmark: {len(slow_nodes)} of {len(seen.seen.nodes)} nodes and {len(tree.switches)} switches are slow")
 
 
 def _levels(seen: NetworkLook) -> list[dict[str, Any]]:
@@ -173,14 +173,16 @@ def place(
     fleet, site = fleet_and_site(folder, may_be_new=True)
     if among:
         expand(among, "--among")
-    used = engine_of(site, engine, among)
-    wanted = size_of("--bytes", size) if size else None
-    found = choose_nodes(fleet, site, used, tree_of(fleet, site, used), count, among or site.nodes, idle, wanted)
+    node_engine = engine_of(site, engine, among)
+    message_bytes = size_of("--bytes", size) if size else None
+    choice = choose_nodes(
+        fleet, site, node_engine, tree_of(fleet, site, node_engine), count, among or site.nodes, idle, message_bytes
+    )
     if as_json:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(choice.to_json()))
         return
-    for batch, options in found.options.items():
+    for batch, options in choice.options.items():
         print(f"{batch}: {options}")
     print()
-    print_rows(found.rows(), as_json=False)
-    say(f"meshmark: {found.source}")
+    print_rows(choice.rows(), as_json=False)
+    say(f"meshmark: {choice.source}")

@@ -1,4 +1,4 @@
-"""Shows how far a campaign is: a bar on a terminal, otherwise a line now and then."""
+"""Shows the progress of a campaign: a bar on a terminal, otherwise a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from meshmark.values.units import duration
 if TYPE_CHECKING:
     from meshmark.fleet.campaign import Progress
 
-_LINE_S: Final = 10.0  # between lines
+_LINE_S: Final = 10.0  # minimum time between lines
 
 
 class fleet_progress:  # noqa: N801 (used like a function)
-    """Counts of nodes, the time, and an estimate of the time left; the last of them stay. Trouble with the engine is
-    printed when it begins.
+    """Shows the number of nodes by status, the elapsed time, and an estimate of the remaining time.
+
+    The last state stays on the terminal. Trouble with the engine is printed when it begins.
 
     Args:
-        label: Of the bar.
+        label: Label of the bar.
     """
 
     def __init__(self, label: str) -> None:
@@ -30,7 +31,7 @@ class fleet_progress:  # noqa: N801 (used like a function)
         self.task: Any = None
         self.first: Progress | None = None
         self.first_ended = 0
-        self.unsaid = ""  # the line of the last look, if it was not printed
+        self.unsaid = ""  # the latest line if it is not printed yet
         self.said_s = -_LINE_S
         self.trouble = ""
         self.taking_s = time.monotonic()
@@ -57,30 +58,35 @@ class fleet_progress:  # noqa: N801 (used like a function)
         return self
 
     def __call__(self, progress: Progress) -> None:
-        """Show a look at the engine."""
+        """Show the progress that the engine reports."""
         counts = progress.counts()
-        ended = counts["done"] + counts["failed"] + counts["out"]
+        ended_count = counts["done"] + counts["failed"] + counts["out"]
         if self.first is None:
-            self.first, self.first_ended = progress, ended
+            self.first, self.first_ended = progress, ended_count
         if progress.trouble != self.trouble:
             self.trouble = progress.trouble
             if self.trouble:
                 self._line(f"warning: {self.trouble}; trying again")
         text = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-        left_s = self._left_s(progress, ended)
+        left_s = self._left_s(progress, ended_count)
         left = "" if left_s is None else f"about {_time(max(1.0, left_s))} left"
         times = ", ".join(filter(None, (_time(progress.elapsed_s), left)))
         self.unsaid = f"{progress.campaign}: {text} ({times})"
         if self.bar is not None:
             self.bar.update(
-                self.task, description=self.label, completed=ended, total=len(progress.nodes), counts=text, left=left
+                self.task,
+                description=self.label,
+                completed=ended_count,
+                total=len(progress.nodes),
+                counts=text,
+                left=left,
             )
         elif progress.elapsed_s - self.said_s >= _LINE_S:
             self.said_s = progress.elapsed_s
             self._say_last()
 
     def took_in(self, read: int, of: int) -> None:
-        """Show how many files of nodes were read."""
+        """Show that `read` of `of` files of nodes were read."""
         text = f"{read} of {of} files read"
         if self.bar is not None:
             self.bar.update(self.task, description="ingestion", completed=read, total=of, counts=text, left="")
@@ -90,11 +96,11 @@ class fleet_progress:  # noqa: N801 (used like a function)
             say(text)
 
     def _left_s(self, progress: Progress, ended: int) -> float | None:
-        """At the rate since the first look."""
+        """Return the remaining time at the rate since the first report; None if it is unknown."""
         assert self.first is not None
-        since_s, more = progress.elapsed_s - self.first.elapsed_s, ended - self.first_ended
-        rest = len(progress.nodes) - ended
-        return since_s * rest / more if more > 0 and rest else None
+        since_s, newly_ended = progress.elapsed_s - self.first.elapsed_s, ended - self.first_ended
+        remaining = len(progress.nodes) - ended
+        return since_s * remaining / newly_ended if newly_ended > 0 and remaining else None
 
     def _say_last(self) -> None:
         if self.unsaid:
@@ -102,7 +108,7 @@ class fleet_progress:  # noqa: N801 (used like a function)
             self.unsaid = ""
 
     def _line(self, text: str) -> None:
-        """A line above the bar."""
+        """Print a line, on a terminal above the bar."""
         if self.bar is None:
             say(text)
         else:

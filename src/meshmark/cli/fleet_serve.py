@@ -1,4 +1,4 @@
-"""`meshmark fleet serve`: all nodes live, in a browser."""
+"""`meshmark fleet serve`: shows all nodes live in a browser."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from meshmark.errors import UsageError, quoted
 if TYPE_CHECKING:
     from meshmark.web.pull import Target
 
-NODE_PORT: Final = 8642  # of `meshmark serve`
-LINE_S: Final = 10.0  # between two lines about the fleet
+NODE_PORT: Final = 8642  # default port of `meshmark serve`
+LINE_S: Final = 10.0  # minimum time between two lines about the fleet
 
 
 def serve(
@@ -82,16 +82,16 @@ def serve(
     fleet, site = fleet_and_site(folder, may_be_new=True)
     if not folder.is_dir():
         raise UsageError(f"FOLDER: found no folder {quoted(folder)}", f"mkdir {folder}")
-    cases_of(fleet, site)  # refuses a damaged file now
+    cases_of(fleet, site)  # rejects a damaged file now
     nodes = pull_targets(pull or ())
-    known = nodes_of(fleet, site, lambda reason: say(f"warning: {reason}"))
-    named = frozenset(known if node_port else ())
-    live = LiveFleet(in_order([*known, *nodes]), interval)
+    known_nodes = nodes_of(fleet, site, lambda reason: say(f"warning: {reason}"))
+    queried = frozenset(known_nodes if node_port else ())
+    live = LiveFleet(in_order([*known_nodes, *nodes]), interval)
     node_token = _node_token(access_token, node_token_file, bool(token or token_file))
 
     def find(name: str) -> Target | None:
-        """Where a node can be asked: never at the address that it sends from, which would get the token of nodes."""
-        return nodes.get(name) or (Target(name, node_port) if name in named else None)
+        """Return where to query a node. This is never the address that it sends from, which would get the token."""
+        return nodes.get(name) or (Target(name, node_port) if name in queried else None)
 
     async def ask() -> None:
         await Puller(live, nodes, node_token).run()
@@ -110,27 +110,27 @@ def serve(
 
 
 def pull_targets(sets: Sequence[str]) -> dict[str, Target]:
-    """Nodes of sets such as `n[1-16]:8642`, by name.
+    """Return the nodes of sets such as `n[1-16]:8642`, by name.
 
     Raises:
-        UsageError: One is not a set, or its port is not one.
+        UsageError: A text is not a set of nodes, or its port is invalid.
     """
     from meshmark.fleet.nodesets import expand
     from meshmark.web.pull import Target
 
-    found: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     for text in sets:
         match = re.fullmatch(r"([^:]+)(?::([0-9]{1,5}))?", text)
         port = int(match[2] or NODE_PORT) if match else 0
         if match is None or not 0 < port < 65536:
             allowed = f"a set with a port, such as n[1-16]:{NODE_PORT}"
             raise UsageError(f"--pull: found '{quoted(text)}'; allowed: {allowed}")
-        found |= {name: Target(name, port) for name in expand(match[1], "--pull")}
-    return found
+        targets |= {name: Target(name, port) for name in expand(match[1], "--pull")}
+    return targets
 
 
 def _node_token(own: str, file: Path | None, is_given: bool) -> str:
-    """The token that nodes are asked with: never one that was made up for this server."""
+    """Return the token for queries to nodes; never a token that was generated for this server."""
     from meshmark.web.guard import VARIABLE, token_in
 
     if file is not None:
@@ -139,7 +139,7 @@ def _node_token(own: str, file: Path | None, is_given: bool) -> str:
 
 
 def _lines() -> Callable[[Mapping[str, int]], None]:
-    """Prints a line when the numbers of nodes have changed, at most one in `LINE_S`."""
+    """Return a function that prints a line if the numbers of nodes have changed, at most once in `LINE_S`."""
     last: Mapping[str, int] = {}
     at = -LINE_S
 

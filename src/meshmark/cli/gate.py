@@ -1,7 +1,7 @@
-"""Options and exit statuses of gates: what `--fail-on` means in every command that has it.
+"""Options and exit statuses of gates, which all commands with `--fail-on` share.
 
-A gate has three answers, with an exit status for each: 0 if nothing became worse by more than the limit, 1 if something
-did, and 3 if too little could be judged to know.
+The exit status of a gate is 0 if no result became worse by more than the limit, 1 if a result did, and 3 if too few
+results could be judged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AllowUnjudgedOption = Annotated[
 
 
 def check_used(fail_on: str, min_judged: int, allow_unjudged: bool) -> None:
-    """Refuse options of a gate without a gate.
+    """Refuse options of a gate without `--fail-on`.
 
     Raises:
         UsageError: `--min-judged` or `--allow-unjudged` is given without `--fail-on`.
@@ -48,32 +48,32 @@ def check_results(
     allow_unjudged: bool,
     reason: str,
 ) -> None:
-    """End a gate over several results: print how many were judged, and how many are worse.
+    """End a gate over several results: print how many were judged and how many are worse.
 
     Args:
-        counts: How many were judged, of how many, and what they are, such as `results`.
-        worse: A sentence about each that is worse by more than the limit, the most important first.
-        limit: `--fail-on` as it was given.
-        reason: Why the others could not be judged; "" if unknown.
+        counts: Number of judged results, number of all results, and their name, such as `results`.
+        worse: A sentence about each result that is worse by more than the limit, the most important first.
+        limit: Value of `--fail-on` as typed.
+        reason: Why the other results could not be judged; "" if unknown.
 
     Raises:
         MeshmarkError: A result is worse.
         UnjudgedError: Too few results were judged.
     """
-    judged, total, what = counts
-    message = f"{judged} of {total} {what} judged"
+    judged_count, total, noun = counts
+    message = f"{judged_count} of {total} {noun} judged"
     say(f"meshmark: {message}, {len(worse)} worse by more than {limit}")
     if worse:
         raise MeshmarkError(worse[0] + (f", and {len(worse) - 1} more" if len(worse) > 1 else ""))
-    check_judged(f"{command}: {message}", judged, min_judged, allow_unjudged, reason)
+    check_judged(f"{command}: {message}", judged_count, min_judged, allow_unjudged, reason)
 
 
 def check_judged(message: str, judged: int, min_judged: int, allow_unjudged: bool, reason: str) -> None:
-    """End a gate in which nothing is worse.
+    """End a gate in which no result is worse.
 
     Args:
-        message: What was judged, for people.
-        reason: Why the others could not be judged; "" if unknown.
+        message: Text about the number of judged results.
+        reason: Why the other results could not be judged; "" if unknown.
 
     Raises:
         UnjudgedError: Too few results were judged.

@@ -1,4 +1,4 @@
-"""Gives the help of all commands one form: whole summaries, and types of options in one style."""
+"""Makes the help of all commands uniform: complete summaries, and types of options in one style."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from functools import partial
 from typing import Any, Final
 
-_WHOLE: Final = 10_000  # characters of a summary, none of which is longer
+_WHOLE: Final = 10_000  # limit in characters that no summary exceeds
 _TYPE: Final = re.compile(r" (<[^<>]+>|\S+)$")
-# Names of types as the parser prints them, and as the help of instruments and of the native programs does.
+# Name of a type in the help of the parser → its name in the help of instruments and of native programs.
 _NAMES: Final = {
     "str": "text",
     "list[str]": "text",
@@ -21,7 +21,7 @@ _NAMES: Final = {
 
 
 def with_uniform_help(command: Any) -> Any:
-    """Return the same command, of click or of typer's own copy of it, whose help has the common form.
+    """Make the help of a command (of click, or of typer's own copy of it) uniform, and return the same command.
 
     Summaries in lists of commands are not cut. Types are lower-case words in angle brackets, such as `<text>`.
     """

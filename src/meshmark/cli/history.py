@@ -1,4 +1,4 @@
-"""`meshmark history`: how the results of a machine changed over time."""
+"""`meshmark history`: shows how the results of a machine changed over time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _recorded(incomplete: str) -> Suggestions:
-    """The machines of the default store."""
+    """Return the machines of the default store that begin with the typed text."""
     from meshmark.store.store import Store
 
     folder = data_home() / "store"
@@ -38,10 +38,10 @@ def _recorded(incomplete: str) -> Suggestions:
 
 
 def age(name: str, text: str) -> float:
-    """A time such as `30d` or `12h`, in s. Days are known here only: no measurement takes one.
+    """Return a time such as `30d` or `12h` in seconds. Other options do not accept days: no measurement takes a day.
 
     Raises:
-        UsageError: It is not a time.
+        UsageError: The text is not a time.
     """
     from meshmark.values.grammar import seconds
 
@@ -49,8 +49,8 @@ def age(name: str, text: str) -> float:
         return 86400 * float(days[1])
     try:
         return seconds(name, text)
-    except UsageError as why:
-        raise UsageError(f"{name}: found '{quoted(text)}'; allowed: a time such as 30d, 12h or 5m") from why
+    except UsageError as error:
+        raise UsageError(f"{name}: found '{quoted(text)}'; allowed: a time such as 30d, 12h or 5m") from error
 
 
 def history(
@@ -101,53 +101,53 @@ def history(
     check_used(fail_on, min_judged, allow_unjudged)
     limit = share("--fail-on", fail_on) if fail_on else None
     stale_s = age("--stale", stale)
-    for name, when in (("--since", since), ("--until", until)):
-        check_date(name, when)
-    kept = Store(store or data_home() / "store")
+    for name, date in (("--since", since), ("--until", until)):
+        check_date(name, date)
+    archive = Store(store or data_home() / "store")
     machine = host_id() if host == "host" else host
     now = datetime.now(UTC)
-    found = found_in(kept, machine, now, instrument=instrument, metric=metric, since=since, until=until)
-    say_broken(kept)
-    if found is None or not found.points:
-        _nothing(kept, machine, host, found is not None, instrument or metric)
-    assert found is not None
-    if found.clock:
-        say(f"warning: {found.clock}")
+    machine_history = found_in(archive, machine, now, instrument=instrument, metric=metric, since=since, until=until)
+    say_broken(archive)
+    if machine_history is None or not machine_history.points:
+        _nothing(archive, machine, host, machine_history is not None, instrument or metric)
+    assert machine_history is not None
+    if machine_history.clock:
+        say(f"warning: {machine_history.clock}")
     if as_json:
-        for line in to_json(found, now, stale_s):
+        for line in to_json(machine_history, now, stale_s):
             print(json.dumps(line))
     else:
-        print_history(found, now, stale_s)
+        print_history(machine_history, now, stale_s)
     if html is not None:
         from meshmark.report.drawing import last_undrawn
         from meshmark.report.history import history_page
         from meshmark.store.files import write_text
 
-        page = history_page(found, now, stale_s)
+        page = history_page(machine_history, now, stale_s)
         write_text(html, page)
         say(f"meshmark: wrote {html}")
         say_undrawn(last_undrawn())
     if limit is not None:
-        _gate(found, limit, fail_on, min_judged, allow_unjudged)
+        _gate(machine_history, limit, fail_on, min_judged, allow_unjudged)
 
 
 def _nothing(kept: Store, machine: str, host: str, other: bool, selected: str) -> None:
     """Raise the error of a history without points.
 
     Args:
-        other: Whether the machine has results, which are of another time or have no start.
-        selected: The instrument or the metric; "" if all were asked for.
+        other: Whether the machine has results from another time or without a start.
+        selected: The instrument or the metric; "" for all.
     """
-    known = {str(row["machine"]) for row in kept.runs()}
-    if host != "host" and machine not in known:
-        hint = near(machine, {"host", *known}) or "meshmark store machines"
+    known_machines = {str(row["machine"]) for row in kept.runs()}
+    if host != "host" and machine not in known_machines:
+        hint = near(machine, {"host", *known_machines}) or "meshmark store machines"
         raise UsageError(f"HOST: found no machine '{quoted(machine)}' in the store", hint)
-    what = f"history: found no result of {quoted(machine)}"
-    if machine not in known:
-        raise AbsentError(what, "meshmark survey --quick")
+    message = f"history: found no result of {quoted(machine)}"
+    if machine not in known_machines:
+        raise AbsentError(message, "meshmark survey --quick")
     if other:
-        raise AbsentError(f"{what} with a start between --since and --until", "meshmark store list")
-    raise AbsentError(f"{what} that is of '{quoted(selected)}'", "meshmark list metrics")
+        raise AbsentError(f"{message} with a start between --since and --until", "meshmark store list")
+    raise AbsentError(f"{message} that is of '{quoted(selected)}'", "meshmark list metrics")
 
 
 def _gate(found: History, limit: float, text: str, min_judged: int, allow_unjudged: bool) -> None:
@@ -157,8 +157,8 @@ def _gate(found: History, limit: float, text: str, min_judged: int, allow_unjudg
         f"{c.between[1].start[:10]}"
         for c in sorted(found.worse(limit), key=lambda c: c.between[1].start, reverse=True)
     ]
-    judged = sum(p.status in {"changed", "steady"} for p in found.points)
-    others = [f"{status} ({n})" for status, n in found.counts().items() if status not in {"changed", "steady"}]
+    judged_count = sum(p.status in {"changed", "steady"} for p in found.points)
+    other_counts = [f"{status} ({n})" for status, n in found.counts().items() if status not in {"changed", "steady"}]
     flags = [f"flagged results left out ({found.flagged})"] if found.flagged else []
-    counts = (judged, len(found.points), "points")
-    check_results("history", counts, worse, text, min_judged, allow_unjudged, ", ".join([*others, *flags]))
+    counts = (judged_count, len(found.points), "points")
+    check_results("history", counts, worse, text, min_judged, allow_unjudged, ", ".join([*other_counts, *flags]))

@@ -1,4 +1,7 @@
-"""`init` of `survey` and `load`: writes a commented input file to begin with. `cli.model_init` adds templates to it."""
+"""`meshmark survey init` and `load init`: write a commented input file as a starting point.
+
+`cli.model_init` extends this by templates of machines.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ def register(app: typer.Typer, package: str, what: str, default: str, then: str)
 
     Args:
         package: The package with `template.toml`.
-        what: What the file describes, for the help: "a scenario".
-        default: The name of the file if none is given.
-        then: What to do with the file, with `FILE` in place of its name.
+        what: Content of the file in words of the help, such as "a scenario".
+        default: The default name of the file.
+        then: The next commands, in which `FILE` stands for the name of the file.
     """
 
     def init(
@@ -35,17 +38,17 @@ def register(app: typer.Typer, package: str, what: str, default: str, then: str)
 
 
 def check_new(file: Path, force: bool) -> None:
-    """Refuse to overwrite a file.
+    """Refuse to overwrite a file unless `force` is set.
 
     Raises:
-        UsageError: The file exists, and `force` is not given.
+        UsageError: The file exists, and `force` is not set.
     """
     if file.exists() and not force:
         raise UsageError(f"file: {quoted(file)} exists; allowed: a new file, or --force")
 
 
 def write_template(package: str, file: Path, then: str) -> None:
-    """Write the `template.toml` of a package to a file, and print what to do with it."""
+    """Write the `template.toml` of a package to a file, and print the next commands."""
     from importlib import resources
 
     from meshmark.store.files import write_file
@@ -56,5 +59,5 @@ def write_template(package: str, file: Path, then: str) -> None:
 
 
 def say_next(file: Path, then: str) -> None:
-    """Print what to do with a file: `then` with `FILE` in place of its name."""
+    """Print the next commands for a file: `then`, in which `FILE` is replaced by the name of the file."""
     say(f"next: {then.replace('FILE', shlex.quote(str(file) if '/' in str(file) or file.suffix else f'./{file}'))}")

@@ -1,4 +1,4 @@
-"""The help of `meshmark measure`, in the form of the other commands; options are those of the instrument."""
+"""Formats the help of `meshmark measure` like the help of other commands, with the options of the instrument."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _formatter() -> HelpFormatter:
     return HelpFormatter(width=max(min(shutil.get_terminal_size().columns, 80) - 2, 50))
 
 
-_HYPHEN: Final = "\ue000"  # stands for one at which a line may not break
+_HYPHEN: Final = "\ue000"  # stands for a hyphen at which a line may not break
 
 
 def _whole(text: str) -> str:
-    """The text with options that a line break does not part."""
+    """Return the text with placeholders in options, which prevent line breaks inside of them."""
     return re.sub(r"--[\w-]+", lambda m: m[0].replace("-", _HYPHEN), text)
 
 
@@ -46,20 +46,20 @@ def _text(made: HelpFormatter) -> str:
 
 
 def _paragraphs(formatter: HelpFormatter, *texts: str) -> str:
-    """The texts that are not empty, indented and wrapped."""
+    """Return the texts that are not empty, indented and wrapped."""
     from click import wrap_text
 
     return "".join(f"\n{wrap_text(_whole(text), formatter.width, '  ', '  ')}\n" for text in texts if text)
 
 
 def general_help(instruments: Iterable[str]) -> str:
-    """The help without an instrument."""
-    made = _formatter()
-    made.write_usage("meshmark measure", "INSTRUMENT [OPTIONS]", "Usage: ")
-    made.write_usage("meshmark measure", "[INSTRUMENT] --resume [OPTIONS]", "       ")
-    made.write(
+    """Return the help without an instrument."""
+    formatter = _formatter()
+    formatter.write_usage("meshmark measure", "INSTRUMENT [OPTIONS]", "Usage: ")
+    formatter.write_usage("meshmark measure", "[INSTRUMENT] --resume [OPTIONS]", "       ")
+    formatter.write(
         _paragraphs(
-            made,
+            formatter,
             "Run one instrument. For its options: meshmark measure INSTRUMENT --help",
             f"Instruments: {', '.join(instruments)}",
             "A program of your own: meshmark measure app --help",
@@ -67,39 +67,39 @@ def general_help(instruments: Iterable[str]) -> str:
             "example: meshmark measure latency --footprint 4KiB..1GiB --pages thp",
         )
     )
-    return _text(made)
+    return _text(formatter)
 
 
 def instrument_help(d: Description) -> str:
-    """The help of an instrument: its options with defaults, then those of every instrument."""
+    """Return the help of an instrument: its options with defaults, then the options of all instruments."""
     from meshmark.model.instruments import POINTS
 
     modelled = POINTS[d.name][1] if d.name in POINTS else {}
-    taken = ", ".join(f"--{word.replace('_', '-')}" for word in (*modelled, "seed"))
-    on = f"which accepts {taken}" if modelled else "which this instrument does not have"
+    model_options = ", ".join(f"--{word.replace('_', '-')}" for word in (*modelled, "seed"))
+    on_text = f"which accepts {model_options}" if modelled else "which this instrument does not have"
     example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
     example = re.sub(r"mpirun -n (\d+) meshmark-comm (\S+)", r"meshmark measure \2 --ranks \1", example)
-    made = _formatter()
-    made.write_usage(f"meshmark measure {d.name}", "[OPTIONS]", "Usage: ")
-    made.write(
+    formatter = _formatter()
+    formatter.write_usage(f"meshmark measure {d.name}", "[OPTIONS]", "Usage: ")
+    formatter.write(
         _paragraphs(
-            made,
+            formatter,
             d.summary[:1].upper() + d.summary[1:] + ".",
             "Without --budget, more points than by default get proportionally more time.",
             example.replace("meshmark-probe", "meshmark measure"),
         )
     )
-    with made.section(f"Options of {d.name}"):
-        # --resume takes a file here, but not in `meshmark measure`.
-        made.write_dl([_entry(p, modelled.get(p.word, "")) for p in d.parameters if p.option != "--resume"])
-    with made.section("Options"):
-        about = f"host, or a modelled machine (meshmark model list), {on}  [default: host]"
-        made.write_dl([(option, _whole(text)) for option, text in (("--on <machine>", about), *_COMMON)])
-    return _text(made)
+    with formatter.section(f"Options of {d.name}"):
+        # In the native program, --resume takes a file; in `meshmark measure`, it does not.
+        formatter.write_dl([_entry(p, modelled.get(p.word, "")) for p in d.parameters if p.option != "--resume"])
+    with formatter.section("Options"):
+        on_help = f"host, or a modelled machine (meshmark model list), {on_text}  [default: host]"
+        formatter.write_dl([(option, _whole(text)) for option, text in (("--on <machine>", on_help), *_COMMON)])
+    return _text(formatter)
 
 
 def _entry(p: Parameter, modelled: str) -> tuple[str, str]:
-    """An option and its help; `modelled` is its default on a modelled machine."""
+    """Return an option and its help. `modelled` is its default on a modelled machine; "" if models lack the option."""
     metavar = "" if p.kind == "flag" else f" <{p.kind.replace('integer', 'int')}>"
     choices = f": {', '.join(p.choices)}" if p.choices else ""
     unit = f" ({p.unit})" if p.unit and p.unit != "1" else ""

@@ -1,4 +1,4 @@
-"""`meshmark load`: calibration data, synthetic programs and scenarios of co-running programs."""
+"""`meshmark load`: measures calibration data, and generates and runs synthetic programs in scenarios."""
 
 from __future__ import annotations
 
@@ -91,30 +91,33 @@ def variants(
     """
     from meshmark.load.metrics import all_metrics, of_variants
 
-    own = _own_metrics(metrics)
-    found, _ = base_variants(base_name)
-    wanted = {word.strip() for word in kernel.split(",") if word.strip()}
-    known = {name for v in found for name in (v.kernel, v.kind)}
-    if wanted - known:
+    user_metrics = _own_metrics(metrics)
+    all_variants, _ = base_variants(base_name)
+    requested = {word.strip() for word in kernel.split(",") if word.strip()}
+    names = {name for v in all_variants for name in (v.kernel, v.kind)}
+    if requested - names:
         raise UsageError(
-            f"--kernel: found {sorted(wanted - known)[0]!r}; the calibration data contain {', '.join(sorted(known))}"
+            f"--kernel: found {sorted(requested - names)[0]!r}; the calibration data contain {', '.join(sorted(names))}"
         )
-    chosen = [v for v in found if not wanted or wanted & {v.kernel, v.kind}]
-    values = of_variants(found, all_metrics(own), own)
+    selected = [v for v in all_variants if not requested or requested & {v.kernel, v.kind}]
+    values = of_variants(all_variants, all_metrics(user_metrics), user_metrics)
     rows: list[dict[str, Any]] = []
-    for v in chosen:
-        of = values[v.name]
+    for v in selected:
+        row_metrics = values[v.name]
         if as_json:
-            rows.append({**v.to_json(), "metrics": of})
+            rows.append({**v.to_json(), "metrics": row_metrics})
             continue
-        shown = {k: of.get(k) for k in ("memory_gb_per_s", "cache_gb_per_s", "gflop_per_s", "gint_per_s", *own)}
+        columns = {
+            k: row_metrics.get(k)
+            for k in ("memory_gb_per_s", "cache_gb_per_s", "gflop_per_s", "gint_per_s", *user_metrics)
+        }
         rows.append(
             {
                 "variant": v.name,
                 "kind": v.kind,
                 "from": v.served_by,
                 "call": plain(v.wall_s, "s"),
-                **{k: "-" if x is None else f"{x:.4g}" for k, x in shown.items()},
+                **{k: "-" if x is None else f"{x:.4g}" for k, x in columns.items()},
             }
         )
     print_rows(rows, as_json)
@@ -150,8 +153,8 @@ def base(
     folder = out or (last_base(runs, host_id()) if resume else None)
     if resume and folder is None:
         raise UsageError("--resume: found no calibration data of this machine", "run meshmark load base")
-    kept = "completed measurements are kept; resume with meshmark load base --resume"
-    with interruptible(kept), progress_of_plan("calibration data") as made:
+    state = "completed measurements are kept; resume with meshmark load base --resume"
+    with interruptible(state), progress_of_plan("calibration data") as start_progress:
         folder = run_survey(
             spec=steps,
             folder=folder,
@@ -159,14 +162,14 @@ def base(
             store_folder=store or data_home() / "store",
             resume=resume,
             command="meshmark load base " + " ".join(mask_words(sys.argv[3:])),
-            progress=made,
+            progress=start_progress,
             notify=say,
         )
     records, absences, info = load_run(folder)
-    found = variants_of(records)
+    entries = variants_of(records)
     flagged = sum(1 for r in records if r.flags)
     say(
-        f"meshmark: {len(found)} variants of {len({v.kernel for v in found})} kernels, {flagged} of {len(records)} "
+        f"meshmark: {len(entries)} variants of {len({v.kernel for v in entries})} kernels, {flagged} of {len(records)} "
         f"results flagged, {len(absences)} absent, {info.elapsed_s:.0f} s"
     )
     print(folder)
@@ -181,35 +184,35 @@ def _own_metrics(path: Path | None) -> Metrics:
 def _make(
     scenario: Scenario, out: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float
 ) -> list[tuple[Path, Program, list[Trial]]]:
-    """Synthesise, calibrate and write every program with a target profile; no trial runs if one is infeasible."""
+    """Synthesise, calibrate and write every program with a target profile; if one is infeasible, no trial runs."""
     from meshmark.load.make import calibrate
     from meshmark.load.program import dump_program
     from meshmark.load.synthesis import synthesize
     from meshmark.store.files import write_file
 
-    wanted = [p for p in scenario.programs if p.profile is not None]
-    if not wanted:
+    members = [p for p in scenario.programs if p.profile is not None]
+    if not members:
         return []
     variants, machine = base_variants(base_name)
-    made = []
-    for p in wanted:
+    programs = []
+    for p in members:
         assert p.profile is not None
-        made.append(synthesize(variants, p.profile, own_metrics=scenario.metrics, machine=machine))
-        for note in made[-1].notes:
+        programs.append(synthesize(variants, p.profile, own_metrics=scenario.metrics, machine=machine))
+        for note in programs[-1].notes:
             say(f"note: {p.name}: {note}")
-    found = []
-    for p, program in zip(wanted, made, strict=True):
+    results = []
+    for p, program in zip(members, programs, strict=True):
         threads = program.profile.threads
-        on = cpus[-threads:]  # not the first: interrupts and daemons gather there
+        trial_cpus = cpus[-threads:]  # interrupts and daemons use the first CPUs
         env = {
             "OMP_NUM_THREADS": str(threads),
             **({"OMP_WAIT_POLICY": p.wait_policy} if p.wait_policy else {}),
         }
-        calibrated, trials = calibrate(program, trial_s, rounds, on, env, progress=say)
+        calibrated, trials = calibrate(program, trial_s, rounds, trial_cpus, env, progress=say)
         file = out / f"{p.name}.json"
         write_file(file, dump_program(calibrated).encode())
-        found.append((file, calibrated, trials))
-    return found
+        results.append((file, calibrated, trials))
+    return results
 
 
 @app.command("make")
@@ -233,24 +236,24 @@ def make(
     from meshmark.load.scenario import read_scenario
 
     requested = read_scenario(scenario, _own_metrics(metrics))
-    on, trial_s = cpus_of(cpus), grammar.seconds("--trial", trial, 0.2, 3600)
+    trial_cpus, trial_s = cpus_of(cpus), grammar.seconds("--trial", trial, 0.2, 3600)
     if not any(p.profile for p in requested.programs):
         raise UsageError(
             f"{scenario}: no program has a target profile", "set run_time_s, memory_gb_per_s, … in [[program]]"
         )
     check_kernels(requested)
-    check_threads(requested, on)
+    check_threads(requested, trial_cpus)
     with interruptible(f"completed programs are in {out}"):
-        found = _make(requested, out, base_name, on, rounds, trial_s)
+        results = _make(requested, out, base_name, trial_cpus, rounds, trial_s)
     rows = []
-    for file, program, trials in found:
+    for file, program, trials in results:
         target = program.profile
-        last = trials[-1] if trials else None
+        last_trial = trials[-1] if trials else None
         for name, value in {"run_time_s": target.run_time_s, **target.metrics}.items():
             planned = program.planned()[name]
-            tried = None if last is None or name == "run_time_s" else last.metrics.get(name)
+            measured = None if last_trial is None or name == "run_time_s" else last_trial.metrics.get(name)
             rows.append(
-                {"program": target.name, "metric": name, "asked": value, "planned": planned, "last trial": tried}
+                {"program": target.name, "metric": name, "asked": value, "planned": planned, "last trial": measured}
             )
         say(
             f"{target.name}: {program.calls} calls of {len(program.kernels)} kernels, "
@@ -309,11 +312,11 @@ def run(
     from meshmark.load.scenario import read_scenario
     from meshmark.machine.facts import host_id
 
-    found = read_scenario(scenario, _own_metrics(metrics))
-    on = cpus_of(cpus)
+    spec = read_scenario(scenario, _own_metrics(metrics))
+    cpu_list = cpus_of(cpus)
     trial_s = grammar.seconds("--trial", trial, 0.2, 3600)
-    compared = alone or repetitions > 1
-    if watch and compared:
+    is_study = alone or repetitions > 1
+    if watch and is_study:
         raise UsageError("--watch: found with --alone or --repetitions, allowed only with a single run")
     if programs is not None and not programs.is_dir():
         raise UsageError(
@@ -321,30 +324,28 @@ def run(
         )
     if base_name:
         base_run(data_home() / "runs", host_id(), base_name)  # raises if there is no such run
-    folder = out or new_folder(data_home() / ("studies" if compared else "load"))
-    if not compared:
+    folder = out or new_folder(data_home() / ("studies" if is_study else "load"))
+    if not is_study:
         refuse_run_in(folder)
-    here = Here(on, Here.now().memory_bytes)
-    files, missing = _files(found, programs or folder / "programs")
-    check_scenario(found, here, files)
-    kept = None if no_store else store or data_home() / "store"
+    resources = Here(cpu_list, Here.now().memory_bytes)
+    files, missing = _files(spec, programs or folder / "programs")
+    check_scenario(spec, resources, files)
+    store_folder = None if no_store else store or data_home() / "store"
     if missing:
-        made_in = programs or folder / "programs"
+        target = programs or folder / "programs"
         _take_base(base_name, force, store)
         trials = f"up to {rounds} trials of {trial_s:g} s for each" if rounds else "without trials"
-        say(f"meshmark: generating {len(missing)} programs in {made_in}, {trials}")
-        with interruptible(
-            f"completed programs are in {made_in}; the same command with --programs {made_in} uses them"
-        ):
-            files |= _made(found, missing, made_in, base_name, on, rounds, trial_s)
-    if compared:
-        _compared(found, folder, files, here, alone, repetitions, seed, as_json, kept)
+        say(f"meshmark: generating {len(missing)} programs in {target}, {trials}")
+        with interruptible(f"completed programs are in {target}; the same command with --programs {target} uses them"):
+            files |= _made(spec, missing, target, base_name, cpu_list, rounds, trial_s)
+    if is_study:
+        _compared(spec, folder, files, resources, alone, repetitions, seed, as_json, store_folder)
     else:
-        _single(found, folder, files, here, watch, as_json, kept)
+        _single(spec, folder, files, resources, watch, as_json, store_folder)
 
 
 def _after(folder: Path) -> str:
-    """What an interrupted run left."""
+    """Return the state of an interrupted run as text."""
     from meshmark.load.journal import JOURNAL
 
     if (folder / JOURNAL).exists():
@@ -369,13 +370,13 @@ def _single(
             watched(folder, watch),
             Live(found, expected_end_s(found, files)) as live,
         ):
-            ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw, notify=say)
-    except RunCutError as why:
-        with contextlib.suppress(MeshmarkError):  # such as the full disk that interrupted it
-            _show(why.run, as_json, kept)
+            result = run_scenario(found, folder, files, live.take, here=here, tick=live.draw, notify=say)
+    except RunCutError as error:
+        with contextlib.suppress(MeshmarkError):  # such as the full disk that interrupted the run
+            _show(error.run, as_json, kept)
         raise
-    _show(ran, as_json, kept)
-    if failures := failures_text(ran):
+    _show(result, as_json, kept)
+    if failures := failures_text(result):
         raise MeshmarkError(failures, f"their output is in {folder / 'output'}")
 
 
@@ -415,7 +416,7 @@ def _compared(
 
 
 def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Member]]:
-    """Files of the generated programs found in the folder, and the programs that are missing.
+    """Return the files of the generated programs in the folder, and the programs that are missing.
 
     Raises:
         UsageError: A file in the folder was generated for another target profile.
@@ -433,10 +434,10 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
             missing.append(p)
             continue
         with about_program(p.name):
-            differs, notes = compared(file, p.profile)
-        if differs:
+            difference, notes = compared(file, p.profile)
+        if difference:
             raise UsageError(
-                f"program {p.name}: {file} was generated for {differs}",
+                f"program {p.name}: {file} was generated for {difference}",
                 "run meshmark load make again, or name another folder with --programs",
             )
         files[p.name] = file
@@ -458,12 +459,12 @@ def _take_base(base_name: str, force: bool, store: Path | None) -> None:
     if base_name or base_run(runs, machine) is not None:
         return
     newest = next(iter(base_runs(runs, machine)), None)
-    begun = newest is not None and newest.spec == SPECS[True]
+    resumes = newest is not None and newest.spec == SPECS[True]
     say(
         "meshmark: this machine has no calibration data; "
-        + ("resuming the interrupted quick ones" if begun else "measuring quick ones first, once, about 2 minutes")
+        + ("resuming the interrupted quick ones" if resumes else "measuring quick ones first, once, about 2 minutes")
     )
-    base(quick=True, resume=begun, force=force, store=store)
+    base(quick=True, resume=resumes, force=force, store=store)
 
 
 def _made(
@@ -475,7 +476,7 @@ def _made(
     rounds: int,
     trial_s: float,
 ) -> dict[str, Path]:
-    """Generate these programs."""
+    """Generate the missing programs and return their files by name."""
     from dataclasses import replace
 
     todo = replace(scenario, programs=tuple(missing))
@@ -503,7 +504,7 @@ def show(
 
 
 def run_folder(name: str) -> Path:
-    """The folder of a run, given as a folder, the name of one of the user's runs, or `latest`.
+    """Return the folder of a run. The name is a folder, the name of a run of the user, or `latest`.
 
     Raises:
         UsageError: The run does not exist.
@@ -516,9 +517,9 @@ def run_folder(name: str) -> Path:
         if not runs:
             raise UsageError("found no run", "start one with meshmark load run SCENARIO")
         return max(runs, key=lambda p: (p / JOURNAL).stat().st_mtime)
-    for where in (Path(name), home / name):
-        if (where / JOURNAL).exists():
-            return where
+    for folder in (Path(name), home / name):
+        if (folder / JOURNAL).exists():
+            return folder
     raise UsageError(f"found no run in {name}", "start one with meshmark load run SCENARIO --out FOLDER")
 
 
@@ -545,15 +546,15 @@ def compare(
     from meshmark.terminal.load_compare import compare_text
 
     folders = [Path(x) if Path(x).is_dir() and x != "latest" else run_folder(x) for x in (first, second)]
-    alike = folders[0].resolve().name == folders[1].resolve().name
-    sides = [read_side(f, str(f) if alike else f.resolve().name) for f in folders]
-    found = compared(*sides)
+    same_name = folders[0].resolve().name == folders[1].resolve().name
+    sides = [read_side(f, str(f) if same_name else f.resolve().name) for f in folders]
+    comparison = compared(*sides)
     if html is not None:
-        write_text(html, compare_html(found))
+        write_text(html, compare_html(comparison))
     if as_json:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(comparison.to_json()))
         return
-    print(compare_text(found), end="")
+    print(compare_text(comparison), end="")
     if html is not None:
         print(html)
 
@@ -575,9 +576,9 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
     if recording is not None:
         paths = write_gantt(result, result.folder, machine_use(result, recording))
     else:
-        machine, why = recorded_use(result, recording_in(result.folder))
-        if why:
-            say(f"warning: {why}")
+        machine, reason = recorded_use(result, recording_in(result.folder))
+        if reason:
+            say(f"warning: {reason}")
         paths = write_gantt(result, result.folder, machine)
     if as_json:
         for record in records:

@@ -15,11 +15,11 @@ from meshmark.values.paths import data_home
 if TYPE_CHECKING:
     from meshmark.load.variants import Variant
 
-BUSY: Final = 0.10  # CPU time that other processes may use; above, calibration data would include them
+BUSY: Final = 0.10  # maximum share of CPU time of other processes; calibration data would include more than this
 
 
 def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
-    """Busy share of these CPUs, 0 to 1, measured while this process sleeps."""
+    """Return the busy share of these CPUs, 0 to 1, measured while this process sleeps."""
 
     def cpu_ticks() -> tuple[int, int]:
         busy = total = 0
@@ -31,14 +31,14 @@ def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
                 busy += sum(ticks) - ticks[3] - ticks[4]
         return busy, total
 
-    before = cpu_ticks()
+    start = cpu_ticks()
     time.sleep(seconds)
-    after = cpu_ticks()
-    return (after[0] - before[0]) / max(1, after[1] - before[1])
+    end = cpu_ticks()
+    return (end[0] - start[0]) / max(1, end[1] - start[1])
 
 
 def check_idle(force: bool) -> None:
-    """Calibration data of a busy machine are refused, or with `force` taken with a warning.
+    """Refuse calibration data of a busy machine; with `force`, print a warning instead.
 
     Raises:
         MeshmarkError: Other processes use the CPUs.
@@ -55,7 +55,7 @@ def check_idle(force: bool) -> None:
 
 
 def cpus_of(text: str) -> tuple[int, ...]:
-    """CPUs for a value of `--cpus`; "" is the affinity mask of this process.
+    """Return the CPUs for a value of `--cpus`; "" stands for the affinity mask of this process.
 
     Raises:
         UsageError: The value is not a list of CPUs, or contains CPUs outside the affinity mask.
@@ -72,13 +72,13 @@ def cpus_of(text: str) -> tuple[int, ...]:
 
 
 def base_variants(name: str) -> tuple[list[Variant], str]:
-    """Kernel variants of the calibration data, and their machine.
+    """Return the kernel variants of the calibration data, and their machine.
 
     Args:
-        name: Run with calibration data; "" for the newest one of this machine.
+        name: Run with calibration data; "" for the newest run of this machine.
 
     Raises:
-        MeshmarkError: There are no calibration data.
+        MeshmarkError: This machine has no calibration data.
     """
     from meshmark.load.base import base_run, last_base, read_base
     from meshmark.machine.facts import host_id
@@ -86,14 +86,15 @@ def base_variants(name: str) -> tuple[list[Variant], str]:
     machine, runs = host_id(), data_home() / "runs"
     folder = base_run(runs, machine, name)
     if folder is None:
-        begun = last_base(runs, machine)
+        interrupted = last_base(runs, machine)
         raise MeshmarkError(
-            "found no calibration data of this machine" + (f", only the interrupted run {begun.name}" if begun else ""),
+            "found no calibration data of this machine"
+            + (f", only the interrupted run {interrupted.name}" if interrupted else ""),
             "meshmark load base --resume completes the newest run, --base RUN uses one as it is"
-            if begun
+            if interrupted
             else "measure them in two minutes with meshmark load base --quick",
         )
-    found, notes = read_base(folder)
+    variants, notes = read_base(folder)
     for note in notes:
         say(f"warning: calibration data of {folder.name}: {note}")
-    return found, machine
+    return variants, machine

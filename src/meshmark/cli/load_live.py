@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Live:
     """Prints one line per program that ends, and the numbers of running and waiting programs.
 
-    On a terminal, the numbers are a progress bar, redrawn once per second; otherwise one line every ten seconds. More
-    output would itself load the machine.
+    On a terminal, a progress bar shows the numbers and is redrawn once per second; otherwise, a line is printed every
+    ten seconds. More output would itself load the machine.
     """
 
     def __init__(self, scenario: Scenario, expected_s: float) -> None:
@@ -50,40 +50,42 @@ class Live:
             self.bar.stop()
 
     def take(self, event: Mapping[str, Any]) -> None:
-        what = event.get("event")
-        if what == "start":
+        kind = event.get("event")
+        if kind == "start":
             self.start_s, self.began = float(event["t_s"]), time.monotonic()
             self.last = self.began
             return
         key = (str(event.get("program")), int(event.get("copy", 0)))
-        if what == "released":
+        if kind == "released":
             self.state[key] = "run"
-        elif what in {"exit", "failed"}:
+        elif kind in {"exit", "failed"}:
             self.state[key] = "ended"
             at_s = float(event["t_s"]) - self.start_s if self.began else 0.0
-            how = (
+            outcome = (
                 f"not started: {event.get('reason')}"
-                if what == "failed"
+                if kind == "failed"
                 else f"terminated by signal {event['signal']}"
                 if "signal" in event
                 else f"exited with status {event['status']}"
                 if event.get("status")
                 else "ended"
             )
-            say(f"{at_s:8.2f} s  {key[0]}, copy {key[1]}: {how}")
+            say(f"{at_s:8.2f} s  {key[0]}, copy {key[1]}: {outcome}")
 
     def draw(self) -> None:
         if not self.began:
             return
         now = time.monotonic()
-        done_s = now - self.began
-        left = max(0.0, self.expected_s - done_s)
+        elapsed_s = now - self.began
+        remaining_s = max(0.0, self.expected_s - elapsed_s)
         states = list(self.state.values())
-        states_text = ", ".join(f"{n} {what}" for what in ("wait", "run", "ended") if (n := states.count(what)))
-        remaining = f"at least {left:.0f} s left" if left else ""
+        states_text = ", ".join(f"{n} {state}" for state in ("wait", "run", "ended") if (n := states.count(state)))
+        remaining = f"at least {remaining_s:.0f} s left" if remaining_s else ""
         if self.bar is not None:
-            self.bar.update(self.task, completed=min(done_s, self.expected_s), description=states_text, left=remaining)
+            self.bar.update(
+                self.task, completed=min(elapsed_s, self.expected_s), description=states_text, left=remaining
+            )
             self.bar.refresh()
         elif now - self.last > 10:
             self.last = now
-            say(f"{done_s:8.2f} s  " + "; ".join(filter(None, (states_text, remaining))))
+            say(f"{elapsed_s:8.2f} s  " + "; ".join(filter(None, (states_text, remaining))))

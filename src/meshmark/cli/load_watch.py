@@ -22,8 +22,8 @@ WatchOption = Annotated[
     bool, typer.Option("--watch", help="also record the machine at 10 Hz, for the chart of load show")
 ]
 RATE_HZ: Final = 10.0
-_STARTS_S: Final = 60.0  # starting Python is slow on a busy machine
-_ENDS_S: Final = 120.0  # converting a long recording to Parquet
+_STARTS_S: Final = 60.0  # limit for the start of the recorder: Python starts slowly on a busy machine
+_ENDS_S: Final = 120.0  # limit for its end: it converts a long recording to Parquet
 
 
 @contextlib.contextmanager
@@ -46,8 +46,8 @@ def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
         raise UsageError(f"{folder}: contains a run already", "name another folder with --out")
     try:
         make_folder(folder)
-    except OSError as why:
-        raise MeshmarkError(f"--watch: {quoted(folder)}: {why.strerror or why}") from why
+    except OSError as error:
+        raise MeshmarkError(f"--watch: {quoted(folder)}: {error.strerror or error}") from error
     out = folder / RECORDING
     part = out.with_name(out.name + ".part")
     argv = [sys.executable, "-m", "meshmark", "record", "--rate", f"{RATE_HZ:g}", "--out", str(out)]
@@ -55,7 +55,7 @@ def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
 
         def last_message() -> str:
             stderr.seek(0)
-            lines = [x for x in stderr.read().splitlines() if x.strip() and not x.startswith("hint:")]
+            lines = [line for line in stderr.read().splitlines() if line.strip() and not line.startswith("hint:")]
             messages = lines or [f"it exited with status {recorder.returncode}"]
             return messages[-1].removeprefix("meshmark: ").removeprefix("error: ")[:300]
 
@@ -68,12 +68,12 @@ def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
             start_new_session=True,
         )
         try:
-            began = time.monotonic()
+            start_s = time.monotonic()
             # The file appears once the sampler runs.
             while not part.exists():
                 if recorder.poll() is not None:
                     raise MeshmarkError(f"--watch: {last_message()}")
-                if time.monotonic() - began > _STARTS_S:
+                if time.monotonic() - start_s > _STARTS_S:
                     raise MeshmarkError(f"--watch: the recorder did not start within {_STARTS_S:g} s")
                 time.sleep(0.02)
             yield

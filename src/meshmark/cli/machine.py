@@ -1,4 +1,4 @@
-"""`meshmark machine`: capture this machine to a file, and show a live, captured or synthetic machine."""
+"""`meshmark machine`: captures this machine to a file, and shows a live, captured or synthetic machine."""
 
 from __future__ import annotations
 
@@ -129,39 +129,39 @@ def declared(
 
 
 def describe(machine: Opened) -> Iterable[str]:
-    """The machine as lines of text, with scaled units."""
+    """Yield the machine as lines of text, with scaled units."""
     from meshmark.machine.tree import format_list
 
-    t, facts = machine.topology, machine.facts
-    yield f"{machine.what} ({machine.label}): {t.summary()}"
-    for node in t.nodes:
+    topology, facts = machine.topology, machine.facts
+    yield f"{machine.what} ({machine.label}): {topology.summary()}"
+    for node in topology.nodes:
         nearest = format_list(node.near_cpus) if node.near_cpus else "unknown"
-        own = f"CPUs {format_list(node.cpus)}" if node.cpus else f"no CPUs, nearest {nearest}"
-        yield f"  node {node.os_index:<4} {_size(node.memory_bytes):>10}  {own}"
-    if t.distances and len(t.nodes) > 1:
-        yield "  distances  " + " ".join(f"{n.os_index:>4}" for n in t.nodes)
-        for node, row in zip(t.nodes, t.distances, strict=True):
+        cpus_text = f"CPUs {format_list(node.cpus)}" if node.cpus else f"no CPUs, nearest {nearest}"
+        yield f"  node {node.os_index:<4} {_size(node.memory_bytes):>10}  {cpus_text}"
+    if topology.distances and len(topology.nodes) > 1:
+        yield "  distances  " + " ".join(f"{n.os_index:>4}" for n in topology.nodes)
+        for node, row in zip(topology.nodes, topology.distances, strict=True):
             yield f"  {node.os_index:>9}  " + " ".join(f"{d:>4}" for d in row)
-    for kind in t.core_kinds:
-        about = [f"CPUs {format_list(kind.cpus)}"]
-        about += [f"capacity {kind.capacity} of 1024"] if kind.capacity else []
-        about += [f"up to {kind.max_hz / 1e9:.4g} GHz"] if kind.max_hz else []
-        about += [text for text in (kind.pmu, kind.model) if text]
-        yield f"  cores       {kind.name}: {', '.join(about)}"
+    for kind in topology.core_kinds:
+        properties = [f"CPUs {format_list(kind.cpus)}"]
+        properties += [f"capacity {kind.capacity} of 1024"] if kind.capacity else []
+        properties += [f"up to {kind.max_hz / 1e9:.4g} GHz"] if kind.max_hz else []
+        properties += [text for text in (kind.pmu, kind.model) if text]
+        yield f"  cores       {kind.name}: {', '.join(properties)}"
     counts: dict[tuple[int, str, int | None, int], int] = {}
-    for c in t.caches:
+    for c in topology.caches:
         key = c.level, c.kind, c.size_bytes, len(c.cpus)
         counts[key] = counts.get(key, 0) + 1
-    for (level, cache_kind, size, shared), count in counts.items():
-        cpus = "one CPU" if shared == 1 else f"{shared} CPUs"
+    for (level, cache_kind, size, sharers), count in counts.items():
+        cpus = "one CPU" if sharers == 1 else f"{sharers} CPUs"
         yield f"  L{level} {cache_kind:<12} {_size(size):>10}  x {count}, each of {cpus} (claimed)"
-    if list(t.allowed_cpus) != [c.os_index for c in t.cpus]:
-        yield f"  allowed     CPUs {format_list(t.allowed_cpus)}"
-    if t.offline_cpus:
-        yield f"  offline     CPUs {format_list(t.offline_cpus)}"
-    if t.unlisted_cpus:
-        yield f"  not listed  CPUs {format_list(t.unlisted_cpus)} (offline or not allowed)"
-    for doubt in t.doubts:
+    if list(topology.allowed_cpus) != [c.os_index for c in topology.cpus]:
+        yield f"  allowed     CPUs {format_list(topology.allowed_cpus)}"
+    if topology.offline_cpus:
+        yield f"  offline     CPUs {format_list(topology.offline_cpus)}"
+    if topology.unlisted_cpus:
+        yield f"  not listed  CPUs {format_list(topology.unlisted_cpus)} (offline or not allowed)"
+    for doubt in topology.doubts:
         yield f"  inconsistent: {doubt}"
     for part, value in facts.items():
         if part in {"schema", "topology", "caches", "mitigations"}:
@@ -182,8 +182,8 @@ def _shown(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         if set(value) == {"absent"}:
             return f"– ({value['absent']})"
-        shown = {k: v for k, v in value.items() if k != "nodes" and v != "" and not isinstance(v, Mapping)}
-        return ", ".join(f"{k.removesuffix('_bytes')} {_shown(k, v)}" for k, v in shown.items())
+        fields = {k: v for k, v in value.items() if k != "nodes" and v != "" and not isinstance(v, Mapping)}
+        return ", ".join(f"{k.removesuffix('_bytes')} {_shown(k, v)}" for k, v in fields.items())
     if isinstance(value, list):
         from meshmark.machine.tree import format_list
 

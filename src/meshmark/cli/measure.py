@@ -1,4 +1,4 @@
-"""`meshmark measure`: one instrument, on this host or on a modelled machine."""
+"""`meshmark measure`: runs one instrument on this host or on a modelled machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Measure(OfInstrument):
 
     @staticmethod
     def nested(name: str) -> Any:
-        """The command of this name; None if the name is not one of a command."""
+        """Return the command of this name; None if the name does not denote a command."""
         if name == "app":
             from meshmark.cli.measure_app import command
 
@@ -113,20 +113,20 @@ def measure(
         from meshmark.machine.papers import PAPER, paper
 
         if on.startswith(PAPER):
-            paper(on)  # raises if there is none of this name
+            paper(on)  # raises if the name is unknown
             raise AbsentError(f"{on}: its values are published, not measured", f"meshmark machine show {on}")
         _measure_model(on, d, extra, as_json, settings, None if no_store else store or data_home() / "store")
         return
     if settings:
         raise UsageError("--set: found with --on host, allowed for a modelled machine only", "meshmark model list")
     argv = _checked_argv(d, extra)
-    where = None if no_store else store or data_home() / "store"
+    store_or_none = None if no_store else store or data_home() / "store"
     if d.name == "llm":
         from meshmark.cli.measure_llm import measure_llm
 
-        measure_llm(d, argv, repetitions, where, as_json)
+        measure_llm(d, argv, repetitions, store_or_none, as_json)
         return
-    _measure_host(d, argv, repetitions, where, as_json)
+    _measure_host(d, argv, repetitions, store_or_none, as_json)
 
 
 def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path | None, as_json: bool) -> None:
@@ -156,26 +156,26 @@ def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path
 
 
 def _measure_resumed(store: Path, instrument: str, as_json: bool) -> None:
-    """Resume an interrupted run."""
+    """Resume the newest interrupted run."""
     from meshmark.machine.facts import host_id
     from meshmark.measure.unfinished import newest
 
-    found = newest(store, host_id(), instrument)
-    say(f"meshmark: resuming {found.run_id}: {' '.join(found.plan.steps[0].argv)}")
-    _run_and_remove(found, as_json)
+    run = newest(store, host_id(), instrument)
+    say(f"meshmark: resuming {run.run_id}: {' '.join(run.plan.steps[0].argv)}")
+    _run_and_remove(run, as_json)
 
 
 def _run_and_remove(what: Unfinished, as_json: bool) -> None:
     """Run a plan, then remove its folder. A run that is killed, or fails after some points, can be resumed."""
     from meshmark.measure.single import PartlyError
 
-    default = what.store == data_home() / "store"
-    again = "meshmark measure --resume" + ("" if default else f" --store {shlex.quote(str(what.store))}")
+    is_default = what.store == data_home() / "store"
+    resume_command = "meshmark measure --resume" + ("" if is_default else f" --store {shlex.quote(str(what.store))}")
     try:
-        with interruptible(f"completed points are kept; resume with {again}"):
+        with interruptible(f"completed points are kept; resume with {resume_command}"):
             _run_and_print(what.plan, what.folder, what.store, what.run_id, as_json)
-    except PartlyError as why:
-        raise MeshmarkError(str(why), f"measure the rest with {again}") from why
+    except PartlyError as error:
+        raise MeshmarkError(str(error), f"measure the rest with {resume_command}") from error
     except MeshmarkError:
         what.remove()
         raise
@@ -194,14 +194,14 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
     from meshmark.terminal.tables import print_tables
 
     with progress(plan.budget_s) as report:
-        found = measured(plan, folder, store, run_id, report)
-    for record in found.records if as_json else ():
+        measurement = measured(plan, folder, store, run_id, report)
+    for record in measurement.records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
-        print_tables(found.records)
-    for line in [*found.absent, *found.notes]:
+        print_tables(measurement.records)
+    for line in [*measurement.absent, *measurement.notes]:
         say(line)
-    found.check()
+    measurement.check()
 
 
 def _measure_model(
@@ -221,8 +221,8 @@ def _measure_model(
         parameter = d.parameter(option)
         options[parameter.word] = "true" if parameter.kind == "flag" else next(argv)
     with counted(f"{d.name} on {machine.name}") as progress:
-        changed = [word for setting in settings or [] for word in ("--set", setting)]
-        command = [d.name, "--on", on, *changed, *extra]
+        set_arguments = [word for setting in settings or [] for word in ("--set", setting)]
+        command = [d.name, "--on", on, *set_arguments, *extra]
         absences: list[Absence] = []
         records = measure_model(d.name, machine, options, command, progress, absences.append)
     for record in records if as_json else ():
@@ -236,7 +236,7 @@ def _measure_model(
 
 
 def _checked_argv(d: Description, extra: list[str]) -> list[str]:
-    """The options as arguments of the native program; raises UsageError for an unknown option."""
+    """Return the options as arguments of the native program; raise UsageError for an unknown option."""
     argv: list[str] = []
     words = iter(extra)
     for word in words:

@@ -1,4 +1,4 @@
-"""`meshmark measure app`: a program of the user's own as an instrument."""
+"""`meshmark measure app`: measures a program of the user like an instrument."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from meshmark.place.app.trials import Plan, Trials
 
 _BUDGET_S: Final = 600.0
-_LINE_S: Final = 10.0  # between lines of progress where nobody watches
+_LINE_S: Final = 10.0  # time between lines of progress without a terminal
 
 
 @cache
 def command() -> Any:
-    """The command, which is no subcommand of a group: its name is an argument of `meshmark measure`."""
+    """Return the command. It is not a subcommand of a group: its name is an argument of `meshmark measure`."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     app.command("app", context_settings={"help_option_names": ["-h", "--help"]})(measure_app)
     return with_uniform_help(typer.main.get_command(app))
@@ -140,7 +140,7 @@ def measure_app(
     from meshmark.place.app.trials import INTERRUPTED, Plan
     from meshmark.store.store import run_name
 
-    matters = share("--margin", margin)
+    threshold = share("--margin", margin)
     if resume:
         if file or command_line or vary:
             raise UsageError("--resume: found with an application; the original one applies")
@@ -160,10 +160,10 @@ def measure_app(
         if profile:
             _add(tables, "application", {"profile": True})
         app = of_tables(tables, file or "--command", source)
-        if chosen := method(app.dimensions):
-            _add(tables, "dimensions", {"cache_method": chosen})
+        if mechanism := method(app.dimensions):
+            _add(tables, "dimensions", {"cache_method": mechanism})
             app = of_tables(tables, file or "--command", source)
-            say(f"cache_method={chosen}, since resctrl is {'' if chosen == RESCTRL_METHOD else 'not '}mounted")
+            say(f"cache_method={mechanism}, since resctrl is {'' if mechanism == RESCTRL_METHOD else 'not '}mounted")
         plan = Plan(
             tables=tables,
             source=str(source),
@@ -171,30 +171,30 @@ def measure_app(
             warmup=warmup,
             budget_s=budget_s,
             seed=secrets.randbelow(1 << 31) if seed is None else seed,
-            margin=matters,
+            margin=threshold,
             run=run_name("app"),
             started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
         folder = run_folder(plan.run).absolute()
-    found, prepared, profiles = _conducted(plan, app, folder, bool(resume))
-    _keep(found, prepared, profiles, app, store, no_store, as_json)
-    if found.stopped == INTERRUPTED:
+    trials, prepared, profiles = _conducted(plan, app, folder, bool(resume))
+    _keep(trials, prepared, profiles, app, store, no_store, as_json)
+    if trials.stopped == INTERRUPTED:
         text, status = ended()
         say(f"meshmark: {text}; resume with meshmark measure app --resume {plan.run}")
         raise SystemExit(status)
-    if failed := {**prepared.failed, **found.excluded}:
-        name, why = next(iter(failed.items()))
-        raise MeshmarkError(f"{name}: {why}", f"its output is in {folder / 'failed'}")
+    if failures := {**prepared.failed, **trials.excluded}:
+        name, reason = next(iter(failures.items()))
+        raise MeshmarkError(f"{name}: {reason}", f"its output is in {folder / 'failed'}")
 
 
 def _tables(file: str, command_line: str, figure: dict[str, str]) -> tuple[dict[str, Any], Path]:
-    """The tables of the application file, or those of a command line, and the folder that paths are relative to."""
+    """Return the tables of an application file or of a command line, and the folder to which paths are relative."""
     from meshmark.place.app.application import application_file
     from meshmark.store.files import parse_toml, read_text
 
     if bool(file) == bool(command_line):
-        found = "a file and --command" if file else "no file and no --command"
-        raise UsageError(f"FILE: found {found}; one of them is required", "meshmark measure app --command './a.out'")
+        sources = "a file and --command" if file else "no file and no --command"
+        raise UsageError(f"FILE: found {sources}; one of them is required", "meshmark measure app --command './a.out'")
     if file:
         path = application_file(file)
         tables, source = parse_toml(read_text(path), str(path)), path.absolute().parent
@@ -202,17 +202,17 @@ def _tables(file: str, command_line: str, figure: dict[str, str]) -> tuple[dict[
     else:
         name = Path(next(iter(command_line.split()), "")).name
         tables, source = {"application": {"name": _plain(name), "command": command_line}}, Path.cwd()
-    if asked := {key: text for key, text in figure.items() if text}:
-        if "pattern" in asked:  # unit and scale of the file belong to its own pattern
+    if figure_values := {key: text for key, text in figure.items() if text}:
+        if "pattern" in figure_values:  # unit and scale in the file belong to the pattern in the file
             tables["figure"] = {}
-        _add(tables, "figure", asked)
+        _add(tables, "figure", figure_values)
     return tables, source
 
 
 def _table(tables: dict[str, Any], name: str) -> dict[str, Any]:
-    """A table of the file; empty if it is none, which is refused later."""
-    found = tables.get(name, {})
-    return found if isinstance(found, dict) else {}
+    """Return a table of the file; empty if the value is not a table, which is rejected later."""
+    table = tables.get(name, {})
+    return table if isinstance(table, dict) else {}
 
 
 def _add(tables: dict[str, Any], name: str, more: dict[str, Any]) -> None:
@@ -221,11 +221,11 @@ def _add(tables: dict[str, Any], name: str, more: dict[str, Any]) -> None:
 
 
 def _plain(name: str) -> str:
-    """A name of an application like that of a program."""
-    found = "".join(c if (c.isascii() and c.isalnum()) or c in "_-" else "_" for c in name.partition(".")[0])[
+    """Return a valid application name for the name of a program."""
+    plain_name = "".join(c if (c.isascii() and c.isalnum()) or c in "_-" else "_" for c in name.partition(".")[0])[
         :60
     ].lstrip("-0123456789")
-    return found or "app"
+    return plain_name or "app"
 
 
 def _vary(tables: dict[str, Any], words: list[str]) -> None:
@@ -235,7 +235,7 @@ def _vary(tables: dict[str, Any], words: list[str]) -> None:
 
 
 def _conducted(plan: Plan, app: Application, folder: Path, resumed: bool) -> tuple[Trials, Prepared, list[Profile]]:
-    """Prepare and run, with progress; then profile, if that is asked for."""
+    """Prepare and run the program and report progress; then profile it if requested."""
     from meshmark.place.app.attempt import attempt, end_earlier
     from meshmark.place.app.configuration import Folders, configurations
     from meshmark.place.app.preparation import prepare
@@ -249,36 +249,44 @@ def _conducted(plan: Plan, app: Application, folder: Path, resumed: bool) -> tup
             say(f"ended {counted(count, 'process', 'processes')} of the run that was interrupted")
         plan.save(folder)
         folders = Folders(folder)
-        every = configurations(app)
-        runs = len(every) * (plan.rounds + plan.warmup)
+        all_configurations = configurations(app)
+        runs = len(all_configurations) * (plan.rounds + plan.warmup)
         perf: Perf | AbsentError | None = None
         if app.profile:
             try:
                 perf = find_perf(folder)
-            except AbsentError as why:  # said before the runs, which may take long
-                perf = why
-                say("no profile: " + "; ".join(filter(None, (str(why), why.hint))))
-        size = f"{counted(len(every), 'configuration')}, {counted(runs, 'run')}"
+            except AbsentError as error:  # reported before the runs, which may take long
+                perf = error
+                say("no profile: " + "; ".join(filter(None, (str(error), error.hint))))
+        summary = f"{counted(len(all_configurations), 'configuration')}, {counted(runs, 'run')}"
         if isinstance(perf, Perf):
-            size += f" and {len(every)} under perf"
-        say(f"{plan.run}: {size}, at most {_time(plan.budget_s)}")
+            summary += f" and {len(all_configurations)} under perf"
+        say(f"{plan.run}: {summary}, at most {_time(plan.budget_s)}")
         prepared = prepare(app, folders, say)
-        these = [c for c in every if c.values.get("build", "") not in prepared.failed]
-        with RunProgress(len(these) * (plan.rounds + plan.warmup), plan.budget_s) as show:
-            found = conduct(
-                plan, these, folder, lambda c, n, o, most: attempt(app, c, folders, n, observed=o, most_s=most), show
+        buildable = [c for c in all_configurations if c.values.get("build", "") not in prepared.failed]
+        with RunProgress(len(buildable) * (plan.rounds + plan.warmup), plan.budget_s) as show:
+            trials = conduct(
+                plan,
+                buildable,
+                folder,
+                lambda c, n, o, most: attempt(app, c, folders, n, observed=o, most_s=most),
+                show,
             )
         profiles: list[Profile] = []
         if perf is not None:
-            extra = plan.rounds + 1
+            repetition = plan.rounds + 1
             profiles = profile_all(
-                found, every, folder, perf, lambda c, words: attempt(app, c, folders, extra, under=words)
+                trials,
+                all_configurations,
+                folder,
+                perf,
+                lambda c, words: attempt(app, c, folders, repetition, under=words),
             )
-    return found, prepared, profiles
+    return trials, prepared, profiles
 
 
 class RunProgress:
-    """A bar on a terminal, otherwise a line every ten seconds."""
+    """Shows a bar on a terminal, otherwise a line every ten seconds."""
 
     def __init__(self, runs: int, budget_s: float) -> None:
         self.runs, self.budget_s = runs, budget_s
@@ -303,17 +311,17 @@ class RunProgress:
         return self
 
     def __call__(self, found: Trials) -> None:
-        last = found.attempts[-1]
-        if last.value is None:
-            line = f"{last.configuration}: {last.reason}"
+        attempt = found.attempts[-1]
+        if attempt.value is None:
+            line = f"{attempt.configuration}: {attempt.reason}"
             say(line) if self.bar is None else self.bar.console.print(line, markup=False, highlight=False)
         if self.bar is not None:
-            self.bar.update(self.task, completed=len(found.attempts), description=last.configuration)
+            self.bar.update(self.task, completed=len(found.attempts), description=attempt.configuration)
         elif time.monotonic() - self.said_s >= _LINE_S:
             self.said_s = time.monotonic()
-            done = len(found.attempts)
-            left = min(self.budget_s - found.spent_s, found.usual_s() * max(0, self.runs - done))
-            say(f"{done} of {self.runs} runs, about {_time(max(0.0, left))} left")
+            completed = len(found.attempts)
+            remaining_s = min(self.budget_s - found.spent_s, found.usual_s() * max(0, self.runs - completed))
+            say(f"{completed} of {self.runs} runs, about {_time(max(0.0, remaining_s))} left")
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
@@ -335,7 +343,7 @@ def _keep(
     no_store: bool,
     as_json: bool,
 ) -> None:
-    """Store the records, and print them or the tables."""
+    """Store the records, and print the records or the tables."""
     from importlib.metadata import version as installed
 
     from meshmark.machine.boot import keep
@@ -347,14 +355,14 @@ def _keep(
     from meshmark.terminal.application import print_application
 
     command_line = shlex.join(mask_words(["measure", "app", *sys.argv[3:]]))
-    made = records(found, app, host_id(), command_line, installed("meshmark"), profiles)
-    if made and not no_store:
-        none = absences(found, prepared.failed, profiles)
-        keep(Store(store or data_home() / "store"), found.plan.run, "app", made, none)
-    judged = answer(found, app, from_sysfs(), profiles)
+    new_records = records(found, app, host_id(), command_line, installed("meshmark"), profiles)
+    if new_records and not no_store:
+        new_absences = absences(found, prepared.failed, profiles)
+        keep(Store(store or data_home() / "store"), found.plan.run, "app", new_records, new_absences)
+    result = answer(found, app, from_sysfs(), profiles)
     if as_json:
-        for record in made:
+        for record in new_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
-        print(json.dumps(judged))
+        print(json.dumps(result))
     else:
-        print_application(judged)
+        print_application(result)

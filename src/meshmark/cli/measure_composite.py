@@ -1,4 +1,4 @@
-"""`meshmark measure composite`: a set of programs against a reference machine."""
+"""`meshmark measure composite`: measures a set of programs against a reference machine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _BUDGET_S: Final = 3600.0
 
 @cache
 def command() -> Any:
-    """The command, whose name is an argument of `meshmark measure`."""
+    """Return the command, whose name is an argument of `meshmark measure`."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     app.command("composite", context_settings={"help_option_names": ["-h", "--help"]})(measure_composite)
     return with_uniform_help(typer.main.get_command(app))
@@ -131,24 +131,24 @@ def measure_composite(
             started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
         folder = run_folder(plan.run).absolute()
-    found = _conducted(plan, composite, folder, bool(resume))
-    _keep(found, composite, store, no_store, as_json)
-    if found.stopped == INTERRUPTED:
+    trials = _conducted(plan, composite, folder, bool(resume))
+    _keep(trials, composite, store, no_store, as_json)
+    if trials.stopped == INTERRUPTED:
         text, status = ended()
         say(f"meshmark: {text}; resume with meshmark measure composite --resume {plan.run}")
         raise SystemExit(status)
-    if why := failed(found, composite):  # without a reference, nothing else is an error
-        raise MeshmarkError(f"{composite.name}: no composite: {why}", f"its runs are in {folder / 'members'}")
+    if reason := failed(trials, composite):  # without a reference, only this is an error
+        raise MeshmarkError(f"{composite.name}: no composite: {reason}", f"its runs are in {folder / 'members'}")
     if save_reference is not None:
         from meshmark.machine.facts import host_id
         from meshmark.place.app.together import reference_toml
         from meshmark.store.files import write_text
 
-        write_text(save_reference, reference_toml(found, composite, host_id()))
+        write_text(save_reference, reference_toml(trials, composite, host_id()))
 
 
 def _reference(name: str, composite: Composite, store: Path | None) -> Reference:
-    """The reference of a file, or of a run of the store."""
+    """Return the reference in a file or in a run of the store."""
     from meshmark.place.app.composite import read_reference
     from meshmark.place.app.together import reference_of
     from meshmark.store.store import Store
@@ -159,10 +159,10 @@ def _reference(name: str, composite: Composite, store: Path | None) -> Reference
     from meshmark.place.app.composite import Reference
 
     rows = [r for _, _, r in Store(store or data_home() / "store").rows(run=name)]
-    known = {m.name: m for m in composite.members}
+    member_by_name = {m.name: m for m in composite.members}
     figures = {}
     for r in rows:
-        member = known.get(str(r.conditions.get("member", "")))
+        member = member_by_name.get(str(r.conditions.get("member", "")))
         if member and r.metric == ("figure_of_merit" if member.application.figure.pattern else "elapsed"):
             figures[member.name] = r
     if not figures:
@@ -171,7 +171,7 @@ def _reference(name: str, composite: Composite, store: Path | None) -> Reference
 
 
 def _conducted(plan: Plan, composite: Composite, folder: Path, resumed: bool) -> Trials:
-    """Prepare and run, with progress."""
+    """Prepare and run the members, and report progress."""
     from meshmark.place.app.attempt import end_earlier
     from meshmark.place.app.together import folders_of, measured
     from meshmark.store.files import held
@@ -179,19 +179,19 @@ def _conducted(plan: Plan, composite: Composite, folder: Path, resumed: bool) ->
 
     with held(folder, resumed=resumed):
         if resumed:
-            left = sum(end_earlier(folders_of(m, folder).root) for m in composite.members)
-            if left:
-                say(f"ended {counted(left, 'process', 'processes')} of the run that was interrupted")
+            count = sum(end_earlier(folders_of(m, folder).root) for m in composite.members)
+            if count:
+                say(f"ended {counted(count, 'process', 'processes')} of the run that was interrupted")
         plan.save(folder)
         runs = len(composite.members) * (plan.rounds + plan.warmup)
-        size = f"{counted(len(composite.members), 'member')}, {counted(runs, 'run')}"
-        say(f"{plan.run}: {size}, at most {duration(plan.budget_s)}")
+        summary = f"{counted(len(composite.members), 'member')}, {counted(runs, 'run')}"
+        say(f"{plan.run}: {summary}, at most {duration(plan.budget_s)}")
         with RunProgress(runs, plan.budget_s) as show:
             return measured(plan, composite, folder, say, show)
 
 
 def _keep(found: Trials, composite: Composite, store: Path | None, no_store: bool, as_json: bool) -> None:
-    """Store the records, and print them or the table."""
+    """Store the records, and print the records or the table."""
     from importlib.metadata import version as installed
 
     from meshmark.machine.boot import keep
@@ -201,13 +201,13 @@ def _keep(found: Trials, composite: Composite, store: Path | None, no_store: boo
     from meshmark.terminal.composite import print_composite
 
     command_line = shlex.join(mask_words(["measure", "composite", *sys.argv[3:]]))
-    made = composite_records(found, composite, host_id(), command_line, installed("meshmark"))
-    if made and not no_store:
-        missing = composite_absences(found, composite)
-        keep(Store(store or data_home() / "store"), found.plan.run, "composite", made, missing)
+    new_records = composite_records(found, composite, host_id(), command_line, installed("meshmark"))
+    if new_records and not no_store:
+        absences = composite_absences(found, composite)
+        keep(Store(store or data_home() / "store"), found.plan.run, "composite", new_records, absences)
     answer = composite_answer(found, composite)
     if as_json:
-        for record in made:
+        for record in new_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
         print(json.dumps(answer))
     else:

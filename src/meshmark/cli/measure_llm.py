@@ -1,4 +1,4 @@
-"""`meshmark measure llm`: tokens per second for weights of any size, measured or predicted, as a sentence."""
+"""`meshmark measure llm`: measures or predicts tokens per second for weights of any size; the answer is a sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from meshmark.measure.llm import Choice, Memory, Point, Request
     from meshmark.measure.single import Measurement
 
-_TRIAL_SHARE: Final = 1 / 3  # of the budget, at most
+_TRIAL_SHARE: Final = 1 / 3  # maximum share of the trial in the budget
 
 
 @dataclass
@@ -36,7 +36,7 @@ class _Session:
     measured: list[Measurement] = field(default_factory=list)
 
     def measure(self, argv: Sequence[str], budget_s: float, repetitions: int) -> list[Point]:
-        """Measure with these arguments; returns the settings that were measured."""
+        """Measure with these arguments and return the measured settings."""
         from meshmark.measure.budget import BUDGET
         from meshmark.measure.llm import points
         from meshmark.measure.plan import measurement, replaced
@@ -50,7 +50,7 @@ class _Session:
         return points(self.measured[-1].records, self.topology)
 
     def print_records(self) -> None:
-        """Print the records of all measurements, then what is absent and what limits them."""
+        """Print the records of all measurements, then their absences and notes."""
         from meshmark.terminal.tables import print_tables
 
         records = [r for m in self.measured for r in m.records]
@@ -91,7 +91,7 @@ def measure_llm(d: Description, argv: Sequence[str], repetitions: int, store: Pa
 def _measure_and_answer(session: _Session, asked: Request) -> None:
     from meshmark.measure.llm import of_size, prepare_s_per_byte
 
-    began = time.monotonic()
+    start_s = time.monotonic()
     total_s, trial_s = _budgets(session, asked)
     trial = session.measure(asked.trial_argv, trial_s, session.repetitions)
     if not trial:
@@ -99,29 +99,31 @@ def _measure_and_answer(session: _Session, asked: Request) -> None:
         session.measured[0].check()
         return
     prepare_s = prepare_s_per_byte(session.measured[0].results)
-    compared = of_size(trial, asked.trial_bytes, asked.trial_sizes)
-    full: dict[int, list[Point]] = {}
+    comparable = of_size(trial, asked.trial_bytes, asked.trial_sizes)
+    full_points: dict[int, list[Point]] = {}
     reasons: dict[int, str] = {}
     for number, size in enumerate(asked.large):
-        rest_s = (total_s - (time.monotonic() - began)) / (len(asked.large) - number)
-        full[size], reasons[size] = _large(session, asked, size, compared, prepare_s, rest_s)
+        remaining_s = (total_s - (time.monotonic() - start_s)) / (len(asked.large) - number)
+        full_points[size], reasons[size] = _large(session, asked, size, comparable, prepare_s, remaining_s)
     session.print_records()
-    _print_answers(session, asked, trial, compared, full, reasons)
+    _print_answers(session, asked, trial, comparable, full_points, reasons)
     session.measured[0].check()
 
 
 def _budgets(session: _Session, asked: Request) -> tuple[float, float]:
-    """Budgets of the command and of its trial, in s: `--budget`, or one in proportion to the sizes that fit."""
+    """Return the budgets of the command and of its trial in s: `--budget`, or in proportion to the sizes that fit."""
     from meshmark.measure.budget import BUDGET, MAX_S, budget_s
 
-    given = dict(itertools.pairwise(asked.argv))
+    options = dict(itertools.pairwise(asked.argv))
     trial_s = budget_s(session.d, asked.trial_argv)
-    fitting = [s for s in asked.large if s <= session.memory.usable()]
-    if BUDGET in given:
-        usual_s = budget_s(session.d, [w for w in asked.trial_argv if w not in {BUDGET, given[BUDGET]}])
+    fitting_sizes = [s for s in asked.large if s <= session.memory.usable()]
+    if BUDGET in options:
+        usual_s = budget_s(session.d, [w for w in asked.trial_argv if w not in {BUDGET, options[BUDGET]}])
         total_s = trial_s
-        return total_s, min(usual_s, total_s * _TRIAL_SHARE) if fitting else total_s
-    total_s = max(trial_s, min(MAX_S, trial_s * (1 + sum(fitting) / asked.trial_bytes))) if fitting else trial_s
+        return total_s, min(usual_s, total_s * _TRIAL_SHARE) if fitting_sizes else total_s
+    total_s = (
+        max(trial_s, min(MAX_S, trial_s * (1 + sum(fitting_sizes) / asked.trial_bytes))) if fitting_sizes else trial_s
+    )
     if total_s > trial_s:
         say(f"note: a budget of up to {duration(total_s)} for weights of this size; change it by --budget")
     return total_s, trial_s
@@ -130,18 +132,18 @@ def _budgets(session: _Session, asked: Request) -> tuple[float, float]:
 def _large(
     session: _Session, asked: Request, size: int, compared: Sequence[Point], prepare_s: float, rest_s: float
 ) -> tuple[list[Point], str]:
-    """Measure a large size if it fits. Returns its settings, or none and the reason."""
+    """Measure a large size if it fits, and return its settings; if it does not fit, return none and the reason."""
     from meshmark.measure.llm import WEIGHTS, choose
     from meshmark.measure.plan import replaced
 
     if not compared:
         return [], "the trial measured nothing"
-    chosen = choose(compared, size, session.memory, prepare_s, rest_s, session.repetitions)
-    if not chosen.points:
-        return [], _not_measured(session, chosen, compared, size)
-    alone = len(chosen.points) == 1
-    argv = chosen.points[0].argv(asked.argv, size) if alone else replaced(asked.argv, WEIGHTS, str(size))
-    measured_points = session.measure(argv, rest_s, chosen.runs)
+    choice = choose(compared, size, session.memory, prepare_s, rest_s, session.repetitions)
+    if not choice.points:
+        return [], _not_measured(session, choice, compared, size)
+    is_single = len(choice.points) == 1
+    argv = choice.points[0].argv(asked.argv, size) if is_single else replaced(asked.argv, WEIGHTS, str(size))
+    measured_points = session.measure(argv, rest_s, choice.runs)
     reasons = [a.reason for a in session.measured[-1].absences]
     return measured_points, "" if measured_points else next(iter(reasons), "the instrument measured nothing")
 
@@ -165,15 +167,15 @@ def _print_answers(
     full: dict[int, list[Point]],
     reasons: dict[int, str],
 ) -> None:
-    """Print an answer for each size: on standard output, beside records in JSON as messages."""
+    """Print an answer for each size on standard output; with JSON records, on standard error."""
     from meshmark.measure.llm import of_size
     from meshmark.measure.llm_answer import measured_answer, predicted_answer, predictions
 
     for size in sorted({*asked.small, *asked.large}):
         points = full.get(size) or (of_size(trial, size, asked.trial_sizes) if size in asked.small else [])
         if points:
-            others = compared if size in full else ()
-            lines = measured_answer(points, size, others, asked.trial_bytes, session.topology)
+            comparable = compared if size in full else ()
+            lines = measured_answer(points, size, comparable, asked.trial_bytes, session.topology)
         elif size in full and compared:
             if not session.as_json:
                 print()

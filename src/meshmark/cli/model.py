@@ -35,7 +35,7 @@ MachineArgument = Annotated[
 
 
 def note_assumptions(*machines: MachineFile) -> None:
-    """Print how many values of each machine file are assumptions."""
+    """Print the number of assumed and unknown values of each machine file."""
     from meshmark.model.single import assumptions
 
     for m in {m.name: m for m in machines}.values():
@@ -90,20 +90,20 @@ def show(
     from meshmark.terminal.mesh import mesh_text
 
     machine = find_machine(name, settings)
-    found = figures(machine, simulate=False)
+    key_figures = figures(machine, simulate=False)
     if svg is not None:
         from meshmark.store.files import write_text
 
         write_text(svg, mesh_svg(machine))
     table = [{"key": k, "origin": o.kind, "of": o.text} for k, o in sorted(machine.origins.items())]
-    table += [{"key": k, "origin": "unknown", "of": why} for k, why in sorted(machine.unknown.items())]
+    table += [{"key": k, "origin": "unknown", "of": reason} for k, reason in sorted(machine.unknown.items())]
     if as_json:
         print(
             json.dumps(
                 {
                     "machine": machine.name,
                     "title": machine.title,
-                    "figures": [f.to_json() for f in found],
+                    "figures": [f.to_json() for f in key_figures],
                     "data": machine.data,
                     "origins": table,
                 }
@@ -114,7 +114,7 @@ def show(
     if machine.note:
         print(machine.note)
     sys.stdout.write("\n" + mesh_text(machine) + "\n")
-    print_rows([{"figure": f.name, "value": f.shown(), "by": f.how} for f in found], False)
+    print_rows([{"figure": f.name, "value": f.shown(), "by": f.how} for f in key_figures], False)
     if origins:
         print()
         print_rows(
@@ -130,12 +130,16 @@ def show(
 
 
 def _value_of(machine: MachineFile, dotted: str) -> str:
-    at: Any = machine.data
+    value: Any = machine.data
     for part in dotted.replace("[", ".").replace("]", "").split("."):
-        at = (
-            at[int(part)] if isinstance(at, list) and part.isdigit() else at.get(part) if isinstance(at, dict) else None
+        value = (
+            value[int(part)]
+            if isinstance(value, list) and part.isdigit()
+            else value.get(part)
+            if isinstance(value, dict)
+            else None
         )
-    return "" if at is None else str(at)
+    return "" if value is None else str(value)
 
 
 @app.command("compare")
@@ -244,8 +248,8 @@ def measure(
         from meshmark.model.frames import recording_lines
         from meshmark.store.files import write_file
 
-        written = recording_lines(machine, window, lines)
-        write_file(frames, "".join(json.dumps(line) + "\n" for line in written).encode())
+        recording = recording_lines(machine, window, lines)
+        write_file(frames, "".join(json.dumps(line) + "\n" for line in recording).encode())
         say(f"{len(lines)} frames: {frames}; meshmark replay {frames}")
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
@@ -287,8 +291,8 @@ def sweep(
 
     machine = find_machine(name, settings)
     pairs = dict(o.partition("=")[::2] for o in options or [])
-    kept = "nothing is stored (--no-store)" if no_store else "completed points are stored; resume with --resume"
-    with interruptible(kept), counted(f"sweep of {machine.name}") as progress:
+    state = "nothing is stored (--no-store)" if no_store else "completed points are stored; resume with --resume"
+    with interruptible(state), counted(f"sweep of {machine.name}") as progress:
         records = run_sweep(
             machine,
             vary,
@@ -330,12 +334,12 @@ def place_io(
     from meshmark.model.place_io import place
 
     machine = find_machine(name, settings)
-    found = place(machine, ports, minimize)
+    choice = place(machine, ports, minimize)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(choice))
         return
-    nodes, proof = ", ".join(map(str, found["nodes"])), "proved optimal" if found["proved"] else "best found"
-    print(f"nodes {nodes}: mean {found['mean_hops']:.3f} hops, maximum {found['max_hops']} ({proof})")
+    nodes, proof = ", ".join(map(str, choice["nodes"])), "proved optimal" if choice["proved"] else "best found"
+    print(f"nodes {nodes}: mean {choice['mean_hops']:.3f} hops, maximum {choice['max_hops']} ({proof})")
 
 
 @app.command("validate")
@@ -390,11 +394,11 @@ def validate_(
     for role in ROLES:
         total = sum(count[role].values())
         if total:
-            of = count[role]
-            say(f"{TITLE_OF[role]}: {of['inside']} of {total} in tolerance, {of['not_modelled']} not modelled")
+            score = count[role]
+            say(f"{TITLE_OF[role]}: {score['inside']} of {total} in tolerance, {score['not_modelled']} not modelled")
     if not no_page:
-        made = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
-        paths, undrawn = write_page(rows, out or Path("validation"), made)
+        origin = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
+        paths, undrawn = write_page(rows, out or Path("validation"), origin)
         say(f"page: {paths[0]}")
         say_undrawn(undrawn)
 

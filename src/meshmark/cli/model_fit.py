@@ -62,33 +62,33 @@ def fit(
 
             records, _, info = load_run(folder)
             name = (out.stem if out else info.machine) or "host"
-            found: Fit = fit_survey(records, name, *shape_of(info.host), Path(scratch), progress)
+            result: Fit = fit_survey(records, name, *shape_of(info.host), Path(scratch), progress)
             notes: Sequence[str] = ()
         else:
             from meshmark.compare.import_fit import fit_import
 
             numbers = {"cores": cores, "idle-local": idle_local}
-            given = {n: parsed(n, text) for n, text in numbers.items() if text is not None}
+            given_numbers = {n: parsed(n, text) for n, text in numbers.items() if text is not None}
             side = _side(what, store)
             name = (out.stem if out else side.machine) or "machine"
-            count = int(given["cores"]) if "cores" in given else None
-            of_tool = fit_import(side.points, name, Path(scratch), count, given.get("idle-local"), progress)
-            warnings = [f"warning: {o.name}: {o.warning}" for o in of_tool.fitted.outcomes if o.warning]
-            found, notes = of_tool, [*warnings, *(f"note: {note}" for note in of_tool.notes)]
+            count = int(given_numbers["cores"]) if "cores" in given_numbers else None
+            import_fit = fit_import(side.points, name, Path(scratch), count, given_numbers.get("idle-local"), progress)
+            warnings = [f"warning: {o.name}: {o.warning}" for o in import_fit.fitted.outcomes if o.warning]
+            result, notes = import_fit, [*warnings, *(f"note: {note}" for note in import_fit.notes)]
     target = out or Path(f"{name}.toml")
-    write_file(target, found.text.encode())
-    print_rows([p.to_json() if as_json else _row(p) for p in found.points], as_json)
+    write_file(target, result.text.encode())
+    print_rows([p.to_json() if as_json else _row(p) for p in result.points], as_json)
     for note in notes:
         say(note)
     predicted = (
-        percent(found.rms(False)) if any(not p.fitted for p in found.points) else "none, so the fit is not tested"
+        percent(result.rms(False)) if any(not p.fitted for p in result.points) else "none, so the fit is not tested"
     )
-    say(f"rms error: fitted points {percent(found.rms(True))}, predicted points {predicted}")
+    say(f"rms error: fitted points {percent(result.rms(True))}, predicted points {predicted}")
     say(f"machine file: {target}")
 
 
 def _survey(name: str) -> Path | None:
-    """The folder of a survey; None if the name is another's, or nothing's."""
+    """Return the folder of a survey; None if the name does not denote a survey."""
     from meshmark.measure.latest import LATEST
     from meshmark.measure.survey import find_run, is_survey
 
@@ -99,10 +99,10 @@ def _survey(name: str) -> Path | None:
 
 
 def _side(name: str, store: Path | None) -> Side:
-    """The results that are not a survey's.
+    """Return results that do not come from a survey.
 
     Raises:
-        UsageError: Nothing has this name, or it is a model.
+        UsageError: The name is unknown or denotes a model.
     """
     from meshmark.compare.sides import Sides
 

@@ -1,4 +1,4 @@
-"""`meshmark model init`: writes a machine file to begin with, from a template and a few numbers of a machine."""
+"""`meshmark model init`: writes an initial machine file from a template and a few numbers of a machine."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _METAVARS: Final = {"s": "TIME", "B/s": "RATE", "Hz": "FREQUENCY", "B": "SIZE", 
 
 
 def number_option(name: str) -> Any:
-    """An option for one of the numbers of a machine."""
-    q = QUANTITIES[name]
-    return typer.Option(f"--{name}", help=q.help, metavar=_METAVARS[q.unit], show_default=False)
+    """Return the option for one of the numbers of a machine."""
+    quantity = QUANTITIES[name]
+    return typer.Option(f"--{name}", help=quantity.help, metavar=_METAVARS[quantity.unit], show_default=False)
 
 
 NumberOption = str | None
@@ -83,25 +83,25 @@ def init(
         "clock": clock,
         "l3": l3,
     }
-    given = {name: text for name, text in texts.items() if text is not None}
+    number_texts = {name: text for name, text in texts.items() if text is not None}
     template, file = _template_and_file(words or [])
     if not template:
-        if given or store != STORES[0]:
-            option = next(iter(given), "store")
+        if number_texts or store != STORES[0]:
+            option = next(iter(number_texts), "store")
             raise UsageError(f"--{option}: found without a template; allowed: with {' or '.join(SOCKETS)}")
         check_new(file, force)
         write_template("meshmark.model", file, _NEXT)
         return
     from meshmark.store.files import check_writable
 
-    numbers = key_numbers(template, given, store)
+    numbers = key_numbers(template, number_texts, store)
     check_new(file, force)
     check_writable("file", file)
     _write(numbers, file, as_json)
 
 
 def _template_and_file(words: list[str]) -> tuple[str, Path]:
-    """The template, "" without one, and the file to write."""
+    """Return the template ("" without one) and the file to write."""
     if len(words) > 2:
         raise UsageError(f"init: found {len(words)} words; allowed: a template and a file")
     if words and words[0] in SOCKETS:
@@ -113,7 +113,7 @@ def _template_and_file(words: list[str]) -> tuple[str, Path]:
 
 
 def key_numbers(template: str, texts: Mapping[str, str], store: str) -> KeyNumbers:
-    """Read the numbers of a template.
+    """Return the numbers for a template, parsed and checked.
 
     Raises:
         UsageError: A number is missing, invalid or impossible.
@@ -122,19 +122,21 @@ def key_numbers(template: str, texts: Mapping[str, str], store: str) -> KeyNumbe
         raise UsageError(f"--store: found '{quoted(store)}'; allowed: {', '.join(STORES)}")
     sockets = SOCKETS[template]
     if missing := [name for name in required(sockets) if name not in texts]:
-        needed = ", ".join(f"--{name}" for name in required(sockets))
-        raise UsageError(f"{template}: found no --{missing[0]}; needed: {needed}", "meshmark model init --help")
-    given = {name: Given(parsed(name, text), f"--{name}") for name, text in texts.items()}
-    numbers = KeyNumbers(sockets, given, store)
+        required_options = ", ".join(f"--{name}" for name in required(sockets))
+        raise UsageError(
+            f"{template}: found no --{missing[0]}; needed: {required_options}", "meshmark model init --help"
+        )
+    number_by_name = {name: Given(parsed(name, text), f"--{name}") for name, text in texts.items()}
+    numbers = KeyNumbers(sockets, number_by_name, store)
     check(numbers)
     return numbers
 
 
 def parsed(name: str, text: str) -> float:
-    """Read a number of an option in its unit.
+    """Return the number in the text of an option, in SI units.
 
     Raises:
-        UsageError: The text is not a number with this unit, or out of range.
+        UsageError: The text is not a number with the unit of the option, or the number is out of range.
     """
     return _PARSERS[QUANTITIES[name].unit](f"--{name}", text)
 
@@ -185,36 +187,36 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], float]]] = {
 
 
 def _write(numbers: KeyNumbers, file: Path, as_json: bool) -> None:
-    """Fit the numbers, write the machine file, and print what the model gives for each number."""
+    """Fit the numbers, write the machine file, and print the value of the model for each number."""
     import tempfile
 
     from meshmark.model.from_numbers import fit_numbers
     from meshmark.store.files import write_file
 
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder, counted("fit") as progress:
-        fitted = fit_numbers(numbers, file.stem or "machine", Path(folder), progress)
-    write_file(file, fitted.text.encode())
-    print_outcomes(fitted, conflicts(numbers), as_json)
+        fit = fit_numbers(numbers, file.stem or "machine", Path(folder), progress)
+    write_file(file, fit.text.encode())
+    print_outcomes(fit, conflicts(numbers), as_json)
     say(f"machine file: {file}")
     say_next(file, _NEXT_OF_TEMPLATE)
 
 
 def print_outcomes(found: Fitted, doubts: Mapping[str, str], as_json: bool, prefix: str = "--") -> None:
-    """Print the numbers of a machine and those of its model, then warnings about numbers that contradict each other.
+    """Print the numbers of a machine and of its model, then warnings about numbers that contradict each other.
 
     Args:
-        doubts: Numbers that contradict others, with the reason.
-        prefix: What precedes the name of a number in warnings.
+        doubts: Reasons by name of the numbers that contradict others.
+        prefix: Text before the name of a number in warnings.
     """
     print_rows([_json(o) if as_json else _row(o) for o in found.outcomes], as_json)
     for o in found.outcomes:
         if o.given is not None and (reason := doubts.get(o.name) or o.warning):
-            gives = f"; the model gives {show(o.name, o.model)}" if o.warning else ""
-            say(f"warning: {prefix}{o.name} {show(o.name, o.given)}: {reason}{gives}")
+            model_text = f"; the model gives {show(o.name, o.model)}" if o.warning else ""
+            say(f"warning: {prefix}{o.name} {show(o.name, o.given)}: {reason}{model_text}")
 
 
 def error_text(error: float) -> str:
-    """A relative error as `+0.3 %`; one that rounds to 0 has no minus."""
+    """Return a relative error as text, such as `+0.3 %`; an error that rounds to 0 has no minus sign."""
     return f"{round(100 * error, 1) + 0.0:+.1f} %"
 
 

@@ -16,8 +16,9 @@ from meshmark.values.numbers import decimal, whole
 
 
 def with_strict_values(command: Any) -> Any:
-    """Make the options of a command and of its subcommands refuse what Python accepts and users do not mean: digits
-    other than ASCII ones, underscores, numbers that are not finite, and empty texts.
+    """Make the options of a command and of its subcommands reject values that Python accepts but users do not mean.
+
+    These are digits other than ASCII digits, underscores, numbers that are not finite, and empty texts.
 
     Args:
         command: A command of click, or of typer's own copy of it.
@@ -45,7 +46,7 @@ def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any,
 
 
 def _refuse_empty(parameter: Any, context: Any, value: Any) -> None:
-    """Refuse an empty value. An unset variable of a shell gives one, which would mean all, or this folder.
+    """Reject an empty value. It often results from an unset shell variable, and would mean all, or this folder.
 
     Words of a command may be empty.
     """
@@ -65,16 +66,16 @@ def _is_number_of_python(text: str) -> bool:
 
 
 def given(context: typer.Context, name: str) -> bool:
-    """Whether the command line has this parameter."""
+    """Return whether the command line contains this parameter."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def refuse_with_resume(context: typer.Context, *allowed: str) -> None:
-    """Raise UsageError if an option is given that a resumed run has already.
+    """Raise UsageError if the command line contains an option that a resumed run already has.
 
     Args:
-        allowed: Parameters that may be given.
+        allowed: Parameters that are allowed with --resume.
     """
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -86,7 +87,7 @@ def share(name: str, text: str) -> float:
     """Return a share in percent, such as `5%`, as a number.
 
     Raises:
-        UsageError: It is not between 0 and 1000 %.
+        UsageError: The text is not a share between 0 and 1000 %.
     """
     percent = decimal(text.removesuffix("%"))
     if not text.endswith("%") or percent is None or not 0 <= percent <= 1000:
@@ -95,32 +96,32 @@ def share(name: str, text: str) -> float:
 
 
 def named_values(option: str, words: Sequence[str], form: str) -> dict[str, str]:
-    """Values by name of an option that may be repeated.
+    """Return the values, by name, of an option that may be repeated.
 
     Args:
-        form: What is allowed, such as `NAME=VALUE, such as size=1000`.
+        form: The allowed form in error messages: `NAME=VALUE, such as size=1000`.
 
     Raises:
         UsageError: A word has no name or no value.
     """
-    found: dict[str, str] = {}
+    value_by_name: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not (name and equals and value):
             raise UsageError(f"{option}: found '{quoted(word)}'; allowed: {form}")
-        found[name] = value
-    return found
+        value_by_name[name] = value
+    return value_by_name
 
 
 def shipped_applications() -> list[str]:
-    """Names of application files, for completion."""
+    """Return the names of application files, for completion."""
     from meshmark.place.app.application import shipped
 
     return list(shipped())
 
 
 def existing_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Callback of an option that names a folder to read. A default may not be there yet; one that is named must be.
+    """Callback of an option that names a folder to read. The default folder may be missing; a named folder must exist.
 
     Raises:
         UsageError: The folder does not exist.
@@ -183,9 +184,9 @@ RootOption = Annotated[
 
 
 def in_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Callback of an option that names a file to write, so that a path that cannot be written is refused before work.
+    """Callback of an option that names a file to write. It rejects a path that cannot be written before any work.
 
-    Its folder must exist, since a mistyped one is not to be created.
+    The folder of the file must exist, because a mistyped folder must not be created.
 
     Raises:
         UsageError: The folder does not exist, or the file cannot be written.
@@ -198,7 +199,7 @@ def in_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
 
 
 def writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Callback of an option that names a file to write, whose missing folders are created.
+    """Callback of an option that names a file to write. It creates missing folders.
 
     Raises:
         UsageError: The file cannot be written.
@@ -211,14 +212,14 @@ def writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
 
 
 def time_option(name: str, text: str, low: float = 0.0, high: float = float("inf"), default: str = "") -> Any:
-    """An option whose value is a time (`500ms`, `10s`, `5m`; without a unit in s), converted to s.
+    """Return an option whose value is a time (`500ms`, `10s`, `5m`; seconds without a unit), converted to seconds.
 
     Args:
         name: Name of the option.
         text: Help text.
-        low: Minimum, in s.
-        high: Maximum, in s.
-        default: Default as the help shows it; the default of the parameter is a number in s.
+        low: Minimum in s.
+        high: Maximum in s.
+        default: Default in the form of the help; the default of the parameter is a number in s.
     """
 
     def parse(value: str | float) -> float:
@@ -226,13 +227,11 @@ def time_option(name: str, text: str, low: float = 0.0, high: float = float("inf
 
         return value if isinstance(value, float) else seconds(name, value, low, high)
 
-    shown = f"{text} [{default}]" if default else text
-    return typer.Option(name, parser=parse, metavar="TIME", help=shown, show_default=False)
+    help_text = f"{text} [{default}]" if default else text
+    return typer.Option(name, parser=parse, metavar="TIME", help=help_text, show_default=False)
 
 
 def check_one_form(markdown: bool, json: bool) -> None:
-    """Raises:
-    UsageError: Two forms of output are requested.
-    """
+    """Raise UsageError if two forms of output are requested."""
     if markdown and json:
         raise UsageError("--markdown: found with --json; allowed without it")

@@ -1,7 +1,7 @@
 """`meshmark run`, `place`, `slots`, `placed`, `migrate` and `translate`.
 
-The native program implements them, and `entry` starts it without importing this module, which provides help and shell
-completion. Only `place` on modelled machines, with measured distances or with a drawing needs Python.
+The native program implements these commands, and `entry` starts it without importing this module, which provides help
+and shell completion. Only `place` on modelled machines, with measured distances or with a drawing needs Python.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _become(verb: str) -> None:
-    """Replace this process by the native program. Uses the original arguments, because the parser removes `--`."""
+    """Replace this process by the native program, with the original arguments, because the parser removes `--`."""
     from meshmark.place.native import find_place
 
     sys.stdout.flush()
@@ -147,7 +147,7 @@ def place() -> None:
             raise SystemExit(subprocess.run(command, check=False).returncode)
         with tempfile.NamedTemporaryFile("r", encoding="utf-8", suffix=".json") as plan:
             status = subprocess.run([*command, "--save", plan.name], check=False).returncode
-            # Read by name, since the program replaces the file. It is empty if the plan was refused.
+            # Open the file by name, since the program replaces it. It is empty if the program refused the plan.
             if text := Path(plan.name).read_text(encoding="utf-8"):
                 _draw(json.loads(text), Path(drawing), machine_name, _value(argv, "--topology") or "host")
         raise SystemExit(status)
@@ -170,14 +170,16 @@ def _draw(plan: dict[str, Any], path: Path, machine_name: str | None, topology: 
         from meshmark.report.mesh import mesh_svg
 
         machine = find_machine(machine_name)
-        on: dict[int, set[int]] = {}
-        first = 0  # CPUs of a modelled machine are numbered node by node
+        jobs_on_node: dict[int, set[int]] = {}
+        first_cpu = 0  # CPUs of a modelled machine are numbered node by node
         for node in ask(machine, [{"kind": "describe"}], threads=1)[0]["nodes"]:
-            on[node["node"]] = {j for cpu in range(first, first + node["cpus"]) for j in jobs_of.get(cpu, ())}
-            first += node["cpus"]
+            jobs_on_node[node["node"]] = {
+                j for cpu in range(first_cpu, first_cpu + node["cpus"]) for j in jobs_of.get(cpu, ())
+            }
+            first_cpu += node["cpus"]
         marks = {
             n: ("+".join(map(str, sorted(jobs))), JOB_FILLS[(min(jobs) - 1) % len(JOB_FILLS)])
-            for n, jobs in on.items()
+            for n, jobs in jobs_on_node.items()
             if jobs
         }
         text = mesh_svg(machine, held=marks)
@@ -196,28 +198,28 @@ def _draw(plan: dict[str, Any], path: Path, machine_name: str | None, topology: 
 
 
 def _value(argv: list[str], option: str) -> str | None:
-    """Value of an option, as `--option VALUE` or `--option=VALUE`; None if it is absent."""
-    for argument, after in pairwise([*argv, ""]):
+    """Return the value of an option, `--option VALUE` or `--option=VALUE`; None if the option is absent."""
+    for argument, following in pairwise([*argv, ""]):
         if argument == option:
-            return after
+            return following
         if argument.startswith(option + "="):
             return argument.partition("=")[2]
     return None
 
 
 def _without(argv: list[str], option: str) -> tuple[list[str], str | None]:
-    """The arguments without an option, and its value."""
+    """Return the arguments without an option, and its value (None if absent)."""
     value = _value(argv, option)
-    left, skip = [], False
+    remaining, skip = [], False
     for argument in argv:
         if not skip and argument != option and not argument.startswith(option + "="):
-            left.append(argument)
+            remaining.append(argument)
         skip = not skip and argument == option
-    return left, value
+    return remaining, value
 
 
 def described(name: str) -> tuple[str, str]:
-    """A modelled machine for the native program: its synthetic topology, and the text of its matrix file.
+    """Return a modelled machine for the native program: its synthetic topology, and the text of its matrix file.
 
     Raises:
         AbsentError: The nodes have different numbers of CPUs, which a synthetic topology cannot express.
@@ -237,7 +239,7 @@ def described(name: str) -> tuple[str, str]:
 
 
 def measured_here() -> str:
-    """The matrix file of this machine's measurements in the store; see `native.measured_matrix`."""
+    """Return the matrix file of the measurements of this machine in the store; see `native.measured_matrix`."""
     from meshmark.machine.facts import host_id
     from meshmark.machine.sources import from_sysfs
     from meshmark.place.native import measured_matrix

@@ -1,4 +1,7 @@
-"""Prepares standard streams, handles signals and checks limits of this process. Imports no other Meshmark module."""
+"""Prepares standard streams, handles signals and checks limits of this process.
+
+This module does not import any other module of Meshmark.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def open_streams() -> bool:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor, which is `number`
             has_output = has_output and number != 1
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (open until the process ends)
@@ -78,17 +81,17 @@ def _replaced(why: UnicodeError) -> tuple[str, int]:
 
 
 def flushed() -> OSError | None:
-    """Flush standard output. Returns the error if that fails; the rest of the output is then discarded."""
+    """Flush standard output. If this fails, return the error and discard the rest of the output; otherwise None."""
     try:
         sys.stdout.flush()
-    except OSError as why:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python would report the error again at exit
-        return why
+        return error
     return None
 
 
 def output_is_full() -> bool:
-    """Whether standard output takes no more, although nothing is left to flush, since Python dropped what failed."""
+    """Return whether standard output is full; nothing is left to flush then, because Python drops failed output."""
     try:
         os.write(1, b"")
         return stat.S_ISREG(os.fstat(1).st_mode) and os.fstatvfs(1).f_bavail == 0
@@ -97,16 +100,16 @@ def output_is_full() -> bool:
 
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_ended_by = signal.SIGINT  # the last signal, because the parser catches the exception that it causes
+_ended_by = signal.SIGINT  # the last signal; stored because the parser catches the exception that it causes
 _RETRY_S: Final = 0.01
-_limit = ""  # why no thread can be started: OpenBLAS, part of NumPy, raises SIGINT in that case
+_limit = ""  # why threads cannot be started: OpenBLAS, part of NumPy, raises SIGINT in this case
 
 
 def end_by_signals() -> None:
     """Make SIGINT, SIGTERM, SIGHUP and SIGQUIT raise KeyboardInterrupt. Ignored signals (`nohup`) stay ignored.
 
-    While a module is imported, the exception waits: C++ libraries abort if one leaves their initialization. If a
-    destructor or a callback of the interpreter swallows it, it is raised again.
+    While a module is being imported, the exception is deferred: C++ libraries abort if an exception leaves their
+    initialization. If a destructor or a callback of the interpreter swallows the exception, it is raised again.
     """
 
     owner = os.getpid()
@@ -141,7 +144,7 @@ def end_by_signals() -> None:
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Whether a module is being imported in this frame or in a caller."""
+    """Return whether a module is being imported in this frame or in a caller."""
     while frame and "importlib._bootstrap" not in frame.f_code.co_filename:
         frame = frame.f_back
     return frame is not None
@@ -149,7 +152,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def signals_call(stop: Callable[[], None]) -> Iterator[None]:
-    """Make the same signals call `stop` instead of raising, so that a partially read line is not lost."""
+    """Make the signals of `end_by_signals` call `stop` instead of raising: a partially read line must not get lost."""
     previous = {number: signal.getsignal(number) for number in _ENDING}
     for number, handler in previous.items():
         if handler is not signal.SIG_IGN:
@@ -176,7 +179,7 @@ def leave(status: int) -> NoReturn:
 
 
 def ended() -> tuple[str, int]:
-    """Message and exit status for a KeyboardInterrupt."""
+    """Return the message and the exit status for a KeyboardInterrupt."""
     if _limit:
         return _limit, 1
     message = "interrupted" if _ended_by == signal.SIGINT else f"ended by {_ended_by.name}"
@@ -184,7 +187,7 @@ def ended() -> tuple[str, int]:
 
 
 def _no_thread() -> str:
-    """Why no thread can be started; "" if one can."""
+    """Return why threads cannot be started; "" if they can."""
     import resource
     import threading
 
@@ -200,9 +203,9 @@ def _no_thread() -> str:
 
 
 def memory_limit(below_bytes: int = sys.maxsize) -> str:
-    """`ulimit -v allows 146 MiB` if the memory of this process is limited to less than `below_bytes`, otherwise ""."""
+    """Return `ulimit -v allows 146 MiB` or the like if memory is limited to less than `below_bytes`; otherwise ""."""
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    limited = soft != resource.RLIM_INFINITY and soft < below_bytes
-    return f"ulimit -v allows {soft >> 20} MiB" if limited else ""
+    is_limited = soft != resource.RLIM_INFINITY and soft < below_bytes
+    return f"ulimit -v allows {soft >> 20} MiB" if is_limited else ""

@@ -1,4 +1,4 @@
-"""Prints published numbers, with their places and what is wrong with them."""
+"""Prints published numbers, with their places in the publications and their misprints."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from meshmark.store.record import Record
 
 
 def show_published(name: str, as_json: bool) -> None:
-    """Print the numbers of a machine, or all of a publication; a JSON object a line if asked.
+    """Print the numbers of a machine, or all numbers of a publication.
 
     Args:
         name: `paper:MACHINE` or `paper:PUBLICATION`.
+        as_json: Print one JSON object per line.
 
     Raises:
-        MachineError: There is none of this name.
+        MachineError: The machine or publication is unknown.
     """
-    wanted = name.removeprefix(PAPER)
-    if wanted in {p.name for p in publications()} - {p.name for p in papers()}:
-        _show_publication(publication(wanted), as_json)
+    short_name = name.removeprefix(PAPER)
+    if short_name in {p.name for p in publications()} - {p.name for p in papers()}:
+        _show_publication(publication(short_name), as_json)
         return
-    of = paper(wanted)
+    machine = paper(short_name)
     if as_json:
-        for record in of.records():
+        for record in machine.records():
             print(json.dumps(record.to_json()))
     else:
-        _show_paper(of)
+        _show_paper(machine)
 
 
 def _show_paper(of: Paper) -> None:
@@ -44,10 +45,10 @@ def _show_paper(of: Paper) -> None:
     print("\nplaces in the publication:")
     for place, metrics in _by_place(records).items():
         print(f"  {place}: {', '.join(metrics)}")
-    wrong = {str(r.provenance["misprint"]) for r in records if "misprint" in r.provenance}
-    if wrong:
+    misprints = {str(r.provenance["misprint"]) for r in records if "misprint" in r.provenance}
+    if misprints:
         print("\nmisprints:")
-        for text in sorted(wrong):
+        for text in sorted(misprints):
             print(f"  {text}")
     print(f"\nall of its numbers: meshmark machine show {PAPER}{of.publication.name}")
 
@@ -55,8 +56,8 @@ def _show_paper(of: Paper) -> None:
 def _by_place(records: Iterable[Record]) -> dict[str, dict[str, None]]:
     places: dict[str, dict[str, None]] = {}
     for r in records:
-        about = f" ({r.provenance['qualifier']})" if "qualifier" in r.provenance else ""
-        places.setdefault(str(r.provenance["place"]), {})[f"{r.instrument} {r.metric}{about}"] = None
+        qualifier = f" ({r.provenance['qualifier']})" if "qualifier" in r.provenance else ""
+        places.setdefault(str(r.provenance["place"]), {})[f"{r.instrument} {r.metric}{qualifier}"] = None
     return places
 
 
@@ -85,10 +86,12 @@ def _show_publication(of: Publication, as_json: bool) -> None:
         print(f"  {entry.path} = {numbers}" + (f"  ({'; '.join(notes)})" if notes else ""))
     if discrepancies := of.data.get("discrepancy", []):
         print("\nmisprints and contradictions:")
-        for one in discrepancies:
-            more = "".join(f"; {k}: {v}" for k, v in one.items() if k not in {"id", "printed", "finding", "source"})
-            place = f" ({where})" if (where := one.get("source", {}).get("place")) else ""
-            print(f"  {one['id']}{place}: printed: {one['printed']}; found: {one['finding']}{more}")
+        for mismatch in discrepancies:
+            details = "".join(
+                f"; {k}: {v}" for k, v in mismatch.items() if k not in {"id", "printed", "finding", "source"}
+            )
+            place = f" ({where})" if (where := mismatch.get("source", {}).get("place")) else ""
+            print(f"  {mismatch['id']}{place}: printed: {mismatch['printed']}; found: {mismatch['finding']}{details}")
 
 
 def _entry_json(entry: Entry | Text) -> Mapping[str, Any]:
@@ -107,6 +110,6 @@ def _entry_json(entry: Entry | Text) -> Mapping[str, Any]:
 
 
 def _about(of: Publication) -> Iterable[str]:
-    who = f"{', '.join(of.authors)}: " if of.authors else ""
+    authors = f"{', '.join(of.authors)}: " if of.authors else ""
     year = f", {of.year}" if of.year else ""
-    yield f"{who}{of.title}{year}" + (f" ({of.kind})" if of.kind else "")
+    yield f"{authors}{of.title}{year}" + (f" ({of.kind})" if of.kind else "")

@@ -1,4 +1,4 @@
-"""`meshmark serve`: this machine, recordings, simulated machines and reports in a browser."""
+"""`meshmark serve`: shows this machine, recordings, simulated machines and reports in a browser."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 FRAMES: Final = 200
 WINDOW_S: Final = 500e-9
-MAX_LOADS: Final = 200  # listed, the newest first
+MAX_LOADS: Final = 200  # maximum number of listed runs and studies, the newest first
 KINDS: Final = ("measure", "app", "load", "study", "advise", "model", "sweep")  # first words of names of runs
-NEED_MORE: Final = ("trace", "programs")  # workloads that a name alone does not describe
+NEED_MORE: Final = ("trace", "programs")  # workloads that need options beside their name
 
 
 def register(app: typer.Typer) -> None:
@@ -97,11 +97,11 @@ def serve(
 
 def _check_folder(option: str, path: Path) -> None:
     try:
-        is_folder, why = path.is_dir(), ""
+        is_folder, reason = path.is_dir(), ""
     except OSError as error:  # not accessible, or the name is too long
-        is_folder, why = False, f": {error.strerror}"
+        is_folder, reason = False, f": {error.strerror}"
     if not is_folder:
-        raise UsageError(f"{option}: found no folder {quoted(path)}{why}")
+        raise UsageError(f"{option}: found no folder {quoted(path)}{reason}")
 
 
 class Runs:
@@ -111,15 +111,15 @@ class Runs:
         self.store, self.folders = store, folders
 
     def _folder(self, name: str) -> Path | None:
-        """The folder of a survey with this name; links that lead elsewhere do not count."""
+        """Return the folder of a survey with this name; None if it is missing or a link that leads elsewhere."""
         from meshmark.measure.survey import is_survey
 
         folder = self.folders / name
-        here = re.fullmatch(r"[^/\0]+", name) and folder.resolve().parent == self.folders.resolve()
-        return folder if here and is_survey(folder) else None
+        is_inside = re.fullmatch(r"[^/\0]+", name) and folder.resolve().parent == self.folders.resolve()
+        return folder if is_inside and is_survey(folder) else None
 
     def rows(self) -> list[RunRow]:
-        """The runs to list, newest first.
+        """Return the runs to list, newest first.
 
         Raises:
             MeshmarkError: The store cannot be read.
@@ -131,10 +131,10 @@ class Runs:
 
         try:
             store = Store(self.store)
-            found = store.runs() if self.store.is_dir() else []
-        except duckdb.Error as why:
-            raise MeshmarkError(f"{self.store}: {str(why).splitlines()[0][:120]}", "meshmark store verify") from why
-        stamp = store.changed() if found else 0
+            store_rows = store.runs() if self.store.is_dir() else []
+        except duckdb.Error as error:
+            raise MeshmarkError(f"{self.store}: {str(error).splitlines()[0][:120]}", "meshmark store verify") from error
+        stamp = store.changed() if store_rows else 0
         rows = [
             RunRow(
                 _kind(str(r["run"])),
@@ -145,27 +145,27 @@ class Runs:
                 r["instruments"],
                 stamp,
             )
-            for r in found
+            for r in store_rows
         ]
         return sorted(rows, key=lambda r: (r.started, r.name), reverse=True)
 
     def report(self, name: str) -> bytes:
-        """The report of a run; built from the records alone if the run has no folder."""
+        """Return the report of a run, which uses only the records if the run has no folder."""
         from meshmark.measure.survey import load_run
         from meshmark.report.build import report_page
         from meshmark.report.strengths import earlier_runs
         from meshmark.store.store import Store
 
         folder = self._folder(name)
-        found = load_run(folder) if folder is not None else self.stored(name)
-        before = earlier_runs(found[0], found[2], Store(self.store))
-        return report_page(*found, before).encode(errors="replace")  # imported text may contain lone surrogates
+        contents = load_run(folder) if folder is not None else self.stored(name)
+        earlier = earlier_runs(contents[0], contents[2], Store(self.store))
+        return report_page(*contents, earlier).encode(errors="replace")  # imported text may contain lone surrogates
 
     def compared(self, a: str, b: str) -> bytes:
-        """The page of two runs.
+        """Return the page that compares two runs.
 
         Raises:
-            NotFound: they have nothing in common.
+            NotFound: The runs have nothing in common.
         """
         from meshmark.compare.join import compare
         from meshmark.compare.sides import Sides
@@ -176,15 +176,15 @@ class Runs:
         sides = Sides(Store(self.store), self.folders, "")
         try:
             page = comparison_page([compare(*(sides.run(name) for name in (a, b)))])
-        except UsageError as why:
-            raise NotFound(str(why), why.hint) from why
+        except UsageError as error:
+            raise NotFound(str(error), error.hint) from error
         return page.encode(errors="replace")
 
     def stored(self, name: str) -> tuple[list[Record], list[Absence], RunInfo]:
-        """Records, absences and metadata of a run of the store.
+        """Return records, absences and metadata of a run of the store.
 
         Raises:
-            MeshmarkError: It has no records.
+            MeshmarkError: The run has no records.
         """
         from meshmark.report.build import command_of
         from meshmark.store.run import RunInfo
@@ -210,7 +210,7 @@ class Runs:
 
 
 def _kind(run: str) -> str:
-    """What made a run, by its name."""
+    """Return the kind of command that made a run, which its name contains."""
     if re.search(r"-\d{8}T\d{6}Z-[0-9a-f]+$", run):
         return "survey"
     first = run.partition("-")[0]
@@ -218,11 +218,12 @@ def _kind(run: str) -> str:
 
 
 class LoadFolders:
-    """Runs of scenarios and studies, named after their folders. Links are not followed; if two folders have a run of
-    the same name and kind, the first one is listed.
+    """Runs of scenarios and studies, named after their folders.
+
+    Links are not followed. If two folders have a run of the same name and kind, the first run is listed.
 
     Args:
-        roots: folders to search; a missing folder counts as empty.
+        roots: Folders to search; a missing folder counts as empty.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
@@ -230,32 +231,32 @@ class LoadFolders:
         self._rows: dict[tuple[Path, object], LoadRow] = {}
 
     def rows(self) -> tuple[list[LoadRow], int]:
-        """The rows to list, newest first, and the number of rows not listed."""
-        found: dict[tuple[str, str], tuple[Path, tuple[int, int]]] = {}
+        """Return the rows to list, newest first, and the number of rows that are not listed."""
+        path_by_key: dict[tuple[str, str], tuple[Path, tuple[int, int]]] = {}
         for root in self.roots:
             for kind, path, stamp in self._in(root):
-                found.setdefault((kind, path.name), (path, stamp))
-        newest = sorted(found.items(), key=lambda f: (-f[1][1][0], f[0]))
+                path_by_key.setdefault((kind, path.name), (path, stamp))
+        newest = sorted(path_by_key.items(), key=lambda f: (-f[1][1][0], f[0]))
         rows: dict[tuple[Path, object], LoadRow] = {}
         for (kind, _), (path, stamp) in newest[:MAX_LOADS]:
             rows[path, stamp] = self._rows.get((path, stamp)) or _load_row(kind, path, stamp)
         self._rows = rows  # forgets removed runs
-        listed = sorted(rows.values(), key=lambda r: r.started, reverse=True)
-        return listed, max(0, len(newest) - MAX_LOADS)
+        visible_rows = sorted(rows.values(), key=lambda r: r.started, reverse=True)
+        return visible_rows, max(0, len(newest) - MAX_LOADS)
 
     @staticmethod
     def _in(root: Path) -> list[tuple[str, Path, tuple[int, int]]]:
-        """Kind, folder, and modification time and size of the journals, for each run and study in a folder."""
+        """Return kind, folder, and modification time and size of the journals of each run and study in a folder."""
         from meshmark.load import journal
         from meshmark.load.studies import outcome
 
-        out: list[tuple[str, Path, tuple[int, int]]] = []
+        folders: list[tuple[str, Path, tuple[int, int]]] = []
         try:
             if not root.is_dir():
-                return out
+                return folders
             entries = sorted(os.scandir(root), key=lambda e: e.name)
-        except OSError as why:
-            raise MeshmarkError(f"{root}: {why.strerror or why}") from why
+        except OSError as error:
+            raise MeshmarkError(f"{root}: {error.strerror or error}") from error
         for entry in entries:
             path = root / entry.name
             if entry.name.startswith(".") or entry.is_symlink():
@@ -269,24 +270,24 @@ class LoadFolders:
                         continue
                     stats = [f.stat() for name in files if (f := path / name).is_file()]
                     if stats:
-                        out.append((kind, path, (max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats))))
-        return out
+                        folders.append((kind, path, (max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats))))
+        return folders
 
     def _path(self, row: LoadRow) -> Path:
-        """The folder of a listed row.
+        """Return the folder of a listed row.
 
         Raises:
-            NotFound: it was removed.
+            NotFound: The folder was removed.
         """
         from meshmark.web.server import NotFound
 
-        for (path, _), known in list(self._rows.items()):
-            if (known.kind, known.name) == (row.kind, row.name):
+        for (path, _), candidate in list(self._rows.items()):
+            if (candidate.kind, candidate.name) == (row.kind, row.name):
                 return path
         raise NotFound(f"{row.kind}: found no '{row.name}'", "load/ lists all runs")
 
     def page(self, row: LoadRow) -> bytes:
-        """The page of a run or study, built from its folder."""
+        """Return the page of a run or study, which is built from its folder."""
         path = self._path(row)
         if row.kind == "study":
             from meshmark.report.studies import study_page
@@ -300,10 +301,10 @@ class LoadFolders:
         return gantt_html(run, recorded_use(run, recording_in(path))[0]).encode()
 
     def compared(self, a: LoadRow, b: LoadRow) -> bytes:
-        """The page of two runs.
+        """Return the page that compares two runs.
 
         Raises:
-            NotFound: they have no program in common.
+            NotFound: The runs have no program in common.
         """
         from meshmark.load.compare import compare, read_side
         from meshmark.report.load_compare import compare_html
@@ -311,12 +312,12 @@ class LoadFolders:
 
         try:
             return compare_html(compare(*(read_side(self._path(r), r.name) for r in (a, b)))).encode()
-        except UsageError as why:
-            raise NotFound(str(why), why.hint) from why
+        except UsageError as error:
+            raise NotFound(str(error), error.hint) from error
 
 
 def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:
-    """The row of a run or study; a row that cannot be read contains the reason."""
+    """Return the row of a run or study; if it cannot be read, the row contains the reason."""
     from meshmark.web.parts import LoadRow
     from meshmark.web.recordings import addressable
 
@@ -325,8 +326,8 @@ def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:
         return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=reason)
     try:
         return _study_row(path, stamp) if kind == "study" else _run_row(path, stamp)
-    except Exception as why:  # files of other users may fail in any way
-        reason = " ".join(str(why).split()).replace(f"{path}: ", "")
+    except Exception as error:  # files of other users may fail in any way
+        reason = " ".join(str(error).split()).replace(f"{path}: ", "")
         return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=f"cannot be read: {reason[:200]}")
 
 

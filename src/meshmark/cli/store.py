@@ -1,4 +1,4 @@
-"""`meshmark store`: list, export, import and verify records."""
+"""`meshmark store`: lists, exports, imports, verifies and removes records."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from meshmark.values.paths import data_home
 if TYPE_CHECKING:
     from meshmark.store.store import Store
 
-_REASONS = 20  # items left out that are listed
+_REASONS = 20  # maximum number of omitted items that are listed
 
 app = typer.Typer(help="List, export, import, verify and remove records.", no_args_is_help=True)
 
 
 def existing(folder: Path | None) -> Store:
-    """Return the store of a command that reads."""
+    """Return the store for a command that only reads."""
     from meshmark.store.store import Store
 
     return Store(folder or data_home() / "store")
@@ -32,9 +32,9 @@ def existing(folder: Path | None) -> Store:
 
 def check_runs(kept: Store, field: str, runs: list[str]) -> None:
     """Raise UsageError if one of the runs is not in the store."""
-    known = [row["run"] for row in kept.runs()]
-    if unknown := [run for run in runs if run not in known]:
-        raise UsageError(f"{field}: found no run '{unknown[0]}'", near(unknown[0], known) or "meshmark store list")
+    run_names = [row["run"] for row in kept.runs()]
+    if unknown := [run for run in runs if run not in run_names]:
+        raise UsageError(f"{field}: found no run '{unknown[0]}'", near(unknown[0], run_names) or "meshmark store list")
 
 
 @app.command("list")
@@ -46,9 +46,9 @@ def store_list(
 
     example: meshmark store list --json
     """
-    kept = existing(store)
-    rows = kept.runs()
-    say_broken(kept)
+    archive = existing(store)
+    rows = archive.runs()
+    say_broken(archive)
     print_rows(rows, as_json)
 
 
@@ -66,9 +66,9 @@ def store_machines(
     """
     from meshmark.store.machines import machines, without_facts
 
-    kept = existing(store)
-    rows = [*machines(kept), *without_facts(kept)]
-    say_broken(kept)
+    archive = existing(store)
+    rows = [*machines(archive), *without_facts(archive)]
+    say_broken(archive)
     if as_json:
         print_rows(list(rows), True)
         return
@@ -109,13 +109,13 @@ def store_export(
     check_date("--since", since)
     check_date("--until", until)
     equal = {"run": run, "instrument": instrument, "metric": metric, "machine": machine}
-    chosen = {k: v for k, v in equal.items() if v}
-    kept = existing(store)
-    rows = kept.rows(**chosen)
+    selection = {k: v for k, v in equal.items() if v}
+    archive = existing(store)
+    rows = archive.rows(**selection)
     if not rows:
-        check_selection(kept, chosen, "--")
+        check_selection(archive, selection, "--")
     rows = began(rows, since, until)
-    say_broken(kept)
+    say_broken(archive)
     if form == "table":
         from meshmark.terminal.tables import print_tables
 
@@ -171,49 +171,49 @@ def store_import(
     from meshmark.measure.outdated import superseded
     from meshmark.store.store import Store
 
-    kept = Store(store or data_home() / "store")
+    archive = Store(store or data_home() / "store")
     files = {source: read_output(source, machine) for source in sources}
     parts = [part for file in files.values() for part in file.parts]
     if replace:
-        check_runs(kept, "--replace", replace)
-    replaced = list(dict.fromkeys([*(replace or ()), *superseded(kept, parts)]))
-    added = add_to(kept, parts, name, replaced)
-    say_broken(kept)
+        check_runs(archive, "--replace", replace)
+    replaced_runs = list(dict.fromkeys([*(replace or ()), *superseded(archive, parts)]))
+    imported = add_to(archive, parts, name, replaced_runs)
+    say_broken(archive)
     total = sum(len(part.records) for part in parts)
-    new = sum(count for _, count in added)
+    new = sum(count for _, count in imported)
     other_lines = sum(file.other_lines for file in files.values())
     left_out = [(source, item) for source, file in files.items() for item in file.left_out]
     left_out_count = sum(file.left_out_count for file in files.values())
     if as_json:
-        rows = [{"type": "run", "run": run, "imported": count} for run, count in added]
+        rows = [{"type": "run", "run": run, "imported": count} for run, count in imported]
         rows += [
             {"type": "left_out", "file": str(source), "where": item.where, "reason": item.reason}
             for source, item in left_out
         ]
-        rows += [{"type": "replaced", "run": run} for run in replaced]
+        rows += [{"type": "replaced", "run": run} for run in replaced_runs]
         counts = {"already_present": total - new, "left_out": left_out_count, "other_lines": other_lines}
         print_rows([*rows, {"type": "summary", "imported": new, **counts}], True)
     else:
-        for run in dict.fromkeys(run for run, _ in added):
+        for run in dict.fromkeys(run for run, _ in imported):
             print(run)
         reasons = [f"{quoted(source.name)}: {item}" if len(files) > 1 else str(item) for source, item in left_out]
         say_imported(new, total - new, left_out_count, reasons, other_lines)
-        for run in replaced:
+        for run in replaced_runs:
             say(f"replaced {run}")
     if strict and left_out_count:
         raise SystemExit(1)
 
 
 def say_imported(new: int, present: int, left_out: int, reasons: list[str], other_lines: int) -> None:
-    """Print how much was imported, and what was left out: the first reason beside the count, more of them below."""
-    others = [f"already present {present}"] * bool(present)
-    others += [f"ignored {other_lines} other line{'s' * (other_lines != 1)}"] * bool(other_lines)
+    """Print the number of imported and omitted items; the first reason follows the count, others follow below."""
+    notes = [f"already present {present}"] * bool(present)
+    notes += [f"ignored {other_lines} other line{'s' * (other_lines != 1)}"] * bool(other_lines)
     if reasons:
         say(f"imported {new}, left out {left_out}: {quoted(reasons[0], 240)}")
     else:
-        others.insert(0, f"imported {new}")
-    if others:
-        say(", ".join(others))
+        notes.insert(0, f"imported {new}")
+    if notes:
+        say(", ".join(notes))
     for reason in reasons[1:_REASONS]:
         say(f"left out: {quoted(reason, 240)}")
     if left_out > _REASONS:
@@ -246,21 +246,21 @@ def store_verify(store: StoreToReadOption = None) -> None:
     from meshmark.measure.rank_files import abandoned
     from meshmark.store.store import leftovers
 
-    kept = existing(store)
+    archive = existing(store)
     bad = good = 0
-    for path, problem in kept.verify():
+    for path, problem in archive.verify():
         if problem:
             bad += 1
             print(f"{path.name}: {problem}")
         else:
             good += 1
-    outdated = outdated_runs(kept)
+    outdated = outdated_runs(archive)
     for run in outdated:
         print(run)
     say(f"{good} files OK, {bad} corrupt" + (f", {len(outdated)} runs outdated" if outdated else ""))
     if outdated:
         say("hint: import the files of these runs again: meshmark store import FILE replaces them")
-    files, folders = leftovers(kept), abandoned()
+    files, folders = leftovers(archive), abandoned()
     if files:
         say(f"{len(files)} temporary files of writers that were killed, such as {files[0].name}")
     if folders:
@@ -287,10 +287,10 @@ def store_rm(
 
     example: meshmark store rm measure-20261125T064908-ae4ab4e8
     """
-    kept = existing(store)
-    check_runs(kept, "run", runs)
-    say_broken(kept)
-    files = sum(map(kept.remove, dict.fromkeys(runs)))
+    archive = existing(store)
+    check_runs(archive, "run", runs)
+    say_broken(archive)
+    files = sum(map(archive.remove, dict.fromkeys(runs)))
     say(_removed(len({*runs}), files))
 
 
@@ -312,14 +312,14 @@ def store_compact(
     from meshmark.measure.rank_files import remove_abandoned
     from meshmark.store.compaction import compact
 
-    before = (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
-    done = compact(existing(store), before)
+    cutoff_date = (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
+    result = compact(existing(store), cutoff_date)
     folders = remove_abandoned()
     say(
-        f"files: {done.finished} of unfinished runs joined, {done.joined} of months joined"
-        + (f", {done.leftovers} temporary files of killed writers removed" if done.leftovers else "")
+        f"files: {result.finished} of unfinished runs joined, {result.joined} of months joined"
+        + (f", {result.leftovers} temporary files of killed writers removed" if result.leftovers else "")
         + (f", {folders} folders of shared memory of killed measurements removed" if folders else "")
-        + (f", {done.unreadable} unreadable left" if done.unreadable else "")
+        + (f", {result.unreadable} unreadable left" if result.unreadable else "")
     )
 
 
@@ -337,13 +337,15 @@ def store_prune(
     """
     from datetime import UTC, datetime, timedelta
 
-    kept = existing(store)
+    archive = existing(store)
     limit = (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S")
-    old = [row for row in kept.runs() if re.match(r"\d{4}-\d\d-\d\dT", row["start"] or "") and row["start"] < limit]
-    say_broken(kept)
+    old_rows = [
+        row for row in archive.runs() if re.match(r"\d{4}-\d\d-\d\dT", row["start"] or "") and row["start"] < limit
+    ]
+    say_broken(archive)
     if not yes:
-        print_rows(old, False)
-        say(f"{len(old)} run{'s' * (len(old) != 1)}; remove with --yes")
+        print_rows(old_rows, False)
+        say(f"{len(old_rows)} run{'s' * (len(old_rows) != 1)}; remove with --yes")
         return
-    files = sum(kept.remove(row["run"]) for row in old)
-    say(_removed(len(old), files))
+    files = sum(archive.remove(row["run"]) for row in old_rows)
+    say(_removed(len(old_rows), files))

@@ -1,4 +1,4 @@
-"""`meshmark load study`: studies of co-run slowdown, one command each."""
+"""`meshmark load study`: studies of co-run slowdown, one command per study."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ DimensionOption = Annotated[
 
 
 def _work(study: str, command: list[str] | None, application: str, dimensions: list[str] | None) -> Work | None:
-    """What the study runs: a command, or an application; None if neither was named."""
+    """Return the command or the application that the study runs; None if the command line has neither."""
     if command and application:
         raise UsageError(f"{study}: found a command and --app; allowed: one of them")
     if dimensions and not application:
@@ -68,12 +68,12 @@ def _work(study: str, command: list[str] | None, application: str, dimensions: l
         return command or None
     from meshmark.load.application import Asked, described
 
-    given = named_values("--dimension", dimensions or (), "NAME=VALUE, such as size=1000")
-    asked = Asked("--app", "--dimension", "--dimension {name}={value}")
-    found = described(application, given, None, Path(), asked)
-    if found.cpus > 1:
-        raise UsageError(f"--dimension: found {found.one.label}; allowed: one rank, since a copy gets one CPU")
-    return found
+    dimension_values = named_values("--dimension", dimensions or (), "NAME=VALUE, such as size=1000")
+    option_names = Asked("--app", "--dimension", "--dimension {name}={value}")
+    work = described(application, dimension_values, None, Path(), option_names)
+    if work.cpus > 1:
+        raise UsageError(f"--dimension: found {work.one.label}; allowed: one rank, since a copy gets one CPU")
+    return work
 
 
 def _options(repetitions: int, clock: str, seed: int, machine: str = "") -> StudyOptions:
@@ -129,15 +129,15 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
 
     if store is not None and result.records:
         keep(Store(store), run_name("study"), result.study, result.records, result.absences)
-    drawn = [studies.write_study(result.folder)]
+    paths = [studies.write_study(result.folder)]
     charts, undrawn = charts_or_reason(studies.draw(result.records), result.folder)
-    drawn += [path for path in charts if path.suffix == ".png"]
+    paths += [path for path in charts if path.suffix == ".png"]
     if as_json:
         for record in result.records:
             print(json.dumps(record.to_json()))
     else:
         print(result.table)
-        for path in drawn:
+        for path in paths:
             print(path)
     say_undrawn(undrawn)
     if result.excluded:
@@ -145,7 +145,7 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
 
 
 def resumable(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Report how to resume the study if it is interrupted."""
+    """Return a context that reports how to resume the study if it is interrupted."""
     return interruptible(f"completed runs are kept; resume with the same command and --out {shlex.quote(str(folder))}")
 
 

@@ -1,4 +1,4 @@
-"""`meshmark survey` and `meshmark report`."""
+"""`meshmark survey` and `meshmark report`: measure this machine and write reports."""
 
 from __future__ import annotations
 
@@ -63,8 +63,11 @@ def survey(
     if quick and spec is not None:
         raise UsageError("--quick: found with --spec; allowed: one of them")
     folder = out or (last_run(data_home() / "runs") if resume else None)
-    again = "meshmark survey --resume" + (f" --out {shlex.quote(str(out))}" if out else "")
-    with interruptible(f"completed measurements are kept; resume with {again}"), progress_of_plan("survey") as made:
+    resume_command = "meshmark survey --resume" + (f" --out {shlex.quote(str(out))}" if out else "")
+    with (
+        interruptible(f"completed measurements are kept; resume with {resume_command}"),
+        progress_of_plan("survey") as start_progress,
+    ):
         folder = run_survey(
             spec=spec if spec is not None else "quick" if quick else "full",
             folder=folder,
@@ -72,22 +75,22 @@ def survey(
             store_folder=store or data_home() / "store",
             resume=resume,
             command="meshmark survey " + " ".join(mask_words(sys.argv[2:])),
-            progress=made,
+            progress=start_progress,
             notify=say,
         )
     (records, absences, info), steps = load_run_and_steps(folder)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     results_store = Store(store or data_home() / "store")
-    before = earlier_runs(records, info, results_store)
-    paths = write_report(records, absences, info, folder, before, steps)
+    earlier = earlier_runs(records, info, results_store)
+    paths = write_report(records, absences, info, folder, earlier, steps)
     topology: Any = info.host.get("topology", {})
     for line in [*suspicious(records, topology), *in_store(records, results_store, info.run_id)]:
         say(line)
     main_figures = figures(records, len(topology.get("cpus", ())))
     for sentence in sentences(records, main_figures):
         say(str(sentence).replace(NBSP, " "))
-    for point in strengths(records, info, main_figures, before):
+    for point in strengths(records, info, main_figures, earlier):
         say(f"{'good' if point.good else 'bad'}: {point}".replace(NBSP, " "))
     say(trust(records))
     say(
@@ -129,7 +132,7 @@ def report(
     from meshmark.store.store import Store
 
     if pdf is not None:
-        find_browser()  # before anything is written
+        find_browser()  # fails before anything is written
     runs_, store = data_home() / "runs", data_home() / "store"
     name = str(newest_run(store, runs_, host_id())) if run == LATEST else run
     try:

@@ -1,4 +1,4 @@
-"""`meshmark watch`, `record`, `replay` and `plot`: the live map in a terminal or a browser, and its recordings."""
+"""`meshmark watch`, `record`, `replay` and `plot`: show the live map in a terminal or a browser, and recordings."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
 def simulated(
     name: str, workload: str, settings: list[str] | None, frames: int, window_s: float
 ) -> tuple[Header, list[Frame]]:
-    """The header and frames of a simulated machine under a workload."""
+    """Return the header and the frames of a simulated machine under a workload."""
     from meshmark.model.frames import busiest, frame_lines, header_line
     from meshmark.model.machine import find_machine
     from meshmark.watch.frames import frame_of, header_of
@@ -126,7 +126,7 @@ Address = tuple[str, int, str]  # host, port, token
 
 
 def _address(web: bool, host: str, port: int, token: str, file: Path | None, off: bool) -> Address:
-    """Address and access token of the page; no token if the map is shown in the terminal."""
+    """Return address and access token of the page; the token is "" if the map is shown in the terminal."""
     if not web:
         return host, port, ""
     from meshmark.web.guard import chosen_token
@@ -147,23 +147,23 @@ def served_at(address: str) -> None:
 
 
 def _given(ctx: typer.Context) -> list[str]:
-    """The colour options given on the command line."""
+    """Return the colour options on the command line."""
     options = {"low": "--from", "high": "--to", "palette": "--palette"}
     sources = {option: ctx.get_parameter_source(name) for name, option in options.items()}
     return [option for option, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
 def _refuse_colours(given: list[str]) -> None:
-    """Refuse options for the colours of utilisation; a map of changes has other colours."""
+    """Refuse options for the colours of utilisation, because a map of changes has different colours."""
     if given:
         raise UsageError(f"{given[0]}: found with --against, which has its own colours; allowed without --against")
 
 
 def _viewed(header: Header, ctx: typer.Context) -> Header:
-    """The header with the colours given on the command line; without them the page uses those of its reader."""
-    given, parameters = _given(ctx), ctx.params
-    view: dict[str, Any] = {"palette": parameters["palette"]} if "--palette" in given else {}
-    if "--from" in given or "--to" in given:
+    """Return the header with the colours of the command line; without them, the page uses the colours of its reader."""
+    options, parameters = _given(ctx), ctx.params
+    view: dict[str, Any] = {"palette": parameters["palette"]} if "--palette" in options else {}
+    if "--from" in options or "--to" in options:
         view |= {"low": parameters["low"], "high": parameters["high"]}
     return replace(header, more={**header.more, "view": view}) if view else header
 
@@ -179,7 +179,7 @@ def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
 
 
 def _show(header: Header, frames: Iterator[Frame], low: float, high: float, palette: str) -> None:
-    """Show the interactive map in a terminal; without a terminal, print frame by frame."""
+    """Show the interactive map in a terminal; without a terminal, print the frames one after the other."""
     if sys.stdout.isatty() and sys.stdin.isatty():
         from meshmark.terminal.app import MeshApp
 
@@ -253,36 +253,36 @@ def watch(
             raise UsageError(
                 "--otlp: found with --on, allowed for this machine only: simulated time is not wall-clock time"
             )
-        header, made = simulated(on, workload, settings, frames, window)
+        header, simulated_frames = simulated(on, workload, settings, frames, window)
         if as_json:
-            _print_frames(header, iter(made))
+            _print_frames(header, iter(simulated_frames))
         elif web:
-            _serve(_past(_viewed(header, ctx), made), address)
+            _serve(_past(_viewed(header, ctx), simulated_frames), address)
         else:
-            _show(header, _paced(made, 10.0), *bounds, palette)
+            _show(header, _paced(simulated_frames, 10.0), *bounds, palette)
         return
     with (
         _live(rate, duration, root, 0.0, full_scale, canary, store) as live,
-        _sent_to(otlp, interval, summary, live) as seen,
+        _sent_to(otlp, interval, summary, live) as live_frames,
     ):
         if as_json:
-            _print_frames(live.header, seen)
+            _print_frames(live.header, live_frames)
         elif web:
             from meshmark.web.hub import Hub
 
-            _serve(Hub(_viewed(live.header, ctx), seen), address)
+            _serve(Hub(_viewed(live.header, ctx), live_frames), address)
         elif otlp:
             say(f"sending {live.header.machine} to {otlp} every {interval:g} s; stop with Ctrl-C")
-            for _ in seen:
+            for _ in live_frames:
                 pass
         else:
-            _show(live.header, seen, *bounds, palette)
+            _show(live.header, live_frames, *bounds, palette)
 
 
 def _live(
     rate: float, duration: float, root: Path | None, hold_s: float, full_scale: str, canary: bool, store: Path | None
 ) -> Live:
-    """Frames of this machine, or of a recorded one."""
+    """Return the source of frames of this machine or, with `root`, of a recorded machine."""
     from meshmark.watch.live import Live, this_host
 
     if full_scale not in {"sustained", "theoretical"}:
@@ -300,24 +300,24 @@ def _calibrate(as_json: bool) -> None:
     from meshmark.watch.canary import calibrate
 
     say("measuring for 20 s with all CPUs busy; other programs disturb the result")
-    path, found = calibrate(20.0)
+    path, curve = calibrate(20.0)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(curve))
         return
-    for node, points in found["nodes"].items():
-        heads = ("traffic (GB/s)", "load latency (ns)", "range of four rounds (ns)")
-        table = Table(*heads, title=f"node {node}", title_justify="left")
-        for traffic, lowest, middle, highest in points:
-            table.add_row(f"{1e-9 * traffic:.1f}", f"{1e9 * middle:.1f}", f"{1e9 * lowest:.1f} to {1e9 * highest:.1f}")
+    for node, points in curve["nodes"].items():
+        headings = ("traffic (GB/s)", "load latency (ns)", "range of four rounds (ns)")
+        table = Table(*headings, title=f"node {node}", title_justify="left")
+        for traffic, lowest, median, highest in points:
+            table.add_row(f"{1e-9 * traffic:.1f}", f"{1e9 * median:.1f}", f"{1e9 * lowest:.1f} to {1e9 * highest:.1f}")
         Console(highlight=False).print(table)
-        if not found["tells"][node]:
+        if not curve["tells"][node]:
             say(f"node {node}: the load latency does not depend on traffic; memory pressure cannot be estimated")
     print(path)
 
 
 @contextlib.contextmanager
 def _sent_to(url: str, interval_s: float, whole: bool, live: Live) -> Iterator[Iterator[Frame]]:
-    """The frames of a machine, which are also sent to the collector at `url`, if given."""
+    """Yield the frames of a machine and also send them to the collector at `url`, unless `url` is empty."""
     if not url:
         yield live.frames()
         return
@@ -337,13 +337,13 @@ def _print_frames(header: Header, frames: Iterator[Frame]) -> None:
 
 
 def _paced(frames: list[Frame], rate_hz: float, speed: float = 0.0) -> Iterator[Frame]:
-    """Yield frames at `rate_hz`, or with `speed` at this multiple of their recorded rate."""
+    """Yield frames at `rate_hz` or, if `speed` is not 0, at this multiple of their recorded rate."""
     import time
 
-    begin = time.monotonic()
+    start_s = time.monotonic()
     for i, frame in enumerate(frames):
-        due = (frame.t_s - frames[0].t_s) / speed if speed else i / rate_hz
-        time.sleep(max(0.0, begin + due - time.monotonic()))
+        due_s = (frame.t_s - frames[0].t_s) / speed if speed else i / rate_hz
+        time.sleep(max(0.0, start_s + due_s - time.monotonic()))
         yield frame
 
 
@@ -370,15 +370,15 @@ def record(
 
     _refuse_settings(on, settings)
     if on is not None:
-        header, made = simulated(on, workload, settings, frames, window)
+        header, simulated_frames = simulated(on, workload, settings, frames, window)
         with Recorder(out, header) as recorder:
-            for frame in made:
+            for frame in simulated_frames:
                 recorder.add(frame)
     else:
         with (
             _live(rate, duration, root, HOLD_S, full_scale, canary, store) as live,
             signals_call(live.stop),  # buffered frames are written before the end
-            Recorder(out, live.header) as recorder,  # its file appears once signals end it cleanly
+            Recorder(out, live.header) as recorder,  # its file appears once signals end the recorder cleanly
         ):
             say(f"recording {live.header.machine} at {rate:g} Hz; stop with Ctrl-C")
             for line in live.lines():
@@ -433,9 +433,9 @@ def replay(
     bounds = _bounds(low, high, palette)
     address = _address(web, host, port, token, token_file, no_token)
     forms = {"--web": web, "--html": page, "--trace": trace, "--json": as_json}
-    given = [name for name, value in forms.items() if value]
-    if len(given) > 1:
-        raise UsageError(f"{given[1]}: found with {given[0]}; allowed: one of {', '.join(forms)}")
+    requested_forms = [name for name, value in forms.items() if value]
+    if len(requested_forms) > 1:
+        raise UsageError(f"{requested_forms[1]}: found with {requested_forms[0]}; allowed: one of {', '.join(forms)}")
     if trace is not None and against is not None:
         raise UsageError("--trace: found with --against; allowed: a trace of one recording")
     if page is not None:
@@ -445,7 +445,7 @@ def replay(
     if against is not None:
         _refuse_colours(_given(ctx))
     recording = opened(file)
-    viewed = _viewed(recording.header, ctx)
+    header = _viewed(recording.header, ctx)
     if against is not None:
         _replay_change(opened(against), recording, page, web, as_json, address)
     elif trace is not None:
@@ -459,16 +459,16 @@ def replay(
     elif page is not None:
         from meshmark.web.page import packed_recording
 
-        _write_page(page, viewed, packed_recording(viewed, recording.frames(), recording.count()))
+        _write_page(page, header, packed_recording(header, recording.frames(), recording.count()))
     elif web:
         from meshmark.web.hub import Past
         from meshmark.web.page import thinned
 
-        _serve(Past(*thinned(viewed, recording.count(), recording.some)), address)
+        _serve(Past(*thinned(header, recording.count(), recording.some)), address)
     else:
         frames = list(recording.frames())
         if not sys.stdout.isatty():
-            frames = frames[-1:]  # without a terminal only the last frame is printed
+            frames = frames[-1:]  # without a terminal, only the last frame is printed
         simulated_time = recording.header.period_s < 1e-3  # simulated microseconds
         _show(recording.header, _paced(frames, 10.0, 0.0 if simulated_time else speed), *bounds, palette)
 
@@ -539,16 +539,18 @@ def plot(
     if against is None:
         paths = draw_recording(recording.header, recording.frames(), out, *bounds, palette)
     else:
-        before = opened(against)
-        headers.append(before.header)
+        baseline = opened(against)
+        headers.append(baseline.header)
         paths = draw_difference(
-            (before.header, before.frames()), (recording.header, recording.frames()), out, bounds[1] / 2
+            (baseline.header, baseline.frames()), (recording.header, recording.frames()), out, bounds[1] / 2
         )
     for path in paths:
         print(path)
     for kind in USE:
         if headers[0].count(kind) and not any(p.stem.startswith(kind) for p in paths):
             uses = [h.use[kind] for h in headers]
-            lacks = next((h for h in headers if uses[0] not in {m.name for m in h.metrics}), headers[0])
-            why = lacks.why_unknown(uses[0]) if len(set(uses)) == 1 else f"it is {uses[1]} before and {uses[0]} after"
-            say(f"{kind}: not drawn: {why}")
+            lacking = next((h for h in headers if uses[0] not in {m.name for m in h.metrics}), headers[0])
+            reason = (
+                lacking.why_unknown(uses[0]) if len(set(uses)) == 1 else f"it is {uses[1]} before and {uses[0]} after"
+            )
+            say(f"{kind}: not drawn: {reason}")
