@@ -131,7 +131,10 @@ def fit(
 
 
 def _fit_stream(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequence[int]) -> MachineFile:
-    """Adjust the outstanding loads of a stream until one core reaches the host's bandwidth or the memory's limit."""
+    """Adjust the outstanding loads of a stream until one core reaches its bandwidth on the host, and return the model.
+
+    The adjustment also ends if the memory limits the core.
+    """
     target = numbers["single"].value
     for _ in range(6):
         path.write_text(_text(name, numbers, cpus_of), encoding="utf-8")

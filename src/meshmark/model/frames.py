@@ -66,7 +66,9 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
         "period_s": window_s,
         "topology": topology,
         "components": components,
-        "metrics": [{"name": n, "unit": "1", "what": what, "of": of} for n, what, of in uses],
+        "metrics": [
+            {"name": n, "unit": "1", "what": description, "of": full_scale} for n, description, full_scale in uses
+        ],
         "absent": [],
     }
 

@@ -196,8 +196,8 @@ def _better(numbers: KeyNumbers, now: Parameters, values: Mapping[str, float], t
 
     def target(name: str) -> float | None:
         """Return the given number; None if it is not given or the model meets it."""
-        given, value = numbers.value(name), values.get(name)
-        return None if given is None or value is None or abs(value / given - 1) <= NEAR else given
+        number, value = numbers.value(name), values.get(name)
+        return None if number is None or value is None or abs(value / number - 1) <= NEAR else number
 
     changes: dict[str, Any] = {}
     initial = _first(numbers)
@@ -238,16 +238,16 @@ def _outcomes(numbers: KeyNumbers, values: Mapping[str, float], prefix: str) -> 
     reasons = conflicts(numbers, prefix)
     outcomes = []
     for name in QUANTITIES:
-        given = numbers.given.get(name)
+        number = numbers.given.get(name)
         if name in values:
-            how = ("assumed: " if given is None or given.assumed else "fitted: ") + _KEYS[name]
-            outcome = Outcome(name, None if given is None else given.value, values[name], how)
+            how = ("assumed: " if number is None or number.assumed else "fitted: ") + _KEYS[name]
+            outcome = Outcome(name, None if number is None else number.value, values[name], how)
             if outcome.error is not None and abs(outcome.error) > OFF.get(name, 0.02):
                 reason = reasons.get(name) or _MISSED.get(name, "it contradicts the other numbers")
                 outcome = replace(outcome, warning=reason, how=f"nearest: {_KEYS[name]}")
             outcomes.append(outcome)
-        elif given is not None:
-            outcomes.append(Outcome(name, given.value, given.value, "assumed" if given.assumed else "given"))
+        elif number is not None:
+            outcomes.append(Outcome(name, number.value, number.value, "assumed" if number.assumed else "given"))
     return outcomes
 
 

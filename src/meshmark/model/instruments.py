@@ -73,7 +73,7 @@ def measure(
         if key not in defaults and key != "seed":
             raise UsageError(
                 f"{instrument}: --{key.replace('_', '-')}: not supported by models, which take "
-                + ", ".join(f"--{known.replace('_', '-')}" for known in defaults)
+                + ", ".join(f"--{supported.replace('_', '-')}" for supported in defaults)
             )
     metrics = {m.name: m for m in description(instrument).metrics}
     points_and_absences = make(machine, {**defaults, **options})
@@ -138,7 +138,7 @@ def make_record(
     command: str,
     seed: int,
 ) -> Record:
-    """Create a record of source `model`, with the number of assumed and unknown numbers in its provenance."""
+    """Return a record of source `model`. Its provenance counts the assumed and unknown values of the machine file."""
     from datetime import UTC, datetime
     from importlib.metadata import version
 

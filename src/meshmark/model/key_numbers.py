@@ -123,11 +123,11 @@ def check(numbers: KeyNumbers, prefix: str = "--") -> None:
         if (value := numbers.value(name)) is not None and value > limit:
             raise refuse(name, f"; allowed: at most {show(name, limit)}, {reason}")
 
-    for name, given in numbers.given.items():
+    for name, number in numbers.given.items():
         quantity = QUANTITIES[name]
         if quantity.of_two and numbers.sockets == 1:
             raise refuse(name, " of a machine with one socket; allowed: with two-socket")
-        if not quantity.low <= given.value <= quantity.high:
+        if not quantity.low <= number.value <= quantity.high:
             raise refuse(name, f"; allowed: {show(name, quantity.low)} to {show(name, quantity.high)}")
     cores, sockets = int(numbers.need("cores")), numbers.sockets
     if cores % sockets or cores // sockets > MOST_CPUS:

@@ -398,5 +398,5 @@ def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
 
 
 def check_text(machine: MachineFile, why: MeshmarkError) -> MachineFileError:
-    """Prefix an error of the simulator with the name of the machine file."""
+    """Return an error of the simulator, prefixed with the name of the machine file."""
     return MachineFileError(f"{machine.path.name}: {why}")

@@ -154,7 +154,7 @@ class Program:
 
 
 def parse_programs(text: str, cpus: int) -> list[Program]:
-    """Parse a list such as `0-3=2.14:0.33,4+6=0.5`: CPUs, GB/s of each CPU, share of writes [0.33].
+    """Return the programs in a text such as `0-3=2.14:0.33,4+6=0.5`: CPUs, GB/s of each CPU, share of writes [0.33].
 
     Raises:
         UsageError: A part is malformed, or a CPU occurs twice.
@@ -202,7 +202,7 @@ class Cycle:
 
 
 def program_cycles(machine: MachineFile, programs: Sequence[Program]) -> list[Cycle]:
-    """Calibrate the cycle of each program by simulating its first CPU alone.
+    """Return the cycle of each program, calibrated by simulating its first CPU alone.
 
     Raises:
         UsageError: The CPU cannot reach the rate.

@@ -167,6 +167,6 @@ def _evidence(v: Verdict, rows: Sequence[tuple[str, Record]]) -> Mapping[str, An
         by_instrument.setdefault(r.instrument, []).append(r)
     tables: list[tuple[str, str, Table]] = []
     for instrument, records in by_instrument.items():
-        shared, listed = result_tables(records, (), _ROWS)
-        tables += [(f"{instrument} {table.heading}".strip(), shared, table.table) for table in listed]
+        common_conditions, parts = result_tables(records, (), _ROWS)
+        tables += [(f"{instrument} {table.heading}".strip(), common_conditions, table.table) for table in parts]
     return {"machine": v.machine, "run": v.run, "step": v.step, "records": len(evidence), "tables": tables}

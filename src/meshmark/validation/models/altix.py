@@ -75,8 +75,8 @@ def seventeen_jobs_on_sixteen_cpus() -> Finding:
     work, cpus = 1744.0 / 17, 16
     ends_s = [work] * (cpus - 2) + [1.5 * work] * 2
     makespan, runtimes = math.fsum(ends_s) / cpus, 15 * work + 2 * 1.5 * work
-    modelled, published = (makespan, 17 * work, runtimes, runtimes - 17 * work), (109.0, 1744.0, 1846.1, 102.2)
-    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, published, strict=True))
+    modelled, published_values = (makespan, 17 * work, runtimes, runtimes - 17 * work), (109.0, 1744.0, 1846.1, 102.2)
+    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, published_values, strict=True))
     reason = f"the last job ends at {max(ends_s):.1f} s; the total work and the rule of figure 6's heading are put in"
     return Finding(", ".join(f"{v:.1f}" for v in modelled) + " s", inside, reason, numbers=modelled)
 
@@ -89,8 +89,8 @@ def sequential_and_parallel_jobs() -> Finding:
     makespan = total / 16
     runtimes = 16 * makespan
     waiting = 28 * makespan - total
-    modelled, published = (makespan, total, runtimes, waiting), (99.9, 1592.4, 1590.5, 1091.0)
-    inside = all(abs(o / p - 1) <= 0.1 for o, p in zip(modelled, published, strict=True))
+    modelled, published_values = (makespan, total, runtimes, waiting), (99.9, 1592.4, 1590.5, 1091.0)
+    inside = all(abs(o / p - 1) <= 0.1 for o, p in zip(modelled, published_values, strict=True))
     return Finding(
         ", ".join(f"{v:.1f}" for v in modelled) + " s",
         inside,

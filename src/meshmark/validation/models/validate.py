@@ -112,10 +112,10 @@ def dependence(check: Check) -> tuple[Sensitivity, ...]:
 
     A number changes in all machines that share it: files that extend the same file and have the same value.
     """
-    with examined() as used:
+    with examined() as used_machines:
         base_numbers = check().numbers
         numbers: dict[tuple[str, Assumed], list[str]] = {}
-        for name in sorted(used):
+        for name in sorted(used_machines):
             for number in assumed_numbers(machine(name)):
                 numbers.setdefault((machine(name).root, number), []).append(name)
         settings = [number.setting(machine(names[0])) for (_, number), names in numbers.items()]
