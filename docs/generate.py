@@ -1,7 +1,6 @@
 """Generates the reference pages whose tables come from the programs themselves.
 
-* docs/reference/instruments.md: `meshmark-probe --describe` and the hand-written docs/reference/instruments/NAME.md (not
-  committed)
+* docs/reference/instruments.md: `meshmark-probe --describe` and docs/reference/instruments/NAME.md (not committed)
 * docs/reference/instruments-of-ranks.md: `meshmark-comm --describe` (not committed)
 * docs/reference/machine-files.md: the loader's table of keys
 * docs/reference/load-metrics.md: the metrics of programs and the columns that their formulas may use
