@@ -1,6 +1,6 @@
-"""Checks the files of a store before their rows are read.
+"""Checks of the files of a store before their rows are read.
 
-Damaged files make the reader of Parquet raise arbitrary exceptions, so these functions return problems as texts.
+Damaged files make the Parquet reader raise arbitrary exceptions, so these functions return problems as texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MACHINE_COLUMNS: Final = (
     "hypervisor",
     "prefetchers",
 )
-_COLUMNS: Final = (*ALWAYS, *OF_RECORDS, "low", "high", "status")  # which every file with results has
+_COLUMNS: Final = (*ALWAYS, *OF_RECORDS, "low", "high", "status")  # every file with results has these columns
 
 
 def machine_schema() -> pa.Schema:
@@ -51,7 +51,7 @@ def read(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def schema_problem(path: Path) -> str:
-    """Return why the footer, which contains the schema, is not that of a file with results; "" if it is."""
+    """Return why the footer, which contains the schema, does not fit a file with results; "" if it fits."""
     return _other_columns(path, {f.name: f.type for f in schema()}, _COLUMNS)
 
 
@@ -65,28 +65,28 @@ def _other_columns(path: Path, wanted: dict[str, Any], required: Iterable[str]) 
     try:
         # Arrow itself would block on a FIFO.
         with open_regular(path) as file:
-            found = pq.read_schema(file)
-    except Exception as why:  # damaged files make the reader raise arbitrary exceptions
-        return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
-    if missing := [name for name in required if name not in found.names]:
+            schema_ = pq.read_schema(file)
+    except Exception as error:  # damaged files make the reader raise arbitrary exceptions
+        return f"cannot be read: {quoted(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
+    if missing := [name for name in required if name not in schema_.names]:
         return f"not a file of a store: missing column {missing[0]}"
-    for name in found.names:
-        if name in wanted and (has := found.field(name).type) != wanted[name]:
-            return f"not a file of a store: column {name}: found {has}, {wanted[name]} is required"
+    for name in schema_.names:
+        if name in wanted and (column_type := schema_.field(name).type) != wanted[name]:
+            return f"not a file of a store: column {name}: found {column_type}, {wanted[name]} is required"
     return ""
 
 
 def read_problem(path: Path) -> str:
-    """Why the file cannot be read completely; "" if it can."""
-    found = read_or_problem(path)
-    return found if isinstance(found, str) else ""
+    """Return why a file cannot be read completely; "" if it can."""
+    table_or_problem = read_or_problem(path)
+    return table_or_problem if isinstance(table_or_problem, str) else ""
 
 
 def read_or_problem(path: Path) -> pa.Table | str:
-    """The rows of a file, or why it cannot be read completely."""
+    """Return the rows of a file, or why it cannot be read completely."""
     try:
         table = read(path)
         table.validate(full=True)
-    except Exception as why:  # damaged files make the reader raise arbitrary exceptions
-        return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
+    except Exception as error:  # damaged files make the reader raise arbitrary exceptions
+        return f"cannot be read: {quoted(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
     return table

@@ -1,9 +1,8 @@
-"""The columns of the store's files, and records and absences as their rows.
+"""The columns of the store's files, and the conversion of records and absences to rows and back.
 
-The conditions that tell points apart have columns of their own, so that engines other than ours can join and filter by
-them. A value whose type is not that of its column, such as the memory node `local` beside node numbers, stays with the
-other conditions in `conditions`, which is JSON as is `provenance`. A condition is in one of the two places, never in
-both.
+The conditions that distinguish points have columns of their own, so that any engine can join and filter by them. A
+value whose type does not match its column, such as the memory node `local` beside node numbers, stays with the other
+conditions in `conditions`, which is JSON like `provenance`. A condition is in one of the two places, never in both.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from meshmark.store.run import Absence
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MEASURED: Final = "measured"  # status of a record; that of an absence is its kind
+MEASURED: Final = "measured"  # status of a record; the status of an absence is its kind
 TEXTS: Final = (
     "run",
     "step",
@@ -38,7 +37,7 @@ TEXTS: Final = (
 NUMBERS: Final = ("value", "low", "high")
 ALWAYS: Final = ("run", "step", "machine", "instrument", "conditions")  # have a value in every row
 OF_RECORDS: Final = ("source", "metric", "unit", "better", "value", "samples", "flags", "provenance")  # in every record
-# In the order in which the instruments list them.
+# The order is the one in which the instruments list these conditions.
 POINT: Final[dict[str, type]] = {
     "kernel": str,
     "store": str,
@@ -126,7 +125,7 @@ POINT: Final[dict[str, type]] = {
 
 
 def schema() -> pa.Schema:
-    """The columns, of which only `run`, `step`, `status`, `machine` and `instrument` always have a value."""
+    """Return the columns. Only `run`, `step`, `status`, `machine` and `instrument` always have a value."""
     import pyarrow as pa
 
     types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -139,7 +138,7 @@ def schema() -> pa.Schema:
 
 
 def row_of(record: Record, run: str, step: str) -> dict[str, Any]:
-    """A record as a row."""
+    """Return a record as a row."""
     low, high = record.interval or (None, None)
     provenance = dict(record.provenance)
     start = provenance.pop("start") if _fits(provenance.get("start"), str) else None
@@ -159,7 +158,7 @@ def row_of(record: Record, run: str, step: str) -> dict[str, Any]:
 
 
 def row_of_absence(absence: Absence, run: str, step: str, machine: str) -> dict[str, Any]:
-    """An absence as a row."""
+    """Return an absence as a row."""
     return {
         "run": run,
         "step": step,
@@ -174,7 +173,7 @@ def record_of(row: dict[str, Any]) -> Record:
     """Return the record of a row.
 
     Raises:
-        RecordError, ValueError, TypeError: The row is not that of a record.
+        RecordError, ValueError, TypeError: The row is not the row of a record.
     """
     start = row.get("start")
     return Record.from_json(
@@ -193,7 +192,7 @@ def absence_of(row: dict[str, Any]) -> Absence:
     """Return the absence of a row.
 
     Raises:
-        RecordError, ValueError, TypeError: The row is not that of an absence.
+        RecordError, ValueError, TypeError: The row is not the row of an absence.
     """
     if missing := [k for k in ("instrument", "reason", "enable", "status") if row[k] is None]:
         raise RecordError(f"{missing[0]}: missing, a string is required")
@@ -202,8 +201,10 @@ def absence_of(row: dict[str, Any]) -> Absence:
 
 
 def agree(table: pa.Table) -> bool:
-    """Whether all rows are sound, checked by columns, which is faster than row by row. False may also mean that the
-    reason has to be found by `record_of` and `absence_of`."""
+    """Return whether all rows are valid. The check works by columns, which is faster than row by row.
+
+    False does not prove an error; `record_of` and `absence_of` decide, and report the reason.
+    """
     import numpy as np
 
     measured = table["status"].to_numpy(zero_copy_only=False) == MEASURED
@@ -241,7 +242,7 @@ def agree(table: pa.Table) -> bool:
 
 
 def _are_possible(table: pa.Table) -> bool:
-    """Whether no sample of the rows of records is a value that its unit and direction do not allow."""
+    """Return whether the units and directions of the records allow all samples."""
     import pyarrow.compute as pc
 
     lists = table["samples"].combine_chunks()
@@ -251,7 +252,7 @@ def _are_possible(table: pa.Table) -> bool:
 
 
 def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:
-    """Whether medians and intervals are those of the samples.
+    """Return whether the stored medians and intervals agree with the samples.
 
     Args:
         samples: Shape (rows, samples), ascending in each row.
@@ -271,22 +272,22 @@ def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:
 
 
 def _are_objects(table: pa.Table) -> bool:
-    """Whether conditions and provenance are objects of scalars."""
+    """Return whether conditions and provenance are objects of scalars."""
     for name in ("conditions", "provenance"):
         for text in {*table[name].to_pylist()} - {None}:
             if "\\ud" in text.lower():  # perhaps half a character
                 return False
             try:
-                found = json.loads(text)
+                value = json.loads(text)
             except ValueError:
                 return False
-            if not isinstance(found, dict) or any(type(v) in {list, dict} for v in found.values()):
+            if not isinstance(value, dict) or any(type(member) in {list, dict} for member in value.values()):
                 return False
     return True
 
 
 def _split(conditions: dict[str, Any]) -> dict[str, Any]:
-    """The conditions as columns, and the rest as JSON."""
+    """Return the conditions that have columns as columns, and all others as JSON."""
     columns = {name: conditions.pop(name) for name, kind in POINT.items() if _fits(conditions.get(name), kind)}
     return {**columns, "conditions": json.dumps(conditions)}
 
@@ -299,7 +300,7 @@ def _conditions(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fits(value: object, kind: type) -> bool:
-    """Whether a value of a condition comes out of a column of this type as it went in."""
+    """Return whether a column of this type preserves the value of a condition."""
     if type(value) is not kind:
         return False
     if kind is str:

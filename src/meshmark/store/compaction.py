@@ -1,8 +1,8 @@
-"""Makes a store of many files one of few: joins the steps of runs that ended without being finished, and the runs of a
-month of a machine.
+"""Reduces the number of files of a store: joins the steps of runs that ended without being finished, and all runs of a
+machine in a month.
 
-Every step writes the new file before it removes the old ones, so a store that loses its writer in between has all its
-results, each once.
+The new file is always written before the old files are removed, so if the writer is killed in between, the store still
+has each of its results exactly once.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from meshmark.store.layout import COMPACTED, INDEX, Kept, kept, read_index
 from meshmark.store.query import runs_in, with_runs
 from meshmark.store.store import Store, leftovers
 
-QUIET_S: Final = 3600.0  # a run whose last step is newer may still go on
-_ROWS: Final = 20_000  # of a row group, so that a query of one run reads little
+QUIET_S: Final = 3600.0  # a run whose last step is newer may still be in progress
+_ROWS: Final = 20_000  # rows of a row group; few, so that a query of one run reads little
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What was done, in numbers of files that were replaced.
+    """Number of files that a compaction replaced, kept or removed.
 
     Attributes:
-        unreadable: Files that stay as they are.
+        finished: Files of steps that were joined into a finished run.
+        joined: Files of runs that were joined by month and machine.
+        unreadable: Files that were left as they are, because they cannot be read.
         leftovers: Temporary files of killed writers, which were removed.
     """
 
@@ -44,7 +46,7 @@ def compact(store: Store, before: str) -> Compacted:
     """Compact a store.
 
     Args:
-        before: ISO date; runs filed under this date or later stay files of their own.
+        before: ISO date; runs filed under this date or later keep files of their own.
 
     Raises:
         MeshmarkError: A file cannot be written or removed.
@@ -58,67 +60,67 @@ def compact(store: Store, before: str) -> Compacted:
 
 
 def _finish(store: Store) -> int:
-    """Finish the runs that no process has added to for a while."""
+    """Finish the runs to which no process has added results for `QUIET_S`; return the number of joined files."""
     steps: dict[str, list[Kept]] = {}
-    for one in kept(store.folder):
-        if one.step and not schema_problem(one.path) and not read_problem(one.path):
-            steps.setdefault(one.run, []).append(one)
-    now, files = time.time(), 0
-    for of in steps.values():
-        if all(now - one.path.stat().st_mtime > QUIET_S for one in of):
-            store.finish(read(of[0].path, ["run"])["run"][0].as_py())
-            files += len(of)
-    return files
+    for file in kept(store.folder):
+        if file.step and not schema_problem(file.path) and not read_problem(file.path):
+            steps.setdefault(file.run, []).append(file)
+    now_s, joined = time.time(), 0
+    for step_files in steps.values():
+        if all(now_s - file.path.stat().st_mtime > QUIET_S for file in step_files):
+            store.finish(read(step_files[0].path, ["run"])["run"][0].as_py())
+            joined += len(step_files)
+    return joined
 
 
 def _join(store: Store, before: str) -> tuple[int, int]:
-    """Join the finished runs of each month and machine."""
+    """Join the finished runs of each month and machine; return the number of joined and of unreadable files."""
     months: dict[tuple[str, str], list[Path]] = {}
-    open_runs = {(one.path.parent.name, one.run) for one in kept(store.folder) if one.step}
-    for one in kept(store.folder):
-        date, machine = one.path.parent.parent.name.removeprefix("date="), one.path.parent.name
-        if one.step or date >= before or date == "unknown" or (one.run and (machine, one.run) in open_runs):
+    open_runs = {(file.path.parent.name, file.run) for file in kept(store.folder) if file.step}
+    for file in kept(store.folder):
+        date, machine = file.path.parent.parent.name.removeprefix("date="), file.path.parent.name
+        if file.step or date >= before or date == "unknown" or (file.run and (machine, file.run) in open_runs):
             continue
-        months.setdefault((f"{date[:7]}-01", machine), []).append(one.path)
-    files = bad = 0
+        months.setdefault((f"{date[:7]}-01", machine), []).append(file.path)
+    joined = unreadable = 0
     for (date, machine), paths in months.items():
         readable = [p for p in paths if not schema_problem(p) and not read_problem(p)]
-        bad += len(paths) - len(readable)
+        unreadable += len(paths) - len(readable)
         if len(readable) < 2:
             continue
         _write_joined(store, store.folder / f"date={date}" / machine, readable)
         unlink(readable)
-        files += len(readable)
+        joined += len(readable)
     for date in sorted({date for date, _ in months}):
         write_index(store.folder / f"date={date}")
-    return files, bad
+    return joined, unreadable
 
 
 def write_index(dated: Path) -> None:
-    """Write the runs of the compacted files of a date, which `layout.kept` reads.
+    """Write the index of the compacted files of a date, which `layout.kept` reads.
 
     Raises:
-        MeshmarkError: It cannot be written.
+        MeshmarkError: The index cannot be written.
     """
     known = read_index(dated)
     names = sorted(path for path in dated.glob(f"machine=*/{COMPACTED}*.parquet"))
-    found = {p.name: known.get(p.name) or runs_in(p) for p in names}
-    if found != known:
-        write_file(dated / INDEX, json.dumps(found).encode() + b"\n", private=True)
+    index = {p.name: known.get(p.name) or runs_in(p) for p in names}
+    if index != known:
+        write_file(dated / INDEX, json.dumps(index).encode() + b"\n", private=True)
 
 
 def _write_joined(store: Store, folder: Path, paths: Sequence[Path]) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    own = [p for p in paths if not p.name.startswith(COMPACTED)]
-    tables = [read(p) for p in own]
+    single_runs = [p for p in paths if not p.name.startswith(COMPACTED)]
+    tables = [read(p) for p in single_runs]
     names = {name for table in tables for name in table["run"].unique().to_pylist()}
     for path in paths:
-        if path in own:
+        if path in single_runs:
             continue
         table = read(path)
-        if names & {*runs_in(path)}:  # a finished run replaces itself
+        if names & {*runs_in(path)}:  # the file of a finished run replaces its rows in a compacted file
             table = table.filter(pc.invert(pc.is_in(table["run"], value_set=pa.array(sorted(names)))))
         tables.append(table)
     joined = pa.concat_tables([t.replace_schema_metadata(None) for t in tables], promote_options="default")

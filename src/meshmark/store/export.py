@@ -13,7 +13,7 @@ from typing import Any, Final
 from meshmark.errors import UsageError, quoted
 from meshmark.store.record import Record, RecordError, Scalar
 
-Row = tuple[str, str, Record]  # run, step
+Row = tuple[str, str, Record]  # run, step, record
 CSV_FIXED: Final = (
     "run",
     "step",
@@ -55,7 +55,7 @@ def check_date(name: str, when: str) -> None:
 
 
 def began(rows: Sequence[Row], since: str = "", until: str = "") -> list[Row]:
-    """The rows that began at a time or later, and up to a time.
+    """Return the rows that began between two times, both inclusive; "" is no limit.
 
     A prefix such as 2026-11 means its beginning for `since`, and its end for `until`.
     """
@@ -68,7 +68,7 @@ def began(rows: Sequence[Row], since: str = "", until: str = "") -> list[Row]:
 
 
 def to_jsonl(rows: Iterable[Row]) -> str:
-    """One line of the line protocol per record, with `run` and `step`."""
+    """Return one line of the line protocol per record, with `run` and `step`."""
     return "".join(
         json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **r.to_json()}) + "\n"
         for run, step, r in rows
@@ -76,16 +76,16 @@ def to_jsonl(rows: Iterable[Row]) -> str:
 
 
 def to_csv(rows: Iterable[Row]) -> str:
-    """CSV with one column per condition, samples and flags separated by spaces, and provenance as JSON.
+    """Return CSV with one column per condition, samples and flags separated by spaces, and provenance as JSON.
 
     Conditions are JSON scalars, but strings are quoted only if they would otherwise parse as another type.
     """
-    listed = list(rows)
-    keys = sorted({k for _, _, r in listed for k in r.conditions})
+    table = list(rows)
+    keys = sorted({k for _, _, r in table for k in r.conditions})
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([*CSV_FIXED, *keys])
-    for run, step, r in listed:
+    for run, step, r in table:
         low, high = r.interval or ("", "")
         writer.writerow(
             [
@@ -110,7 +110,7 @@ def to_csv(rows: Iterable[Row]) -> str:
 
 
 def record_of_csv(row: Mapping[str, Any]) -> Record:
-    """The record of one row of `to_csv`.
+    """Return the record of one row of `to_csv`.
 
     Raises:
         RecordError: The row is not a valid record; the message names the column.
@@ -153,7 +153,7 @@ def _cell(value: Scalar) -> str:
 
 
 def _scalar(text: str) -> Scalar:
-    """The value of a JSON scalar; any other text unchanged."""
+    """Return the value of a JSON scalar; any other text unchanged."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -29,8 +29,8 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 
 MAX_TEXT_BYTES: Final = 16 << 20  # far above the size of any real specification, scenario or program
 _MAX_LINKS: Final = 40  # as in the Linux kernel
-_ABANDONED_S: Final = 3600.0  # age of a temporary file that no writer has any more, where locks do not tell
-_LOCKED_WITHIN_S: Final = 1.0  # after which a writer has locked the temporary file that it has created
+_ABANDONED_S: Final = 3600.0  # a temporary file of this age is abandoned, on file systems without locks
+_LOCKED_WITHIN_S: Final = 1.0  # time in which a writer locks the temporary file that it created
 ASIDE: Final = re.compile(r"\..+\.[0-9a-f]{8,12}")  # temporary files, of active or killed writers
 
 
@@ -38,19 +38,19 @@ ASIDE: Final = re.compile(r"\..+\.[0-9a-f]{8,12}")  # temporary files, of active
 
 
 def private_mode(folder: Path) -> int:
-    """Return the mode of a new file in a folder of results: for its owner only.
+    """Return the mode of a new file in a folder of results, which only its owner may access.
 
-    A folder that its group may write is shared on purpose; who may read it may then read its new files.
+    A folder that its group may write is shared on purpose: everyone who may read the folder may read its new files.
     """
     mode = folder.stat().st_mode
     return 0o600 | (mode & 0o044 if mode & stat.S_IWGRP else 0)
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder of results and its missing parents, for their owner only, or like a parent that a group shares.
+    """Create a folder of results and its missing parents, for their owner only, or with the mode of a shared parent.
 
     Raises:
-        OSError: It cannot be created, or is a file.
+        OSError: The folder cannot be created, or the path is a file.
     """
     missing = [path, *path.parents]
     missing = missing[: next((n for n, folder in enumerate(missing) if folder.is_dir()), len(missing))]
@@ -70,7 +70,7 @@ def open_private(path: Path, mode: str, buffering: int = -1) -> IO[bytes]:
     """Open a binary file of a run for writing; a new file gets the mode `private_mode`.
 
     Raises:
-        OSError: It cannot be opened.
+        OSError: The file cannot be opened.
     """
 
     def create(name: str, flags: int) -> int:
@@ -94,35 +94,36 @@ def write_file(path: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Like `write_file`, for text; see `utf8`."""
+    """Write text to `path` like `write_file`, encoded by `utf8`."""
     write_file(path, utf8(text))
 
 
 def utf8(text: str) -> bytes:
-    """`text` as UTF-8; lone surrogates, which JSON strings and file names may contain, become escapes."""
+    """Encode `text` as UTF-8; lone surrogates, which JSON strings and file names may contain, become escapes."""
     return text.encode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
 def written(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """Like `write_file`, for output in pieces: replaces `path` when the `with` block ends without an exception.
+    """Open `path` for output in pieces. The file is replaced when the `with` block ends without an exception.
 
-    In a folder that only its owner may use, all new files are private.
+
+    Otherwise this is like `write_file`. In a folder that only its owner may use, all new files are private.
 
     Raises:
-        MeshmarkError: As `write_file`.
+        MeshmarkError: See `write_file`.
     """
     try:
         with _opened(path, private) as out:
             yield out
-    except OSError as why:
-        if (interrupt := _interrupt(why)) is not None:
-            raise interrupt from None  # it left the file half closed, so that closing it failed
-        raise MeshmarkError(f"cannot write {path}: {why.strerror or why}") from why
+    except OSError as error:
+        if (interrupt := _interrupt(error)) is not None:
+            raise interrupt from None  # the interrupt left the file half closed, so that closing it failed
+        raise MeshmarkError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _interrupt(why: BaseException | None) -> KeyboardInterrupt | None:
-    """The interrupt during whose handling an error was raised; None if there was none."""
+    """Return the interrupt during whose handling an exception was raised; None if there was no interrupt."""
     while why is not None and not isinstance(why, KeyboardInterrupt):
         why = why.__context__
     return why
@@ -151,7 +152,7 @@ def _opened(path: Path, private: bool) -> Iterator[IO[bytes]]:
     name = f".{os.fsdecode(os.fsencode(target.name)[:200])}.{secrets.token_hex(6)}"
     aside = target.with_name(name)
     beside: IO[bytes] | None = None
-    try:  # starts before the file exists, because a signal may arrive at any time
+    try:  # begins before the file exists, because a signal may arrive at any time
         try:
             beside = _aside(aside, old, target, private_mode(target.parent) if private else 0o666)
         except PermissionError:
@@ -182,21 +183,21 @@ def _aside(aside: Path, old: os.stat_result | None, target: Path, mode: int) -> 
     """Create a file `aside` with the mode, owner and attributes of the `target` that it will replace.
 
     Args:
-        old: The status of the target; None if it does not exist, then the new file gets the mode `mode`.
+        old: Status of the target. None if the target does not exist; the new file then gets the mode `mode`.
 
     Raises:
         PermissionError: The folder is not writable, or the owner cannot be preserved.
     """
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
-        with contextlib.suppress(OSError):  # the kernel releases it when this process ends, see `is_abandoned`
+        with contextlib.suppress(OSError):  # the kernel releases the lock when this process ends, see `is_abandoned`
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if old is not None:
-            made = os.fstat(handle)
-            if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
+            status = os.fstat(handle)
+            if (status.st_uid, status.st_gid) != (old.st_uid, old.st_gid):
                 os.fchown(handle, old.st_uid, old.st_gid)
             os.fchmod(handle, stat.S_IMODE(old.st_mode))
-            # Above all access control lists: without them, the group bits of the mode have another meaning.
+            # Above all, access control lists are copied: without them, the group bits of the mode mean something else.
             with contextlib.suppress(OSError):
                 for key in os.listxattr(target):
                     os.setxattr(handle, key, os.getxattr(target, key))
@@ -209,9 +210,9 @@ def _aside(aside: Path, old: os.stat_result | None, target: Path, mode: int) -> 
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether a file is a temporary file of `written` whose writer was killed.
+    """Return whether a file is a temporary file of `written` whose writer was killed.
 
-    A file system without locks does not tell; there, the file has to be older than an hour.
+    On a file system without locks, the file counts as abandoned if it is older than an hour.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -234,20 +235,21 @@ def is_abandoned(path: Path) -> bool:
 
 
 def _resolved(path: Path) -> Path | int:
-    """The target of `path` after all links, which need not exist; the number of an open descriptor of this process if
-    the links lead to one.
+    """Return the target of `path` after all links, or the number of an open descriptor if the links lead to one.
+
+    The target need not exist. The descriptor is one of this process.
 
     Raises:
         OSError: The links form a cycle.
     """
     for _ in range(_MAX_LINKS):
-        here = Path(os.path.realpath(path.parent)) / path.name
-        descriptor = re.fullmatch(rf"/proc/{os.getpid()}/(?:task/\d+/)?fd/(\d+)", str(here))
+        current = Path(os.path.realpath(path.parent)) / path.name
+        descriptor = re.fullmatch(rf"/proc/{os.getpid()}/(?:task/\d+/)?fd/(\d+)", str(current))
         if descriptor:
             return int(descriptor[1])
-        if not here.is_symlink():
-            return here
-        path = here.parent / here.readlink()
+        if not current.is_symlink():
+            return current
+        path = current.parent / current.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
@@ -286,11 +288,11 @@ def open_regular(path: Path) -> IO[bytes]:
 
 def _kind_of(mode: int) -> str:
     kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
-    return next((name for is_it, name in kinds if is_it(mode)), "a device")
+    return next((name for matches, name in kinds if matches(mode)), "a device")
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
-    """The content of a regular file that a user named.
+    """Return the content of a regular file that a user named.
 
     Raises:
         UsageError: The file cannot be read, is not a regular file, or is larger than `max_bytes`.
@@ -298,35 +300,35 @@ def read_bytes(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
     try:
         with open_regular(path) as file:
             data = file.read(max_bytes + 1)
-    except (OSError, ValueError) as why:
-        raise UsageError(f"cannot read {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
     if len(data) > max_bytes:
         raise UsageError(f"cannot read {quoted(path)}: found more than {max_bytes >> 10} KiB, which is the limit")
     return data
 
 
 def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> str:
-    """Like `read_bytes`, for UTF-8 text.
+    """Return the content of a UTF-8 file; otherwise like `read_bytes`.
 
     Raises:
-        UsageError: As `read_bytes`, or the content is not UTF-8.
+        UsageError: See `read_bytes`; or the content is not UTF-8.
     """
     try:
         return read_bytes(path, max_bytes).decode()
-    except UnicodeDecodeError as why:
-        raise UsageError(f"cannot read {quoted(path)}: not UTF-8 text, at byte {why.start}") from why
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {quoted(path)}: not UTF-8 text, at byte {error.start}") from error
 
 
 def read_json(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> Any:
-    """Like `read_text`, for JSON.
+    """Return the value of a JSON file; otherwise like `read_text`.
 
     Raises:
-        UsageError: As `read_text`, or the content is not JSON.
+        UsageError: See `read_text`; or the content is not JSON.
     """
     try:
         return json.loads(read_text(path, max_bytes))
-    except (ValueError, RecursionError) as why:
-        raise UsageError(f"cannot read {quoted(path)}: not JSON: {quoted(why)}") from why
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read {quoted(path)}: not JSON: {quoted(error)}") from error
 
 
 def parse_toml(text: str, origin: str) -> dict[str, Any]:
@@ -343,8 +345,8 @@ def parse_toml(text: str, origin: str) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
-        raise UsageError(f"{origin}: not TOML: {quoted(why)}") from why
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, or an integer of thousands of digits
+        raise UsageError(f"{origin}: not TOML: {quoted(error)}") from error
 
 
 # ------------------------------------------------------------------ locking
@@ -377,17 +379,18 @@ def lock(path: Path, wait: bool = False) -> int | None:
     except BlockingIOError:
         os.close(handle)
         return None
-    except OSError as why:  # for example Lustre without its mount option flock
+    except OSError as error:  # for example Lustre without its mount option flock
         os.close(handle)
         raise NoLocksError(
-            f"{path.parent}: the file system has no locks ({why.strerror}), so another process may be using the folder",
+            f"{path.parent}: the file system has no locks ({error.strerror}), "
+            "so another process may be using the folder",
             "use a folder on another file system",
-        ) from why
+        ) from error
     return handle
 
 
 def check_writable(option: str, path: Path) -> None:
-    """Raise if a file cannot be written there; for the start of a command, which may then work for minutes.
+    """Raise if a file cannot be written at `path`. A command calls this before work that may take minutes.
 
     Args:
         option: The option that names the file, for the message.
@@ -400,7 +403,7 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def writing_problem(path: Path) -> str:
-    """Return the reason why a file cannot be written there, or "". Creates nothing that stays."""
+    """Return why a file cannot be written at `path`; "" if it can. Everything created for the check is removed."""
     try:
         target = _resolved(path)
         if isinstance(target, int):
@@ -414,7 +417,7 @@ def writing_problem(path: Path) -> str:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if target.exists() and os.access(target, os.W_OK):
             return ""
-        # Access rights do not tell: root may not write to /proc, nor to a file system that is read-only or full.
+        # Access rights are not enough: root cannot write to /proc, nor to a file system that is read-only or full.
         probe = folder / f".{secrets.token_hex(6)}.{secrets.token_hex(6)}"
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         probe.unlink()
@@ -427,7 +430,7 @@ def writing_problem(path: Path) -> str:
 def held(folder: Path, resumed: bool = False) -> Iterator[None]:
     """Create a folder of results if necessary and lock it for this process.
 
-    A folder that was created for a request that is then refused, or that contains nothing, is removed again.
+    The folder is removed again if it was created here and the request is then refused, or if nothing was written to it.
 
     Args:
         folder: The folder.
@@ -443,10 +446,10 @@ def held(folder: Path, resumed: bool = False) -> Iterator[None]:
     try:
         make_folder(folder)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, private_mode(folder)))
-    except OSError as why:
+    except OSError as failure:
         if is_new:
             _remove_unused(folder, refused=False)
-        raise MeshmarkError(f"cannot write {folder}: {why.strerror or why}") from why
+        raise MeshmarkError(f"cannot write {folder}: {failure.strerror or failure}") from failure
     handle: int | None = None
     try:
         handle = lock(path)
@@ -473,13 +476,13 @@ def _remove_unused(folder: Path, *, refused: bool) -> None:
 
 
 def unlink(paths: Iterable[Path]) -> None:
-    """Remove files, also ones that were removed in the meantime.
+    """Remove files. Files that do not exist any more are ignored.
 
     Raises:
-        MeshmarkError: One cannot be removed.
+        MeshmarkError: A file cannot be removed.
     """
     for path in paths:
         try:
             path.unlink(missing_ok=True)
-        except OSError as why:
-            raise MeshmarkError(f"cannot remove {path}: {why.strerror or why}") from why
+        except OSError as error:
+            raise MeshmarkError(f"cannot remove {path}: {error.strerror or error}") from error

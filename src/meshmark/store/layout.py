@@ -1,4 +1,4 @@
-"""Where the files of a store are.
+"""The names of files and folders of a store.
 
     date=2026-11-25/machine=n042/RUN.parquet              a finished run
     date=2026-11-25/machine=n042/RUN--STEP.parquet        a step of a run that is not finished, or was added to
@@ -6,9 +6,10 @@
     date=2026-11-01/compacted.json                        the runs in each compacted file of the month
     machines/MACHINE--TIME.machine.parquet                a row of the table of machines
 
-The date is that in the name of the run, or else that of its first result. A step replaces the same step of its run, and
-a finished run replaces itself in a compacted file; both matter only if a writer was killed, or a step was added again.
-`compacted.json` spares a search for a run the files of all machines; those without an entry are read.
+The date is the one in the name of the run, or else the date of its first result. A step replaces the same step in the
+finished run, and the file of a finished run replaces that run in a compacted file; both matter only if a writer was
+killed, or a step was added again. With `compacted.json`, the search for a run need not read the compacted files of all
+machines; compacted files without an entry are read.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-COMPACTED: Final = "compacted~"  # which `file_name` never gives
+COMPACTED: Final = "compacted~"  # a prefix that `file_name` never returns
 MACHINES: Final = "machines"
 INDEX: Final = "compacted.json"
 _DATE: Final = re.compile(r"(?<!\d)(\d{4})(\d\d)(\d\d)T\d{4,6}")
 
 
 def file_name(name: str) -> str:
-    """`name` escaped and shortened for use in a file name; unique, and free of path separators and of `--`."""
+    """Return `name` escaped and shortened for use in a file name: unique, without path separators and without `--`."""
     dashes = re.sub(r"^-|-(?=-)|-$", "%2D", quote(name, safe="", errors="surrogatepass").replace("~", "%7E"))
     whole = "%2E" + dashes[1:] if dashes.startswith(".") else dashes or "%"
     return (
@@ -40,7 +41,7 @@ def file_name(name: str) -> str:
 
 
 def date_of(run: str, start: str = "") -> str:
-    """The date under which a run is filed: of its name, of its start, or "unknown"."""
+    """Return the date under which a run is filed: the date in its name, the date of its start, or "unknown"."""
     for match in (_DATE.search(run), re.match(r"(\d{4})-(\d\d)-(\d\d)", start)):
         if match:
             try:
@@ -52,7 +53,7 @@ def date_of(run: str, start: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A file of results.
+    """A file with results.
 
     Attributes:
         run: The escaped name of its run; "" for a compacted file.
@@ -65,40 +66,46 @@ class Kept:
 
 
 def kept(folder: Path, run: str = "", machine: str = "") -> list[Kept]:
-    """The files that may have results of a run and a machine; of all, if these are "". Sorted by path.
+    """Return the files that may have results of a run and a machine, sorted by path.
 
     Args:
-        folder: That of the store, which need not exist.
+        folder: Folder of the store, which need not exist.
+        run: Name of the run; "" for all runs.
+        machine: Name of the machine; "" for all machines.
     """
     day = date_of(run) if run else ""
-    # A run without a date in its name may be filed under any.
+    # A run without a date in its name may be filed under any date.
     days = {f"date={d}" for d in (day, f"{day[:7]}-01")} if run and day != "unknown" else None
     stem = file_name(run) if run else ""
-    found = []
+    files = []
     for dated in _folders(folder, "date="):
         if days is not None and dated.name not in days:
             continue
-        without = _files_without(dated, run) if run else frozenset()
-        for of in _folders(dated, "machine=") if not machine else [dated / f"machine={file_name(machine)}"]:
-            found += [one for one in _files(of) if (one.run in {"", stem} and one.path.name not in without) or not run]
-    return sorted(found, key=lambda one: str(one.path))
+        excluded = _files_without(dated, run) if run else frozenset()
+        for machine_folder in _folders(dated, "machine=") if not machine else [dated / f"machine={file_name(machine)}"]:
+            files += [
+                file
+                for file in _files(machine_folder)
+                if (file.run in {"", stem} and file.path.name not in excluded) or not run
+            ]
+    return sorted(files, key=lambda one: str(one.path))
 
 
 def read_index(dated: Path) -> dict[str, list[str]]:
-    """The runs in the compacted files of a date, by the name of the file; empty if the index cannot be read.
+    """Return the runs in each compacted file of a date, by the name of the file; empty if the index cannot be read.
 
-    A run may have been removed from a file since.
+    A run may have been removed from a file since the index was written.
     """
     try:
-        found = json.loads((dated / INDEX).read_bytes())
+        index = json.loads((dated / INDEX).read_bytes())
     except (OSError, ValueError):
         return {}
-    sound = isinstance(found, dict) and all(isinstance(names, list) for names in found.values())
-    return found if sound else {}
+    sound = isinstance(index, dict) and all(isinstance(names, list) for names in index.values())
+    return index if sound else {}
 
 
 def _files_without(dated: Path, run: str) -> frozenset[str]:
-    """The names of the compacted files of a date that are known not to have a run."""
+    """Return the names of the compacted files of a date whose index entry does not contain a run."""
     return frozenset(name for name, runs in read_index(dated).items() if run not in runs)
 
 

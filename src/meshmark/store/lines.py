@@ -11,7 +11,7 @@ MAX_LINE_BYTES = 16 << 20
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Complete lines of a file, including the newline; no lines if the file does not exist.
+    """Yield the complete lines of a file, including the newline; no lines if the file does not exist.
 
     A line longer than `MAX_LINE_BYTES` is replaced by an empty line, which all readers ignore.
 

@@ -1,7 +1,7 @@
-"""The table of machines in a store: the software and settings under which each gave its results.
+"""The table of machines in a store: the software and settings under which each machine gave its results.
 
-A row holds from the time `seen` until the next row of its machine. Results of the same machine therefore need no other
-key than their start.
+A row is valid from the time `seen` until the next row of its machine, so the start of a result is enough to find its
+row.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ Row = Mapping[str, str]  # column → text; unknown facts are left out
 
 
 def machines(store: Store, machine: str = "") -> list[dict[str, str]]:
-    """The rows of a machine, or of all machines, by the time from which they hold."""
+    """Return the rows of a machine, or of all machines if `machine` is "", ordered by `seen`."""
     rows = store.machine_rows(machine)
     known = [{k: str(v) for k, v in row.items() if v is not None} for row in rows]
     return sorted(known, key=lambda row: (row["seen"], row["machine"]))
 
 
 def without_facts(store: Store) -> list[dict[str, str]]:
-    """A row for each machine that has results but no facts, such as imported and modelled ones: source and records."""
+    """Return a row with sources and number of records for each machine that has results but no facts.
+
+    Imported and modelled machines have no facts.
+    """
     known = {row["machine"] for row in store.machine_rows()}
     rows = store.select(
         """SELECT machine, min(start) AS seen, string_agg(DISTINCT source, ', ' ORDER BY source) AS source,
@@ -37,11 +40,11 @@ def without_facts(store: Store) -> list[dict[str, str]]:
 
 
 def add_machine(store: Store, machine: str, facts: Mapping[str, str], seen: str) -> None:
-    """Add a row, unless the machine's last one has the same facts.
+    """Add a row, unless the last row of the machine has the same facts.
 
     Args:
-        facts: Texts, by a name in `FACTS`.
-        seen: Time from which they hold, ISO 8601 in UTC.
+        facts: Text of each fact, by its name in `FACTS`.
+        seen: Time from which the facts are valid, ISO 8601 in UTC.
 
     Raises:
         MeshmarkError: The store cannot be written.
@@ -54,16 +57,18 @@ def add_machine(store: Store, machine: str, facts: Mapping[str, str], seen: str)
 
 
 def changes(rows: Sequence[Row], since: str) -> list[str]:
-    """What changed between the row that held at a time, or the first, and the last row, as `kernel 6.1 → 6.12`.
+    """Return the facts that changed since a time, such as `kernel 6.1 → 6.12`.
+
+    The last row is compared with the row that was valid at that time, or with the first row if there was none yet.
 
     Args:
-        rows: Of one machine, as `machines` returns them.
-        since: ISO 8601 in UTC.
+        rows: The rows of one machine, as `machines` returns them.
+        since: The time, ISO 8601 in UTC.
     """
     if not rows:
         return []
-    then = next((row for row in reversed(rows) if row["seen"] <= since), rows[0])
-    now = rows[-1]
-    differ = [k for k in FACTS if then.get(k) != now.get(k)]
-    texts = [f"{k} {then.get(k, 'unknown')} → {now.get(k, 'unknown')}" for k in differ if k != "boot"]
-    return texts or (["a new boot"] if differ else [])
+    old = next((row for row in reversed(rows) if row["seen"] <= since), rows[0])
+    new = rows[-1]
+    changed = [k for k in FACTS if old.get(k) != new.get(k)]
+    texts = [f"{k} {old.get(k, 'unknown')} → {new.get(k, 'unknown')}" for k in changed if k != "boot"]
+    return texts or (["a new boot"] if changed else [])

@@ -1,4 +1,4 @@
-"""The newest results of a machine, chosen by DuckDB, since parsing all records of a month takes seconds."""
+"""Selects the newest results of a machine in DuckDB, because parsing all records of a month takes seconds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from meshmark.store.columns import POINT
 from meshmark.store.record import OBSERVED, Record
 from meshmark.store.store import Store
 
-# A patch that removes them; braces are doubled for `Store.select`.
+# A JSON patch that removes the observed conditions; its braces are doubled for `Store.select`.
 _UNOBSERVED: Final = json.dumps(dict.fromkeys(sorted(OBSERVED))).replace("{", "{{").replace("}", "}}")
-# Finer than the identity of a point: it may keep an older result of a point, but never loses the only one.
+# This key is finer than the identity of a point: an older result of a point may stay, but its only result never goes.
 _KEY: Final = ", ".join(
     [
         "source",
@@ -34,11 +34,11 @@ _QUERY: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The results of the newest run of each point, and perhaps older ones.
+    """The results of the newest run of each point, and perhaps some older results.
 
     Attributes:
-        rows: Run, step and record, in the order of the files.
-        runs: The number of runs that they were chosen from.
+        rows: Run, step and record of each result, in the order of the files.
+        runs: Number of runs from which the results were selected.
     """
 
     rows: list[tuple[str, str, Record]]
@@ -46,13 +46,13 @@ class Newest:
 
 
 def newest(store: Store, machine: str, until: str = "") -> Newest:
-    """The newest results of a machine.
+    """Return the newest results of a machine.
 
     Args:
-        until: Runs that began later are left out: the start of an ISO date and time; "": none.
+        until: Beginning of an ISO date and time. Runs that began later are left out; "" leaves out none.
 
     Raises:
-        UsageError: `until` is none.
+        UsageError: `until` is not the beginning of a date and time.
     """
     if not re.fullmatch("[0-9T:.Z-]*", until):
         raise UsageError(f"date: found '{quoted(until)}'; allowed: the start of a date and time, such as 2026-10-25")
@@ -62,6 +62,6 @@ def newest(store: Store, machine: str, until: str = "") -> Newest:
 
 
 def first_start(store: Store, machine: str) -> str:
-    """The start of the first run of a machine, ISO 8601; "" if unknown."""
+    """Return the start of the first run of a machine, ISO 8601; "" if unknown."""
     rows = store.select("SELECT min(start) AS first FROM {rows}", machine=machine)
     return str(rows[0]["first"] or "") if rows else ""

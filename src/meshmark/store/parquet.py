@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
-    """Write a table as a whole, or not at all, for the owner of its folder only; see `store.files.private_mode`.
+    """Write a table atomically, readable by the owner of its folder only; see `store.files.private_mode`.
 
     Args:
-        options: Of `pyarrow.parquet.write_table`.
+        options: Further arguments of `pyarrow.parquet.write_table`.
 
     Raises:
         MeshmarkError: The file cannot be written.

@@ -1,4 +1,4 @@
-"""The rows of a store's files as SQL, and the answers of DuckDB."""
+"""Builds the SQL that selects rows of a store's files, and executes queries with DuckDB."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _SEPARATOR: Final = "\x1f"
 
 
 def with_runs(table: pa.Table) -> pa.Table:
-    """The rows of a compacted file, with the names of its runs as metadata."""
+    """Return the rows of a compacted file with the names of its runs as metadata."""
     names = sorted(set(table["run"].to_pylist()))
     return table.replace_schema_metadata({RUNS: json.dumps(names).encode()})
 
 
 def runs_in(path: Path) -> list[str]:
-    """The names of the runs of a compacted file; none if it cannot be read."""
+    """Return the names of the runs of a compacted file; an empty list if it cannot be read."""
     import pyarrow.parquet as pq
 
     try:
         with open_regular(path) as file:
             names = json.loads((pq.read_schema(file).metadata or {}).get(RUNS, b"[]"))
-    except Exception:  # damaged files make the reader raise arbitrary exceptions; a query names them
+    except Exception:  # damaged files make the reader raise arbitrary exceptions; a query reports such files
         return []
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
 class QueryError(Exception):
-    """DuckDB's error, as one line."""
+    """An error of DuckDB, as one line."""
 
 
 def fetched(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
@@ -49,18 +49,18 @@ def fetched(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
             cursor = db.execute(query, values)
             names = [d[0] for d in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        except RuntimeError as why:  # DuckDB raises it on SIGINT
-            if "interrupted" in str(why):
-                raise KeyboardInterrupt from why
+        except RuntimeError as error:  # DuckDB raises it on SIGINT
+            if "interrupted" in str(error):
+                raise KeyboardInterrupt from error
             raise
-        except duckdb.Error as why:
-            raise QueryError(quoted(str(why).splitlines()[0])) from why
+        except duckdb.Error as error:
+            raise QueryError(quoted(str(error).splitlines()[0])) from error
 
 
 def relation(files: Sequence[Kept]) -> tuple[str, list[Any]]:
-    """Return the rows of these files as SQL with its values, without the rows that newer files replace."""
+    """Return SQL that selects the rows of these files, except rows that newer files replace, and its parameters."""
     text = "SELECT * EXCLUDE (filename) FROM read_parquet(?, union_by_name = true, filename = true)"
-    values: list[Any] = [[str(one.path) for one in files]]
+    values: list[Any] = [[str(file.path) for file in files]]
     if replaced := _replaced(files):
         key = f"filename || '{_SEPARATOR}' || run"
         text += f" WHERE NOT list_contains(?, {key}) AND NOT list_contains(?, {key} || '{_SEPARATOR}' || step)"
@@ -69,29 +69,29 @@ def relation(files: Sequence[Kept]) -> tuple[str, list[Any]]:
 
 
 def _replaced(files: Sequence[Kept]) -> list[str]:
-    """The rows that newer files replace, as `FILE/RUN` or `FILE/RUN/STEP`, with a separator in place of the slash."""
-    finished = {(one.path.parent.name, one.run): one.path for one in files if one.run and not one.step}
+    """Return the rows that newer files replace, as `FILE/RUN` or `FILE/RUN/STEP`, separated by `_SEPARATOR`."""
+    finished = {(file.path.parent.name, file.run): file.path for file in files if file.run and not file.step}
     steps: dict[tuple[str, str], list[Kept]] = {}
-    for one in files:
-        if one.step:
-            steps.setdefault((one.path.parent.name, one.run), []).append(one)
-    found = []
+    for file in files:
+        if file.step:
+            steps.setdefault((file.path.parent.name, file.run), []).append(file)
+    keys = []
     for key in finished.keys() & steps.keys():
-        found += [_SEPARATOR.join((str(finished[key]), *_run_and_step(one.path))) for one in steps[key]]
+        keys += [_SEPARATOR.join((str(finished[key]), *_run_and_step(file.path))) for file in steps[key]]
     newer = {folder for folder, _ in (*finished, *steps)}
-    for one in files:
-        if one.run or one.path.parent.name not in newer:
+    for file in files:
+        if file.run or file.path.parent.name not in newer:
             continue
-        for run in runs_in(one.path):
-            key = one.path.parent.name, file_name(run)
+        for run in runs_in(file.path):
+            key = file.path.parent.name, file_name(run)
             if key in finished:
-                found.append(_SEPARATOR.join((str(one.path), run)))
+                keys.append(_SEPARATOR.join((str(file.path), run)))
             else:
-                found += [_SEPARATOR.join((str(one.path), *_run_and_step(step.path))) for step in steps.get(key, ())]
-    return found
+                keys += [_SEPARATOR.join((str(file.path), *_run_and_step(step.path))) for step in steps.get(key, ())]
+    return keys
 
 
 def _run_and_step(path: Path) -> tuple[str, str]:
-    """The run and the step of a file of one step."""
-    row = read(path, ["run", "step"]).slice(0, 1).to_pylist()
-    return (row[0]["run"], row[0]["step"]) if row else ("", "")
+    """Return the run and the step of a file that contains one step."""
+    rows = read(path, ["run", "step"]).slice(0, 1).to_pylist()
+    return (rows[0]["run"], rows[0]["step"]) if rows else ("", "")

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
-Source = Literal["host", "model", "paper", "recording", "tool"]  # tool: what another tool measured
+Source = Literal["host", "model", "paper", "recording", "tool"]  # tool: measured by another tool
 Scalar = str | int | float | bool | None
-Better = Literal["lower", "higher", "none"]  # none: a quantity that is neither good nor bad, such as a cache's size
+Better = Literal["lower", "higher", "none"]  # none: neither direction is better, as for the size of a cache
 Flag = Literal[
     "migrated",
     "stolen",
@@ -32,7 +32,7 @@ FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))
 BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
-MODE: Final = "_mode"  # suffix of the metric of one of several levels that runs of a point were found at
+MODE: Final = "_mode"  # suffix of the metric of one mode, if the runs of a point have several modes
 # Conditions that are observed rather than set. They differ between repetitions, so they do not identify a measurement.
 _OF_FLOWS: Final = ("density", "momentum_x", "momentum_y", "momentum_z", "energy")  # unknowns of lu, bt and sp
 OBSERVED: Final = frozenset(
@@ -48,7 +48,7 @@ OBSERVED: Final = frozenset(
         "home",
         "steal_share",
         "others_share",
-        # Of runs of a program: what its threads and pages did.
+        # Behaviour of the threads and pages of a program.
         "migrations",
         "largest_bytes",
         "waiting_share",
@@ -105,11 +105,11 @@ class RecordError(ValueError):
 
 
 def impossible(unit: str, better: str, value: float) -> str:
-    """Why no quantity can have this value; "" if one can.
+    """Return why a quantity of this unit and direction cannot have this value; "" if it can.
 
     Values are finite. Durations, rates and other quantities with a unit and a direction are not negative, and neither
-    are sizes, clocks and rates without one. Ratios and differences may be negative: their unit is 1, or they have no
-    direction, such as the part of a time that other parts do not explain.
+    are sizes, clocks and rates without a direction. Ratios and differences may be negative: their unit is 1, or they
+    have no direction, such as the residual of a time after its known parts are subtracted.
     """
     if not math.isfinite(value):
         return f"found {value!r}, a finite number is required"
@@ -122,7 +122,7 @@ _NEVER_NEGATIVE: Final = frozenset({"B", "Hz"})
 
 
 def median(samples: Sequence[float]) -> float:
-    """Median of at least one sample, in the samples' unit."""
+    """Return the median of at least one sample, in the unit of the samples."""
     ordered = sorted(samples)
     n = len(ordered)
     if n == 0:
@@ -132,7 +132,7 @@ def median(samples: Sequence[float]) -> float:
 
 
 def median_rank(n: int, confidence: float = 0.95) -> int:
-    """Largest k with 1 - 2 P(Bin(n, 1/2) < k) >= confidence; 0 if none exists (n < 6 at 95 %).
+    """Return the largest k with 1 - 2 P(Bin(n, 1/2) < k) >= confidence; 0 if there is no such k (n < 6 at 95 %).
 
     Source:
         Order-statistic interval of a quantile, e.g. Le Boudec, Performance Evaluation (2010), 2.2.
@@ -147,13 +147,15 @@ def median_rank(n: int, confidence: float = 0.95) -> int:
 
 
 def interval_rank(n: int) -> int:
-    """The rank of the lower end of `median_interval` among n samples, and that of the upper one from the top; below 1
-    if there is no interval."""
+    """Return the rank, among n samples, of the lower end of `median_interval`; below 1 if there is no interval.
+
+    The upper end has the same rank counted from the largest sample.
+    """
     return median_rank(n) if n < 1000 else int(n / 2 - 0.98 * math.sqrt(n))
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
-    """95 % order-statistic interval of the median, in the samples' unit; None below 6 samples."""
+    """Return the 95 % order-statistic interval of the median, in the unit of the samples; None below 6 samples."""
     n = len(samples)
     k = interval_rank(n)
     if k < 1:
@@ -222,12 +224,12 @@ class Record:
         provenance: Mapping[str, Scalar],
         flags: frozenset[str] = frozenset(),
     ) -> Record:
-        """A record of at least one sample, in the metric's unit.
+        """Return a record of at least one sample, in the unit of the metric.
 
         Raises:
-            RecordError: There is no sample, or one that the metric cannot have.
+            RecordError: There is no sample, or a sample has a value that the metric cannot have.
         """
-        kept = tuple(map(float, samples))
+        values = tuple(map(float, samples))
         return Record(
             source=source,
             machine=machine,
@@ -235,9 +237,9 @@ class Record:
             metric=metric.name,
             unit=metric.unit,
             better=metric.better,
-            samples=kept,
-            value=median(kept),
-            interval=median_interval(kept),
+            samples=values,
+            value=median(values),
+            interval=median_interval(values),
             conditions=conditions,
             flags=flags,
             provenance=provenance,
@@ -266,9 +268,9 @@ class Record:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The interval of the samples; of several runs, `run_low` and `run_high`, because runs differ by more.
+        """The interval of the samples; `run_low` and `run_high` if runs were pooled, because runs differ by more.
 
-        Views show them, and verdicts use them. None with too few samples, or if the bounds do not hold the value.
+        Views show the bounds, and verdicts use them. None with too few samples, or if the value is outside the bounds.
         """
         if "run_low" not in self.conditions:
             return self.interval
@@ -285,20 +287,20 @@ class Record:
 
     @property
     def interval_asked(self) -> float | None:
-        """The requested half width of the interval over the value; None if none was requested."""
-        asked = self.conditions.get("interval_asked")
-        return float(asked) if isinstance(asked, int | float) and not isinstance(asked, bool) else None
+        """The requested half width of the interval over the value; None if no width was requested."""
+        width = self.conditions.get("interval_asked")
+        return float(width) if isinstance(width, int | float) and not isinstance(width, bool) else None
 
     @property
     def converged(self) -> bool:
-        """Whether the interval is as narrow as requested, if a width was requested."""
-        asked = self.interval_asked
-        if asked is None or self.value == 0:
+        """True if the interval is as narrow as requested, or no width was requested."""
+        width = self.interval_asked
+        if width is None or self.value == 0:
             return True
-        return self.half_width is not None and self.half_width <= asked * (1 + 1e-9)
+        return self.half_width is not None and self.half_width <= width * (1 + 1e-9)
 
     def to_json(self) -> dict[str, Any]:
-        """The `result` object of the line protocol (without `type` and `schema`)."""
+        """Return the `result` object of the line protocol (without `type` and `schema`)."""
         return {
             "source": self.source,
             "machine": self.machine,
@@ -316,7 +318,7 @@ class Record:
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Record:
-        """A record from the `result` object of the line protocol.
+        """Return the record of a `result` object of the line protocol.
 
         Raises:
             RecordError: A field is missing or of the wrong type, or value or interval disagrees with the samples.
@@ -374,7 +376,7 @@ def _text(line: Mapping[str, Any], key: str) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether `text` can be encoded: JSON strings may contain lone surrogates (`\\ud800`)."""
+    """Return whether `text` can be encoded: JSON strings may contain lone surrogates (`\\ud800`)."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -390,7 +392,7 @@ def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether `value` is a number that a double can represent: JSON also has NaN and integers of 400 digits."""
+    """Return whether a double can represent `value`: JSON also has NaN and integers of 400 digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -400,10 +402,11 @@ def _is_finite(value: object) -> bool:
 
 
 def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
-    """The object of texts and numbers under a key of a line.
+    """Return the object of texts and numbers under a key of a line.
 
     Raises:
-        RecordError: It is another value, has a lone surrogate, or an integer that no double can represent.
+        RecordError: The value is not such an object, or contains a lone surrogate or an integer that no double can
+            represent.
     """
     values = line.get(key)
     if not isinstance(values, dict) or not all(is_unicode(k) and is_scalar(v) for k, v in values.items()):
@@ -412,7 +415,7 @@ def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
 
 
 def is_scalar(value: object) -> bool:
-    """Whether a condition may have this value: a text that can be encoded, or a number in the range of a double."""
+    """Return whether a condition may have this value: encodable text, or a number in the range of a double."""
     if isinstance(value, str):
         return is_unicode(value)
     if isinstance(value, int):
@@ -421,7 +424,7 @@ def is_scalar(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value for an error message, at most 80 characters."""
+    """Return a value as text for an error message, at most 80 characters."""
     try:
         return repr(value)[:80]
     except (ValueError, RecursionError):  # deeply nested, or an integer of thousands of digits
@@ -429,10 +432,10 @@ def _shown(value: object) -> str:
 
 
 def set_conditions(records: Sequence[Record]) -> list[str]:
-    """The conditions of these records that were set rather than observed, in order of appearance."""
+    """Return the conditions of these records that were set rather than observed, in order of appearance."""
     return [k for k in dict.fromkeys(k for r in records for k in r.conditions) if k not in OBSERVED]
 
 
 def varying(keys: Iterable[str], records: Sequence[Record]) -> list[str]:
-    """Those of the conditions `keys` in which the records differ."""
+    """Return the conditions among `keys` in which the records differ."""
     return [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]

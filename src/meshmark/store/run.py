@@ -27,7 +27,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """Metadata of one survey: its start, its command, the status of each step, and facts about the host.
+    """Metadata of a survey: its start, its command, the status of each step, and facts about the host.
 
     Fields are empty or 0 where the records do not come from a survey; views omit them.
     """

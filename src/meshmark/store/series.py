@@ -1,7 +1,7 @@
-"""The values of each point of a machine, run by run, without a record for each.
+"""Reads the value of each point of a machine in each run, without parsing every record.
 
-A year of surveys is a hundred thousand records, whose parsing takes seconds. DuckDB pools the repetitions of each run
-instead, and only one record of each point is parsed.
+A year of surveys has a hundred thousand records, and parsing them takes seconds. DuckDB pools the repetitions of each
+run instead, and only one record of each point is parsed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from meshmark.store.columns import POINT
 from meshmark.store.record import MODE, Record
 from meshmark.store.store import Store
 
-_MADE_BY: Final = ("build", "compiler", "kernel")  # of the provenance
+_MADE_BY: Final = ("build", "compiler", "kernel")  # keys of the provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunValue:
-    """What one run gave for a point, with its repetitions pooled.
+    """The value of a point in one run, with its repetitions pooled.
 
     Attributes:
-        start: Of its last repetition, as recorded; "" if unknown.
+        start: Start of its last repetition, as recorded; "" if unknown.
         value: Median of the samples of all repetitions, in the metric's unit.
-        low, high: The hull of the repetitions' intervals; of their samples where one has too few for an interval.
-        flags: Those of any repetition.
-        made_by: Build, compiler and kernel, as far as the provenance has them.
+        low, high: Ends of the hull of the intervals of all repetitions. If a repetition has too few samples for an
+            interval, the range of its samples is used.
+        flags: Flags that at least one repetition has.
+        made_by: Build, compiler and kernel, as far as the provenance states them.
     """
 
     run: str
@@ -42,10 +43,10 @@ class RunValue:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A point with the values of its runs, in no order.
+    """A point with the values of its runs, which are not ordered.
 
     Attributes:
-        record: One of its records.
+        record: One of the records of the point.
     """
 
     record: Record
@@ -53,29 +54,29 @@ class Series:
 
 
 def series(store: Store, machine: str, identity: Iterable[str], **equal: str) -> list[Series]:
-    """The values of a machine by point and run. Modes of results are left out.
+    """Return the values of a machine by point and run. Modes of results are left out.
 
-    A point may come in several series if a condition that does not identify it differs; see
+    A point may have several series if its records differ in a condition that does not identify it; see
     `measure.repetitions.point_key`.
 
     Args:
-        identity: Conditions that may identify a point. Other conditions of an instrument of ours do not, unless they
-            have a column of their own.
-        equal: Columns that must match: instrument, metric.
+        identity: Conditions that may identify a point. Other conditions of Meshmark's own instruments do not, unless
+            they have a column of their own.
+        equal: Required value of a column: `instrument`, `metric`.
 
     Raises:
         StoreError: The store cannot be read.
     """
     paths = ", ".join(f"'$.{name}'" for name in identity if name.isidentifier())
     columns = ", ".join(f'"{name}"' for name in POINT)
-    # The conditions without a column are observed ones, but for values of another type than their column's.
+    # Conditions without a column are observed, except for values whose type is not that of their column.
     rest = f"CASE WHEN source <> 'tool' AND json_valid(conditions) THEN json_extract(conditions, [{paths}])::VARCHAR"
     point = f"hash(source, instrument, metric, unit, {columns}, {rest} ELSE conditions END) AS point"
     rows = f"FROM {{rows}} AND metric NOT LIKE '%\\{MODE}' ESCAPE '\\'"
     made_by = ", ".join(
         f"""regexp_extract(provenance, '"{name}": *("(?:[^"\\\\]|\\\\.)*")', 1) AS {name}""" for name in _MADE_BY
     )
-    found = store.select(
+    rows_of_runs = store.select(
         f"""SELECT * EXCLUDE (provenance, samples), list_aggregate(samples, 'median') AS value, {made_by} FROM (
               SELECT point, run, max(start) AS start, any_value(provenance) AS provenance,
                      flatten(list(samples)) AS samples, list_distinct(flatten(list(flags))) AS flags,
@@ -84,46 +85,48 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
         machine=machine,
         **equal,
     )
-    if not found:
+    if not rows_of_runs:
         return []
-    of_run: dict[str, set[int]] = {}
-    for row in found:
-        of_run.setdefault(row["run"], set()).add(row["point"])
-    names = ", ".join("'" + run.replace("'", "''") + "'" for run in _covering(of_run))
+    points_by_run: dict[str, set[int]] = {}
+    for value_row in rows_of_runs:
+        points_by_run.setdefault(value_row["run"], set()).add(value_row["point"])
+    names = ", ".join("'" + run.replace("'", "''") + "'" for run in _covering(points_by_run))
     points = store.select(
         f"SELECT DISTINCT ON (point) * FROM (SELECT {point}, * {rows} AND run IN ({names}))", machine=machine, **equal
     )
-    records = {row["point"]: record for row in points for _, _, record in store.parsed([row])}
-    runs: dict[int, list[RunValue]] = {at: [] for at in records}
+    records = {value_row["point"]: record for value_row in points for _, _, record in store.parsed([value_row])}
+    runs: dict[int, list[RunValue]] = {point_id: [] for point_id in records}
     texts: dict[str, str] = {}
-    for row in found:
-        numbers = row["value"], row["low"], row["high"]
-        if row["point"] in runs and all(isinstance(v, float) and math.isfinite(v) for v in numbers):
-            runs[row["point"]].append(_run_value(row, texts))
-    return [Series(record, tuple(runs[at])) for at, record in records.items() if runs[at]]
+    for value_row in rows_of_runs:
+        numbers = value_row["value"], value_row["low"], value_row["high"]
+        if value_row["point"] in runs and all(isinstance(v, float) and math.isfinite(v) for v in numbers):
+            runs[value_row["point"]].append(_run_value(value_row, texts))
+    return [Series(record, tuple(runs[point_id])) for point_id, record in records.items() if runs[point_id]]
 
 
 def _covering(of_run: Mapping[str, set[int]]) -> list[str]:
-    """A few runs that have all points together."""
+    """Return a few runs that together have all points."""
     missing = set().union(*of_run.values())
-    found = []
+    names = []
     for run, points in sorted(of_run.items(), key=lambda item: len(item[1]), reverse=True):
         if not missing.isdisjoint(points):
             missing -= points
-            found.append(run)
-    return found
+            names.append(run)
+    return names
 
 
 def _run_value(row: Mapping[str, Any], texts: dict[str, str]) -> RunValue:
-    """Args:
-    texts: JSON strings that were parsed before; a store has few different ones.
+    """Return the value of a run from a row of the query.
+
+    Args:
+        texts: Text of each JSON string that was parsed before; a store has few different strings.
     """
     made_by = {}
     for name in _MADE_BY:
-        if written := row[name]:
-            if written not in texts:
-                texts[written] = str(json.loads(written))
-            made_by[name] = texts[written]
+        if encoded := row[name]:
+            if encoded not in texts:
+                texts[encoded] = str(json.loads(encoded))
+            made_by[name] = texts[encoded]
     flags = tuple(sorted(row["flags"] or ()))
     numbers = {name: row[name] for name in ("value", "low", "high")}
     return RunValue(run=row["run"], start=row["start"] or "", flags=flags, made_by=made_by, **numbers)

@@ -41,7 +41,7 @@ _Of = TypeVar("_Of")
 VERSION: Final = 2
 MARKER: Final = "meshmark-store.json"
 MEASURING: Final = ".measuring"  # folder of incomplete measurements, which are not part of the store
-_TRIES: Final = 5  # readings, if files vanish because a run is finished meanwhile
+_TRIES: Final = 5  # attempts to read, if files vanish because a run is finished in the meantime
 
 
 class StoreError(MeshmarkError):
@@ -49,7 +49,7 @@ class StoreError(MeshmarkError):
 
 
 def run_name(kind: str) -> str:
-    """A unique name of a new run.
+    """Return a unique name for a new run.
 
     The random suffix distinguishes jobs of an array, which may start in the same second and have the same process ID in
     different containers.
@@ -71,8 +71,8 @@ class Store:
         if marker.exists():
             try:
                 version = read_json(marker).get("version")
-            except (MeshmarkError, AttributeError) as why:
-                raise StoreError(f"store {folder}: {MARKER} cannot be read: {why}") from why
+            except (MeshmarkError, AttributeError) as error:
+                raise StoreError(f"store {folder}: {MARKER} cannot be read: {error}") from error
             if version != VERSION:
                 raise StoreError(
                     f"store {folder}: version: found {version!r}, this program reads {VERSION}",
@@ -90,13 +90,13 @@ class Store:
     # -------------------------------------------------------------- writing
 
     def write(self, path: Path, table: pa.Table, **options: Any) -> None:
-        """Write a file of the store, and mark the store as one of this version.
+        """Write a file of the store, and mark the folder as a store of this version.
 
         Args:
-            options: Of `pyarrow.parquet.write_table`.
+            options: Further arguments of `pyarrow.parquet.write_table`.
 
         Raises:
-            MeshmarkError: It cannot be written.
+            MeshmarkError: The file cannot be written.
         """
         if not self._marked:
             write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n", private=True)
@@ -114,8 +114,8 @@ class Store:
         """Add the results of one step of a run. Idempotent: adding the same step again replaces it.
 
         Args:
-            step: Not "".
-            machine: Of the absences; "": that of the records.
+            step: Name of the step, not "".
+            machine: Machine of the absences; "" for the machine of the records.
         """
         import pyarrow as pa
 
@@ -126,13 +126,15 @@ class Store:
         for a in absences:
             rows.setdefault(machine, []).append(row_of_absence(a, run, step, machine))
         stem = f"{file_name(run)}--{file_name(step)}"
-        for of, mine in rows.items():
-            start = min((row["start"] for row in mine if row.get("start")), default="")
-            path = self.folder / f"date={date_of(run, start)}" / f"machine={file_name(of)}" / f"{stem}.parquet"
-            self.write(path, pa.Table.from_pylist(mine, schema=schema()))
+        for machine_name, machine_rows in rows.items():
+            start = min((row["start"] for row in machine_rows if row.get("start")), default="")
+            path = (
+                self.folder / f"date={date_of(run, start)}" / f"machine={file_name(machine_name)}" / f"{stem}.parquet"
+            )
+            self.write(path, pa.Table.from_pylist(machine_rows, schema=schema()))
 
     def finish(self, run: str) -> None:
-        """Join the steps of a run into one file. A run that is never finished can be read all the same.
+        """Join the steps of a run into one file. A run that is never finished can be read, too.
 
         Raises:
             MeshmarkError: A file cannot be written or removed.
@@ -140,29 +142,29 @@ class Store:
         import pyarrow as pa
 
         by_machine: dict[str, list[Kept]] = {}
-        for one in kept(self.folder, run):
-            if one.run:
-                by_machine.setdefault(one.path.parent.name, []).append(one)
+        for file in kept(self.folder, run):
+            if file.run:
+                by_machine.setdefault(file.path.parent.name, []).append(file)
         for files in by_machine.values():
-            found = {one: schema_problem(one.path) or read_or_problem(one.path) for one in files}
-            readable = {one: table for one, table in found.items() if not isinstance(table, str)}
-            steps = [one for one in readable if one.step]
-            if not steps or any(not one.step and one not in readable for one in files):
+            table_by_file = {file: schema_problem(file.path) or read_or_problem(file.path) for file in files}
+            readable = {file: table for file, table in table_by_file.items() if not isinstance(table, str)}
+            steps = [file for file in readable if file.step]
+            if not steps or any(not file.step and file not in readable for file in files):
                 continue  # nothing to do, or a damaged file that is left in place
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
-                newer = {step for one in steps for step in readable[one]["step"].slice(0, 1).to_pylist()}
+                newer = {step for file in steps for step in readable[file]["step"].slice(0, 1).to_pylist()}
                 ordered = sorted(readable.items(), key=lambda item: bool(item[0].step))
-                self.write(target, pa.concat_tables([t if one.step else _without(t, newer) for one, t in ordered]))
+                self.write(target, pa.concat_tables([t if file.step else _without(t, newer) for file, t in ordered]))
             else:
                 try:
                     steps[0].path.rename(target)
                 except OSError as why:
                     raise StoreError(f"store {self.folder}: cannot finish {quoted(run)}: {why.strerror}") from why
-            unlink(one.path for one in readable if one.path != target)
+            unlink(file.path for file in readable if file.path != target)
 
     def add_machine_row(self, row: dict[str, str], name: str) -> None:
-        """Add a row of the table of machines (`store.machines`). `name` is unique among those of its machine."""
+        """Add a row of the table of machines (`store.machines`). `name` is unique among the rows of its machine."""
         import pyarrow as pa
 
         path = self.folder / MACHINES / f"{file_name(row['machine'])}--{file_name(name)}.machine.parquet"
@@ -188,7 +190,7 @@ class Store:
             os.close(handle)
 
     def remove(self, run: str) -> int:
-        """Remove the files of a run, and return their number. The rows about its machine stay.
+        """Remove a run, and return the number of files that contained it. The rows of the table of machines stay.
 
         Raises:
             MeshmarkError: A file cannot be removed.
@@ -197,93 +199,101 @@ class Store:
 
         with self.exclusively():
             files = kept(self.folder, run)
-            found = [one.path for one in files if one.run]
-            unlink(found)
-            within = [one.path for one in files if not one.run and run in runs_in(one.path)]
-            for path in within:
+            run_files = [file.path for file in files if file.run]
+            unlink(run_files)
+            compacted = [file.path for file in files if not file.run and run in runs_in(file.path)]
+            for path in compacted:
                 table = read(path)
                 if (rest := table.filter(pc.not_equal(table["run"], run))).num_rows:
                     self.write(path, with_runs(rest))
                 else:
                     unlink([path])
-        return len(found) + len(within)
+        return len(run_files) + len(compacted)
 
     # -------------------------------------------------------------- reading
 
     def files(self) -> list[Path]:
-        """All files with results, including unreadable ones."""
-        return [one.path for one in kept(self.folder)]
+        """Return all files with results, including unreadable files."""
+        return [file.path for file in kept(self.folder)]
 
     def changed(self) -> int:
-        """A number that changes when results are added; removing the newest changes it, too."""
-        found = []
+        """Return a number that changes when results are added, or when the newest results are removed."""
+        times_ns = []
         for path in self.files():
             with contextlib.suppress(OSError):  # removed in the meantime
-                found.append(path.stat().st_mtime_ns)
-        return max(found, default=0)
+                times_ns.append(path.stat().st_mtime_ns)
+        return max(times_ns, default=0)
 
     def _select(self, query: str, equal: dict[str, str], status: str) -> list[dict[str, Any]]:
-        """Rows of a query whose `FROM` clause is `{rows}`. Unreadable files are skipped and added to `broken`, so that
-        one damaged file does not hide the others."""
+        """Return the rows of a query whose `FROM` clause is `{rows}`.
+
+        Unreadable files are skipped and added to `broken`, so that one damaged file does not hide the others.
+        """
         where, values = _where(equal)
         if not all(map(is_unicode, values)):
-            return []  # of arguments that are not UTF-8; no stored text is like them
-        bad: dict[Path, str] = {}
+            return []  # a command-line argument that is not UTF-8 cannot equal a stored text
+        broken: dict[Path, str] = {}
         for attempt in range(_TRIES):
             files = kept(self.folder, equal.get("run", ""), equal.get("machine", ""))
-            every = [one.path for one in files]
-            bad = {p: reason for p in every if (reason := bad.get(p, "") or schema_problem(p))}
-            if any(not os.path.lexists(p) for p in bad):
-                continue  # a run was finished, or removed
-            if not (sound := [one for one in files if one.path not in bad]):
+            paths = [file.path for file in files]
+            broken = {p: reason for p in paths if (reason := broken.get(p, "") or schema_problem(p))}
+            if any(not os.path.lexists(p) for p in broken):
+                continue  # a run was finished or removed
+            if not (sound := [file for file in files if file.path not in broken]):
                 break
-            rows, more = relation(sound)
+            rows, parameters = relation(sound)
             try:
                 clause = f"{where} AND {status}" if where else f"WHERE {status}"
-                found = fetched(query.format(rows=f"({rows}) {clause}"), [*more, *values])
-            except QueryError as why:
+                result = fetched(query.format(rows=f"({rows}) {clause}"), [*parameters, *values])
+            except QueryError as error:
                 # Reading the pages reveals which file is damaged.
-                worse = {p: text for p in every if p not in bad and (text := read_problem(p))}
-                bad |= worse
-                if (not worse and all(map(os.path.lexists, every))) or attempt == _TRIES - 1:
-                    raise StoreError(f"store {self.folder}: {why}", "meshmark store verify") from why
+                newly_broken = {p: text for p in paths if p not in broken and (text := read_problem(p))}
+                broken |= newly_broken
+                if (not newly_broken and all(map(os.path.lexists, paths))) or attempt == _TRIES - 1:
+                    raise StoreError(f"store {self.folder}: {error}", "meshmark store verify") from error
                 continue
-            self.broken |= bad
-            return found
-        self.broken |= bad
+            self.broken |= broken
+            return result
+        self.broken |= broken
         return []
 
     def select(self, query: str, **equal: str) -> list[dict[str, Any]]:
-        """Rows of a query of the results whose columns match, see `rows`. It has `FROM {rows}`, whose conditions `AND`
-        continues."""
+        """Return the rows of a query of the results whose columns match, see `rows`.
+
+        The query contains `FROM {rows}`; further conditions follow with `AND`.
+        """
         return self._select(query, equal, f"status = '{MEASURED}'")
 
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
-        """Run, step and record of the rows whose columns (run, step, machine, instrument, metric, source) match."""
+        """Return run, step and record of the rows in which the columns `equal` have these values.
+
+        Args:
+            equal: Value by column: run, step, machine, instrument, metric, source.
+        """
         return self.parsed(self.select("SELECT * FROM {rows}", **equal))
 
     def parsed(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, Record]]:
-        """Run, step and record of rows that `select` found; inconsistent ones are skipped and added to `broken`."""
+        """Return run, step and record of rows from `select`; inconsistent rows are skipped and added to `broken`."""
         records = ((row["run"], row["step"], self._parse_row(row, record_of)) for row in rows)
         return [(run, step, record) for run, step, record in records if record is not None]
 
     def _parse_row(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
         try:
             return parse(row)
-        except (RecordError, ValueError, TypeError) as why:  # corrupt values in a valid Parquet file
-            self.broken[self.folder / str(row.get("run") or row["machine"])] = f"inconsistent row: {quoted(why)}"
+        except (RecordError, ValueError, TypeError) as error:  # corrupt values in a valid Parquet file
+            self.broken[self.folder / str(row.get("run") or row["machine"])] = f"inconsistent row: {quoted(error)}"
             return None
 
     def query(self, **equal: str) -> list[Record]:
-        """Records whose columns (run, step, machine, instrument, metric, source) match."""
+        """Return the records whose columns (run, step, machine, instrument, metric, source) match."""
         return [record for _, _, record in self.rows(**equal)]
 
     def absences(self, **equal: str) -> list[Absence]:
-        found = self._select("SELECT * FROM {rows}", equal, f"(status IS NULL OR status <> '{MEASURED}')")
-        return [absence for row in found if (absence := self._parse_row(row, absence_of)) is not None]
+        rows = self._select("SELECT * FROM {rows}", equal, f"(status IS NULL OR status <> '{MEASURED}')")
+        return [absence for row in rows if (absence := self._parse_row(row, absence_of)) is not None]
 
     def runs(self) -> list[dict[str, Any]]:
-        """One object per run, with keys run, machine, source, records, instruments and start."""
+        """Return one object per run, with keys run, machine, source, records, instruments and start."""
         return self.select(
             """SELECT run, any_value(machine) AS machine, any_value(source) AS source, count(*) AS records,
                       list_sort(list(DISTINCT instrument)) AS instruments, min(start) AS start
@@ -291,76 +301,84 @@ class Store:
         )
 
     def steps(self) -> dict[str, set[str]]:
-        """Steps of each run."""
-        found: dict[str, set[str]] = {}
+        """Return the names of the steps of each run."""
+        step_names: dict[str, set[str]] = {}
         for row in self.select("SELECT DISTINCT run, step FROM {rows}"):
-            found.setdefault(row["run"], set()).add(row["step"])
-        return found
+            step_names.setdefault(row["run"], set()).add(row["step"])
+        return step_names
 
     def unreadable(self, run: str, step: str) -> bool:
-        """Whether a file that cannot be read has, or may have, the results of a step."""
-        mine = [one.path for one in kept(self.folder, run) if one.run and one.step in {"", file_name(step)}]
-        return any(schema_problem(p) or read_problem(p) for p in mine)
+        """Return whether a file that has, or may have, the results of a step cannot be read."""
+        paths = [file.path for file in kept(self.folder, run) if file.run and file.step in {"", file_name(step)}]
+        return any(schema_problem(p) or read_problem(p) for p in paths)
 
     def machine_rows(self, machine: str = "") -> list[dict[str, Any]]:
-        """Rows of the table of machines, of one or of all."""
+        """Return the rows of the table of machines for one machine; for all machines if `machine` is ""."""
         stem = f"{file_name(machine)}--" if machine else ""
-        found = []
+        rows = []
         for path in self._machine_files():
             if not path.name.startswith(stem):
                 continue
             if problem := machine_problem(path) or read_problem(path):
                 self.broken[path] = problem
                 continue
-            found += [row for each in read(path).to_pylist() if (row := self._parse_row(each, _machine)) is not None]
-        return found
+            rows += [
+                row for raw_row in read(path).to_pylist() if (row := self._parse_row(raw_row, _machine)) is not None
+            ]
+        return rows
 
     def _machine_files(self) -> list[Path]:
         return sorted((self.folder / MACHINES).glob("*.machine.parquet"))
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """Check every file. Yields each path and its problem, "" if there is none."""
-        of_machines = {*self._machine_files()}
+        """Check every file. Yield each path and its problem, "" if the file is valid."""
+        machine_files = {*self._machine_files()}
         for path in _every_file(self.folder):
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue
-            of_machine = path in of_machines
-            found = (machine_problem(path) if of_machine else schema_problem(path)) or read_or_problem(path)
-            sound = not isinstance(found, str)
-            yield path, _row_problem(found, of_machine) if sound else found
+            is_machine_file = path in machine_files
+            table_or_problem = (machine_problem(path) if is_machine_file else schema_problem(path)) or read_or_problem(
+                path
+            )
+            is_readable = not isinstance(table_or_problem, str)
+            yield path, _row_problem(table_or_problem, is_machine_file) if is_readable else table_or_problem
 
 
 def leftovers(store: Store) -> list[Path]:
-    """Temporary files in a store whose writers were killed."""
+    """Return the temporary files in a store whose writers were killed."""
     paths = []
-    for where, folders, names in os.walk(store.folder):
+    for folder, folders, names in os.walk(store.folder):
         folders[:] = [name for name in folders if name != MEASURING]
-        paths += [path for path in map(Path(where).joinpath, names) if is_abandoned(path)]
+        paths += [path for path in map(Path(folder).joinpath, names) if is_abandoned(path)]
     return sorted(paths)
 
 
 def _without(table: pa.Table, steps: Collection[str]) -> pa.Table:
-    """The rows of a run that are of none of these steps."""
+    """Return the rows of a run that belong to other steps than these."""
     import pyarrow as pa
 
     return table.filter(pa.array([step not in steps for step in table["step"].to_pylist()], pa.bool_()))
 
 
 def _row_problem(table: pa.Table, of_machine: bool) -> str:
-    """What is wrong with the rows of a file; "" if nothing is."""
+    """Return what is wrong with the rows of a file; "" if they are valid."""
     try:
         if not of_machine and agree(table):
             return ""
         for row in table.to_pylist():
             _check(row, of_machine)
-    except (RecordError, ValueError, TypeError) as why:
-        return f"inconsistent row: {quoted(why)}"
+    except (RecordError, ValueError, TypeError) as error:
+        return f"inconsistent row: {quoted(error)}"
     return ""
 
 
 def _check(row: dict[str, Any], of_machine: bool) -> None:
-    """Raises if a row is not what its file is for."""
+    """Raise if a row is not valid in a file of machines, or in a file of results.
+
+    Raises:
+        RecordError, ValueError, TypeError: The row is not valid.
+    """
     if of_machine:
         _machine(row)
         return
@@ -387,16 +405,16 @@ def _where(equal: dict[str, str]) -> tuple[str, list[str]]:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether a file or folder is none of a store."""
+    """Return whether a file or folder does not belong to a store."""
     known = path.name.startswith(("date=", ".")) or path.name in {MARKER, MACHINES}
     return path.suffix != ".parquet" and not known
 
 
 def _every_file(folder: Path) -> Iterator[Path]:
-    """The files of a store, but for those of incomplete measurements and writers."""
-    for where, folders, names in os.walk(folder):
-        here = Path(where)
+    """Yield the files of a store, except incomplete measurements and temporary files of writers."""
+    for parent, folders, names in os.walk(folder):
+        parent_path = Path(parent)
         folders[:] = sorted(name for name in folders if name != MEASURING)
-        yield from (here / f for f in folders if f.endswith(".parquet"))
+        yield from (parent_path / f for f in folders if f.endswith(".parquet"))
         # Temporary files are never read as data.
-        yield from (here / n for n in sorted(names) if n not in {MARKER, INDEX} and not ASIDE.fullmatch(n))
+        yield from (parent_path / n for n in sorted(names) if n not in {MARKER, INDEX} and not ASIDE.fullmatch(n))
