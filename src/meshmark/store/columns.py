@@ -216,8 +216,8 @@ def agree(table: pa.Table) -> bool:
         return False
     if not measured.all():
         return not (table["reason"].null_count or table["enable"].null_count)
-    known = table["flags"].combine_chunks().flatten().unique().to_pylist()
-    if not {*known} <= FLAGS or not {*table["source"].unique().to_pylist()} <= SOURCES:
+    flags = table["flags"].combine_chunks().flatten().unique().to_pylist()
+    if not {*flags} <= FLAGS or not {*table["source"].unique().to_pylist()} <= SOURCES:
         return False
     if not {*table["better"].unique().to_pylist()} <= BETTER:
         return False
@@ -293,10 +293,10 @@ def _split(conditions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _conditions(row: dict[str, Any]) -> dict[str, Any]:
-    rest = json.loads(row["conditions"])
-    if not isinstance(rest, dict):
-        raise RecordError(f"conditions: found {rest!r}, an object is required")
-    return {**{name: row[name] for name in POINT if row.get(name) is not None}, **rest}
+    other_conditions = json.loads(row["conditions"])
+    if not isinstance(other_conditions, dict):
+        raise RecordError(f"conditions: found {other_conditions!r}, an object is required")
+    return {**{name: row[name] for name in POINT if row.get(name) is not None}, **other_conditions}
 
 
 def _fits(value: object, kind: type) -> bool:

@@ -53,10 +53,10 @@ def compact(store: Store, before: str) -> Compacted:
     """
     with store.exclusively():
         finished = _finish(store)
-        joined, unreadable = _join(store, before)
+        joined_count, unreadable = _join(store, before)
         abandoned = leftovers(store)
         unlink(abandoned)
-    return Compacted(finished, joined, unreadable, len(abandoned))
+    return Compacted(finished, joined_count, unreadable, len(abandoned))
 
 
 def _finish(store: Store) -> int:
@@ -65,12 +65,12 @@ def _finish(store: Store) -> int:
     for file in kept(store.folder):
         if file.step and not schema_problem(file.path) and not read_problem(file.path):
             steps.setdefault(file.run, []).append(file)
-    now_s, joined = time.time(), 0
+    now_s, count = time.time(), 0
     for step_files in steps.values():
         if all(now_s - file.path.stat().st_mtime > QUIET_S for file in step_files):
             store.finish(read(step_files[0].path, ["run"])["run"][0].as_py())
-            joined += len(step_files)
-    return joined
+            count += len(step_files)
+    return count
 
 
 def _join(store: Store, before: str) -> tuple[int, int]:
@@ -82,7 +82,7 @@ def _join(store: Store, before: str) -> tuple[int, int]:
         if file.step or date >= before or date == "unknown" or (file.run and (machine, file.run) in open_runs):
             continue
         months.setdefault((f"{date[:7]}-01", machine), []).append(file.path)
-    joined = unreadable = 0
+    joined_count = unreadable = 0
     for (date, machine), paths in months.items():
         readable = [p for p in paths if not schema_problem(p) and not read_problem(p)]
         unreadable += len(paths) - len(readable)
@@ -90,10 +90,10 @@ def _join(store: Store, before: str) -> tuple[int, int]:
             continue
         _write_joined(store, store.folder / f"date={date}" / machine, readable)
         unlink(readable)
-        joined += len(readable)
+        joined_count += len(readable)
     for date in sorted({date for date, _ in months}):
         write_index(store.folder / f"date={date}")
-    return joined, unreadable
+    return joined_count, unreadable
 
 
 def write_index(dated: Path) -> None:
@@ -102,10 +102,10 @@ def write_index(dated: Path) -> None:
     Raises:
         MeshmarkError: The index cannot be written.
     """
-    known = read_index(dated)
+    old_index = read_index(dated)
     names = sorted(path for path in dated.glob(f"machine=*/{COMPACTED}*.parquet"))
-    index = {p.name: known.get(p.name) or runs_in(p) for p in names}
-    if index != known:
+    index = {p.name: old_index.get(p.name) or runs_in(p) for p in names}
+    if index != old_index:
         write_file(dated / INDEX, json.dumps(index).encode() + b"\n", private=True)
 
 
@@ -123,6 +123,6 @@ def _write_joined(store: Store, folder: Path, paths: Sequence[Path]) -> None:
         if names & {*runs_in(path)}:  # the file of a finished run replaces its rows in a compacted file
             table = table.filter(pc.invert(pc.is_in(table["run"], value_set=pa.array(sorted(names)))))
         tables.append(table)
-    joined = pa.concat_tables([t.replace_schema_metadata(None) for t in tables], promote_options="default")
+    all_rows = pa.concat_tables([t.replace_schema_metadata(None) for t in tables], promote_options="default")
     name = f"{COMPACTED}{secrets.token_hex(6)}.parquet"
-    store.write(folder / name, with_runs(joined.sort_by("run")), row_group_size=_ROWS)
+    store.write(folder / name, with_runs(all_rows.sort_by("run")), row_group_size=_ROWS)

@@ -136,9 +136,9 @@ def _opened(path: Path, private: bool) -> Iterator[IO[bytes]]:
         with os.fdopen(os.dup(target), "wb") as out:
             yield out
         return
-    old = _stat(target)
-    if old is not None and not stat.S_ISREG(old.st_mode):
-        if stat.S_ISDIR(old.st_mode):
+    old_status = _stat(target)
+    if old_status is not None and not stat.S_ISREG(old_status.st_mode):
+        if stat.S_ISDIR(old_status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as out:
             yield out
@@ -150,26 +150,28 @@ def _opened(path: Path, private: bool) -> Iterator[IO[bytes]]:
     private = private or not target.parent.stat().st_mode & 0o077
     # The Linux kernel applies the umask. The name stays below the 255 B that file systems allow.
     name = f".{os.fsdecode(os.fsencode(target.name)[:200])}.{secrets.token_hex(6)}"
-    aside = target.with_name(name)
-    beside: IO[bytes] | None = None
+    temporary_path = target.with_name(name)
+    temporary_file: IO[bytes] | None = None
     try:  # begins before the file exists, because a signal may arrive at any time
         try:
-            beside = _aside(aside, old, target, private_mode(target.parent) if private else 0o666)
+            temporary_file = _aside(
+                temporary_path, old_status, target, private_mode(target.parent) if private else 0o666
+            )
         except PermissionError:
-            if old is None:
+            if old_status is None:
                 raise
-        if beside is not None:
-            with beside:
-                yield beside
-                beside.flush()
-                os.fsync(beside.fileno())
-            aside.replace(target)
+        if temporary_file is not None:
+            with temporary_file:
+                yield temporary_file
+                temporary_file.flush()
+                os.fsync(temporary_file.fileno())
+            temporary_path.replace(target)
             sync_folder(target.parent)
     except BaseException:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            temporary_path.unlink()
         raise
-    if beside is None:
+    if temporary_file is None:
         # The folder is not writable or the owner cannot be preserved, but the file itself may be writable.
         whole = io.BytesIO()
         yield whole

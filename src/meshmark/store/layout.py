@@ -100,8 +100,8 @@ def read_index(dated: Path) -> dict[str, list[str]]:
         index = json.loads((dated / INDEX).read_bytes())
     except (OSError, ValueError):
         return {}
-    sound = isinstance(index, dict) and all(isinstance(names, list) for names in index.values())
-    return index if sound else {}
+    is_valid = isinstance(index, dict) and all(isinstance(names, list) for names in index.values())
+    return index if is_valid else {}
 
 
 def _files_without(dated: Path, run: str) -> frozenset[str]:

@@ -21,8 +21,8 @@ Row = Mapping[str, str]  # column → text; unknown facts are left out
 def machines(store: Store, machine: str = "") -> list[dict[str, str]]:
     """Return the rows of a machine, or of all machines if `machine` is "", ordered by `seen`."""
     rows = store.machine_rows(machine)
-    known = [{k: str(v) for k, v in row.items() if v is not None} for row in rows]
-    return sorted(known, key=lambda row: (row["seen"], row["machine"]))
+    text_rows = [{k: str(v) for k, v in row.items() if v is not None} for row in rows]
+    return sorted(text_rows, key=lambda row: (row["seen"], row["machine"]))
 
 
 def without_facts(store: Store) -> list[dict[str, str]]:
@@ -30,13 +30,17 @@ def without_facts(store: Store) -> list[dict[str, str]]:
 
     Imported and modelled machines have no facts.
     """
-    known = {row["machine"] for row in store.machine_rows()}
+    machines_with_facts = {row["machine"] for row in store.machine_rows()}
     rows = store.select(
         """SELECT machine, min(start) AS seen, string_agg(DISTINCT source, ', ' ORDER BY source) AS source,
                   string_agg(DISTINCT instrument, ', ' ORDER BY instrument) AS instruments, count(*) AS records
            FROM {rows} GROUP BY machine ORDER BY machine"""
     )
-    return [{k: str(v) for k, v in row.items() if v is not None} for row in rows if row["machine"] not in known]
+    return [
+        {k: str(v) for k, v in row.items() if v is not None}
+        for row in rows
+        if row["machine"] not in machines_with_facts
+    ]
 
 
 def add_machine(store: Store, machine: str, facts: Mapping[str, str], seen: str) -> None:
@@ -67,8 +71,8 @@ def changes(rows: Sequence[Row], since: str) -> list[str]:
     """
     if not rows:
         return []
-    old = next((row for row in reversed(rows) if row["seen"] <= since), rows[0])
-    new = rows[-1]
-    changed = [k for k in FACTS if old.get(k) != new.get(k)]
-    texts = [f"{k} {old.get(k, 'unknown')} → {new.get(k, 'unknown')}" for k in changed if k != "boot"]
+    earlier_row = next((row for row in reversed(rows) if row["seen"] <= since), rows[0])
+    last_row = rows[-1]
+    changed = [k for k in FACTS if earlier_row.get(k) != last_row.get(k)]
+    texts = [f"{k} {earlier_row.get(k, 'unknown')} → {last_row.get(k, 'unknown')}" for k in changed if k != "boot"]
     return texts or (["a new boot"] if changed else [])

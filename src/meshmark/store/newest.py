@@ -56,8 +56,8 @@ def newest(store: Store, machine: str, until: str = "") -> Newest:
     """
     if not re.fullmatch("[0-9T:.Z-]*", until):
         raise UsageError(f"date: found '{quoted(until)}'; allowed: the start of a date and time, such as 2026-10-25")
-    when = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
-    rows = store.select(_QUERY.replace("{when}", when), machine=machine)
+    predicate = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
+    rows = store.select(_QUERY.replace("{when}", predicate), machine=machine)
     return Newest(store.parsed(rows), rows[0]["runs"] if rows else 0)
 
 

@@ -123,12 +123,12 @@ _NEVER_NEGATIVE: Final = frozenset({"B", "Hz"})
 
 def median(samples: Sequence[float]) -> float:
     """Return the median of at least one sample, in the unit of the samples."""
-    ordered = sorted(samples)
-    n = len(ordered)
+    sorted_samples = sorted(samples)
+    n = len(sorted_samples)
     if n == 0:
         raise RecordError("samples: found none, at least 1 is required")
     middle = n // 2
-    return ordered[middle] if n % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])
+    return sorted_samples[middle] if n % 2 else 0.5 * (sorted_samples[middle - 1] + sorted_samples[middle])
 
 
 def median_rank(n: int, confidence: float = 0.95) -> int:
@@ -160,8 +160,8 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
     k = interval_rank(n)
     if k < 1:
         return None
-    ordered = sorted(samples)
-    return ordered[k - 1], ordered[n - k]
+    sorted_samples = sorted(samples)
+    return sorted_samples[k - 1], sorted_samples[n - k]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Metric:
 
     @staticmethod
     def from_json(description: Mapping[str, Any]) -> Metric:
-        """A metric from an entry of `metrics` in a description (schema/describe.json).
+        """Return the metric of an entry of `metrics` in a description (schema/describe.json).
 
         Raises:
             KeyError: A field is missing.

@@ -69,9 +69,11 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
     """
     paths = ", ".join(f"'$.{name}'" for name in identity if name.isidentifier())
     columns = ", ".join(f'"{name}"' for name in POINT)
-    # Conditions without a column are observed, except for values whose type is not that of their column.
-    rest = f"CASE WHEN source <> 'tool' AND json_valid(conditions) THEN json_extract(conditions, [{paths}])::VARCHAR"
-    point = f"hash(source, instrument, metric, unit, {columns}, {rest} ELSE conditions END) AS point"
+    # Conditions without a column are observed, except for values whose type does not match their column.
+    other_conditions = (
+        f"CASE WHEN source <> 'tool' AND json_valid(conditions) THEN json_extract(conditions, [{paths}])::VARCHAR"
+    )
+    point = f"hash(source, instrument, metric, unit, {columns}, {other_conditions} ELSE conditions END) AS point"
     rows = f"FROM {{rows}} AND metric NOT LIKE '%\\{MODE}' ESCAPE '\\'"
     made_by = ", ".join(
         f"""regexp_extract(provenance, '"{name}": *("(?:[^"\\\\]|\\\\.)*")', 1) AS {name}""" for name in _MADE_BY
@@ -106,11 +108,11 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
 
 def _covering(of_run: Mapping[str, set[int]]) -> list[str]:
     """Return a few runs that together have all points."""
-    missing = set().union(*of_run.values())
+    uncovered = set().union(*of_run.values())
     names = []
     for run, points in sorted(of_run.items(), key=lambda item: len(item[1]), reverse=True):
-        if not missing.isdisjoint(points):
-            missing -= points
+        if not uncovered.isdisjoint(points):
+            uncovered -= points
             names.append(run)
     return names
 

@@ -154,13 +154,15 @@ class Store:
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
                 newer = {step for file in steps for step in readable[file]["step"].slice(0, 1).to_pylist()}
-                ordered = sorted(readable.items(), key=lambda item: bool(item[0].step))
-                self.write(target, pa.concat_tables([t if file.step else _without(t, newer) for file, t in ordered]))
+                table_items = sorted(readable.items(), key=lambda item: bool(item[0].step))
+                self.write(
+                    target, pa.concat_tables([t if file.step else _without(t, newer) for file, t in table_items])
+                )
             else:
                 try:
                     steps[0].path.rename(target)
-                except OSError as why:
-                    raise StoreError(f"store {self.folder}: cannot finish {quoted(run)}: {why.strerror}") from why
+                except OSError as error:
+                    raise StoreError(f"store {self.folder}: cannot finish {quoted(run)}: {error.strerror}") from error
             unlink(file.path for file in readable if file.path != target)
 
     def add_machine_row(self, row: dict[str, str], name: str) -> None:
@@ -182,8 +184,8 @@ class Store:
             handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             with contextlib.suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError as why:
-            raise StoreError(f"store {self.folder}: cannot write: {why.strerror}") from why
+        except OSError as error:
+            raise StoreError(f"store {self.folder}: cannot write: {error.strerror}") from error
         try:
             yield
         finally:
@@ -204,8 +206,8 @@ class Store:
             compacted = [file.path for file in files if not file.run and run in runs_in(file.path)]
             for path in compacted:
                 table = read(path)
-                if (rest := table.filter(pc.not_equal(table["run"], run))).num_rows:
-                    self.write(path, with_runs(rest))
+                if (remaining_rows := table.filter(pc.not_equal(table["run"], run))).num_rows:
+                    self.write(path, with_runs(remaining_rows))
                 else:
                     unlink([path])
         return len(run_files) + len(compacted)
@@ -229,7 +231,7 @@ class Store:
 
         Unreadable files are skipped and added to `broken`, so that one damaged file does not hide the others.
         """
-        where, values = _where(equal)
+        where_clause, values = _where(equal)
         if not all(map(is_unicode, values)):
             return []  # a command-line argument that is not UTF-8 cannot equal a stored text
         broken: dict[Path, str] = {}
@@ -239,11 +241,11 @@ class Store:
             broken = {p: reason for p in paths if (reason := broken.get(p, "") or schema_problem(p))}
             if any(not os.path.lexists(p) for p in broken):
                 continue  # a run was finished or removed
-            if not (sound := [file for file in files if file.path not in broken]):
+            if not (readable := [file for file in files if file.path not in broken]):
                 break
-            rows, parameters = relation(sound)
+            rows, parameters = relation(readable)
             try:
-                clause = f"{where} AND {status}" if where else f"WHERE {status}"
+                clause = f"{where_clause} AND {status}" if where_clause else f"WHERE {status}"
                 result = fetched(query.format(rows=f"({rows}) {clause}"), [*parameters, *values])
             except QueryError as error:
                 # Reading the pages reveals which file is damaged.
@@ -406,8 +408,8 @@ def _where(equal: dict[str, str]) -> tuple[str, list[str]]:
 
 def _is_foreign(path: Path) -> bool:
     """Return whether a file or folder does not belong to a store."""
-    known = path.name.startswith(("date=", ".")) or path.name in {MARKER, MACHINES}
-    return path.suffix != ".parquet" and not known
+    belongs_to_store = path.name.startswith(("date=", ".")) or path.name in {MARKER, MACHINES}
+    return path.suffix != ".parquet" and not belongs_to_store
 
 
 def _every_file(folder: Path) -> Iterator[Path]:
