@@ -1,4 +1,4 @@
-"""How long a measurement may take: longer in proportion to its points and to the memory that it must touch."""
+"""Computes the budget of a measurement, which grows with its points and with the memory that it must touch."""
 
 from __future__ import annotations
 
@@ -15,54 +15,60 @@ from meshmark.values import grammar
 
 BUDGET: Final = "--budget"
 USUAL_BYTES: Final = 512 << 20
-MAX_S: Final = 600.0  # without --budget, unless the instrument's default is longer
+MAX_S: Final = 600.0  # longest budget without --budget, unless the default of the instrument is longer
 
 
 def budget_s(d: Description, argv: Sequence[str]) -> float:
-    """The time for a measurement with these arguments, s: `--budget`, or the instrument's default times `more`.
+    """Return the time for a measurement with these arguments, s: `--budget`, or the instrument's default times `more`.
 
     Raises:
         UsageError: The value of `--budget` is invalid.
     """
-    given = dict(itertools.pairwise(argv))
-    if BUDGET in given:
-        return grammar.seconds(BUDGET, given[BUDGET])
+    value_by_option = dict(itertools.pairwise(argv))
+    if BUDGET in value_by_option:
+        return grammar.seconds(BUDGET, value_by_option[BUDGET])
     default_s = grammar.seconds(BUDGET, d.parameter("budget").default)
     return min(max(MAX_S, default_s), default_s * more(d, argv))
 
 
 def more(d: Description, argv: Sequence[str]) -> float:
-    """The factor by which the default budget grows: points over those of the default options, and memory."""
+    """Return the factor by which the default budget grows: `relative_points` times `memory_scale`, at least 1."""
     return max(1.0, relative_points(d, dict(itertools.pairwise(argv)))) * memory_scale(d, argv)
 
 
 def memory_scale(d: Description, argv: Sequence[str]) -> float:
-    """The size `memory` of a footprint over `USUAL_BYTES`, for which budgets are meant; 1 if smaller, or not an option.
+    """Return the size that `memory` means over `USUAL_BYTES`, the size for which budgets are meant.
 
-    It is several times the last-level caches, of which some hosts, guests among them, claim hundreds of MiB.
+    `memory` is several times the last-level caches. Some hosts, and many virtual machines, report caches of hundreds of
+    MiB.
+
+    Returns:
+        The quotient; 1 if it is less than 1, or if no argument has the value `memory`.
     """
-    given = dict(itertools.pairwise(argv))
-    if not any(p.kind in {"size", "sizes"} and given.get(p.option, p.default) == "memory" for p in d.parameters):
+    value_by_option = dict(itertools.pairwise(argv))
+    if not any(
+        p.kind in {"size", "sizes"} and value_by_option.get(p.option, p.default) == "memory" for p in d.parameters
+    ):
         return 1.0
     try:
-        found = check(d.name, argv).get("memory_bytes")
+        memory_bytes = check(d.name, argv).get("memory_bytes")
     except UsageError:
         return 1.0  # the instrument will refuse the arguments
-    return max(1.0, found / USUAL_BYTES) if isinstance(found, int) else 1.0
+    return max(1.0, memory_bytes / USUAL_BYTES) if isinstance(memory_bytes, int) else 1.0
 
 
 def relative_points(d: Description, given: Mapping[str, str]) -> float:
-    """The number of points over that of the default options, as far as lists of values decide it.
+    """Return the number of points over the number with default options, as far as lists of values determine it.
 
     Args:
-        given: Values by option; an invalid one counts as one value, since the instrument will refuse it.
+        given: Values by option. An invalid list counts as one value, since the instrument will refuse it.
     """
     points = math.prod(_count(p, given.get(p.option, p.default)) / _count(p, p.default) for p in d.parameters)
     return points * _single_cpus(d, given)
 
 
 def _single_cpus(d: Description, given: Mapping[str, str]) -> int:
-    """The number of CPUs that an instrument measures one after the other, 1 if none are named or all work together."""
+    """Return the number of CPUs that an instrument measures one by one; 1 if it uses them together or none is named."""
     text = given.get("--cpus", "")
     if not text or "cpu" not in d.identity:
         return 1
@@ -75,7 +81,7 @@ def _single_cpus(d: Description, given: Mapping[str, str]) -> int:
 
 
 def _count(p: Parameter, text: str) -> int:
-    """Number of values of an option: more than one only for lists."""
+    """Return the number of values of an option; only lists have more than one."""
     try:
         if p.kind == "sizes":
             return max(1, len(grammar.sizes(p.option, text)))

@@ -1,7 +1,7 @@
-"""The results in a machine card (`card.json`): writes and reads them, so that cards can be compared and imported.
+"""Writes and reads the results in a machine card (`card.json`), so that cards can be compared and imported.
 
-A card has all results of its run with their samples, before repetitions are pooled. Results of one step and metric form
-a group, which states once what they have in common, so that a card takes a quarter of the size of the journals.
+A card contains all results of its run with their samples, before repetitions are pooled. Results of one step and metric
+form a group, which states common values once, so that a card takes a quarter of the size of the journals.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from meshmark.measure.journal import read_absence
 from meshmark.store.record import Record, RecordError, Scalar, is_unicode, median, median_interval
 from meshmark.store.run import Absence
 
-SCHEMA: Final = 2  # 1 had no results
+SCHEMA: Final = 2  # cards of schema 1 had no results
 TYPE: Final = "card"
-MAX_RESULTS: Final = 20_000  # of a card, which takes about 8 MB
+MAX_RESULTS: Final = 20_000  # maximum number in a card, which then takes about 8 MB
 _FIXED: Final = ("source", "machine", "instrument", "metric", "unit", "better")
-_KEYS: Final = frozenset({"schema", "figures", "levels"})  # of every card, also of the first schema
+_KEYS: Final = frozenset({"schema", "figures", "levels"})  # keys of every card, also of the first schema
 _START: Final = re.compile(rb'\s*\{\s*"(?:type"\s*:\s*"card"|schema"\s*:\s*\d+\s*,\s*"machine"\s*:)')
 _AGAIN: Final = "write the card again: meshmark report RUN"
 StepRecord = tuple[str, Record]
@@ -34,7 +34,7 @@ class Card:
     """The results of a card.
 
     Attributes:
-        left_out: Each item that was not taken, as its place and the reason.
+        left_out: Place of each item that was left out, and the reason.
     """
 
     run: str
@@ -49,24 +49,24 @@ class Card:
 def results(rows: Sequence[StepRecord]) -> dict[str, Any]:
     """Return the fields `records` and `left_out` of a card.
 
-    Of more than `MAX_RESULTS`, the metrics with most results are left out, such as the latency between all pairs of
-    hundreds of CPUs; `left_out` names them.
+    If there are more than `MAX_RESULTS`, the metrics with most results are left out, such as the latency between all
+    pairs of hundreds of CPUs; `left_out` names them.
     """
     counts = Counter((r.instrument, r.metric) for _, r in rows)
-    dropped: list[tuple[str, str]] = []
+    left_out: list[tuple[str, str]] = []
     for name, _ in counts.most_common():
-        if sum(n for other, n in counts.items() if other not in dropped) <= MAX_RESULTS:
+        if sum(n for other, n in counts.items() if other not in left_out) <= MAX_RESULTS:
             break
-        dropped.append(name)
+        left_out.append(name)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for step, r in rows:
-        if (r.instrument, r.metric) not in dropped:
+        if (r.instrument, r.metric) not in left_out:
             groups.setdefault((step, *(getattr(r, k) for k in _FIXED)), []).append(r)
     return {
         "records": [_group(key[0], records) for key, records in groups.items()],
         "left_out": [
             {"instrument": instrument, "metric": metric, "results": counts[instrument, metric]}
-            for instrument, metric in dropped
+            for instrument, metric in left_out
         ],
     }
 
@@ -93,12 +93,15 @@ def _same(one: Scalar, other: Scalar) -> bool:
 
 
 def _finite(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """The values that JSON can represent."""
+    """Return the values that JSON can represent."""
     return {k: v for k, v in values.items() if not isinstance(v, float) or math.isfinite(v)}
 
 
 def _result(r: Record, conditions: Mapping[str, Scalar], provenance: Mapping[str, Scalar]) -> dict[str, Any]:
-    """The rest of a record. Value and interval follow from the samples, unless an instrument rounded them otherwise."""
+    """Return the values of a record that its group does not state.
+
+    Value and interval follow from the samples, and are stated only if an instrument rounded them otherwise.
+    """
     result: dict[str, Any] = {"samples": list(r.samples)}
     if r.value != median(r.samples):
         result["value"] = r.value
@@ -202,16 +205,16 @@ def _record(group: Mapping[str, Any], common: Mapping[str, Any], result: Mapping
         interval = median_interval(numbers) if numbers else None
         line["interval"] = result.get("interval", list(interval) if interval else None)
     except (TypeError, ValueError, OverflowError):
-        line |= {"value": 0.0, "interval": None}  # `Record.from_json` names what is wrong with the samples
+        line |= {"value": 0.0, "interval": None}  # `Record.from_json` reports what is wrong with the samples
     return Record.from_json(line)
 
 
 def _read_left_out(card: Card, content: Mapping[str, Any]) -> None:
-    """Add what the card says that it lacks."""
+    """Add the results that the card reports as left out."""
     for item in _objects(content, "left_out", "left_out"):
         name = f"{_text(item, 'instrument')} {_text(item, 'metric')}"
-        many = f"{_shown(item.get('results'))} results are too many for a card"
-        card.left_out.append((name, f"{many}; store export writes all"))
+        count_text = f"{_shown(item.get('results'))} results are too many for a card"
+        card.left_out.append((name, f"{count_text}; store export writes all"))
 
 
 def _absence(item: Mapping[str, Any]) -> Absence | None:
@@ -227,7 +230,7 @@ def _text(item: Mapping[str, Any], key: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value for a message, in one line."""
+    """Return a value as one line of text for a message."""
     try:
         return quoted(json.dumps(value), 60)
     except (ValueError, RecursionError):

@@ -56,10 +56,10 @@ class Part:
 
     @property
     def name(self) -> str:
-        """A name made of machine, start and content."""
+        """A name that consists of machine, start and digest."""
         start = min(str(r.provenance.get("start", "")) for r in self.records)
-        when = re.sub(r"[^0-9TZ]", "", start.partition(".")[0])
-        return "-".join(filter(None, (self.machine, when, self.digest)))
+        start_text = re.sub(r"[^0-9TZ]", "", start.partition(".")[0])
+        return "-".join(filter(None, (self.machine, start_text, self.digest)))
 
 
 @dataclass(slots=True)
@@ -67,8 +67,9 @@ class Imported:
     """The content of a file.
 
     Attributes:
-        parts: Its records.
-        left_out: The first items that were left out, with their lines; `left_out_count` is the number of all of them.
+        parts: Records and absences of the file, by step.
+        left_out: The first items that were left out, with their lines.
+        left_out_count: Number of all items that were left out.
         other_lines: Number of lines that are not results.
     """
 
@@ -78,18 +79,18 @@ class Imported:
     other_lines: int = 0
 
     def leave_out(self, line: int, reason: str) -> None:
-        """Count an item that is not taken."""
+        """Count an item that is left out, and list it if it is one of the first."""
         self.left_out_count += 1
         if len(self.left_out) < MAX_LISTED:
             self.left_out.append(LeftOut(f"line {line}", reason))
 
 
 def read_output(path: Path, machine: str = "") -> Imported:
-    """Read the records of a file: every item that is certainly right; the others are counted.
+    """Read the records of a file. Items that are not certainly valid are left out and counted.
 
     Args:
-        machine: The name of the machine that another tool measured, which its output lacks; "": that of the file.
-            Results of a machine card get it, too; "": they retain theirs.
+        machine: Name of the machine that another tool measured, which its output lacks; "" for the name of the file.
+            Results of a machine card get this name, too; with "" they retain their machine.
 
     Raises:
         UsageError: The file cannot be read, is not a regular file, is larger than 1 GiB, or is damaged.
@@ -106,22 +107,22 @@ def read_output(path: Path, machine: str = "") -> Imported:
                 data = file.read(MAX_TOOL_BYTES + 1)
     except (OSError, ValueError) as error:
         raise UsageError(f"import: cannot read {quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
-    if (of_card := _of_card(data, path, machine)) is not None:
-        return of_card
-    if (of_tool := _of_tool(data, path, machine or path.stem)) is not None:
-        return of_tool
+    if (card_content := _of_card(data, path, machine)) is not None:
+        return card_content
+    if (tool_content := _of_tool(data, path, machine or path.stem)) is not None:
+        return tool_content
     if not imported.parts:
         from meshmark.measure.tools.formats import readers
 
         reason = imported.left_out[0] if imported.left_out else "no line is a record, and the format is not known"
-        known = ", ".join(r.name for r in readers())
-        hint = "" if imported.left_out else f"known formats: {known}"
+        format_names = ", ".join(r.name for r in readers())
+        hint = "" if imported.left_out else f"known formats: {format_names}"
         raise MeshmarkError(f"import: {quoted(path)}: {reason}", hint)
     return imported
 
 
 def _of_card(data: bytes, path: Path, machine: str) -> Imported | None:
-    """The content of a machine card; None if the file is empty or too long, or not a card."""
+    """Return the content of a machine card; None if the file is empty or too long, or not a card."""
     if not data or len(data) > MAX_TOOL_BYTES:
         return None
     try:
@@ -132,14 +133,16 @@ def _of_card(data: bytes, path: Path, machine: str) -> Imported | None:
         return None
     names = sorted({r.machine for _, r in card.records})
     if machine and len(names) > 1:
-        of = ", ".join(names[:4])
-        raise UsageError(f"--machine: found results of {len(names)} machines in {quoted(path)} ({of}), one is allowed")
-    # The store may also have the run under the name of its own machine.
+        names_text = ", ".join(names[:4])
+        raise UsageError(
+            f"--machine: found results of {len(names)} machines in {quoted(path)} ({names_text}), one is allowed"
+        )
+    # The store may also have the run under the original name of the machine.
     run = f"{card.run}-{machine}" if machine and names != [machine] else card.run
     parts: dict[str, Part] = {}
     for step, record in card.records:
-        named = replace(record, machine=machine) if machine else record
-        parts.setdefault(step, Part([], run=run, step=step)).records.append(named)
+        renamed = replace(record, machine=machine) if machine else record
+        parts.setdefault(step, Part([], run=run, step=step)).records.append(renamed)
     for absence in card.absences if parts else ():
         parts.get(absence.step or "", next(iter(parts.values()))).absences.append(absence)
     imported = Imported([*parts.values()], left_out_count=len(card.left_out))
@@ -151,7 +154,7 @@ def _of_card(data: bytes, path: Path, machine: str) -> Imported | None:
 
 
 def _of_tool(data: bytes, path: Path, machine: str) -> Imported | None:
-    """The content of another tool's output; None if it is empty or too long, or its format is not known."""
+    """Return the content of another tool's output; None if it is empty or too long, or its format is not known."""
     if not data or len(data) > MAX_TOOL_BYTES:
         return None
     from meshmark.measure.tools.formats import read_text
@@ -166,7 +169,7 @@ def _of_tool(data: bytes, path: Path, machine: str) -> Imported | None:
 
 
 def _read_protocol(file: IO[bytes], path: Path) -> Imported:
-    """The records of Meshmark's own lines and CSV."""
+    """Return the records of Meshmark's own lines and CSV."""
     if (start := file.read(400)) and (encoding := encoding_of(start)) not in {"utf-8", "utf-8-sig"}:
         file.seek(0)
         data = file.read(MAX_TOOL_BYTES + 1)
@@ -176,7 +179,7 @@ def _read_protocol(file: IO[bytes], path: Path) -> Imported:
 
 
 def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    """The lines of a file, including a last one without a newline."""
+    """Yield the lines of a file, including a last line without a newline."""
     size = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         size += len(line)
@@ -190,15 +193,15 @@ _Numbered = tuple[int, bytes]
 
 def _read_lines(lines: Iterable[bytes]) -> Imported:
     imported = Imported()
-    journals: list[list[_Numbered]] = []  # each from a header to an end line or the next header
+    journals: list[list[_Numbered]] = []  # each journal ends with an end line or before the next header
     is_open = False
     exported: dict[tuple[str, str], dict[str, Record]] = {}
-    torn: list[int] = []
+    cut_lines: list[int] = []
     for number, raw in enumerate(lines, 1):
         line = _object(raw)
         if line is None:
             if raw.startswith(b'{"') and not raw.rstrip().endswith(b"}"):
-                torn.append(number)
+                cut_lines.append(number)
             else:
                 imported.other_lines += 1
             continue
@@ -226,21 +229,21 @@ def _read_lines(lines: Iterable[bytes]) -> Imported:
         _add_journal(imported, journal)
     for (run, step), records in exported.items():
         imported.parts.append(Part([*records.values()], run=run, step=step if run else STEP))
-    if imported.parts or imported.left_out:  # otherwise they are of another format
-        for number in torn:
+    if imported.parts or imported.left_out:  # otherwise the file has another format
+        for number in cut_lines:
             imported.leave_out(number, "not a whole JSON object")
     return imported
 
 
 def _join_resumed(journals: list[list[_Numbered]], end: dict[str, Any]) -> None:
-    """Join the last journal with the interrupted ones that it resumed. Complete runs stay separate."""
+    """Join the last journal with the interrupted journals that it resumed. Complete runs stay separate."""
     while len(journals) > 1 and end.get("resumed"):
-        before, last = journals[-2:]
-        first, header = parse_line(before[0][1]) or {}, parse_line(last[0][1]) or {}
-        same = all(first.get(k) == header.get(k) for k in ("instrument", "machine", "parameters"))
-        if not same or (parse_line(before[-1][1]) or {}).get("type") == "end":
+        earlier_journal, last_journal = journals[-2:]
+        first_header, header = parse_line(earlier_journal[0][1]) or {}, parse_line(last_journal[0][1]) or {}
+        is_same_run = all(first_header.get(k) == header.get(k) for k in ("instrument", "machine", "parameters"))
+        if not is_same_run or (parse_line(earlier_journal[-1][1]) or {}).get("type") == "end":
             return
-        journals[-2:] = [before + last]
+        journals[-2:] = [earlier_journal + last_journal]
 
 
 def _add_journal(imported: Imported, journal: list[_Numbered]) -> None:
@@ -255,18 +258,18 @@ def _add_journal(imported: Imported, journal: list[_Numbered]) -> None:
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:
-    """A line of the protocol; a bare record, as `--json` prints it, becomes a `result` line."""
+    """Return a line of the protocol; a bare record, as `--json` prints it, becomes a `result` line."""
     if not raw.startswith((b"{", b" ", b"\t")) or raw.isspace():
         return None
     line = parse_line(raw)
     if line is not None:
         return line
     try:
-        bare = json.loads(raw) if len(raw) <= MAX_LINE_BYTES else None
+        record = json.loads(raw) if len(raw) <= MAX_LINE_BYTES else None
     except (ValueError, RecursionError):
         return None
-    if isinstance(bare, dict) and {"source", "metric", "samples"} <= bare.keys():
-        return {"type": "result", "schema": 1, **bare}
+    if isinstance(record, dict) and {"source", "metric", "samples"} <= record.keys():
+        return {"type": "result", "schema": 1, **record}
     return None
 
 
@@ -303,7 +306,7 @@ def _read_csv(data: bytes, path: Path) -> Imported:
 def add_to(
     store: Store, parts: Sequence[Part], name: str = "", replaced: Collection[str] = ()
 ) -> list[tuple[str, int]]:
-    """Add parts that the store does not contain. All are checked before the first file is written.
+    """Add the parts that the store does not contain. All parts are checked before the first file is written.
 
     Args:
         store: The store.
@@ -319,47 +322,47 @@ def add_to(
         MeshmarkError: The store cannot be written.
     """
     for run in replaced:
-        if name and run.startswith(name):  # its content is at hand, so nothing is lost if this ends here
+        if name and run.startswith(name):  # its content is in these parts, so nothing is lost if the process ends here
             store.remove(run)
     with store.exclusively():
-        added = _add(store, parts, name)
-    for run in set(replaced) - {run for run, _ in added}:
+        added_runs = _add(store, parts, name)
+    for run in set(replaced) - {run for run, _ in added_runs}:
         store.remove(run)
-    return added
+    return added_runs
 
 
 def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:
     contents = _Contents(store)
-    planned: list[tuple[str, str, Part, bool]] = []
-    named: dict[str, str] = {}  # if `name` is given: the name by that in the input, or by digest
+    plans: list[tuple[str, str, Part, bool]] = []
+    run_by_key: dict[str, str] = {}  # if `name` is set: the name of the run by its name in the input, or by its digest
     keys = [part.run or part.digest if name else "" for part in parts]
     steps: dict[str, set[str]] = {}
     for part, key in zip(parts, keys, strict=True):
         steps.setdefault(key, set()).add(part.step if part.run else f"{STEP}-{key}")
     for part, key in zip(parts, keys, strict=True):
         if name:
-            run = named.setdefault(key, f"{name}-{len(named) + 1}" if named else name)
+            run = run_by_key.setdefault(key, f"{name}-{len(run_by_key) + 1}" if run_by_key else name)
             step = part.step if part.run else f"{STEP}-{key}"
-            taken = contents.content(run, step) not in {None, _content(part.records)}
-            if taken or contents.steps(run) - steps[key]:
+            is_taken = contents.content(run, step) not in {None, _content(part.records)}
+            if is_taken or contents.steps(run) - steps[key]:
                 raise UsageError(
                     f"--name: found '{quoted(run)}', which is another run of the store",
                     "omit --name or choose another name",
                 )
         elif part.run:
-            taken = contents.content(part.run, part.step) not in {None, _content(part.records)}
-            run, step = (f"{part.run}-{part.digest}" if taken else part.run), part.step
+            is_taken = contents.content(part.run, part.step) not in {None, _content(part.records)}
+            run, step = (f"{part.run}-{part.digest}" if is_taken else part.run), part.step
         else:
             run, step = part.name, part.step
-        planned.append((run, step, part, contents.plan(run, step, part)))
-    added = []
-    for run, step, part, new in planned:
-        if new:
+        plans.append((run, step, part, contents.plan(run, step, part)))
+    added_runs = []
+    for run, step, part, is_new in plans:
+        if is_new:
             store.add(run, step, part.records, part.absences, part.machine)
-        added.append((run, len(part.records) if new else 0))
-    for run in dict.fromkeys(run for run, _, _, new in planned if new):
+        added_runs.append((run, len(part.records) if is_new else 0))
+    for run in dict.fromkeys(run for run, _, _, is_new in plans if is_new):
         store.finish(run)
-    return added
+    return added_runs
 
 
 class _Contents:
@@ -369,17 +372,17 @@ class _Contents:
         self._store = store
         self._readable = store.steps()
         self._planned: dict[tuple[str, str], Part] = {}
-        self._stored: dict[str, dict[str, list[Record]]] = {}  # of the runs that were asked for, by step
+        self._stored: dict[str, dict[str, list[Record]]] = {}  # records of the requested runs, by step
 
     def steps(self, run: str) -> set[str]:
-        return self._readable.get(run, set()) | {step for of, step in self._planned if of == run}
+        return self._readable.get(run, set()) | {step for planned_run, step in self._planned if planned_run == run}
 
     def content(self, run: str, step: str) -> str | None:
-        """Digest of the records of a step; None if it does not exist, "" if its file cannot be read."""
+        """Return the digest of the records of a step; None if it does not exist, "" if its file cannot be read."""
         if (run, step) in self._planned:
             return _content(self._planned[run, step].records)
         if step in self._readable.get(run, ()):
-            if run not in self._stored:  # at once, since each query opens all files of the store
+            if run not in self._stored:  # all steps at once, since each query opens all files of the store
                 steps = self._stored[run] = {}
                 for _, name, record in self._store.rows(run=run):
                     steps.setdefault(name, []).append(record)
@@ -388,9 +391,9 @@ class _Contents:
 
     def plan(self, run: str, step: str, part: Part) -> bool:
         """Plan a step and return whether it must be added. Steps that are planned twice are added once."""
-        new = step not in self.steps(run)
+        is_new = step not in self.steps(run)
         self._planned.setdefault((run, step), part)
-        return new
+        return is_new
 
 
 def _content(records: Sequence[Record]) -> str:

@@ -1,4 +1,4 @@
-"""Reads journals, the unmodified output lines of a probe."""
+"""Reads journals, which contain the unmodified output lines of a probe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshmark.store.run import Absence
 
 
 def parse_line(raw: bytes) -> dict[str, Any] | None:
-    """The JSON object of a line of the protocol; None for any other line."""
+    """Return the JSON object of a line of the protocol; None for any other line."""
     if len(raw) > MAX_LINE_BYTES:
         return None
     try:
@@ -38,15 +38,15 @@ class Reading:
     invalid_at: list[int] = field(default_factory=list)  # index of the line of each invalid result
 
     def of(self, metric: str) -> list[Record]:
-        """The results of a metric."""
+        """Return the results of a metric."""
         return [r for r in self.records if r.metric == metric]
 
 
 def read_journal(lines: Iterable[bytes], step: str) -> Reading:
-    """Read a journal, which may be incomplete, resumed or corrupt; never raises because of its content.
+    """Read a journal, which may be incomplete, resumed or corrupt. The content never raises an exception.
 
-    A run killed between a result and its `point` line repeats the result when it resumes. Of results with the same
-    metric and conditions, the last one counts.
+    A run that was killed between a result and its `point` line repeats the result when it resumes. The last of several
+    results with the same metric and conditions replaces the others.
     """
     reading = Reading()
     by_identity: dict[str, Record] = {}
@@ -102,6 +102,6 @@ def _text(line: Mapping[str, Any], key: str) -> str:
 
 
 def _identity(line: dict[str, Any]) -> str:
-    """Metric and point of a result; derived values have no point and are identified by their set conditions."""
-    which = line.get("point", {k: v for k, v in line["conditions"].items() if k not in OBSERVED})
-    return json.dumps([line["metric"], which], sort_keys=True, default=str)
+    """Return metric and point of a result; derived values have no point and are identified by their set conditions."""
+    point = line.get("point", {k: v for k, v in line["conditions"].items() if k not in OBSERVED})
+    return json.dumps([line["metric"], point], sort_keys=True, default=str)

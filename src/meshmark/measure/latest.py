@@ -1,4 +1,4 @@
-"""Finds the newest run of a machine, whichever command made it."""
+"""Finds the newest run of a machine, whichever command wrote it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 def newest_run(store: Path, runs: Path, machine: str) -> Path | str:
     """Return the folder of the newest survey, or the name of a run of the store that started later.
 
-    Imported results of other tools are no runs of the machine.
+    Imported results of other tools are not runs of the machine.
 
     Args:
         store: Folder of the store; it may be missing.
@@ -27,7 +27,7 @@ def newest_run(store: Path, runs: Path, machine: str) -> Path | str:
     Raises:
         UsageError: There is no run.
     """
-    # A survey is in the store when its steps have ended; its folder tells earlier that it exists.
+    # A survey appears in the store only after its steps have ended; its folder exists earlier.
     folders = {folder.name: folder for folder in surveys(runs)}
     started = {name: _start(folder) for name, folder in folders.items()}
     if store.is_dir():

@@ -23,7 +23,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.native import openmpi_as_root
 from meshmark.values import grammar
 
-# Names of each launcher, and text in the output of its --version.
+# Names of each launcher, and text that the output of its --version contains.
 _NAMES: Final = {
     "openmpi": (("mpirun.openmpi", "mpirun", "mpiexec"), ("Open MPI", "OpenRTE")),
     "mpich": (("mpirun.mpich", "mpiexec.hydra", "mpirun", "mpiexec"), ("HYDRA", "MPICH")),
@@ -42,8 +42,8 @@ class Launcher:
 
 @cache
 def launchers() -> dict[str, Launcher]:
-    """Usable launchers by kind: those that are installed and for which `meshmark-comm` was built."""
-    found: dict[str, Launcher] = {}
+    """Return the usable launchers by kind: they are installed, and `meshmark-comm` was built for their library."""
+    usable: dict[str, Launcher] = {}
     for kind in KINDS:
         try:
             program = find_comm(kind)
@@ -53,14 +53,14 @@ def launchers() -> dict[str, Launcher]:
         for name in names:
             path = shutil.which(name)
             if path is not None and any(word in version_output(path) for word in signatures):
-                found[kind] = Launcher(kind, Path(path), program)
+                usable[kind] = Launcher(kind, Path(path), program)
                 break
-    return found
+    return usable
 
 
 @cache
 def version_output(path: str) -> str:
-    """Output of the launcher's --version; "" if it cannot be run."""
+    """Return the output of the launcher's --version; "" if it cannot be run."""
     try:
         completed = subprocess.run(
             [path, "--version"],
@@ -78,20 +78,23 @@ def version_output(path: str) -> str:
 
 
 def chosen(requested: str) -> list[str]:
-    """Kinds of MPI library for a value of `--mpi`: `any` (the first usable one), `all`, or a comma-separated list.
+    """Return the kinds of MPI library for a value of `--mpi`.
+
+    Args:
+        requested: `any` (the first usable kind), `all`, or a comma-separated list.
 
     Raises:
         UsageError: A kind is unknown.
         AbsentError: No MPI library is usable.
     """
-    known = launchers()
+    usable = launchers()
     if requested in {"any", "all"}:
-        if not known:
+        if not usable:
             raise AbsentError(
                 "found no MPI library with both a launcher and a build of meshmark-comm",
                 "install openmpi (or mpich) with its development package, then make setup",
             )
-        return list(known)[: 1 if requested == "any" else None]
+        return list(usable)[: 1 if requested == "any" else None]
     kinds = requested.split(",")
     for kind in kinds:
         if kind not in KINDS:
@@ -100,29 +103,29 @@ def chosen(requested: str) -> list[str]:
 
 
 def cpus_of_hosts() -> list[int]:
-    """Numbers of CPUs for ranks: that of this process, or those of the nodes of the current Slurm job."""
+    """Return the number of CPUs for ranks on each host: the nodes of the Slurm job, or only this process."""
     nodes = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))  # 16(x3),8
-    numbers = [int(each) for each, times in nodes for _ in range(int(times or 1))]
+    numbers = [int(count) for count, times in nodes for _ in range(int(times or 1))]
     return numbers if len(numbers) > 1 else [len(os.sched_getaffinity(0))]
 
 
 def cpus() -> int:
-    """Number of CPUs for ranks, of all hosts together."""
+    """Return the number of CPUs for ranks on all hosts together."""
     return sum(cpus_of_hosts())
 
 
 def ranks_of_host(ranks: int) -> int:
-    """How many ranks a host has if they are dealt round the hosts."""
+    """Return the largest number of ranks on a host if ranks are distributed round-robin over the hosts."""
     return -(-ranks // len(cpus_of_hosts()))
 
 
 def cpus_of_rank(ranks: int) -> int:
-    """Number of CPUs for the threads of each rank, at least 1."""
+    """Return the number of CPUs for the threads of each rank, at least 1."""
     return max(1, min(cpus_of_hosts()) // ranks_of_host(ranks))
 
 
 def counts(requested: str, cpus: int) -> list[int]:
-    """Numbers of ranks for a value of `--ranks`; `all` is one rank per CPU, but at least two.
+    """Return the numbers of ranks for a value of `--ranks`; `all` is one rank per CPU, but at least two.
 
     Raises:
         UsageError: The value is not a list of numbers, or is out of range.
@@ -131,44 +134,45 @@ def counts(requested: str, cpus: int) -> list[int]:
 
 
 def launcher(kind: str) -> Launcher:
-    """The usable launcher of this kind.
+    """Return the usable launcher of this kind.
 
     Raises:
         AbsentError: The launcher is not installed, or `meshmark-comm` was not built for its library.
     """
-    known = launchers()
-    if kind in known:
-        return known[kind]
-    others = f"; available: {', '.join(known)}" if known else ""
+    usable = launchers()
+    if kind in usable:
+        return usable[kind]
+    available_text = f"; available: {', '.join(usable)}" if usable else ""
     raise AbsentError(
-        f"{kind}: found no launcher with a build of meshmark-comm{others}",
+        f"{kind}: found no launcher with a build of meshmark-comm{available_text}",
         "install its development package, then make setup",
     )
 
 
 def launch_argv(launcher_: Launcher, ranks: int, cpus: int, more: Sequence[str] = (), *, threads: int = 1) -> list[str]:
-    """The command line that starts `ranks` ranks on a host with `cpus` CPUs, with the launcher options `more`.
+    """Return the command line that starts `ranks` ranks on a host with `cpus` CPUs, with the launcher options `more`.
 
-    Ranks are bound to one core each if there are enough CPUs. Ranks with several threads are unbound, since they divide
-    the CPUs among themselves; those that are more than CPUs are unbound, too, and yield while they wait.
+    Ranks are bound to one core each if there are enough CPUs. Ranks with several threads are not bound, since they
+    divide the CPUs among themselves. If all threads together outnumber the CPUs, ranks are not bound either, and yield
+    while they wait.
     """
     oversubscribed = ranks * threads > cpus
-    passive = "OMP_WAIT_POLICY=passive"  # threads that spin would hold a CPU that another rank needs
+    passive = "OMP_WAIT_POLICY=passive"  # a spinning thread would occupy a CPU that another rank needs
     if launcher_.kind == "openmpi":
         binding = ["--bind-to", "none" if oversubscribed or threads > 1 else "core"]
-        binding += ["--map-by", "node"] if threads > 1 else []  # a host has CPUs for the threads of some ranks alone
+        binding += ["--map-by", "node"] if threads > 1 else []  # a host has CPUs for the threads of only some ranks
         if oversubscribed:
             binding += ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
             binding += ["-x", passive] if threads > 1 else []
         # With UCX, OpenSHMEM memory hooks crash every program of Open MPI 4.1 as it ends (open-mpi/ompi issue 11604).
-        own = [*binding, "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
+        options = [*binding, "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
     elif launcher_.kind == "mpich":
-        own = [] if oversubscribed or threads > 1 else ["-bind-to", "core"]
-        own += ["-ppn", str(ranks_of_host(ranks))] if threads > 1 else []
-        own += ["-genv", *passive.split("=")] if oversubscribed and threads > 1 else []
+        options = [] if oversubscribed or threads > 1 else ["-bind-to", "core"]
+        options += ["-ppn", str(ranks_of_host(ranks))] if threads > 1 else []
+        options += ["-genv", *passive.split("=")] if oversubscribed and threads > 1 else []
     else:
-        own = []
-    return [str(launcher_.path), "-n", str(ranks), *own, *more, str(launcher_.program)]
+        options = []
+    return [str(launcher_.path), "-n", str(ranks), *options, *more, str(launcher_.program)]
 
 
 # Messages about processes that died: Open MPI names the rank, MPICH the process ID and the host.
@@ -179,7 +183,7 @@ _MESHMARK_MESSAGE: Final = re.compile(r"^meshmark-comm: (?:error: |absent: )(.*)
 
 
 def failure_message(stderr: str, processes: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The most relevant line in the standard error of a launcher and its ranks; "" if it is empty.
+    """Return the most relevant line in the standard error of a launcher and its ranks; "" if it is empty.
 
     Args:
         stderr: The text.
@@ -188,31 +192,31 @@ def failure_message(stderr: str, processes: Sequence[Mapping[str, Any]] = ()) ->
     message = _MESHMARK_MESSAGE.search(stderr)
     if message is not None:
         return message[1][:300]
-    if died := _RANK_DIED.search(stderr):
-        return f"rank {died[1]} on {died[2]} died of {signal_name(int(died[3]))}"
-    if died := _PROCESS_DIED.search(stderr):
+    if death := _RANK_DIED.search(stderr):
+        return f"rank {death[1]} on {death[2]} died of {signal_name(int(death[3]))}"
+    if death := _PROCESS_DIED.search(stderr):
         pids = [str(p.get("pid")) for p in processes]
-        process = f"rank {pids.index(died[1])}" if died[1] in pids else f"process {died[1]}"
-        by = _BY_SIGNAL.search(stderr)
-        how = f"died of {signal_name(int(by[1]))}" if by else f"ended with status {died[3]}"
-        return f"{process} on {died[2]} {how}"
+        process = f"rank {pids.index(death[1])}" if death[1] in pids else f"process {death[1]}"
+        by_signal = _BY_SIGNAL.search(stderr)
+        outcome = f"died of {signal_name(int(by_signal[1]))}" if by_signal else f"ended with status {death[3]}"
+        return f"{process} on {death[2]} {outcome}"
     lines = [line.strip() for line in stderr.splitlines() if re.search(r"\w", line)]
     return lines[-1][:300] if lines else ""
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, such as SIGKILL; `signal 77` if it has none."""
+    """Return the name of a signal, such as SIGKILL; `signal 77` if it has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-# By these, OpenMP binds a process as it starts: ranks that are not bound would get the same CPU.
+# These make OpenMP bind a process when it starts: all ranks that are not bound would get the same CPU.
 _OPENMP_BINDING: Final = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
 
 
 def environment(kind: str) -> Mapping[str, str]:
-    """Environment variables for a launcher of this kind."""
-    own = {name: value for name, value in os.environ.items() if name not in _OPENMP_BINDING}
-    return {**own, **(openmpi_as_root() if kind == "openmpi" else {})}
+    """Return the environment variables for a launcher of this kind."""
+    variables = {name: value for name, value in os.environ.items() if name not in _OPENMP_BINDING}
+    return {**variables, **(openmpi_as_root() if kind == "openmpi" else {})}

@@ -1,9 +1,9 @@
-"""Answers how many tokens a second a machine generates with a language model of a given size.
+"""Estimates how many tokens a second a machine generates with a language model of a given size.
 
-Each token reads all weights once, so their size over the bandwidth of reading is the time of a token. Weights that are
-larger than the caches by far are first replaced by a smaller size, the trial, which shows the bandwidth of every
-placement and the time that each byte needs for preparation. The requested size is then measured if it fits into memory
-and budget; otherwise its rate is predicted from the bandwidth of the trial.
+Each token reads all weights once, so the time per token is their size over the read bandwidth. If the weights are far
+larger than the caches, a smaller size is measured first. This trial yields the bandwidth of every placement and the
+preparation time per byte. The requested size is then measured if it fits into memory and budget; otherwise its rate is
+predicted from the bandwidth of the trial.
 """
 
 from __future__ import annotations
@@ -32,20 +32,23 @@ NAME: Final = "llm"
 WEIGHTS: Final = "--weights"
 PLACEMENT: Final = "--placement"
 ONE_NODE: Final = "one-node"
-USABLE: Final = 0.9  # of the available memory, as the instrument uses it
+USABLE: Final = 0.9  # share of the available memory that the instrument uses
 PASSES: Final = (
-    7  # a token without a sample, and samples enough for an interval; each sample also reads the weights once
+    7  # one token without a sample, and enough samples for an interval; each sample also reads the weights once
 )
-_SMALLEST: Final = 1 << 20  # of the weights, B
-_POOLS: Final = ("2MiB", "1GiB")  # page sizes whose memory the kernel reserves beforehand
+_SMALLEST: Final = 1 << 20  # smallest weights, B
+_POOLS: Final = ("2MiB", "1GiB")  # page sizes whose memory the kernel reserves in advance
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What was measured with one setting and one size of the weights.
+    """The results of one setting with one size of the weights.
 
     Attributes:
-        nodes: NUMA nodes of the CPUs that took part.
+        tokens: Record of the token rate.
+        weights: Record of the bandwidth at which the load reads the weights.
+        read: Record of the bandwidth at which the same threads only read.
+        nodes: NUMA nodes of the CPUs that were used.
     """
 
     tokens: Record
@@ -74,7 +77,7 @@ class Point:
         return len(self.nodes) if self.placement == "mirror" else 1
 
     def argv(self, argv: Sequence[str], weights_bytes: int) -> list[str]:
-        """The arguments that measure this setting alone with another size of the weights."""
+        """Return the arguments that measure only this setting with another size of the weights."""
         setting = {WEIGHTS: str(weights_bytes), PLACEMENT: self.placement}
         setting |= {option: self.condition(option[2:]) for option in ("--threads", "--pages")}
         if self.placement == ONE_NODE:
@@ -86,21 +89,25 @@ class Point:
 
 
 def points(records: Iterable[Record], topology: Topology) -> list[Point]:
-    """The settings that were measured, in order; modes of runs are left out."""
-    found: dict[str, dict[str, Record]] = {}
+    """Return the measured settings, in order; modes of runs are left out."""
+    metrics_by_point: dict[str, dict[str, Record]] = {}
     for record in records:
         key = "/".join(str(record.conditions.get(k)) for k in (*_SETTING, "weights_bytes"))
-        found.setdefault(key, {})[record.metric] = record
+        metrics_by_point.setdefault(key, {})[record.metric] = record
     node_of = {cpu.os_index: cpu.node for cpu in topology.cpus}
-    complete = [m for m in found.values() if m.keys() >= {"token_rate", "weights_bandwidth", "read_bandwidth"}]
+    complete = [
+        metrics
+        for metrics in metrics_by_point.values()
+        if metrics.keys() >= {"token_rate", "weights_bandwidth", "read_bandwidth"}
+    ]
     return [
         Point(
-            m["token_rate"],
-            m["weights_bandwidth"],
-            m["read_bandwidth"],
-            tuple(sorted({node_of.get(c) or 0 for c in parse_list(str(m["token_rate"].conditions["cpus"]))})),
+            metrics["token_rate"],
+            metrics["weights_bandwidth"],
+            metrics["read_bandwidth"],
+            tuple(sorted({node_of.get(c) or 0 for c in parse_list(str(metrics["token_rate"].conditions["cpus"]))})),
         )
-        for m in complete
+        for metrics in complete
     ]
 
 
@@ -108,7 +115,7 @@ _SETTING: Final = ("placement", "memory_node", "threads", "pages")
 
 
 def of_size(measured: Iterable[Point], weights_bytes: int, sizes: Sequence[int]) -> list[Point]:
-    """The points of a requested size; the instrument rounds the weights down to whole rows of every thread."""
+    """Return the points of a requested size; the instrument rounds the weights down to whole rows of every thread."""
     return [p for p in measured if min(sizes, key=lambda s: abs(s - p.weights_bytes)) == weights_bytes]
 
 
@@ -117,14 +124,14 @@ def of_size(measured: Iterable[Point], weights_bytes: int, sizes: Sequence[int])
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asks for.
+    """The request on the command line.
 
     Attributes:
         argv: Arguments of the instrument.
-        small: Sizes of the weights that are measured at once, in B.
+        small: Sizes of the weights that are measured directly, in B.
         large: Sizes that need a trial first, in B.
-        trial_bytes: Weights of the trial.
-        cached: The trial is so small, for lack of memory, that caches may hold a part of it.
+        trial_bytes: Size of the weights of the trial, in B.
+        cached: The trial is so small, for lack of memory, that caches may hold a part of its weights.
     """
 
     argv: tuple[str, ...]
@@ -144,42 +151,42 @@ class Request:
 
 
 def request(argv: Sequence[str], memory: Memory) -> Request:
-    """Check the arguments of the instrument and choose the sizes to begin with.
+    """Check the arguments of the instrument and choose the sizes that are measured first.
 
-    Placements are reduced to one on a machine whose memory has one node, where all of them are the same.
+    On a machine with a single memory node, where all placements are the same, only one placement is measured.
 
     Raises:
         UsageError: An argument is invalid.
         AbsentError: Not even the smallest weights fit into memory.
     """
     _check(argv)
-    given = dict(itertools.pairwise(argv))
-    enough = _check(replaced(argv, WEIGHTS, "memory")).get("memory_bytes")
-    if not isinstance(enough, int):
+    value_by_option = dict(itertools.pairwise(argv))
+    default_bytes = _check(replaced(argv, WEIGHTS, "memory")).get("memory_bytes")
+    if not isinstance(default_bytes, int):
         raise UsageError(f"{NAME}: {WEIGHTS}: the instrument does not say how large weights must be")
-    text = given.get(WEIGHTS, "memory")
-    sizes = [enough] if text == "memory" else grammar.sizes(WEIGHTS, text)
-    if PLACEMENT not in given and len(memory.nodes) < 2:
+    text = value_by_option.get(WEIGHTS, "memory")
+    sizes = [default_bytes] if text == "memory" else grammar.sizes(WEIGHTS, text)
+    if PLACEMENT not in value_by_option and len(memory.nodes) < 2:
         argv = [*argv, PLACEMENT, ONE_NODE]
-    small = tuple(s for s in sizes if s <= min(enough, memory.usable()))
-    trial = enough
+    small = tuple(s for s in sizes if s <= min(default_bytes, memory.usable()))
+    trial = default_bytes
     while trial > memory.usable():
         trial //= 2
     if trial < _SMALLEST:
         raise AbsentError(
             f"{NAME}: {memory.text()} leaves {plain(memory.usable(), 'B', 3)}, too little for any weights"
         )
-    return Request(tuple(argv), small, tuple(s for s in sizes if s not in small), trial, trial < enough)
+    return Request(tuple(argv), small, tuple(s for s in sizes if s not in small), trial, trial < default_bytes)
 
 
 def _check(argv: Sequence[str]) -> Mapping[str, Any]:
-    """Like `check`, but an error names the option as it was typed."""
+    """Check arguments like `check`, but name the option in errors as it was typed."""
     try:
         return check(NAME, argv)
     except UsageError as error:
-        _, field, rest = str(error).split(": ", 2)
+        _, field, message = str(error).split(": ", 2)
         option = next((p.option for p in description(NAME).parameters if p.name == field), field)
-        raise UsageError(f"{NAME}: {option}: {rest}") from error
+        raise UsageError(f"{NAME}: {option}: {message}") from error
 
 
 # ------------------------------------------------------------------ memory
@@ -190,8 +197,9 @@ class Memory:
     """Memory that may be allocated, in B.
 
     Attributes:
-        group: What the limit of the control group leaves; None without a limit.
-        nodes: By NUMA node with memory.
+        machine: Available memory of the machine.
+        group: Memory that the limit of the control group leaves; None without a limit.
+        nodes: Available memory of each NUMA node that has memory.
     """
 
     machine: int
@@ -202,32 +210,38 @@ class Memory:
     def of(topology: Topology, root: Path = Path("/")) -> Memory:
         tree = Tree(root)
         machine = machine_available_bytes(tree)
-        own = {n.os_index: node_available_bytes(tree, n.os_index) for n in topology.nodes if n.memory_bytes != 0}
-        nodes = {node: machine if b is None else b for node, b in own.items()}
+        bytes_by_node = {
+            n.os_index: node_available_bytes(tree, n.os_index) for n in topology.nodes if n.memory_bytes != 0
+        }
+        nodes = {node: machine if available is None else available for node, available in bytes_by_node.items()}
         return Memory(machine, group_available_bytes(tree), nodes)
 
     def usable(self, node: int | None = None) -> int:
-        """Nine tenths of what is available, of the whole or of a node."""
+        """Return the part of the available memory that may be used, of the machine or of one node, in B."""
         limits = [self.machine, *([] if self.group is None else [self.group])]
         if node is not None and len(self.nodes) > 1:
             limits.append(self.nodes.get(node, self.machine))
         return max(0, int(USABLE * min(limits)))
 
     def text(self) -> str:
-        """What limits the memory of this process."""
+        """Return what limits the memory of this process, as text."""
         return "the control group" if self.group is not None and self.group < self.machine else "this machine"
 
     def lacks(self, point: Point, weights_bytes: int) -> str:
-        """Why weights do not fit with the placement of a point; "" if they do, or if only the instrument can tell."""
+        """Return why weights do not fit with the placement of a point.
+
+        Returns:
+            The reason; "" if the weights fit, or if only the instrument can decide.
+        """
         if point.condition("pages") in _POOLS:
             return ""
         needs = f"it needs {plain(weights_bytes, 'B', 3)}"
         if point.copies * weights_bytes > self.usable():
             copies = f" {point.copies} times" if point.copies > 1 else ""
             return f"{needs}{copies}, and {self.text()} has {plain(self.usable(), 'B', 3)} to use"
-        named = point.condition("memory_node")
-        own = point.nodes if point.placement == "mirror" else [int(named)] if named.isdecimal() else []
-        for node in own:
+        memory_node = point.condition("memory_node")
+        nodes = point.nodes if point.placement == "mirror" else [int(memory_node)] if memory_node.isdecimal() else []
+        for node in nodes:
             if weights_bytes > self.usable(node):
                 return f"{needs}, and node {node} has {plain(self.usable(node), 'B', 3)} to use"
         return ""
@@ -237,7 +251,7 @@ class Memory:
 
 
 def prepare_s_per_byte(results: Iterable[StepResult]) -> float:
-    """Time of a trial beside its samples, for each byte of weights: allocation, first touch and filling."""
+    """Return the time that a trial spent outside its samples (allocation, first touch, filling) per byte of weights."""
     elapsed = touched = 0.0
     for result in results:
         rates = [r for r in result.reading.records if r.metric == "token_rate"]
@@ -247,11 +261,11 @@ def prepare_s_per_byte(results: Iterable[StepResult]) -> float:
 
 
 def cost_s(point: Point, weights_bytes: int, prepare_s: float) -> float:
-    """Estimated time to prepare weights and to sample them often enough for an interval.
+    """Estimate the time to prepare weights and to take enough samples for an interval.
 
     Args:
-        point: A setting, as measured with other weights.
-        prepare_s: Time of preparation for a byte.
+        point: A setting that was measured with weights of another size.
+        prepare_s: Preparation time per byte.
     """
     passes_s = PASSES * (1 / point.weights.value + 1 / point.read.value)
     return weights_bytes * (prepare_s * point.copies + passes_s)
@@ -259,12 +273,12 @@ def cost_s(point: Point, weights_bytes: int, prepare_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a large size is measured.
+    """The settings that are measured with a large size.
 
     Attributes:
-        points: Settings that fit into memory and budget; empty if none does.
-        runs: Fresh processes.
-        needs_s: Budget with which at least the best setting would be measured; 0 if memory is lacking.
+        points: Settings that fit into memory and budget; empty if none fits.
+        runs: Number of fresh processes.
+        needs_s: Budget with which at least the best setting would be measured; 0 if there is not enough memory.
     """
 
     points: tuple[Point, ...]
@@ -280,21 +294,21 @@ def choose(
     rest_s: float,
     repetitions: int,
 ) -> Choice:
-    """Choose all settings that fit if the rest of the budget allows it, otherwise the one that was best in the trial.
+    """Choose all settings that fit if the rest of the budget allows it, otherwise only the best setting of the trial.
 
     Args:
-        repetitions: Fresh processes as requested; 0: up to 3, as the budget allows.
+        repetitions: Requested number of fresh processes; 0: up to 3, as the budget allows.
     """
     fitting = [p for p in trial if not memory.lacks(p, weights_bytes)]
     if not fitting:
         return Choice(())
     least = repetitions or 1
     best = max(fitting, key=lambda p: p.tokens.value)
-    for chosen in (fitting, [best]):
+    for settings in (fitting, [best]):
         # The instrument gives every setting the same share of its budget.
-        once_s = len(chosen) * max(cost_s(p, weights_bytes, prepare_s) for p in chosen)
+        once_s = len(settings) * max(cost_s(p, weights_bytes, prepare_s) for p in settings)
         if once_s * least <= rest_s:
-            return Choice(tuple(chosen), repetitions or min(3, int(rest_s / once_s)))
+            return Choice(tuple(settings), repetitions or min(3, int(rest_s / once_s)))
     return Choice((), needs_s=1.6 * least * cost_s(best, weights_bytes, prepare_s))
 
 
@@ -302,12 +316,12 @@ def choose(
 
 
 def best_of(measured: Sequence[Point], metric: str = "tokens") -> tuple[Point, list[Point], str]:
-    """The best setting, the others that may be as good, and what is known about these: the word of `rank`.
+    """Return the best setting, the other settings that may be as good, and the verdict of `rank` on these.
 
-    Flagged results take part, since all of them are measured by turns on the same machine.
+    Flagged results are included, since all settings are measured in alternation on the same machine.
     """
     records: dict[str, Record] = {str(i): getattr(p, metric) for i, p in enumerate(measured)}
     ranked = rank({n: Measured(r.value, r.bounds) for n, r in records.items()}, better="higher")
-    first = max(records, key=lambda n: records[n].value)
-    others = [measured[int(n)] for n in ranked.best if n != first]
-    return measured[int(first)], others, ranked.word
+    best_name = max(records, key=lambda n: records[n].value)
+    other_points = [measured[int(n)] for n in ranked.best if n != best_name]
+    return measured[int(best_name)], other_points, ranked.word

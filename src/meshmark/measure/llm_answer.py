@@ -1,4 +1,4 @@
-"""Sentences about how many tokens a second a machine generates, as measured or as predicted."""
+"""Writes sentences about the measured or predicted number of tokens a second."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _WHERE: Final = {
     "local": "the weights of each thread on its own node (local)",
     "mirror": "a copy of the weights on every node (mirror)",
 }
-_BOUND: Final = 0.9  # share of the read bandwidth from which it alone is called the limit
+_BOUND: Final = 0.9  # from this share of the read bandwidth on, bandwidth alone is called the limit
 _MOSTLY: Final = 0.6
-_NAMED: Final = 3  # settings in a sentence
+_NAMED: Final = 3  # number of settings that a sentence names
 
 
 def setting_text(point: Point) -> str:
-    """Placement and threads of a setting, and its page size unless it is the default."""
-    where = _WHERE[point.placement].format(node=point.condition("memory_node"))
+    """Return placement and threads of a setting as text, and its page size unless it is the default."""
+    placement_text = _WHERE[point.placement].format(node=point.condition("memory_node"))
     threads = point.tokens.conditions["threads"]
     assert isinstance(threads, int)
     pages = point.condition("pages")
-    return f"{where}, {counted(threads, 'thread')}" + (f", pages of {pages}" if pages != "thp" else "")
+    return f"{placement_text}, {counted(threads, 'thread')}" + (f", pages of {pages}" if pages != "thp" else "")
 
 
 def measured_answer(
     measured: Sequence[Point], weights_bytes: int, compared: Sequence[Point], trial_bytes: int, topology: Topology
 ) -> list[str]:
-    """The answer for a size of weights that was measured, as sentences; the first one has the rate.
+    """Return the answer for a size of weights that was measured, as sentences; the first sentence states the rate.
 
     Args:
-        measured: Its settings, at least one.
-        compared: Settings that were compared with the weights of the trial; empty without one.
+        measured: Settings that were measured with this size, at least one.
+        compared: Settings that were compared with the weights of the trial; empty without a trial.
     """
-    best, others, word = best_of(measured)
+    best, other_points, word = best_of(measured)
     lines = [f"{_size(weights_bytes)} of weights: {_rate(best.tokens)} with {setting_text(best)}."]
     if len(measured) > 1:
-        lines.append(_rank_text(others, word, len(measured)))
+        lines.append(_rank_text(other_points, word, len(measured)))
     elif len(compared) > 1:
-        rest = counted(len(compared) - 1, "other setting")
-        lines.append(f"Measured with the best setting only: {rest} did worse with {_size(trial_bytes)}.")
+        others_text = counted(len(compared) - 1, "other setting")
+        lines.append(f"Measured with the best setting only: {others_text} did worse with {_size(trial_bytes)}.")
     lines.append(_limit_text(best))
     caches = _last_level_bytes(topology)
     if weights_bytes < 2 * caches:
@@ -78,24 +78,24 @@ def predictions(trial: Sequence[Point], weights_bytes: int, memory: Memory) -> l
 def predicted_answer(
     trial: Sequence[Point], weights_bytes: int, asked: Request, memory: Memory, reason: str
 ) -> list[str]:
-    """The answer for a size of weights that was not measured, as sentences; the first one has the rate.
+    """Return the answer for a size of weights that was not measured, as sentences; the first sentence states the rate.
 
     Args:
         trial: Settings that were measured with the weights of the trial, at least one.
         reason: Why the size was not measured.
     """
     fitting = [p for p in trial if not memory.lacks(p, weights_bytes)]
-    best, others, word = best_of(fitting or trial, "read")
+    best, other_points, word = best_of(fitting or trial, "read")
     value = best.read.value / weights_bytes
     size, measured = _size(weights_bytes), _size(asked.trial_bytes)
     rate = f"{number(value)} tokens/s{_bounds_text(best.read, weights_bytes)}"
-    where = "" if fitting else ", if the memory were large enough"
+    proviso = "" if fitting else ", if the memory were large enough"
     lines = [
-        f"{size} of weights: {rate} predicted with {setting_text(best)}{where}.",
+        f"{size} of weights: {rate} predicted with {setting_text(best)}{proviso}.",
         f"This is a prediction, since the size was not measured: {reason}.",
     ]
     if len(fitting or trial) > 1:
-        lines.append(_rank_text(others, word, len(fitting or trial)))
+        lines.append(_rank_text(other_points, word, len(fitting or trial)))
     lines += [
         f"It assumes that each token reads all {size} once, as fast as these threads read the {measured} that were "
         f"measured: {plain(best.read.value, 'B/s', 3)}.",
@@ -112,20 +112,20 @@ def _rate(tokens: Record) -> str:
 
 
 def _bounds_text(record: Record, divisor: int) -> str:
-    """The interval of a record over a divisor, in parentheses, or why there is none."""
+    """Return the interval of a record over a divisor, in parentheses, or why there is no interval."""
     if record.bounds is None:
         return f" (no interval: {counted(len(record.samples), 'sample')})"
     return " (95 %: {} to {})".format(*(number(b / divisor) for b in record.bounds))
 
 
 def _rank_text(others: Sequence[Point], word: str, settings: int) -> str:
-    """How the best setting stands beside the others that were compared."""
+    """Return a sentence that compares the best setting with the others."""
     if not others:
         return f"It is the best of {settings} settings."
-    named = "; ".join(setting_text(p) for p in others[:_NAMED])
-    more = f"; and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    settings_text = "; ".join(setting_text(p) for p in others[:_NAMED])
+    more_text = f"; and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
     relation = "Equal within 2 %" if word == "equal" else "Not shown to be slower"
-    return f"{relation}: {named}{more}."
+    return f"{relation}: {settings_text}{more_text}."
 
 
 def _limit_text(point: Point) -> str:
@@ -159,6 +159,6 @@ def _flag_lines(records: Sequence[Record]) -> list[str]:
 
 
 def _last_level_bytes(topology: Topology) -> int:
-    """Size of the caches of the last level, in B; 0 if unknown."""
+    """Return the total size of the last-level caches, in B; 0 if unknown."""
     level = max((c.level for c in topology.caches), default=0)
     return sum(c.size_bytes or 0 for c in topology.caches if c.level == level)

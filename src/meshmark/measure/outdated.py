@@ -11,7 +11,7 @@ from meshmark.measure.importing import Part
 from meshmark.measure.tools.formats import readers
 from meshmark.store.store import Store
 
-_SHARED: Final = 3  # values that tell that two runs come from the same output
+_SHARED: Final = 3  # smallest number of equal values that identifies two runs as the same output
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class OutdatedRun:
     """A run whose results an earlier reader imported.
 
     Attributes:
-        run: Its name.
-        machine: Its machine.
+        run: Name of the run.
+        machine: Machine of the run.
         tool: The tool whose output it is.
         version: Version of the reader that imported it; 1 if the run does not state it.
-        current: Version of the reader now.
+        current: Present version of the reader.
         output: Digest of the output; "" if the run does not state it.
     """
 
@@ -42,7 +42,7 @@ class OutdatedRun:
 
 
 def outdated_runs(store: Store) -> list[OutdatedRun]:
-    """Return the runs with results of an earlier reader, by name."""
+    """Return the runs with results of an earlier version of a reader, ordered by name."""
     current = {reader.name: reader.version for reader in readers()}
     outdated: dict[str, OutdatedRun] = {}
     query = "SELECT DISTINCT run, machine, provenance FROM {rows} AND source = 'tool' ORDER BY run"
@@ -62,26 +62,30 @@ def outdated_runs(store: Store) -> list[OutdatedRun]:
 def superseded(store: Store, parts: Sequence[Part]) -> list[str]:
     """Return the outdated runs that come from the same output as one of these parts.
 
-    The digest of the output tells. Runs that do not state it are of the same output if the machine, the tool and at
-    least half of the values, 3 or more, are the same.
+    The digest of the output decides. A run that does not state it comes from the same output if the machine, the tool
+    and at least half of the values, 3 or more, are the same.
     """
     runs: list[str] = []
-    of_tools = [part for part in parts if part.records and part.records[0].source == "tool"]
-    for old in outdated_runs(store) if of_tools else ():
-        for part in of_tools:
-            if part.machine != old.machine or old.tool not in {r.provenance.get("tool") for r in part.records}:
+    tool_parts = [part for part in parts if part.records and part.records[0].source == "tool"]
+    for outdated_run in outdated_runs(store) if tool_parts else ():
+        for part in tool_parts:
+            if part.machine != outdated_run.machine or outdated_run.tool not in {
+                r.provenance.get("tool") for r in part.records
+            }:
                 continue
             output = part.records[0].provenance.get("output")
-            same = old.output == output if old.output else _share_values(store, old.run, part)
-            if same and old.run not in runs:
-                runs.append(old.run)
+            is_same_output = (
+                outdated_run.output == output if outdated_run.output else _share_values(store, outdated_run.run, part)
+            )
+            if is_same_output and outdated_run.run not in runs:
+                runs.append(outdated_run.run)
     return runs
 
 
 def _share_values(store: Store, run: str, part: Part) -> bool:
-    before = {f"{record.value:.9g}" for record in store.query(run=run)}
-    shared = before & {f"{record.value:.9g}" for record in part.records}
-    return len(shared) >= max(_SHARED, len(before) / 2)
+    old_values = {f"{record.value:.9g}" for record in store.query(run=run)}
+    shared_values = old_values & {f"{record.value:.9g}" for record in part.records}
+    return len(shared_values) >= max(_SHARED, len(old_values) / 2)
 
 
 def _provenance(text: str) -> dict[str, Any]:

@@ -14,7 +14,9 @@ NOT_IN_SPECS: Final = frozenset({"--resume", "--machine"})  # set by the run; --
 
 
 def arguments(d: Description, options: Mapping[str, Any]) -> list[str]:
-    """Command-line arguments for the options of a spec. Lists become comma-separated lists, true becomes a flag.
+    """Return the command-line arguments for the options of a specification.
+
+    Lists become comma-separated lists, and true becomes a flag.
 
     Raises:
         UsageError: An option is unknown, or its value has the wrong type.
@@ -33,8 +35,8 @@ def arguments(d: Description, options: Mapping[str, Any]) -> list[str]:
         else:
             try:
                 argv += [parameter.option, _text(value)]
-            except ValueError as why:  # an integer of thousands of digits
-                raise UsageError(f"{d.name}.{key}: found {quoted(value)}") from why
+            except ValueError as error:  # an integer of thousands of digits
+                raise UsageError(f"{d.name}.{key}: found {quoted(value)}") from error
     return argv
 
 
@@ -42,7 +44,8 @@ def check(instrument: str, argv: Sequence[str]) -> Mapping[str, Any]:
     """Check the arguments of an instrument with the native program, without measuring.
 
     Returns:
-        `memory_bytes`, what the size `memory` means on this host, if an argument or its default is that size.
+        An object with `memory_bytes`, the size that `memory` means on this host, if an argument or a default has this
+        value; otherwise an empty object.
 
     Raises:
         UsageError: An argument is invalid; the message names the field, what was found and what is allowed.
@@ -58,16 +61,16 @@ def check(instrument: str, argv: Sequence[str]) -> Mapping[str, Any]:
             check=False,
             timeout=60,
         )
-    except (OSError, subprocess.SubprocessError) as why:
-        raise MeshmarkError(f"cannot run {program.name}: {why}", hint="make setup") from why
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MeshmarkError(f"cannot run {program.name}: {error}", hint="make setup") from error
     if completed.returncode == UsageError.status:
         lines = completed.stderr.strip().splitlines() or ["a parameter is invalid"]
         raise UsageError(f"{instrument}: {lines[-1].partition('error: ')[2] or lines[-1]}")
     try:
-        found = json.loads(completed.stdout or "{}")
+        answer = json.loads(completed.stdout or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _text(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""Gives the ranks of a launcher a folder of their own for shared memory and session files.
+"""Provides a folder for the shared memory and session files of the ranks of a launcher.
 
-Open MPI leaves its files if a rank or its launcher is killed. The folder is removed at the end, or by the next start or
-`meshmark store compact` if this process died. The owner holds a lock on a file in it, which the kernel releases when
-the owner dies; process ids would mean something else in another container that shares the folder.
+Open MPI leaves its files behind if a rank or its launcher is killed. The folder is removed at the end, or by the next
+start or `meshmark store compact` if this process died. The owner holds a lock on a file in it, which the kernel
+releases when the owner dies; a process ID would mean something else in another container that shares the folder.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ def rank_files(kind: str, hosts: int, base: Path = SHARED_MEMORY) -> Iterator[Ma
     """Provide a folder for the files of the ranks while they run, and remove the folders of dead owners.
 
     Args:
-        kind: Of the launcher. Only Open MPI needs a folder.
-        hosts: On which the ranks run. On several ones Open MPI uses its own folders, since this one exists here only.
+        kind: Kind of the launcher. Only Open MPI needs a folder.
+        hosts: Number of hosts of the ranks. With several hosts, Open MPI uses its own folders, since this folder exists
+            on this host only.
         base: Folder in shared memory.
 
     Yields:
-        Environment variables of the launcher, those that the user has set excepted.
+        Environment variables for the launcher, except variables that the user has set.
     """
     folder = None
     if kind == "openmpi" and hosts == 1:
         remove_abandoned(base)
-        with contextlib.suppress(OSError):  # without a folder, the ranks use the usual ones
+        with contextlib.suppress(OSError):  # without this folder, the ranks use their default folders
             folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=base))
     if folder is None:
         yield {}
@@ -83,18 +84,18 @@ def _without_owner(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder whose owner is dead.
 
     Raises:
-        OSError: The owner lives, or it is not a folder of this user.
+        OSError: The owner is alive, or the folder belongs to another user.
     """
     if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
         raise PermissionError(folder)
     with open(os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner lives
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner is alive
         yield
 
 
 @contextlib.contextmanager
 def _owned(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder. Its file has its name only when it is locked."""
+    """Hold the lock of a folder. The file gets its final name only after it is locked."""
     with (folder / "new").open("wb") as owner:
         fcntl.flock(owner, fcntl.LOCK_EX)
         (folder / "new").rename(folder / _OWNER)

@@ -1,7 +1,7 @@
 """Pools the records of independent runs of the same points.
 
 A process keeps its pages, its cache placement and its share of the machine for its lifetime, so its samples may agree
-with each other and still differ from those of another process. Only fresh processes reveal that variation.
+with each other and still differ from the samples of another process. Only fresh processes reveal that variation.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from meshmark.store.record import MODE, OBSERVED, Record, Scalar, median, median
 from meshmark.store.run import Absence
 from meshmark.values.verdicts import Measured
 
-MIN_SAMPLES: Final = 6  # fewer give no 95 % interval of the median
-PLATEAU: Final = ("from_bytes", "to_bytes")  # the footprints of a level of a curve
-_LONGEST_S: Final = 3600.0  # a budget worth advising
-MODE_GAP: Final = 0.05  # between the nearest intervals of two modes, as a share
-_TWO_RUNS: Final = 1.5  # times the distance of two runs: with 1, 6 % of equals would be called different, with this 4 %
+MIN_SAMPLES: Final = 6  # the median of fewer samples has no 95 % interval
+PLATEAU: Final = ("from_bytes", "to_bytes")  # the conditions with the footprints of a level of a curve
+_LONGEST_S: Final = 3600.0  # longer budgets are not recommended
+MODE_GAP: Final = 0.05  # smallest gap between the nearest intervals of two modes, as a share
+_TWO_RUNS: Final = 1.5  # widens the bounds of two runs: the error rate for equal pairs is 4 %, with 1 it is 6 %
 
 
 def point_key(record: Record, *without: str) -> str:
-    """Key of a record's point and metric: instrument, metric, and the conditions that tell the points apart.
+    """Return the key of a record's point and metric: instrument, metric, and the conditions that distinguish points.
 
     Args:
-        without: Conditions to leave out, so that the points of a curve along them have one key.
+        without: Conditions to leave out, so that all points of a curve along them have the same key.
     """
     instrument, *conditions = _point(record)
-    kept = [{k: v for k, v in of.items() if k not in without} for of in conditions]
-    return json.dumps([record.metric, instrument, *kept], sort_keys=True)
+    identifying = [{k: v for k, v in group.items() if k not in without} for group in conditions]
+    return json.dumps([record.metric, instrument, *identifying], sort_keys=True)
 
 
 def measured(record: Record) -> Measured:
-    """A record for a verdict; its flags are doubts."""
+    """Return a record in the form that verdicts use; its flags are the doubts."""
     return Measured(record.value, record.bounds, " ".join(sorted(record.flags)))
 
 
 def measurement_key(record: Record) -> str:
-    """Key of a record's machine and point; all metrics of one measurement have the same."""
+    """Return the key of a record's machine and point; all metrics of one measurement have the same key."""
     return json.dumps([record.machine, *_point(record)], sort_keys=True, default=str)
 
 
 def _point(record: Record) -> list[Any]:
-    """Instrument and conditions of a point; all metrics of one measurement have the same."""
-    # Other tools tell points apart by conditions of their own, such as both nodes of a matrix.
-    known = descriptions().get(record.instrument) if record.source != "tool" else None
-    keys = known.identity if known else [k for k in record.conditions if k not in OBSERVED]
+    """Return the instrument and conditions of a point; they are the same for all metrics of one measurement."""
+    # Other tools distinguish points by conditions of their own, such as both nodes of a matrix.
+    description = descriptions().get(record.instrument) if record.source != "tool" else None
+    keys = description.identity if description else [k for k in record.conditions if k not in OBSERVED]
     requested = {k: record.conditions.get(k) for k in keys}
     derived = {k: record.conditions.get(k) for k in ("level", "kind", *PLATEAU) if k in record.conditions}
     if record.source == "model":  # a sweep over machines has the keys of the machine file that it varied
@@ -61,11 +61,13 @@ def _point(record: Record) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How far results can be trusted, by points: the metrics of one measurement (gross and net rates) count once.
+    """The number of points with doubtful results. All metrics of one measurement (gross and net rates) are one point.
 
     Attributes:
-        flags: Number of points that have a flag.
-        wide: Points without a flag whose interval is wider than requested.
+        points: Number of points.
+        flagged: Number of points that have at least one flag.
+        flags: Number of points that have the flag, by flag.
+        wide: Number of points without a flag whose interval is wider than requested.
     """
 
     points: int
@@ -81,7 +83,7 @@ class Quality:
 
 
 def quality(records: Iterable[Record]) -> Quality:
-    """Count points, flagged ones and wide ones."""
+    """Count the points, the flagged points, and the points with too wide an interval."""
     flags: dict[str, frozenset[str]] = {}
     wide: dict[str, bool] = {}
     for r in records:
@@ -90,27 +92,27 @@ def quality(records: Iterable[Record]) -> Quality:
         key = measurement_key(r)
         flags[key] = flags.get(key, frozenset()) | r.flags
         wide[key] = wide.get(key, False) or not r.converged
-    counts = Counter(f for of in flags.values() for f in of)
+    counts = Counter(f for point_flags in flags.values() for f in point_flags)
     return Quality(
         len(flags),
         sum(map(bool, flags.values())),
         dict(sorted(counts.items())),
-        sum(wide[key] and not of for key, of in flags.items()),
+        sum(wide[key] and not point_flags for key, point_flags in flags.items()),
     )
 
 
 def shortfall(records: Iterable[Record], budget_s: float) -> str:
-    """Say which points have too few samples or too wide an interval, and what would probably help; "" if none.
+    """Return which points have too few samples or too wide an interval, and what would probably help; "" if none has.
 
-    Half the width of the interval of samples shrinks with the square root of their number. If it is narrow enough, and
-    only the runs differ by more, more runs help. Only results for which a width was requested count; the width of
-    flagged ones, and of those with modes, does not.
+    The half width of the interval shrinks with the square root of the number of samples. If the interval of the samples
+    is narrow enough and only the runs differ by more, more runs help. Only results for which a width was requested
+    count; the width of results with flags or modes is ignored.
 
     Args:
-        budget_s: Of the whole measurement, s.
+        budget_s: Budget of the whole measurement, s.
     """
-    growth: dict[str, float] = {}  # of the sampling time of a point
-    apart: set[str] = set()  # points whose runs differ
+    growth: dict[str, float] = {}  # factor by which the sampling time of a point should grow
+    differing_points: set[str] = set()  # points whose runs differ
     for r in records:
         if not r.interval_asked or r.metric.endswith(MODE):
             continue
@@ -118,55 +120,60 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
         needed = max(1.0, MIN_SAMPLES / len(r.samples))
         steady = not r.flags and "run_modes" not in r.conditions
         if steady and not r.converged and r.interval is not None:
-            own = (r.interval[1] - r.interval[0]) / 2 / abs(r.value) / r.interval_asked
-            needed = max(needed, own**2)
-            if own <= 1:
-                apart.add(key)
+            width_ratio = (r.interval[1] - r.interval[0]) / 2 / abs(r.value) / r.interval_asked
+            needed = max(needed, width_ratio**2)
+            if width_ratio <= 1:
+                differing_points.add(key)
         growth[key] = max(growth.get(key, 1.0), needed)
-    short = sum(g > 1 for g in growth.values())
-    of = f"of {len(growth)} point{'s' * (len(growth) != 1)}"
+    short_count = sum(g > 1 for g in growth.values())
+    of_all = f"of {len(growth)} point{'s' * (len(growth) != 1)}"
     texts = []
-    if differ := sum(growth[key] <= 1 for key in apart):
-        texts.append(f"the runs of {differ} {of} differ by more than the interval requested; more --repetitions help")
-    if not short:
+    if differing_count := sum(growth[key] <= 1 for key in differing_points):
+        texts.append(
+            f"the runs of {differing_count} {of_all} differ by more than the interval requested; "
+            "more --repetitions help"
+        )
+    if not short_count:
         return "; ".join(texts)
     budget = budget_s * max(1.2, math.fsum(growth.values()) / len(growth))
     rounded = math.ceil(budget - 1e-6) if budget < 100 else 10 * math.ceil(budget / 10 - 1e-6)
-    enough = f"--budget {rounded}s would probably do" if rounded <= _LONGEST_S else "repeat on a quieter machine"
+    advice = f"--budget {rounded}s would probably do" if rounded <= _LONGEST_S else "repeat on a quieter machine"
     texts.insert(
         0,
-        f"{short} {of} with fewer than {MIN_SAMPLES} samples or a wider interval than requested; {enough}",
+        f"{short_count} {of_all} with fewer than {MIN_SAMPLES} samples or a wider interval than requested; {advice}",
     )
     return "; ".join(texts)
 
 
 def pool(runs: Sequence[Sequence[Record]]) -> list[Record]:
-    """One record per point, in the order of the first run, with the samples of all runs.
+    """Return one record per point, in the order of the first run, with the samples of all runs.
 
-    Adds the conditions `runs`; `run_spread`, (max - min) / min of the runs' medians, dimensionless; and `run_low` and
-    `run_high`, see `run_bounds`, in the metric's unit. Flags are the union of the runs' flags.
+    The conditions `runs`, `run_spread`, `run_low` and `run_high` are added. `run_spread` is (max - min) / min of the
+    medians of the runs, dimensionless; `run_low` and `run_high` are the `run_bounds`, in the unit of the metric. Flags
+    are the union of the flags of all runs.
 
-    If runs do not meet, `run_modes` is the number of modes, and a record for each follows, lowest first: its metric has
-    the suffix `_mode`, its samples are those of the runs at this mode, and `mode_runs` is their number.
+    If the runs have several modes, `run_modes` is the number of modes, and one record per mode follows, lowest first.
+    Its metric has the suffix `_mode`, it has the samples of the runs of this mode, and `mode_runs` is their number.
     """
     points: dict[str, list[Record]] = {}
     for run in same_plateaus(runs):
         for record in run:
             points.setdefault(point_key(record), []).append(record)
-    return [r for same in points.values() for r in _pooled(same)]
+    return [r for point_records in points.values() for r in _pooled(point_records)]
 
 
 def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
-    """The runs, where levels that have footprints in common get the common range of footprints, so that they pool.
+    """Return the runs with the same range of footprints for levels that overlap, so that these levels are pooled.
 
-    The third level of one run may be another plateau than that of the next. Only footprints tell.
+    The third level of one run may be another plateau than the third level of the next; only footprints identify a
+    plateau. The new range of a level is the intersection of the ranges in all runs.
     """
-    shared: dict[str, list[_Level]] = {}
+    levels_by_curve: dict[str, list[_Level]] = {}
     for run in runs:
         for record in run:
             if (span := _span(record)) is None:
                 continue
-            levels = shared.setdefault(_curve(record), [])
+            levels = levels_by_curve.setdefault(_curve(record), [])
             if (level := _meeting(levels, span)) is None:
                 levels.append(_Level(*span, {k: record.conditions.get(k) for k in _OF_A_LEVEL}))
             else:
@@ -174,7 +181,7 @@ def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
 
     def common(record: Record) -> Record:
         span = _span(record)
-        level = None if span is None else _meeting(shared[_curve(record)], span)
+        level = None if span is None else _meeting(levels_by_curve[_curve(record)], span)
         if level is None:
             return record
         plateau = dict(zip(PLATEAU, (level.low, level.high), strict=True))
@@ -188,7 +195,7 @@ _OF_A_LEVEL: Final = ("level", "claimed_bytes")
 
 @dataclass(slots=True)
 class _Level:
-    """The footprints that the plateaus of some runs have in common, and what the first of them is called."""
+    """The footprints that the plateaus of several runs have in common, and the conditions of the first plateau."""
 
     low: float
     high: float
@@ -200,48 +207,48 @@ def _meeting(levels: Iterable[_Level], span: tuple[float, float]) -> _Level | No
 
 
 def _curve(record: Record) -> str:
-    """Key of the curve that a level belongs to, and of its metric."""
+    """Return the key of the metric and the curve to which a level belongs."""
     return point_key(record, "level", *PLATEAU)
 
 
 def _span(record: Record) -> tuple[float, float] | None:
-    """The footprints of a level; None for other records."""
+    """Return the smallest and largest footprint of a level; None for other records."""
     low, high = (record.conditions.get(k) for k in PLATEAU)
     return (low, high) if isinstance(low, int | float) and isinstance(high, int | float) else None
 
 
 def modes(runs: Sequence[Record]) -> list[list[Record]]:
-    """Groups runs of a point that are at one level, lowest first.
+    """Group the runs of a point by mode, lowest mode first.
 
-    Two levels are apart if their nearest intervals are by more than `MODE_GAP`. Closer runs that do not meet are drift.
+    Two modes are distinct if the gap between their nearest intervals is larger than `MODE_GAP`. Smaller gaps are drift.
     """
-    found: list[list[Record]] = []
+    groups: list[list[Record]] = []
     high = math.inf
     for run in sorted(runs, key=lambda r: r.value):
         low, top = run.interval or sorted(run.ends)
-        if not found or low > high * (1 + MODE_GAP):
-            found.append([])
+        if not groups or low > high * (1 + MODE_GAP):
+            groups.append([])
             high = top
-        found[-1].append(run)
+        groups[-1].append(run)
         high = max(high, top)
-    return found
+    return groups
 
 
 def pool_steps(runs: Iterable[tuple[Step, Sequence[Record]]]) -> list[Record]:
-    """Records of all steps, in order, with repetitions pooled."""
-    repeated: dict[str, list[Sequence[Record]]] = {}
+    """Return the records of all steps, in order, with repetitions pooled."""
+    runs_by_step: dict[str, list[Sequence[Record]]] = {}
     for step, records in runs:
-        repeated.setdefault(step.repeats, []).append(records)
-    return [r for same in repeated.values() for r in (pool(same) if len(same) > 1 else same[0])]
+        runs_by_step.setdefault(step.repeats, []).append(records)
+    return [r for step_runs in runs_by_step.values() for r in (pool(step_runs) if len(step_runs) > 1 else step_runs[0])]
 
 
 def unique(absences: Iterable[Absence]) -> list[Absence]:
-    """Absences without duplicates from repetitions; errors are kept for each step."""
-    found: dict[str, Absence] = {}
+    """Return the absences without duplicates from repetitions; the errors of each step are retained."""
+    unique_absences: dict[str, Absence] = {}
     for a in absences:
         step = a.step if a.kind == "error" else ""
-        found.setdefault(json.dumps([a.instrument, a.metric, a.conditions, a.reason, step], default=str), a)
-    return list(found.values())
+        unique_absences.setdefault(json.dumps([a.instrument, a.metric, a.conditions, a.reason, step], default=str), a)
+    return list(unique_absences.values())
 
 
 def _pooled(same: Sequence[Record]) -> list[Record]:
@@ -259,7 +266,7 @@ def _pooled(same: Sequence[Record]) -> list[Record]:
     if len(levels) == 1:
         return [_joined(same, conditions)]
     conditions["run_modes"] = len(levels)
-    each = [
+    mode_records = [
         replace(
             _joined(
                 level,
@@ -275,26 +282,29 @@ def _pooled(same: Sequence[Record]) -> list[Record]:
         )
         for i, level in enumerate(levels, 1)
     ]
-    return [_joined(same, conditions), *each]
+    return [_joined(same, conditions), *mode_records]
 
 
 def run_bounds(runs: Sequence[Record]) -> tuple[float, float] | None:
-    """Where the median of another measurement is expected; None with fewer samples in all than an interval takes.
+    """Return the bounds within which the median of another measurement is expected.
 
-    The samples of a run resemble each other more than those of another run, so the interval of all samples is too
-    narrow. From six runs on, their medians give an interval as samples do. Fewer runs do not: the hull of their own
-    intervals is widened by the distance of their medians, since another run lies beyond them half of the time.
+    The samples of a run resemble each other more than the samples of another run, so the interval of all samples is too
+    narrow. With six or more runs, their medians give an interval as samples do. With fewer runs, the hull of their
+    intervals is widened by the distance of their medians, since another run is outside the hull half of the time.
+
+    Returns:
+        Lower and upper bound in the unit of the records; None if all samples together are too few for an interval.
     """
     if sum(len(r.samples) for r in runs) < MIN_SAMPLES:
         return None
     medians = [r.value for r in runs]
-    if (over := median_interval(medians)) is not None:
-        own = median_interval([s for r in runs for s in r.samples]) or over
-        return min(own[0], over[0]), max(own[1], over[1])
+    if (interval_of_medians := median_interval(medians)) is not None:
+        sample_interval = median_interval([s for r in runs for s in r.samples]) or interval_of_medians
+        return min(sample_interval[0], interval_of_medians[0]), max(sample_interval[1], interval_of_medians[1])
     bounds = [r.interval or sorted(r.ends) for r in runs]
-    low, high, apart = min(b[0] for b in bounds), max(b[1] for b in bounds), max(medians) - min(medians)
-    apart *= _TWO_RUNS if len(runs) == 2 else 1  # two are near each other by chance more often than three
-    return max(low - apart, min(low, 0.0)), high + apart
+    low, high, distance = min(b[0] for b in bounds), max(b[1] for b in bounds), max(medians) - min(medians)
+    distance *= _TWO_RUNS if len(runs) == 2 else 1  # two runs are close by chance more often than three
+    return max(low - distance, min(low, 0.0)), high + distance
 
 
 def _bound_conditions(runs: Sequence[Record]) -> dict[str, Scalar]:

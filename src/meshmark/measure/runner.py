@@ -1,4 +1,4 @@
-"""Runs the steps of a plan one after the other and journals their output; each failure becomes one message.
+"""Runs the steps of a plan one after the other and journals their output; every failure becomes one message.
 
 A run folder contains `plan.json`, `run.json`, `journal/<step>.jsonl` and the output of views. A step is finished when
 its journal ends with an `end` line. Other steps are run again with `--resume`, which measures only missing points.
@@ -34,7 +34,7 @@ from meshmark.store.store import Store
 STATE = "run.json"  # in the run folder: metadata of the run
 SILENCE_S = 60.0  # maximum time without output, in addition to the step's budget
 OVERRUN = 4.0  # a step may take this many budgets plus one minute, because the budget excludes preparation
-TOLERANCE = 1.2  # times the budget of a plan, beyond which it starts no further repetition
+TOLERANCE = 1.2  # a plan starts no repetition that is expected to end after this many budgets
 STDERR_KEPT = 4096
 _USAGE = 2  # exit status of a program that does not accept its options
 Report = Callable[[Step, Mapping[str, Any]], None]
@@ -45,7 +45,7 @@ class StepResult:
     """Result of one step. The status is `ok`, `absent`, `failed` or `resumed` (already complete).
 
     Attributes:
-        refused: the program did not accept its options.
+        refused: The program did not accept its options.
     """
 
     step: Step
@@ -57,7 +57,7 @@ class StepResult:
 
 
 def program_of(step: Step) -> list[str]:
-    """The program and launcher arguments that precede the step's own arguments.
+    """Return the program and the launcher arguments that precede the step's own arguments.
 
     Raises:
         MeshmarkError: The program or the launcher is missing.
@@ -72,15 +72,15 @@ class Runner:
 
     Args:
         folder: The run's folder, created if missing.
-        report: Called with every line of the protocol, for the progress bar.
-        silence_s: A probe without output for this time in addition to its budget, in s, is killed.
+        report: Function that is called with every line of the protocol, for the progress bar.
+        silence_s: A probe that prints nothing for its budget plus this time, in s, is killed.
     """
 
     def __init__(self, folder: Path, report: Report | None = None, silence_s: float = SILENCE_S) -> None:
         self.folder = folder
         self.report = report
         self.silence_s = silence_s
-        self._processes: list[dict[str, Any]] = []  # of the running ranks
+        self._processes: list[dict[str, Any]] = []  # host and process ID of each running rank
         find_probe()  # fail early rather than in every step
 
     def journal(self, step: Step) -> Path:
@@ -89,9 +89,9 @@ class Runner:
     def run_step(self, step: Step) -> StepResult:
         """Run or resume one step. Failures of the probe are part of the result, not exceptions."""
         journal = self.journal(step)
-        earlier = self.finished(step)
-        if earlier is not None:
-            return self._result(step, "resumed", 0.0, _failure(0, "", earlier), earlier)
+        earlier_reading = self.finished(step)
+        if earlier_reading is not None:
+            return self._result(step, "resumed", 0.0, _failure(0, "", earlier_reading), earlier_reading)
         began = time.monotonic()
         try:
             make_folder(journal.parent)
@@ -101,13 +101,13 @@ class Runner:
                 argv += ["--resume", str(journal)]
             with open_private(journal, "ab") as sink:
                 status, problem = self._pump(step, argv, sink)
-        except OSError as why:
-            status, problem = -1, f"the journal cannot be written: {why.strerror or why}"
-        except AbsentError as why:
-            absence = Absence(instrument=step.instrument, reason=str(why), enable=why.hint, step=step.id)
+        except OSError as error:
+            status, problem = -1, f"the journal cannot be written: {error.strerror or error}"
+        except AbsentError as error:
+            absence = Absence(instrument=step.instrument, reason=str(error), enable=error.hint, step=step.id)
             return self._result(step, "absent", 0.0, "", Reading(absences=[absence]))
-        except MeshmarkError as why:
-            status, problem = -1, str(why)
+        except MeshmarkError as error:
+            status, problem = -1, str(error)
         elapsed = time.monotonic() - began
         reading = read_journal(whole_lines(journal), step.id)
         message = _failure(status, problem, reading)
@@ -123,12 +123,12 @@ class Runner:
         return StepResult(step, status, elapsed_s, message, reading)
 
     def finished(self, step: Step) -> Reading | None:
-        """The content of the step's journal if it is complete, otherwise None."""
+        """Return the content of the step's journal if it is complete, otherwise None."""
         reading = read_journal(whole_lines(self.journal(step)), step.id)
         return reading if reading.ended in {"ok", "absent"} else None
 
     def _pump(self, step: Step, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
-        """Run the program and copy its output to the journal; returns its wait status and a problem, or ""."""
+        """Run the program and copy its output to the journal; return its wait status and a problem, or ""."""
         with rank_files(step.mpi if step.ranks else "", len(launch.cpus_of_hosts())) as variables:
             return self._pump_with(step, argv, sink, {**launch.environment(step.mpi), **variables})
 
@@ -143,44 +143,44 @@ class Runner:
                 start_new_session=True,
                 env=env,
             )
-        except OSError as why:
-            return -1, f"the probe cannot be started: {why.strerror or why}"
+        except OSError as error:
+            return -1, f"the probe cannot be started: {error.strerror or error}"
         assert child.stdout is not None and child.stderr is not None
         problem, stderr, ended = "", b"", False
         self._processes = []
-        pending = bytearray()
+        buffered = bytearray()
         hard_end = time.monotonic() + OVERRUN * step.budget_s + 60
         last_output = time.monotonic()
         try:
-            with selectors.DefaultSelector() as waiting:
-                waiting.register(child.stdout, selectors.EVENT_READ, "out")
-                waiting.register(child.stderr, selectors.EVENT_READ, "err")
-                while waiting.get_map():
-                    for key, _ in waiting.select(timeout=0.5):
+            with selectors.DefaultSelector() as selector:
+                selector.register(child.stdout, selectors.EVENT_READ, "out")
+                selector.register(child.stderr, selectors.EVENT_READ, "err")
+                while selector.get_map():
+                    for key, _ in selector.select(timeout=0.5):
                         data = os.read(key.fd, 1 << 16)
                         if not data:
-                            waiting.unregister(key.fileobj)
+                            selector.unregister(key.fileobj)
                         elif key.data == "err":
                             stderr = (stderr + data)[-STDERR_KEPT:]
                         else:
                             last_output = time.monotonic()
-                            pending += data
-                            cut = pending.rfind(b"\n") + 1
+                            buffered += data
+                            cut = buffered.rfind(b"\n") + 1
                             if cut:
-                                protocol, other = _split_output(bytes(pending[:cut]), step)
-                                stderr = (stderr + other)[-STDERR_KEPT:]
+                                protocol, messages = _split_output(bytes(buffered[:cut]), step)
+                                stderr = (stderr + messages)[-STDERR_KEPT:]
                                 self._journal_lines(step, protocol, sink)
-                                del pending[:cut]
-                    now = time.monotonic()
-                    if now - last_output > step.budget_s + self.silence_s:
-                        problem = f"no output for {now - last_output:.0f} s: killed"
-                    elif now > hard_end:
+                                del buffered[:cut]
+                    now_s = time.monotonic()
+                    if now_s - last_output > step.budget_s + self.silence_s:
+                        problem = f"no output for {now_s - last_output:.0f} s: killed"
+                    elif now_s > hard_end:
                         problem = f"far over its budget of {step.budget_s:g} s: killed"
                     if problem:
                         break
             ended = True
-        except OSError as why:
-            problem = f"the journal cannot be written: {why.strerror or why}"
+        except OSError as error:
+            problem = f"the journal cannot be written: {error.strerror or error}"
         finally:  # also after an interrupt; the child then gets no time to finish
             if problem or child.poll() is None:
                 _kill(child, after_s=2 if ended and not problem else 0, term_first=step.ranks > 0)
@@ -237,7 +237,7 @@ def _kill(child: subprocess.Popen[bytes], after_s: float, term_first: bool = Fal
 
 
 def _failure(status: int, problem: str, reading: Reading) -> str:
-    """The reason why a step failed, in one line; "" if it succeeded."""
+    """Return the reason why a step failed, in one line; "" if it succeeded."""
     if problem and reading.error is None:
         return problem
     if status < 0 and not problem:
@@ -263,19 +263,19 @@ def run_plan(
     *,
     stops_at_refusal: bool = False,
 ) -> list[StepResult]:
-    """Run all steps and add the records of each to the store. A failed step does not affect the others.
+    """Run all steps and add the records of each step to the store. A failed step does not affect the others.
 
     If the store cannot be written, the step fails; its results stay in the journal.
 
     Args:
-        stops_at_refusal: end at a step that did not accept its options, and store nothing of it.
+        stops_at_refusal: Stop at a step that did not accept its options, and store none of its results.
     """
     runner = Runner(folder, report)
     results = []
     try:
         remember(store)
-    except MeshmarkError as why:
-        notify(f"meshmark: the facts of this machine are not stored: {why}")
+    except MeshmarkError as error:
+        notify(f"meshmark: the facts of this machine are not stored: {error}")
     pace = Pace(plan.budget_s)
     for step in plan.steps:
         result = runner.run_step(step) if pace.allows(step) else _left_out(step)
@@ -289,26 +289,26 @@ def run_plan(
         try:
             reading = result.reading
             store.add(run_id, step.id, reading.records, reading.absences, str(reading.header.get("machine", "")))
-        except MeshmarkError as why:
-            store_error = str(why)
+        except MeshmarkError as error:
+            store_error = str(error)
         if store_error:
             notify(f"meshmark: {step.id}: {store_error}; the journal is kept, and --resume stores it")
             result.status, result.message = "failed", store_error
     try:
         store.finish(run_id)
-    except MeshmarkError as why:
-        notify(f"meshmark: {why}; the steps of the run stay files of their own")
+    except MeshmarkError as error:
+        notify(f"meshmark: {error}; the steps of the run stay files of their own")
     return results
 
 
 class Pace:
-    """Keeps a plan near its budget: leaves out further repetitions of what takes longer than its share.
+    """Keeps a plan near its budget: leaves out repetitions of steps that would exceed the budget.
 
-    The budget of a process limits its samples. Before them it touches memory and verifies results, which on a slow
-    machine takes longer than the samples themselves. Every step runs at least once.
+    The budget of a process limits the time of its samples. Before the samples, the process touches memory and verifies
+    results, which on a slow machine takes longer than the samples themselves. Every step runs at least once.
 
     Args:
-        budget_s: Of the whole plan.
+        budget_s: Budget of the whole plan, s.
     """
 
     def __init__(self, budget_s: float) -> None:
@@ -317,9 +317,9 @@ class Pace:
         self._took: dict[str, list[float]] = {}
 
     def allows(self, step: Step) -> bool:
-        """Whether the step is the first of its repetitions, or is expected to end in time."""
-        took = self._took.get(step.repeats)
-        return took is None or self.elapsed_s + sum(took) / len(took) <= self.limit_s
+        """Return whether the step is the first of its repetitions, or is expected to end in time."""
+        durations_s = self._took.get(step.repeats)
+        return durations_s is None or self.elapsed_s + sum(durations_s) / len(durations_s) <= self.limit_s
 
     def add(self, result: StepResult) -> None:
         if result.status not in {"ok", "failed"}:

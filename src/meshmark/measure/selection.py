@@ -1,4 +1,4 @@
-"""Checks what an export selects by name, so that a mistyped name is not taken for something that has no results."""
+"""Checks the names that an export selects, so that a mistyped name is an error and not an empty result."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def check_selection(store: Store, selected: Mapping[str, str], prefix: str = "")
     """
     for column, name in selected.items():
         stored = [str(row["name"]) for row in store.select(f"SELECT DISTINCT {column} AS name FROM {{rows}}")]
-        known = {*stored, *_known(column)}
-        if name not in known:
-            hint = near(name, sorted(known)) or _HINTS[column]
+        known_names = {*stored, *_known(column)}
+        if name not in known_names:
+            hint = near(name, sorted(known_names)) or _HINTS[column]
             raise UsageError(f"{prefix}{column}: found no {column} '{quoted(name)}'", hint)
 
 
 def _known(column: str) -> set[str]:
-    """Return names that need not be in a store."""
+    """Return the names that are valid even if they are not in the store."""
     if column == "machine":
         return {host_id()}
     if column == "instrument":

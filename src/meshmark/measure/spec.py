@@ -7,12 +7,12 @@ instrument = "latency"
 repetitions = 1                  # fresh processes
 options = { footprint = "4KiB..1GiB", pages = "4KiB,thp", budget = "10s" }
 
-[[step]]                         # in those of fleets only
+[[step]]                         # only in specifications of fleets
 application = "stencil.toml"     # a file beside this one, or a name of meshmark list applications
-runs = 3                         # fresh processes whose median counts
-warmup = 1                       # runs before these, which do not count
-dimensions = { threads = 4 }     # one value for each of which the file has several
-output_kib = 64                  # searched, of the end of each output
+runs = 3                         # fresh processes, whose median is the result
+warmup = 1                       # preceding runs, whose results are dropped
+dimensions = { threads = 4 }     # one value for each dimension with several values in the file
+output_kib = 64                  # size of the end of each output that is searched
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StepSpec(Input):
     """One step: an instrument with its command-line options, without dashes, or an application.
 
     Attributes:
-        runs, warmup, dimensions, output_kib: Of applications; None: not named.
+        runs, warmup, dimensions, output_kib: Only for applications; None or empty if not given.
     """
 
     instrument: str = ""
@@ -56,7 +56,7 @@ class StepSpec(Input):
 
     @property
     def base(self) -> str:
-        """The name of its runs, unless an earlier step has it."""
+        """The name of the step's runs, unless an earlier step has the same name."""
         stem = re.sub(r"[^A-Za-z0-9_-]", "_", Path(self.application).stem)[:60]
         return self.name or self.instrument or stem
 
@@ -88,8 +88,8 @@ def parse_spec(text: str, origin: str, *, applications: bool = False) -> Spec:
             continue
         try:
             check(step.instrument, arguments(description(step.instrument), step.options))
-        except UsageError as why:
-            raise UsageError(f"{origin}: step[{number}]: {why}", why.hint) from why
+        except UsageError as error:
+            raise UsageError(f"{origin}: step[{number}]: {error}", error.hint) from error
     return spec
 
 
@@ -99,11 +99,11 @@ _OF_APPLICATIONS: Final = ("runs", "warmup", "dimensions", "output_kib")
 def _check_kind(step: StepSpec, at: str, applications: bool) -> None:
     """Raise UsageError unless a step is an instrument or an application, with keys of its kind only."""
     if bool(step.application) == bool(step.instrument):
-        found = "both" if step.application else "neither"
-        raise UsageError(f"{at}: found {found} of instrument and application; one of them is required")
+        message = "both" if step.application else "neither"
+        raise UsageError(f"{at}: found {message} of instrument and application; one of them is required")
     if step.application and not applications:
-        found = f"{at}: application: found '{quoted(step.application)}'; allowed: in steps of meshmark fleet only"
-        raise UsageError(found, f"meshmark measure app {quoted(step.application)}")
+        message = f"{at}: application: found '{quoted(step.application)}'; allowed: in steps of meshmark fleet only"
+        raise UsageError(message, f"meshmark measure app {quoted(step.application)}")
     if step.application and step.options:
         raise UsageError(f"{at}: options: found with an application; its values are in dimensions")
     for key in _OF_APPLICATIONS if step.instrument else ():
@@ -112,10 +112,10 @@ def _check_kind(step: StepSpec, at: str, applications: bool) -> None:
 
 
 def load_spec(name_or_path: str, *, applications: bool = False) -> Spec:
-    """A shipped specification by name (`quick`, `full`, …), or one from a file.
+    """Return a shipped specification by name (`quick`, `full`, …), or a specification from a file.
 
     Args:
-        applications: As of `parse_spec`.
+        applications: See `parse_spec`.
 
     Raises:
         UsageError: The file does not exist or is invalid.
@@ -125,6 +125,6 @@ def load_spec(name_or_path: str, *, applications: bool = False) -> Spec:
         return parse_spec(text, f"{name_or_path}.toml")
     path = Path(name_or_path)
     if not path.suffix and not path.exists():
-        found = f"--spec: found '{quoted(name_or_path)}'; allowed: {', '.join(SHIPPED)}, or a file"
-        raise UsageError(found, near(name_or_path, SHIPPED))
+        message = f"--spec: found '{quoted(name_or_path)}'; allowed: {', '.join(SHIPPED)}, or a file"
+        raise UsageError(message, near(name_or_path, SHIPPED))
     return parse_spec(read_text(path, MAX_BYTES), name_or_path, applications=applications)

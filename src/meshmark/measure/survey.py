@@ -53,9 +53,9 @@ def run_survey(
             raise UsageError(f"--resume: found no run in {folder}")
         plan = Plan.load(folder / "plan.json")
         state = _load_state(folder)
-        recorded = host_id(state.get("host", {}))
-        if recorded != (current := host_id()):
-            raise UsageError(f"--resume: found a run of {recorded} in {folder}, this is {current}")
+        recorded_host = host_id(state.get("host", {}))
+        if recorded_host != (current := host_id()):
+            raise UsageError(f"--resume: found a run of {recorded_host} in {folder}, this is {current}")
     else:
         host = host_facts()
         plan = make_plan(load_spec(spec), machine=host_id(host))
@@ -78,10 +78,10 @@ def run_survey(
             _no_run_in(folder)  # another process may have started a run since the first check
             save_state(folder, state)
             plan.save(folder / "plan.json")  # last, because plan.json marks the folder as a run
-        todo = [step for step in plan.steps if Runner(folder).finished(step) is None]
-        budget_s = sum(step.budget_s for step in todo)
-        done = f"{len(plan.steps) - len(todo)} of " if resume else ""
-        steps = f"{done}{len(plan.steps)} steps{' are complete' if resume else ''}"
+        unfinished = [step for step in plan.steps if Runner(folder).finished(step) is None]
+        budget_s = sum(step.budget_s for step in unfinished)
+        complete = f"{len(plan.steps) - len(unfinished)} of " if resume else ""
+        steps = f"{complete}{len(plan.steps)} steps{' are complete' if resume else ''}"
         notify(f"meshmark: {steps}, at most about {budget_s:.0f} s{' left' if resume else ''}; run folder {folder}")
         _run_steps(plan, folder, store, state, began, progress(budget_s), notify)
     return folder
@@ -104,7 +104,7 @@ def _run_steps(
     """Run the unfinished steps and record the status of each in `run.json`.
 
     Args:
-        began: Start of this process's part of the run, in s of the monotonic clock.
+        began: Time at which this process started or resumed the run, in s of the monotonic clock.
 
     Raises:
         MeshmarkError: No step produced a record, or the folder cannot be written.
@@ -112,27 +112,29 @@ def _run_steps(
     state |= _load_state(folder)  # read again now that the folder is locked
     results = run_plan(plan, folder, store, state["run_id"], report, notify)
     state["elapsed_s"] = float(state.get("elapsed_s", 0.0)) + time.monotonic() - began
-    old = {s["id"]: s for s in state.get("steps", [])}
+    old_steps = {s["id"]: s for s in state.get("steps", [])}
     state["steps"] = [
         {
             "id": r.step.id,
             "instrument": r.step.instrument,
             "argv": list(r.step.argv),
-            "status": old.get(r.step.id, {}).get("status", "ok") if r.status == "resumed" else r.status,
-            "elapsed_s": old.get(r.step.id, {}).get("elapsed_s", 0.0) if r.status == "resumed" else r.elapsed_s,
+            "status": old_steps.get(r.step.id, {}).get("status", "ok") if r.status == "resumed" else r.status,
+            "elapsed_s": old_steps.get(r.step.id, {}).get("elapsed_s", 0.0) if r.status == "resumed" else r.elapsed_s,
             "message": r.message,
             **_absence_state(r),
         }
         for r in results
     ]
     save_state(folder, state)
-    failed = [r for r in results if r.status == "failed"]
+    failed_steps = [r for r in results if r.status == "failed"]
     if not any(r.reading.records for r in results):
-        raise MeshmarkError("survey: nothing could be measured" + (f": {failed[0].message}" if failed else ""))
+        raise MeshmarkError(
+            "survey: nothing could be measured" + (f": {failed_steps[0].message}" if failed_steps else "")
+        )
 
 
 def _absence_state(result: StepResult) -> dict[str, Any]:
-    """Why a step that did not start, and so has no journal, is absent."""
+    """Return the reasons why a step is absent that did not start, and so has no journal."""
     if result.status != "absent" or result.reading.header:
         return {}
     return {"absent": [{"reason": a.reason, "enable": a.enable} for a in result.reading.absences]}
@@ -141,15 +143,15 @@ def _absence_state(result: StepResult) -> dict[str, Any]:
 def _load_state(folder: Path) -> dict[str, Any]:
     try:
         state = read_json(folder / STATE)
-    except UsageError as why:  # Meshmark wrote the file, so this is not a usage error
-        raise MeshmarkError(str(why)) from why
+    except UsageError as error:  # Meshmark wrote the file, so this is not a usage error
+        raise MeshmarkError(str(error)) from error
     if not isinstance(state, dict) or not isinstance(state.get("run_id"), str):
         raise MeshmarkError(f"{folder / STATE}: not the metadata of a run")
     return state
 
 
 def is_survey(folder: Path) -> bool:
-    """Return true if a folder contains a survey. `advise` also writes plan.json, but only surveys write run.json."""
+    """Return whether a folder contains a survey. `advise` also writes plan.json, but only surveys write run.json."""
     return (folder / "plan.json").is_file() and (folder / STATE).is_file()
 
 
@@ -159,7 +161,7 @@ def surveys(runs: Path) -> list[Path]:
 
 
 def last_run(runs: Path) -> Path:
-    """The newest survey in a folder of runs.
+    """Return the newest survey in a folder of runs.
 
     Raises:
         UsageError: The folder contains no survey.
@@ -171,7 +173,11 @@ def last_run(runs: Path) -> Path:
 
 
 def find_run(name: str, runs: Path) -> Path:
-    """The folder of a run: `latest`, a path, or a name in `runs`.
+    """Return the folder of a run.
+
+    Args:
+        name: `latest`, a path, or a name in `runs`.
+        runs: Folder of the runs.
 
     Raises:
         UsageError: The run does not exist; the hint lists recent runs.
@@ -181,15 +187,15 @@ def find_run(name: str, runs: Path) -> Path:
     for folder in (Path(name), runs / Path(name).name):
         if is_survey(folder):
             return folder
-    known = sorted(folder.name for folder in surveys(runs))[-5:]
-    raise UsageError(f"found no run '{quoted(name)}'", "recent runs: " + (", ".join(known) or "none"))
+    recent_names = sorted(folder.name for folder in surveys(runs))[-5:]
+    raise UsageError(f"found no run '{quoted(name)}'", "recent runs: " + (", ".join(recent_names) or "none"))
 
 
 RunResults = tuple[list[Record], list[Absence], RunInfo]
 
 
 def load_run(folder: Path) -> RunResults:
-    """Records (repetitions pooled), absences and metadata of a run folder; the run may be unfinished.
+    """Return records (repetitions pooled), absences and metadata of a run folder; the run may be unfinished.
 
     Raises:
         MeshmarkError: The plan or the metadata cannot be read.
@@ -198,7 +204,7 @@ def load_run(folder: Path) -> RunResults:
 
 
 def load_run_and_steps(folder: Path) -> tuple[RunResults, list[tuple[str, Record]]]:
-    """Read what `load_run` reads, and the step and record of every result, whose repetitions are not pooled.
+    """Return the results of `load_run`, and step and record of every result without pooling of repetitions.
 
     Raises:
         MeshmarkError: The plan or the metadata cannot be read.
@@ -218,11 +224,11 @@ def load_run_and_steps(folder: Path) -> tuple[RunResults, list[tuple[str, Record
         if reading.header:
             headers.append(reading.header)
             machine = str(reading.header.get("machine", machine))
-        known = states.get(step.id, {})
-        if not_started := known.get("absent"):
+        step_state = states.get(step.id, {})
+        if not_started := step_state.get("absent"):
             absences += [Absence(instrument=step.instrument, step=step.id, **a) for a in not_started]
             continue
-        reason = known.get("message") or ("" if reading.ended else "this step is incomplete")
+        reason = step_state.get("message") or ("" if reading.ended else "this step is incomplete")
         if invalid := reading.invalid_lines + len(reading.invalid_records):
             reason = reason or f"{invalid} lines of its journal are invalid"
         if reason:

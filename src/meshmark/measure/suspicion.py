@@ -1,6 +1,6 @@
-"""Finds results that are probably not what they are called, and says what would tell.
+"""Finds results that probably do not measure what their name states, and recommends how to check them.
 
-Each rule uses only what a run itself contains: its results, and the caches that the host claims to have.
+Each rule uses only the content of the run: its results, and the caches that the host reports.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from meshmark.values.verdicts import ratio
 
 PAGE: Final = 4096  # prefetchers do not cross a page of this size; bytes
 ENOUGH_OF_PEAK: Final = 0.8  # share of the measured peak below which a BLAS library is not the machine's limit
-FASTEST_CLOCK: Final = 10e9  # no processor has a faster one; Hz
-FALL: Final = 0.1  # of a curve that should not fall, as a share
+FASTEST_CLOCK: Final = 10e9  # no processor has a faster clock; Hz
+FALL: Final = 0.1  # smallest fall that is suspicious in a curve that should not fall, as a share
 _MEMORY: Final = {"bandwidth": "footprint_bytes", "loaded": "footprint_bytes", "gups": "table_bytes"}
 # Curves that should not fall, by instrument and metric: the condition along which they are taken.
 _RISING: Final = {
@@ -32,7 +32,7 @@ _RISING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A result that is probably not what it is called: why, and what to do."""
+    """A result that probably does not measure what its name states, the reason, and a remedy."""
 
     record: Record
     reason: str
@@ -40,36 +40,42 @@ class Suspicion:
 
 
 def lines(found: Iterable[Suspicion]) -> list[str]:
-    """One line for all results of a metric that are suspicious for the same reason."""
+    """Return one line for all results of a metric that are suspicious for the same reason."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for s in found:
         groups.setdefault((s.record.instrument, s.record.metric, s.reason, s.remedy), []).append(s.record)
     texts = []
-    for (instrument, metric, reason, remedy), same in groups.items():
-        low, high = (plain(f(r.value for r in same), same[0].unit) for f in (min, max))
-        values = low if len(same) == 1 else f"{low} to {high} ({len(same)} results)"
+    for (instrument, metric, reason, remedy), group in groups.items():
+        low, high = (plain(f(r.value for r in group), group[0].unit) for f in (min, max))
+        values = low if len(group) == 1 else f"{low} to {high} ({len(group)} results)"
         texts.append(f"{instrument} {metric} {values}: {reason}; {remedy}".replace(NBSP, " "))
     return texts
 
 
 def suspicious(records: Sequence[Record], topology: Mapping[str, Any]) -> list[str]:
-    """The lines about the suspicious results of a run of the host with this topology."""
+    """Return the lines about the suspicious results of a run on the host with this topology."""
     return [f"suspicious: {line}" for line in lines(suspicions(records, topology.get("caches", ())))]
 
 
 def suspicions(records: Sequence[Record], caches: Iterable[Mapping[str, Any]] = ()) -> list[Suspicion]:
-    """Return the suspicious results of a run of a host, at most one for each series.
+    """Return the suspicious results of a run on a host, at most one for each series.
 
     Args:
-        caches: Of the host's topology: level, kind, size_bytes, cpus.
+        caches: Caches in the topology of the host, with level, kind, size_bytes and cpus.
     """
-    own = [r for r in records if r.source == "host" and not r.metric.endswith(MODE)]
-    known = [
+    host_records = [r for r in records if r.source == "host" and not r.metric.endswith(MODE)]
+    data_caches = [
         c
         for c in caches
         if isinstance(c, Mapping) and isinstance(c.get("size_bytes"), int) and c.get("kind") != "instruction"
     ]
-    return [*_cached(own, known), *_prefetched(own, known), *_falling(own), *_slow_blas(own), *_fast_clock(own)]
+    return [
+        *_cached(host_records, data_caches),
+        *_prefetched(host_records, data_caches),
+        *_falling(host_records),
+        *_slow_blas(host_records),
+        *_fast_clock(host_records),
+    ]
 
 
 def _whole(record: Record, condition: str) -> int | None:
@@ -78,7 +84,7 @@ def _whole(record: Record, condition: str) -> int | None:
 
 
 def _series(records: Iterable[Record], condition: str) -> list[list[Record]]:
-    """Records that differ in one condition only, ascending in it."""
+    """Group the records that differ in one condition only; each group is ordered by this condition."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if _whole(record, condition) is not None:
@@ -87,32 +93,32 @@ def _series(records: Iterable[Record], condition: str) -> list[list[Record]]:
 
 
 def _cached(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) -> list[Suspicion]:
-    """Memory figures whose largest footprint fits the last-level caches that the CPUs claim to have."""
-    found = []
+    """Return memory results whose largest footprint fits the last-level caches that the CPUs report."""
+    suspicions_ = []
     for instrument, condition in _MEMORY.items():
         metrics = ("bandwidth_net", "update_rate")
-        own = [r for r in records if r.instrument == instrument and r.metric in metrics]
-        for series in _series(own, condition):
-            last = series[-1]
-            footprint, claimed = _whole(last, condition) or 0, _last_level(last, caches)
-            if footprint <= claimed:
-                found.append(
+        memory_records = [r for r in records if r.instrument == instrument and r.metric in metrics]
+        for series in _series(memory_records, condition):
+            largest = series[-1]
+            footprint, reported = _whole(largest, condition) or 0, _last_level(largest, caches)
+            if footprint <= reported:
+                suspicions_.append(
                     Suspicion(
-                        last,
-                        f"{size(footprint)} fit the last-level caches ({size(claimed)}), so it may not be of memory",
-                        f"measure with at least {size(4 * claimed)}",
+                        largest,
+                        f"{size(footprint)} fit the last-level caches ({size(reported)}), so it may not be of memory",
+                        f"measure with at least {size(4 * reported)}",
                     )
                 )
-    return found
+    return suspicions_
 
 
 def _last_level(record: Record, caches: Sequence[Mapping[str, Any]]) -> int:
-    """Claimed size of all last-level caches that the CPUs of a record use, bytes; 0 if unknown."""
+    """Return the reported size of all last-level caches that the CPUs of a record use, bytes; 0 if unknown."""
     level = max((int(c.get("level", 0)) for c in caches), default=0)
     text = record.conditions.get("cpus") or record.conditions.get("observed_cpus")
     cpus: set[int] = set()
     if isinstance(text, str):
-        with suppress(UsageError):  # records of other tools may have anything here
+        with suppress(UsageError):  # records of other tools may have any text here
             cpus = set(grammar.cpus("cpus", text))
     return sum(
         int(c.get("size_bytes") or 0)
@@ -122,15 +128,15 @@ def _last_level(record: Record, caches: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _prefetched(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) -> list[Suspicion]:
-    """Latencies of a constant stride within a page, beyond the first cache."""
-    first = min((int(c["size_bytes"]) for c in caches if c.get("level") == 1), default=32 << 10)
-    own = [
+    """Return latencies that were measured with a constant stride within a page, beyond the first-level cache."""
+    first_level_bytes = min((int(c["size_bytes"]) for c in caches if c.get("level") == 1), default=32 << 10)
+    strided = [
         r
         for r in records
         if (r.instrument, r.metric) == ("latency", "load_latency")
         and r.conditions.get("pattern") == "stride"
         and 0 < (_whole(r, "stride_bytes") or PAGE) < PAGE
-        and (_whole(r, "footprint_bytes") or 0) > first
+        and (_whole(r, "footprint_bytes") or 0) > first_level_bytes
     ]
     return [
         Suspicion(
@@ -139,34 +145,34 @@ def _prefetched(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) 
             "latency",
             "use --pattern random",
         )
-        for series in _series(own, "footprint_bytes")
+        for series in _series(strided, "footprint_bytes")
     ]
 
 
 def _falling(records: Sequence[Record]) -> list[Suspicion]:
-    """Latencies that fall as the footprint or the load grows; the largest fall of each curve."""
-    found = []
+    """Return latencies that fall as the footprint or the load grows, with the largest fall of each curve."""
+    suspicions_ = []
     for (instrument, metric), condition in _RISING.items():
-        own = [r for r in records if (r.instrument, r.metric) == (instrument, metric)]
-        for series in _series(own, condition):
+        curve_records = [r for r in records if (r.instrument, r.metric) == (instrument, metric)]
+        for series in _series(curve_records, condition):
             falls = [
-                (after.value / before.value, before, after)
-                for before, after in pairwise(series)
-                if ratio(measured(after), measured(before), FALL).word == "lower"
-                and after.value < before.value / (1 + FALL)
+                (current.value / previous.value, previous, current)
+                for previous, current in pairwise(series)
+                if ratio(measured(current), measured(previous), FALL).word == "lower"
+                and current.value < previous.value / (1 + FALL)
             ]
             if falls:
-                share, before, after = min(falls, key=lambda f: f[0])
-                shown = [_condition(condition, r) for r in (before, after)]
-                found.append(
+                share, previous, current = min(falls, key=lambda f: f[0])
+                point_texts = [_condition(condition, r) for r in (previous, current)]
+                suspicions_.append(
                     Suspicion(
-                        after,
-                        f"{number(share, 2)} of the {plain(before.value, before.unit)} at {shown[0]}, although at "
-                        f"{shown[1]} it cannot be less",
+                        current,
+                        f"{number(share, 2)} of the {plain(previous.value, previous.unit)} at {point_texts[0]}, "
+                        f"although at {point_texts[1]} it cannot be less",
                         "repeat both points together",
                     )
                 )
-    return found
+    return suspicions_
 
 
 def _condition(name: str, record: Record) -> str:
@@ -175,44 +181,44 @@ def _condition(name: str, record: Record) -> str:
 
 
 def _slow_blas(records: Sequence[Record]) -> list[Suspicion]:
-    """BLAS libraries that multiply far below the measured peak; the best matrix of each library counts."""
+    """Return results of BLAS libraries far below the measured peak; the best matrix of each library decides."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in records:
-        if r.instrument == "dgemm" and r.metric == "peak_share":  # what others do has limits of its own
+        if r.instrument == "dgemm" and r.metric == "peak_share":  # other instruments have other limits
             key = (r.instrument, *(r.conditions.get(k) for k in ("cpus", "threads", "library", "library_kernel")))
             groups.setdefault(key, []).append(r)
-    found = []
-    for same in groups.values():
-        best = max(same, key=lambda r: r.value)
+    suspicions_ = []
+    for group in groups.values():
+        best = max(group, key=lambda r: r.value)
         if best.value >= ENOUGH_OF_PEAK or best.flags:
             continue
         c = best.conditions
-        tried = ", ".join(
+        trial_text = ", ".join(
             f"{k.removeprefix('trial_')} {plain(v, 'flop/s')}"
             for k, v in c.items()
             if k.startswith("trial_") and isinstance(v, float) and v > 0
         )
-        who = f"{c.get('library')}" + (f" with its kernel {c['library_kernel']}" if c.get("library_kernel") else "")
-        forced = c.get("kernel_chosen_by") == "environment"
+        library = f"{c.get('library')}" + (f" with its kernel {c['library_kernel']}" if c.get("library_kernel") else "")
+        is_forced = c.get("kernel_chosen_by") == "environment"
         gain = 1 / max(best.value, 0.01)
-        missing = f"; not installed: {c['library_missing']}" if c.get("library_missing") else ""
-        found.append(
+        missing_text = f"; not installed: {c['library_missing']}" if c.get("library_missing") else ""
+        suspicions_.append(
             Suspicion(
                 best,
-                f"{who} stays below {percent(ENOUGH_OF_PEAK)} of the measured peak"
-                + (", which OPENBLAS_CORETYPE in the environment forces" if forced else "")
-                + (f"; tried on one core: {tried}" if tried else "")
-                + missing,
+                f"{library} stays below {percent(ENOUGH_OF_PEAK)} of the measured peak"
+                + (", which OPENBLAS_CORETYPE in the environment forces" if is_forced else "")
+                + (f"; tried on one core: {trial_text}" if trial_text else "")
+                + missing_text,
                 "unset OPENBLAS_CORETYPE"
-                if forced
+                if is_forced
                 else f"a library that supports this processor (--library) may give up to {gain:.2f} times as much",
             )
         )
-    return found
+    return suspicions_
 
 
 def _fast_clock(records: Iterable[Record]) -> list[Suspicion]:
-    """Core clocks that no processor has, so that the timed additions cannot have taken a cycle each."""
+    """Return core clocks that no processor has: the timed additions cannot have taken one cycle each."""
     return [
         Suspicion(
             r,

@@ -1,4 +1,4 @@
-"""Keeps interrupted measurements, so that `meshmark measure --resume` can resume them.
+"""Stores interrupted measurements, so that `meshmark measure --resume` can resume them.
 
 During a measurement, `.measuring/RUN` in the store contains `plan.json`, `run.json` (the machine) and the journals of
 the steps. The folder is removed when the results have been printed; it remains if the run was interrupted or a step
@@ -21,7 +21,7 @@ from meshmark.store.files import NoLocksError, read_json
 from meshmark.store.files import lock as lock_of
 from meshmark.store.store import MEASURING
 
-KEPT: Final = 8  # maximum number of interrupted measurements; the oldest is removed
+KEPT: Final = 8  # maximum number of interrupted measurements; older ones are removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,19 @@ class Unfinished:
 
 
 def begin(store: Path, run_id: str, plan: Plan, machine: str) -> Unfinished:
-    """Create a measurement in a store, and remove the oldest interrupted ones above `KEPT`.
+    """Create a measurement in a store, and remove the oldest interrupted measurements beyond `KEPT`.
 
     Raises:
         MeshmarkError: The folder cannot be written.
     """
     with contextlib.suppress(NoLocksError):
         unlocked = 0
-        for one in _newest_first(store):
-            lock = lock_of(one / STATE)
+        for interrupted in _newest_first(store):
+            lock = lock_of(interrupted / STATE)
             if lock is not None:
                 unlocked += 1
                 if unlocked >= KEPT:
-                    shutil.rmtree(one, ignore_errors=True)
+                    shutil.rmtree(interrupted, ignore_errors=True)
                 os.close(lock)
     folder = store / MEASURING / run_id
     save_state(folder, {"machine": machine})
@@ -72,37 +72,37 @@ def newest(store: Path, machine: str, instrument: str = "") -> Unfinished:
     """Lock and return the newest interrupted measurement of a machine, optionally of one instrument.
 
     Raises:
-        UsageError: There is none.
-        MeshmarkError: It cannot be read, or the file system has no locks.
+        UsageError: There is no such measurement.
+        MeshmarkError: The measurement cannot be read, or the file system has no locks.
     """
-    others = set()
+    other_machines = set()
     for folder in _newest_first(store):
         try:
             lock = lock_of(folder / STATE)
-        except NoLocksError as why:
+        except NoLocksError as error:
             raise MeshmarkError(
-                f"--resume: {why}", "use --store DIR or XDG_DATA_HOME=DIR on another file system"
-            ) from why
+                f"--resume: {error}", "use --store DIR or XDG_DATA_HOME=DIR on another file system"
+            ) from error
         if lock is None:
             continue
         plan = Plan.load(folder / "plan.json") if (folder / "plan.json").exists() else Plan("", ())
         if plan.steps and instrument in {"", plan.steps[0].instrument}:
             try:
-                recorded = str(read_json(folder / STATE)["machine"])
-            except (MeshmarkError, KeyError, TypeError) as why:
-                raise MeshmarkError(f"cannot read {folder / STATE}: {why}") from why
-            if recorded == machine:
+                recorded_machine = str(read_json(folder / STATE)["machine"])
+            except (MeshmarkError, KeyError, TypeError) as error:
+                raise MeshmarkError(f"cannot read {folder / STATE}: {error}") from error
+            if recorded_machine == machine:
                 return Unfinished(folder, plan, store, lock)
-            others.add(recorded)
+            other_machines.add(recorded_machine)
         os.close(lock)
-    of = f" of {instrument}" if instrument else ""
-    elsewhere = f"; found some of other machines: {', '.join(sorted(others))}" if others else ""
-    raise UsageError(f"--resume: found no interrupted measurement{of} on {machine} in {store}{elsewhere}")
+    of_instrument = f" of {instrument}" if instrument else ""
+    others_text = f"; found some of other machines: {', '.join(sorted(other_machines))}" if other_machines else ""
+    raise UsageError(f"--resume: found no interrupted measurement{of_instrument} on {machine} in {store}{others_text}")
 
 
 def _newest_first(store: Path) -> list[Path]:
-    found = []
+    folders = []
     for state in (store / MEASURING).glob(f"*/{STATE}"):
         with contextlib.suppress(FileNotFoundError):  # removed in the meantime
-            found.append((state.stat().st_mtime, state.parent))
-    return [folder for _, folder in sorted(found, reverse=True)]
+            folders.append((state.stat().st_mtime, state.parent))
+    return [folder for _, folder in sorted(folders, reverse=True)]

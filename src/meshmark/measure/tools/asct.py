@@ -1,8 +1,8 @@
-"""The Arm System Characterization Tool's JSON (`report.json`, or one benchmark's) and CSV (one benchmark's).
+"""Reader of the Arm System Characterization Tool's JSON (`report.json`, or one benchmark) and CSV (one benchmark).
 
-Read are the memory benchmarks. A file of only idle-latency or cross-numa-bandwidth does not say which of them it is,
-so these are read from `report.json` only. The numbers are averages, so `statistic` says `mean`, except core-to-core
-latencies, which are samples. Columns in cycles are not read, because no file states the clock.
+The memory benchmarks are read. A file with only idle-latency or cross-numa-bandwidth does not state which benchmark it
+contains, so these are read from `report.json` only. The numbers are averages, so the condition `statistic` is `mean`,
+except for core-to-core latencies, which are samples. Columns in cycles are not read, because no file states the clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CORES: Final = "c2c-latency"
 _RATE: Final = Quantity("bandwidth.bandwidth_net", "GB/s", above_zero=True)
 _LATENCY: Final = Quantity("latency.load_latency", "ns", {"pattern": "random"}, above_zero=True)
 _PACED: Final = {"mode": "paced"}
-# The columns of each benchmark: the metric, or the condition that they state; "" for neither. They are required.
+# The required columns of each benchmark: the metric or the condition that a column states; "" for neither.
 _COLUMNS: Final[dict[str, dict[str, Quantity | str]]] = {
     "latency-sweep": {
         "Lower Bound": "",
@@ -61,7 +61,7 @@ def recognises(start: str) -> bool:
 
 
 def _benchmark_of_header(line: str) -> str:
-    """Return the benchmark whose CSV has this header, whose first cell is empty; "" if there is none."""
+    """Return the benchmark whose CSV has this header; "" if the line is not a header. Its first cell is empty."""
     first, *cells = line.split(",")
     return next((n for n, columns in _COLUMNS.items() if not first and cells[: len(columns)] == [*columns]), "")
 
@@ -101,7 +101,7 @@ def _read_json(output: ToolOutput) -> None:
 
 
 def _of_columns(values: dict[str, Any]) -> str:
-    """Return the benchmark whose columns an object has; "" if it has those of none."""
+    """Return the benchmark whose columns an object has; "" if it is not a benchmark."""
     return next((name for name, columns in _COLUMNS.items() if {*columns} <= values.keys()), "")
 
 
@@ -111,7 +111,7 @@ def _version(system: Any) -> str:
 
 
 def _rows(values: Any) -> list[tuple[str, dict[str, str]]]:
-    """Return the rows of columns {"name": {"row": value}}, with their names, which are the cells of the column ""."""
+    """Return the rows of columns {"name": {"row": value}}, with their names, which also are the cells of column ""."""
     if not isinstance(values, dict) or not values or not all(isinstance(c, dict) and c for c in values.values()):
         raise FormatError("found no table, an object of columns is required")
     labels = list(next(iter(values.values())))
@@ -125,7 +125,7 @@ def _rows(values: Any) -> list[tuple[str, dict[str, str]]]:
 
 
 def _benchmark(output: ToolOutput, name: str, rows: Iterable[tuple[object, dict[str, str]]], where: str) -> None:
-    """Read the rows of a benchmark; ASCT stores a row of each sample of a core-to-core latency."""
+    """Read the rows of a benchmark; ASCT stores one row per sample of a core-to-core latency."""
     series: dict[tuple[int, ...], list[float]] = {}
     for label, row in rows:
         if missing := [column for column in _COLUMNS[name] if column not in row]:
@@ -135,10 +135,10 @@ def _benchmark(output: ToolOutput, name: str, rows: Iterable[tuple[object, dict[
                 key = tuple(count(row[column], column) for column in ("CPUA", "CPUB", "CPUA_NODE", "MEMBIND_NODE"))
                 series.setdefault(key, []).append(value(row["LATENCY"], "ns", "LATENCY", above_zero=True))
                 continue
-            stated = _conditions(name, row)
+            conditions = _conditions(name, row)
             for column, quantity in {**_COLUMNS[name], **_MORE}.items():
                 if isinstance(quantity, Quantity) and (row.get(column) or column not in _MORE):
-                    output.take(quantity, row[column], column, **stated)
+                    output.take(quantity, row[column], column, **conditions)
     for (from_cpu, to_cpu, cpu_node, home_node), times in series.items():
         output.ours(
             "lines.line_latency", times, from_cpu=from_cpu, to_cpu=to_cpu, cpu_node=cpu_node, home_node=home_node
@@ -147,22 +147,22 @@ def _benchmark(output: ToolOutput, name: str, rows: Iterable[tuple[object, dict[
 
 def _conditions(name: str, row: dict[str, str]) -> dict[str, Scalar]:
     """Return the conditions that the cells of a row state."""
-    stated: dict[str, Scalar] = {"statistic": "mean"}
+    conditions: dict[str, Scalar] = {"statistic": "mean"}
     for column, condition in _COLUMNS[name].items():
         if isinstance(condition, str) and condition:
-            stated[condition] = (_name if condition in _NAMES else count)(row[column], column)
+            conditions[condition] = (_name if condition in _NAMES else count)(row[column], column)
     if name == "latency-sweep":
         low, footprint, high = (count(row[c], c) for c in ("Lower Bound", "Optimum Datasize", "Upper Bound"))
         if not low <= footprint <= high:
             raise FormatError(f"Optimum Datasize: found {footprint}, one from {low} to {high} is required")
-        stated["level"] = _name(row[""], "")
-    if "traffic" in stated:
-        stated["read_share"] = _SHARES.get(str(stated["traffic"]))
-    return stated
+        conditions["level"] = _name(row[""], "")
+    if "traffic" in conditions:
+        conditions["read_share"] = _SHARES.get(str(conditions["traffic"]))
+    return conditions
 
 
 def _matrix(output: ToolOutput, quantity: Quantity, rows: list[tuple[str, dict[str, str]]], where: str) -> None:
-    """Read a matrix of nodes: columns are nodes of memory, rows are nodes of CPUs."""
+    """Read a matrix of nodes: each column is a memory node, each row is a node of CPUs."""
     for label, row in rows:
         for memory, cell in list(row.items())[1:]:
             with output.item(f"{where}{label}: {quoted(memory, 40)}"):

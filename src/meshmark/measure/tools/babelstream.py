@@ -1,7 +1,7 @@
-"""BabelStream's text and CSV (versions 4 and 5).
+"""Reader of BabelStream's text and CSV (versions 4 and 5).
 
-BabelStream prints the best rate of each kernel, and the shortest, the longest and the mean time of it; the condition
-`statistic` says which one a record is. The kernel that it calls Mul is STREAM's Scale.
+BabelStream prints the best rate of each kernel, and its shortest, longest and mean time; the condition `statistic`
+states which of them a record is. Its kernel Mul is STREAM's Scale.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from meshmark.measure.tools.quantities import facts, unit_of
 from meshmark.store.record import Scalar
 
 _KERNELS: Final = {
-    "Copy": ("copy", 2, 2),  # name, arrays that it uses, elements that it moves
+    "Copy": ("copy", 2, 2),  # name, number of arrays, elements that are moved per iteration
     "Mul": ("scale", 2, 2),
     "Add": ("add", 3, 3),
     "Triad": ("triad", 3, 3),
@@ -32,7 +32,7 @@ _HEAD: Final = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _TABLE: Final = re.compile(r"Function\s+([MGT]i?)B(?:ytes)?/s(?:ec)?\s+Min \(sec\)\s+Max\s+Average\s*")
-_TRIAD: Final = re.compile(r"Bandwidth \(([MGT]i?)B/s\):\s+(\S+)")  # of all triads together, with --triad-only
+_TRIAD: Final = re.compile(r"Bandwidth \(([MGT]i?)B/s\):\s+(\S+)")  # rate of all triads together, with --triad-only
 _FAILED: Final = re.compile(r"^.*(?:Validation failed|FAILED validation).*$", re.MULTILINE)
 _FACTS: Final = {
     "repetitions": r"^Running .*?(\d{1,9}) times",
@@ -46,8 +46,8 @@ def read(output: ToolOutput) -> None:
     """Read the best rate and the times of each kernel of each run."""
     for run in sections(output.lines, lambda text: text.strip() == "BabelStream" or _HEAD.match(text)):
         text = "\n".join(line.text for line in run)
-        if failed := _FAILED.search(text):
-            output.leave_out(run[0].number, f"the run says '{failed[0].strip()[:60]}'; only valid ones are taken")
+        if failure := _FAILED.search(text):
+            output.leave_out(run[0].number, f"the run says '{failure[0].strip()[:60]}'; only valid ones are taken")
         elif head := _HEAD.match(run[0].text):
             if not output.records and "Running" not in text and _has_failed_above(output, run[0]):
                 raise FormatError("a failed validation above the table; only results that validate are taken")
@@ -96,8 +96,8 @@ def _read_text(output: ToolOutput, run: Sequence[Line], text: str) -> None:
                     raise FormatError("the text ends within the line")
                 seen.add("Triad")
                 rate = _rate_unit(triad[1]) * number(triad[2], "Bandwidth", above_zero=True)
-                same = {"kernel": "triad", "footprint_bytes": 3 * array_bytes, "element_bytes": width, **conditions}
-                output.ours("bandwidth.bandwidth_net", rate, **same, statistic="mean")
+                common = {"kernel": "triad", "footprint_bytes": 3 * array_bytes, "element_bytes": width, **conditions}
+                output.ours("bandwidth.bandwidth_net", rate, **common, statistic="mean")
         elif scale and len(cells) > 1 and re.match(r"[\d.]", cells[1]):
             with output.item(line.number):
                 if cells[0] not in _KERNELS or cells[0] in seen or len(cells) != 5 or output.is_cut(line):
@@ -130,10 +130,10 @@ def _read_csv(output: ToolOutput, rows: Sequence[Line], scale: float) -> None:
 def _kernel(
     output: ToolOutput, cells: Sequence[str], scale: float, array_bytes: int, width: int, stated: Mapping[str, Scalar]
 ) -> float:
-    """Add the best rate, and the shortest and the mean time of a kernel; return the product of rate and time in B.
+    """Add the best rate, the shortest time and the mean time of a kernel; return best rate times shortest time, in B.
 
     Args:
-        cells: Kernel, rate in `scale` B/s, and the shortest, longest and mean time in s.
+        cells: Kernel, rate in units of `scale` B/s, and the shortest, longest and mean time in s.
         width: Size of an element in bytes.
     """
     kernel, arrays, _ = _KERNELS[cells[0]]
@@ -143,10 +143,10 @@ def _kernel(
         raise FormatError(
             f"found {', '.join(cells[1:])}; required: a rate, then the shortest, longest and mean time"[:250]
         )
-    same = {"kernel": kernel, "footprint_bytes": arrays * array_bytes, "element_bytes": width, **stated}
-    output.ours("bandwidth.bandwidth_net", rate, **same, statistic="best")
-    output.theirs("kernel_time", "s", best, **same, statistic="best")
-    output.theirs("kernel_time", "s", mean, **same, statistic="mean")
+    common = {"kernel": kernel, "footprint_bytes": arrays * array_bytes, "element_bytes": width, **stated}
+    output.ours("bandwidth.bandwidth_net", rate, **common, statistic="best")
+    output.theirs("kernel_time", "s", best, **common, statistic="best")
+    output.theirs("kernel_time", "s", mean, **common, statistic="mean")
     return rate * best
 
 

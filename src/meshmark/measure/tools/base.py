@@ -1,4 +1,4 @@
-"""The parts that all readers of other tools' output use: numbers, fields, and the errors that leave out or refuse."""
+"""Parts that all readers of other tools' output use: numbers, fields, and the errors that leave out or refuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshmark.values.numbers import decimal
 
 
 class FormatError(UsageError):
-    """An item of a file, or all of it, is damaged, incomplete or of an unknown variant."""
+    """An item of a file, or the whole file, is damaged, incomplete or of an unknown variant."""
 
 
 class UnknownMeaning(FormatError):
@@ -22,7 +22,7 @@ class UnknownMeaning(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The tool that numbers come from, and what the file states about its run; "" for what it does not state.
+    """The tool that produced the numbers, and facts about its run; "" for facts that the file does not state.
 
     Attributes:
         tool: Name of the tool.
@@ -44,26 +44,26 @@ class Reader:
     Attributes:
         name: Name of the format, as in messages.
         title: Description of the format for documentation.
-        recognises: Returns whether the first 64 KiB of a file are of this format; must not raise, and takes linear
-            time. See `has`.
-        read: Adds the records of a `ToolOutput` to it, and counts what it leaves out; see `output`.
-            Raises FormatError.
+        recognises: Function that returns whether the first 64 KiB of a file have this format. It does not raise, and
+            takes linear time. See `has`.
+        read: Function that adds the records of a `ToolOutput` to it, and counts the items that it leaves out; see
+            `output`. It raises FormatError.
         tool: Name of the tool in the provenance of records, if the format has another name.
-        version: Version of the reader, recorded as `reader_version` in the provenance of its records. It is raised when
-            output that was imported before would give other records; `store verify` then finds the former ones.
-            1 is the version of records without it.
+        version: Version of the reader, recorded as `reader_version` in the provenance of its records. It is increased
+            when output that was imported before would give other records; `store verify` then finds the old records.
+            Records without it have version 1.
     """
 
     name: str
     title: str
     recognises: Callable[[str], object]
-    read: Callable[[Any], None]  # of an output.ToolOutput
+    read: Callable[[Any], None]  # takes an output.ToolOutput
     version: int = 1
     tool: str = ""
 
 
 def has(*patterns: str | re.Pattern[str]) -> Callable[[str], bool]:
-    """Return a function that tells whether a text has one of some patterns; `^` and `$` are the ends of a line."""
+    """Return a function that returns whether a text matches one of the patterns; `^` and `$` match at line ends."""
     compiled = [re.compile(pattern, re.MULTILINE) if isinstance(pattern, str) else pattern for pattern in patterns]
     return lambda text: any(pattern.search(text) for pattern in compiled)
 
@@ -72,7 +72,7 @@ def number(text: str, where: str, *, above_zero: bool = False) -> float:
     """Return a finite number at a place in a file.
 
     Args:
-        where: The place, as `line 12: bandwidth`.
+        where: The place, such as `line 12: bandwidth`.
 
     Raises:
         FormatError: The text is not a finite number, or not above 0 although it must be.
@@ -86,16 +86,16 @@ def number(text: str, where: str, *, above_zero: bool = False) -> float:
 
 
 def unexpected(value: object, required: str, where: str = "") -> FormatError:
-    """Return the error for a value of a file: the value, and what is required in its place."""
+    """Return an error that states the value in a file, and what is required in its place."""
     return FormatError(f"{where + ': ' if where else ''}found '{quoted(value, 40)}', {required} is required")
 
 
 def matched(pattern: str | re.Pattern[str], text: str, required: str, where: str = "") -> re.Match[str]:
-    """Return the match of all of a text.
+    """Return the match of a pattern with a whole text.
 
     Args:
-        required: What the text must be, as in `a name`.
-        where: The place in the file, if the message has to name it.
+        required: Description of a valid text, such as `a name`.
+        where: The place in the file, if the message must name it.
 
     Raises:
         FormatError: The text does not match.
@@ -107,7 +107,7 @@ def matched(pattern: str | re.Pattern[str], text: str, required: str, where: str
 
 
 def count(text: str, where: str = "") -> int:
-    """Return a whole number of at least 0 of at most 18 digits.
+    """Return a whole number of at least 0 with at most 18 digits.
 
     Raises:
         FormatError: The text is not such a number.
@@ -116,7 +116,7 @@ def count(text: str, where: str = "") -> int:
 
 
 def ctime(text: str) -> str:
-    """Return a time such as `Mon Jul  5 17:04:56 2021`, as C prints it, in ISO 8601; "" if the text is not one."""
+    """Return a time that C printed, such as `Mon Jul  5 17:04:56 2021`, in ISO 8601; "" for any other text."""
     try:
         return datetime.strptime(text, "%a %b %d %H:%M:%S %Y").isoformat()
     except ValueError:
@@ -127,7 +127,7 @@ _SIZES: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def size(text: str, where: str) -> int:
-    """Return a size such as `64`, `64k`, `64KiB` or `1.5 MB` in bytes, with binary prefixes, as these tools mean them.
+    """Return a size such as `64`, `64k`, `64KiB` or `1.5 MB` in bytes; all prefixes are binary, as in these tools.
 
     Raises:
         FormatError: The text is not a size.
@@ -137,10 +137,10 @@ def size(text: str, where: str) -> int:
 
 
 def field(values: Any, key: Any, kind: type | tuple[type, ...], where: str = "") -> Any:
-    """Return a field of an object of JSON or YAML; the key may be any text of the file.
+    """Return a field of a JSON or YAML object; the key may be any text of the file.
 
     Raises:
-        FormatError: It is missing or of another type.
+        FormatError: The field is missing or has another type.
     """
     value = values.get(key) if isinstance(values, dict) else None
     kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -151,5 +151,5 @@ def field(values: Any, key: Any, kind: type | tuple[type, ...], where: str = "")
 
 
 def place_of(where: str, key: object) -> str:
-    """Return the place of a key of an object in a file, as in `jobs[0]: read`."""
+    """Return the place of a key of an object in a file, such as `jobs[0]: read`."""
     return f"{where}: {quoted(key, 60)}" if where else quoted(key, 60)

@@ -1,6 +1,6 @@
-"""c2clat's matrix of one-way times between CPUs, in whole ns.
+"""Reader of the matrix of one-way times between CPUs, in whole ns, that c2clat prints.
 
-c2clat measures each pair of CPUs once and prints it in both directions, so each pair gives one record.
+c2clat measures each pair of CPUs once and prints the time in both directions, so there is one record per pair.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ def read(output: ToolOutput) -> None:
                 times |= values
         for first, second in combinations(columns, 2):
             with output.item(f"line {head.number}: CPUs {first} and {second}"):
-                both = {times[pair] for pair in ((first, second), (second, first)) if pair in times}
-                if len(both) != 1 or 0 in both:
-                    raise FormatError(f"found {len(both)} times above 0, the same in both directions is required")
-                output.ours("lines.line_latency", 1e-9 * both.pop(), from_cpu=first, to_cpu=second, trip="one_way")
+                pair_times = {times[pair] for pair in ((first, second), (second, first)) if pair in times}
+                if len(pair_times) != 1 or 0 in pair_times:
+                    raise FormatError(f"found {len(pair_times)} times above 0, the same in both directions is required")
+                output.ours(
+                    "lines.line_latency", 1e-9 * pair_times.pop(), from_cpu=first, to_cpu=second, trip="one_way"
+                )
 
 
 READERS: Final = [Reader("c2clat", "c2clat, text", has(_START), read)]

@@ -1,9 +1,10 @@
-"""core-to-core-latency (the Rust program): its CSV, a lower triangle of one-way times in ns in the order of cores, and
-its table for terminals.
+"""Reader of core-to-core-latency (the Rust program): CSV and the table for terminals.
 
-By default the program exchanges one line by compare-and-swap, and it halves the round trip. The CSV does not state the
-numbers of the CPUs, so `from_cpu` and `to_cpu` are positions in the list of cores, which are the CPUs unless `--cores`
-chose some. The table states them.
+The CSV is a lower triangle of one-way times in ns, in the order of the cores.
+
+By default the program exchanges one cache line by compare-and-swap, and prints half of the round trip. The CSV does not
+state the numbers of the CPUs, so `from_cpu` and `to_cpu` are positions in the list of cores, which are the numbers of
+the CPUs unless `--cores` selected some. The table states the numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def read(output: ToolOutput) -> None:
     for section in sections(output.lines, _TITLE.match):
         title = section[0].text.partition(") ")[2]
         kind = slug(title.partition(" latency")[0])
-        stated: dict[str, Scalar] = {"state": "swap"} if kind == "cas" else {"exchange": kind}
+        conditions: dict[str, Scalar] = {"state": "swap"} if kind == "cas" else {"exchange": kind}
         lines = Cursor(section[1:])
         head = lines.next()
         if head is None or not _HEAD.fullmatch(head.text):
@@ -43,7 +44,7 @@ def read(output: ToolOutput) -> None:
                 if row not in columns:
                     raise unexpected(row, "one of the CPUs in the line above")
                 for cpu, cell in matrix_row(line.text, columns[: columns.index(row)])[1].items():
-                    _add(output, cpu, row, re.sub(r"±\d+(?:\.\d+)?$", "", cell), stated)
+                    _add(output, cpu, row, re.sub(r"±\d+(?:\.\d+)?$", "", cell), conditions)
 
 
 def _read_csv(output: ToolOutput) -> None:

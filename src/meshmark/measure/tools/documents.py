@@ -13,55 +13,55 @@ from meshmark.measure.tools.base import FormatError
 from meshmark.measure.tools.output import ToolOutput
 
 _MAX_PASSED: Final = 1 << 20  # characters of other text that may be read more than once
-_SHORT: Final = 20  # characters; a bracket of other text, such as `[info]`, is not JSON within fewer
+_SHORT: Final = 20  # characters; text such as `[info]` turns out not to be JSON within this length
 # A bracket that begins JSON, rather than `[info]` or `{`.
 _BEGIN: Final = re.compile(r"^[ \t]*(?=\{\s{0,200}[\"}]|\[\s{0,200}(?:[\[{\"\d\]-]|true|false|null))", re.MULTILINE)
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],]', re.DOTALL)
 _DECODER: Final = json.JSONDecoder()
-# `nan` and `inf` as C prints them are not JSON; each is replaced by as many characters.
+# C prints `nan` and `inf`, which are not JSON; the replacement has the same length.
 _NOT_A_NUMBER: Final = re.compile(r"(?<=[:\[,\s])[+-]?(?:nan|inf)(?=\s*[,}\]])", re.IGNORECASE)
 
 
 def json_documents(
     output: ToolOutput, is_document: Callable[[Any], bool], decoder: json.JSONDecoder = _DECODER
 ) -> list[tuple[int, Any]]:
-    """The JSON values of an output, with the line on which each begins; text before, between and after is passed over.
+    """Return the JSON values of an output, with the line on which each value begins. Other text is ignored.
 
-    A document that is cut off or damaged is taken up to the last whole element of its outermost list, and the rest is
+    A document that is cut off or damaged is read up to the last whole element of its outermost list, and the rest is
     left out.
 
     Args:
-        is_document: Whether a value is one of the tool, rather than JSON of another program.
-        decoder: For a tool that repeats keys.
+        is_document: Function that returns whether a value belongs to the tool, and not to another program.
+        decoder: Decoder for a tool that repeats keys.
 
     Raises:
         FormatError: There is no such document.
     """
     text = output.text
-    is_clean = False  # of numbers that C prints as `nan` and `inf`
+    is_clean = False  # numbers that C prints as `nan` and `inf` have been replaced
     documents: list[tuple[int, Any]] = []
     problem: tuple[int, str] | None = None
-    at = passed = 0
-    while passed < _MAX_PASSED + len(text) and (begin := _BEGIN.search(text, at)) is not None:
+    position = rescanned = 0
+    while rescanned < _MAX_PASSED + len(text) and (begin := _BEGIN.search(text, position)) is not None:
         start = begin.end()
         try:
-            value, at = decoder.raw_decode(text, start)
+            value, position = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
             if not is_clean and _NOT_A_NUMBER.match(text, error.pos):
                 text, is_clean = _NOT_A_NUMBER.sub(lambda match: "NaN".rjust(len(match[0])), text), True
                 continue
-            at = start + 1
-            passed += error.pos - start + error.pos // 16  # the exception counts the lines before it
+            position = start + 1
+            rescanned += error.pos - start + error.pos // 16  # the exception counts the lines before it
             line = output.line_at(error.pos)
             value = _closed(text, start, error.pos, decoder) if error.pos - start > _SHORT else None
             if value is not None and is_document(value):
                 output.leave_out(line, f"not JSON ({quoted(error.msg, 60)}); the rest of the document is not taken")
-                at = error.pos
+                position = error.pos
             elif problem is None or error.pos - start > _SHORT:
                 problem = (line, f"not JSON ({quoted(error.msg, 60)}); cut off?")
         except (ValueError, RecursionError):
-            value, at = None, start + 1
-            passed += _MAX_PASSED // 20
+            value, position = None, start + 1
+            rescanned += _MAX_PASSED // 20
             problem = problem or (output.line_at(start), "numbers or nesting beyond what JSON allows")
         if value is not None and is_document(value):
             documents.append((output.line_at(start), value))
@@ -74,9 +74,9 @@ def json_documents(
 def json_objects(
     output: ToolOutput, key: str, kind: type = object, decoder: json.JSONDecoder = _DECODER
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of an output in which a key has a value of a type, as `json_documents` finds them.
+    """Yield the JSON objects of an output in which a key has a value of a type, see `json_documents`.
 
-    Each comes with its place for messages: `line 7: `, or "" if there is one only.
+    Each object comes with its place for messages: `line 7: `, or "" if there is only one object.
     """
 
     def is_document(value: Any) -> bool:
@@ -88,10 +88,13 @@ def json_objects(
 
 
 def _closed(text: str, start: int, stop: int, decoder: json.JSONDecoder) -> Any:
-    """The value of a document that is valid before `stop`, up to the last whole element of its outermost list; None
-    if that list has no whole element that is an object or a list."""
+    """Return the value of a document that is valid before `stop`, up to the last whole element of its outermost list.
+
+    Returns:
+        The value; None if the list has no whole element that is an object or a list.
+    """
     stack: list[str] = []
-    list_depth = 0  # of the outermost list that is open
+    list_depth = 0  # depth of the outermost list that is open
     end = 0
     for token in _TOKEN.finditer(text, start, stop):
         symbol = token[0]
@@ -117,7 +120,7 @@ def _closed(text: str, start: int, stop: int, decoder: json.JSONDecoder) -> Any:
 
 
 def csv_cells(line: str, delimiter: str = ",") -> list[str]:
-    """Return the cells of a line of CSV, without blanks around them.
+    """Return the cells of a CSV line, without blanks around them.
 
     Raises:
         FormatError: The line is not CSV.
@@ -129,10 +132,10 @@ def csv_cells(line: str, delimiter: str = ",") -> list[str]:
 
 
 def row_of(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a row by the names of their columns.
+    """Return the cells of a row by column name.
 
     Raises:
-        FormatError: There are more or fewer cells than columns, or columns of one name have different cells.
+        FormatError: There are more or fewer cells than columns, or columns with the same name have different cells.
     """
     if len(cells) != len(columns):
         raise FormatError(f"found {len(cells)} cells, {len(columns)} are required")
@@ -145,13 +148,13 @@ def row_of(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
 def csv_table(
     output: ToolOutput, is_header: Callable[[str], object], last: Collection[str] | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows below the first line that `is_header` accepts, with the number of the line of each.
+    """Yield the rows below the first line that `is_header` accepts, each with its line number.
 
-    Lines above it are of another program. Empty lines and repeated headers, of further files, are passed over. A row
-    with another number of cells, or one that is cut off, is left out.
+    Lines above the header belong to another program. Empty lines and the headers of appended files are ignored. A row
+    that has another number of cells, or is cut off, is left out.
 
     Args:
-        last: The columns whose numbers lack digits if the text ends in them; None: all columns.
+        last: Columns whose numbers would lack digits if the text ends within them; None for all columns.
     """
     lines = iter(output.lines)
     columns: list[str] = []

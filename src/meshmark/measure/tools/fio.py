@@ -1,11 +1,11 @@
-"""fio's JSON (`--output-format=json`), fio 2 and 3, of one machine or of a client with several servers.
+"""Reader of fio's JSON (`--output-format=json`), fio 2 and 3, from one machine or from a client with several servers.
 
-Processes of a job (numjobs) that fio reports one by one are one record: their bandwidths are summed, as fio's own group
-lines do, and each process's mean latency is a sample. fio states means, so the condition `statistic` says `mean`.
+Processes of a job (numjobs) that fio reports one by one become one record: their bandwidths are summed, as in fio's own
+group lines, and the mean latency of each process is a sample. fio states means, so the condition `statistic` is `mean`.
 
-`queue_depth` is the depth that was used: 1 with a synchronous engine, whatever iodepth says. Latencies that fio did not
-measure (gtod_reduce, disable_lat), which it prints as 0 of 0 samples, are no records. Every option that is not about
-the report becomes a condition, because it may tell results apart; options that fio lets one repeat are joined by `:`.
+`queue_depth` is the depth that was used: with a synchronous engine, it is 1 for any iodepth. Latencies that fio did not
+measure (gtod_reduce, disable_lat), which it prints as 0 of 0 samples, have no record. Every option that does not
+concern the report becomes a condition, because results may differ in it; repeated options are joined by `:`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _PATTERNS: Final = {
 }
 _DIRECTIONS: Final = ("read", "write", "trim", "mixed")
 _SIZE: Final = re.compile(r"(\d{1,15})([kmgtp]?)(i?)b?", re.IGNORECASE)
-_MIN_RUNTIME_MS: Final = 1000  # of a shorter job, the run time of its processes does not tell how many there were
+_MIN_RUNTIME_MS: Final = 1000  # the run time of a shorter job does not show how many processes it had
 
-# Engines that have one request at a time (FIO_SYNCIO); psync is the default except on Windows.
+# Engines with one request at a time (FIO_SYNCIO); psync is the default except on Windows.
 _SYNCHRONOUS: Final = (
     "sync psync vsync pvsync pvsync2 mmap splice net netsplice cpuio falloc e4defrag ftruncate http libhdfs gfapi mtd"
     " dev-dax libpmem pmemblk ime_psync ime_psyncv libzbc libiscsi libcufile libhipfile exec page_fault filecreate"
     " filestat filedelete dircreate dirstat dirdelete"
 )
-# Options that have conditions of their own, or that are about the report and the order of the jobs.
+# Options that have conditions of their own, or that concern the report or the order of the jobs.
 _STATED: Final = (
     "name description rw readwrite bs blocksize size filename directory ioengine iodepth numjobs kb_base"
     " group_reporting new_group stonewall wait_for wait_for_previous unified_rw_reporting status_interval"
@@ -52,7 +52,7 @@ _STATED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One direction of one process, or of a group of them. `where` is its place, "" if messages need not name it."""
+    """One direction of a process or of a group of processes. `where` is its place; "" if messages need not name it."""
 
     where: str
     values: dict[str, Any]
@@ -62,13 +62,13 @@ class _Part:
 
     @property
     def rate(self) -> float:
-        """The rate in B/s; fio 2 states KiB/s only."""
+        """The rate in B/s; fio 2 states only KiB/s."""
         return self.number("bw_bytes") if "bw_bytes" in self.values else 1024 * self.number("bw")
 
     def latency(self, name: str) -> tuple[dict[str, Any], float]:
-        """An object of latencies, and seconds per unit of its values; an empty object if they were not measured.
+        """Return an object of latencies, and seconds per unit of its values; an empty object if they were not measured.
 
-        fio 3 has `lat_ns` in nanoseconds, fio 2 `lat` in microseconds without the number of samples.
+        fio 3 states `lat_ns` in nanoseconds, fio 2 states `lat` in microseconds without the number of samples.
         """
         key, second = (f"{name}_ns", 1e-9) if f"{name}_ns" in self.values else (name, 1e-6)
         if self.values.get(key) is None:
@@ -78,12 +78,12 @@ class _Part:
         return (latency if is_measured else {}), second
 
     def mean(self, name: str) -> float | None:
-        """The mean latency in seconds; None if it was not measured."""
+        """Return the mean latency in seconds; None if it was not measured."""
         latency, second = self.latency(name)
         return measured(second * _number(latency, "mean", place_of(self.where, name)), "s", "mean") if latency else None
 
     def percentiles(self, name: str) -> dict[float, float]:
-        """Latencies in seconds by percentile; empty if they were not measured."""
+        """Return latencies in seconds by percentile; empty if they were not measured."""
         latency, second = self.latency(name)
         where = f"{place_of(self.where, name)}: percentile"
         values = field({"percentile": {}, **latency}, "percentile", dict, place_of(self.where, name))
@@ -91,11 +91,11 @@ class _Part:
             if float(matched(r"\d{1,3}(?:\.\d{1,9})?", percentile, "a percentile", where)[0]) > 100:
                 raise unexpected(percentile, "a percentile", where)
         numbers = {float(percentile): second * _number(values, percentile, where) for percentile in values}
-        return {percentile: time for percentile, time in numbers.items() if time > 0}  # fio 2 fills its list with 0.00
+        return {percentile: time for percentile, time in numbers.items() if time > 0}  # fio 2 pads its list with 0.00
 
 
 def read(output: ToolOutput) -> None:
-    """Read bandwidth and mean latency of each job and direction, the rate of operations, and percentiles of latency."""
+    """Read bandwidth, rate of operations, mean latency and percentiles of latency of each job and direction."""
     documents = list(json_objects(output, "fio version", decoder=_DECODER))
     for (place, document), (_, following) in zip(documents, [*documents[1:], ("", {})], strict=True):
         if _is_interim(document, following):
@@ -105,7 +105,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object whose keys may repeat: fio adds up the files of all `filename`, and takes the last of others."""
+    """Return an object whose keys may repeat: fio uses all files of `filename`, and the last value of other keys."""
     values = dict(pairs)
     files = [value for key, value in pairs if key == "filename"]
     if len(files) > 1 and all(isinstance(file, str) for file in files):
@@ -114,7 +114,7 @@ def _joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_interim(document: dict[str, Any], following: dict[str, Any]) -> bool:
-    """Return whether a report is one of the run that the following one ends: same jobs, started at one time."""
+    """Return whether a report is an interim report of the following one: same jobs with the same start."""
 
     def identity(report: dict[str, Any]) -> tuple[Any, float] | None:
         jobs = report.get("jobs")
@@ -157,9 +157,16 @@ def _start(moment: Any) -> str:
 
 
 def _common(options: Any, host: str) -> dict[str, str]:
-    """Return the options of all jobs; of a client, those of the server `host`."""
+    """Return the global options; in the output of a client, the global options of the server `host`."""
     if isinstance(options, list):
-        options = next((one for one in options if isinstance(one, dict) and one.get("hostname") == host), {})
+        options = next(
+            (
+                server_options
+                for server_options in options
+                if isinstance(server_options, dict) and server_options.get("hostname") == host
+            ),
+            {},
+        )
         options = {key: value for key, value in options.items() if key not in {"hostname", "port"}}
     return _options(options)
 
@@ -172,44 +179,45 @@ def read_job(
     host: str = "",
     processes: int | None = None,
 ) -> None:
-    """Read a job, whose processes are `members`, each with its place.
+    """Read a job.
 
     Args:
-        common: The options of all jobs.
-        host: The server that ran the job, if there are several.
-        processes: Their number, if it is stated although the options are not.
+        members: Place and object of each process of the job.
+        common: Options of all jobs.
+        host: Server that ran the job, if there are several.
+        processes: Number of processes, if the output states it but not the options.
     """
     for where, job in members:
         if (error := field(job, "error", int, "" if len(members) == 1 else where)) != 0:
             raise FormatError(f"error: found {quoted(error, 20)}, 0 is required; the job failed")
     place, first = members[0]
     options = {**common, **_options(first.get("job options", {}))}
-    stated: dict[str, Scalar] = {"job": name, "client": host or None, "statistic": "mean", "options": "not stated"}
-    stated["jobs"] = len(members) if len(members) > 1 else processes
+    conditions: dict[str, Scalar] = {"job": name, "client": host or None, "statistic": "mean", "options": "not stated"}
+    conditions["jobs"] = len(members) if len(members) > 1 else processes
     pattern = ""
     if "job options" in first:
-        stated = {**stated, **_stated(options, members), "options": None}
+        conditions = {**conditions, **_stated(options, members), "options": None}
         pattern = _pattern(options)
-    more = {key: text for key, text in options.items() if key not in _STATED.split() and key not in stated}
-    stated |= named({key: scalar(text) if text else 1 for key, text in more.items()})
+    other_options = {key: text for key, text in options.items() if key not in _STATED.split() and key not in conditions}
+    conditions |= named({key: scalar(text) if text else 1 for key, text in other_options.items()})
     items = len(output.records) + output.left_out_count
     for direction in _DIRECTIONS:
         parts = _parts(members, direction)
         with output.item(f"{place}: {direction}"):
             if parts := [p for p in parts if p.number("total_ios" if "total_ios" in p.values else "iops") > 0]:
-                _direction(output, parts, {**stated, **_kind(pattern, direction, options)}, f"{place}: {direction}")
+                _direction(output, parts, {**conditions, **_kind(pattern, direction, options)}, f"{place}: {direction}")
     with output.item(f"{place}: sync"):  # latencies of fsync and fdatasync
         if parts := [part for part in _parts(members, "sync") if part.number("total_ios") > 0]:
-            synced = {**stated, "direction": "sync"}
+            sync_conditions = {**conditions, "direction": "sync"}
             if means := _means(parts, "lat"):
-                output.theirs("sync_latency", "s", means, **synced)
-            _percentiles(output, parts, "lat", "sync_latency", synced)
+                output.theirs("sync_latency", "s", means, **sync_conditions)
+            _percentiles(output, parts, "lat", "sync_latency", sync_conditions)
     if len(output.records) + output.left_out_count == items:
         raise FormatError("found no operation, reads or writes are required")
 
 
 def _parts(members: list[tuple[str, Any]], direction: str) -> list[_Part]:
-    """Return one direction of each process. Messages name the process only if there are several."""
+    """Return one direction of each process. Messages name the process only if there are several processes."""
     return [
         _Part("" if len(members) == 1 else where, field(job, direction, dict))
         for where, job in members
@@ -237,12 +245,12 @@ def _direction(output: ToolOutput, parts: list[_Part], conditions: dict[str, Sca
 
 
 def _means(parts: list[_Part], name: str) -> list[float]:
-    """Return the mean latencies of the processes, as far as they were measured."""
+    """Return the mean latency of each process that measured it."""
     return [mean for part in parts if (mean := part.mean(name)) is not None]
 
 
 def _percentiles(output: ToolOutput, parts: list[_Part], name: str, metric: str, conditions: dict[str, Scalar]) -> None:
-    """Add percentiles of latency; the samples are the processes."""
+    """Add percentiles of latency, with one sample per process."""
     series: dict[float, list[float]] = {}
     for part in parts:
         for percentile, time in part.percentiles(name).items():
@@ -262,9 +270,9 @@ def _pattern(options: dict[str, str]) -> str:
 
 
 def _stated(options: dict[str, str], members: list[tuple[str, Any]]) -> dict[str, Scalar]:
-    """Return the conditions that the options of a job state; fio's defaults hold for those that are absent."""
+    """Return the conditions that the options of a job state; absent options have fio's defaults."""
     jobs: int | None = _count(options, "numjobs")
-    if len(members) not in {1, jobs}:  # one of several: --group_reporting
+    if len(members) not in {1, jobs}:  # one member for several processes: --group_reporting
         raise FormatError(f"found {len(members)} of {jobs} processes of the job; the output is incomplete")
     if len(members) == 1:
         jobs = _processes(members[0][1], jobs)
@@ -284,10 +292,10 @@ def _stated(options: dict[str, str], members: list[tuple[str, Any]]) -> dict[str
 
 
 def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Scalar]:
-    """Return the conditions of one direction. `mixed` of a pattern with one direction only is that direction.
+    """Return the conditions of one direction. If the pattern has only one direction, `mixed` is that direction.
 
     Args:
-        pattern: "" if the output does not state the options of its jobs, as those before fio 2.8.
+        pattern: Pattern of the job; "" if the output does not state the options of its jobs, as before fio 2.8.
     """
     if not pattern:
         return {"direction": direction}
@@ -308,7 +316,7 @@ def _options(values: Any) -> dict[str, str]:
 
 
 def _target(options: dict[str, str]) -> str | None:
-    """Return the files or the folder; fio puts the folder before the name of a file."""
+    """Return the files or the folder of a job; fio joins a folder and a relative file name."""
     files, folder = options.get("filename"), options.get("directory")
     if not files or not folder or files.startswith("/"):
         return files or folder
@@ -316,15 +324,15 @@ def _target(options: dict[str, str]) -> str | None:
 
 
 def _count(options: dict[str, str], key: str) -> int:
-    """Return an option that is a count; fio's default of all of them is 1."""
+    """Return an option that is a count; fio's default is always 1."""
     return int(matched(r"[1-9]\d{0,8}", options.get(key, "1"), "a count", key)[0])
 
 
 def _processes(job: dict[str, Any], stated: int | None) -> int | None:
-    """Return how many processes an entry is of; None if it is not known.
+    """Return the number of processes of an entry; None if it is not known.
 
-    With --group_reporting, fio merges all jobs of a group into one entry with the options of one of them. The entry's
-    run time is the sum over the processes, so a sum that `stated` processes cannot have tells that there were more.
+    With --group_reporting, fio merges all jobs of a group into one entry with the options of one job. The run time of
+    the entry is the sum over the processes, so there were more processes if `stated` processes cannot have this sum.
     """
     parts = [job[name] for name in _DIRECTIONS if isinstance(job.get(name), dict)]
     runtimes = [part["runtime"] for part in parts if isinstance(part.get("runtime"), int | float)]
@@ -338,15 +346,15 @@ def _processes(job: dict[str, Any], stated: int | None) -> int | None:
 
 
 def _depth(options: dict[str, str], jobs: list[Any]) -> int | None:
-    """Return the requests in flight: iodepth, or fewer if the engine or the shares that fio reports show it.
+    """Return the number of requests in flight: iodepth, or less if the engine or the reported shares show it.
 
-    None: fewer than iodepth, but it is not known how many.
+    None means less than iodepth, but the number is not known.
     """
-    requested = _count(options, "iodepth")
+    requested_depth = _count(options, "iodepth")
     engine = options.get("ioengine", "")
-    if requested == 1 or engine in _SYNCHRONOUS.split():
+    if requested_depth == 1 or engine in _SYNCHRONOUS.split():
         return 1
-    reached = 0  # the least depth of the highest class with a share: 1, 2 to 3, 4 to 7, … 64 and more
+    reached = 0  # smallest depth of the highest class that has a share; classes are 1, 2 to 3, 4 to 7, … 64 and more
     for job in jobs:
         levels = job.get("iodepth_level") if isinstance(job, dict) else None
         for level, share in levels.items() if isinstance(levels, dict) else ():
@@ -354,13 +362,13 @@ def _depth(options: dict[str, str], jobs: list[Any]) -> int | None:
                 reached = max(reached, int(level.removeprefix(">=")))
     if not engine and reached <= 1:
         return 1  # psync
-    if 0 < reached < 64 and 2 * reached - 1 < requested:
+    if 0 < reached < 64 and 2 * reached - 1 < requested_depth:
         return 1 if reached == 1 else None
-    return requested
+    return requested_depth
 
 
 def _block(options: dict[str, str], direction: str) -> int | None:
-    """Return the size of a request; None if it varies. `bs=4k,8k` is of reads and of writes."""
+    """Return the size of a request in bytes; None if it varies. `bs=4k,8k` states the sizes of reads and of writes."""
     if any(k in options for k in ("bsrange", "blocksize_range", "bssplit")):
         return None
     texts = options.get("bs", options.get("blocksize", "4k")).split(",")
@@ -371,7 +379,7 @@ def _block(options: dict[str, str], direction: str) -> int | None:
 
 
 def _size(text: str, options: dict[str, str]) -> int | None:
-    """Return a size in bytes; None if it is a share or not stated.
+    """Return a size in bytes; None if the size is a share or not stated.
 
     fio's prefixes are k = 1024 and ki = 1000 unless kb_base=1000 swaps them.
     """

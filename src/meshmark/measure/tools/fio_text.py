@@ -1,8 +1,8 @@
-"""The text of fio (`--output-format=normal`), fio 2 and 3.
+"""Reader of the text of fio (`--output-format=normal`), fio 2 and 3.
 
-The text states fewer options than the JSON does, and rounded rates; what is read of it becomes records as in `fio`.
-A run begins with the lines that state the options of its jobs. If these lines are missing, as in an excerpt, only the
-number of processes is known. Of reports that fio prints in intervals, the last one of each process is read.
+The text states fewer options than the JSON, and rounded rates; its records are like the records of `fio`. A run begins
+with the lines that state the options of its jobs. If these lines are missing, as in an excerpt, only the number of
+processes is known. If fio prints reports in intervals, the last report of each process is read.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def read(output: ToolOutput) -> None:
     jobs: dict[tuple[str, str, str], dict[str, Any]] = {}
     current: dict[str, Any] | None = None
     for line in output.lines:
-        if stated := _OPTIONS.match(line.text):
+        if options_line := _OPTIONS.match(line.text):
             if jobs:
                 _add(output, options, jobs)
                 options, jobs, current = {}, {}, None
-            options[stated["name"], stated["group"]] = _stated(stated)
+            options[options_line["name"], options_line["group"]] = _stated(options_line)
         elif (version := _VERSION.fullmatch(line.text)) and not jobs:
             output.stated(version[1])
         elif job := _JOB.fullmatch(line.text):
@@ -60,7 +60,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _stated(line: re.Match[str]) -> dict[str, str]:
-    """Return the options that the first line of a job states, by the names of the JSON."""
+    """Return the options that the first line of a job states, with their names in the JSON."""
     options = {"rw": line["rw"], "ioengine": line["engine"], "iodepth": line["depth"]}
     ranges = re.findall(r"([\d.]+[KMGT]?i?B?)-([\d.]+[KMGT]?i?B?)", line["sizes"])
     if not ranges or any(low != high for low, high in ranges):
@@ -69,7 +69,7 @@ def _stated(line: re.Match[str]) -> dict[str, str]:
 
 
 def _bytes(text: str) -> str:
-    """Return a size in bytes; fio 2 writes K for KiB."""
+    """Return a size in bytes, as text; fio 2 writes K for KiB."""
     size = matched(r"([\d.]+)([KMGT]?)(?:i?B)?", text, "a size", "bs")
     return str(round(number(size[1], "bs") * 1024 ** " KMGT".index(size[2] or " ")))
 
@@ -112,7 +112,7 @@ def _rates(line: re.Match[str]) -> dict[str, Any]:
 def _add(
     output: ToolOutput, options: dict[tuple[str, str], dict[str, str]], jobs: dict[tuple[str, str, str], dict[str, Any]]
 ) -> None:
-    """Add the records of a run; processes of one job that are reported one by one are one job."""
+    """Add the records of a run; processes of one job that fio reports one by one are one job."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for (name, group, pid), job in jobs.items():
         groups.setdefault((name, group) if (name, group) in options else (name, group, pid), []).append(job)
@@ -128,15 +128,15 @@ def _add(
                         job["line"], "the report of the job ends before 'IO depths'; more of it is missing"
                     )
             processes = sum(job["count"] for job in members)
-            stated = options.get((name, group))
-            fields: dict[str, Any] = {"job options": {**stated, "numjobs": str(processes)}} if stated else {}
+            job_options = options.get((name, group))
+            fields: dict[str, Any] = {"job options": {**job_options, "numjobs": str(processes)}} if job_options else {}
             fields_of_json = {"error", "iodepth_level", *_DIRECTIONS}
             items = [(place, {**{k: v for k, v in job.items() if k in fields_of_json}, **fields}) for job in members]
-            read_job(output, name, items, {}, processes=None if stated else processes)
+            read_job(output, name, items, {}, processes=None if job_options else processes)
 
 
 def recognises(start: str) -> bool:
-    """Return whether the line of a job is there, and not JSON of the same run as well."""
+    """Return whether a text contains the line of a job, and does not contain JSON of the same run as well."""
     return re.search(rf"^{_JOB.pattern}", start, re.MULTILINE) is not None and '"fio version"' not in start
 
 

@@ -1,4 +1,4 @@
-"""All formats of other tools that can be imported."""
+"""Finds the readers of a text, and reads all formats of other tools that can be imported."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class Results:
     """The content of another tool's output.
 
     Attributes:
-        records: At least one.
-        left_out: The first items that were left out; `left_out_count` is the number of all of them.
-        other_lines: Number of lines between rows that are not of the tool.
+        records: The records, at least one.
+        left_out: The first items that were left out.
+        left_out_count: Number of all items that were left out.
+        other_lines: Number of lines that another program printed between the rows.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -36,20 +37,20 @@ class Results:
     other_lines: int = 0
 
     def take(self, output: ToolOutput, conditions: dict[str, Scalar], provenance: dict[str, Scalar]) -> None:
-        """Add what a reader took, with more conditions and provenance."""
+        """Add the records of a reader, with further conditions and provenance."""
         self.records += [
             replace(r, conditions={**r.conditions, **conditions}, provenance={**r.provenance, **provenance})
             for r in output.records
         ]
 
     def leave_out(self, outputs: Sequence[ToolOutput]) -> None:
-        """Add what all readers of the same lines left out, except for lines that another one took or left out."""
+        """Add the items that readers of the same lines left out, except lines that another reader took or left out."""
         left_out: set[str] = set()
         for output in outputs:
-            others = set[str]().union(
+            other_places = set[str]().union(
                 *({f"line {number}" for number in other.taken} for other in outputs if other is not output), left_out
             )
-            items = [item for item in output.left_out if item.where not in others]
+            items = [item for item in output.left_out if item.where not in other_places]
             left_out |= {item.where for item in items if item.where}
             self.left_out += items
             self.left_out_count += output.left_out_count - len(output.left_out) + len(items)
@@ -57,38 +58,41 @@ class Results:
 
 
 def readers() -> list[Reader]:
-    """The readers, by name. A module of this package has those of its formats in `READERS`."""
+    """Return all readers, by name. The modules of this package list their readers in `READERS`."""
     modules = [import_module(f"{package.__name__}.{m.name}") for m in iter_modules(package.__path__)]
     return sorted((r for module in modules for r in getattr(module, "READERS", ())), key=lambda r: r.name)
 
 
 def recognised(text: str) -> list[Reader]:
-    """The readers of the formats that a text has, by its first 64 KiB, or if they have none by its first MiB."""
+    """Return the readers that recognise the first 64 KiB of a text, or else the first MiB."""
     start = _BLANK.sub("", text[:MORE_BYTES], count=1)
-    every = readers()
-    return [r for r in every if r.recognises(start[:START_BYTES])] or (
-        [r for r in every if r.recognises(start)] if len(start) > START_BYTES else []
+    all_readers = readers()
+    return [r for r in all_readers if r.recognises(start[:START_BYTES])] or (
+        [r for r in all_readers if r.recognises(start)] if len(start) > START_BYTES else []
     )
 
 
 def _tasks(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
-    """The output of each task, if its lines are labelled; the first column of a table below a title is no label."""
+    """Return the output of each task if lines are labelled.
+
+    The first column of a table below a title is not a label.
+    """
     tasks = by_task(output)
     if len(tasks) == 1 and not tasks[0][0]:
         return tasks
     texts = {line.number: line.text for line in output.lines}
-    rest = [line for _, task in tasks for line in task.lines if texts[line.number] == line.text]
-    labelled = {line.number for _, task in tasks for line in task.lines} - {line.number for line in rest}
-    without_label = [line for line in output.lines if line.number not in labelled]
-    return [("", output)] if recognised(output.again(without_label).text) else tasks
+    unchanged = [line for _, task in tasks for line in task.lines if texts[line.number] == line.text]
+    label_lines = {line.number for _, task in tasks for line in task.lines} - {line.number for line in unchanged}
+    unlabelled_lines = [line for line in output.lines if line.number not in label_lines]
+    return [("", output)] if recognised(output.again(unlabelled_lines).text) else tasks
 
 
 def read_text(text: str, machine: str) -> Results | None:
-    """The records of other tools' output, and what was left out; None if its format is not known.
+    """Return the records of other tools' output, and the items that were left out; None if the format is not known.
 
-    The provenance of the records has the reader, its version and the digest of the output, by which runs that an
-    earlier version imported are found. If several tools wrote to the file, each takes its own lines. If a launcher
-    labelled the lines of several tasks, the condition `task` tells them apart.
+    The provenance of the records contains the reader, its version and the digest of the output, which identify runs
+    that an earlier version imported. If several tools wrote to the file, each reader takes the lines of its tool. If a
+    launcher labelled the lines of several tasks, the records have the condition `task`.
 
     Raises:
         FormatError: Nothing of the text is certain, or the unit or the meaning of a column is unknown.
@@ -97,7 +101,7 @@ def read_text(text: str, machine: str) -> Results | None:
     results: Results | None = None
     outputs = _tasks(ToolOutput(text, machine))
     for task, labelled_output in outputs:
-        read: list[ToolOutput] = []
+        reader_outputs: list[ToolOutput] = []
         whole_output = labelled_output.without_messages()
         for reader in recognised(whole_output.text):
             output = whole_output.again()
@@ -109,9 +113,9 @@ def read_text(text: str, machine: str) -> Results | None:
                 {"task": task} if len(outputs) > 1 else {},
                 {"reader": reader.name, "reader_version": reader.version, "output": digest},
             )
-            read.append(output)
-        if results is not None and read:
-            results.leave_out(read)
+            reader_outputs.append(output)
+        if results is not None and reader_outputs:
+            results.leave_out(reader_outputs)
             results.other_lines += whole_output.other_lines
     if results is not None and not results.records:
         raise FormatError(str(results.left_out[0]) if results.left_out else "no result in this output")

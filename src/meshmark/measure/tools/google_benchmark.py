@@ -1,11 +1,11 @@
-"""Google Benchmark's JSON and CSV output (`--benchmark_format` or `--benchmark_out`), all versions from 1.0, and the
-text that it prints, from version 1.5.
+"""Reader of Google Benchmark's JSON and CSV (`--benchmark_format` or `--benchmark_out`, from version 1.0) and text
+(from version 1.5).
 
 The samples of a record are the repetitions. If the file has aggregates only, mean, median and the author's own
-statistics are records with the condition `statistic`. What a benchmark does is known to its author only, so its rates
-are no records of ours. Fits of complexity (BigO, RMS) and deviations are not read. In the text, a counter such as
-`1.5M` is left out unless its name or a suffix such as `Mi` tells whether M is 10^6 or 2^20: versions before 1.8 write
-both alike.
+statistics are records with the condition `statistic`. Only its author knows what a benchmark does, so its rates do not
+become metrics of Meshmark instruments. Fits of complexity (BigO, RMS) and deviations are not read. In the text, a
+counter such as `1.5M` is left out unless its name or a suffix such as `Mi` shows whether M is 10^6 or 2^20, because
+versions before 1.8 print both the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import Unit, facts, finite, measured, named, optional, scalar, string, unit_of
 from meshmark.store.record import Scalar
 
-_DEVIATIONS: Final = {"stddev", "cv", "BigO", "RMS"}  # they have no value of their own
+_DEVIATIONS: Final = {"stddev", "cv", "BigO", "RMS"}  # statistics that are not values of the quantity
 _SUFFIX: Final = re.compile(r"_(mean|median|stddev|cv|BigO|RMS)$")
 _UNITS: Final = {
     "bytes_per_second": Unit("B/s", 1.0, "higher"),
@@ -43,18 +43,18 @@ _TEXT_ROW: Final = re.compile(
     r"(?P<name>\S.*?)\s+(?P<real_time>[\d.]+(?:e[+-]?\d+)?|-?nan|-?inf|-[\d.]+) (?P<unit>[mun]?s)\s+"
     r"(?P<cpu_time>\S+) (?P=unit)\s+(?P<iterations>\d{1,18})(?:\s+(?P<rest>.*))?"
 )
-_LONGEST: Final = 1000  # characters of a row of the text
+_LONGEST: Final = 1000  # longest row of the text that is read, in characters
 _TEXT_FAILED: Final = re.compile(r"(?P<name>\S.*?)\s+(?:ERROR OCCURRED|SKIPPED): '(?P<message>.*)'")
 _TEXT_FIT: Final = re.compile(r"\S.*_(?:BigO\s.*|RMS\s+\d+ %\s+\d+ %\s*)")
 _TEXT_NUMBER: Final = re.compile(r"(?P<number>-?[\d.]+(?:e[+-]?\d+)?)(?P<prefix>[kMGT]i?)?(?P<rate>/s)?")
-_CONTEXT: Final = {  # what else the context has, the user added
+_CONTEXT: Final = {  # standard keys of the context; the user added any other key
     *("date", "host_name", "executable", "num_cpus", "mhz_per_cpu", "cpu_scaling_enabled", "aslr_enabled", "caches"),
     *("load_avg", "library_version", "library_build_type", "json_schema_version", "build_type"),
 }
 
 
 def recognises(start: str) -> bool:
-    """Return whether the keys of JSON or the header of CSV are there; the context may be at either end of a file."""
+    """Return whether a text has the keys of JSON or a header; the context may be at either end of a file."""
     if '"benchmarks"' not in start:
         return _HEADER.search(start) is not None or _TEXT.search(start) is not None
     context = all(f'"{key}"' in start for key in ("context", "num_cpus", "mhz_per_cpu"))
@@ -73,14 +73,14 @@ def read(output: ToolOutput) -> None:
     for place, document in json_objects(output, "benchmarks"):
         context = document["context"] if isinstance(document.get("context"), dict) else {}
         output.stated(*(optional(context, key) for key in ("library_version", "executable", "date")))
-        added = {k: scalar(v) for k, v in context.items() if isinstance(v, str) and k not in _CONTEXT}
+        extra_conditions = {k: scalar(v) for k, v in context.items() if isinstance(v, str) and k not in _CONTEXT}
         if optional(context, "library_build_type") == "debug":
-            added["library_build_type"] = "debug"
-        _benchmarks(output, field(document, "benchmarks", list, f"{place}Google Benchmark"), added, place)
+            extra_conditions["library_build_type"] = "debug"
+        _benchmarks(output, field(document, "benchmarks", list, f"{place}Google Benchmark"), extra_conditions, place)
 
 
 def _benchmarks(output: ToolOutput, entries: Sequence[Any], added: dict[str, Scalar], place: str) -> None:
-    """Read all entries, which are repetitions and aggregates of benchmarks."""
+    """Group all entries, which are repetitions and aggregates, by benchmark, and read each group."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for index, entry in enumerate(entries, 1):
         with output.item(f"{place}benchmarks {index}"):
@@ -93,7 +93,7 @@ def _benchmarks(output: ToolOutput, entries: Sequence[Any], added: dict[str, Sca
 
 
 def _csv_entries(output: ToolOutput) -> list[dict[str, Any]]:
-    """Return the rows of CSV as entries of JSON; empty cells are absent. Complexity has no time unit."""
+    """Return the rows of CSV in the form of JSON entries, without empty cells and fits of complexity."""
     entries: list[dict[str, Any]] = []
     for line_number, row in csv_table(output, _HEADER.match):
         with output.item(line_number):
@@ -109,7 +109,7 @@ def _csv_entries(output: ToolOutput) -> list[dict[str, Any]]:
 
 
 def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any]]:
-    """Return the rows below a header of the text as entries of JSON."""
+    """Return the rows below a header of the text in the form of JSON entries."""
     header = _TEXT.match(run[0].text)
     columns = [] if header is None or "UserCounters..." in header["counters"] else header["counters"].split()
     entries: list[dict[str, Any]] = []
@@ -117,11 +117,11 @@ def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any
         with output.item(line.number):
             if len(line.text) > _LONGEST:
                 raise FormatError(f"found a line of {len(line.text)} characters; at most {_LONGEST} are read")
-            text = re.sub(r"\s{2,}", "  ", line.text)  # so that no pattern has to try many blanks
+            text = re.sub(r"\s{2,}", "  ", line.text)  # long runs of blanks would make the patterns slow
             if not text.strip("- ") or _TEXT_FIT.fullmatch(text):
                 continue
-            if failed := _TEXT_FAILED.fullmatch(text):
-                raise FormatError(f"{quoted(failed['name'], 60)}: {quoted(failed['message'], 80)}")
+            if failure := _TEXT_FAILED.fullmatch(text):
+                raise FormatError(f"{quoted(failure['name'], 60)}: {quoted(failure['message'], 80)}")
             row = _TEXT_ROW.fullmatch(text)
             if row is None:
                 output.other_lines += 1
@@ -146,7 +146,7 @@ def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any
 
 
 def _text_counter(name: str, text: str) -> float:
-    """Return a counter that the text states with a prefix, as in `items_per_second=1.5M/s`.
+    """Return a counter that may have a prefix, as in `items_per_second=1.5M/s`.
 
     Raises:
         FormatError: The text is not a number, or its prefix may be decimal or binary.
@@ -167,7 +167,7 @@ def _figure(cell: str) -> float | str:
 
 
 def _aggregate(entry: dict[str, Any]) -> str:
-    """Return the name of an aggregate; "" for a repetition. Versions up to 1.4 state it in the name only."""
+    """Return the statistic of an aggregate; "" for a repetition. Versions up to 1.4 state it only in the name."""
     if "run_type" not in entry:
         suffix = _SUFFIX.search(str(entry["name"]))
         return suffix[1] if suffix else ""
@@ -175,7 +175,7 @@ def _aggregate(entry: dict[str, Any]) -> str:
 
 
 def _group(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]) -> None:
-    """Read the repetitions of a benchmark, or its aggregates if there are no others."""
+    """Read the repetitions of a benchmark, or its aggregates if there are no repetitions."""
     for entry in entries:
         if entry.get("run_type", "iteration") not in {"iteration", "aggregate"}:
             raise FormatError(f"run_type: found {quoted(entry['run_type'], 40)}; allowed: iteration, aggregate")
@@ -189,7 +189,7 @@ def _group(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: d
     expected = repetitions[0].get("repetitions", len(repetitions))
     if isinstance(expected, int) and expected > len(repetitions):
         output.leave_out(quoted(run, 60), f"found {len(repetitions)} repetitions of {expected}")
-    good = []
+    valid_entries = []
     for entry in repetitions:
         if entry.get("error_occurred") or entry.get("skipped"):
             message = optional(entry, "error_message") or optional(entry, "skip_message")
@@ -197,13 +197,13 @@ def _group(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: d
         elif entry.get("iterations", 1) == 0:
             output.leave_out(quoted(run, 60), "iterations: found 0, so it was not measured")
         else:
-            good.append(entry)
-    if good:
-        _records(output, run, good, added)
+            valid_entries.append(entry)
+    if valid_entries:
+        _records(output, run, valid_entries, added)
 
 
 def _records(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]) -> None:
-    """Add a record of each time, rate and counter."""
+    """Add a record for each time, rate and counter."""
     first = entries[0]
     unit = unit_of(string({"time_unit": "ns", **first}, "time_unit"))
     if unit.si != "s":
@@ -212,7 +212,9 @@ def _records(output: ToolOutput, run: str, entries: list[dict[str, Any]], added:
         raise FormatError("time_unit: found several, the same in all repetitions is required")
     if not set(_TIMES) & first.keys():
         raise FormatError("found no times, real_time and cpu_time are required")
-    threads = facts(run, {"threads": r"/threads:(\d{1,6})"}).get("threads", 1)  # before version 1.5, in the name only
+    threads = facts(run, {"threads": r"/threads:(\d{1,6})"}).get(
+        "threads", 1
+    )  # before version 1.5, only the name states it
     threads = field({"threads": threads, **first}, "threads", int)
     label = optional(first, "label") or None
     conditions = named({"benchmark": run, "threads": threads, "label": label, **added})

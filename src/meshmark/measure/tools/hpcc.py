@@ -1,7 +1,7 @@
-"""HPC Challenge's output file `hpccoutf.txt`, to which HPCC appends: its summary sections (version 1.4 and 1.5).
+"""Reader of the summary sections of `hpccoutf.txt`, the file to which HPC Challenge appends (version 1.4 and 1.5).
 
-Numbers that begin with `Star` are means over all processes, which run the same at once; `Single` is one process while
-the others wait. A test that was not run has the value -1 and gives no record.
+Keys that begin with `Star` are means over all processes, which run the same test at the same time; keys that begin with
+`Single` are results of one process while the others wait. A test that was not run has the value -1 and no record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGEST: Final = 1e30
 
 
 def read(output: ToolOutput) -> None:
-    """Read the results of all tests of each summary."""
+    """Read the results of all tests in each summary."""
     for section in sections(output.lines, lambda text: text.strip() == _BEGIN):
         with output.item(section[0].number):
             values = _values(output, section)

@@ -1,7 +1,7 @@
-"""HPCG's result file (versions 2 and 3): rates of operations and bytes, and times, of each kernel.
+"""Reader of HPCG's result file (versions 2 and 3): rates of operations and bytes, and times, of each kernel.
 
-`threads` counts the threads of all processes. The kernel `rating` is the rate that HPCG rates a machine by, which
-includes the overheads of convergence and optimisation. Results that HPCG calls invalid are left out.
+`threads` counts the threads of all processes. The kernel `rating` is the rate by which HPCG ranks machines; it includes
+the overheads of convergence and optimisation. Results that HPCG calls invalid are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from meshmark.store.record import Scalar
 _BEGIN: Final = re.compile(r"HPCG-Benchmark(?: version: (\S+))?")
 _RESULT: Final = "Final Summary::HPCG result is"
 _VALID: Final = f"{_RESULT} VALID with a GFLOP/s rating of"
-# The keys of results, whose group is the kernel or the traffic.
+# Patterns of the keys of results; their group is the kernel or the traffic.
 _QUANTITIES: Final = (
     (re.compile(rf"{_VALID}()"), "kernel", Quantity("flop_rate", "Gflop/s", above_zero=True)),
     (re.compile(r"GFLOP/s Summary::Raw (.*)"), "kernel", Quantity("flop_rate", "Gflop/s")),
@@ -54,7 +54,7 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
 
 
 def _values(output: ToolOutput, run: Sequence[Line]) -> dict[str, tuple[int, str]]:
-    """Return line and value of each key, such as `GFLOP/s Summary::Raw MG`; those of YAML are named alike."""
+    """Return line and value of each key, such as `GFLOP/s Summary::Raw MG`; keys of YAML get the same form."""
     values: dict[str, tuple[int, str]] = {}
     begin = _BEGIN.fullmatch(run[0].text.strip())
     if begin and begin[1]:

@@ -1,7 +1,7 @@
-"""HPL's output (High-Performance Linpack, also of Intel and NVIDIA), one run or several in a file.
+"""Reader of HPL's output (High-Performance Linpack, also by Intel and NVIDIA), one or several runs in a file.
 
-Only results whose residual passed its check are taken, and those of runs that ask for no check. The letters and digits
-of the variant (`T/V`) encode the parameters of the algorithm.
+A result is read only if its residual passed the check, or if the run disabled the check. The letters and digits of the
+variant (`T/V`) encode the parameters of the algorithm.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _problem(below: Sequence[Line]) -> str:
-    """Return the reason why a result is not valid; "" if its residual passed."""
+    """Return the reason why a result is not valid; "" if its residual passed the check."""
     for line in below:
         if check := _CHECK.match(line.text.strip()):
             return "" if check[1] == "PASSED" else "the residual FAILED its check"

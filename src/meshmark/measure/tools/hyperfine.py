@@ -1,8 +1,10 @@
-"""hyperfine's elapsed times of commands: JSON (`--export-json`), all versions and all runs of each command, and CSV
-(`--export-csv`), Markdown (`--export-markdown`) and the text that it prints, which have summaries only.
+"""Reader of hyperfine's elapsed times of commands.
 
-Versions before 1.6 have no median. A time of 0 s, which hyperfine states where a command took less time than the start
-of its shell, was not measured.
+JSON (`--export-json`, all versions) contains all runs of each command. CSV (`--export-csv`), Markdown
+(`--export-markdown`) and the text that hyperfine prints contain only summaries.
+
+Versions before 1.6 have no median. A time of 0 s, which hyperfine states if a command took less time than the start of
+its shell, was not measured.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Read elapsed times, mean user and system times and memory of each command."""
+    """Read elapsed times, mean user and system times, and memory of each command."""
     if _HEADER.search(output.text):
         _read_csv(output)
         return
@@ -74,7 +76,7 @@ def _read_csv(output: ToolOutput) -> None:
 
 
 def _read_markdown(output: ToolOutput) -> None:
-    """Read the tables, whose times have one unit each."""
+    """Read the tables; all times of a table have the same unit."""
     unit = ""
     for line in output.lines:
         if head := _MARKDOWN.match(line.text):
@@ -129,7 +131,7 @@ def _command(output: ToolOutput, result: Any, where: str) -> None:
             _check(result, times)
             conditions["failures"] = _failures(result, len(times)) or None
             output.theirs("elapsed", "s", times, **conditions)
-        else:  # removed by a filter
+        else:  # a filter removed the times
             for statistic in ("mean", "median"):
                 if statistic in result:
                     time = measured(finite(result, statistic), "s", statistic)
@@ -147,7 +149,7 @@ def _command(output: ToolOutput, result: Any, where: str) -> None:
 
 
 def _parameters(result: dict[str, Any]) -> dict[str, Scalar]:
-    """Return the values of --parameter-scan and --parameter-list; versions 1.6 to 1.10 have one without its name."""
+    """Return the values of --parameter-scan and --parameter-list; versions 1.6 to 1.10 do not state the name."""
     parameters = field({"parameters": {}, **result}, "parameters", dict)
     if "parameter" in result:
         parameters = {"parameter": result["parameter"], **parameters}
@@ -158,7 +160,7 @@ def _parameters(result: dict[str, Any]) -> dict[str, Scalar]:
 
 
 def _check(result: dict[str, Any], times: list[float]) -> None:
-    """Check that the summary, as far as it is stated, is the one of the times."""
+    """Check that the summary, as far as it is stated, agrees with the times."""
     expected = {"min": min(times), "max": max(times), "median": median(times), "mean": sum(times) / len(times)}
     for key, time in expected.items():
         if result.get(key) is not None and not math.isclose(finite(result, key), time, rel_tol=1e-6):
@@ -166,7 +168,7 @@ def _check(result: dict[str, Any], times: list[float]) -> None:
 
 
 def _failures(result: dict[str, Any], runs: int) -> int:
-    """Return how many runs ended with another exit status than 0; null is one ended by a signal."""
+    """Return how many runs ended with another exit status than 0; null means that a signal ended the run."""
     if result.get("exit_codes") is None:
         return 0
     codes = field(result, "exit_codes", list)

@@ -1,9 +1,9 @@
-"""The Intel MPI Benchmarks' text: IMB-MPI1, -NBC, -RMA, -EXT, -P2P and -MT, one run or several in a file.
+"""Reader of the text of the Intel MPI Benchmarks: IMB-MPI1, -NBC, -RMA, -EXT, -P2P and -MT, one or several runs.
 
-IMB prints means over the repetitions, so `statistic` says `mean`; the condition `over_ranks` says whether a time is
-that of the slowest rank (t_max), the fastest (t_min) or their mean (t_avg). Mbytes are 10^6 bytes since the version of
-2018 and 2^20 bytes before. With -multi, `groups` is the number of groups of `ranks` processes that run at the same
-time, and `group` the one that a row is about.
+IMB prints means over the repetitions, so the condition `statistic` is `mean`. The condition `over_ranks` states whether
+a time is the time of the slowest rank (t_max), of the fastest rank (t_min) or the mean over the ranks (t_avg). A Mbyte
+is 10^6 bytes since version 2018, and 2^20 bytes before. With -multi, `groups` is the number of groups of `ranks`
+processes that run at the same time, and `group` is the number of the group of a row.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COLUMNS: Final = {
     "Msg/sec": Quantity("message_rate", "op/s"),
     "overlap[%]": Quantity("overlap", "%", better="higher"),
 }
-# Metrics of ours by benchmark of MPI-1 and metric of IMB. An exchange counts each message four times, as ours does.
+# Meshmark's metric by benchmark of MPI-1 and metric of IMB. Both count each message of an exchange four times.
 _COLLECTIVES: Final = ("Allreduce", "Alltoall", "Barrier", "Bcast", "Reduce", "Exchange")
 _OURS: Final = {
     ("PingPong", "operation_time"): "pingpong.message_latency",
@@ -59,9 +59,11 @@ _OURS: Final = {
 
 @dataclass(slots=True)
 class _Section:
-    """A benchmark with a number of ranks; `stated` are its conditions.
+    """A benchmark with a number of ranks.
 
-    `setting` says what else IMB prints below its name, such as a mode.
+    Attributes:
+        stated: Conditions of the benchmark.
+        setting: Other text that IMB prints below the name, such as a mode.
     """
 
     part: str
@@ -115,15 +117,15 @@ def _check_rows(output: ToolOutput, section: _Section | None, line: int) -> None
 
 
 def _listed(run: Sequence[Line]) -> list[tuple[str, int]]:
-    """Return the benchmarks that the run says it runs, with the lines that name them."""
+    """Return the benchmarks in the list at the start of a run, each with its line number."""
     names: list[tuple[str, int]] = []
-    within = False
+    in_list = False
     for line in run:
         if line.text.startswith("# List of Benchmarks to run"):
-            within = True
-        elif within and line.text.startswith(("#--", "# Benchmarking", "# For nonblocking")):
+            in_list = True
+        elif in_list and line.text.startswith(("#--", "# Benchmarking", "# For nonblocking")):
             break
-        elif within and (name := re.fullmatch(r"# (\w+)(?:\s+\(.*)?", line.text)):
+        elif in_list and (name := re.fullmatch(r"# (\w+)(?:\s+\(.*)?", line.text)):
             names.append((name[1], line.number))
     return names
 
@@ -150,15 +152,15 @@ def _line(output: ToolOutput, section: _Section, line: Line) -> None:
 
 
 def _row(output: ToolOutput, section: _Section, text: str) -> None:
-    if failed := _FAILED.match(text.strip()):
-        raise FormatError(f"{section.name}: {failed[1]}; not measured")
+    if failure := _FAILED.match(text.strip()):
+        raise FormatError(f"{section.name}: {failure[1]}; not measured")
     if not section.columns or "ranks" not in section.stated:
         raise FormatError(f"column names and the number of processes of {quoted(section.name, 40)} are required above")
     row = row_of(section.columns, text.split())
     counts = {column: count(row.pop(column), column) for column in _COUNTS & row.keys()}
     if number(row.pop("defects", "0"), "defects") > 0:
         raise FormatError("defects: found some; only results without defects are taken")
-    stated: dict[str, Scalar] = {
+    row_conditions: dict[str, Scalar] = {
         "statistic": "mean",
         "message_bytes": counts.get("#bytes", 0),
         "setting": section.setting or None,
@@ -167,13 +169,13 @@ def _row(output: ToolOutput, section: _Section, text: str) -> None:
     }
     for column, cell in row.items():
         matched(r"\d+" if column == "Msg/sec" else r"\d+\.\d\d", cell, "a number with two decimals", column)
-        if column != "Mbytes/sec" or stated["message_bytes"]:
+        if column != "Mbytes/sec" or row_conditions["message_bytes"]:
             quantity, conditions = _meaning(section, column)
-            output.take(quantity, cell, column, **stated, **conditions)
+            output.take(quantity, cell, column, **row_conditions, **conditions)
 
 
 def _meaning(section: _Section, column: str) -> tuple[Quantity, dict[str, Scalar]]:
-    """Return the quantity of a column, and the conditions that it needs."""
+    """Return the quantity of a column, and the conditions that belong to it."""
     quantity, name = _COLUMNS[column], section.name
     if column == "Mbytes/sec":
         quantity = replace(quantity, unit=section.megabyte)

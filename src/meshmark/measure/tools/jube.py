@@ -1,9 +1,9 @@
-"""JUBE's result tables (`jube result`), in the styles csv, pretty and aligned.
+"""Reader of JUBE's result tables (`jube result`), in the styles csv, pretty and aligned.
 
-Columns with a unit in brackets, as `copy[MB/s]`, are values, unless it is a unit of size, which describes the run; the
-other columns are conditions. A table without any unit does not tell values from parameters and is not recognised.
-JUBE's statistical columns (`copy_avg`) become the condition `statistic`. Ids of JUBE (`jube_…`) are left out. A file
-may hold several tables; the name of a table is the condition `table` if there are several.
+Columns with a unit in brackets, such as `copy[MB/s]`, are values, except units of size. Sizes and columns without unit
+are conditions. A table without any unit does not distinguish values from parameters and is not recognised. JUBE's
+statistical columns (`copy_avg`) become the condition `statistic`. Ids of JUBE (`jube_…`) are left out. If a file
+contains several tables, the name of the table is the condition `table`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NO_VALUES: Final = {"std", "cnt"}  # deviations and counts of matches
 _TITLE: Final = re.compile(r"([\w.-]+):")
 _RULE: Final = re.compile(r"\|?(?:-+[|+])+-*\|?|-+")
 _MARKS: Final = ",;\t"
-_LONGEST: Final = 8192  # characters of a header
-_SEARCHED: Final = 40  # lines that may precede the first table
+_LONGEST: Final = 8192  # longest header, in characters
+_SEARCHED: Final = 40  # number of lines in which the first table must begin
 
 
 def _cells(line: str, mark: str) -> list[str]:
@@ -37,7 +37,7 @@ def _cells(line: str, mark: str) -> list[str]:
 
 
 def _columns(line: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return the mark between the cells, and names and units of the columns; "" and [] if the line is not a header."""
+    """Return the mark between the cells, and name and unit of each column; "" and [] if the line is not a header."""
     if "[" not in line or len(line) > _LONGEST:
         return "", []
     for mark in "|" if "|" in line else _MARKS:
@@ -54,12 +54,12 @@ def _columns(line: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def recognises(start: str) -> bool:
-    """Return whether a header is the first line or follows a title; in a pretty table, it is before `|---|`."""
+    """Return whether a header is the first line or follows a title; a header of a pretty table precedes `|---|`."""
     lines = [line for line in start.splitlines()[:_SEARCHED] if line.strip()]
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         mark, columns = _columns(line)
-        if columns and (at == 0 or _TITLE.fullmatch(lines[at - 1].strip()) or mark == "|"):
-            return mark != "|" or (at + 1 < len(lines) and _RULE.fullmatch(lines[at + 1].strip()) is not None)
+        if columns and (index == 0 or _TITLE.fullmatch(lines[index - 1].strip()) or mark == "|"):
+            return mark != "|" or (index + 1 < len(lines) and _RULE.fullmatch(lines[index + 1].strip()) is not None)
     return False
 
 
@@ -117,9 +117,9 @@ def _row(
                 output.theirs(name, unit.si, figure, "none", **named(conditions))
                 continue
             statistic = _STATISTICS.get(suffix) if metric else None
-            stated = named({**conditions, **({"statistic": statistic} if statistic else {})})
+            all_conditions = named({**conditions, **({"statistic": statistic} if statistic else {})})
             figure = measured(figure, unit.si, quoted(name, 40))
-            output.theirs(metric if statistic else name, unit.si, figure, unit.better, **stated)
+            output.theirs(metric if statistic else name, unit.si, figure, unit.better, **all_conditions)
 
 
 READERS: Final = [Reader("jube", "JUBE result table, csv or pretty", recognises, read, version=2)]

@@ -1,7 +1,7 @@
-"""kerncraft's machine description (YAML): what `likwid-bench` measured on each level, sizes of caches and peak rates.
+"""Reader of kerncraft's machine descriptions (YAML): results of `likwid-bench` on each level, cache sizes, peak rates.
 
-Sizes of caches are those that the file states rather than capacities that someone measured. kerncraft's `triad` usually
-has four arrays and is called `schoenauer` here.
+Cache sizes are stated in the file, not measured. kerncraft's `triad` usually has four arrays and is called
+`schoenauer` here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from meshmark.measure.tools.base import FormatError, Reader, field, number, size
 from meshmark.measure.tools.output import ToolOutput
 from meshmark.measure.tools.quantities import finite, optional, scaled, string, unit_of, value
 
-# Names of ours by kerncraft's name and its streams that are read, read and written, and written.
+# Meshmark's name of a kernel by kerncraft's name and the numbers of read, read and written, and written streams.
 _KERNELS: Final = {("load", 1, 0, 0): "read", ("triad", 3, 0, 1): "schoenauer"}
-_UNKNOWN: Final = "INFORMATION_REQUIRED"  # what kerncraft writes where its user must fill something in
+_UNKNOWN: Final = "INFORMATION_REQUIRED"  # placeholder that kerncraft writes where its user must enter a value
 _START: Final = re.compile(r"^(?:kerncraft version|FLOPs per cycle):", re.MULTILINE)
 _SECTIONS: Final = re.compile(r"^(?:memory hierarchy|benchmarks):", re.MULTILINE)
 
@@ -26,7 +26,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Read bandwidths of each level, kernel and number of cores; sizes of caches; clock and operations per cycle."""
+    """Read bandwidths by level, kernel and number of cores, cache sizes, the clock and operations per cycle."""
     document = _loaded(output.text)
     output.stated(quoted(document.get("kerncraft version") or "", 40))
     _peaks(output, document)
@@ -43,13 +43,13 @@ def read(output: ToolOutput) -> None:
 
 
 def _level(output: ToolOutput, level: Any, benchmarks: Any, kernels: dict[str, str]) -> None:
-    """Read the size of a level, and its bandwidths."""
+    """Read the size and the bandwidths of a level."""
     name = string(level, "level")
     with output.item(f"memory hierarchy: {quoted(name, 40)}"):
         if capacity := _capacity(level):
             cores = level.get("cores per group")
-            shared = cores if isinstance(cores, int) and not isinstance(cores, bool) else None
-            output.theirs("cache_size", "B", capacity, level=name, cores_per_group=shared)
+            core_count = cores if isinstance(cores, int) and not isinstance(cores, bool) else None
+            output.theirs("cache_size", "B", capacity, level=name, cores_per_group=core_count)
     where = f"measurements: {quoted(name, 40)}"
     with output.item(where):
         blocks = field(field(benchmarks, "measurements", dict), name, dict)
@@ -76,12 +76,12 @@ def _loaded(text: str) -> dict[str, Any]:
 
 def _kernel(name: str, description: Any) -> str:
     streams = (field(description, f"{kind} streams", dict) for kind in ("read", "read+write", "write"))
-    read, both, write = (field(stream, "streams", int) for stream in streams)
-    return _KERNELS.get((name, read, both, write), quoted(name, 40))
+    read_streams, update_streams, write_streams = (field(stream, "streams", int) for stream in streams)
+    return _KERNELS.get((name, read_streams, update_streams, write_streams), quoted(name, 40))
 
 
 def _quantity(quantity: Any, si: str) -> float:
-    """Return a value such as `42.98 GB/s`; prefixes are decimal, as kerncraft and likwid-bench mean them."""
+    """Return a value such as `42.98 GB/s` in SI units; prefixes are decimal, as in kerncraft and likwid-bench."""
     match = re.fullmatch(r"([\d.]+(?:[eE][+-]?\d+)?)\s*(\S.*)", str(quantity).strip())
     if match is None or unit_of(match[2]).si != si or not isinstance(quantity, str):
         raise unexpected(quantity, f"a value in {si}")
@@ -89,7 +89,7 @@ def _quantity(quantity: Any, si: str) -> float:
 
 
 def _peaks(output: ToolOutput, document: dict[str, Any]) -> None:
-    """Read the clock, and the operations per cycle."""
+    """Read the clock and the operations per cycle."""
     if _is_stated(document.get("clock")):
         with output.item("clock"):
             output.theirs("clock", "Hz", _quantity(document["clock"], "Hz"))
@@ -111,7 +111,7 @@ def _is_stated(quantity: Any) -> bool:
 
 
 def _capacity(level: dict[str, Any]) -> float | None:
-    """Return the size of one cache of a level, by its sets and ways if they are stated; None for main memory."""
+    """Return the size of one cache of a level in bytes, from its sets and ways if stated; None for main memory."""
     geometry = level.get("cache per group")
     keys = ("sets", "ways", "cl_size")
     if isinstance(geometry, dict) and all(_is_stated(geometry.get(key)) for key in keys):
@@ -128,7 +128,7 @@ def _capacity(level: dict[str, Any]) -> float | None:
 def _block(
     output: ToolOutput, block: Any, level: str, threads_per_core: Any, kernels: dict[str, str], where: str
 ) -> None:
-    """Read the measurements of one level with one number of threads a core."""
+    """Read the measurements of one level with one number of threads per core."""
     if not isinstance(threads_per_core, int):
         raise FormatError("a number of threads per core is required")
     cores, threads, sizes = (field(block, key, list) for key in ("cores", "threads", "total size"))

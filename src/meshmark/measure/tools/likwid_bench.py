@@ -1,7 +1,7 @@
-"""likwid-bench's text (LIKWID 4 and 5), one run or several in a file.
+"""Reader of the text of likwid-bench (LIKWID 4 and 5), one or several runs in a file.
 
-Its rate counts the bytes of all operands, as STREAM does. Its `stream` is STREAM's triad; its `triad` is another,
-a = b + c d with four arrays, here `vector_triad`.
+Its rate counts the bytes of all operands, as STREAM does. Its `stream` is STREAM's triad. Its `triad` is another
+kernel, a = b + c d with four arrays, which is called `vector_triad` here.
 """
 
 from __future__ import annotations
@@ -54,22 +54,26 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
     if missing := [key for key in required if key not in values]:
         raise FormatError(f"the run has no '{missing[0]}:'; it is not complete")
     text = "\n".join(line.text for line in run)
-    stated = facts(text, {"threads": r"^Using (\d{1,6}) threads?\s*$", "work_groups": r"Using (\d{1,6}) work groups?"})
-    running = sum(_GROUP.fullmatch(line.text.strip()) is not None for line in run)
-    if "threads" not in stated or running not in {0, stated["threads"]}:
-        raise FormatError(f"found {running} lines 'Group: 0 Thread 0 …', one for each of 'Using N threads' is required")
+    conditions = facts(
+        text, {"threads": r"^Using (\d{1,6}) threads?\s*$", "work_groups": r"Using (\d{1,6}) work groups?"}
+    )
+    group_lines = sum(_GROUP.fullmatch(line.text.strip()) is not None for line in run)
+    if "threads" not in conditions or group_lines not in {0, conditions["threads"]}:
+        raise FormatError(
+            f"found {group_lines} lines 'Group: 0 Thread 0 …', one for each of 'Using N threads' is required"
+        )
     numbers = {key: number(values[key], key) for key in (*required[1:], *_MORE) if key in values}
     volume, elapsed, rate = numbers["Data volume (Byte)"], numbers["Time"], 1e6 * numbers["MByte/s"]
     if elapsed <= 0 or (volume and not 0.99 < rate * elapsed / volume < 1.01):
         raise FormatError("'Data volume (Byte)' and 'Time' do not give the rate; a number is damaged")
-    if stated.get("work_groups") == 1:
-        del stated["work_groups"]
+    if conditions.get("work_groups") == 1:
+        del conditions["work_groups"]
     if "Iterations" in numbers:
-        stated["iterations"] = round(numbers["Iterations"])
-    stated |= {**_kernel(values["Test"]), "footprint_bytes": round(numbers[size]), "test": values["Test"]}
+        conditions["iterations"] = round(numbers["Iterations"])
+    conditions |= {**_kernel(values["Test"]), "footprint_bytes": round(numbers[size]), "test": values["Test"]}
     for key in filter(numbers.__contains__, _QUANTITIES):
         if key != "MByte/s" or rate:
-            output.take(_QUANTITIES[key], values[key], key, **stated)
+            output.take(_QUANTITIES[key], values[key], key, **conditions)
 
 
 def _kernel(test: str) -> dict[str, Scalar]:

@@ -1,8 +1,8 @@
-"""likwid-perfctr's tables and CSV (`-O`), LIKWID 4 and 5, with and without the marker API, one run or several.
+"""Reader of likwid-perfctr's tables and CSV (`-O`), LIKWID 4 and 5, with and without the marker API, one or more runs.
 
-Read are the counters and the metrics of each hardware thread; the STAT tables are sums and means of them. Values that
-are `nan` or `-` (counters that others of the socket count) are not measured and give no record. A metric whose unit is
-not known is left out.
+The counters and metrics of each hardware thread are read; the STAT tables with their sums and means are not. Values
+`nan` or `-` (counters that another thread of the socket counts) were not measured and have no record. A metric whose
+unit is not known is left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COUNTS: Final = re.compile(
 
 @dataclass(slots=True)
 class _Table:
-    """A table of counters or metrics; `cpus` are the conditions of each column."""
+    """A table of counters or metrics; `cpus` has the conditions of each column."""
 
     line: int
     metric: bool
@@ -62,20 +62,20 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Read the counters and metrics of each hardware thread, by group and region."""
+    """Read the counters and metrics of each hardware thread in each group and region."""
     table: _Table | None = None
-    boxes: dict[str, Scalar] = {}  # conditions of the tables that are drawn with lines
-    begun = False
+    box_conditions: dict[str, Scalar] = {}  # conditions of tables that are drawn with lines
+    has_csv = False
     for line in output.lines:
         text = line.text
         if group := _GROUP.fullmatch(text.strip()):
-            boxes = {"group": quoted(group[3], 60), "group_number": int(group[2])}
-            boxes |= {"region": quoted(group[1], 100)} if group[1] else {}
+            box_conditions = {"group": quoted(group[3], 60), "group_number": int(group[2])}
+            box_conditions |= {"region": quoted(group[1], 100)} if group[1] else {}
         elif text.startswith("|"):
-            table = _boxed(output, table, boxes, line)
+            table = _boxed(output, table, box_conditions, line)
         elif text.startswith(("TABLE,", "STRUCT,")):
             _close(output, table)
-            table, begun = None, True
+            table, has_csv = None, True
             with output.item(line.number):
                 table = _opened(line)
         elif table is not None and not table.width:
@@ -84,7 +84,7 @@ def read(output: ToolOutput) -> None:
             table.rows += 1
             with output.item(line.number):
                 _row(output, table, line)
-        elif text.strip() and begun and not text.startswith("+-") and not text.startswith("CPU "):
+        elif text.strip() and has_csv and not text.startswith("+-") and not text.startswith("CPU "):
             output.other_lines += 1
     _close(output, table)
 
@@ -118,10 +118,10 @@ def _opened(line: Line) -> _Table | None:
     title = matched(_TITLE, line.text.rstrip(","), "TABLE, a group, its name and its length")
     if title["stat"]:
         return None
-    stated: dict[str, Scalar] = {"group": title["group"], "group_number": int(title["number"])}
+    conditions: dict[str, Scalar] = {"group": title["group"], "group_number": int(title["number"])}
     if title["region"]:
-        stated["region"] = quoted(title["region"], 100)
-    return _Table(line.number, title["kind"] == "Metric", int(title["length"]), stated)
+        conditions["region"] = quoted(title["region"], 100)
+    return _Table(line.number, title["kind"] == "Metric", int(title["length"]), conditions)
 
 
 def _columns(table: _Table, line: Line) -> None:

@@ -1,9 +1,9 @@
-"""lmbench: lat_mem_rd and bw_mem, alone or as titled sections of a results file (versions 2 and 3), and its other times
-and rates, such as `Simple syscall: 0.0912 microseconds`.
+"""Reader of lmbench (versions 2 and 3): lat_mem_rd and bw_mem, alone or as titled sections of a results file, and other
+times and rates, such as `Simple syscall: 0.0912 microseconds`.
 
 lat_mem_rd prints footprints in MiB and times per load in ns; bw_mem prints sizes and rates in decimal MB. bw_mem does
-not print which operation it ran, and it counts the bytes of a copy once; only the titles of a results file tell that a
-rate is that of reading or writing whole arrays, as in our kernels `read` and `write`.
+not print which operation it ran, and it counts the bytes of a copy once. Only the titles of a results file state that a
+rate was measured by reading or writing whole arrays, like the kernels `read` and `write` of `bandwidth`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _OTHERS: Final = {
     "MB/sec": Quantity("operation_bandwidth", "MB/s"),
     "KB/sec": Quantity("operation_bandwidth", "kB/s"),
 }
-_SWITCHES: Final = re.compile(r'"size=(\d{1,9})k ovr=\d+\.\d+')  # context switches among processes of this size
+_SWITCHES: Final = re.compile(
+    r'"size=(\d{1,9})k ovr=\d+\.\d+'
+)  # header of context switches among processes of this size
 _SWITCH: Final = re.compile(r"(\d{1,6}) (\d{1,12}\.\d{2})")
 _SOCKET: Final = re.compile(rf"(?P<point>{_NUMBER} {_NUMBER}) MB/sec")
 _RATE: Final = re.compile(rf"({_NUMBER}) ({_NUMBER})")
@@ -62,21 +64,21 @@ def recognises(start: str) -> bool:
 
 
 def _is_bw_mem(start: str) -> bool:
-    """Return whether most lines are a size and a rate, the first one included."""
+    """Return whether the first line and most other lines are a size and a rate."""
     lines = [line for line in start.split("\n", 2000) if line.strip()]
     matches = [_RATE.fullmatch(line) is not None for line in lines]
     return bool(matches) and matches[0] and 2 * sum(matches) > len(matches)
 
 
 def read(output: ToolOutput) -> None:
-    """Read the curves of latency and rate, and the other times and rates of a results file."""
+    """Read the curves of latencies and rates, and the other times and rates of a results file."""
     version = re.search(r"^\[lmbench([\d.]+)", output.text, re.MULTILINE)
     output.stated(version[1] if version else "")
     pattern: str | None = None
     stride: int | None = None
     operation: str | None = None
     switch_bytes: int | None = None
-    has_rates = _RATE.match(output.text.lstrip("\n")) is not None  # of bw_mem alone
+    has_rates = _RATE.match(output.text.lstrip("\n")) is not None  # output of bw_mem alone
     for line in output.lines:
         text = line.text.strip()
         title = text.lstrip('"')
@@ -93,8 +95,8 @@ def read(output: ToolOutput) -> None:
             stride, has_rates, switch_bytes = None, False, int(switches[1]) << 10
         elif switch_bytes is not None and (switch := _SWITCH.fullmatch(text)):
             with output.item(line.number):
-                same: dict[str, Scalar] = {"operation": "context switch", "processes": int(switch[1])}
-                output.take(_OTHERS["microseconds"], switch[2], "time", **same, process_bytes=switch_bytes)
+                common: dict[str, Scalar] = {"operation": "context switch", "processes": int(switch[1])}
+                output.take(_OTHERS["microseconds"], switch[2], "time", **common, process_bytes=switch_bytes)
         elif socket := _SOCKET.fullmatch(text):
             with output.item(line.number):
                 _rate(output, socket["point"], "socket")
@@ -111,7 +113,7 @@ def read(output: ToolOutput) -> None:
                 else:
                     raise FormatError("the title of its section is required above")
         elif text.startswith('"'):
-            stride, has_rates = None, False  # a section of another kind, or a damaged title
+            stride, has_rates = None, False  # another kind of section, or a damaged title
         elif stride or has_rates:
             output.other_lines += 1
 
@@ -119,14 +121,16 @@ def read(output: ToolOutput) -> None:
 def _latency(output: ToolOutput, text: str, stride: int, pattern: str | None) -> None:
     point = matched(_LATENCY, text, "a footprint in MiB with five decimals and a time in ns with three")
     footprint = value(point[1], "MiB", "footprint", above_zero=True)
-    exact = _STEP * round(footprint / _STEP)
-    footprint_bytes = exact if abs(exact - footprint) < 6 else round(footprint)  # five decimals: 5 bytes
-    same: dict[str, Scalar] = {"footprint_bytes": footprint_bytes, "stride_bytes": stride, "pattern": pattern}
-    output.ours("latency.load_latency", value(point[2], "ns", "time"), **same)
+    rounded_bytes = _STEP * round(footprint / _STEP)
+    footprint_bytes = (
+        rounded_bytes if abs(rounded_bytes - footprint) < 6 else round(footprint)
+    )  # rounding to five decimals changes up to 5 bytes
+    conditions: dict[str, Scalar] = {"footprint_bytes": footprint_bytes, "stride_bytes": stride, "pattern": pattern}
+    output.ours("latency.load_latency", value(point[2], "ns", "time"), **conditions)
 
 
 def _rate(output: ToolOutput, text: str, operation: str | None) -> None:
-    """Read a size and its rate; `operation` is None without a title."""
+    """Read a size and its rate; `operation` is None if the section has no title."""
     point = matched(_RATE, text, "a size and a rate in MB")
     size = round(value(point[1], "MB", "size", above_zero=True))
     rate = value(point[2], "MB/s", "rate", above_zero=True)

@@ -1,7 +1,8 @@
-"""lmbench's summary: the tables that `make see` prints, with a row for each results file.
+"""Reader of lmbench's summary: the tables that `make see` prints, with a row for each results file.
 
-The words above a column and the title of its table name the operation; the unit is in the title. The digits of a cell
-are all that lmbench prints, and `K` is 1000. Empty cells and `-` are not measured. Rows of one host are repetitions.
+The words above a column and the title of its table name the operation; the title also states the unit. Cells contain
+all digits that lmbench prints, and `K` is 1000. Empty cells and `-` were not measured. Rows of one host are
+repetitions.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NOT_MEASURED: Final = {"Guesses", "Mhz"}
 
 @dataclass(slots=True)
 class _Table:
-    """A table; `columns` have begin, end and name, host and system first."""
+    """A table. `columns` are the begin, end and name of each column; the first two are host and system."""
 
     title: str
     unit: str
@@ -38,7 +39,7 @@ class _Table:
 
 
 def read(output: ToolOutput) -> None:
-    """Read the cells of all tables whose title has a unit."""
+    """Read the cells of all tables whose title states a unit."""
     table: _Table | None = None
     head: list[str] = []
     for line in output.lines:
@@ -62,17 +63,17 @@ def read(output: ToolOutput) -> None:
 
 
 def _columns(rule: str, head: list[str]) -> list[tuple[int, int, str]]:
-    """Return the columns above which a rule of dashes stands, with the words of the head that are nearest to each."""
+    """Return the columns below a rule of dashes, each with the words of the header that are nearest to it."""
     spans = [(m.start(), m.end()) for m in re.finditer(r"-+", rule)]
     words: list[list[str]] = [[] for _ in spans]
     for text in head:
         for word in re.finditer(r"\S+", text):
             words[_nearest(spans, word.start(), word.end())].append(word[0])
-    return [(begin, end, " ".join(named)) for (begin, end), named in zip(spans, words, strict=True)]
+    return [(begin, end, " ".join(column_words)) for (begin, end), column_words in zip(spans, words, strict=True)]
 
 
 def _nearest(spans: list[tuple[int, int]], begin: int, end: int) -> int:
-    """Return the index of the span with which an interval shares most, or that is nearest to it."""
+    """Return the index of the span that overlaps an interval most, or else is nearest to it."""
     return max(range(len(spans)), key=lambda i: min(end, spans[i][1]) - max(begin, spans[i][0]))
 
 
@@ -97,7 +98,7 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
         if index in cells and data[index][2] not in _NOT_MEASURED:
             raise FormatError(f"two values for the column '{data[index][2][:40]}'")
         cells[index] = word[0]
-    stated: dict[str, Scalar] = {"host": host[0], "table": table.title}
+    conditions: dict[str, Scalar] = {"host": host[0], "table": table.title}
     for index, cell in cells.items():
         name = data[index][2]
         if cell == "-" or name in _NOT_MEASURED:
@@ -105,7 +106,7 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
         match = matched(_CELL, cell, "a number", name)
         if not name:
             raise FormatError("a value without a column")
-        output.take(_QUANTITIES[table.unit], match[1] + _SUFFIXES[match[2]], name, operation=name, **stated)
+        output.take(_QUANTITIES[table.unit], match[1] + _SUFFIXES[match[2]], name, operation=name, **conditions)
 
 
 READERS: Final = [Reader("lmbench_summary", "lmbench, summary", has(_SUMMARY), read, tool="lmbench")]

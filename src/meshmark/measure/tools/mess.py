@@ -1,7 +1,7 @@
-"""The Mess benchmark's curves of latency against bandwidth (Barcelona Supercomputing Center).
+"""Reader of the Mess benchmark's curves of latency against bandwidth (Barcelona Supercomputing Center).
 
-`memory_curves.csv` (Mess 2.0) has GB/s (10^9 bytes) and nanoseconds. `bwlat_*.txt`, which the Mess simulator reads, has
-MB/s and cycles of a clock that the file does not state, of a curve whose share of reads is in the file's name only.
+`memory_curves.csv` (Mess 2.0) contains GB/s (10^9 bytes) and nanoseconds. `bwlat_*.txt`, which the Mess simulator
+reads, contains MB/s and cycles of a clock that the file does not state; only its name states the share of reads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _is_header(line: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Read latency and bandwidth of each point; those of bandwidth 0, which the plotter adds, are passed over."""
+    """Read latency and bandwidth of each point; points of bandwidth 0, which the plotter adds, are ignored."""
     begin, header = next(((line.number, line.text) for line in output.lines if _is_header(line.text)), (1, ""))
     names = csv_cells(header)
     if len(set(names)) != len(names):
@@ -53,26 +53,26 @@ def read(output: ToolOutput) -> None:
             reads = number(row[share], share)
             if not 0 <= reads <= 100:
                 raise unexpected(row[share], "a percentage", share)
-            stated: dict[str, Scalar] = {"mode": "paced", "read_share": reads / 100, "statistic": "mean"}
+            conditions: dict[str, Scalar] = {"mode": "paced", "read_share": reads / 100, "statistic": "mean"}
             if "pause" in row:
-                stated["injected_pause"] = round(number(row["pause"], "pause"))
-            stated |= named({name: scalar(cell) for name, cell in row.items() if name not in _KNOWN})
+                conditions["injected_pause"] = round(number(row["pause"], "pause"))
+            conditions |= named({name: scalar(cell) for name, cell in row.items() if name not in _KNOWN})
             if rate != 0:
-                output.ours("loaded.bandwidth_net", measured(rate, "B/s", bandwidth), **stated)
-                output.ours("loaded.load_latency", measured(time, "s", latency), **stated)
+                output.ours("loaded.bandwidth_net", measured(rate, "B/s", bandwidth), **conditions)
+                output.ours("loaded.load_latency", measured(time, "s", latency), **conditions)
 
 
 def recognises_bwlat(start: str) -> bool:
     lines = start.splitlines()
     lines = lines[:-1] if len(lines) > 5 and not start.endswith("\n") else lines
-    exact = sum(_EXACT.fullmatch(line.strip()) is not None for line in lines)
-    if len(lines) < 5 or exact < 0.8 * len(lines):
+    exact_lines = sum(_EXACT.fullmatch(line.strip()) is not None for line in lines)
+    if len(lines) < 5 or exact_lines < 0.8 * len(lines):
         return False
     return any(float(line.split()[0]) > 1000 for line in lines if _POINT.fullmatch(line.strip()))
 
 
 def read_bwlat(output: ToolOutput) -> None:
-    """Read bandwidth and cycles of each point of a curve, in the file's order."""
+    """Read bandwidth and cycles of each point of a curve, in the order of the file."""
     point = 0
     for line in output.lines:
         if not line.text.strip():
@@ -83,9 +83,9 @@ def read_bwlat(output: ToolOutput) -> None:
                 _EXACT if output.is_cut(line) else _POINT, line.text.strip(), "a whole bandwidth and a whole latency"
             )
             rate, cycles = line.text.split()
-            stated: dict[str, Scalar] = {"mode": "paced", "point": point, "statistic": "smoothed"}
-            output.take(_CURVE_RATE, rate, "bandwidth", **stated)
-            output.take(_CURVE_CYCLES, cycles, "latency", **stated)
+            conditions: dict[str, Scalar] = {"mode": "paced", "point": point, "statistic": "smoothed"}
+            output.take(_CURVE_RATE, rate, "bandwidth", **conditions)
+            output.take(_CURVE_CYCLES, cycles, "latency", **conditions)
 
 
 READERS: Final = [

@@ -1,9 +1,9 @@
-"""Intel Memory Latency Checker's text (versions 3.0 to 3.12, Linux and Windows), of complete runs or of single tests.
+"""Reader of the text of Intel Memory Latency Checker (3.0 to 3.12, Linux and Windows), complete runs or single tests.
 
-MLC counts memory traffic: in its mixes of reads and writes, a store is a line read and a line written. Therefore the
-rates of the mixes are `bandwidth_gross`, and those of reads and of non-temporal stores, whose net and gross rates are
-equal, `bandwidth_net`. Its cells are imported as published, however odd. Options of the command line that have no
-condition of their own are in the condition `options`.
+MLC counts memory traffic: in its mixes of reads and writes, a store reads a line and writes a line. Therefore the rates
+of the mixes are `bandwidth_gross`. The rates of reads and of non-temporal stores are `bandwidth_net`, because their net
+and gross rates are equal. Cells are imported as printed, even if they are implausible. Options of the command line that
+have no condition of their own are in the condition `options`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEAD: Final = re.compile(r"(?:Numa node|Writer Numa Node|Writer Socket|Socket)(
 _LOCAL: Final = re.compile(r"Local Socket (L\d|LLC)->(?:L\d|LLC) (HITM?)\s+latency\s+(\d+\.\d)")
 _REMOTE: Final = re.compile(r"Remote Socket (L\d|LLC)->(?:L\d|LLC) HITM latency \(data address homed in (\w+) socket\)")
 _ITERATION: Final = re.compile(r"Each iteration took .*\(\s*(\S+)\s+(\w+)\s*\)")
-# Rows of numbers, and rates with a name; a table whose title is damaged has them, too.
+# Rows of numbers, and rates with a name; they also occur in a table whose title is damaged.
 _ROW: Final = re.compile(
     r"\d+\s+[\d.-]|ALL Reads|\d+:\d+ Read|Stream-triad|All NT|Local Socket|Each iteration took .*\("
 )
@@ -53,9 +53,14 @@ _MIXES: Final[dict[str, dict[str, Scalar]]] = {
 
 @dataclass(slots=True)
 class _Section:
-    """A test. `stated` are its conditions; `columns` those of the current matrix; `rows` what was read of it.
+    """One test of a run.
 
-    `traffic` is the pattern of the loads of idle latencies, and `reads` if a table of rates is of reads only.
+    Attributes:
+        stated: Conditions of the test.
+        traffic: Access pattern of idle latencies; `reads` for a table of rates of reads only.
+        columns: Nodes of the columns of the current matrix.
+        rows: Names of the rows that were read.
+        home: Node of the data, `writer` or `reader`, in a matrix of transfers.
     """
 
     kind: str
@@ -66,7 +71,7 @@ class _Section:
     home: str = ""
 
     def matrix_row(self, text: str) -> tuple[int, dict[int, str]]:
-        """The number of a row of the current matrix and its cells by column, without those printed as `-`."""
+        """Return the number of a row of the current matrix, and its cells by column without cells `-`."""
         row, cells = matrix_row(text, self.columns)
         if str(row) in self.rows or row not in self.columns:
             raise FormatError(f"found node {row}, another one of the columns is required")
@@ -82,21 +87,21 @@ class _Run:
 
     stated: dict[str, Scalar] = field(default_factory=dict)
     pattern: str | None = None
-    buffer: int | None = None  # bytes, of the latency thread
-    buffer_each: int | None = None  # bytes, of each thread that reads
+    buffer: int | None = None  # buffer of the latency thread, bytes
+    buffer_each: int | None = None  # buffer of each reading thread, bytes
 
 
 def read(output: ToolOutput) -> None:
     """Read the cells of all sections."""
     run = _Run()
     section: _Section | None = None
-    begun = False
+    has_title = False
     for line in output.lines:
         text = line.text.strip()
         if title := _TITLE.match(line.text):
             output.stated(title[1])
-            run, section, begun = _Run(), None, True
-        elif not begun or not text:
+            run, section, has_title = _Run(), None, True
+        elif not has_title or not text:
             continue
         elif kind := next((kind for pattern, kind in _SECTIONS if pattern.match(text)), ""):
             unit = re.search(r"\(in (\w+)\)", text)
@@ -110,7 +115,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _header(output: ToolOutput, run: _Run, section: _Section | None, text: str) -> bool:
-    """Take a line that states something about the run or the section, or nothing; False if it has a number."""
+    """Read a line that is not a row of numbers; return False if it is a row of numbers."""
     if command := re.match(r"Command line parameters:\s*(.*)", text):
         output.stated(output.about.version, f"mlc {command[1]}".strip())
         run.stated = _options(command[1])
@@ -144,24 +149,24 @@ def _header(output: ToolOutput, run: _Run, section: _Section | None, text: str) 
 
 def _options(command: str) -> dict[str, Scalar]:
     """Return the conditions that the options of the command state."""
-    stated: dict[str, Scalar] = {}
-    others: list[str] = []
+    conditions: dict[str, Scalar] = {}
+    other_options: list[str] = []
     for word in command.split():
         if (option := re.fullmatch(r"-([cjil])(\d{1,9})", word)) is not None:
-            stated[_COMMAND[option[1]]] = int(option[2])
+            conditions[_COMMAND[option[1]]] = int(option[2])
         elif not word.startswith("--") and not re.fullmatch(r"-(?:b|t|W|d|g|v)\S*|-r", word):
-            others.append(word)
-    if others:
-        stated["options"] = quoted(" ".join(sorted(others)), 100)
-    return stated
+            other_options.append(word)
+    if other_options:
+        conditions["options"] = quoted(" ".join(sorted(other_options)), 100)
+    return conditions
 
 
 def _row(output: ToolOutput, run: _Run, section: _Section | None, text: str) -> None:
     if iteration := _ITERATION.match(text):
         if iteration[2] != "ns":
             raise unexpected(iteration[2], "ns", "idle latency")
-        stated = {**run.stated, "footprint_bytes": run.buffer, "pattern": run.pattern}
-        output.take(_LATENCY, iteration[1], "idle latency", **stated)
+        conditions = {**run.stated, "footprint_bytes": run.buffer, "pattern": run.pattern}
+        output.take(_LATENCY, iteration[1], "idle latency", **conditions)
     elif section is None or (section.kind in {"idle", "between"} and not section.columns):
         raise FormatError("the title of a section is required above")
     else:
@@ -183,58 +188,62 @@ def _peak(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
         raise FormatError(f"{name}: a second rate in one section")
     section.rows.add(name)
     if section.kind == "maximum":
-        conditions["statistic"] = "best"  # of several injection rates
-    same = {**run.stated, **section.stated, "test": section.kind, "thread_buffer_bytes": run.buffer_each}
-    output.take(_RATES["gross" if mix and not mix[3] else "net"], cell, name, **same, **conditions)
+        conditions["statistic"] = "best"  # the best of several injection rates
+    common = {**run.stated, **section.stated, "test": section.kind, "thread_buffer_bytes": run.buffer_each}
+    output.take(_RATES["gross" if mix and not mix[3] else "net"], cell, name, **common, **conditions)
 
 
 def _traffic(output: ToolOutput, run: _Run, section: _Section) -> tuple[str, dict[str, Scalar]]:
-    """Return `net` or `gross`, and the conditions of the kind of traffic: reads, or what the option -W chose, which MLC
-    does not print."""
-    same = {**run.stated, **section.stated, "thread_buffer_bytes": run.buffer_each}
+    """Return `net` or `gross`, and the conditions of the kind of traffic.
+
+    The traffic is reads, or the kind that the option -W selected, which MLC does not print.
+    """
+    common = {**run.stated, **section.stated, "thread_buffer_bytes": run.buffer_each}
     if section.traffic == "reads":
-        return "net", {**same, "read_share": 1.0}
+        return "net", {**common, "read_share": 1.0}
     option = re.search(r"-W(\d{1,2})\b", output.about.command)
     if option is None:
         raise FormatError("'Using Read-only traffic type' above the numbers, or -W in the command, is required")
-    return "gross", {**same, "traffic": f"W{option[1]}", "read_share": _OPTIONS.get(option[1]), "kernel": "mix"}
+    return "gross", {**common, "traffic": f"W{option[1]}", "read_share": _OPTIONS.get(option[1]), "kernel": "mix"}
 
 
 def _idle(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
     pattern = {"random": "random", "sequential": "stride"}.get(section.traffic, run.pattern)
-    stated = {**run.stated, **section.stated, "pattern": pattern, "footprint_bytes": run.buffer}
+    conditions = {**run.stated, **section.stated, "pattern": pattern, "footprint_bytes": run.buffer}
     row, cells = section.matrix_row(text)
     for column, cell in cells.items():
-        output.take(_LATENCY, cell, "latency", **{**stated, "cpu_node": row, "memory_node": column})
+        output.take(_LATENCY, cell, "latency", **{**conditions, "cpu_node": row, "memory_node": column})
 
 
 def _between(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
     row, cells = section.matrix_row(text)
-    net, stated = _traffic(output, run, section)
+    net, conditions = _traffic(output, run, section)
     for column, cell in cells.items():
-        output.take(_RATES[net], cell, "rate", **{"kernel": "read", **stated, "cpu_node": row, "memory_node": column})
+        output.take(
+            _RATES[net], cell, "rate", **{"kernel": "read", **conditions, "cpu_node": row, "memory_node": column}
+        )
 
 
 def _loaded(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
-    net, stated = _traffic(output, run, section)
+    net, conditions = _traffic(output, run, section)
     delay, time, rate = matched(_POINT, text, "a delay, its latency in ns and its rate in MB/s").groups()
     if delay in section.rows:
         raise unexpected(text, "another delay")
     section.rows.add(delay)
-    stated |= {"mode": "paced", "inject_delay": int(delay)}
-    output.take(Quantity("loaded.load_latency", "ns"), time, "latency", **{**stated, "kernel": None})
-    output.take(Quantity("loaded.bandwidth_net", "MB/s") if net == "net" else _RATES[net], rate, "rate", **stated)
+    conditions |= {"mode": "paced", "inject_delay": int(delay)}
+    output.take(Quantity("loaded.load_latency", "ns"), time, "latency", **{**conditions, "kernel": None})
+    output.take(Quantity("loaded.bandwidth_net", "MB/s") if net == "net" else _RATES[net], rate, "rate", **conditions)
 
 
 def _transfer(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
-    same = {**run.stated, **section.stated}
+    common = {**run.stated, **section.stated}
     if remote := _REMOTE.match(text):
         section.home, section.columns = remote[2], []
         section.rows.clear()
     elif text.startswith("Local Socket"):
         level, kind, cell = matched(_LOCAL, text, "'Local Socket L2->L2 HIT latency' with a time in ns").groups()
-        same |= {"cache": level if level != "L2" else None, "state": "clean" if kind == "HIT" else "dirty"}
-        output.take(_TRANSFER, cell, "latency", **same, same_socket=True)
+        common |= {"cache": level if level != "L2" else None, "state": "clean" if kind == "HIT" else "dirty"}
+        output.take(_TRANSFER, cell, "latency", **common, same_socket=True)
     elif not section.home or not section.columns:
         raise FormatError("the line that says where the data are, and the nodes, are required above")
     else:
@@ -245,7 +254,7 @@ def _transfer(output: ToolOutput, run: _Run, section: _Section, text: str) -> No
                 "to_node": reader,
                 "home_node": writer if section.home == "writer" else reader,
             }
-            output.take(_TRANSFER, cell, "latency", **same, state="dirty", **nodes)
+            output.take(_TRANSFER, cell, "latency", **common, state="dirty", **nodes)
 
 
 _ROWS: Final = {

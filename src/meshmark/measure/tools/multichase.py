@@ -1,8 +1,8 @@
-"""The text of multichase, multiload and pingpong (google/multichase).
+"""Reader of the text of multichase, multiload and pingpong (google/multichase).
 
-multichase prints one number, the time per load in ns: the best of its samples, or with `-a` the mean, which the output
-does not state. With `-v` it prints the samples, which are imported. multiload prints one line of results below a head.
-pingpong prints the times of one way between CPUs, in ns, as an upper triangle.
+multichase prints one number, the time per load in ns: the best of its samples, or with `-a` the mean; the output does
+not state which. With `-v` it prints the samples, which are imported. multiload prints one line of results below a
+header. pingpong prints the one-way times between CPUs, in ns, as an upper triangle.
 """
 
 from __future__ import annotations
@@ -48,47 +48,47 @@ def _is_head(line: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Read the latencies, and multiload's rates."""
-    filled = [line for line in output.lines if line.text.strip()]
-    if all(_SINGLE.fullmatch(line.text) for line in filled):
-        for line in filled:
+    """Read the latencies, and the rates of multiload."""
+    nonempty = [line for line in output.lines if line.text.strip()]
+    if all(_SINGLE.fullmatch(line.text) for line in nonempty):
+        for line in nonempty:
             with output.item(line.number):
                 time = matched(_SINGLE, line.text, "a time")[1]
                 output.take(_LATENCY, time, "time", pattern="random")
         return
-    before = 0
+    begin = 0
     for index, line in enumerate(output.lines, 1):
         if line.text == _SAMPLES:
-            above = output.lines[before : index - 1]
-            with output.item(above[-1].number if above else 1):
-                _read_samples(output, above, output.lines[index:])
-            before = index
+            lines_above = output.lines[begin : index - 1]
+            with output.item(lines_above[-1].number if lines_above else 1):
+                _read_samples(output, lines_above, output.lines[index:])
+            begin = index
         elif line.text.strip() == _PINGPONG:
             _read_pingpong(output, output.lines[index:])
         elif _is_head(line.text):
-            below = output.lines[index : index + 1]
-            with output.item(below[0].number if below else line.number):
-                if not below or output.is_cut(below[0]):
+            lines_below = output.lines[index : index + 1]
+            with output.item(lines_below[0].number if lines_below else line.number):
+                if not lines_below or output.is_cut(lines_below[0]):
                     raise FormatError("a whole line of results is required below the head")
-                _read_multiload(output, row_of(_HEAD, csv_cells(below[0].text)))
+                _read_multiload(output, row_of(_HEAD, csv_cells(lines_below[0].text)))
 
 
 def _read_samples(output: ToolOutput, above: Sequence[Line], below: Sequence[Line]) -> None:
-    """Read the samples of `multichase -v`, each the mean of its threads."""
-    stated = dict(re.findall(r"^(\w+) = (\S+)", "\n".join(line.text for line in above), re.MULTILINE))
-    if "chase" not in stated:
+    """Read the samples of `multichase -v`; each sample is the mean over the threads."""
+    parameters = dict(re.findall(r"^(\w+) = (\S+)", "\n".join(line.text for line in above), re.MULTILINE))
+    if "chase" not in parameters:
         raise FormatError("'chase = simple' is required above the samples")
-    threads = count(stated.get("nr_threads", ""), "nr_threads")
+    threads = count(parameters.get("nr_threads", ""), "nr_threads")
     conditions: dict[str, Scalar] = {
-        "footprint_bytes": count(stated.get("total_memory", ""), "total_memory"),
-        "stride_bytes": count(stated.get("stride", ""), "stride"),
-        "locality_bytes": count(stated.get("tlb_locality", ""), "tlb_locality"),
+        "footprint_bytes": count(parameters.get("total_memory", ""), "total_memory"),
+        "stride_bytes": count(parameters.get("stride", ""), "stride"),
+        "locality_bytes": count(parameters.get("tlb_locality", ""), "tlb_locality"),
         "processes": threads,
         "pattern": "random",
-        "chase": stated["chase"],
+        "chase": parameters["chase"],
     }
-    if re.fullmatch(r"\d{1,12}", stated.get("page_size", "")):
-        conditions["page_bytes"] = int(stated["page_size"])
+    if re.fullmatch(r"\d{1,12}", parameters.get("page_size", "")):
+        conditions["page_bytes"] = int(parameters["page_size"])
     samples: list[float] = []
     for line in below:
         if line.text.startswith("timed out: ") or not line.text.strip():
@@ -107,30 +107,30 @@ def _read_samples(output: ToolOutput, above: Sequence[Line], below: Sequence[Lin
             break
     if not samples:
         raise FormatError("no samples; the run is not complete")
-    if stated["chase"] == "simple":
+    if parameters["chase"] == "simple":
         output.ours("latency.load_latency", samples, **conditions)
     else:  # several loads at once, or work between them
         output.theirs("chase_time", "s", samples, **conditions)
 
 
 def _read_multiload(output: ToolOutput, row: dict[str, str]) -> None:
-    """Read the line of results: a latency, rates of a load, or both at the same time."""
+    """Read the line of results: a latency, the rates of a load, or both, measured at the same time."""
     repetitions, size, chases, loads = (count(row[c], c) for c in ("Samples", "Byte/thd", "ChaseThds", "LoadThds"))
     if bool(loads) == (row["MemLdArg"] == _NONE) or bool(chases) == (row["ChaseArg"] == _NONE):
         raise FormatError("found threads that ChaseArg and MemLdArg do not give; a cell is damaged")
-    same: dict[str, Scalar] = {"footprint_bytes": size, "repetitions": repetitions}
+    common: dict[str, Scalar] = {"footprint_bytes": size, "repetitions": repetitions}
     if chases:
-        same["chase"] = row["ChaseArg"]
-        same |= {"load": row["MemLdArg"], "threads": loads} if loads else {}
+        common["chase"] = row["ChaseArg"]
+        common |= {"load": row["MemLdArg"], "threads": loads} if loads else {}
         latency = replace(_LATENCY, metric="loaded.load_latency") if loads else _LATENCY
-        output.take(latency, row["ChaseNS"], "ChaseNS", **same)
+        output.take(latency, row["ChaseNS"], "ChaseNS", **common)
     else:
         kernel = _LOADS.get(row["MemLdArg"], row["MemLdArg"])
-        same |= {"kernel": kernel, "threads": loads, "footprint_bytes": size * loads}
+        common |= {"kernel": kernel, "threads": loads, "footprint_bytes": size * loads}
     rate = Quantity("loaded.bandwidth_net" if chases else "bandwidth.bandwidth_net", "MiB/s", above_zero=True)
     for statistic, column in (("mean", "LdAvgMibs"), ("best", "LdMaxMibs")):
         if loads:
-            output.take(rate, row[column], column, **same, statistic=statistic)
+            output.take(rate, row[column], column, **common, statistic=statistic)
 
 
 def _read_pingpong(output: ToolOutput, below: Sequence[Line]) -> None:
@@ -144,10 +144,10 @@ def _read_pingpong(output: ToolOutput, below: Sequence[Line]) -> None:
     for line in lines.skip(lambda text: re.match(r"\s*\d", text)):
         with output.item(line.number):
             cpu = count(line.text.partition(":")[0].strip(), "CPU")
-            later = [column for column in columns if column > cpu]
-            if not later:
+            later_cpus = [column for column in columns if column > cpu]
+            if not later_cpus:
                 raise unexpected(line.text, "a CPU and the times to later ones")
-            for to_cpu, cell in matrix_row(line.text.replace(":", " ", 1), later)[1].items():
+            for to_cpu, cell in matrix_row(line.text.replace(":", " ", 1), later_cpus)[1].items():
                 time = value(
                     matched(r"\d{1,15}\.\d", cell, "a time with one decimal")[0], "ns", "time", above_zero=True
                 )

@@ -1,8 +1,8 @@
-"""The text of nccl-tests and rccl-tests: times and rates of collectives among GPUs, one run or several in a file.
+"""Reader of the text of nccl-tests and rccl-tests: times and rates of collectives among GPUs, one or several runs.
 
 Times are means over the iterations. The algorithm bandwidth is the size over the time; the bus bandwidth is corrected
-for the number of ranks. GB are 10^9 bytes. The collective is known from the line `Collective test starting`, or from
-the name of the program in a line above.
+for the number of ranks. A GB is 10^9 bytes. The line `Collective test starting`, or the name of the program in a line
+above, states the collective.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Run:
 
 
 def read(output: ToolOutput) -> None:
-    """Read time and rates of each size, out of place and in place."""
+    """Read the time and the rates of each size, out of place and in place."""
     run = _Run()
     for line in output.lines:
         text = line.text.strip()
@@ -86,12 +86,14 @@ def read(output: ToolOutput) -> None:
 
 
 def _options(text: str, threads: int, gpus: int) -> dict[str, Scalar]:
-    """Return the options that change what is measured, without those that have their default."""
+    """Return the options that change the measured operation, without options that have their default."""
     options = dict(re.findall(r"(agg iters|graph|unalign|blocking): (\d{1,9})", text))
-    stated: dict[str, Scalar] = {"host_threads": threads, "gpus_per_thread": gpus}
+    conditions: dict[str, Scalar] = {"host_threads": threads, "gpus_per_thread": gpus}
     if int(options.get("agg iters", "1")) != 1:
-        stated["aggregated"] = int(options["agg iters"])
-    return stated | {key: int(options[key]) for key in ("graph", "unalign", "blocking") if int(options.get(key, "0"))}
+        conditions["aggregated"] = int(options["agg iters"])
+    return conditions | {
+        key: int(options[key]) for key in ("graph", "unalign", "blocking") if int(options.get(key, "0"))
+    }
 
 
 def _row(output: ToolOutput, run: _Run, line: Line) -> None:
@@ -100,20 +102,20 @@ def _row(output: ToolOutput, run: _Run, line: Line) -> None:
         raise FormatError(f"found {len(cells)} whole cells, {len(run.columns)} are required")
     if not run.has_units:
         raise FormatError("the line with the units (us) and (GB/s) is required above")
-    first = run.columns.index("time")
-    width = (len(run.columns) - first) // (2 if run.columns.count("time") == 2 else 1)
-    fixed = row_of(run.columns[:first], cells[:first])
-    stated: dict[str, Scalar] = {**run.conditions, "message_bytes": count(fixed.get("size", ""), "size")}
+    time_index = run.columns.index("time")
+    width = (len(run.columns) - time_index) // (2 if run.columns.count("time") == 2 else 1)
+    fixed = row_of(run.columns[:time_index], cells[:time_index])
+    conditions: dict[str, Scalar] = {**run.conditions, "message_bytes": count(fixed.get("size", ""), "size")}
     for column, name in _TEXTS.items():
         if fixed.get(column, "none") not in {"-1", "none"}:
-            stated[name] = int(fixed[column]) if column == "root" and fixed[column].isdecimal() else fixed[column]
-    for place, begin in (("out", first), ("in", first + width)):
+            conditions[name] = int(fixed[column]) if column == "root" and fixed[column].isdecimal() else fixed[column]
+    for place, begin in (("out", time_index), ("in", time_index + width)):
         row = row_of(run.columns[begin : begin + width], cells[begin : begin + width])
         if row.get("#wrong", "0") not in {"0", "N/A"}:
             raise unexpected(row["#wrong"], "0", "#wrong")
         for column, quantity in _QUANTITIES.items():
             if column in row and row.get("time", "N/A") != "N/A":
-                output.take(quantity, row[column], column, **stated, statistic="mean", place=place)
+                output.take(quantity, row[column], column, **conditions, statistic="mean", place=place)
 
 
 READERS: Final = [Reader("nccl_tests", "nccl-tests and rccl-tests, text", has(rf"^[ \t]*{_HEAD.pattern}"), read)]

@@ -1,7 +1,7 @@
-"""nvbandwidth's text and JSON (`--json`): copies between GPUs and hosts, and latencies. GB are 10^9 bytes.
+"""Reader of nvbandwidth's text and JSON (`--json`): copies between GPUs and hosts, and latencies. A GB is 10^9 bytes.
 
-nvbandwidth prints the median of its samples, or with --useMean the mean, which the file does not state. Cells `N/A`
-and tests that were waived are left out. Of bidirectional tests with three matrices, the last one is read (total).
+nvbandwidth prints the median of its samples, or with --useMean the mean; the file does not state which. Cells `N/A` and
+tests that were waived are left out. If a bidirectional test has three matrices, the last matrix (total) is read.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PLACES: Final = re.compile(r"(\w+)\(row\)\s*(->|<-|<->)\s*(\w+)\(column\)")
 
 
 def read(output: ToolOutput) -> None:
-    """Read the cells of each test's matrix."""
+    """Read the cells of the matrix of each test."""
     if _TEXT.search(output.text):
         for run in sections(output.lines, _TEXT.match):
             _read_text(output, run)
         return
-    (_, document), *others = json_objects(output, "nvbandwidth")
-    for place, _ in others:
+    (_, document), *other_documents = json_objects(output, "nvbandwidth")
+    for place, _ in other_documents:
         output.leave_out(place.removesuffix(": "), "a second document; one per file is read")
     root = field(document, "nvbandwidth", dict)
     if "error" in root:
@@ -49,7 +49,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _meaning(text: str) -> tuple[Quantity, dict[str, Scalar]]:
-    """Return the quantity of a matrix by its description, and the conditions that it states.
+    """Return the quantity of a matrix, and the conditions that its description states.
 
     Raises:
         UnknownMeaning: The unit is not known.
@@ -63,7 +63,7 @@ def _meaning(text: str) -> tuple[Quantity, dict[str, Scalar]]:
 
 def _test(output: ToolOutput, name: str, test: Any) -> None:
     text = field(test, "bandwidth_description", str)
-    quantity, stated = _meaning(text)
+    quantity, description = _meaning(text)
     rows: list[list[Any]] = field(test, "bandwidth_matrix", list)
     if not rows or not all(isinstance(row, list) and len(row) == len(rows[0]) and row for row in rows):
         raise FormatError("bandwidth_matrix: rows of one length are required")
@@ -74,8 +74,8 @@ def _test(output: ToolOutput, name: str, test: Any) -> None:
         for column, cell in enumerate(cells):
             if cell != "N/A":
                 number = matched(r"[\d.]+(e[+-]?\d+)?", str(cell), "a number", "bandwidth_matrix")[0]
-                same = {"testcase": name, **stated, "row_index": row, "column_index": column}
-                output.take(quantity, number, "bandwidth_matrix", **same)
+                conditions = {"testcase": name, **description, "row_index": row, "column_index": column}
+                output.take(quantity, number, "bandwidth_matrix", **conditions)
                 total += float(number)
     expected = finite(test, "sum")
     if not abs(total - expected) <= 1e-3 * max(total, 1e-9):
@@ -83,21 +83,21 @@ def _test(output: ToolOutput, name: str, test: Any) -> None:
 
 
 def _read_text(output: ToolOutput, run: Sequence[Line]) -> None:
-    """Read the matrices of the text, which is printed without --json; parts of bidirectional tests are told apart."""
+    """Read the matrices of the text, which is printed without --json; parts of bidirectional tests have a condition."""
     output.stated(run[0].text.partition(":")[2].strip().removeprefix("v"))
     name = ""
     quantity: Quantity | None = None
-    stated: dict[str, Scalar] = {}
+    description: dict[str, Scalar] = {}
     columns: list[int] = []
     for line in run:
         text = line.text.strip()
-        if running := re.fullmatch(r"Running (\w{1,80})\.?", text):
-            name, quantity, columns = running[1], None, []
+        if test_line := re.fullmatch(r"Running (\w{1,80})\.?", text):
+            name, quantity, columns = test_line[1], None, []
         elif name and re.search(r"\(row\)|\(column\)", text):
-            quantity, stated = _meaning(text)
+            quantity, description = _meaning(text)
             columns = []
             if part := re.search(r"\b(Read1|Read2|Write1|Write2) ", text):
-                stated["part"] = part[1].lower()
+                description["part"] = part[1].lower()
         elif text.startswith("SUM "):
             quantity = None
         elif quantity and re.fullmatch(r"\d+(?:\s+\d+)*", text) and not columns:
@@ -108,8 +108,8 @@ def _read_text(output: ToolOutput, run: Sequence[Line]) -> None:
                 for column, cell in cells.items():
                     if cell != "N/A":
                         matched(r"\d+\.\d\d", cell, "a number with two decimals")
-                        same = {"testcase": name, **stated, "row_index": row, "column_index": column}
-                        output.take(quantity, cell, "cell", **same)
+                        conditions = {"testcase": name, **description, "row_index": row, "column_index": column}
+                        output.take(quantity, cell, "cell", **conditions)
         elif quantity and text:
             output.other_lines += 1
 

@@ -1,9 +1,9 @@
-"""The OSU micro-benchmarks' text (osu_latency, osu_bw, osu_allreduce and so on), one program's output or several.
+"""Reader of the text of the OSU micro-benchmarks (osu_latency, osu_bw, osu_allreduce and so on), one or several.
 
-The programs print means over iterations, so `statistic` says `mean`. A collective's time is the mean over the ranks
-too, and with -f also the minimum and the maximum: the condition `over_ranks` says which. Message sizes are bytes of a
-message (of the whole vector in reductions). MB are 10^6 bytes. Header lines such as the number of pairs, the window
-size and the synchronisation are conditions, and so are buffers on devices.
+The programs print means over iterations, so the condition `statistic` is `mean`. The time of a collective is also the
+mean over the ranks, or with -f the minimum or the maximum; the condition `over_ranks` states which. Message sizes are
+bytes of a message (of the whole vector in reductions). A MB is 10^6 bytes. Header lines such as the number of pairs,
+the window size and the synchronisation become conditions, and so do buffers on devices.
 """
 
 from __future__ import annotations
@@ -43,7 +43,15 @@ _OVER: Final = {"avg latency": "mean", "latency": "mean", "min latency": "minimu
 
 @dataclass(slots=True)
 class _Table:
-    """A program's output. `title` is "" if the line with it is missing; `columns` are those after the size."""
+    """The output of one program.
+
+    Attributes:
+        title: Title of the program; "" if its line is missing.
+        columns: Names of the columns after the size.
+        sized: Whether the first cell of a row is a size.
+        stated: Conditions that header lines state.
+        rows: Number of rows that were read.
+    """
 
     title: str
     columns: list[str] = field(default_factory=list)
@@ -51,9 +59,9 @@ class _Table:
     stated: dict[str, Scalar] = field(default_factory=dict)
     rows: int = 0
     has_operations: bool = False  # the first cell of a row is the name of an operation
-    windows: list[int] = field(default_factory=list)  # of the columns, if each is of another window size
-    profile: str = ""  # unit of these columns
-    is_closed: bool = False  # an empty line was below its rows; other rows below it may be of another program
+    windows: list[int] = field(default_factory=list)  # window size of each column, if columns differ in it
+    profile: str = ""  # unit of the columns with window sizes
+    is_closed: bool = False  # an empty line followed the rows; rows after it may belong to another program
 
 
 def read(output: ToolOutput) -> None:
@@ -76,19 +84,19 @@ def read(output: ToolOutput) -> None:
 
 
 def _is_column_line(table: _Table, text: str) -> bool:
-    """Return whether a line without `#` names columns of times, as the non-blocking barrier prints it."""
+    """Return whether a line without `#` names columns of times; the non-blocking barrier prints such a line."""
     return not table.columns and re.fullmatch(r"(?:[A-Z][\w .]{0,30}\([u%]s?\)\s*)+", text) is not None
 
 
 def _startup(output: ToolOutput, table: _Table, startup: re.Match[str]) -> None:
-    for over, milliseconds in zip(("minimum", "maximum", "mean"), startup.groups()[1:], strict=True):
-        stated: dict[str, Scalar] = {"program": table.title, "ranks": int(startup[1]), "over_ranks": over}
-        output.take(Quantity("startup_time", "ms"), milliseconds, over, **stated)
+    for statistic, milliseconds in zip(("minimum", "maximum", "mean"), startup.groups()[1:], strict=True):
+        conditions: dict[str, Scalar] = {"program": table.title, "ranks": int(startup[1]), "over_ranks": statistic}
+        output.take(Quantity("startup_time", "ms"), milliseconds, statistic, **conditions)
     table.rows += 1
 
 
 def _profile(table: _Table, text: str) -> _Table | None:
-    """Return the table of the rates at several window sizes that a line is a header of; None if it is not one."""
+    """Return the table of rates by window size to which a header line belongs; None for any other line."""
     name = text.lstrip("# ").strip()
     if name in _PROFILES:
         if table.rows:
@@ -103,7 +111,7 @@ def _profile(table: _Table, text: str) -> _Table | None:
 
 
 def _header(table: _Table, text: str) -> _Table:
-    """Return the table that a line of a header belongs to: a new one without a title below further column names."""
+    """Return the table to which a header line belongs. Further column names begin a new table without a title."""
     if (profile := _profile(table, text)) is not None:
         return profile
     if operations := _OPERATION.match(text):
@@ -117,12 +125,12 @@ def _header(table: _Table, text: str) -> _Table:
             table = _Table("")
         table.columns, table.sized = names[sized:], sized
         return table
-    stated = dict(_BRACKETS.findall(text))
+    conditions = dict(_BRACKETS.findall(text))
     if buffers := _BUFFERS.search(text):
-        stated = {"buffers": f"{buffers[1]} {buffers[2]}"}
-    elif not stated and (match := _STATED.fullmatch(text)):
-        stated = {match[1]: match[2]}
-    for key, value in stated.items():
+        conditions = {"buffers": f"{buffers[1]} {buffers[2]}"}
+    elif not conditions and (match := _STATED.fullmatch(text)):
+        conditions = {match[1]: match[2]}
+    for key, value in conditions.items():
         name = _NAMES.get(slug(key), slug(key))
         if _DEFAULTS.get(name) != value:
             table.stated[name] = int(value) if re.fullmatch(r"\d{1,15}", value) else quoted(value, 60)
@@ -161,7 +169,7 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
 
 
 def _meaning(table: _Table, column: str) -> tuple[Quantity, dict[str, Scalar]]:
-    """Return the quantity of a column such as `Avg Latency(us)` or `MB/s`, and the conditions that it states.
+    """Return the quantity of a column such as `Avg Latency(us)` or `MB/s`, and the conditions that the column states.
 
     Raises:
         UnknownMeaning: The unit is not known.
@@ -173,25 +181,25 @@ def _meaning(table: _Table, column: str) -> tuple[Quantity, dict[str, Scalar]]:
     if si not in {"s", "B/s", "op/s", "1"} or not unit:
         raise UnknownMeaning(f"column '{quoted(column, 40)}': the unit is not known")
     library, _, program = table.title.partition(" ")
-    stated: dict[str, Scalar] = {"statistic": "mean"}
+    conditions: dict[str, Scalar] = {"statistic": "mean"}
     if library.startswith("MPI-"):
-        stated["device"] = library.removeprefix("MPI-").lower()
-    theirs = {**stated, "program": table.title}
+        conditions["device"] = library.removeprefix("MPI-").lower()
+    tool_conditions = {**conditions, "program": table.title}
     if si != "s":
         metric = {"B/s": "bandwidth", "op/s": "message_rate"}.get(si, slug(name) or "share")
-        return Quantity(metric, unit, better="higher"), theirs
+        return Quantity(metric, unit, better="higher"), tool_conditions
     is_mpi = library in {"MPI", "MPI-CUDA", "MPI-ROCM", "MPI-OPENACC"}
     if is_mpi and program == "Latency" and name in {"latency", "avg latency"}:
         ranks: dict[str, Scalar] = {"protocol": "send", "from_rank": 0, "to_rank": 1, "ranks": 2}
-        return Quantity("pingpong.message_latency", unit), {**stated, **ranks}
+        return Quantity("pingpong.message_latency", unit), {**conditions, **ranks}
     if is_mpi and program in _OURS and name in _OVER:
-        stated |= {"operation": _OURS[program], "algorithm": "library", "over_ranks": _OVER[name]}
-        return Quantity(f"{_OURS[program]}.collective_time", unit), stated
+        conditions |= {"operation": _OURS[program], "algorithm": "library", "over_ranks": _OVER[name]}
+        return Quantity(f"{_OURS[program]}.collective_time", unit), conditions
     if tail := re.fullmatch(r"p(\d+) tail lat", name):
-        return Quantity("latency", unit), {**theirs, "statistic": "percentile", "percentile": int(tail[1])}
+        return Quantity("latency", unit), {**tool_conditions, "statistic": "percentile", "percentile": int(tail[1])}
     if name in _OVER:
-        return Quantity("latency", unit), {**theirs, "over_ranks": _OVER[name]}
-    return Quantity(slug(name) or "time", unit), theirs
+        return Quantity("latency", unit), {**tool_conditions, "over_ranks": _OVER[name]}
+    return Quantity(slug(name) or "time", unit), tool_conditions
 
 
 READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", has(_BEGINS), read, version=3)]

@@ -1,21 +1,21 @@
-"""The output of another tool: its text as lines, the records that a reader takes from it, and what it leaves out.
+"""The output of another tool: its lines, the records that a reader takes from it, and the items that it leaves out.
 
-The rule of all readers: take every row that is certainly right; count what is left out, with its line and the reason;
-refuse the file only if nothing is certain, or if the unit or the meaning of a column is unknown.
+All readers follow one rule: take every row that is certainly valid; count every item that is left out, with its line
+and the reason; refuse the file only if nothing is certain, or if the unit or the meaning of a column is unknown.
 
-A reader is a function of one `ToolOutput`. It walks `output.lines` (or takes JSON from `documents.json_objects` and
-CSV from `documents.csv_table`), and reads each row, test or document within `with output.item(line.number):`, where it
-calls `output.take(…)` for a cell whose meaning a table of `Quantity` states, or `output.ours(…)` and `output.theirs(…)`
-for numbers in SI units. If anything in the block raises `FormatError` or `RecordError` (`number`, `field`, `take` and
-so on do), the records that the block added are dropped, and the row is left out with that message; messages in the
-block therefore need not name the line. `output.leave_out(where, reason)` does the same without an exception, and
-`output.other_lines += 1` counts a line of another program. `UnknownMeaning` passes through `item` and refuses the file,
-as does any `FormatError` outside of one. A reader need not check that it has read anything: `formats.read_text` refuses
-an output without records, with the reason of the first item left out.
+A reader is a function with one parameter, a `ToolOutput`. It walks `output.lines` (or takes JSON from
+`documents.json_objects` and CSV from `documents.csv_table`), and reads each row, test or document within
+`with output.item(line.number):`. There it calls `output.take(…)` for a cell whose meaning a `Quantity` states, or
+`output.ours(…)` and `output.theirs(…)` for numbers in SI units. If the block raises `FormatError` or `RecordError`, as
+`number`, `field`, `take` and others do, the records that the block added are dropped, and the row is left out with that
+message; messages in the block therefore need not name the line. `output.leave_out(where, reason)` does the same without
+an exception, and `output.other_lines += 1` counts a line of another program. `UnknownMeaning` passes through `item` and
+refuses the file, as does any `FormatError` outside of an `item` block. A reader need not check that it has read
+anything: `formats.read_text` refuses an output without records, with the reason of the first item that was left out.
 
 `decoded` and `ToolOutput` deal with encodings, line ends, control sequences of terminals and rank labels, so readers
-see plain lines without trailing blanks. `output.is_cut(line)` tells that the text ends within a line, so that its last
-number may lack digits.
+get plain lines without trailing blanks. `output.is_cut(line)` returns whether the text ends within a line, so that its
+last number may lack digits.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from meshmark.measure.tools.quantities import Quantity, unit_of, value
 from meshmark.store.record import Better, Metric, Record, RecordError, Scalar
 
 REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
-MAX_EXPANDED: Final = 64 << 20  # bytes of a compressed file
-MAX_LISTED: Final = 1000  # items left out of which the reason is retained
+MAX_EXPANDED: Final = 64 << 20  # maximum size of the content of a compressed file, bytes
+MAX_LISTED: Final = 1000  # maximum number of left-out items whose reasons are retained
 _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _BETTER: Final[dict[str, Better]] = {"s": "lower", "B/s": "higher", "flop/s": "higher", "op/s": "higher"}
 # Labels that launchers put before each line: srun --label, mpirun --tag-output, mpiexec -l of Hydra and Intel MPI.
@@ -70,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An item of a file that was not taken. `where` is its place, such as `line 12`; "" if it has none."""
+    """An item of a file that was left out. `where` is its place, such as `line 12`; "" if it has no place."""
 
     where: str
     reason: str
@@ -83,12 +83,13 @@ class ToolOutput:
     """The lines of another tool's output, and the records and left-out items that its reader adds.
 
     Attributes:
-        machine: Name of the machine that the tool ran on.
-        about: The source of the next records; see `stated`.
+        machine: Name of the machine on which the tool ran.
+        about: Source of the next records; see `stated`.
         lines: All lines, without labels of ranks.
-        records: The records so far.
-        left_out: The first items that were left out; `left_out_count` is the number of all of them.
-        other_lines: Number of lines between rows that are not of the tool.
+        records: Records that were added so far.
+        left_out: The first items that were left out.
+        left_out_count: Number of all items that were left out.
+        other_lines: Number of lines that another program printed between the rows.
     """
 
     def __init__(self, text: str, machine: str, lines: Sequence[Line] | None = None) -> None:
@@ -103,7 +104,7 @@ class ToolOutput:
         self._open_line = text.count("\n") + 1 if text and not text.endswith("\n") else 0
 
     def without_messages(self) -> ToolOutput:
-        """The same lines without those of launchers and communication libraries, which `other_lines` counts."""
+        """Return an output without the lines of launchers and communication libraries, which `other_lines` counts."""
         lines = [line for line in self.lines if _MESSAGE.match(line.text) is None]
         if len(lines) == len(self.lines):
             return self
@@ -112,14 +113,14 @@ class ToolOutput:
         return output
 
     def again(self, lines: Sequence[Line] | None = None) -> ToolOutput:
-        """The same lines, or the lines as they are without labels, for another reader."""
+        """Return an output for another reader with the same lines, or with the lines `lines`."""
         output = ToolOutput("", self.machine, self.lines if lines is None else lines)
         output._open_line = self._open_line
         return output
 
     @cached_property
     def text(self) -> str:
-        """The lines as one text, each with a line end except for a cut last one."""
+        """All lines as one text. Each line has a line end, except for a last line that is cut off."""
         text = "\n".join(line.text for line in self.lines)
         return text if not self.lines or self.is_cut(self.lines[-1]) else text + "\n"
 
@@ -128,25 +129,25 @@ class ToolOutput:
         return [0, *accumulate(len(line.text) + 1 for line in self.lines)]
 
     def line_at(self, offset: int) -> int:
-        """The number of the line of the file that has the character `text[offset]`."""
+        """Return the number of the line of the file that contains the character `text[offset]`."""
         index = min(bisect_right(self._starts, offset) - 1, len(self.lines) - 1)
         return self.lines[index].number if self.lines else 1
 
     def is_cut(self, line: Line) -> bool:
-        """Return whether the text ends within this line, so that a last number may lack digits."""
+        """Return whether the text ends within this line, so that its last number may lack digits."""
         return line.number == self._open_line
 
     def stated(self, version: str = "", command: str = "", start: str = "") -> None:
-        """Set what the following records are from, as far as the output states it."""
+        """Set the source of the following records, as far as the output states it."""
         self.about = About(self.about.tool, version, command, start)
 
     def ours(self, metric: str, samples: float | Sequence[float], /, **conditions: Scalar) -> None:
-        """Add a record of a metric that an instrument of ours describes, so that results compare with ours.
+        """Add a record of a metric of a Meshmark instrument, so that the result can be compared with Meshmark's own.
 
         Args:
-            metric: The instrument and its metric, as in `latency.load_latency`.
-            samples: One or several, in the metric's unit (SI).
-            conditions: As the instrument names them; None for one that the output does not state.
+            metric: The instrument and its metric, such as `latency.load_latency`.
+            samples: One or several samples in the unit of the metric (SI).
+            conditions: Conditions as the instrument names them; None for a condition that the output does not state.
         """
         instrument, _, name = metric.partition(".")
         self._add(instrument, descriptions()[instrument].metric(name), samples, conditions)
@@ -160,12 +161,13 @@ class ToolOutput:
         /,
         **conditions: Scalar,
     ) -> None:
-        """Add a record of a metric that only the tool has; the instrument is the tool.
+        """Add a record of a metric that only the tool has. The name of the instrument is the name of the tool.
 
         Args:
-            unit: SI: s, B/s, B, flop/s, op/s, Hz, or 1 for shares, ratios and counts.
-            samples: One or several, in `unit`.
-            better: None if the unit tells it: a time is better lower and a rate higher.
+            unit: SI unit: s, B/s, B, flop/s, op/s, Hz, or 1 for shares, ratios and counts.
+            samples: One or several samples in `unit`.
+            better: Direction of the metric. None if the unit implies it: lower for times, higher for rates.
+            conditions: Conditions of the record; None for a condition that the output does not state.
         """
         direction = better or _BETTER.get(unit, "none")
         self._add(self.about.tool, Metric(metric, unit, direction, ""), samples, conditions)
@@ -175,10 +177,10 @@ class ToolOutput:
 
         Args:
             where: The name of its column or key, for messages.
-            more: Conditions beside those of the quantity.
+            more: Conditions in addition to the conditions of the quantity.
 
         Raises:
-            FormatError: It is not a finite number, or not above 0 although it must be.
+            FormatError: The text is not a finite number, or not above 0 although it must be.
         """
         number = value(text, quantity.unit, where, above_zero=quantity.above_zero)
         if "." in quantity.metric:
@@ -192,7 +194,7 @@ class ToolOutput:
         self, instrument: str, metric: Metric, samples: float | Sequence[float], conditions: Mapping[str, Scalar]
     ) -> None:
         about = self.about
-        known = {"tool": about.tool, "tool_version": about.version, "command": about.command, "start": about.start}
+        facts = {"tool": about.tool, "tool_version": about.version, "command": about.command, "start": about.start}
         record = Record.of(
             metric,
             [samples] if isinstance(samples, int | float) else samples,
@@ -200,12 +202,12 @@ class ToolOutput:
             machine=self.machine,
             instrument=instrument,
             conditions={name: condition for name, condition in conditions.items() if condition is not None},
-            provenance={"origin": REPORTED, **{key: fact for key, fact in known.items() if fact}},
+            provenance={"origin": REPORTED, **{key: fact for key, fact in facts.items() if fact}},
         )
         self.records.append(record)
 
     def leave_out(self, where: int | str, reason: str) -> None:
-        """Count an item that is not taken.
+        """Count an item that is left out.
 
         Args:
             where: Number of its line, or a place such as `jobs[3]`.
@@ -216,7 +218,7 @@ class ToolOutput:
 
     @contextmanager
     def item(self, where: int | str) -> Iterator[None]:
-        """Read one item: what raises `FormatError` or `RecordError` in the block is left out as a whole."""
+        """Read one item: if the block raises `FormatError` or `RecordError`, the whole item is left out."""
         count = len(self.records)
         try:
             yield
@@ -239,14 +241,14 @@ class Cursor:
         self.position = 0
 
     def skip(self, passes: Callable[[str], object]) -> Sequence[Line]:
-        """Pass the lines for whose text `passes` is true, and return them."""
+        """Skip and return the next lines, as long as `passes` is true for their text."""
         begin = self.position
         while self.position < len(self.lines) and passes(self.lines[self.position].text):
             self.position += 1
         return self.lines[begin : self.position]
 
     def next(self, begins: Callable[[str], object] = str.strip) -> Line | None:
-        """Pass the lines up to the first one for whose text `begins` is true, and return it; None at the end."""
+        """Skip to the first line for whose text `begins` is true, and return that line; None at the end."""
         self.skip(lambda text: not begins(text))
         if self.position == len(self.lines):
             return None
@@ -255,10 +257,11 @@ class Cursor:
 
 
 def matrix_row(text: str, columns: Sequence[int]) -> tuple[int, dict[int, str]]:
-    """Return the number that begins a row of a matrix, and the cells of the row by the numbers of their columns.
+    """Return the number at the start of a matrix row, and the cells of the row by the numbers of their columns.
 
     Raises:
-        FormatError: The row has no number, or another number of cells than there are columns, or two columns are alike.
+        FormatError: The row does not start with a number, the number of cells is not the number of columns, or two
+            columns have the same number.
     """
     row, *cells = text.split()
     if len({*columns}) != len(columns):
@@ -269,8 +272,10 @@ def matrix_row(text: str, columns: Sequence[int]) -> tuple[int, dict[int, str]]:
 
 
 def sections(lines: Iterable[Line], begins: Callable[[str], object]) -> list[list[Line]]:
-    """The lines in parts that each start with a line for which `begins` is true; lines before the first one are left
-    out. For files to which several runs were appended."""
+    """Split the lines into parts that start with a line for whose text `begins` is true.
+
+    Lines before the first part are left out. This is for files to which several runs were appended.
+    """
     parts: list[list[Line]] = []
     for line in lines:
         if begins(line.text):
@@ -281,10 +286,10 @@ def sections(lines: Iterable[Line], begins: Callable[[str], object]) -> list[lis
 
 
 def decoded(data: bytes) -> str:
-    """The text of a file in UTF-8 or UTF-16, with or without a byte order mark, with line ends `\\n`.
+    """Return the text of a file in UTF-8 or UTF-16, with or without a byte order mark, with line ends `\\n`.
 
-    The file may be compressed by gzip. PowerShell redirects in UTF-16. Bytes that are not valid become U+FFFD;
-    trailing NULs, which a full disk or an interrupted copy leaves, and control sequences of terminals are removed.
+    The file may be compressed by gzip. Redirection in PowerShell writes UTF-16. Invalid bytes become U+FFFD. Trailing
+    NULs, which a full disk or an interrupted copy leaves, and control sequences of terminals are removed.
     """
     if data.startswith(b"\x1f\x8b"):
         data = _expanded(data)
@@ -294,7 +299,7 @@ def decoded(data: bytes) -> str:
 
 
 def _expanded(data: bytes) -> bytes:
-    """The content of a file compressed by gzip, up to its damage; nothing if it is longer than `MAX_EXPANDED`."""
+    """Return the content of a gzip file up to the first damage; nothing if it is longer than `MAX_EXPANDED`."""
     decompressor = zlib.decompressobj(wbits=31)
     try:
         content = decompressor.decompress(data, MAX_EXPANDED)
@@ -304,23 +309,23 @@ def _expanded(data: bytes) -> bytes:
 
 
 def encoding_of(start: bytes) -> str:
-    """The encoding of a file that begins with `start`: `utf-8-sig`, or UTF-16.
+    """Return the encoding of a file that begins with `start`: `utf-8-sig` or a variant of UTF-16.
 
-    Text in UTF-16 without a byte order mark is recognised by its zeros: most characters are ASCII.
+    UTF-16 without a byte order mark is recognised by its zero bytes, because most characters are ASCII.
     """
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     pairs = len(start) // 2
-    even, odd = start[: 2 * pairs : 2].count(0), start[1 : 2 * pairs : 2].count(0)
-    if pairs > 2 and odd >= 0.9 * pairs and even <= 0.05 * pairs:
+    even_zeros, odd_zeros = start[: 2 * pairs : 2].count(0), start[1 : 2 * pairs : 2].count(0)
+    if pairs > 2 and odd_zeros >= 0.9 * pairs and even_zeros <= 0.05 * pairs:
         return "utf-16-le"
-    if pairs > 2 and even >= 0.9 * pairs and odd <= 0.05 * pairs:
+    if pairs > 2 and even_zeros >= 0.9 * pairs and odd_zeros <= 0.05 * pairs:
         return "utf-16-be"
     return "utf-8-sig"
 
 
 def _lines(text: str) -> list[Line]:
-    """The lines of a text without the indentation and the marks `>` of a quotation, as far as all lines have them."""
+    """Return the lines of a text, without indentation and quotation marks `>` that all lines have."""
     texts = text.split("\n")
     if not texts[-1]:
         texts.pop()
@@ -336,24 +341,24 @@ def _without_indentation(texts: list[str]) -> list[str]:
 
 
 def by_task(output: ToolOutput, *, has_stamps: bool = True) -> list[tuple[str, ToolOutput]]:
-    """The output of each task of a launcher that labels lines, in the order of their first lines.
+    """Return the output of each task of a launcher that labels lines, in the order of their first lines.
 
-    Lines without a label stay with the task of the line before them. Labels are told from the first column of a table
-    by their repetition: one task has several lines, and most lines have a label.
+    Lines without a label belong to the task of the line before them. Labels differ from the first column of a table by
+    their repetition: at least one task has several lines, and most lines have a label.
 
     Returns:
         Label and output of each task; one output with the label "" if most lines have no label.
     """
-    filled = [line for line in output.lines if line.text.strip()]
-    if has_stamps and _most(_STAMP, filled):
+    nonempty = [line for line in output.lines if line.text.strip()]
+    if has_stamps and _most(_STAMP, nonempty):
         lines = [Line(line.number, _STAMP.sub("", line.text, count=1)) for line in output.lines]
         return by_task(output.again(lines), has_stamps=False)
     for label in _LABELS:
-        if not _most(label, filled):
+        if not _most(label, nonempty):
             continue
         tasks: dict[str, list[Line]] = {}
-        before: list[Line] = []
-        current = before
+        unlabelled: list[Line] = []
+        current = unlabelled
         for line in output.lines:
             if (match := label.match(line.text)) is not None:
                 current = tasks.setdefault(match["task"].lstrip("0") or "0", [])

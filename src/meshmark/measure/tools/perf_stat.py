@@ -1,9 +1,9 @@
-"""`perf stat -j` (lines of JSON) and `perf stat -x SEP` (CSV), each with or without -r, -I, -A, --per-socket and so on.
+"""Reader of `perf stat -j` (JSON lines) and `perf stat -x SEP` (CSV), with or without -r, -I, -A, --per-socket etc.
 
 Counters that are `<not supported>` or `<not counted>` are left out. With -I, the counts of the intervals are the
-samples. Of derived metrics, those per event are read (instructions per cycle, shares), but no rates over time, which
-are the count over the time. perf prints shares in percent and does not always say so, so the names of its shares are
-listed here. A metric on a line without an event, such as those of top-down, is of no event.
+samples. Derived metrics per event are read (instructions per cycle, shares); rates over time are not read, since they
+are the count over the time. perf prints shares in percent and does not always state the unit, so the names of its
+shares are listed here. A metric on a line without an event, such as a top-down metric, has no condition `event`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _PLACES: Final = (  # kinds of places by the form of their names
     ("thread", re.compile(r".+-\d+")),
 )
 _KINDS: Final = {*(kind for kind, _ in _PLACES), "cgroup"}
-_KEYS: Final = {  # of JSON that tell no results apart
+_KEYS: Final = {  # JSON keys that do not distinguish results
     *("interval", "counter-value", "unit", "event", "variance", "event-runtime", "pcnt-running", "metric-value"),
     *("metric-unit", "aggregate-number", "counters", "metric-threshold", "metricgroup"),
 }
-# The shares that perf prints in percent without saying so (stat-shadow.c).
+# Shares that perf prints in percent without stating the unit (stat-shadow.c).
 PERCENT: Final = re.compile(
     r".*\bof all .*|(?:frontend|backend) cycles idle|(?:frontend|backend|memory|core) bound(?:/bad spec)?|retiring"
     r"|bad speculation|(?:heavy|light) operations|branch mispredict|machine clears|fetch (?:latency|bandwidth)"
@@ -51,7 +51,7 @@ _METRICS_ONLY: Final = re.compile(
     r'"(?:GHz|insn per cycle|stalled cycles per insn|%  \w{1,60}|[^"\s]{1,60} of all [^"]{1,60}'
     r'|(?:front|back)end cycles idle)" : "'
 )
-# Numbers that C prints by the locale, or that are not finite, are not JSON.
+# Numbers with the decimal comma of a locale, and numbers that are not finite, are not JSON.
 _UNQUOTED: Final = re.compile(r'(" ?: ?)(-?(?:nan|inf)|-?\d+,\d+)(?=\s*[,}])')
 _EVENT: Final = r"(?:[^,;|\t@~^\n/]|/[^/\n]*/)+"
 _CSV: Final = re.compile(
@@ -62,7 +62,7 @@ _CSV: Final = re.compile(
 )
 
 
-# A line with commas both between the cells and in its numbers, as -x, prints it by the locale.
+# A line with commas both between the cells and in its numbers, as `-x,` prints it in some locales.
 _COMMAS: Final = re.compile(
     r"(?P<place>(?:[^,]*[^,\d][^,]*,(?:\d+,)??)?)(?P<value>\d+(?:,\d\d)?|<not supported>|<not counted>)"
     rf",(?P<unit>[A-Za-z]*),(?P<event>{_EVENT}),(?:(?P<noise>\d+,\d\d)%,)?(?P<runtime>\d+),(?P<share>\d{{1,3}},\d\d)"
@@ -72,8 +72,12 @@ _COMMAS: Final = re.compile(
 
 @dataclass(slots=True)
 class Row:
-    """A line of a counter, of derived metrics, or of both; `metrics` are values and units. `group` is the name of the
-    metrics that follow."""
+    """A line with a counter, derived metrics, or both.
+
+    Attributes:
+        metrics: Value and unit of each derived metric.
+        group: Name of the group of the metrics on this line and the lines below.
+    """
 
     event: str = ""
     value: str = ""
@@ -81,14 +85,14 @@ class Row:
     place: dict[str, Scalar] = field(default_factory=dict)
     interval: bool = False
     repeated: bool = False
-    share: str = ""  # of the time that the counter ran, in percent
+    share: str = ""  # share of the time in which the counter ran, in percent
     metrics: list[tuple[str, str]] = field(default_factory=list)
     group: str = ""
 
 
 @dataclass(slots=True)
 class Run:
-    """The samples of one run of perf, and the counter or group of metrics of the last line."""
+    """The samples of one run of perf, and the counter or metric group of the last line."""
 
     # Conditions and samples by metric, unit and conditions.
     series: dict[tuple[str, str, str], tuple[dict[str, Scalar], list[float]]] = field(default_factory=dict)
@@ -102,7 +106,7 @@ class Run:
         common = {**row.place, **({"statistic": "mean"} if row.repeated else {})}
         if row.interval:
             common["per"] = "interval"
-        if row.share:  # whether the counter ran for the whole time, or for a part of it, from which perf extrapolates
+        if row.share:  # perf extrapolates the count if the counter did not run for the whole time
             common["counted"] = "all" if _figure(row.share, "share of the time") >= 100 else "part"
         samples: list[tuple[str, str, float, dict[str, Scalar]]] = []
         if row.event:
@@ -121,7 +125,7 @@ class Run:
             self.series.setdefault((name, unit, str(conditions)), (conditions, []))[1].append(value)
 
     def add_to(self, output: ToolOutput) -> None:
-        """Add a record of each counter and metric."""
+        """Add a record for each counter and metric."""
         for (name, unit, _), (conditions, samples) in self.series.items():
             output.theirs(name, unit, samples, "none", **named(conditions))
 
@@ -151,7 +155,7 @@ def read(output: ToolOutput) -> None:
         elif line.text.startswith("#") or not line.text.strip():
             continue
         elif is_json and not line.text.lstrip().startswith("{"):
-            output.other_lines += 1  # of the program that was measured
+            output.other_lines += 1  # a line of the program that was measured
         else:
             with output.item(line.number):
                 row = _json_row(line.text) if shape is None else _csv_row(_cells(line.text, shape["mark"]))
@@ -162,7 +166,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _figure(text: str, what: str) -> float:
-    """Return a number of at least 0, with a decimal point or, by the locale, a comma."""
+    """Return a number of at least 0, with a decimal point or, in some locales, a comma."""
     form = r"\d{1,30}(?:[.,]\d{1,30})?"
     return float(matched(form, text.strip(), "a number of at least 0", quoted(what, 60))[0].replace(",", "."))
 
@@ -178,7 +182,7 @@ def _unit(text: str) -> tuple[str, float]:
 
 
 def _metric(text: str, value: str) -> tuple[str, str, float] | None:
-    """Return name, unit and value of a derived metric; None if it was not measured or is a rate over time."""
+    """Return name, unit and value of a derived metric; None if the metric was not measured or is a rate over time."""
     value, text = value.strip(), text.strip()
     if not text or not text.isprintable() or value.lstrip("-+") in {"", "nan", "inf", "none"}:
         return None
@@ -238,7 +242,7 @@ def _event(name: str) -> str:
 
 
 def _cells(text: str, mark: str) -> list[str]:
-    """Return the cells of a line. Separators within slashes, as in the event `cpu/event=1,umask=2/`, do not count."""
+    """Return the cells of a line. Separators within slashes, as in `cpu/event=1,umask=2/`, do not split cells."""
     cells: list[str] = []
     if mark == "," and (match := _COMMAS.fullmatch(text)) is not None:
         noise = [match["noise"] + "%"] if match["noise"] else []
@@ -257,11 +261,11 @@ def _csv_row(cells: Sequence[str]) -> Row:
         if (row := _counter(cells[begin:])) is not None:
             _place(row, cells[:begin])
             return row
-    filled = [at for at, cell in enumerate(cells) if cell.strip()]
-    begin = next((at for at, cell in enumerate(cells) if not cell.strip()), len(cells))
-    rest = [cells[at].strip() for at in filled if at >= begin]
+    nonempty = [index for index, cell in enumerate(cells) if cell.strip()]
+    begin = next((index for index, cell in enumerate(cells) if not cell.strip()), len(cells))
+    rest = [cells[index].strip() for index in nonempty if index >= begin]
     row = Row()
-    if len(rest) == 2 and filled[-2:] == [len(cells) - 2, len(cells) - 1]:
+    if len(rest) == 2 and nonempty[-2:] == [len(cells) - 2, len(cells) - 1]:
         row.metrics = [(rest[0], rest[1])]
     elif len(rest) in {3, 4} and rest[-3].isdecimal() and re.fullmatch(r"\d{1,3}[.,]\d\d", rest[-2]):
         row.share, row.group = rest[-2], rest[-1]
@@ -272,7 +276,7 @@ def _csv_row(cells: Sequence[str]) -> Row:
 
 
 def _counter(cells: Sequence[str]) -> Row | None:
-    """Return a counter from its value on; None if the cells are not a counter."""
+    """Return the counter in cells that begin with its value; None if the cells are not a counter."""
     value, unit, event, *rest = [*cells, "", "", ""]
     value = value.strip()
     if value not in _MISSING and re.fullmatch(r"\d+(?:[.,]\d+)?", value) is None:
@@ -293,9 +297,9 @@ def _counter(cells: Sequence[str]) -> Row | None:
 
 def _place(row: Row, cells: Sequence[str]) -> None:
     """Set the place and the interval of a line from the cells before its counter."""
-    for at, text in enumerate(cells):
+    for index, text in enumerate(cells):
         cell = text.strip()
-        if re.fullmatch(r"\d+\.\d{9}", cell) and not at:
+        if re.fullmatch(r"\d+\.\d{9}", cell) and not index:
             row.interval = True
         elif cell == "summary" or (cell.isdecimal() and row.place):  # the number of CPUs follows the place
             continue
@@ -305,7 +309,7 @@ def _place(row: Row, cells: Sequence[str]) -> None:
 
 
 def place_of_counter(text: str) -> tuple[str, Scalar]:
-    """Return the kind of place that the name of a CPU, core, socket, node or thread states, and the name.
+    """Return the kind of a place (CPU, core, socket, node, thread and so on), and its name.
 
     Raises:
         FormatError: The text has another form.

@@ -1,8 +1,8 @@
-"""The text of `perf stat`, in any locale, with or without -r, -I, -A, --per-socket and so on.
+"""Reader of the text of `perf stat`, in any locale, with or without -r, -I, -A, --per-socket and so on.
 
-Counts are whole numbers, so each separator in them is of thousands; perf prints values with a unit with two decimals,
-or with six before Linux 4.16. The numbers of derived metrics have no separator of thousands. What is read of counters
-and metrics is as in `perf_stat`; the run times below the counters are read too.
+Counts are whole numbers, so every separator in them separates thousands. Values with a unit have two decimals, or six
+before Linux 4.16. The numbers of derived metrics have no thousands separator. The records of counters and metrics are
+like the records of `perf_stat`; the run times below the counters are read, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TIME: Final = re.compile(
 )
 _TIMES: Final = {"time elapsed": "elapsed", "user": "user_time", "sys": "system_time"}
 _KNOWN_UNITS: Final = {"s", "B", "B/s", "J", "W", "Hz", "1"}
-_CLOCKS: Final = {"task-clock", "cpu-clock"}  # in ms, also where perf before Linux 3.14 prints no unit
+_CLOCKS: Final = {"task-clock", "cpu-clock"}  # in ms; perf before Linux 3.14 prints no unit
 
 
 def read(output: ToolOutput) -> None:
@@ -70,7 +70,7 @@ def _command(text: str) -> str:
 def _line(output: ToolOutput, run: Run, line: Line, *, has_intervals: bool) -> None:
     counter = _COUNTER.fullmatch(line.text)
     if has_intervals and (counter is None or not counter["time"]) and not line.text.lstrip().startswith("#"):
-        output.other_lines += 1  # of the program that was measured
+        output.other_lines += 1  # a line of the program that was measured
         return
     with output.item(line.number):
         if counter is not None:
@@ -99,10 +99,10 @@ def _row(counter: re.Match[str]) -> Row:
 
 
 def _plain(text: str, has_unit: bool) -> str:
-    """Return a value without separators of thousands and with a decimal point.
+    """Return a value without thousands separators and with a decimal point.
 
     Raises:
-        FormatError: It has decimals without a unit, or it cannot be told whether a separator is one of thousands.
+        FormatError: The value has decimals without a unit, or a separator may be of thousands or of decimals.
     """
     if text.startswith("<"):
         return text

@@ -1,8 +1,9 @@
-"""The Phoronix Test Suite's results (`composite.xml`, `result-file-to-json`): bar graphs, with the single runs if they
-are stored.
+"""Reader of the Phoronix Test Suite's results (`composite.xml`, `result-file-to-json`).
 
-Results of its STREAM test are records of ours. Line graphs (sensors over time) and tests that failed are left out. The
-suite's CSV does not state units, so it is not read.
+Bar graphs are read, with the single runs if the file contains them.
+
+Results of its STREAM test become records of `bandwidth`. Line graphs (sensors over time) and tests that failed are left
+out. The suite's CSV does not state units, so it is not read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from meshmark.store.record import Better, Scalar
 _DIRECTIONS: Final[dict[str, Better]] = {"HIB": "higher", "LIB": "lower"}
 _NAMES: Final = {"s": "elapsed", "B/s": "data_rate", "flop/s": "flop_rate", "op/s": "rate", "B": "size"}
 _STREAM: Final = {"copy", "scale", "add", "triad"}
-# The facts of a result by their keys in JSON, and their elements in XML.
+# Facts of a result: their keys in JSON, and their elements in XML.
 _FACTS: Final = {
     "identifier": "Identifier",
     "title": "Title",
@@ -40,7 +41,7 @@ _BAR_GRAPHS: Final = {"", "BAR_GRAPH"}
 
 @dataclass(slots=True)
 class _Result:
-    """The facts of one test, and its results: system, value and single runs, as they stand."""
+    """The facts of one test, and its results: system, value and single runs, as printed in the file."""
 
     where: str
     facts: dict[str, str]
@@ -48,13 +49,13 @@ class _Result:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The facts that the conditions state in any case."""
+        """The facts that the conditions always state."""
         return tuple(self.facts[name] for name in ("identifier", "description", "app_version", "units"))
 
 
 @dataclass(slots=True)
 class _File:
-    """The content of a file: client version and time by system, the client that wrote the file, and the results."""
+    """The content of a file: version of the client and time by system, the client that wrote the file, and results."""
 
     systems: dict[str, tuple[str, str]] = field(default_factory=dict)
     client: str = ""
@@ -71,10 +72,10 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Read all results; with the condition `system` if the file holds several."""
+    """Read all results, with the condition `system` if the file contains several systems."""
     file = _of_xml(output) if "<PhoronixTestSuite>" in output.text else _of_json(output)
-    repeated = Counter(result.key for result in file.results)
-    is_one = len({*file.systems, *(system for result in file.results for system, *_ in result.entries)}) < 2
+    key_counts = Counter(result.key for result in file.results)
+    has_one_system = len({*file.systems, *(system for result in file.results for system, *_ in result.entries)}) < 2
     for result in file.results:
         with output.item(result.where):
             test, display = result.facts["identifier"], result.facts["display_format"]
@@ -88,8 +89,8 @@ def read(output: ToolOutput) -> None:
                         raise FormatError(f"found system '{quoted(system, 40)}'; allowed: the identifiers in <System>")
                     version, start = file.systems.get(system, ("", ""))
                     output.stated(re.sub(r"^[^\d]*v?", "", version or file.client), start=start)
-                    arguments = (result.facts["arguments"] or None) if repeated[result.key] > 1 else None
-                    _record(output, result, value, runs, system=None if is_one else system, arguments=arguments)
+                    arguments = (result.facts["arguments"] or None) if key_counts[result.key] > 1 else None
+                    _record(output, result, value, runs, system=None if has_one_system else system, arguments=arguments)
 
 
 def _of_xml(output: ToolOutput) -> _File:
@@ -159,19 +160,21 @@ def _record(output: ToolOutput, result: _Result, value: str, runs: list[str], **
     if not value:
         raise FormatError(f"{where}: found no value; the test failed")
     unit = unit_of(result.facts["units"])
-    single = [run for run in runs if run.strip()]
-    samples = [measured(scaled(number(text, where), unit.factor, where), unit.si, where) for text in (value, *single)]
+    single_runs = [run for run in runs if run.strip()]
+    samples = [
+        measured(scaled(number(text, where), unit.factor, where), unit.si, where) for text in (value, *single_runs)
+    ]
     samples = samples[1:] or samples
     conditions["test"] = test
     kernel = description.removeprefix("Type:").strip().lower()
     if re.fullmatch(r"pts/stream-[\d.]+", test) and kernel in _STREAM and unit.si == "B/s":
-        # STREAM prints the best of its repetitions; the suite repeats the program.
+        # STREAM prints the best rate of its repetitions; the suite repeats the program.
         output.ours("bandwidth.bandwidth_net", samples, **conditions, kernel=kernel, statistic="best")
         return
     conditions |= {
         "description": description or None,
         "app_version": result.facts["app_version"] or None,
-        "statistic": None if single else "mean",
+        "statistic": None if single_runs else "mean",
     }
     better = _DIRECTIONS.get(result.facts["proportion"], unit.better)
     output.theirs(_NAMES.get(unit.si, "score"), unit.si, samples, better, **conditions)

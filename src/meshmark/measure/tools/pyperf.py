@@ -1,6 +1,6 @@
-"""pyperf's JSON (`python -m pyperf … -o FILE`, pyperformance), also compressed: all values of all worker processes.
+"""Reader of pyperf's JSON (`python -m pyperf … -o FILE`, pyperformance), also compressed: values of all processes.
 
-Values are per iteration of the inner loop, as pyperf stores them. Calibration runs and warmups are not values.
+Values are times per iteration of the inner loop, as pyperf stores them. Calibration runs and warmups are not values.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _STATED: Final = (
 
 
 def recognises(start: str) -> bool:
-    """Return whether the keys are there, in any order."""
+    """Return whether a text contains the keys of pyperf, in any order."""
     if not start.lstrip().startswith(("{", "[")) and "\n{" not in start:
         return False
     return '"benchmarks"' in start and '"runs"' in start and ('"perf_version"' in start or '"warmups"' in start)
 
 
 def read(output: ToolOutput) -> None:
-    """Add one record a benchmark."""
+    """Add one record per benchmark."""
     for place, document in json_objects(output, "benchmarks", list):
         version = string(document, "version", f"{place}pyperf")
         if version.split(".")[0] != "1":
             raise unexpected(version, "1.0", f"{place}pyperf: version")
-        shared = field({"metadata": {}, **document}, "metadata", dict, f"{place}pyperf")
+        file_metadata = field({"metadata": {}, **document}, "metadata", dict, f"{place}pyperf")
         for index, benchmark in enumerate(document["benchmarks"], 1):
             with output.item(f"{place}benchmarks {index}"):
-                _benchmark(output, benchmark, shared, f"{place}benchmarks {index}")
+                _benchmark(output, benchmark, file_metadata, f"{place}benchmarks {index}")
 
 
 def _benchmark(output: ToolOutput, benchmark: Any, shared: dict[str, Any], where: str) -> None:
     runs = field(benchmark, "runs", list)
-    stated = {**shared, **field({"metadata": {}, **benchmark}, "metadata", dict)}
-    unit = optional(stated, "unit") or "second"
+    metadata = {**shared, **field({"metadata": {}, **benchmark}, "metadata", dict)}
+    unit = optional(metadata, "unit") or "second"
     if unit not in _METRICS:
         raise FormatError(f"unit: found {quoted(unit, 20)}; allowed: {', '.join(_METRICS)}")
     metric, si, better = _METRICS[unit]
@@ -55,18 +55,18 @@ def _benchmark(output: ToolOutput, benchmark: Any, shared: dict[str, Any], where
     start = ""
     for index, run in enumerate(runs, 1):
         with output.item(f"{where}: runs {index}"):
-            of_run = field({"metadata": {}, **field({"run": run}, "run", dict)}, "metadata", dict)
+            run_metadata = field({"metadata": {}, **field({"run": run}, "run", dict)}, "metadata", dict)
             if "values" in run:
                 samples += [measured(value, si, "values") for value in numbers(run, "values")]
-                stated = {**of_run, **stated}
+                metadata = {**run_metadata, **metadata}
             elif "warmups" not in run:
                 raise FormatError("found neither values nor warmups")
-            start = start or optional(of_run, "date")
+            start = start or optional(run_metadata, "date")
     if not samples:
         raise FormatError("found no values, at least 1 is required")
-    conditions = {"benchmark": string(stated, "name")}
-    conditions |= {key: stated[key] for key in _STATED if isinstance(stated.get(key), str | int)}
-    output.stated(optional(stated, "perf_version"), optional(stated, "command"), start)
+    conditions = {"benchmark": string(metadata, "name")}
+    conditions |= {key: metadata[key] for key in _STATED if isinstance(metadata.get(key), str | int)}
+    output.stated(optional(metadata, "perf_version"), optional(metadata, "command"), start)
     output.theirs(metric, si, samples, better, **named(conditions))
 
 

@@ -1,6 +1,6 @@
-"""What the readers of general formats share: other tools' units in SI, values of JSON, and names of conditions.
+"""Units of other tools in SI, values of JSON, and names of conditions, for the readers of all formats.
 
-It reads no format itself.
+This module does not read any format itself.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Unit:
     """A unit of another tool.
 
     Attributes:
-        si: The SI unit of values times `factor`; the tool's own unit if it is not known.
-        factor: SI units per unit of the tool.
-        better: The direction that the unit suggests: times are better lower, rates higher.
+        si: SI unit of values that are multiplied by `factor`; the unit of the tool if it is unknown.
+        factor: Number of SI units per unit of the tool.
+        better: Direction that the unit suggests: lower for times, higher for rates.
     """
 
     si: str
@@ -38,10 +38,10 @@ class Quantity:
     """The meaning of a column or key of another tool.
 
     Attributes:
-        metric: An instrument of ours and its metric, as in `latency.load_latency`, or a metric that only the tool has.
-        unit: Unit of the tool's numbers, such as `ns` or `MB/s`.
-        conditions: Those that the column states.
-        better: None if the unit tells it.
+        metric: Meshmark instrument and its metric, such as `latency.load_latency`, or a metric that only the tool has.
+        unit: Unit of the numbers of the tool, such as `ns` or `MB/s`.
+        conditions: Conditions that the column states.
+        better: Direction of the metric; None if the unit implies it.
         above_zero: Whether a number of 0 or below cannot have been measured.
     """
 
@@ -68,7 +68,7 @@ _PER_SECOND: Final = re.compile(r"(.+?)\s*(?:/\s*s(?:ec(?:ond)?)?|\s[Pp]er\s[Ss]
 _OPERATIONS: Final = re.compile(
     r"([kKMGTPE]?)(?:[Oo]ps?|[Uu]pdates?|UPS?|L?[Uu][Pp][Ss]?|l[Uu][Pp][Ss]?|IOPS?|IPS)(/s)?"
 )
-# What is counted: an unknown word may begin with a prefix, as in Mcells, so only these words become operations.
+# Counted things: an unknown word may begin with a prefix, as in Mcells, so only these words become operations.
 _WORDS: Final = {"": 1.0, "Thousand": 1e3, "Million": 1e6, "Billion": 1e9}
 _COUNTED: Final = re.compile(
     r"(?:(Thousand|Million|Billion)\s+[\w ]+|(?i:runs?|frames?|requests?|nodes?|queries|transactions?|operations?|ops"
@@ -78,9 +78,9 @@ _COUNTED: Final = re.compile(
 
 @lru_cache(1000)
 def unit_of(text: str) -> Unit:
-    """The unit that a tool states; prefixes k, M, G are decimal and Ki, Mi, Gi binary.
+    """Return the unit that a tool states; the prefixes k, M, G are decimal, and Ki, Mi, Gi are binary.
 
-    An unknown unit is kept as it stands, without direction; an empty one is 1.
+    An unknown unit is returned unchanged, without direction. An empty unit is 1.
     """
     text = text.strip()
     if not text or text in {"1", "-", "none", "None"}:
@@ -105,8 +105,8 @@ def unit_of(text: str) -> Unit:
     if (rate := _PER_SECOND.fullmatch(text)) is not None:
         if (factor := _bytes(rate[1])) is not None:
             return Unit("B/s", factor, "higher")
-        if (counted := _COUNTED.fullmatch(rate[1])) is not None:
-            return Unit("op/s", _WORDS[counted[1] or ""], "higher")
+        if (counted_match := _COUNTED.fullmatch(rate[1])) is not None:
+            return Unit("op/s", _WORDS[counted_match[1] or ""], "higher")
         return Unit(text, 1.0, "higher")
     return Unit(text, 1.0, "none")
 
@@ -120,7 +120,7 @@ def _bytes(text: str) -> float | None:
 
 
 def scaled(value: float, factor: float, where: str) -> float:
-    """`value` times `factor`.
+    """Return `value` times `factor`.
 
     Raises:
         FormatError: The product is not finite.
@@ -136,10 +136,10 @@ _NEVER_NEGATIVE: Final = {"B", "Hz", "J"}
 
 
 def measured(value: float, unit: str, where: str) -> float:
-    """`value`, which somebody measured in an SI unit.
+    """Return `value`, a result in an SI unit, if it can have been measured.
 
     Raises:
-        FormatError: It cannot have been measured: a time or rate of 0 or less, or a negative size.
+        FormatError: The value cannot have been measured: a time or rate of 0 or less, or a negative size.
     """
     if (value <= 0 and unit in _ABOVE_ZERO) or (value < 0 and unit in _NEVER_NEGATIVE):
         least = "of at least 0" if unit in _NEVER_NEGATIVE else "above 0"
@@ -151,10 +151,10 @@ def value(text: str, unit: str, where: str, *, above_zero: bool = False) -> floa
     """Return a number of a file in SI units.
 
     Args:
-        unit: The tool's unit, such as `ns` or `MB/s`.
+        unit: Unit of the tool, such as `ns` or `MB/s`.
 
     Raises:
-        FormatError: It is not a finite number, or not above 0 although it must be.
+        FormatError: The text is not a finite number, or not above 0 although it must be.
     """
     return scaled(number(text, where, above_zero=above_zero), unit_of(unit).factor, where)
 
@@ -163,17 +163,17 @@ def finite(values: Any, key: Any, where: str = "", factor: float = 1.0) -> float
     """Return a number of an object times `factor`.
 
     Raises:
-        FormatError: It is missing, not a number or not finite.
+        FormatError: The number is missing, has another type or is not finite.
     """
     text = quoted(field_of(values, key, (int, float), where), 400)
     return scaled(number(text, place_of(where, key)), factor, place_of(where, key))
 
 
 def numbers(values: Any, key: Any, where: str = "") -> list[float]:
-    """Return a list of at least one number of an object.
+    """Return a field of an object that is a list of at least one number.
 
     Raises:
-        FormatError: It is missing, empty or holds something else.
+        FormatError: The list is missing, empty or contains other values.
     """
     items = field_of(values, key, list, where)
     if not items:
@@ -182,10 +182,10 @@ def numbers(values: Any, key: Any, where: str = "") -> list[float]:
 
 
 def string(values: Any, key: str, where: str = "") -> str:
-    """Return a string of an object that is not empty.
+    """Return a field of an object that is a non-empty string.
 
     Raises:
-        FormatError: It is missing, empty or not Unicode.
+        FormatError: The string is missing, empty or not Unicode.
     """
     text = str(field_of(values, key, str, where))
     if not text or not is_unicode(text):
@@ -194,7 +194,7 @@ def string(values: Any, key: str, where: str = "") -> str:
 
 
 def optional(values: Any, key: str) -> str:
-    """A string of an object; "" if it is missing or something else."""
+    """Return a field of an object that is a string; "" if it is missing or has another type."""
     text = values.get(key) if isinstance(values, dict) else None
     return text if isinstance(text, str) and is_unicode(text) else ""
 
@@ -203,9 +203,10 @@ _TAKEN: Final = {"about", "instrument", "metric", "unit", "better", "samples"}
 
 
 def named(conditions: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Conditions that a user of the other tool named, as keyword arguments of `ours` and `theirs`.
+    """Return conditions that a user of the other tool named, as keyword arguments of `ours` and `theirs`.
 
-    Those with the name of another argument get an underscore; empty names and lone surrogates are left out.
+    A condition with the name of another argument gets an underscore. Conditions with an empty name or with lone
+    surrogates are left out.
     """
     return {
         f"{name}_" if name in _TAKEN else name: value
@@ -215,12 +216,12 @@ def named(conditions: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def slug(name: str) -> str:
-    """A name of another tool as the name of a metric or condition: `Avg Latency` becomes `avg_latency`."""
+    """Convert a name of another tool to a name of a metric or condition: `Avg Latency` becomes `avg_latency`."""
     return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
 def scalar(text: str) -> Scalar:
-    """A cell as a number if it is one, otherwise as text; None if it is empty or says so."""
+    """Return a cell as a number if possible, otherwise as text; None if it is empty, `null` or `None`."""
     text = text.strip()
     if text in {"", "null", "None"}:
         return None
@@ -235,8 +236,8 @@ def facts(text: str, patterns: Mapping[str, str]) -> dict[str, Scalar]:
     """Return the facts that lines of a text state, by name.
 
     Args:
-        patterns: The pattern of each name; its first group is the fact. Case does not matter; `^` and `$` are the ends
-            of a line. What no line states is absent.
+        patterns: Pattern of each name; its first group is the fact. Case does not matter; `^` and `$` match at line
+            ends. Facts that no line states are absent from the result.
     """
     matches = {name: re.search(pattern, text, re.MULTILINE | re.IGNORECASE) for name, pattern in patterns.items()}
     return {name: scalar(match[1]) for name, match in matches.items() if match}

@@ -1,9 +1,9 @@
-"""ReFrame's performance logs and run reports.
+"""Reader of ReFrame's performance logs and run reports.
 
-Three layouts are read: performance logs with a header line (version 4; `|` or `,` between the cells), those without
-(version 3: `time|reframe 3.10.1|test on system:partition using environment|jobid=1|triad=1.0|ref=…|MB/s`), and the
-JSON report (`--report-file`). A log holds one line a run, so each line's values are records of their own. Sites
-configure the cells of logs: prefixes such as `jobid=` are removed, and columns that are not known become conditions.
+Three layouts are read: performance logs with a header line (version 4; `|` or `,` between the cells), performance logs
+without it (version 3: `time|reframe 3.10.1|test on system:partition using environment|jobid=1|triad=1.0|ref=…|MB/s`),
+and the JSON report (`--report-file`). A log contains one line per run, so the values of each line are records of their
+own. Sites configure the cells of logs: prefixes such as `jobid=` are removed, and unknown columns become conditions.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TEST: Final = re.compile(
 _RESULTS: Final = ("pass", "fail", "xfail", "xpass", "success", "failure")
 _FAILED: Final = {"fail", "failure"}
 _NOTHING: Final = {"", "null", "None", "{}", "[]", "false", "False"}
-_NO_UNIT: Final = {"null", "None"}  # of a variable whose test does not state one; an empty unit is one that it states
+_NO_UNIT: Final = {"null", "None"}  # unit of a variable whose test states no unit; an empty unit counts as stated
 _NAMES: Final = ("name", "display_name", "info", "unique_name", "short_name")
-_STATED: Final = {  # conditions by columns of a log and fields of a report
+_STATED: Final = {  # names of conditions by column of a log or field of a report
     "num_tasks": "ranks",
     "num_cpus_per_task": "cpus_per_task",
     "num_tasks_per_node": "ranks_per_node",
@@ -39,14 +39,14 @@ _STATED: Final = {  # conditions by columns of a log and fields of a report
     "environment": "environ",
     "variables": "env_vars",
 }
-# Fields of a report that become conditions; of a log, all columns do that are not listed below.
+# Fields of a report that become conditions; in a log, all columns that are not in `_OTHERS` become conditions.
 _FIELDS: Final = (
     *("system", "partition", "environ", "num_tasks", "num_cpus_per_task", "num_tasks_per_node", "num_gpus_per_node"),
     *("num_tasks_per_core", "num_tasks_per_socket", "use_multithreading", "exclusive_access", "extra_resources"),
     *("modules", "env_vars", "environment", "variables", "display_name", "name", "unique_name", "result"),
     "job_completion_time",
 )
-# Columns that do not say how a test ran.
+# Columns that do not describe how a test ran.
 _OTHERS: Final = {
     *("result", "version", "descr", "jobid", "hashcode", "job_completion_time", "job_completion_time_unix"),
     *("job_exitcode", "job_nodelist", "job_submit_time", "hostname", "osuser", "osgroup", "tags", "maintainers"),
@@ -72,7 +72,7 @@ def read(output: ToolOutput) -> None:
     for line in output.lines:
         if not line.text.strip():
             continue
-        if delimiter := _delimiter(line.text):  # a new one if several logs are in one file
+        if delimiter := _delimiter(line.text):  # there are several headers if several logs are in one file
             columns, mark = _columns(line.text, delimiter), delimiter
             for metric in _metrics(columns):
                 if f"{metric}_unit" not in columns:
@@ -96,19 +96,19 @@ def _metrics(columns: Sequence[str]) -> list[str]:
 
 
 def _columns(line: str, mark: str) -> list[str]:
-    """Return the names of the columns. Prefixes of a format, as `jobid=%(check_jobid)s`, are in the header, too."""
+    """Return the names of the columns. The header also has prefixes of a format, such as `jobid=%(check_jobid)s`."""
     cells = [cell.strip().removeprefix("reframe ") for cell in line.split(mark)]
     return [cell.partition("=")[2].partition(" ")[0] if "=" in cell else cell for cell in cells]
 
 
 def _delimiter(line: str) -> str:
-    """Return the delimiter of a header; "" if the line is not one."""
+    """Return the delimiter of a header; "" if the line is not a header."""
     if "_value" not in line:
         return ""
     for mark in "|,":
         columns = _columns(line, mark)
-        known = any(f"{metric}_{kind}" in columns for metric in _metrics(columns) for kind in ("unit", "ref"))
-        if known and _HEADERS & set(columns):
+        has_metric = any(f"{metric}_{kind}" in columns for metric in _metrics(columns) for kind in ("unit", "ref"))
+        if has_metric and _HEADERS & set(columns):
             return mark
     return ""
 
@@ -117,26 +117,26 @@ def _row(output: ToolOutput, line: int, columns: Sequence[str], cells: Sequence[
     metrics = _metrics(columns)
     kinds = tuple(f"{metric}_" for metric in metrics)
     row = row_of(columns, cells)
-    labels: dict[str, str] = {}  # prefixes that the cells have, such as `jobid=`
+    labels: dict[str, str] = {}  # prefixes of the cells, such as `jobid=`
     for column, cell in row.items():
-        label, equals, rest = cell.partition("=")
+        label, equals, value_text = cell.partition("=")
         is_label = equals and re.fullmatch(r"[A-Za-z_][\w.:-]*", label)
         if is_label and (label == column or column.startswith(kinds)):
-            labels[column], row[column] = label, rest
+            labels[column], row[column] = label, value_text
     result = _result(row)
     output.stated(row.get("version", "").removeprefix("reframe "), start=row.get("job_completion_time", ""))
-    stated = {name: cell for name, cell in row.items() if not name.startswith(kinds)}
+    conditions = {name: cell for name, cell in row.items() if not name.startswith(kinds)}
     for metric in (metric for metric in metrics if f"{metric}_unit" in row):
         value, unit = row[f"{metric}_value"], row[f"{metric}_unit"]
         name = metric
-        if metric == "perf":  # one line a variable, whose name is in a cell
+        if metric == "perf":  # there is one line per variable, whose name is in a cell
             name = row.get("perf_var") or labels.get("perf_value", metric)
         is_failed = (result or row.get(f"{metric}_result")) in _FAILED
         with output.item(line):
             end = columns[-1].removeprefix(metric)
             if is_cut and (end == "_value" or (end == "_unit" and not _is_whole(unit))):
                 raise FormatError(f"{quoted(metric, 40)}: found no end of the line; it is cut off")
-            _add(output, name, value, unit, stated, result, is_failed=is_failed)
+            _add(output, name, value, unit, conditions, result, is_failed=is_failed)
 
 
 def _result(row: Mapping[str, str]) -> str:
@@ -154,12 +154,12 @@ def _result(row: Mapping[str, str]) -> str:
 
 
 def _is_whole(unit: str) -> bool:
-    """Return whether a unit at the end of a text that is cut off is whole: it cannot go on after the seconds."""
+    """Return whether a unit at the end of a cut-off text is complete: no unit continues after the seconds."""
     return unit.endswith("s") and unit_of(unit).better != "none"
 
 
 def _conditions(row: Mapping[str, str]) -> dict[str, Scalar]:
-    """Return the test, its parameters (`stream %threads=4` has one), and where and how it ran."""
+    """Return the conditions of a test: its name, its parameters (one in `stream %threads=4`), where and how it ran."""
     kind = next((kind for kind in _NAMES if row.get(kind, "") not in _NOTHING), "")
     if not kind:
         raise FormatError(f"found no name of the test, one of the columns {', '.join(_NAMES)} is required")
@@ -173,7 +173,7 @@ def _conditions(row: Mapping[str, str]) -> dict[str, Scalar]:
         conditions.setdefault(key.split(".")[-1].strip(), scalar(value))
     for key, cell in row.items():
         if key in _OTHERS or cell in _NOTHING or (key.startswith("num_") and re.fullmatch(r"0|-\d+", cell)):
-            continue  # a number of tasks of 0 or below asks for all nodes
+            continue  # a number of tasks of 0 or below requests all nodes
         conditions.setdefault(_STATED.get(key, key), scalar(cell))
     return conditions
 
@@ -181,17 +181,19 @@ def _conditions(row: Mapping[str, str]) -> dict[str, Scalar]:
 def _add(
     output: ToolOutput, metric: str, value: Any, unit: Any, row: Mapping[str, str], result: str = "", *, is_failed: bool
 ) -> None:
-    """Add a variable of a test."""
+    """Add a record of a performance variable of a test."""
     metric = string({"variable": metric}, "variable")
-    what = quoted(metric, 40)
+    quoted_name = quoted(metric, 40)
     if value is None or value in _NOTHING:
-        raise FormatError(f"{f'result {result}: ' if result else ''}{what}: found no value")
+        raise FormatError(f"{f'result {result}: ' if result else ''}{quoted_name}: found no value")
     if unit is None or unit in _NO_UNIT:
-        raise FormatError(f"{what}: found no unit, which is required")
-    si, factor, better = astuple(unit_of(field({"unit": unit}, "unit", str, what)))
-    figure = number(value, what) if isinstance(value, str) else finite({metric: value}, metric)
+        raise FormatError(f"{quoted_name}: found no unit, which is required")
+    si, factor, better = astuple(unit_of(field({"unit": unit}, "unit", str, quoted_name)))
+    figure = number(value, quoted_name) if isinstance(value, str) else finite({metric: value}, metric)
     conditions = {**_conditions(row), **({"result": "fail"} if is_failed else {})}
-    output.theirs(metric, si, measured(scaled(figure, factor, what), si, what), better, **named(conditions))
+    output.theirs(
+        metric, si, measured(scaled(figure, factor, quoted_name), si, quoted_name), better, **named(conditions)
+    )
 
 
 # ------------------------------------------------------------------ logs of version 3
@@ -202,11 +204,11 @@ def _old_row(output: ToolOutput, cells: Sequence[str], *, is_cut: bool) -> None:
     if index < 4 or not cells[1].startswith("reframe "):
         raise unexpected("|".join(cells), "cells with a test, jobid=, a value and ref=")
     metric, _, value = cells[index - 1].partition("=")
-    rest = [cell for cell in cells[index + 1 :] if not re.match(r"(?:l|u|lower|upper)(?:_thres)?=", cell)]
-    unit = re.sub(r"^units?=", "", rest[0].strip()) if rest else None
-    if is_cut and len(rest) == 1 and not _is_whole(unit or ""):
+    later_cells = [cell for cell in cells[index + 1 :] if not re.match(r"(?:l|u|lower|upper)(?:_thres)?=", cell)]
+    unit = re.sub(r"^units?=", "", later_cells[0].strip()) if later_cells else None
+    if is_cut and len(later_cells) == 1 and not _is_whole(unit or ""):
         raise FormatError(f"{quoted(metric, 40)}: found no end of the line; it is cut off")
-    pairs = (cell.partition("=") for cell in (*cells[3 : index - 1], *rest[1:]))
+    pairs = (cell.partition("=") for cell in (*cells[3 : index - 1], *later_cells[1:]))
     row = {"info": cells[2], **{key.strip(): text.strip() for key, equals, text in pairs if equals}}
     output.stated(cells[1].removeprefix("reframe ").strip(), start=cells[0].strip())
     _add(output, metric.strip(), value, unit, row, is_failed=False)
@@ -250,7 +252,7 @@ def _case(output: ToolOutput, case: dict[str, Any], where: str) -> None:
     if row.get("display_name", "") not in _NOTHING:
         row["name"] = row["display_name"]
     result = _result(row)
-    variables: list[tuple[str, Any, Any, Any]] = []  # name, value, unit and result
+    variables: list[tuple[str, Any, Any, Any]] = []  # name, value, unit and result of each
     if isinstance(case.get("perfvalues"), dict):
         for key, cells in case["perfvalues"].items():
             if not isinstance(cells, list) or len(cells) < 5:
@@ -260,13 +262,13 @@ def _case(output: ToolOutput, case: dict[str, Any], where: str) -> None:
     variables += [(string(entry, "name"), entry.get("value"), entry.get("unit"), None) for entry in entries]
     if not variables and result in _FAILED:
         raise FormatError(f"result {result}: found no value")
-    for name, value, unit, of_variable in variables:
+    for name, value, unit, variable_result in variables:
         with output.item(where):
-            _add(output, name, value, unit, row, result, is_failed=(result or of_variable) in _FAILED)
+            _add(output, name, value, unit, row, result, is_failed=(result or variable_result) in _FAILED)
 
 
 def _cell(value: Any) -> str:
-    """Return a field of a report as a log has it."""
+    """Return a field of a report as a log prints it."""
     if isinstance(value, list):
         return ",".join(map(_cell, value))
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,8 +1,8 @@
-"""Results of SPEC's suites of programs (CPU 2006 and 2017, OMP 2012, MPI 2007): the CSV and the raw result file.
+"""Reader of results of SPEC's suites (CPU 2006 and 2017, OMP 2012, MPI 2007): CSV and raw result files.
 
-The samples of a record are all runs of a program, not only the one that SPEC selected for the score. Runs that failed
-or did not validate are left out. A number that SPEC marks as an estimate has the condition `estimated`, and those of a
-file that SPEC's tools marked as not valid have the condition `valid`.
+The samples of a record are all runs of a program, not only the run that SPEC selected for the score. Runs that failed
+or did not validate are left out. A number that SPEC marks as an estimate has the condition `estimated`, and the numbers
+of a file that SPEC's tools marked as not valid have the condition `valid`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SELECTED: Final = "Selected Results Table"
 _TUNES: Final = ("base", "peak")
 _COUNTS: Final = {"Copies": "copies", "Threads": "threads", "Ranks": "ranks", "Proc": "processors"}
 _SCORE: Final = re.compile(r"(Est\. )?(SPEC\w+?)_?(base|peak)(\d{4})?")
-_END: Final = re.compile(rf'"?(?:{_SELECTED}"?$|{_SCORE.pattern})')  # of a table
+_END: Final = re.compile(rf'"?(?:{_SELECTED}"?$|{_SCORE.pattern})')  # first line after a table
 _HEADER: Final = re.compile(r"^Benchmark,\"(?:Est\. )?Base (?:# \w+|Ref\b[^\"]*|Run Time)\"", re.MULTILINE)
 _RAW: Final = re.compile(r"^spec\.(?:cpu|omp|mpi)\w*\.results\.\w+\.(?:base|peak)\.\d{3}\.", re.MULTILINE)
 _PROGRAM: Final = re.compile(r"\d{3}\.\w+")
 _LINE: Final = re.compile(r"spec\.(\w+)\.results\.(\w+)\.(base|peak)\.(\d{3})\.(\w+):[ \t]*(.*)")
-_REFERENCE: Final = {"", "ref", "refrate", "refspeed", "mref", "lref"}  # workloads of a score
+_REFERENCE: Final = {"", "ref", "refrate", "refspeed", "mref", "lref"}  # workloads that count for a score
 
 
 @dataclass
@@ -42,7 +42,7 @@ class _Program:
     conditions: dict[str, Scalar] = field(default_factory=dict)
 
     def add(self, tune: str, run: Mapping[str, str], counts: Mapping[str, str]) -> None:
-        """Add a run by its facts, which are named as in the raw file, and its counts of copies, threads or ranks."""
+        """Add a run from its facts, with names as in the raw file, and its counts of copies, threads or ranks."""
         if missing := {"benchmark", "reported_time", "ratio", "valid"} - run.keys():
             raise FormatError(f"found no {min(missing)}; the file is incomplete")
         if run["valid"] in {"NR", ""}:  # not run
@@ -91,8 +91,8 @@ def read(output: ToolOutput) -> None:
     if _SELECTED not in texts:
         output.leave_out(f'"{_SELECTED}"', "found none; the file is cut off")
     else:
-        others, end, _ = _table(ToolOutput("", output.machine, []), lines, texts.index(_SELECTED) + 1)
-        for name, tune in sorted(others.keys() ^ programs.keys()):
+        selected, end, _ = _table(ToolOutput("", output.machine, []), lines, texts.index(_SELECTED) + 1)
+        for name, tune in sorted(selected.keys() ^ programs.keys()):
             output.leave_out(f"{quoted(name, 40)}: {tune}", "found in one of the tables, both are required")
     for (name, tune), program in programs.items():
         with output.item(f"{quoted(name, 40)}: {tune}"):
@@ -101,17 +101,20 @@ def read(output: ToolOutput) -> None:
         if (match := _SCORE.match(line.text.lstrip('"'))) is not None:
             with output.item(line.number):
                 estimated = True if is_estimate or match[1] else None
-                stated = {**common, "suite": match[2] + (match[4] or ""), "tune": match[3], "estimated": estimated}
-                _score(output, csv_cells(line.text)[1:], stated)
+                conditions = {**common, "suite": match[2] + (match[4] or ""), "tune": match[3], "estimated": estimated}
+                _score(output, csv_cells(line.text)[1:], conditions)
 
 
 def _table(output: ToolOutput, lines: Sequence[Line], start: int) -> tuple[dict[tuple[str, str], _Program], int, bool]:
-    """Return the valid runs of one of the two tables by program and tuning, the index of its end, and whether its
-    numbers are estimates."""
+    """Read one of the two tables.
+
+    Returns:
+        The valid runs by program and tuning, the index of the end of the table, and whether its numbers are estimates.
+    """
     header = [name.removeprefix("Est. ") for name in csv_cells(lines[start].text)] if start < len(lines) else []
     if header[:1] != ["Benchmark"] or not _is_complete(header, "Base"):
         raise FormatError('SPEC: found no header \'Benchmark,"Base # Copies","Base Run Time",…\' of a table')
-    ends = (at for at in range(start + 1, len(lines)) if _END.match(lines[at].text))
+    ends = (index for index in range(start + 1, len(lines)) if _END.match(lines[index].text))
     end = next(ends, len(lines))
     programs: dict[tuple[str, str], _Program] = {}
     for line in lines[start + 1 : end]:
@@ -126,13 +129,13 @@ def _table(output: ToolOutput, lines: Sequence[Line], start: int) -> tuple[dict[
 
 
 def _is_complete(header: Sequence[str], tune: str) -> bool:
-    """Return whether a table has the time, the ratio and the status of a tuning."""
+    """Return whether a table has columns for the time, the ratio and the status of a tuning."""
     ratios = {f"{tune} Rate", f"{tune} Ratio"}
     return {f"{tune} Run Time", f"{tune} Status"} <= {*header} and not ratios.isdisjoint(header)
 
 
 def _facts(row: Mapping[str, str], tune: str) -> dict[str, str]:
-    """Return the facts of the run of a row with the names that they have in the raw file."""
+    """Return the facts of the run in a row, with their names in the raw file."""
     return {
         "benchmark": row["Benchmark"],
         "reported_time": row[f"{tune} Run Time"],
@@ -148,7 +151,7 @@ def _counts(row: Mapping[str, str], tune: str) -> dict[str, str]:
 
 
 def _score(output: ToolOutput, cells: Sequence[str], conditions: dict[str, Scalar]) -> None:
-    """Add a score that is stated after the second table: `SPECrate2017_int_base,26.9,,26.9`."""
+    """Add a score that follows the second table, such as `SPECrate2017_int_base,26.9,,26.9`."""
     values = [cell for cell in cells if cell]
     if not values or values[0] in {"Not Run", "NR", "--"}:
         return
@@ -162,7 +165,7 @@ def _score(output: ToolOutput, cells: Sequence[str], conditions: dict[str, Scala
 
 
 def read_raw(output: ToolOutput) -> None:
-    """Read times and ratios of each program, and the means that are stated."""
+    """Read times and ratios of each program, and the means that the file states."""
     runs: dict[tuple[str, str], dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     means: list[tuple[Line, re.Match[str]]] = []
     for line in output.lines:

@@ -1,7 +1,7 @@
-"""STREAM's output (McCalpin): C, Fortran, Java and MPI versions, one run or several in a file.
+"""Reader of STREAM's output (McCalpin): C, Fortran, Java and MPI versions, one or several runs in a file.
 
-STREAM prints the best rate of its repetitions, so its rates have no interval and the condition `statistic` says `best`;
-versions that print a table of best, mean and worst rates give one record of each. `threads` counts the threads of all
+STREAM prints the best rate of its repetitions, so its rates have no interval and the condition `statistic` is `best`;
+versions that print a table of best, mean and worst rates give one record for each. `threads` counts the threads of all
 MPI ranks, whose rates are added. Runs that do not validate are left out.
 """
 
@@ -21,7 +21,7 @@ _ARRAYS: Final = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 _ROW: Final = re.compile(r"[ \t|]*(copy|scale|add|triad)[ \t]*[:|](.*)", re.IGNORECASE)
 _HEAD: Final = re.compile(r"[ \t|]*Function\b")
 _RATE: Final = re.compile(r"(?:(Best|Avg|Average|Worst|Min|Max) )?(?:Rate )?\(?([MG]i?B)/s(?:ec)?\)?", re.IGNORECASE)
-_STATISTICS: Final = {"avg": "mean", "average": "mean", "worst": "worst", "min": "worst"}  # the others are the best
+_STATISTICS: Final = {"avg": "mean", "average": "mean", "worst": "worst", "min": "worst"}  # any other rate is the best
 _FACTS: Final = {
     "ranks": r"distributed across\s+(\d{1,9})\s+MPI ranks",
     "processes": r"Number of (?:MPI )?(?:ranks|processors|processes|tasks)\s*=\s*(\d{1,9})",
@@ -43,8 +43,8 @@ def read(output: ToolOutput) -> None:
     runs = sections(output.lines, _TITLE.search)
     first = len(output.lines) - sum(map(len, runs))
     for run in runs:
-        above = output.lines[max(0, first - 8) : first]
-        _run(output, run, "\n".join(line.text for line in above))
+        lines_above = output.lines[max(0, first - 8) : first]
+        _run(output, run, "\n".join(line.text for line in lines_above))
         first += len(run)
 
 
@@ -55,8 +55,10 @@ def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
     conditions, elements_bytes = _conditions(text, before)
     problem = ""
     if "solution validates" not in text.lower():
-        failed = re.search(r"^.*(?:failed validation|not validate).*$", text, re.IGNORECASE | re.MULTILINE)
-        problem = f"the run says '{failed[0].strip()[:60]}'" if failed else "the run does not say 'Solution Validates'"
+        failure = re.search(r"^.*(?:failed validation|not validate).*$", text, re.IGNORECASE | re.MULTILINE)
+        problem = (
+            f"the run says '{failure[0].strip()[:60]}'" if failure else "the run does not say 'Solution Validates'"
+        )
     columns: list[Quantity | None] | None = None
     seen: set[str] = set()
     rows = 0
@@ -78,10 +80,10 @@ def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
                     raise FormatError(f"found {len(cells)} numbers, {len(columns)} are required; cut off?")
                 seen.add(kernel)
                 footprint = _ARRAYS[kernel] * elements_bytes or None
-                same = {"kernel": kernel, **conditions, "footprint_bytes": footprint}
+                common = {"kernel": kernel, **conditions, "footprint_bytes": footprint}
                 for cell, quantity in zip(cells, columns, strict=False):
                     if quantity is not None:
-                        output.take(quantity, cell, f"rate of {kernel}", **same)
+                        output.take(quantity, cell, f"rate of {kernel}", **common)
     missing = [kernel for kernel in _ARRAYS if kernel not in seen]
     if missing and (not problem or not rows):
         output.leave_out(section[0].number, f"the run has no rate of {', '.join(missing)}")
@@ -106,18 +108,18 @@ def _columns(line: Line) -> list[Quantity | None]:
 
 
 def _conditions(text: str, before: str) -> tuple[dict[str, Scalar], int]:
-    """Return the conditions of a run, and the size of an array in bytes, 0 if the run does not state it."""
-    stated = {name: int(str(fact)) for name, fact in facts(text, _FACTS).items()}
-    ranks = stated.get("ranks") or stated.get("processes", 0)
-    threads = stated.get("counted") or stated.get("requested") or 1
-    width = stated.get("width") or facts(before, {"": r"Assuming\s+(\d{1,2})\s+bytes per"}).get("", 0)
+    """Return the conditions of a run, and the size of an array in bytes; 0 if the run does not state the size."""
+    values = {name: int(str(fact)) for name, fact in facts(text, _FACTS).items()}
+    ranks = values.get("ranks") or values.get("processes", 0)
+    threads = values.get("counted") or values.get("requested") or 1
+    width = values.get("width") or facts(before, {"": r"Assuming\s+(\d{1,2})\s+bytes per"}).get("", 0)
     if not width and re.search(r"STREAM(?:_MPI)? Version", text):  # Fortran: DOUBLE PRECISION
         width = 8
-    elements = stated.get("all_elements") or stated.get("elements", 0)
+    elements = values.get("all_elements") or values.get("elements", 0)
     conditions: dict[str, Scalar] = {
         "threads": threads * max(ranks, 1),
         "ranks": ranks or None,
-        "offset_elements": stated.get("offset") or None,
+        "offset_elements": values.get("offset") or None,
         "element_bytes": width if width not in {0, 8} else None,
     }
     return conditions, elements * int(str(width))
