@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# The names of the interface by the module that has them.
+# The names of the interface, by the module that defines them.
 _OF = {
     "errors": ("AbsentError", "MeshmarkError", "UsageError"),
     "interface": ("Model", "chart", "compare", "fit", "measure", "model", "recording", "records", "watch"),
@@ -42,7 +42,7 @@ __all__ = ["__version__", *_MODULE_OF]  # noqa: PLE0604 (texts, too)
 
 
 class _Package(type(sys)):  # type: ignore[misc]  # ModuleType, without an import
-    """Functions of the interface have names of packages, of which the import system would set the attribute."""
+    """Keeps functions that have the name of a package: the import system would replace them with the package."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _MODULE_OF and isinstance(value, type(sys))):
@@ -61,9 +61,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'meshmark' has no attribute {name!r}")
     from importlib import import_module
 
-    found: object = getattr(import_module(f"meshmark.{_MODULE_OF[name]}"), name)
-    globals()[name] = found
-    return found
+    attribute: object = getattr(import_module(f"meshmark.{_MODULE_OF[name]}"), name)
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads the descriptions of the instruments: options, metrics and kernels, as the native programs publish them."""
+"""Reads the descriptions of the instruments (options, metrics and kernels) that the native programs print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS: Final = ("openmpi", "mpich", "mpi")
 
 
 def find_probe() -> Path:
-    """Path of `meshmark-probe`: from `MESHMARK_PROBE`, the installed package or the checkout's build folder.
+    """Return the path of `meshmark-probe`: from `MESHMARK_PROBE`, the installed package or the build folder.
 
     Raises:
         MeshmarkError: The program does not exist or is not executable.
@@ -28,7 +28,7 @@ def find_probe() -> Path:
 
 
 def find_comm(kind: str = "") -> Path:
-    """Path of `meshmark-comm`, the program of the MPI ranks.
+    """Return the path of `meshmark-comm`, the program of the MPI ranks.
 
     Args:
         kind: One of `KINDS`, for one MPI library; "" for the wrapper that detects the library.
@@ -57,17 +57,17 @@ class Parameter:
     choices: tuple[str, ...]
     minimum: float | None
     maximum: float | None
-    per_process: bool = False  # a list, of which a process measures one value
+    per_process: bool = False  # the option is a list, and each process measures one of its values
 
     @property
     def word(self) -> str:
-        """The name used in specs: the option without leading dashes, with underscores."""
+        """The name in specifications: the option without leading dashes, with underscores."""
         return self.option.removeprefix("--").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Description of one instrument (docs/reference/protocol.md); `raw` is the JSON object it was parsed from."""
+    """Description of one instrument (docs/reference/protocol.md); `raw` is the JSON object from which it was parsed."""
 
     name: str
     summary: str
@@ -80,15 +80,15 @@ class Description:
 
     @property
     def ranks(self) -> bool:
-        """Whether this is an MPI instrument, whose processes a launcher starts."""
+        """True for an MPI instrument, whose processes a launcher starts."""
         return bool(self.raw.get("ranks"))
 
     def metric(self, name: str) -> Metric:
-        """The metric `name`, which must exist."""
+        """Return the metric `name`, which must exist."""
         return next(m for m in self.metrics if m.name == name)
 
     def parameter(self, word: str) -> Parameter:
-        """The parameter with this option, spec key or name.
+        """Return the parameter with this option, specification key or name.
 
         Raises:
             UsageError: The instrument has no such parameter.
@@ -97,14 +97,16 @@ class Description:
         for p in self.parameters:
             if key in (p.word, p.name):
                 return p
-        known = ", ".join(p.option if word.startswith("--") else p.word for p in self.parameters)
+        allowed = ", ".join(p.option if word.startswith("--") else p.word for p in self.parameters)
         options = [p.option for p in self.parameters]
         hint = near_option(word, options) or f"meshmark measure {self.name} --help" if word.startswith("--") else ""
-        raise UsageError(f"{self.name}: found '{quoted(word)}'; allowed: {known}", hint)
+        raise UsageError(f"{self.name}: found '{quoted(word)}'; allowed: {allowed}", hint)
 
 
 def descriptions() -> Mapping[str, Description]:
-    """Descriptions of all instruments by name; MPI instruments only if a program for an MPI library was built.
+    """Return the descriptions of all instruments by name.
+
+    MPI instruments are included if a program for an MPI library was built.
 
     Raises:
         MeshmarkError: The probe does not print a valid description.
@@ -114,14 +116,14 @@ def descriptions() -> Mapping[str, Description]:
 
 @cache
 def _descriptions(*_: str | None) -> Mapping[str, Description]:
-    """The descriptions with these values of the environment. Joins ask for them once a record."""
-    known = _described(find_probe())
+    """Return the descriptions for these values of the environment, cached because joins use them for every record."""
+    probe_descriptions = _described(find_probe())
     for kind in KINDS:
         try:
-            return {**known, **_described(find_comm(kind))}
-        except MeshmarkError:  # also a program whose MPI library has been removed: it does not start
+            return {**probe_descriptions, **_described(find_comm(kind))}
+        except MeshmarkError:  # also raised if the MPI library of a program was removed, so that it does not start
             continue
-    return known
+    return probe_descriptions
 
 
 @cache
@@ -156,30 +158,30 @@ def _described(probe: Path) -> dict[str, Description]:
             )
             for d in parsed
         }
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as why:
-        raise MeshmarkError(f"{probe.name} --describe failed: {why}", hint="make setup") from why
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+        raise MeshmarkError(f"{probe.name} --describe failed: {error}", hint="make setup") from error
 
 
 def description(instrument: str) -> Description:
-    """The description of one instrument.
+    """Return the description of one instrument.
 
     Raises:
         UsageError: The instrument is unknown; the message lists the known ones.
     """
-    known: Mapping[str, Description] = _described(find_probe())
-    if instrument not in known:
-        known = descriptions()
-    if instrument not in known:
+    by_name: Mapping[str, Description] = _described(find_probe())
+    if instrument not in by_name:
+        by_name = descriptions()
+    if instrument not in by_name:
         hint = (
             ""
-            if any(d.ranks for d in known.values())
+            if any(d.ranks for d in by_name.values())
             else (
                 "MPI instruments need an MPI library: install its development package, then run make setup or rebuild "
                 "the wheel"
             )
         )
-        raise UsageError(f"instrument: found '{quoted(instrument)}'; allowed: {', '.join(known)}", hint)
-    return known[instrument]
+        raise UsageError(f"instrument: found '{quoted(instrument)}'; allowed: {', '.join(by_name)}", hint)
+    return by_name[instrument]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ class StreamKernel:
 
     reads: int
     writes: int
-    allocates: int  # operands that ordinary stores read before they overwrite them (write-allocate)
+    allocates: int  # operands that write-allocate (ordinary) stores read before they overwrite them
 
     @property
     def net(self) -> int:
@@ -197,7 +199,7 @@ class StreamKernel:
 
     @property
     def arrays(self) -> int:
-        """Arrays of the kernel; one that is written in place counts once."""
+        """Arrays of the kernel; an array that is written in place counts once."""
         return self.reads + self.allocates
 
     @property
@@ -206,15 +208,15 @@ class StreamKernel:
         return self.reads - (self.writes - self.allocates)
 
     def gross(self, store: str) -> int:
-        """Operands transferred with `ordinary` or `streaming` stores."""
+        """Return the number of operands that are transferred with `ordinary` or `streaming` stores."""
         return self.net + (self.allocates if store == "ordinary" else 0)
 
     def read_share(self, store: str) -> float:
-        """Share of reads in the transferred operands, 0 to 1."""
+        """Return the share of reads in the transferred operands, 0 to 1."""
         return (self.gross(store) - self.writes) / self.gross(store)
 
 
 def stream_kernels() -> dict[str, StreamKernel]:
-    """STREAM kernels by name, in the order of the description."""
+    """Return the STREAM kernels by name, in the order of the description."""
     kernels: Mapping[str, Mapping[str, int]] = description("bandwidth").raw["work"]["kernels"]
     return {name: StreamKernel(k["reads"], k["writes"], k["allocates"]) for name, k in kernels.items()}

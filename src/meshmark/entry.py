@@ -1,7 +1,7 @@
 """Entry point of the command `meshmark`.
 
-Placement commands immediately execute the native program in the same process, because their start-up time counts in
-every job; `meshmark.cli` handles all others. The module imports only what Python has already loaded.
+Placement commands immediately execute the native program in the same process, because every job pays for their start-up
+time; `meshmark.cli` handles all others. This module imports only modules that Python has already loaded.
 """
 
 # Importing pathlib would take as long as everything else here.
@@ -13,9 +13,9 @@ VERBS = frozenset({"run", "slots", "placed", "migrate", "translate"})
 
 
 def native_argv(argv: list[str]) -> list[str] | None:
-    """The arguments for `meshmark-place`; None if Python must handle the command."""
+    """Return the arguments for `meshmark-place`; None if Python must handle the command."""
     if argv[:1] == ["run"] and len(argv) > 1 and not argv[1].startswith("-"):
-        return ["run", "--", *argv[1:]]  # a command without options of ours
+        return ["run", "--", *argv[1:]]  # a command without options of Meshmark
     if argv and argv[0] in VERBS:
         return argv
     if argv and argv[0] == "place" and not any(map(_needs_python, ["", *argv], argv)):
@@ -24,7 +24,7 @@ def native_argv(argv: list[str]) -> list[str] | None:
 
 
 def _needs_python(previous: str, argument: str) -> bool:
-    """Whether an argument needs Python: modelled machines, measured distances, drawings and help."""
+    """Return whether an argument needs Python: modelled machines, measured distances, drawings and help."""
     option, equals, value = argument.partition("=")
     if not equals:
         option, value = previous, argument
@@ -34,7 +34,7 @@ def _needs_python(previous: str, argument: str) -> bool:
 
 
 def main() -> None:
-    """Entry point of the installed command."""
+    """Run the installed command."""
     argv = native_argv(sys.argv[1:])
     if argv is not None:
         package = os.path.dirname(os.path.abspath(__file__))
@@ -46,7 +46,7 @@ def main() -> None:
             try:
                 os.execv(program, ["meshmark-place", *argv])
             except OSError:
-                continue  # the command line below reports the missing program
+                continue  # `command_line` below reports the missing program
     import signal
 
     # Ctrl-C during the imports below must not print a traceback; `end_by_signals` takes over afterwards.

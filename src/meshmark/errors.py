@@ -1,4 +1,4 @@
-"""Exceptions that become one line on standard error, an optional hint and an exit status."""
+"""Exceptions that end a command with one line on standard error, an optional hint and an exit status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UsageError(MeshmarkError):
 
 
 class UnjudgedError(MeshmarkError):
-    """A gate could not judge enough results to say that nothing became worse. Exit status 3."""
+    """A gate had too few conclusive results to decide that nothing became worse. Exit status 3."""
 
     status = 3
 
@@ -35,7 +35,7 @@ class AbsentError(MeshmarkError):
 
 
 def quoted(what: object, max_length: int = 100) -> str:
-    """`what` as text for an error message: at most `max_length` characters, without control characters."""
+    """Return `what` as text for an error message: at most `max_length` characters, without control characters."""
     try:
         text = str(what)
     except (ValueError, RecursionError):  # an integer of thousands of digits, or very deep nesting
@@ -45,7 +45,7 @@ def quoted(what: object, max_length: int = 100) -> str:
 
 
 def near(text: object, allowed: Collection[str]) -> str:
-    """`did you mean X?`, or an empty string."""
+    """Return `did you mean X?` with the most similar allowed text, or "" if none is similar."""
     import difflib
 
     close = difflib.get_close_matches(str(text)[:60], sorted(allowed), 1, 0.5)
@@ -68,7 +68,7 @@ _ALIKE: Final = (
 
 
 def near_option(option: str, allowed: Collection[str]) -> str:
-    """Like `near`, but for options, which may also have another name with the same meaning.
+    """Return a hint like `near` for an option, which may also have another name with the same meaning.
 
     >>> near_option("--threads", ["--processes", "--resume"])
     'did you mean --processes?'

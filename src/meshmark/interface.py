@@ -69,14 +69,14 @@ def records(
     check_date("until", until)
     if store is not None and not Path(store).exists():
         raise UsageError(f"store: {quoted(store)}: No such file or directory")
-    kept = Kept(Path(store) if store is not None else data_home() / "store")
+    opened_store = Kept(Path(store) if store is not None else data_home() / "store")
     equal = {"machine": host_id() if machine == "host" else machine, "run": run}
     equal |= {"instrument": instrument, "metric": metric}
-    selected = {column: name for column, name in equal.items() if name}
-    rows = kept.rows(**selected)
+    filters = {column: name for column, name in equal.items() if name}
+    rows = opened_store.rows(**filters)
     if not rows:
-        check_selection(kept, selected)
-    broken = [f"warning: {path.name} was skipped: {why}" for path, why in kept.broken.items()]
+        check_selection(opened_store, filters)
+    broken = [f"warning: {path.name} was skipped: {reason}" for path, reason in opened_store.broken.items()]
     return Table(None, began(rows, since, until), broken)
 
 
@@ -146,8 +146,8 @@ def model(name: Folder, settings: Mapping[str, object] | None = None, /, **more:
     Example:
         >>> mm.model("gs1280-16", links__bandwidth=3.0).measure("loaded", threads="all")
     """
-    given = {**(settings or {}), **{key.replace("__", "."): value for key, value in more.items()}}
-    return Model(_machine(name, given), os.fspath(name), given)
+    all_settings = {**(settings or {}), **{key.replace("__", "."): value for key, value in more.items()}}
+    return Model(_machine(name, all_settings), os.fspath(name), all_settings)
 
 
 class Model:
@@ -166,22 +166,23 @@ class Model:
     @property
     def values(self) -> Table:
         """The values of its file: key, value, origin (published, derived, fitted, assumed, unknown) and its source."""
-        found = [
-            {"key": key, "value": _at(self._machine.data, key), "origin": o.kind, "of": o.text}
-            for key, o in sorted(self._machine.origins.items())
+        rows = [
+            {"key": key, "value": _at(self._machine.data, key), "origin": origin.kind, "of": origin.text}
+            for key, origin in sorted(self._machine.origins.items())
         ]
-        found += [
-            {"key": k, "value": None, "origin": "unknown", "of": w} for k, w in sorted(self._machine.unknown.items())
+        rows += [
+            {"key": k, "value": None, "origin": "unknown", "of": source}
+            for k, source in sorted(self._machine.unknown.items())
         ]
-        return Table.of_rows(found)
+        return Table.of_rows(rows)
 
     @property
     def figures(self) -> Table:
         """Key figures in closed form: name, value in ``unit``, and how it was found."""
         from meshmark.model.figures import figures
 
-        found = figures(self._machine, simulate=False)
-        return Table.of_rows([{"figure": f.name, "value": f.value, "unit": f.unit, "by": f.how} for f in found])
+        key_figures = figures(self._machine, simulate=False)
+        return Table.of_rows([{"figure": f.name, "value": f.value, "unit": f.unit, "by": f.how} for f in key_figures])
 
     @checked
     def measure(self, instrument: str, *, store: Store = None, **options: object) -> Table:
@@ -223,15 +224,15 @@ class Model:
     def _workload(self, workload: str, options: Mapping[str, object]) -> list[Record]:
         from meshmark.model.patterns import Request, run_pattern
 
-        known = {f.name for f in fields(Request)} - {"workload", "window_ns"}
+        allowed = {f.name for f in fields(Request)} - {"workload", "window_ns"}
         for key in options:
-            if key not in known:
-                raise UsageError(f"{workload}: found '{quoted(key)}'; allowed: {', '.join(sorted(known))}")
-        given: dict[str, Any] = {
+            if key not in allowed:
+                raise UsageError(f"{workload}: found '{quoted(key)}'; allowed: {', '.join(sorted(allowed))}")
+        arguments: dict[str, Any] = {
             k: v if isinstance(v, bool | float | Path) else ",".join(texts(v)) for k, v in options.items()
         }
-        command = " ".join(["model measure", workload, self._named, *(f"--{k} {v}" for k, v in given.items())])
-        return run_pattern(self._machine, Request(workload, **given), command)[0]
+        command = " ".join(["model measure", workload, self._named, *(f"--{k} {v}" for k, v in arguments.items())])
+        return run_pattern(self._machine, Request(workload, **arguments), command)[0]
 
     @checked
     def sweep(
@@ -256,10 +257,10 @@ class Model:
         from meshmark.model.sweep import run_sweep
 
         axes = [f"{key}={','.join(texts(values))}" for key, values in vary.items()]
-        given = {key: ",".join(texts(value)) for key, value in options.items()}
+        texts_by_option = {key: ",".join(texts(value)) for key, value in options.items()}
         notes: list[str] = []
-        found = run_sweep(self._machine, axes, instrument, given, _folder(store), False, None, notes.append)
-        return Table(None, [("", "", r) for r in found], notes)
+        results = run_sweep(self._machine, axes, instrument, texts_by_option, _folder(store), False, None, notes.append)
+        return Table(None, [("", "", r) for r in results], notes)
 
     def __repr__(self) -> str:
         return f"<meshmark.Model: {self.label}, {self.title}>"
@@ -270,9 +271,9 @@ class Model:
         from meshmark.model.single import assumptions
         from meshmark.report.notebook import machine_html
 
-        shown = [(f.name, f.shown(), f.how) for f in figures(self._machine, simulate=False)]
+        figure_rows = [(f.name, f.shown(), f.how) for f in figures(self._machine, simulate=False)]
         note = assumptions(self._machine)
-        return machine_html(self._machine, shown, [note] if note else [])
+        return machine_html(self._machine, figure_rows, [note] if note else [])
 
     _repr_html_ = html
 
@@ -303,17 +304,17 @@ def fit(what: Table | Folder = "latest", out: Folder | None = None, name: str = 
     from meshmark.values.paths import data_home
 
     if isinstance(what, Table):
-        found = as_records(what, "fit").records
+        fit_records = as_records(what, "fit").records
         machine, host = host_id(), {"topology": from_sysfs().to_dict()}
     else:
-        found, _, info = load_run(find_run(os.fspath(what), data_home() / "runs"))
+        fit_records, _, info = load_run(find_run(os.fspath(what), data_home() / "runs"))
         machine, host = info.machine, dict(info.host)
-    named = name or (Path(out).stem if out is not None else machine) or "host"
+    model_name = name or (Path(out).stem if out is not None else machine) or "host"
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
-        made = fitted(found, named, *shape_of(host), Path(folder))
+        fitted_model = fitted(fit_records, model_name, *shape_of(host), Path(folder))
     if out is not None:
-        write_file(Path(out), made.text.encode())
-    return Fit(made)
+        write_file(Path(out), fitted_model.text.encode())
+    return Fit(fitted_model)
 
 
 @checked
@@ -349,14 +350,16 @@ def compare(
     from meshmark.compare.normalise import PER
     from meshmark.compare.sides import Sides
 
-    chosen = next((p for p in ("", *PER) if p == per), None)
-    if chosen is None:
+    per_kind = next((p for p in ("", *PER) if p == per), None)
+    if per_kind is None:
         raise UsageError(f"per: found '{quoted(per)}'; allowed: {', '.join(PER)}")
     find = Sides.here(Path(store) if store is not None else None)
-    named = iter(find.find_all([s for s in (a, b) if isinstance(s, str)], instrument))
-    one, other = (next(named) if isinstance(s, str) else _side(n, s) for n, s in (("a", a), ("b", b)))
-    found = joined(one, other, margin=_share("margin", margin), per=chosen, instrument=instrument, metric=metric)
-    return Comparison(found)
+    named_sides = iter(find.find_all([s for s in (a, b) if isinstance(s, str)], instrument))
+    side_a, side_b = (next(named_sides) if isinstance(s, str) else _side(n, s) for n, s in (("a", a), ("b", b)))
+    comparison = joined(
+        side_a, side_b, margin=_share("margin", margin), per=per_kind, instrument=instrument, metric=metric
+    )
+    return Comparison(comparison)
 
 
 @checked
@@ -425,7 +428,7 @@ def watch(
 
 
 def _arguments(d: Description, options: Mapping[str, object]) -> list[str]:
-    """Options as arguments of an instrument."""
+    """Return options as arguments of an instrument."""
     from meshmark.measure.probe import arguments
 
     for name in _SET_BY_THE_RUN:
@@ -435,13 +438,13 @@ def _arguments(d: Description, options: Mapping[str, object]) -> list[str]:
 
 
 def _store(d: Description, store: Store) -> tuple[list[str], Path | None]:
-    """The kinds of stores of an instrument as arguments, and the folder of the store; None if nothing is stored."""
+    """Return the kinds of stores of an instrument as arguments, and the folder of the store; None to store nothing."""
     from meshmark.measure.single import stores
     from meshmark.values.paths import data_home
 
-    several = store if isinstance(store, Sequence) and not isinstance(store, str) else [store]
-    # A path without a slash could be taken for a kind.
-    words = [s if isinstance(s, str) else f"./{s}" if "/" not in os.fspath(s) else os.fspath(s) for s in several if s]
+    values = store if isinstance(store, Sequence) and not isinstance(store, str) else [store]
+    # A path without a slash could be mistaken for a kind of store.
+    words = [s if isinstance(s, str) else f"./{s}" if "/" not in os.fspath(s) else os.fspath(s) for s in values if s]
     argv, folder = stores(d, words)
     if store is False:
         return argv, None
@@ -461,7 +464,7 @@ def _folder(store: Store) -> Path | None:
 
 
 def _on_host(d: Description, argv: Sequence[str], repetitions: int, store: Path | None) -> Table:
-    """Measure on this host, in fresh processes; with a store, what is interrupted can be resumed."""
+    """Measure on this host, in fresh processes. With a store, an interrupted measurement can be resumed."""
     from meshmark.machine.facts import host_id
     from meshmark.measure import single, unfinished
     from meshmark.measure.plan import measurement
@@ -474,22 +477,22 @@ def _on_host(d: Description, argv: Sequence[str], repetitions: int, store: Path 
     plan, run = measurement(d, [*argv, "--machine", machine], repetitions), run_name("measure")
     if store is None:
         with tempfile.TemporaryDirectory(prefix="meshmark-") as name:
-            found = single.measure(plan, Path(name), Path(name) / "store", run)
-            found.check()
+            result = single.measure(plan, Path(name), Path(name) / "store", run)
+            result.check()
     else:
         Kept(store)  # raises early if the folder is not a store
-        begun = unfinished.begin(store, run, plan, machine)
+        unfinished_run = unfinished.begin(store, run, plan, machine)
         try:
-            found = single.measure(plan, begun.folder, store, run)
-            found.check()
-        except BaseException as why:
-            if isinstance(why, MeshmarkError) and not isinstance(why, single.PartlyError):
-                begun.remove()
-            elif begun.lock is not None:
-                os.close(begun.lock)
+            result = single.measure(plan, unfinished_run.folder, store, run)
+            result.check()
+        except BaseException as error:
+            if isinstance(error, MeshmarkError) and not isinstance(error, single.PartlyError):
+                unfinished_run.remove()
+            elif unfinished_run.lock is not None:
+                os.close(unfinished_run.lock)
             raise
-        begun.remove()
-    return Table(None, [(run, "", r) for r in found.records], [*found.absent, *found.notes])
+        unfinished_run.remove()
+    return Table(None, [(run, "", r) for r in result.records], [*result.absent, *result.notes])
 
 
 def _machine(name: Folder, settings: Mapping[str, object] | None) -> MachineFile:
@@ -503,7 +506,7 @@ def _assignments(settings: Mapping[str, object] | None) -> list[str]:
 
 
 def _at(data: Any, dotted: str) -> str | None:
-    """A value of a machine file by its key, as text."""
+    """Return a value of a machine file by its key, as text; None if the key does not exist."""
     for part in dotted.replace("[", ".").replace("]", "").split("."):
         if isinstance(data, list) and part.isdigit() and int(part) < len(data):
             data = data[int(part)]
@@ -515,7 +518,7 @@ def _at(data: Any, dotted: str) -> str | None:
 
 
 def _share(name: str, value: float | str) -> float:
-    """A share as a number, or as a text in percent."""
+    """Return a share that is given as a number, or as a text in percent."""
     try:
         share = float(value.removesuffix("%").strip()) / 100 if isinstance(value, str) else float(value)
     except ValueError:
@@ -526,12 +529,14 @@ def _share(name: str, value: float | str) -> float:
 
 
 def _side(name: str, table: Table) -> Side:
-    """A side of a comparison from a table of the records of one machine."""
+    """Return a side of a comparison from a table of the records of one machine."""
     from meshmark.compare.sides import Side, latest
 
     records = as_records(table, f"compare: {name}").pooled().records
-    if len(of := sorted({r.machine for r in records})) > 1:
-        raise UsageError(f"compare: {name}: found results of {len(of)} machines ({', '.join(of[:4])}), one is allowed")
+    if len(machines := sorted({r.machine for r in records})) > 1:
+        raise UsageError(
+            f"compare: {name}: found results of {len(machines)} machines ({', '.join(machines[:4])}), one is allowed"
+        )
     start = max(str(r.provenance.get("start", "")) for r in records)
-    what = f"table of {len(records)} records"
-    return Side(name=of[0], what=what, machine=of[0], start=start, records=latest([records]))
+    description = f"table of {len(records)} records"
+    return Side(name=machines[0], what=description, machine=machines[0], start=start, records=latest([records]))

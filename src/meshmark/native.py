@@ -1,4 +1,4 @@
-"""Locates the native programs, and calls the native library."""
+"""Finds the native programs, and calls the native library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshmark.errors import MeshmarkError, quoted
 
 
 def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
-    """Path of a native program: from the environment, the installed package or the checkout's build folder.
+    """Return the path of a native program: from the environment, the installed package or the build folder.
 
     Args:
         name: File name of the program or library.
@@ -41,10 +41,11 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
 
 
 def call_library(function: str, *arguments: str | int, capacity: int = 1024) -> Any:
-    """The JSON answer of a function of libmeshmark-values.so (native/values).
+    """Call a function of libmeshmark-values.so (native/values), and return its JSON answer.
 
     Args:
-        arguments: A text is passed as its bytes, an integer as size_t.
+        function: Name of the function.
+        arguments: Its arguments. A text is passed as bytes, an integer as size_t.
         capacity: Expected length of the answer, in bytes; the function is called again if it is longer.
 
     Raises:
@@ -53,16 +54,16 @@ def call_library(function: str, *arguments: str | int, capacity: int = 1024) -> 
     library, path = _library()
     try:
         call = getattr(library, function)
-    except AttributeError as why:
-        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(why)}", "make setup builds it") from why
+    except AttributeError as error:
+        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(error)}", "make setup builds it") from error
     call.restype = ctypes.c_size_t
-    given = [
+    c_arguments = [
         ctypes.c_size_t(a) if isinstance(a, int) else ctypes.c_char_p(a.encode(errors="surrogatepass"))
         for a in arguments
     ]
     while True:
         out = ctypes.create_string_buffer(capacity)
-        length = call(*given, out, ctypes.c_size_t(capacity))
+        length = call(*c_arguments, out, ctypes.c_size_t(capacity))
         if length < capacity:
             return json.loads(out.raw[:length].decode(errors="replace"))
         capacity = length + 1
@@ -73,13 +74,15 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     path = find_native("libmeshmark-values.so", "MESHMARK_VALUES", "lib")
     try:
         return ctypes.CDLL(str(path)), path
-    except OSError as why:
-        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(why)}", "make setup builds it") from why
+    except OSError as error:
+        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(error)}", "make setup builds it") from error
 
 
 def openmpi_unbound() -> dict[str, str]:
-    """Variables with which Open MPI leaves its ranks on the CPUs of its launcher, which it ignores by itself, however
-    many they are. The first two are of version 4, the others of 5."""
+    """Return variables that let Open MPI run any number of ranks on the CPUs of its launcher.
+
+    By default, Open MPI ignores the CPUs of the launcher. The first two variables are for version 4, the others for 5.
+    """
     return {
         "OMPI_MCA_hwloc_base_binding_policy": "none",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -89,5 +92,5 @@ def openmpi_unbound() -> dict[str, str]:
 
 
 def openmpi_as_root() -> dict[str, str]:
-    """Variables without which Open MPI does not run as root; the user who started Meshmark as root has decided that."""
+    """Return variables that Open MPI needs to run as root, if the user started Meshmark as root; otherwise none."""
     return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}

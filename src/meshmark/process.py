@@ -1,8 +1,8 @@
-"""Starts child processes that end with this process, with CPUs, a scheduling class and limits of their own.
+"""Starts child processes that end with this process, with their own CPUs, scheduling class and limits.
 
-What has to be done between fork and exec is done by a native program, `meshmark-start`, never by `preexec_fn` of
-`subprocess.Popen`: a forked copy of this interpreter may wait for ever for a lock that a thread of Arrow held, and no
-time limit helps, since the parent waits for the copy.
+A native program, `meshmark-start`, prepares the child between fork and exec; `preexec_fn` of `subprocess.Popen` is not
+used. A forked copy of this interpreter could wait forever for a lock that a thread of Arrow held, and no time limit
+would help, since the parent waits for the copy.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ class PreparationError(OSError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """What a child process does before it executes its program.
+    """Preparations of a child process before it executes its program.
 
     Attributes:
-        at_parent_death: The signal that it gets when the thread that started it ends. SIGKILL is for programs that
-            need not clean up; SIGTERM for launchers, which end their ranks on other hosts, and recorders, which
+        at_parent_death: Signal that the child gets when the thread that started it ends. SIGKILL is for programs that
+            need not clean up. SIGTERM is for launchers, which end their ranks on other hosts, and for recorders, which
             complete their file.
-        cpus: The CPUs that it may use; empty: those of this process.
-        scheduler: Scheduling class and priority for `sched_setscheduler`; None: those of this process.
-        limits: Soft and hard value of resource limits, by the constants of the module `resource`.
-        group: A file that takes process ids, such as `tasks` of resctrl; None: the group of this process.
+        cpus: CPUs that the child may use; empty for the CPUs of this process.
+        scheduler: Scheduling class and priority for `sched_setscheduler`; None to inherit both from this process.
+        limits: Soft and hard value of each resource limit, by its constant in the module `resource`.
+        group: File to which process IDs are written, such as `tasks` of resctrl; None to stay in the group of this
+            process.
     """
 
     at_parent_death: signal.Signals = signal.SIGKILL
@@ -50,7 +51,7 @@ class Preparation:
     group: Path | None = None
 
     def steps(self) -> list[str]:
-        """The arguments of `meshmark-start` for these preparations."""
+        """Return the arguments of `meshmark-start` for these preparations."""
         steps = [f"limit={number}:{_unsigned(soft)}:{_unsigned(hard)}" for number, (soft, hard) in self.limits.items()]
         if self.group is not None:  # before a scheduling class that may starve others
             steps.insert(0, f"join={self.group}")
@@ -72,12 +73,12 @@ def start(
     pass_fds: Collection[int] = (),
     **options: Any,
 ) -> subprocess.Popen[Any]:
-    """Start a program in a child process, and return when the program runs.
+    """Start a program in a child process, and return as soon as the program runs.
 
     Args:
         argv: The program, which is searched in PATH if it has no slash, and its arguments.
-        preparation: What the process does before.
-        pass_fds: Descriptors that the program inherits.
+        preparation: Preparations of the child before it executes the program.
+        pass_fds: File descriptors that the program inherits.
         options: Further arguments of `subprocess.Popen`, except `preexec_fn` and `executable`.
 
     Raises:
@@ -86,24 +87,24 @@ def start(
         MeshmarkError: Meshmark's own program `meshmark-start` is missing.
     """
     starter = find_native("meshmark-start", "MESHMARK_START")
-    report, reported = os.pipe()
+    report, report_end = os.pipe()
     with open(report, "rb") as reader:
         try:
             child = subprocess.Popen(
                 [
                     str(starter),
-                    str(reported),
+                    str(report_end),
                     str(os.getpid()),
                     str(int(preparation.at_parent_death)),
                     *preparation.steps(),
                     "--",
                     *argv,
                 ],
-                pass_fds=(reported, *pass_fds),
+                pass_fds=(report_end, *pass_fds),
                 **options,
             )
         finally:
-            os.close(reported)
+            os.close(report_end)
         try:
             failure = reader.read().split()  # ends when the program is executed, or the child has died
         except BaseException:  # an interrupt
@@ -125,10 +126,10 @@ def run(
     timeout_s: float | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[Any]:
-    """Run a program to its end with both outputs captured, like `subprocess.run` but prepared as by `start`.
+    """Run a program to its end and capture both outputs, like `subprocess.run`, but with preparations like `start`.
 
     Raises:
-        subprocess.TimeoutExpired: It took longer than `timeout_s`; it has been killed.
+        subprocess.TimeoutExpired: The program took longer than `timeout_s` and was killed.
         PreparationError, OSError, MeshmarkError: See `start`.
     """
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
@@ -142,14 +143,14 @@ def run(
 
 
 def die_with(parent: int) -> None:
-    """Make this process, a new interpreter, die by SIGKILL when the process `parent` ends, which started it."""
+    """Make the kernel kill this process, a new interpreter, when the process `parent` that started it ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # it died before that call
+    if os.getppid() != parent:  # the parent died before the call
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def up_to_hard_limit(limit: int, value: int) -> tuple[int, int]:
-    """Return soft and hard value for `Preparation.limits`: `value`, or the hard limit of this process if it is less."""
+    """Return soft and hard value for `Preparation.limits`: `value`, but at most the hard limit of this process."""
     hard = resource.getrlimit(limit)[1]
     allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
     return allowed, allowed

@@ -52,8 +52,8 @@ class Comparison:
         from meshmark.report.listing import visible
 
         keys = visible([r for p in self._found.pairs for r in (p.a, p.b)])
-        differ = {key for p in self._found.pairs for key in p.differ}
-        return Table.of_rows([_pair(p, keys, differ) for p in self._found.pairs], _RATIO)
+        differing_keys = {key for p in self._found.pairs for key in p.differ}
+        return Table.of_rows([_pair(p, keys, differing_keys) for p in self._found.pairs], _RATIO)
 
     @property
     def means(self) -> Table:
@@ -145,7 +145,7 @@ def _bounds(prefix: str, interval: tuple[float, float] | None) -> dict[str, floa
 
 
 def _pair(p: Pair, keys: list[str], differ: set[str]) -> dict[str, Any]:
-    def of(letter: str, r: Record) -> dict[str, Any]:
+    def side_columns(letter: str, r: Record) -> dict[str, Any]:
         return {letter: r.value, **_bounds(f"{letter}_", r.bounds), f"{letter}_flags": sorted(r.flags)}
 
     conditions = {}
@@ -159,8 +159,8 @@ def _pair(p: Pair, keys: list[str], differ: set[str]) -> dict[str, Any]:
         **_bounds("", p.ratio.interval if p.ratio else None),
         "reason": p.reason,
         **{k: getattr(p.a, k) for k in ("instrument", "metric", "unit", "better")},
-        **of("a", p.a),
-        **of("b", p.b),
+        **side_columns("a", p.a),
+        **side_columns("b", p.b),
         **conditions,
     }
 
@@ -252,20 +252,20 @@ class Recording:
         Raises:
             UsageError: There is no such metric.
         """
-        known = [m.name for m in self._header.metrics]
-        if metric and metric not in known:
-            raise UsageError(f"metric: found '{quoted(metric)}'; allowed: {', '.join(known)}")
-        of = [m for m in self._header.metrics if metric in {"", m.name}]
-        names = {m.name: self._names(m.component_class) for m in of}
+        metric_names = [m.name for m in self._header.metrics]
+        if metric and metric not in metric_names:
+            raise UsageError(f"metric: found '{quoted(metric)}'; allowed: {', '.join(metric_names)}")
+        metrics = [m for m in self._header.metrics if metric in {"", m.name}]
+        names = {m.name: self._names(m.component_class) for m in metrics}
         notes = [f"absent: {a['metric']}: {a['why']}" for a in self._header.absent]
         frames = self._all()
         if wide:
-            units = {f"{m.name}:{name}": m.unit for m in of for name in names[m.name]}
+            units = {f"{m.name}:{name}": m.unit for m in metrics for name in names[m.name]}
             rows: list[dict[str, Any]] = [
                 {
                     "t_s": f.t_s,
                     "window_s": f.window_s,
-                    **{f"{m.name}:{n}": f.value(m.name, i) for m in of for i, n in enumerate(names[m.name])},
+                    **{f"{m.name}:{n}": f.value(m.name, i) for m in metrics for i, n in enumerate(names[m.name])},
                 }
                 for f in frames
             ]
@@ -273,7 +273,7 @@ class Recording:
         rows = [
             {"t_s": f.t_s, "metric": m.name, "component": name, "value": f.value(m.name, i), "unit": m.unit}
             for f in frames
-            for m in of
+            for m in metrics
             for i, name in enumerate(names[m.name])
         ]
         return Table.of_rows(rows, {"t_s": "s"}, notes)
@@ -310,9 +310,9 @@ class Recording:
             self._live.stop()
 
     def _names(self, component_class: str) -> list[str]:
-        """The names of the components of a class, made unique."""
-        found = [str(c.get("name", i)) for i, c in enumerate(self._header.components.get(component_class, ()))]
-        return [name if found.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(found)]
+        """Return the names of the components of a class; equal names get a number."""
+        names = [str(c.get("name", i)) for i, c in enumerate(self._header.components.get(component_class, ()))]
+        return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]
 
     def _all(self) -> list[Frame]:
         for _ in self:
@@ -320,11 +320,11 @@ class Recording:
         return self._kept
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        at = 0
+        index = 0
         while True:
-            while at < len(self._kept):
-                yield self._kept[at].to_json()
-                at += 1
+            while index < len(self._kept):
+                yield self._kept[index].to_json()
+                index += 1
             frame = next(self._source, None)
             if frame is None:
                 break

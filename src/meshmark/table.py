@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from meshmark.store.export import Row
     from meshmark.store.record import Record
 
-# What a reader needs of every number comes first, then the conditions in which the rows differ.
+# The columns that a reader needs for every number come first, then the conditions in which the rows differ.
 FIRST: Final = ("value", "low", "high", "flags", "unit", "metric", "instrument", "machine")
 LAST: Final = ("better", "source", "start", "run", "step", "samples")
-PROVENANCE: Final = "provenance."  # prefix of its columns
+PROVENANCE: Final = "provenance."  # prefix of the columns of the provenance
 MIXED: Final = b"mixed"  # metadata of a column that holds numbers and texts, all as text
-_UNITS: Final = {"_bytes": "B", "_s": "s", "_hz": "Hz", "_share": "1"}  # of conditions, by the end of their names
+_UNITS: Final = {"_bytes": "B", "_s": "s", "_hz": "Hz", "_share": "1"}  # unit of a condition, by the end of its name
 
 
 class Table:
@@ -96,17 +96,17 @@ class Table:
         Raises:
             UsageError: There is no such column.
         """
-        kept = [True] * len(self)
-        for name, wanted in equal.items():
-            allowed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+        mask = [True] * len(self)
+        for name, value in equal.items():
+            allowed = value if isinstance(value, list | tuple | set | frozenset) else [value]
             mixed = MIXED in (self.arrow.field(self._known(name)).metadata or {})
             allowed = [str(v) for v in allowed if v is not None] if mixed else allowed
-            kept = [k and v in allowed for k, v in zip(kept, self[name], strict=True)]
+            mask = [k and v in allowed for k, v in zip(mask, self[name], strict=True)]
         if self._rows:
-            return Table(None, [row for row, k in zip(self._rows, kept, strict=True) if k], self.notes)
+            return Table(None, [row for row, k in zip(self._rows, mask, strict=True) if k], self.notes)
         import pyarrow as pa
 
-        return Table(self.arrow.filter(pa.array(kept, pa.bool_())), (), self.notes)
+        return Table(self.arrow.filter(pa.array(mask, pa.bool_())), (), self.notes)
 
     @checked
     def pooled(self) -> Table:
@@ -230,9 +230,9 @@ def _installed(package: str) -> Any:
 
     try:
         return import_module(package)
-    except ImportError as why:
+    except ImportError as error:
         extra = "install the extra: pip install 'meshmark[notebook]'"  # Python shows no hints
-        raise AbsentError(f"to_{package}: {package} is not installed; {extra}") from why
+        raise AbsentError(f"to_{package}: {package} is not installed; {extra}") from error
 
 
 def _records_as_arrow(rows: Sequence[Row]) -> Any:
@@ -253,37 +253,43 @@ def _records_as_arrow(rows: Sequence[Row]) -> Any:
     units = {*fixed["unit"]}
     unit = units.pop() if len(units) == 1 else ""
     number = pa.float64()
-    made = {
+    columns_by_name = {
         name: (pa.field(name, number, metadata={"unit": unit} if unit else None), pa.array(fixed[name], number))
         for name in FIRST[:3]
     }
-    made |= {name: _column(name, fixed[name]) for name in (*FIRST[4:], *LAST[:-1])}
+    columns_by_name |= {name: _column(name, fixed[name]) for name in (*FIRST[4:], *LAST[:-1])}
     for name, values in (
         ("flags", pa.array([sorted(r.flags) for _, _, r in rows], pa.list_(pa.string()))),
         ("samples", pa.array([list(r.samples) for _, _, r in rows], pa.list_(number))),
     ):
-        made[name] = pa.field(name, values.type), values
-    set_, observed = list[tuple[Any, Any]](), list[tuple[Any, Any]]()  # which vary
-    shared: list[tuple[Any, Any]] = []
+        columns_by_name[name] = pa.field(name, values.type), values
+    set_columns, observed_columns = list[tuple[Any, Any]](), list[tuple[Any, Any]]()  # conditions that vary
+    shared_columns: list[tuple[Any, Any]] = []
     for key, values in _by_key([r.conditions for _, _, r in rows]).items():
-        column = _column(f"condition.{key}" if key in made else key, values, _unit_of(key))
+        column = _column(f"condition.{key}" if key in columns_by_name else key, values, _unit_of(key))
         varies = len({(type(v), v) for v in values}) > 1
-        (shared if not varies else observed if key in OBSERVED else set_).append(column)
-    others = _by_key([{k: v for k, v in r.provenance.items() if k != "start"} for _, _, r in rows])
-    columns = [made[name] for name in FIRST] + set_ + observed + [made[name] for name in LAST] + shared
-    columns += [_column(PROVENANCE + key, values) for key, values in others.items()]
+        (shared_columns if not varies else observed_columns if key in OBSERVED else set_columns).append(column)
+    provenance_values = _by_key([{k: v for k, v in r.provenance.items() if k != "start"} for _, _, r in rows])
+    columns = (
+        [columns_by_name[name] for name in FIRST]
+        + set_columns
+        + observed_columns
+        + [columns_by_name[name] for name in LAST]
+        + shared_columns
+    )
+    columns += [_column(PROVENANCE + key, values) for key, values in provenance_values.items()]
     return pa.Table.from_arrays([a for _, a in columns], schema=pa.schema([f for f, _ in columns]))
 
 
 def _by_key(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The values of each key, None where an object lacks it, in the order in which the keys appear."""
-    found: dict[str, list[Any]] = {}
-    for i, one in enumerate(objects):
-        for key, value in one.items():
-            if key not in found:
-                found[key] = [None] * len(objects)
-            found[key][i] = value
-    return found
+    """Return the values of each key, in order of appearance; None for an object without the key."""
+    values_by_key: dict[str, list[Any]] = {}
+    for i, item in enumerate(objects):
+        for key, value in item.items():
+            if key not in values_by_key:
+                values_by_key[key] = [None] * len(objects)
+            values_by_key[key][i] = value
+    return values_by_key
 
 
 def _unit_of(key: str) -> str:
@@ -291,7 +297,7 @@ def _unit_of(key: str) -> str:
 
 
 def _column(name: str, values: Sequence[Any], unit: str = "") -> tuple[Any, Any]:
-    """The field and the values of a column, of the type that all of them have."""
+    """Return the field and the values of a column, with the type that all values have in common."""
     import pyarrow as pa
 
     kinds = {type(v) for v in values if v is not None}
@@ -315,18 +321,20 @@ def _column(name: str, values: Sequence[Any], unit: str = "") -> tuple[Any, Any]
 
 
 def as_records(what: object, field: str) -> Table:
-    """A table of at least one record.
+    """Return a table that contains at least one record.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: `what` is not such a table.
     """
     if not isinstance(what, Table) or not what.records:
-        found = "a table without records" if isinstance(what, Table) else f"a {type(what).__name__}"
-        raise UsageError(f"{field}: found {found}, a table of records is required", "mm.records() or mm.measure(…)")
+        description = "a table without records" if isinstance(what, Table) else f"a {type(what).__name__}"
+        raise UsageError(
+            f"{field}: found {description}, a table of records is required", "mm.records() or mm.measure(…)"
+        )
     return what
 
 
 def texts(value: object) -> Collection[str]:
-    """A value, or each of several, as text."""
-    several = value if isinstance(value, list | tuple) else [value]
-    return [str(v) for v in several]
+    """Return a value, or each value of a list or tuple, as text."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [str(v) for v in values]
