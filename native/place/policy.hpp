@@ -17,7 +17,8 @@ std::string name(SlotKind kind);
 const std::vector<std::pair<std::string, std::string>>& policies();   ///< name, one line of help
 const std::vector<std::pair<std::string, std::string>>& modifiers();  ///< names and help of modifiers
 
-/// From a JSON file {"traffic": [[…]], "bandwidth_demand": […]}; either may be missing. Throws UsageError with the error.
+/// From a JSON file {"traffic": [[…]], "bandwidth_demand": […]}; either may be missing. Throws UsageError with the
+/// error.
 Sharing read_sharing(const std::string& file);
 
 /// The slots of a machine among the CPUs `within`, in order of package, core, thread; each contains the CPUs of a

@@ -292,9 +292,10 @@ TEST(Sharing, IsReadFromAFileAndEachMistakeIsNamed) {
   EXPECT_TRUE(read(R"({"bandwidth_demand": [0.5]})").traffic.empty());
   EXPECT_TRUE(read(R"({"traffic": [[0]]})").bandwidth_demand.empty());
   for (const char* const wrong :
-       {"", "[]", "{}", R"({"bandwidth_demand": 1})", R"({"bandwidth_demand": [1.01]})", R"({"bandwidth_demand": [-0.1]})", R"({"bandwidth_demand": ["1"]})",
-        R"({"traffic": 3})", R"({"traffic": [3]})", R"({"traffic": [[0, 1], [1]]})", R"({"traffic": [[0, 1]]})",
-        R"({"traffic": [[-1]]})", R"({"traffic": [[0, 1], [1, 0]], "bandwidth_demand": [1]})"}) {
+       {"", "[]", "{}", R"({"bandwidth_demand": 1})", R"({"bandwidth_demand": [1.01]})",
+        R"({"bandwidth_demand": [-0.1]})", R"({"bandwidth_demand": ["1"]})", R"({"traffic": 3})", R"({"traffic": [3]})",
+        R"({"traffic": [[0, 1], [1]]})", R"({"traffic": [[0, 1]]})", R"({"traffic": [[-1]]})",
+        R"({"traffic": [[0, 1], [1, 0]], "bandwidth_demand": [1]})"}) {
     try {
       read(wrong);
       ADD_FAILURE() << wrong;
