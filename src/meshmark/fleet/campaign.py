@@ -368,10 +368,7 @@ class Campaign:
         return free
 
     def _finished(self, inbox: Path) -> frozenset[str]:
-        """Return the nodes whose files exist or were ingested.
-
-        The file of an interrupted node has a name that no node has.
-        """
+        """Return the nodes whose files exist or were ingested; the file of an interrupted node has another name."""
         try:
             with os.scandir(inbox) as entries:
                 files = [e.name for e in entries if e.name.endswith(SUFFIX) and not e.name.startswith(".")]
