@@ -1,4 +1,4 @@
-"""The command line as a user meets it: exit statuses, one-line errors, data on stdout, survey to report and back."""
+"""Test the command line as a user runs it: exit statuses, one-line errors, data on stdout, surveys and reports."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def test_a_bad_word_is_one_line_and_a_status(home: dict[str, str], words: list[s
         pool = Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages").read_text().strip()
         if pool != "0":
             pytest.skip("this machine has a pool of 1 GiB pages")
-    done = meshmark(*words, env=home)
-    assert done.returncode == status, done.stderr
-    assert says in done.stderr and done.stdout == ""
-    assert "Traceback" not in done.stderr
-    errors = [x for x in done.stderr.splitlines() if x.startswith(("meshmark: error:", "meshmark: absent:"))]
+    completed = meshmark(*words, env=home)
+    assert completed.returncode == status, completed.stderr
+    assert says in completed.stderr and completed.stdout == ""
+    assert "Traceback" not in completed.stderr
+    errors = [x for x in completed.stderr.splitlines() if x.startswith(("meshmark: error:", "meshmark: absent:"))]
     assert len(errors) == 1
     assert not list(Path(home["XDG_DATA_HOME"]).rglob("*.part"))
 
@@ -125,9 +125,9 @@ def test_a_device_is_written_into_and_stays(home: dict[str, str], tmp_path: Path
     ],
 )
 def test_an_error_quotes_a_hundred_characters(home: dict[str, str], words: str) -> None:
-    done = meshmark(*words.format("x" * 240).split(), env=home)
-    (error,) = [x for x in done.stderr.splitlines() if x.startswith("meshmark: error:")]
-    assert done.returncode in (1, 2) and "x" * 50 in error
+    completed = meshmark(*words.format("x" * 240).split(), env=home)
+    (error,) = [x for x in completed.stderr.splitlines() if x.startswith("meshmark: error:")]
+    assert completed.returncode in (1, 2) and "x" * 50 in error
     assert max(map(len, error.split())) <= 103, "a hundred, their quotation marks, and a colon"
 
 
@@ -146,8 +146,8 @@ def test_an_error_quotes_a_hundred_characters(home: dict[str, str], words: str) 
 )
 def test_a_wrong_spec_measures_nothing(home: dict[str, str], tmp_path: Path, spec: str, says: str) -> None:
     (tmp_path / "my.toml").write_text(spec)
-    done = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(tmp_path / "run"), env=home)
-    assert done.returncode == 2 and says in done.stderr and "my.toml" in done.stderr, done.stderr
+    completed = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(tmp_path / "run"), env=home)
+    assert completed.returncode == 2 and says in completed.stderr and "my.toml" in completed.stderr, completed.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -157,31 +157,31 @@ def test_a_store_of_another_version_is_refused_before_anything_is_measured(
     store = tmp_path / "store"
     store.mkdir()
     (store / "meshmark-store.json").write_text('{"version": 999}')
-    done = meshmark("survey", "--store", str(store), "--out", str(tmp_path / "run"), env=home)
-    assert done.returncode == 1 and "999" in done.stderr
+    completed = meshmark("survey", "--store", str(store), "--out", str(tmp_path / "run"), env=home)
+    assert completed.returncode == 1 and "999" in completed.stderr
     assert [p.name for p in store.iterdir()] == ["meshmark-store.json"] and not (tmp_path / "run").exists()
 
 
 def test_a_survey_from_spec_to_report(home: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text(SMALL)
-    out = tmp_path / "run"
-    done = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(out), "--json", env=home)
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(x) for x in done.stdout.splitlines()]
+    run_folder = tmp_path / "run"
+    completed = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(run_folder), "--json", env=home)
+    assert completed.returncode == 0, completed.stderr
+    records = [json.loads(x) for x in completed.stdout.splitlines()]
     assert {r["instrument"] for r in records} == {"clock", "latency", "gups"}
     curve = [r for r in records if r["metric"] == "load_latency"]
     assert len(curve) == 7 and all(r["conditions"]["runs"] == 2 for r in curve)
-    page = (out / "report.html").read_text()
+    page = (run_folder / "report.html").read_text()
     assert "1GiB" in page and "absent" in page
-    card = json.loads((out / "card.json").read_text())
+    card = json.loads((run_folder / "card.json").read_text())
     assert card["figures"]["gups"]["value"] > 0 and "absent" in card["figures"]["peak_fp64"]
     assert any(a["instrument"] == "latency" for a in card["absent"])
-    # The same run cannot be measured over; the report can be written again, elsewhere.
-    again = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(out), env=home)
+    # A run cannot be measured a second time in its folder; its report can be written again into another folder.
+    again = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(run_folder), env=home)
     assert again.returncode == 2 and "--resume" in again.stderr
-    elsewhere = meshmark("report", str(out), "--out", str(tmp_path / "copy"), env=home)
+    elsewhere = meshmark("report", str(run_folder), "--out", str(tmp_path / "copy"), env=home)
     assert elsewhere.returncode == 0 and (tmp_path / "copy" / "report.html").exists()
-    # What the store has came whole.
+    # The store has the complete records.
     assert meshmark("store", "verify", env=home).returncode == 0
     exported = meshmark("store", "export", "--instrument", "latency", env=home).stdout.splitlines()
     assert len([x for x in exported if '"load_latency"' in x]) == 14  # two runs of seven points
@@ -192,8 +192,8 @@ def test_a_survey_in_a_folder_whose_name_is_no_text_has_a_report(home: dict[str,
         'name = "s"\n[[step]]\ninstrument = "clock"\noptions = { budget = "200ms", clocks = "tsc" }\n'
     )
     out = os.fsdecode(bytes(tmp_path) + b"/\xff\xfe")
-    done = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", out, env=home)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", out, env=home)
+    assert completed.returncode == 0, completed.stderr
     assert r"/\udcff\udcfe" in (Path(out) / "report.html").read_text()
 
 
@@ -201,13 +201,13 @@ def test_a_survey_in_a_folder_whose_name_is_no_text_has_a_report(home: dict[str,
 def test_killed_again_and_again_a_survey_ends_and_measures_nothing_twice(home: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text(SMALL)
     out = tmp_path / "run"
-    dice = random.Random(7)
+    rng = random.Random(7)
     words = ["survey", "--spec", str(tmp_path / "my.toml"), "--out", str(out)]
     kills = 0
     for _ in range(12):
         with start(*words, env=home, start_new_session=True) as child:
             try:
-                child.wait(dice.uniform(0.7, 2.2))
+                child.wait(rng.uniform(0.7, 2.2))
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 kills += 1
@@ -219,15 +219,15 @@ def test_killed_again_and_again_a_survey_ends_and_measures_nothing_twice(home: d
         assert meshmark(*words, env=home).returncode == 0
     assert kills >= 1
     for journal in (out / "journal").glob("*.jsonl"):
-        ends = Counter()
+        results_by_point = Counter()
         for text in journal.read_text().splitlines():
             try:
-                got = json.loads(text)
+                event = json.loads(text)
             except ValueError:
                 continue  # torn by a kill
-            if got["type"] == "result" and "point" in got:
-                ends[got["point"], got["metric"]] += 1
-        assert all(n == 1 for n in ends.values()), (journal, ends)
+            if event["type"] == "result" and "point" in event:
+                results_by_point[event["point"], event["metric"]] += 1
+        assert all(n == 1 for n in results_by_point.values()), (journal, results_by_point)
     assert len(json.loads((out / "card.json").read_text())["levels"]) >= 1
     assert not list(tmp_path.rglob("*.part")) and meshmark("store", "verify", env=home).returncode == 0
 
@@ -239,8 +239,12 @@ def test_a_run_of_another_machine_is_not_gone_on_with(home: dict[str, str], tmp_
     state = json.loads((out / "run.json").read_text())
     state["host"]["machine"]["id"] = "elsewhere-0123"
     (out / "run.json").write_text(json.dumps(state))
-    done = meshmark("survey", "--resume", "--out", str(out), env=home)
-    assert done.returncode == 2 and "found a run of elsewhere-0123" in done.stderr and "this is " in done.stderr
+    completed = meshmark("survey", "--resume", "--out", str(out), env=home)
+    assert (
+        completed.returncode == 2
+        and "found a run of elsewhere-0123" in completed.stderr
+        and "this is " in completed.stderr
+    )
 
 
 def test_help_is_there_for_everything_and_carries_an_example(home: dict[str, str]) -> None:
@@ -255,28 +259,28 @@ def test_help_is_there_for_everything_and_carries_an_example(home: dict[str, str
         ["measure", "latency"],
         ["measure", "app"],
     ):
-        done = meshmark(*words, "--help", env=home)
-        assert done.returncode == 0 and "example: " in done.stdout.lower(), words
+        completed = meshmark(*words, "--help", env=home)
+        assert completed.returncode == 0 and "example: " in completed.stdout.lower(), words
     for d in descriptions().values():
         assert "example: " in instrument_help(d).lower(), d.name
 
 
 def test_the_probe_alone_feeds_the_store(home: dict[str, str], tmp_path: Path) -> None:
-    lines = subprocess.run(
+    probe = subprocess.run(
         [find_probe(), "clock", "--budget", "1s", "--clocks", "tsc"], capture_output=True, check=True
     )
     torn = tmp_path / "n042.jsonl"
-    torn.write_bytes(b"nonsense\n" + lines.stdout + b'{"type": "result", "val')
-    done = meshmark("store", "import", str(torn), env=home)
-    last = lines.stdout.count(b"\n") + 2
-    assert done.returncode == 0 and f"left out 1: line {last}: not a whole JSON object" in done.stderr
+    torn.write_bytes(b"nonsense\n" + probe.stdout + b'{"type": "result", "val')
+    completed = meshmark("store", "import", str(torn), env=home)
+    last_line = probe.stdout.count(b"\n") + 2
+    assert completed.returncode == 0 and f"left out 1: line {last_line}: not a whole JSON object" in completed.stderr
     listed = meshmark("store", "list", "--json", env=home)
     (run,) = map(json.loads, listed.stdout.splitlines())
-    assert run["run"].startswith(f"{run['machine']}-") and run["run"] == done.stdout.strip()
+    assert run["run"].startswith(f"{run['machine']}-") and run["run"] == completed.stdout.strip()
 
 
 def test_an_instruments_own_stores_are_no_folder(home: dict[str, str], tmp_path: Path) -> None:
-    """`--store` names the store folder, and of `bandwidth` also how it writes: both at once, too."""
+    """`--store` names the store folder, and for `bandwidth` also the kind of store instructions; both may be given."""
     words = [
         "measure",
         "bandwidth",
@@ -294,23 +298,23 @@ def test_an_instruments_own_stores_are_no_folder(home: dict[str, str], tmp_path:
         "--store",
         str(tmp_path / "kept"),
     ]
-    done = meshmark(*words, env=home, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    stores = {json.loads(line)["conditions"].get("store") for line in done.stdout.splitlines()}
+    completed = meshmark(*words, env=home, cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    stores = {json.loads(line)["conditions"].get("store") for line in completed.stdout.splitlines()}
     assert "streaming" in stores and "ordinary" not in stores
     assert (tmp_path / "kept").is_dir() and not (tmp_path / "streaming").exists()
 
 
 @pytest.mark.parametrize("words", [["-V"], ["--version"]])
 def test_the_version_is_printed(home: dict[str, str], words: list[str]) -> None:
-    done = meshmark(*words, env=home)
-    assert (done.returncode, done.stdout) == (0, f"meshmark {version('meshmark')}\n")
+    completed = meshmark(*words, env=home)
+    assert (completed.returncode, completed.stdout) == (0, f"meshmark {version('meshmark')}\n")
 
 
 @pytest.mark.parametrize("words", [["measure", "latency"], ["model", "show"], ["run"], ["survey"], []])
 def test_help_is_a_command_too(home: dict[str, str], words: list[str]) -> None:
-    done = meshmark("help", *words, env=home)
-    assert done.returncode == 0 and done.stdout == meshmark(*words, "--help", env=home).stdout
+    completed = meshmark("help", *words, env=home)
+    assert completed.returncode == 0 and completed.stdout == meshmark(*words, "--help", env=home).stdout
 
 
 def test_composites_are_listed_with_their_members(home: dict[str, str]) -> None:
@@ -341,5 +345,5 @@ def test_every_command_is_in_one_section_of_the_help() -> None:
     ],
 )
 def test_an_error_names_what_was_probably_meant(home: dict[str, str], words: list[str], meant: str) -> None:
-    done = meshmark(*words, env=home)
-    assert done.returncode == 2 and done.stderr.endswith(f"hint: did you mean {meant}?\n"), done.stderr
+    completed = meshmark(*words, env=home)
+    assert completed.returncode == 2 and completed.stderr.endswith(f"hint: did you mean {meant}?\n"), completed.stderr

@@ -1,4 +1,4 @@
-"""What the shells are offered for a line that is being typed."""
+"""Test the suggestions that shells get for a partially typed line."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from support.paths import ROOT
 
 
 def offered(line: str, **more: str) -> list[str]:
-    """The suggestions of bash; a line that ends with a space begins a new word."""
+    """Return the suggestions for bash; a line that ends with a space begins a new word."""
     words = line.split()
     at = len(words) if line.endswith(" ") else len(words) - 1
     env = {"_MESHMARK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(at), **more}
-    done = meshmark(env=env)
-    assert done.returncode == 0 and done.stderr == ""
-    return done.stdout.split()
+    completed = meshmark(env=env)
+    assert completed.returncode == 0 and completed.stderr == ""
+    return completed.stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def offered(line: str, **more: str) -> list[str]:
     ],
 )
 def test_the_word_that_was_begun_is_completed(line: str, some: set[str]) -> None:
-    found = offered(line)
-    begun = "" if line.endswith(" ") else line.rsplit(maxsplit=1)[-1]
-    assert some <= {*found} and all(word.startswith(begun) for word in found), found
+    suggestions = offered(line)
+    prefix = "" if line.endswith(" ") else line.rsplit(maxsplit=1)[-1]
+    assert some <= {*suggestions} and all(word.startswith(prefix) for word in suggestions), suggestions
 
 
 @pytest.mark.parametrize("line", ["meshmark store rm me", "meshmark store export --run me"])
@@ -60,16 +60,16 @@ def test_runs_of_the_store_are_completed(line: str, tmp_path: Path) -> None:
 
 
 def test_names_of_a_fleet_are_completed(tmp_path: Path) -> None:
-    made = many_nodes.fleet_with_cases(Fleet(tmp_path), [f"n{i}" for i in range(1, 21)], many_nodes.points(4))
-    kept = {made[0], made[-1], "latest"}
-    for line, found in {
-        f"meshmark fleet report {tmp_path} --campaign ": kept,
+    campaigns = many_nodes.fleet_with_cases(Fleet(tmp_path), [f"n{i}" for i in range(1, 21)], many_nodes.points(4))
+    some_campaigns = {campaigns[0], campaigns[-1], "latest"}
+    for line, expected in {
+        f"meshmark fleet report {tmp_path} --campaign ": some_campaigns,
         f"meshmark fleet close {tmp_path} n": {"n7", "n9"},
         f"meshmark fleet close {tmp_path} n7,n": {"n7,n7", "n7,n9"},
         f"meshmark fleet check {tmp_path} --nodes n1": {"n1", "n10", "n19"},
         f"meshmark fleet check {tmp_path} --engine l": {"lsf", "local"},
     }.items():
-        assert found <= {*offered(line)}, line
+        assert expected <= {*offered(line)}, line
     assert offered(f"meshmark fleet close {tmp_path}/nosuch n") == []
 
 
@@ -80,11 +80,11 @@ def test_what_is_unknown_has_no_suggestions(line: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_reads_its_script(shell: str) -> None:
-    done = meshmark("completion", shell)
-    assert done.returncode == 0 and SHELLS[shell].split()[0] in done.stderr
+    completed = meshmark("completion", shell)
+    assert completed.returncode == 0 and SHELLS[shell].split()[0] in completed.stderr
     if (program := shutil.which(shell)) is None:
         pytest.skip(f"no {shell} here")
-    subprocess.run([program, "-n"], input=done.stdout, text=True, check=True, timeout=60)
+    subprocess.run([program, "-n"], input=completed.stdout, text=True, check=True, timeout=60)
 
 
 def test_bash_completes_with_the_script() -> None:
@@ -93,10 +93,10 @@ def test_bash_completes_with_the_script() -> None:
         "COMP_WORDS=(meshmark measure gu); COMP_CWORD=2\n"
         '_meshmark_completion meshmark; echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, check=False, timeout=60)
-    assert done.stdout.split() == ["gups"], done.stderr
+    completed = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, check=False, timeout=60)
+    assert completed.stdout.split() == ["gups"], completed.stderr
 
 
 def test_an_unknown_shell_is_refused() -> None:
-    done = meshmark("completion", "tcsh")
-    assert done.returncode == 2 and done.stdout == "" and "allowed: bash, zsh, fish" in done.stderr
+    completed = meshmark("completion", "tcsh")
+    assert completed.returncode == 2 and completed.stdout == "" and "allowed: bash, zsh, fish" in completed.stderr

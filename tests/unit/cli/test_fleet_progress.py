@@ -1,4 +1,4 @@
-"""What is printed while a campaign runs."""
+"""Test the progress that is printed while a campaign runs."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def look(elapsed_s: float, done: int, out: int = 0, trouble: str = "") -> Progre
 
 
 def on_terminal(words: list[str]) -> str:
-    """What a command writes to a terminal that is its standard error."""
+    """Return what a command writes to its standard error if that is a terminal."""
     near, far = pty.openpty()
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=far)
     os.close(far)
-    found = b""
+    output = b""
     try:
         while part := os.read(near, 1 << 16):
-            found += part
+            output += part
     except OSError:
-        pass  # the terminal has no other end any more
+        pass  # the other end of the terminal is closed
     finally:
         os.close(near)
     assert process.wait(60) == 0
-    return found.decode()
+    return output.decode()
 
 
 def test_a_line_now_and_then_has_the_counts_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     with fleet_progress("check") as show:
-        for at, done in ((0, 0), (5, 1), (10, 2), (15, 4), (20, 8), (21, 10)):
-            show(look(at, done))
+        for elapsed_s, done_count in ((0, 0), (5, 1), (10, 2), (15, 4), (20, 8), (21, 10)):
+            show(look(elapsed_s, done_count))
     assert capsys.readouterr().err.splitlines() == [
         "check-1: 10 running (0 s)",
         "check-1: 8 running, 2 done (10 s, about 40 s left)",
@@ -64,8 +64,8 @@ def test_a_resumed_campaign_is_estimated_by_what_it_did_since(capsys: pytest.Cap
 
 def test_trouble_is_printed_when_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
     with fleet_progress("check") as show:
-        for at, trouble in enumerate(["", "sinfo: no answer", "sinfo: no answer", "", "sbatch: limit"]):
-            show(look(at, 0, trouble=trouble))
+        for elapsed_s, trouble in enumerate(["", "sinfo: no answer", "sinfo: no answer", "", "sbatch: limit"]):
+            show(look(elapsed_s, 0, trouble=trouble))
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
     assert lines == ["warning: sinfo: no answer; trying again", "warning: sbatch: limit; trying again"]
 

@@ -42,7 +42,7 @@ def test_help_has_one_form(path: tuple[str, ...]) -> None:
     assert re.search(r"^  example: .*meshmark ", text, re.M), path
     if path not in {("measure",), ("help",), ("version",), ("completion",)}:
         assert "\nOptions:\n" in text and re.search(r"^  -h, --help +Show this message and exit\.$", text, re.M)
-    # A paragraph is indented, a heading is not, and nothing else begins a line.
+    # Each line is empty, an indented paragraph or a heading that is not indented.
     assert all(re.match(r"  |\w[\w ]*:|$", line) for line in lines), [x for x in lines if not re.match("  |\\w|$", x)]
 
 

@@ -1,4 +1,4 @@
-"""`meshmark history` as a user types it."""
+"""Test `meshmark history` as a user runs it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def stamp(day: int) -> str:
 
 def runs() -> Iterator[list[Record]]:
     for day in range(20):
-        made = []
+        records = []
         for n, r in enumerate(bandwidth()[:4]):
             factor = (1 + ((7 * day + n) % 5 - 2) / 500) * (0.9 if day >= 10 else 1)
             samples = tuple(s * factor for s in r.samples)
-            what = {"samples": samples, "value": median(samples), "interval": median_interval(samples)}
-            made.append(replace(r, machine="n042", provenance={**r.provenance, "start": stamp(day)}, **what))
-        yield made
+            changes = {"samples": samples, "value": median(samples), "interval": median_interval(samples)}
+            records.append(replace(r, machine="n042", provenance={**r.provenance, "start": stamp(day)}, **changes))
+        yield records
 
 
 @pytest.fixture(scope="module")
@@ -49,20 +49,26 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_changes_what_else_changed_and_what_is_old(home: dict[str, str], tmp_path: Path) -> None:
-    ran = meshmark("history", "n042", "--html", "h.html", "--fail-on", "5%", cwd=tmp_path, env=home)
-    assert ran.returncode == 1 and "2 of 2 points judged, 2 worse by more than 5%" in ran.stderr, ran.stderr
-    assert f"{stamp(9)[:10]} " in ran.stdout and "runs run-09 → run-10" in ran.stdout and "slower" in ran.stdout
-    assert "also changed: kernel 6.1 → 6.12" in ran.stdout and "2 changed" in ran.stdout
-    assert "bandwidth 31 days ago (older than 30 days)" in ran.stdout
+    completed = meshmark("history", "n042", "--html", "h.html", "--fail-on", "5%", cwd=tmp_path, env=home)
+    assert completed.returncode == 1 and "2 of 2 points judged, 2 worse by more than 5%" in completed.stderr, (
+        completed.stderr
+    )
+    assert (
+        f"{stamp(9)[:10]} " in completed.stdout
+        and "runs run-09 → run-10" in completed.stdout
+        and "slower" in completed.stdout
+    )
+    assert "also changed: kernel 6.1 → 6.12" in completed.stdout and "2 changed" in completed.stdout
+    assert "bandwidth 31 days ago (older than 30 days)" in completed.stdout
     page = (tmp_path / "h.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") and "kernel 6.1 → 6.12" in page
 
 
 def test_objects_of_json_and_a_gate_that_passes(home: dict[str, str], tmp_path: Path) -> None:
     words = ["--json", "--stale", "60d", "--fail-on", "20%", "--metric", "bandwidth_net"]
-    ran = meshmark("history", "n042", *words, cwd=tmp_path, env=home)
-    assert ran.returncode == 0, ran.stderr
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    completed = meshmark("history", "n042", *words, cwd=tmp_path, env=home)
+    assert completed.returncode == 0, completed.stderr
+    lines = [json.loads(line) for line in completed.stdout.splitlines()]
     assert {x["verdict"] for x in lines if x["type"] == "change"} == {"slower"}
     assert [x["stale"] for x in lines if x["type"] == "instrument"] == [False]
     assert lines[-1]["type"] == "history" and lines[-1]["runs"] == 20
@@ -70,8 +76,8 @@ def test_objects_of_json_and_a_gate_that_passes(home: dict[str, str], tmp_path: 
 
 def test_a_gate_without_enough_runs_is_inconclusive(home: dict[str, str], tmp_path: Path) -> None:
     words = ["history", "n042", "--since", stamp(17)[:10], "--fail-on", "5%"]
-    ran = meshmark(*words, cwd=tmp_path, env=home)
-    assert ran.returncode == 3 and "requires at least 1: too few runs (" in ran.stderr, ran.stderr
+    completed = meshmark(*words, cwd=tmp_path, env=home)
+    assert completed.returncode == 3 and "requires at least 1: too few runs (" in completed.stderr, completed.stderr
     assert meshmark(*words, "--allow-unjudged", cwd=tmp_path, env=home).returncode == 0
 
 
@@ -92,11 +98,11 @@ def test_a_gate_without_enough_runs_is_inconclusive(home: dict[str, str], tmp_pa
 def test_bad_input_is_one_line(
     home: dict[str, str], tmp_path: Path, words: list[str], status: int, says: str, hint: str
 ) -> None:
-    ran = meshmark("history", *words, cwd=tmp_path, env=home)
-    first, *hints = ran.stderr.splitlines()
-    assert ran.returncode == status and says in first, ran.stderr
-    assert not hint or hints == [f"hint: {hint}"], ran.stderr
-    assert ran.stdout == ""
+    completed = meshmark("history", *words, cwd=tmp_path, env=home)
+    error_line, *hints = completed.stderr.splitlines()
+    assert completed.returncode == status and says in error_line, completed.stderr
+    assert not hint or hints == [f"hint: {hint}"], completed.stderr
+    assert completed.stdout == ""
 
 
 def test_ages_have_days() -> None:

@@ -1,4 +1,4 @@
-"""The input files that `init` writes are valid, and so is each line that they show as a comment."""
+"""The input files that `init` writes are valid, also after any of their commented-out lines is enabled."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ READ: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_template_is_written_is_valid_and_never_overwrites(tmp_path: Path, group: str) -> None:
-    made = meshmark(group, "init", cwd=tmp_path)
-    assert (made.returncode, made.stdout) == (0, GROUPS[group] + "\n") and "next: meshmark " in made.stderr
+    first = meshmark(group, "init", cwd=tmp_path)
+    assert (first.returncode, first.stdout) == (0, GROUPS[group] + "\n") and "next: meshmark " in first.stderr
     (path,) = tmp_path.iterdir()
     assert READ[group](path)
     path.write_text("mine")
-    again = meshmark(group, "init", cwd=tmp_path)
-    assert again.returncode == 2 and "exists; allowed: a new file, or --force" in again.stderr
+    second = meshmark(group, "init", cwd=tmp_path)
+    assert second.returncode == 2 and "exists; allowed: a new file, or --force" in second.stderr
     assert path.read_text() == "mine"
     assert meshmark(group, "init", path, "--force").returncode == 0 and path.read_text() != "mine"
 
@@ -40,8 +40,8 @@ def test_every_line_that_a_scenario_shows_as_a_comment_is_valid(tmp_path: Path) 
     path = tmp_path / "scenario.toml"
     meshmark("load", "init", path)
     lines = path.read_text().splitlines()
-    shown = [n for n, line in enumerate(lines) if re.match(r"# \w+ = ", line)]
-    assert len(shown) > 8
-    for n in shown:
+    commented_lines = [n for n, line in enumerate(lines) if re.match(r"# \w+ = ", line)]
+    assert len(commented_lines) > 8
+    for n in commented_lines:
         path.write_text("\n".join([*lines[:n], lines[n][2:], *lines[n + 1 :]]))
         assert read_scenario(path), lines[n]

@@ -1,6 +1,6 @@
-"""`meshmark load` given what is wrong: refused before anything is measured, and a status that can be trusted.
+"""Test `meshmark load` with wrong input and faults: it refuses before it measures, and its status is reliable.
 
-Nothing here waits for the speed of a machine; what runs, runs for tenths of a second.
+No test depends on the speed of the machine; programs run for tenths of a second.
 """
 
 from __future__ import annotations
@@ -57,18 +57,21 @@ def one_line(done: subprocess.CompletedProcess[str], status: int, *says: str) ->
 
 
 def refused(folder: Path, said: Sequence[str | Path], *says: str) -> None:
-    """In one line, before anything was measured or made. In this process: starting one takes longer than all that."""
+    """Assert that a command is refused with one line before it measures or creates anything.
+
+    The command runs in this process, since starting another one would take longer than the test.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))
         patch.chdir(folder)
-        done = CliRunner().invoke(app, [str(w) for w in said])
-    why = done.exception
-    assert isinstance(why, UsageError), done.output
+        completed = CliRunner().invoke(app, [str(w) for w in said])
+    error = completed.exception
+    assert isinstance(error, UsageError), completed.output
     for part in says:
-        assert part in str(why)
-    assert "\n" not in str(why) and done.output == "", done.output
-    for made in ("data", "out", "programs"):
-        assert not (folder / made).exists()
+        assert part in str(error)
+    assert "\n" not in str(error) and completed.output == "", completed.output
+    for name in ("data", "out", "programs"):
+        assert not (folder / name).exists()
 
 
 # ------------------------------------------------------------------ refused before anything is measured
@@ -126,8 +129,8 @@ def test_a_program_is_looked_for_where_it_will_be_started(tmp_path: Path) -> Non
     )
     for number, text in enumerate(texts):
         file = wrote(tmp_path, QUIET + "[[program]]\n" + text)
-        done = meshmark("load", "run", file, "--out", f"out{number}", "--no-store", folder=tmp_path)
-        assert done.returncode == 0, done.stderr
+        completed = meshmark("load", "run", file, "--out", f"out{number}", "--no-store", folder=tmp_path)
+        assert completed.returncode == 0, completed.stderr
 
 
 def test_a_folder_with_a_run_is_refused_before_base_data_are_measured(tmp_path: Path) -> None:
@@ -152,24 +155,24 @@ def test_a_program_that_does_not_end_well_is_status_1_after_the_chart(tmp_path: 
     (tmp_path / "lacks").chmod(0o755)
     text = f"[scenario]\ncanary = false\ntimeout_s = 0.5\n[[program]]\nname = 'bad'\n{keys}\n"
     file = wrote(tmp_path, text + "[[program]]\nname = 'good'\ncommand = ['true']")
-    done = meshmark("load", "run", file, "--out", "out", folder=tmp_path)
-    one_line(done, 1, "1 of 2 programs failed", says)
-    assert "good" in done.stdout and (tmp_path / "out" / "gantt.html").is_file()
+    completed = meshmark("load", "run", file, "--out", "out", folder=tmp_path)
+    one_line(completed, 1, "1 of 2 programs failed", says)
+    assert "good" in completed.stdout and (tmp_path / "out" / "gantt.html").is_file()
 
 
 def test_all_well_is_status_0(tmp_path: Path) -> None:
     file = wrote(tmp_path, QUIET + "[[program]]\ncommand = ['true']\ncopies = 2")
     for more in ([], ["--repetitions", "2"]):
-        done = meshmark("load", "run", file, "--out", f"out{len(more)}", "--no-store", *more, folder=tmp_path)
-        assert done.returncode == 0, done.stderr
+        completed = meshmark("load", "run", file, "--out", f"out{len(more)}", "--no-store", *more, folder=tmp_path)
+        assert completed.returncode == 0, completed.stderr
 
 
 def test_a_comparison_of_which_a_run_does_not_count_is_status_1_after_the_table(tmp_path: Path) -> None:
-    # The first two runs are well, alone and together.
+    # The first two runs, one alone and one together, succeed.
     script = "echo >> runs; test $(wc -l < runs) -le 2"
     file = wrote(tmp_path, QUIET + f"[[program]]\nname = 'a'\ncommand = ['sh', '-c', {json.dumps(script)}]")
-    done = meshmark("load", "run", file, "--alone", "--repetitions", "3", "--out", "out", folder=tmp_path)
-    one_line(done, 1, "scenario: 1 of 3 runs are excluded", "a, copy 0: ended with status 1")
+    completed = meshmark("load", "run", file, "--alone", "--repetitions", "3", "--out", "out", folder=tmp_path)
+    one_line(completed, 1, "scenario: 1 of 3 runs are excluded", "a, copy 0: ended with status 1")
 
 
 @pytest.mark.parametrize(
@@ -183,13 +186,13 @@ def test_a_comparison_of_which_a_run_does_not_count_is_status_1_after_the_table(
     ],
 )
 def test_a_runner_that_was_killed_is_status_1(tmp_path: Path, killed: tuple[int, ...], number: signal.Signals) -> None:
-    """It is two processes, one above the other; whichever ends, the run is cut."""
+    """The runner is a process and its child; the run is cut if either of them ends."""
     file = wrote(tmp_path, QUIET + "[[program]]\nname = 'long'\ncommand = ['sleep', '600']")
     with cli.start("load", "run", file, "--out", "out", "--no-store", cwd=tmp_path) as child:
         begun(child, tmp_path / "out" / JOURNAL, b'"released"')
         runners = [top := children_of(child.pid)[0], children_of(top)[0]]
-        for which in killed:
-            os.kill(runners[which], number)
+        for index in killed:
+            os.kill(runners[index], number)
         out, err = child.communicate(timeout=50)
     one_line(subprocess.CompletedProcess([], child.returncode, out, err), 1, "the run was cut", "out")
     assert "long" in out
@@ -208,13 +211,13 @@ def begun(child: subprocess.Popen[str], journal: Path, mark: bytes) -> None:
 
 
 def test_the_library_tells_a_cut_run_with_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    false = tmp_path / "load"
-    false.write_text("#!/bin/sh\nkill -SEGV $$\n")
-    false.chmod(0o755)
-    monkeypatch.setenv("MESHMARK_LOAD", str(false))
-    with pytest.raises(RunCutError, match="the runner was terminated by SIGSEGV") as why:
+    crashing_runner = tmp_path / "load"
+    crashing_runner.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    crashing_runner.chmod(0o755)
+    monkeypatch.setenv("MESHMARK_LOAD", str(crashing_runner))
+    with pytest.raises(RunCutError, match="the runner was terminated by SIGSEGV") as error:
         run_scenario(parse_scenario("[[program]]\ncommand = ['true']", "made"), tmp_path / "run")
-    assert why.value.run.cut
+    assert error.value.run.cut
     with pytest.raises(UsageError, match="contains a run already"):
         run_scenario(parse_scenario("[[program]]\ncommand = ['true']", "made"), tmp_path / "run")
 
@@ -230,12 +233,12 @@ def test_a_signal_ends_a_run_and_says_what_is_kept(tmp_path: Path, number: signa
     (tmp_path / "tmp").mkdir()
     with cli.start("load", "run", file, "--out", "out", "--no-store", *more, cwd=tmp_path, env=env) as child:
         begun(child, journal, b'"released"')
-        below = children_of(child.pid)
+        children = children_of(child.pid)
         child.send_signal(number)
         out, err = child.communicate(timeout=50)
-    said = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
-    one_line(subprocess.CompletedProcess([], child.returncode, out, err), 128 + number, said, "out")
-    assert not [p for p in below if alive(p)]
+    ending = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    one_line(subprocess.CompletedProcess([], child.returncode, out, err), 128 + number, ending, "out")
+    assert not [p for p in children if alive(p)]
     assert not list((tmp_path / "tmp").iterdir())
     assert read_run(journal.parent).status == "stopped"
 
@@ -263,7 +266,7 @@ options = { volume = "64KiB,1MiB,16MiB", threads = "1", budget = "5m" }
 
 
 def test_nobody_measures_or_runs_what_another_is_at(tmp_path: Path) -> None:
-    """One process a folder; and what the first was cut off in is kept."""
+    """Only one process may use a folder; the results of the process that was interrupted are kept."""
     (tmp_path / "small.toml").write_text(SMALL)
     file = wrote(tmp_path, QUIET + "[[program]]\nname = 'long'\ncommand = ['sleep', '600']")
     (tmp_path / "tmp").mkdir()
@@ -288,9 +291,9 @@ def test_nobody_measures_or_runs_what_another_is_at(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_trial_does_not_outlive_who_made_it_and_leaves_no_file(tmp_path: Path, number: signal.Signals) -> None:
-    slow = tmp_path / "load"
-    slow.write_text(f"#!/bin/sh\ncat $2 > {tmp_path}/seen\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
-    slow.chmod(0o755)
+    slow_runner = tmp_path / "load"
+    slow_runner.write_text(f"#!/bin/sh\ncat $2 > {tmp_path}/seen\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    slow_runner.chmod(0o755)
     (tmp_path / "tmp").mkdir()
     code = (
         "import json, sys; from pathlib import Path; from support.made_program import PROGRAM\n"
@@ -301,7 +304,7 @@ def test_a_trial_does_not_outlive_who_made_it_and_leaves_no_file(tmp_path: Path,
     code = code.replace("[0]", str(sorted(os.sched_getaffinity(0))[:1]))
     env = {
         **os.environ,
-        "MESHMARK_LOAD": str(slow),
+        "MESHMARK_LOAD": str(slow_runner),
         "TMPDIR": str(tmp_path / "tmp"),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
@@ -336,43 +339,43 @@ ENDLESS: dict[str, Callable[[Path], Path]] = {
 
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_an_input_without_end_is_refused_at_once(tmp_path: Path, kind: str) -> None:
-    made = made_program(find_load(), tmp_path / "p.json", 10)
-    bad = ENDLESS[kind](tmp_path / "bad")
+    program_file = made_program(find_load(), tmp_path / "p.json", 10)
+    endless = ENDLESS[kind](tmp_path / "bad")
     file = wrote(tmp_path, QUIET + WISH)
-    for said in (
-        ("run", bad),
-        ("make", bad),
-        ("make", file, "--metrics", bad),
-        ("base", "--spec", bad, "--force"),
+    for words in (
+        ("run", endless),
+        ("make", endless),
+        ("make", file, "--metrics", endless),
+        ("base", "--spec", endless, "--force"),
     ):
-        refused(tmp_path, said, "bad")
+        refused(tmp_path, words, "bad")
     (tmp_path / "made").mkdir()
     ENDLESS[kind](tmp_path / "made" / "p.json")
     refused(tmp_path, ("run", file, "--programs", "made"), "program p", "p.json")
-    assert made.is_file()
+    assert program_file.is_file()
 
 
-@pytest.mark.parametrize("kind", [k for k in ENDLESS if k != "large"])  # a long run is a run
+@pytest.mark.parametrize("kind", [k for k in ENDLESS if k != "large"])  # a long journal is valid
 def test_a_folder_of_results_that_holds_such_is_refused_or_read_without_it(tmp_path: Path, kind: str) -> None:
     run = made_load(tmp_path / "run", {"a": [1.0]}, died=["a"])
     (run / JOURNAL).unlink()
     ENDLESS[kind](run / JOURNAL)
     refused(tmp_path, ("show", run), "run")
     refused(tmp_path, ("compare", run, run), "run")
-    other = made_load(tmp_path / "other", {"a": [1.0]}, died=["a"])
-    (other / "scenario.json").unlink()
-    (other / "output").mkdir()
-    for inside in ("scenario.json", "output/a.0.err", "machine.parquet"):
-        ENDLESS[kind](other / inside)
-    assert read_run(other).programs[0].how == "signal"
-    done = meshmark("load", "show", other, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    other_run = made_load(tmp_path / "other", {"a": [1.0]}, died=["a"])
+    (other_run / "scenario.json").unlink()
+    (other_run / "output").mkdir()
+    for name in ("scenario.json", "output/a.0.err", "machine.parquet"):
+        ENDLESS[kind](other_run / name)
+    assert read_run(other_run).programs[0].how == "signal"
+    completed = meshmark("load", "show", other_run, folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
     study = made_study(tmp_path / "study")
     (study / "study.json").unlink()
     ENDLESS[kind](study / "study.json")
     file = wrote(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
-    done = meshmark("load", "run", file, "--alone", "--out", "study", folder=tmp_path)
-    one_line(done, 2, "study")
+    completed = meshmark("load", "run", file, "--alone", "--out", "study", folder=tmp_path)
+    one_line(completed, 2, "study")
 
 
 # ------------------------------------------------------------------ values
@@ -387,11 +390,11 @@ def test_a_value_that_is_none_is_one_line_with_the_key(key: str, value: str) -> 
     if (key, value) in {("nice", "-1"), ("start_s", "1.5"), ("run_time_s", "1.5"), ("start_s", "[" * 90 + "]" * 90)}:
         return
     text = "[[program]]\n" + ("" if key == "run_time_s" else "command = ['x']\n") + f"{key} = {value}\n"
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         parse_scenario(text, "s.toml")
-    said = str(why.value)
-    assert "\n" not in said and len(said) < 400 and said.isprintable(), said
-    assert key in said
+    message = str(error.value)
+    assert "\n" not in message and len(message) < 400 and message.isprintable(), message
+    assert key in message
 
 
 def test_what_is_shown_of_a_value_is_short_whatever_it_is() -> None:
@@ -401,7 +404,7 @@ def test_what_is_shown_of_a_value_is_short_whatever_it_is() -> None:
     for value in (1 << 60_000, deep, "x" * 9000, "\x1b[31m", "\ud800", float("nan"), b"\xff"):
         assert len(found(value)) <= 60 and found(value).isprintable()
     while deep:
-        deep = deep[0]  # freed layer by layer
+        deep = deep[0]  # frees one layer at a time, without recursion
 
 
 @pytest.mark.parametrize("value", ["true", "1.5", "0", "'2'", "1e999", "101"])

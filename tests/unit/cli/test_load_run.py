@@ -1,6 +1,7 @@
-"""`meshmark load run` and the studies as commands: what goes wrong is one line, what was run stays run.
+"""Test `meshmark load run` and the study commands: failures print one line, and finished runs are not repeated.
 
-Real programs run here for tenths of a second, on a machine that may be busy: relations only, never speeds.
+The tests run real programs for tenths of a second on a machine that may be busy, so they compare times with each other
+and never expect a speed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ BUSY = ["sh", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"]
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some 0.2 s of fixed work."""
+    """Return the file of a program with about 0.2 s of fixed work."""
     return made_program(find_load(), tmp_path_factory.mktemp("program") / "busy.json", 1500)
 
 
@@ -73,16 +74,16 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) ->
 @pytest.mark.parametrize("command", [["load", "base", "--quick"], ["load", "run", "scenario.toml"]])
 def test_a_busy_machine_gives_no_calibration_data(tmp_path: Path, command: list[str]) -> None:
     wrote(tmp_path, QUIET + '[[program]]\nname = "traffic"\nrun_time_s = 1\nmemory_gb_per_s = 1\n')
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in CPUS]
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in CPUS]
     try:
-        done = meshmark(*command, folder=tmp_path)
+        completed = meshmark(*command, folder=tmp_path)
     finally:
-        for hog in busy:
+        for hog in hogs:
             hog.kill()
             hog.wait()
-    assert done.returncode == 1 and done.stdout == ""
-    assert re.search(r"error: calibration data: other processes use \d+ % of the CPUs; allowed: 10 %", done.stderr)
-    assert "use --force" in done.stderr and not list((tmp_path / "data").glob("runs/*"))
+    assert completed.returncode == 1 and completed.stdout == ""
+    assert re.search(r"error: calibration data: other processes use \d+ % of the CPUs; allowed: 10 %", completed.stderr)
+    assert "use --force" in completed.stderr and not list((tmp_path / "data").glob("runs/*"))
 
 
 def test_a_scenario_that_is_not_there_is_one_line(tmp_path: Path) -> None:
@@ -111,27 +112,27 @@ def test_a_programs_team_larger_than_its_set_is_refused_unless_that_is_meant(tmp
     made_program(find_load(), tmp_path / "team.json", 200, threads=2)
     text = QUIET + f"[[program]]\nname = 'team'\nfile = 'team.json'\ncpus = '{CPUS[0]}'\n"
     refused(meshmark("load", "run", wrote(tmp_path, text), folder=tmp_path), 2, "threads", "found 2", "allowed: 1")
-    done = meshmark("load", "run", wrote(tmp_path, text + "oversubscribe = true"), "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    records = [Record.from_json(json.loads(line)) for line in done.stdout.splitlines()]
+    completed = meshmark("load", "run", wrote(tmp_path, text + "oversubscribe = true"), "--json", folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    records = [Record.from_json(json.loads(line)) for line in completed.stdout.splitlines()]
     assert all("oversubscribed" in r.flags for r in records if r.metric == "elapsed")
 
 
 def test_a_program_that_was_made_for_another_wish_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    made = made_program(find_load(), tmp_path / "p.json", 10)
-    raw = json.loads(made.read_text())
+    program_file = made_program(find_load(), tmp_path / "p.json", 10)
+    raw = json.loads(program_file.read_text())
     raw["prescription"] = TargetProfile(name="p", run_time_s=2.0).to_json()
-    made.write_text(json.dumps(raw))
+    program_file.write_text(json.dumps(raw))
     text = QUIET + "[[program]]\nname = 'p'\nrun_time_s = 2\n"
     assert meshmark("load", "run", wrote(tmp_path, text), "--programs", ".", folder=tmp_path).returncode == 0
     text += "memory_gb_per_s = 1"
-    done = meshmark("load", "run", wrote(tmp_path, text), "--programs", ".", folder=tmp_path)
-    refused(done, 2, "p.json", "memory_gb_per_s", "now 1.0")
-    made.write_text(made.read_text()[:100])
+    completed = meshmark("load", "run", wrote(tmp_path, text), "--programs", ".", folder=tmp_path)
+    refused(completed, 2, "p.json", "memory_gb_per_s", "now 1.0")
+    program_file.write_text(program_file.read_text()[:100])
     refused(meshmark("load", "run", wrote(tmp_path, text), "--programs", ".", folder=tmp_path), 2, "p.json", "program")
 
 
-# ------------------------------------------------------------------ faults on the way
+# ------------------------------------------------------------------ faults during a run
 
 
 def test_who_dies_is_told_and_the_others_finish(tmp_path: Path, program: Path) -> None:
@@ -152,16 +153,16 @@ def test_who_dies_is_told_and_the_others_finish(tmp_path: Path, program: Path) -
     )
     (tmp_path / "lacks").write_text("#!/is/not/there\n")
     (tmp_path / "lacks").chmod(0o755)
-    done = meshmark("load", "run", file, "--out", "out", "--json", folder=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert "dies, copy 0: terminated by signal 9" in done.stderr
-    assert "busy, copy 0: ended" in done.stderr
-    assert "nowhere, copy 0: not started: './lacks' cannot be executed" in done.stderr
-    assert "\x1b" not in done.stderr  # no terminal: no bar
-    records = [Record.from_json(json.loads(line)) for line in done.stdout.splitlines()]
+    completed = meshmark("load", "run", file, "--out", "out", "--json", folder=tmp_path)
+    assert completed.returncode == 1, completed.stderr
+    assert "dies, copy 0: terminated by signal 9" in completed.stderr
+    assert "busy, copy 0: ended" in completed.stderr
+    assert "nowhere, copy 0: not started: './lacks' cannot be executed" in completed.stderr
+    assert "\x1b" not in completed.stderr  # there is no progress bar without a terminal
+    records = [Record.from_json(json.loads(line)) for line in completed.stdout.splitlines()]
     assert {r.conditions["program"] for r in records if r.metric == "elapsed"} == {"busy"}
-    (told,) = [line for line in done.stderr.splitlines() if line.startswith("meshmark: error: ")]
-    assert "2 of 3 programs failed: dies: was terminated by signal 9; nowhere: './lacks' cannot be" in told
+    (error_line,) = [line for line in completed.stderr.splitlines() if line.startswith("meshmark: error: ")]
+    assert "2 of 3 programs failed: dies: was terminated by signal 9; nowhere: './lacks' cannot be" in error_line
     assert (tmp_path / "out" / "gantt.html").is_file()
 
 
@@ -183,28 +184,28 @@ def test_a_journal_that_cannot_grow_is_one_line_and_nobody_stays(tmp_path: Path)
         command = ["sh", "-c", {json.dumps(STUBBORN)}]
         """,
     )
-    done = process.run(
+    completed = process.run(
         cli.command("load", "run", file, "--out", "out", "--no-store"),
         process.Preparation(limits={resource.RLIMIT_FSIZE: (16384, 16384)}),
         text=True,
         cwd=tmp_path,
         env=cli.environment({"XDG_DATA_HOME": str(tmp_path / "data")}),
     )
-    refused_lines = [line for line in done.stderr.splitlines() if line.startswith("meshmark: ")]
-    assert done.returncode == 1, done.stderr
-    assert len(refused_lines) == 1, done.stderr
-    assert "cannot write the results: File too large" in refused_lines[0]
-    assert str(tmp_path / "out") in refused_lines[0] or "are in out" in refused_lines[0]
+    error_lines = [line for line in completed.stderr.splitlines() if line.startswith("meshmark: ")]
+    assert completed.returncode == 1, completed.stderr
+    assert len(error_lines) == 1, completed.stderr
+    assert "cannot write the results: File too large" in error_lines[0]
+    assert str(tmp_path / "out") in error_lines[0] or "are in out" in error_lines[0]
     assert (tmp_path / "out" / "run.jsonl").stat().st_size <= 16384
     assert read_run(tmp_path / "out").cut
     assert nobody_with(mark)
 
 
-# ------------------------------------------------------------------ what is told on the way
+# ------------------------------------------------------------------ progress during a run
 
 
 class _Terminal:
-    """A standard error that says it is a terminal."""
+    """A standard error that claims to be a terminal and keeps what is written to it."""
 
     def __init__(self) -> None:
         self.said = ""
@@ -221,23 +222,23 @@ class _Terminal:
 
 
 def test_a_terminal_is_told_how_many_run_and_wait_and_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = _Terminal()
-    monkeypatch.setattr(sys, "stderr", told)
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     with Live(parse_scenario("[[program]]\ncommand = ['x']\ncopies = 3", "made"), 60.0) as live:
         live.take({"event": "start", "t_s": 2.0})
         for copy in range(2):
             live.take({"event": "released", "t_s": 2.1, "program": "program", "copy": copy})
         live.draw()
-        assert "1 wait, 2 run" in told.said
-        assert re.search(r"at least (59|60) s left", told.said)
+        assert "1 wait, 2 run" in terminal.said
+        assert re.search(r"at least (59|60) s left", terminal.said)
         live.take({"event": "exit", "t_s": 5.5, "program": "program", "copy": 1, "status": 3})
         live.draw()
-    assert "3.50 s  program, copy 1: exited with status 3" in told.said
-    assert "1 wait, 1 run, 1 ended" in told.said
+    assert "3.50 s  program, copy 1: exited with status 3" in terminal.said
+    assert "1 wait, 1 run, 1 ended" in terminal.said
 
 
-# ------------------------------------------------------------------ against alone
+# ------------------------------------------------------------------ comparison with runs alone
 
 
 def two_on_one_cpu(program: Path) -> Scenario:
@@ -249,29 +250,29 @@ def two_on_one_cpu(program: Path) -> Scenario:
 
 
 def test_who_shares_a_cpu_is_slower_than_alone_and_who_sleeps_is_not(tmp_path: Path, program: Path) -> None:
-    found = co_run(two_on_one_cpu(program), tmp_path / "study", {}, options=StudyOptions(repetitions=4))
-    assert [p.label for p in found.points] == ["busy", "idle"]
-    busy, idle = (p.slowdown for p in found.points)
+    study = co_run(two_on_one_cpu(program), tmp_path / "study", {}, options=StudyOptions(repetitions=4))
+    assert [p.label for p in study.points] == ["busy", "idle"]
+    busy, idle = (p.slowdown for p in study.points)
     assert busy.interval is not None and idle.interval is not None
     assert busy.interval[0] <= busy.ratio <= busy.interval[1]
-    # Two halves of a CPU. Where others take it by turns, all that can be said is a wide interval with the truth in it.
+    # Each copy has half of a CPU. If other processes use that CPU, the interval is wide, but contains the slowdown.
     assert busy.interval[1] > 1.3
     assert idle.interval[0] < busy.interval[1]
-    assert found.run is not None
-    assert {p.program for p in read_run(found.run).programs} == {"busy", "idle"}
-    # Alone on the CPU that the copy has in company, one copy after the other.
-    alone = [o for o in read_outcomes(found.folder) if o.cell == "busy alone"]
+    assert study.run is not None
+    assert {p.program for p in read_run(study.run).programs} == {"busy", "idle"}
+    # Alone, the copies run one after the other on the CPU that they share when they run together.
+    alone = [o for o in read_outcomes(study.folder) if o.cell == "busy alone"]
     for o in alone:
-        assert read_run(found.folder / "runs" / o.run).bound == {("busy", 0): (CPUS[0],)}
-    by_metric = {(r.metric, r.conditions.get("program"), r.conditions.get("company")): r for r in found.records}
-    told = by_metric["slowdown", "busy", None]
-    assert told.conditions["estimate"] == busy.ratio
-    assert told.conditions["estimate_low"] == busy.interval[0]
+        assert read_run(study.folder / "runs" / o.run).bound == {("busy", 0): (CPUS[0],)}
+    by_metric = {(r.metric, r.conditions.get("program"), r.conditions.get("company")): r for r in study.records}
+    slowdown = by_metric["slowdown", "busy", None]
+    assert slowdown.conditions["estimate"] == busy.ratio
+    assert slowdown.conditions["estimate_low"] == busy.interval[0]
     assert len(by_metric["elapsed", "busy", "together"].samples) == 4
     assert len(by_metric["bench", None, None].samples) == 4
-    assert read_records(found.folder) == list(found.records)
-    assert "busy" in found.table
-    assert f"{busy.interval[0]:.3f} – {busy.interval[1]:.3f}" in found.table
+    assert read_records(study.folder) == list(study.records)
+    assert "busy" in study.table
+    assert f"{busy.interval[0]:.3f} – {busy.interval[1]:.3f}" in study.table
     assert 0 < by_metric["fairness", None, None].value <= 1
 
 
@@ -280,33 +281,35 @@ def test_alone_is_where_the_policy_puts_it_in_company(tmp_path: Path) -> None:
     text = "[scenario]\ncanary = false\npolicy = 'any'\nslots = 'threads'\n" + "".join(
         f"[[program]]\nname = '{name}'\ncommand = ['true']\n" for name in "ab"
     )
-    found = co_run(parse_scenario(text, "made"), tmp_path / "study", {}, options=StudyOptions(repetitions=1))
-    assert found.run is not None
-    together = read_run(found.run).bound
+    study = co_run(parse_scenario(text, "made"), tmp_path / "study", {}, options=StudyOptions(repetitions=1))
+    assert study.run is not None
+    together = read_run(study.run).bound
     assert together["a", 0] != together["b", 0]
-    for o in read_outcomes(found.folder):
-        for key, cpus in read_run(found.folder / "runs" / o.run).bound.items():
+    for o in read_outcomes(study.folder):
+        for key, cpus in read_run(study.folder / "runs" / o.run).bound.items():
             assert cpus == together[key]
 
 
 def test_a_company_in_which_one_died_does_not_count(tmp_path: Path) -> None:
     text = QUIET + "[[program]]\nname = 'a'\ncommand = ['true']\n[[program]]\nname = 'b'\ncommand = ['false']"
-    done = meshmark("load", "run", wrote(tmp_path, text), "--alone", "--out", "out", folder=tmp_path)
-    assert done.returncode == 1
-    assert "program b, copy 0: ended with status 1" in done.stderr.splitlines()[-2]
+    completed = meshmark("load", "run", wrote(tmp_path, text), "--alone", "--out", "out", folder=tmp_path)
+    assert completed.returncode == 1
+    assert "program b, copy 0: ended with status 1" in completed.stderr.splitlines()[-2]
 
 
 def test_repetitions_alone_are_of_the_scenario_only(tmp_path: Path) -> None:
-    one = parse_scenario(QUIET + "[[program]]\nname = 'a'\ncommand = ['true']", "made")
-    found = co_run(one, tmp_path / "study", {}, alone=False, options=StudyOptions(repetitions=6))
-    assert {o.cell for o in read_outcomes(found.folder)} == {TOGETHER}
-    elapsed = [r for r in found.records if r.metric == "elapsed"]
+    scenario = parse_scenario(QUIET + "[[program]]\nname = 'a'\ncommand = ['true']", "made")
+    study = co_run(scenario, tmp_path / "study", {}, alone=False, options=StudyOptions(repetitions=6))
+    assert {o.cell for o in read_outcomes(study.folder)} == {TOGETHER}
+    elapsed = [r for r in study.records if r.metric == "elapsed"]
     assert [len(r.samples) for r in elapsed] == [6]
     assert elapsed[0].interval is not None
-    assert found.points == ()
-    # More of it later, in the same folder, with the programs alone.
-    more = co_run(one, tmp_path / "study", {}, alone=True, options=StudyOptions(repetitions=6), here=Here.now())
-    assert len(read_outcomes(more.folder)) == 12
+    assert study.points == ()
+    # The study is extended later, in the same folder, by runs of the programs alone.
+    extended = co_run(
+        scenario, tmp_path / "study", {}, alone=True, options=StudyOptions(repetitions=6), here=Here.now()
+    )
+    assert len(read_outcomes(extended.folder)) == 12
 
 
 def test_a_killed_comparison_goes_on_in_its_folder(tmp_path: Path, program: Path) -> None:
@@ -316,20 +319,20 @@ def test_a_killed_comparison_goes_on_in_its_folder(tmp_path: Path, program: Path
     with cli.start(*words, env=env, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         assert until(lambda: len(read_outcomes(tmp_path / "out")) >= 2 or child.poll() is not None, 90)
         child.send_signal(signal.SIGKILL)
-    done = read_outcomes(tmp_path / "out")
-    assert 2 <= len(done) < 8
-    ended = {o.run: (tmp_path / "out" / "runs" / o.run / "run.jsonl").stat().st_mtime_ns for o in done}
-    again = meshmark(*words, folder=tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert f"{len(done)} runs are done" in again.stderr
-    assert read_outcomes(tmp_path / "out")[: len(done)] == done
+    outcomes = read_outcomes(tmp_path / "out")
+    assert 2 <= len(outcomes) < 8
+    journal_times = {o.run: (tmp_path / "out" / "runs" / o.run / "run.jsonl").stat().st_mtime_ns for o in outcomes}
+    resumed = meshmark(*words, folder=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"{len(outcomes)} runs are done" in resumed.stderr
+    assert read_outcomes(tmp_path / "out")[: len(outcomes)] == outcomes
     assert len(read_outcomes(tmp_path / "out")) == 8
-    for run, then in ended.items():
-        assert (tmp_path / "out" / "runs" / run / "run.jsonl").stat().st_mtime_ns == then
-    table = again.stdout.splitlines()
+    for run, modified_ns in journal_times.items():
+        assert (tmp_path / "out" / "runs" / run / "run.jsonl").stat().st_mtime_ns == modified_ns
+    table = resumed.stdout.splitlines()
     assert any(line.startswith("program ") and "slowdown" in line for line in table)
-    other = wrote(tmp_path, QUIET + f"[[program]]\nname = 'busy'\nfile = '{program}'\nnice = 1")
-    refused(meshmark("load", "run", other, "--alone", "--out", "out", folder=tmp_path), 2, "scenario", "out")
+    changed_scenario = wrote(tmp_path, QUIET + f"[[program]]\nname = 'busy'\nfile = '{program}'\nnice = 1")
+    refused(meshmark("load", "run", changed_scenario, "--alone", "--out", "out", folder=tmp_path), 2, "scenario", "out")
 
 
 # ------------------------------------------------------------------ studies as commands
@@ -353,7 +356,7 @@ def test_every_study_says_an_example_that_it_understands(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with base data of a few kernels, and a program a.out."""
+    """Return a folder with base data of a few kernels and a program `a.out`."""
     folder = tmp_path_factory.mktemp("home")
     names = "triad,copy,sum,dot,fill_past,gemm,horner,hash,stencil_2d_5pt,fft"
     (folder / "base.toml").write_text(f"""
@@ -362,8 +365,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         instrument = "kernels"
         options = {{ kernel = "{names}", volume = "256KiB,memory", stride = "1", threads = "1,2", budget = "15s" }}
         """)
-    done = meshmark("load", "base", "--spec", "base.toml", "--out", "base", "--force", folder=folder)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("load", "base", "--spec", "base.toml", "--out", "base", "--force", folder=folder)
+    assert completed.returncode == 0, completed.stderr
     (folder / "a.out").write_text("#!/bin/sh\n" + shlex.join(BUSY) + "\n")
     (folder / "a.out").chmod(0o755)
     return folder
@@ -375,18 +378,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_studys_example_runs_and_its_lines_are_records(name: str, home: Path) -> None:
     words = example(name)
     options = ["--json", "--no-store", "--repetitions", "2", "--out", f"out-{name}"]
-    known = {o for p in STUDIES.commands[name].params for o in p.opts}
-    options += ["--run-time", "0.2"] if "--run-time" in known else []
-    options += ["--base", "base"] if "--base" in known else []
+    known_options = {o for p in STUDIES.commands[name].params for o in p.opts}
+    options += ["--run-time", "0.2"] if "--run-time" in known_options else []
+    options += ["--base", "base"] if "--base" in known_options else []
     options += ["--repetitions", "4"] if "--repetitions" in words else []
-    at = words.index("--") if "--" in words else len(words)
-    done = meshmark("load", "study", name, *words[:at], *options, *words[at:], folder=home)
-    if done.returncode == 77:
-        assert name == "isolation", done.stderr
-        assert "one memory domain" in done.stderr
+    options_index = words.index("--") if "--" in words else len(words)
+    completed = meshmark("load", "study", name, *words[:options_index], *options, *words[options_index:], folder=home)
+    if completed.returncode == 77:
+        assert name == "isolation", completed.stderr
+        assert "one memory domain" in completed.stderr
         return
-    assert done.returncode == 0, done.stderr
-    records = [Record.from_json(json.loads(line)) for line in done.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stderr
+    records = [Record.from_json(json.loads(line)) for line in completed.stdout.splitlines()]
     assert records
     assert {r.conditions["study"] for r in records} == {
         {"matrix": "interference_matrix", "curve": "interference_curve"}.get(name, name.replace("-", "_"))

@@ -1,4 +1,4 @@
-"""`meshmark measure app`, as users run it."""
+"""Test `meshmark measure app` as a user runs it."""
 
 from __future__ import annotations
 
@@ -47,38 +47,40 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_is_measured_stored_and_printed(files: Path) -> None:
-    done = meshmark("measure", "app", files / "work.toml", "--seed", "1")
-    assert done.returncode == 0, done.stderr
-    assert "figure_of_merit [GB/s]" in done.stdout and "size=2 threads=2" in done.stdout
-    assert "against size=1 threads=1:" in done.stdout and "not verified" not in done.stdout
-    found = Store(files / "data" / "meshmark" / "store").query(instrument="app")
-    rates = {(r.conditions["size"], r.conditions["threads"]): r.value for r in found if r.unit == "B/s"}
+    completed = meshmark("measure", "app", files / "work.toml", "--seed", "1")
+    assert completed.returncode == 0, completed.stderr
+    assert "figure_of_merit [GB/s]" in completed.stdout and "size=2 threads=2" in completed.stdout
+    assert "against size=1 threads=1:" in completed.stdout and "not verified" not in completed.stdout
+    records = Store(files / "data" / "meshmark" / "store").query(instrument="app")
+    rates = {(r.conditions["size"], r.conditions["threads"]): r.value for r in records if r.unit == "B/s"}
     assert rates == {("1", 1): 11e9, ("1", 2): 12e9, ("2", 1): 21e9, ("2", 2): 22e9}
 
 
 def test_another_figure_has_neither_unit_nor_scale_of_the_file(files: Path) -> None:
     words = ("measure", "app", files / "work.toml", "--pattern", r"sum: (\d)", "--repetitions", "1", "--no-store")
     assert "figure.better: found none with a pattern" in meshmark(*words).stderr
-    done = meshmark(*words, "--better", "higher", "--unit", "apples", "--vary", "size=1", "--json")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    completed = meshmark(*words, "--better", "higher", "--unit", "apples", "--vary", "size=1", "--json")
+    records = [json.loads(line) for line in completed.stdout.splitlines()]
     kind = ("result", "figure_of_merit")
-    assert {(r["value"], r["unit"]) for r in found if (r["type"], r.get("metric")) == kind} == {(7.0, "apples")}
+    assert {(r["value"], r["unit"]) for r in records if (r["type"], r.get("metric")) == kind} == {(7.0, "apples")}
 
 
 def test_a_command_is_enough_and_json_ends_with_the_answer(files: Path) -> None:
-    done = meshmark("measure", "app", "--command", "sh -c 'exit {x}'", "--vary", "x=0,00", "--json", "--no-store")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0 and lines[-1]["type"] == "application" and lines[-1]["name"] == "sh"
+    completed = meshmark("measure", "app", "--command", "sh -c 'exit {x}'", "--vary", "x=0,00", "--json", "--no-store")
+    lines = [json.loads(line) for line in completed.stdout.splitlines()]
+    assert completed.returncode == 0 and lines[-1]["type"] == "application" and lines[-1]["name"] == "sh"
     assert {line["metric"] for line in lines[:-1]} >= {"elapsed", "user", "system", "peak_memory"}
     assert not (files / "data" / "meshmark" / "store").exists()
     assert lines[-1]["pairs"][0]["to"] == "x=0"
 
 
 def test_one_that_fails_is_named_and_the_others_are_kept(files: Path) -> None:
-    done = meshmark("measure", "app", "--command", "sh -c 'exit {x}'", "--vary", "x=0,3", "--warmup", "0")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-2] == "meshmark: error: x=3: ended with status 3: no output"
-    assert "x=3: left out: ended with status 3" in done.stdout and done.stdout.splitlines()[1].startswith("x=0")
+    completed = meshmark("measure", "app", "--command", "sh -c 'exit {x}'", "--vary", "x=0,3", "--warmup", "0")
+    assert completed.returncode == 1
+    assert completed.stderr.splitlines()[-2] == "meshmark: error: x=3: ended with status 3: no output"
+    assert "x=3: left out: ended with status 3" in completed.stdout and completed.stdout.splitlines()[1].startswith(
+        "x=0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,50 +102,56 @@ def test_one_that_fails_is_named_and_the_others_are_kept(files: Path) -> None:
     ],
 )
 def test_bad_options_are_refused_in_one_line(files: Path, words: tuple[str, ...], message: str) -> None:
-    done = meshmark("measure", "app", *words, cwd=files)
-    assert done.returncode in (2, 77) and message in done.stderr and "Traceback" not in done.stderr, done.stderr
-    assert len([line for line in done.stderr.splitlines() if line.startswith("meshmark: ")]) <= 1
+    completed = meshmark("measure", "app", *words, cwd=files)
+    assert completed.returncode in (2, 77) and message in completed.stderr and "Traceback" not in completed.stderr, (
+        completed.stderr
+    )
+    assert len([line for line in completed.stderr.splitlines() if line.startswith("meshmark: ")]) <= 1
 
 
 def test_one_that_was_killed_goes_on_and_repeats_nothing(files: Path) -> None:
     (files / "work.sh").write_text(f"echo x >> {files}/ran; {SCRIPT}")
     process = start("measure", "app", files / "work.toml", "--repetitions", "8", "--seed", "1")
-    ran = files / "ran"
-    assert until(lambda: ran.exists() and len(ran.read_text()) >= 10)
+    run_log = files / "ran"
+    assert until(lambda: run_log.exists() and len(run_log.read_text()) >= 10)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     runs = files / "data" / "meshmark" / "runs"
     (folder,) = runs.iterdir()
-    kept = len((folder / "journal.jsonl").read_text().splitlines())
-    assert until(lambda: len(ran.read_text().split()) - kept <= 1)
-    end_earlier(folder)  # or its last run may still write
-    before = len(ran.read_text().split())
-    done = meshmark("measure", "app", "--resume", folder.name)
-    assert done.returncode == 0, done.stderr
-    assert len(ran.read_text().split()) - before == 4 * 9 - kept
-    assert done.stdout.splitlines()[1].split()[-1] == "8"
+    journaled_runs = len((folder / "journal.jsonl").read_text().splitlines())
+    assert until(lambda: len(run_log.read_text().split()) - journaled_runs <= 1)
+    end_earlier(folder)  # otherwise, its last run may still write
+    runs_before = len(run_log.read_text().split())
+    completed = meshmark("measure", "app", "--resume", folder.name)
+    assert completed.returncode == 0, completed.stderr
+    assert len(run_log.read_text().split()) - runs_before == 4 * 9 - journaled_runs
+    assert completed.stdout.splitlines()[1].split()[-1] == "8"
 
 
 def test_its_help_and_its_completion_are_those_of_a_command(files: Path) -> None:
-    done = meshmark("measure", "app", "--help")
-    assert done.returncode == 0 and "example: meshmark measure app" in done.stdout and "--vary" in done.stdout
-    found = meshmark(
+    completed = meshmark("measure", "app", "--help")
+    assert (
+        completed.returncode == 0
+        and "example: meshmark measure app" in completed.stdout
+        and "--vary" in completed.stdout
+    )
+    completion = meshmark(
         env={"_MESHMARK_COMPLETE": "complete_bash", "COMP_WORDS": "meshmark measure app --va", "COMP_CWORD": "3"}
     )
-    assert found.stdout.split() == ["plain,--vary"] or "--vary" in found.stdout
+    assert completion.stdout.split() == ["plain,--vary"] or "--vary" in completion.stdout
 
 
 def test_an_application_is_placed_by_the_adviser_and_verified(files: Path) -> None:
     words = ("--policies", "none,pack", "--memory", "default", "--pages", "default", "--out", files / "advice")
-    done = meshmark("advise", "--app", files / "work.toml", "--budget", "2s", *words)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("advise", "--app", files / "work.toml", "--budget", "2s", *words)
+    assert completed.returncode == 0, completed.stderr
     plan = json.loads((files / "advice" / "plan.json").read_text())
     assert plan["figure"] == r"rate: (\S+)" and plan["higher"] and plan["application"].endswith("work.toml")
     (files / "work.sh").write_text(SCRIPT.replace("sum: 7", "sum: 8"))
-    again = meshmark("advise", "--resume", files / "advice")
-    assert again.returncode == 0, again.stderr
-    wrong = meshmark("advise", "--app", files / "work.toml", "--budget", "2s")
-    assert wrong.returncode == 1 and "verify.pattern: found no match in the output" in wrong.stderr
+    resumed = meshmark("advise", "--resume", files / "advice")
+    assert resumed.returncode == 0, resumed.stderr
+    unverified = meshmark("advise", "--app", files / "work.toml", "--budget", "2s")
+    assert unverified.returncode == 1 and "verify.pattern: found no match in the output" in unverified.stderr
 
 
 def test_the_adviser_starts_each_run_anew_and_reads_its_file_of_results(files: Path) -> None:
@@ -153,23 +161,27 @@ def test_the_adviser_starts_each_run_anew_and_reads_its_file_of_results(files: P
         '[files]\ninput = "1"\n[figure]\npattern = "rate: (\\\\S+)"\nbetter = "higher"\n'
     )
     words = ("--policies", "none,pack", "--memory", "default", "--pages", "default", "--out", files / "advice")
-    done = meshmark("advise", "--app", files / "fresh.toml", "--budget", "2s", *words)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("advise", "--app", files / "fresh.toml", "--budget", "2s", *words)
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_an_application_has_its_figure_of_merit_for_the_adviser(files: Path) -> None:
-    done = meshmark("advise", "--app", files / "work.toml", "--fom", "x")
-    assert done.returncode == 2 and "--fom: found with --app" in done.stderr
+    completed = meshmark("advise", "--app", files / "work.toml", "--fom", "x")
+    assert completed.returncode == 2 and "--fom: found with --app" in completed.stderr
 
 
 def test_a_file_is_named_in_errors_and_may_have_any_name(files: Path) -> None:
     name = "1 größe.v2.toml"
     (files / name).write_text(FILE)
-    done = meshmark("measure", "app", name, "--repetitions", "1", "--warmup", "0", "--json", cwd=files)
-    assert done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["name"] == "_gr__e", done.stderr
+    completed = meshmark("measure", "app", name, "--repetitions", "1", "--warmup", "0", "--json", cwd=files)
+    assert completed.returncode == 0 and json.loads(completed.stdout.splitlines()[-1])["name"] == "_gr__e", (
+        completed.stderr
+    )
     (files / name).write_text(FILE.replace("[figure]", "[figur]"))
-    done = meshmark("measure", "app", name, cwd=files)
-    assert done.returncode == 2 and done.stderr.startswith(f"meshmark: error: {name}: figur: unknown key"), done.stderr
+    completed = meshmark("measure", "app", name, cwd=files)
+    assert completed.returncode == 2 and completed.stderr.startswith(f"meshmark: error: {name}: figur: unknown key"), (
+        completed.stderr
+    )
 
 
 def test_one_goes_on_wherever_it_is_resumed(files: Path) -> None:
@@ -178,23 +190,27 @@ def test_one_goes_on_wherever_it_is_resumed(files: Path) -> None:
     (folder,) = (files / "data" / "meshmark" / "runs").iterdir()
     lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
     (folder / "journal.jsonl").write_text("".join(lines[:-1]))
-    done = meshmark("measure", "app", "--resume", f"./{folder.name}", "--no-store", cwd=folder.parent)
-    assert done.returncode == 0 and len((folder / "journal.jsonl").read_text().splitlines()) == len(lines), done.stderr
+    completed = meshmark("measure", "app", "--resume", f"./{folder.name}", "--no-store", cwd=folder.parent)
+    assert completed.returncode == 0 and len((folder / "journal.jsonl").read_text().splitlines()) == len(lines), (
+        completed.stderr
+    )
 
 
 def test_how_the_cache_is_limited_is_said_and_kept(files: Path) -> None:
     words = ("measure", "app", "--command", "true", "--vary", "cache=1MiB,all", "--no-store")
-    done = meshmark(*words, env={"MESHMARK_LOAD": str(files / "none")})  # so that no neighbour starts
-    said, _, _ = done.stderr.splitlines()[0].partition(", since resctrl is ")
-    assert said in ("cache_method=neighbours", "cache_method=resctrl"), done.stderr
+    completed = meshmark(
+        *words, env={"MESHMARK_LOAD": str(files / "none")}
+    )  # without the load program, no neighbour starts
+    method, _, _ = completed.stderr.splitlines()[0].partition(", since resctrl is ")
+    assert method in ("cache_method=neighbours", "cache_method=resctrl"), completed.stderr
     (plan,) = (files / "data" / "meshmark" / "runs").glob("*/application.json")
     dimensions = json.loads(plan.read_text())["tables"]["dimensions"]
-    assert dimensions["cache"] == "1MiB,all" and f"cache_method={dimensions['cache_method']}" == said
+    assert dimensions["cache"] == "1MiB,all" and f"cache_method={dimensions['cache_method']}" == method
 
 
 def test_no_result_within_the_budget_is_an_error(files: Path) -> None:
-    done = meshmark("measure", "app", "--command", "sleep 0.2", "--budget", "0.1", "--no-store")
-    assert done.returncode == 1 and "the budget ended before a run that counts" in done.stderr
+    completed = meshmark("measure", "app", "--command", "sleep 0.2", "--budget", "0.1", "--no-store")
+    assert completed.returncode == 1 and "the budget ended before a run that counts" in completed.stderr
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -202,16 +218,25 @@ def test_a_table_keeps_configurations_and_figures_on_a_narrow_terminal(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = {"configuration": "size=1000 threads=2", "value": 0.1084, "interval": (0.1041, 0.1162), "lowest": 0.1041}
-    more = {"highest": 0.1162, "user_s": 0.0966, "system_s": 0.01, "waiting_share": 0.038, "peak_bytes": 1 << 20}
-    none: dict[str, object] = {"findings": [], "neighbours": {}}
-    found = {"configurations": [{**row, **more, "runs": 6, "failed": 0, "flags": [], **none}], "unit": "s"}
-    found |= {"metric": "elapsed", "better": "lower", "verified": True, "stopped": "", "failed": {}}
-    found |= {"pairs": [], "scaling": [], "levels": []}
-    found |= {"profiles": [], "working_sets": [{"others": "threads=2", "text": "8MiB is as good as all"}]}
-    found |= {"prefetchers": [{"others": "", "text": "off against on: slower: 0.917 × as fast"}]}
-    found |= {"clocks": [{"others": "threads=2", "text": "the rate is proportional to the clock"}]}
+    further_columns = {
+        "highest": 0.1162,
+        "user_s": 0.0966,
+        "system_s": 0.01,
+        "waiting_share": 0.038,
+        "peak_bytes": 1 << 20,
+    }
+    empty_columns: dict[str, object] = {"findings": [], "neighbours": {}}
+    answer = {
+        "configurations": [{**row, **further_columns, "runs": 6, "failed": 0, "flags": [], **empty_columns}],
+        "unit": "s",
+    }
+    answer |= {"metric": "elapsed", "better": "lower", "verified": True, "stopped": "", "failed": {}}
+    answer |= {"pairs": [], "scaling": [], "levels": []}
+    answer |= {"profiles": [], "working_sets": [{"others": "threads=2", "text": "8MiB is as good as all"}]}
+    answer |= {"prefetchers": [{"others": "", "text": "off against on: slower: 0.917 × as fast"}]}
+    answer |= {"clocks": [{"others": "threads=2", "text": "the rate is proportional to the clock"}]}
     monkeypatch.setattr(application, "table_console", lambda: Console(width=columns, markup=False, highlight=False))
-    application.print_application(found)
+    application.print_application(answer)
     title, line, _, cache, _, prefetchers, _, clock = capsys.readouterr().out.splitlines()
     assert cache == "cache, threads=2: 8MiB is as good as all"
     assert prefetchers == "prefetchers: off against on: slower: 0.917 × as fast"
@@ -222,39 +247,41 @@ def test_a_table_keeps_configurations_and_figures_on_a_narrow_terminal(
 
 def test_progress_shows_values_with_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    asked = Plan(tables={}, source="", rounds=1, warmup=0, budget_s=1.0, seed=1, margin=0.02, run="a", started="now")
+    plan = Plan(tables={}, source="", rounds=1, warmup=0, budget_s=1.0, seed=1, margin=0.02, run="a", started="now")
     with RunProgress(1, 1.0) as show:
-        show(Trials(asked, [], [Attempt(configuration="x=[/a]", round=1, value=1.0)]))
+        show(Trials(plan, [], [Attempt(configuration="x=[/a]", round=1, value=1.0)]))
         show.bar.refresh()
 
 
 def test_a_profile_is_printed_stored_and_leaves_the_figures_alone(files: Path) -> None:
     path = fake_perf.install(files / "bin")
-    (files / "work.sh").write_text('echo "sum: 7, rate: $1$OMP_NUM_THREADS$UNDER_PERF"\n')  # another one under perf
+    (files / "work.sh").write_text(
+        'echo "sum: 7, rate: $1$OMP_NUM_THREADS$UNDER_PERF"\n'
+    )  # prints another figure under perf
     words = (files / "work.toml", "--vary", "size=1,2", "--vary", "threads=1", "--repetitions", "2", "--profile")
-    done = meshmark("measure", "app", *words, env={"PATH": path})
-    assert done.returncode == 0, done.stderr
-    assert "sweep(double*, int)" in done.stdout and "72.2 – 77.6 %" in done.stdout
-    assert "2 configurations, 6 runs and 2 under perf, at most" in done.stderr
-    assert "size=2 threads=1: 1,000 samples of cpu-clock, 3 more were lost: " in done.stdout
-    found = Store(files / "data" / "meshmark" / "store").query(instrument="app")
-    assert {r.value for r in found if r.unit == "B/s"} == {11e9, 21e9}
-    assert {len(r.samples) for r in found if r.metric == "elapsed"} == {2}
-    assert sum(r.metric == "function_share" for r in found) == 2 * 3
+    completed = meshmark("measure", "app", *words, env={"PATH": path})
+    assert completed.returncode == 0, completed.stderr
+    assert "sweep(double*, int)" in completed.stdout and "72.2 – 77.6 %" in completed.stdout
+    assert "2 configurations, 6 runs and 2 under perf, at most" in completed.stderr
+    assert "size=2 threads=1: 1,000 samples of cpu-clock, 3 more were lost: " in completed.stdout
+    records = Store(files / "data" / "meshmark" / "store").query(instrument="app")
+    assert {r.value for r in records if r.unit == "B/s"} == {11e9, 21e9}
+    assert {len(r.samples) for r in records if r.metric == "elapsed"} == {2}
+    assert sum(r.metric == "function_share" for r in records) == 2 * 3
 
 
 def test_a_file_asks_for_a_profile_and_what_would_enable_it_is_said(files: Path) -> None:
     (files / "work.toml").write_text(FILE.replace("[application]", "[application]\nprofile = true"))
     path = fake_perf.install(files / "bin")
     words = ("--vary", "size=1", "--vary", "threads=1", "--repetitions", "1", "--json", "--no-store")
-    more = {"PATH": path, "FAKE_PERF_REFUSES": "no access"}
-    done = meshmark("measure", "app", files / "work.toml", *words, env=more)
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert done.returncode == 0 and "no profile: perf " in done.stderr
+    env = {"PATH": path, "FAKE_PERF_REFUSES": "no access"}
+    completed = meshmark("measure", "app", files / "work.toml", *words, env=env)
+    answer = json.loads(completed.stdout.splitlines()[-1])
+    assert completed.returncode == 0 and "no profile: perf " in completed.stderr
     assert answer["profiles"][0]["reason"].startswith("perf ") and answer["profiles"][0]["functions"] == []
     (files / "work.toml").write_text(FILE.replace("[application]", "[application]\nprofile = 3"))
-    done = meshmark("measure", "app", files / "work.toml")
-    assert done.returncode == 2 and "application.profile" in done.stderr
+    completed = meshmark("measure", "app", files / "work.toml")
+    assert completed.returncode == 2 and "application.profile" in completed.stderr
 
 
 def test_a_finished_measurement_is_profiled_later(files: Path) -> None:
@@ -262,7 +289,7 @@ def test_a_finished_measurement_is_profiled_later(files: Path) -> None:
     words = ("--vary", "size=1", "--vary", "threads=1", "--repetitions", "2")
     first = meshmark("measure", "app", files / "work.toml", *words)
     run = first.stderr.split(":")[0]
-    done = meshmark("measure", "app", "--resume", run, "--profile", env={"PATH": path})
-    assert done.returncode == 0 and "sweep(double*, int)" in done.stdout
-    found = Store(files / "data" / "meshmark" / "store").query(instrument="app")
-    assert sum(r.metric == "elapsed" for r in found) == 1 and sum(r.metric == "function_share" for r in found) == 3
+    completed = meshmark("measure", "app", "--resume", run, "--profile", env={"PATH": path})
+    assert completed.returncode == 0 and "sweep(double*, int)" in completed.stdout
+    records = Store(files / "data" / "meshmark" / "store").query(instrument="app")
+    assert sum(r.metric == "elapsed" for r in records) == 1 and sum(r.metric == "function_share" for r in records) == 3

@@ -1,4 +1,4 @@
-"""`meshmark measure composite`, as users run it."""
+"""Test `meshmark measure composite` as a user runs it."""
 
 from __future__ import annotations
 
@@ -71,34 +71,40 @@ def stored(files: Path, **equal: str) -> list[float]:
 
 
 def test_a_composite_is_the_geometric_mean_of_the_ratios_and_is_stored(files: Path) -> None:
-    done = meshmark("measure", "composite", files / "pair.toml", "--runs", "3", "--warmup", "0", "--json")
-    assert done.returncode == 0, done.stderr
-    *records, answer = [json.loads(line) for line in done.stdout.splitlines()]
-    assert answer["value"] == pytest.approx(4.0) and answer["interval"] == pytest.approx([4.0, 4.0])  # of 8 and 2
+    completed = meshmark("measure", "composite", files / "pair.toml", "--runs", "3", "--warmup", "0", "--json")
+    assert completed.returncode == 0, completed.stderr
+    *records, answer = [json.loads(line) for line in completed.stdout.splitlines()]
+    assert answer["value"] == pytest.approx(4.0) and answer["interval"] == pytest.approx(
+        [4.0, 4.0]
+    )  # the geometric mean of 8 and 2
     assert answer["name"] == "pair" and answer["reference"] == {"machine": "old", "source": "by hand"}
     assert {m["member"]: m["ratio"] for m in answer["members"]} == {"rate": 8.0, "twice": 2.0}
     assert stored(files, metric="composite") == pytest.approx([4.0])
     assert sorted(stored(files, metric="ratio")) == [2.0, 8.0]
     assert sorted(stored(files, metric="figure_of_merit")) == [8.0, 16.0]
-    (whole,) = [r for r in records if r["metric"] == "composite"]
-    assert (whole["conditions"]["reference"], whole["unit"], whole["better"]) == ("old", "1", "higher")
+    (composite,) = [r for r in records if r["metric"] == "composite"]
+    assert (composite["conditions"]["reference"], composite["unit"], composite["better"]) == ("old", "1", "higher")
 
 
 def test_without_a_reference_figures_are_measured_and_become_one(files: Path) -> None:
     (files / "alone.toml").write_text(MEMBERS)
     words = ("--runs", "3", "--warmup", "0", "--no-store")
-    done = meshmark("measure", "composite", files / "alone.toml", *words, "--save-reference", files / "ref.toml")
-    assert done.returncode == 0 and "no composite: there is no reference to divide by" in done.stdout, done.stderr
-    done = meshmark("measure", "composite", files / "alone.toml", *words, "--against", files / "ref.toml", "--json")
-    assert json.loads(done.stdout.splitlines()[-1])["value"] == pytest.approx(1.0), done.stderr
+    completed = meshmark("measure", "composite", files / "alone.toml", *words, "--save-reference", files / "ref.toml")
+    assert completed.returncode == 0 and "no composite: there is no reference to divide by" in completed.stdout, (
+        completed.stderr
+    )
+    completed = meshmark(
+        "measure", "composite", files / "alone.toml", *words, "--against", files / "ref.toml", "--json"
+    )
+    assert json.loads(completed.stdout.splitlines()[-1])["value"] == pytest.approx(1.0), completed.stderr
 
 
 def test_a_stored_run_is_a_reference(files: Path) -> None:
     words = ("--runs", "3", "--warmup", "0")
     assert meshmark("measure", "composite", files / "pair.toml", *words).returncode == 0
     (run,) = {row["run"] for row in Store(files / "data" / "meshmark" / "store").runs()}
-    done = meshmark("measure", "composite", files / "pair.toml", *words, "--against", run, "--json")
-    answer = json.loads(done.stdout.splitlines()[-1])
+    completed = meshmark("measure", "composite", files / "pair.toml", *words, "--against", run, "--json")
+    answer = json.loads(completed.stdout.splitlines()[-1])
     assert answer["value"] == pytest.approx(1.0) and answer["reference"]["source"] == f"run {run}"
 
 
@@ -106,19 +112,23 @@ def test_a_member_that_fails_leaves_no_composite_but_the_results_of_the_others(f
     (files / "wrong.toml").write_text(RATE.replace('pattern = "ok"', 'pattern = "right"'))
     members = MEMBERS.replace('application = "rate.toml"', 'application = "wrong.toml"\nname = "rate"', 1)
     (files / "pair.toml").write_text(members + REFERENCE)
-    done = meshmark("measure", "composite", files / "pair.toml", "--runs", "3", "--warmup", "0")
-    why = "member rate failed: verify.pattern: found no match in the output"
-    assert done.returncode == 1 and f"no composite: {why}" in done.stderr.splitlines()[-2]
-    assert "twice" in done.stdout and "composite pair:" not in done.stdout
+    completed = meshmark("measure", "composite", files / "pair.toml", "--runs", "3", "--warmup", "0")
+    reason = "member rate failed: verify.pattern: found no match in the output"
+    assert completed.returncode == 1 and f"no composite: {reason}" in completed.stderr.splitlines()[-2]
+    assert "twice" in completed.stdout and "composite pair:" not in completed.stdout
     assert stored(files, metric="composite") == [] and stored(files, metric="figure_of_merit") == [16.0]
     reasons = [a.reason for a in Store(files / "data" / "meshmark" / "store").absences(metric="composite")]
-    assert reasons == [f"pair: {why}"]
+    assert reasons == [f"pair: {reason}"]
 
 
 def test_too_few_runs_leave_no_composite(files: Path) -> None:
     (files / "rate.toml").write_text(RATE.replace('"echo', "\"sh -c 'sleep 0.2; echo", 1).replace(' ok"', " ok'\"", 1))
-    done = meshmark("measure", "composite", files / "pair.toml", "--runs", "9", "--warmup", "0", "--budget", "0.9s")
-    assert done.returncode == 1 and "of at least 3 runs, since the budget ended" in done.stderr, done.stderr
+    completed = meshmark(
+        "measure", "composite", files / "pair.toml", "--runs", "9", "--warmup", "0", "--budget", "0.9s"
+    )
+    assert completed.returncode == 1 and "of at least 3 runs, since the budget ended" in completed.stderr, (
+        completed.stderr
+    )
 
 
 def test_programs_that_are_not_installed_are_all_named_before_anything_runs(files: Path) -> None:
@@ -127,9 +137,11 @@ def test_programs_that_are_not_installed_are_all_named_before_anything_runs(file
             RATE.replace("echo", f"no-{name}").replace("[figure]", 'package="p"\n[figure]')
         )
     (files / "absent.toml").write_text('[[member]]\napplication = "one.toml"\n[[member]]\napplication = "two.toml"\n')
-    done = meshmark("measure", "composite", files / "absent.toml")
-    assert done.returncode == 77 and "lacks 2 of 2 members: one: found no program no-one; " in done.stderr, done.stderr
-    assert "two: found no program no-two; it is in the package p" in done.stderr
+    completed = meshmark("measure", "composite", files / "absent.toml")
+    assert completed.returncode == 77 and "lacks 2 of 2 members: one: found no program no-one; " in completed.stderr, (
+        completed.stderr
+    )
+    assert "two: found no program no-two; it is in the package p" in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -160,15 +172,19 @@ def test_programs_that_are_not_installed_are_all_named_before_anything_runs(file
 )
 def test_bad_files_are_refused_in_one_line(files: Path, change: tuple[str, str], message: str) -> None:
     (files / "pair.toml").write_text((MEMBERS + REFERENCE).replace(*change, 1))
-    done = meshmark("measure", "composite", files / "pair.toml")
-    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr, done.stderr
-    assert len([line for line in done.stderr.splitlines() if line.startswith("meshmark: ")]) == 1
+    completed = meshmark("measure", "composite", files / "pair.toml")
+    assert completed.returncode == 2 and message in completed.stderr and "Traceback" not in completed.stderr, (
+        completed.stderr
+    )
+    assert len([line for line in completed.stderr.splitlines() if line.startswith("meshmark: ")]) == 1
 
 
 def test_members_are_verified(files: Path) -> None:
     (files / "rate.toml").write_text(RATE.replace('[verify]\npattern = "ok"\n', ""))
-    done = meshmark("measure", "composite", files / "pair.toml")
-    assert done.returncode == 2 and "found an application without [verify]; members are verified" in done.stderr
+    completed = meshmark("measure", "composite", files / "pair.toml")
+    assert (
+        completed.returncode == 2 and "found an application without [verify]; members are verified" in completed.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,27 +201,29 @@ def test_members_are_verified(files: Path) -> None:
     ],
 )
 def test_bad_options_are_refused_in_one_line(files: Path, words: tuple[str, ...], message: str) -> None:
-    done = meshmark("measure", "composite", *words, cwd=files)
-    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr, done.stderr
+    completed = meshmark("measure", "composite", *words, cwd=files)
+    assert completed.returncode == 2 and message in completed.stderr and "Traceback" not in completed.stderr, (
+        completed.stderr
+    )
 
 
 def test_one_that_was_killed_goes_on_and_repeats_nothing(files: Path) -> None:
-    ran = files / "ran"
-    text = RATE.replace('"echo rate: {rate} ok"', f"\"sh -c 'echo x >> {ran}; echo rate: {{rate}} ok'\"")
+    run_log = files / "ran"
+    text = RATE.replace('"echo rate: {rate} ok"', f"\"sh -c 'echo x >> {run_log}; echo rate: {{rate}} ok'\"")
     (files / "rate.toml").write_text(text)
     process = start("measure", "composite", files / "pair.toml", "--runs", "8", "--seed", "1")
-    assert until(lambda: ran.exists() and len(ran.read_text().split()) >= 6)
+    assert until(lambda: run_log.exists() and len(run_log.read_text().split()) >= 6)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     (folder,) = (files / "data" / "meshmark" / "runs").iterdir()
-    # What was started last may be seen late, and would be counted as run again.
+    # The last run may write its line late, which would count as a repetition.
     assert until(lambda: not sum(end_earlier(folder / "members" / member) for member in ("rate", "twice")))
-    kept = len((folder / "journal.jsonl").read_text().splitlines())
-    before = len(ran.read_text().split())
-    (files / "pair.toml").unlink()  # all that is needed is in the folder
-    done = meshmark("measure", "composite", "--resume", folder.name)
-    assert done.returncode == 0, done.stderr
-    assert len(ran.read_text().split()) - before == 2 * 9 - kept
+    journaled_runs = len((folder / "journal.jsonl").read_text().splitlines())
+    runs_before = len(run_log.read_text().split())
+    (files / "pair.toml").unlink()  # the run folder has everything that is needed
+    completed = meshmark("measure", "composite", "--resume", folder.name)
+    assert completed.returncode == 0, completed.stderr
+    assert len(run_log.read_text().split()) - runs_before == 2 * 9 - journaled_runs
     assert stored(files, metric="composite") == pytest.approx([math.sqrt(8 * 2)])
 
 
@@ -214,12 +232,17 @@ def test_an_instrument_is_a_member_and_must_leave_one_point(files: Path) -> None
     text = f'[[member]]\ninstrument = "kernels"\nmetric = "unit_time"\noptions = "{options}"\n'
     words = ("--runs", "3", "--warmup", "0", "--no-store", "--json")
     (files / "one.toml").write_text(text.format("triad"))
-    done = meshmark("measure", "composite", files / "one.toml", *words)
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert done.returncode == 0 and answer["members"][0]["unit"] == "s" and len(answer["members"][0]["values"]) == 3
+    completed = meshmark("measure", "composite", files / "one.toml", *words)
+    answer = json.loads(completed.stdout.splitlines()[-1])
+    assert (
+        completed.returncode == 0 and answer["members"][0]["unit"] == "s" and len(answer["members"][0]["values"]) == 3
+    )
     (files / "two.toml").write_text(text.format("triad,copy"))
-    done = meshmark("measure", "composite", files / "two.toml", *words)
-    assert done.returncode == 1 and "found no single verified result of kernels; its options must leave" in done.stderr
+    completed = meshmark("measure", "composite", files / "two.toml", *words)
+    assert (
+        completed.returncode == 1
+        and "found no single verified result of kernels; its options must leave" in completed.stderr
+    )
 
 
 def test_the_open_suite_has_a_kernel_for_each_program_of_the_published_table() -> None:

@@ -1,4 +1,4 @@
-"""What a command line names and is not there is a usage error: one line, status 2, and no file is made."""
+"""A command line that names something that does not exist is a usage error: one line, status 2, no file created."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ LINES = (
 @pytest.mark.parametrize("words", LINES)
 def test_what_is_not_there_is_a_usage_error(tmp_path: Path, words: str) -> None:
     (tmp_path / "cwd").mkdir()
-    done = meshmark(*words.split(), env={"XDG_DATA_HOME": str(tmp_path / "data")}, cwd=tmp_path / "cwd")
-    (error,) = [x for x in done.stderr.splitlines() if not x.startswith(("hint: ", "warning: "))]
-    assert done.returncode == 2 and error.startswith("meshmark: error: "), done.stderr
+    completed = meshmark(*words.split(), env={"XDG_DATA_HOME": str(tmp_path / "data")}, cwd=tmp_path / "cwd")
+    (error,) = [x for x in completed.stderr.splitlines() if not x.startswith(("hint: ", "warning: "))]
+    assert completed.returncode == 2 and error.startswith("meshmark: error: "), completed.stderr
     assert "nosuch" in error or "--resume" in error
-    assert done.stdout == "" and not any((tmp_path / "cwd").iterdir())
+    assert completed.stdout == "" and not any((tmp_path / "cwd").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_what_is_not_there_is_a_usage_error(tmp_path: Path, words: str) -> None:
 def test_a_folder_that_was_not_asked_for_is_not_made(line: str, tmp_path: Path) -> None:
     (tmp_path / "r").touch()
     env = {"HOME": str(tmp_path / "home"), "XDG_DATA_HOME": str(tmp_path / "data")}
-    done = meshmark(*line.split(), env=env, cwd=tmp_path)
+    completed = meshmark(*line.split(), env=env, cwd=tmp_path)
     option = next(word for word in line.split() if word.startswith("--"))
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr == f"meshmark: error: {option}: found no folder nosuch\nhint: mkdir -p nosuch\n"
+    assert completed.returncode == 2 and completed.stdout == ""
+    assert completed.stderr == f"meshmark: error: {option}: found no folder nosuch\nhint: mkdir -p nosuch\n"
     assert not (tmp_path / "nosuch").exists()
 
 
@@ -92,7 +92,7 @@ def test_a_folder_that_was_not_asked_for_is_not_made(line: str, tmp_path: Path) 
 )
 def test_refused_input_leaves_nothing_in_the_store(line: str, tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path / "home"), "XDG_DATA_HOME": str(tmp_path / "data")}
-    done = meshmark(*line.split(), env=env, cwd=tmp_path)
-    assert done.returncode == 2 and "error: " in done.stderr, done.stderr
-    left = {p.name for p in (tmp_path / "data").rglob("*") if p.is_file()} - {"meshmark-store.json"}
-    assert all(name.endswith(".machine.parquet") for name in left)  # what is known of the machine is no result
+    completed = meshmark(*line.split(), env=env, cwd=tmp_path)
+    assert completed.returncode == 2 and "error: " in completed.stderr, completed.stderr
+    remaining_files = {p.name for p in (tmp_path / "data").rglob("*") if p.is_file()} - {"meshmark-store.json"}
+    assert all(name.endswith(".machine.parquet") for name in remaining_files)  # facts about the machine are not results

@@ -1,4 +1,4 @@
-"""`meshmark model fit` of results of other tools."""
+"""Test `meshmark model fit` with results of other tools."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from support.imports import FIXTURES
 
 
 def run(tmp_path: Path, *words: object) -> tuple[int, str, str]:
-    done = meshmark("model", "fit", *words, env={"XDG_DATA_HOME": str(tmp_path / "data")}, cwd=tmp_path)
-    return done.returncode, done.stdout, done.stderr
+    completed = meshmark("model", "fit", *words, env={"XDG_DATA_HOME": str(tmp_path / "data")}, cwd=tmp_path)
+    return completed.returncode, completed.stdout, completed.stderr
 
 
 def test_a_file_is_fitted_and_tested(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_a_machine_of_the_store_is_fitted_with_numbers_in_si_units(tmp_path: Pat
 )
 def test_what_cannot_be_fitted_is_one_line(words: str, status: int, message: str, tmp_path: Path) -> None:
     name, *options = words.split()
-    found, table, messages = run(tmp_path, FIXTURES / name, *options)
+    exit_status, table, messages = run(tmp_path, FIXTURES / name, *options)
     (line,) = [x for x in messages.splitlines() if not x.startswith("hint: ")]
-    assert (found, table) == (status, "") and message in line
+    assert (exit_status, table) == (status, "") and message in line
     assert not list(tmp_path.glob("*.toml"))
 
 

@@ -1,4 +1,4 @@
-"""`meshmark model init` with a template: the file, the table of numbers, and what it refuses."""
+"""Test `meshmark model init` with a template: the file, the table of numbers and the errors."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ TWO = "two-socket --cores 16 --idle-local 80ns --idle-remote 140ns --read 150GB/
 
 
 def test_a_template_writes_a_file_and_says_how_each_number_was_found(tmp_path: Path) -> None:
-    done = meshmark("model", "init", *TWO.split(), "--triad", "105GB/s", "--clock", "2.4GHz", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = {line.split()[0]: " ".join(line.split()) for line in done.stdout.splitlines()}
+    completed = meshmark("model", "init", *TWO.split(), "--triad", "105GB/s", "--clock", "2.4GHz", cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    lines = {line.split()[0]: " ".join(line.split()) for line in completed.stdout.splitlines()}
     assert lines["idle-remote"] == "idle-remote 140.0 ns 140.0 ns +0.0 % fitted: links.socket.latency_ns"
     assert "assumed: links.socket.bandwidth_gb_per_s" in lines["link"] and lines["clock"].endswith("given")
-    assert "machine file: two-socket.toml" in done.stderr and "next: meshmark measure latency --on" in done.stderr
+    assert (
+        "machine file: two-socket.toml" in completed.stderr
+        and "next: meshmark measure latency --on" in completed.stderr
+    )
     assert read_machine(tmp_path / "two-socket.toml").data["node"]["cpus"] == 8
-    again = meshmark("model", "init", *TWO.split(), cwd=tmp_path)
-    assert again.returncode == 2 and "exists; allowed: a new file, or --force" in again.stderr
+    second = meshmark("model", "init", *TWO.split(), cwd=tmp_path)
+    assert second.returncode == 2 and "exists; allowed: a new file, or --force" in second.stderr
 
 
 def test_json_has_si_numbers(tmp_path: Path) -> None:
-    done = meshmark("model", "init", *ONE.split(), "mine.toml", "--json", cwd=tmp_path)
-    rows = {row["number"]: row for row in map(json.loads, done.stdout.splitlines())}
+    completed = meshmark("model", "init", *ONE.split(), "mine.toml", "--json", cwd=tmp_path)
+    rows = {row["number"]: row for row in map(json.loads, completed.stdout.splitlines())}
     assert rows["idle-local"]["given"] == pytest.approx(75e-9) and rows["idle-local"]["unit"] == "s"
     assert rows["triad"]["given"] is None and rows["triad"]["model"] == pytest.approx(30e9, rel=0.01)
     assert (tmp_path / "mine.toml").is_file()
 
 
 def test_contradictions_are_warned_of(tmp_path: Path) -> None:
-    done = meshmark("model", "init", *ONE.split(), "--triad", "38GB/s", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "warning: --triad 38.00 GB/s: with ordinary stores" in done.stderr
-    assert "the model gives 29.9" in done.stderr
+    completed = meshmark("model", "init", *ONE.split(), "--triad", "38GB/s", cwd=tmp_path)
+    assert completed.returncode == 0
+    assert "warning: --triad 38.00 GB/s: with ordinary stores" in completed.stderr
+    assert "the model gives 29.9" in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_contradictions_are_warned_of(tmp_path: Path) -> None:
     ],
 )
 def test_bad_numbers_are_one_line_and_write_nothing(words: str, message: str, tmp_path: Path) -> None:
-    done = meshmark("model", "init", *words.split(), cwd=tmp_path)
-    (line,) = [x for x in done.stderr.splitlines() if not x.startswith("hint: ")]
-    assert done.returncode == 2 and message in line and done.stdout == ""
+    completed = meshmark("model", "init", *words.split(), cwd=tmp_path)
+    (line,) = [x for x in completed.stderr.splitlines() if not x.startswith("hint: ")]
+    assert completed.returncode == 2 and message in line and completed.stdout == ""
     assert not any(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""`meshmark run` and its like: what goes to the native program at once, what Python adds, and how both refuse."""
+"""Test `meshmark run`, `place` and related commands: what the native program receives, what Python adds, errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ sys.exit(7 if "seven" in sys.argv else 0)
 
 @pytest.fixture
 def fake(tmp_path: Path) -> dict[str, str]:
-    """An environment in which the native program says what it was asked."""
+    """Return an environment in which the native program prints its arguments as JSON."""
     program = tmp_path / "meshmark-place"
     program.write_text(FAKE.format(python=sys.executable, real=str(find_native("meshmark-place"))))
     program.chmod(0o755)
@@ -74,8 +74,8 @@ def test_what_places_goes_to_the_native_program_as_it_was_typed(argv: list[str],
 
 def test_the_process_becomes_the_native_program(fake: dict[str, str]) -> None:
     with start("run", "--", "a", "--help=1", "seven", env=fake, stderr=None) as child:
-        said = json.loads(child.communicate(timeout=60)[0])
-    assert said == {"pid": child.pid, "words": ["run", "--", "a", "--help=1", "seven"]}
+        report = json.loads(child.communicate(timeout=60)[0])
+    assert report == {"pid": child.pid, "words": ["run", "--", "a", "--help=1", "seven"]}
     assert child.returncode == 7
 
 
@@ -85,7 +85,7 @@ def test_the_quick_way_loads_nothing_of_ours_but_the_entry() -> None:
         "os.execv = lambda *_: (print(sorted(set(sys.modules) - before)), os._exit(0))\n"
         "from meshmark.entry import main; main()"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-S", "-c", code],
         capture_output=True,
         text=True,
@@ -93,40 +93,40 @@ def test_the_quick_way_loads_nothing_of_ours_but_the_entry() -> None:
         check=False,
         env={**os.environ, "MESHMARK_PLACE": "/bin/true", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT / "src")},
     )
-    assert done.stdout.strip() == "['meshmark', 'meshmark.entry']", done.stderr
+    assert completed.stdout.strip() == "['meshmark', 'meshmark.entry']", completed.stderr
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_the_command_line_forwards_too(fake: dict[str, str], verb: str) -> None:
-    said = json.loads(call(verb, "--x", "1", "--", "-y", env=fake, through="cli.app").stdout)
-    assert said["words"] == [verb, "--x", "1", "--", "-y"]
+    report = json.loads(call(verb, "--x", "1", "--", "-y", env=fake, through="cli.app").stdout)
+    assert report["words"] == [verb, "--x", "1", "--", "-y"]
     assert call(verb, "--help", env=fake, through="cli.app").stdout == "the native help\n"
 
 
 def test_the_help_lists_them_all(fake: dict[str, str]) -> None:
-    said = call("--help", env=fake).stdout
-    assert all(f" {name} " in said for name in (*VERBS, "place", "advise", "check-os"))
+    help_text = call("--help", env=fake).stdout
+    assert all(f" {name} " in help_text for name in (*VERBS, "place", "advise", "check-os"))
 
 
 @pytest.mark.parametrize("through", ["entry", "cli.app"])
 def test_without_the_native_program_one_line_says_so(fake: dict[str, str], through: str, tmp_path: Path) -> None:
-    done = call("run", "--", "true", env={**fake, "MESHMARK_PLACE": str(tmp_path / "none")}, through=through)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.splitlines()[0] == f"meshmark: error: meshmark-place not found at {tmp_path / 'none'}"
+    completed = call("run", "--", "true", env={**fake, "MESHMARK_PLACE": str(tmp_path / "none")}, through=through)
+    assert completed.returncode == 1 and completed.stdout == ""
+    assert completed.stderr.splitlines()[0] == f"meshmark: error: meshmark-place not found at {tmp_path / 'none'}"
 
 
 @pytest.mark.parametrize("argv", [["--topology", "gs1280-16"], ["--on", "gs1280-16"], ["--on=gs1280-16"]])
 def test_a_described_machine_comes_with_the_latencies_of_its_closed_form(fake: dict[str, str], argv: list[str]) -> None:
-    done = call("place", *argv, "--policy", "compact", "--jobs", "4", env=fake)
-    said = json.loads(done.stdout)
-    assert said["words"][:3] == ["plan", "--topology", "pack:16 [numa] core:1 pu:1"]
-    assert said["words"][3:7] == ["--policy", "compact", "--jobs", "4"]
-    values = said["matrix"]["values"]
-    assert said["matrix"]["unit"] == "s" and said["matrix"]["nodes"] == list(range(16))
-    # A 4 x 4 torus: each node is nearest to itself, and the farthest is four hops away.
+    completed = call("place", *argv, "--policy", "compact", "--jobs", "4", env=fake)
+    report = json.loads(completed.stdout)
+    assert report["words"][:3] == ["plan", "--topology", "pack:16 [numa] core:1 pu:1"]
+    assert report["words"][3:7] == ["--policy", "compact", "--jobs", "4"]
+    values = report["matrix"]["values"]
+    assert report["matrix"]["unit"] == "s" and report["matrix"]["nodes"] == list(range(16))
+    # In a 4 x 4 torus, each node is nearest to itself, and the farthest node is four hops away.
     assert len(values) == 16 and all(min(row) == row[i] > 0 for i, row in enumerate(values))
     assert max(values[0]) == values[0][10] > values[0][1] > values[0][0]
-    assert not Path(said["words"][-1]).exists()
+    assert not Path(report["words"][-1]).exists()
 
 
 def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
@@ -160,14 +160,14 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
     ],
 )
 def test_bad_words_are_one_line_and_a_status(fake: dict[str, str], argv: list[str], status: int, says: str) -> None:
-    done = call(*argv, env=fake)
-    assert done.returncode == status and says in done.stderr.splitlines()[0], done.stderr
-    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 2
+    completed = call(*argv, env=fake)
+    assert completed.returncode == status and says in completed.stderr.splitlines()[0], completed.stderr
+    assert "Traceback" not in completed.stderr and len(completed.stderr.splitlines()) <= 2
 
 
 def test_the_help_of_place_tells_of_described_machines(fake: dict[str, str]) -> None:
-    said = call("place", "--help", env=fake).stdout
-    assert said.startswith("the native help") and "--on <name>" in said and "--matrix measured" in said
+    help_text = call("place", "--help", env=fake).stdout
+    assert help_text.startswith("the native help") and "--on <name>" in help_text and "--matrix measured" in help_text
 
 
 def test_policies_are_listed(fake: dict[str, str]) -> None:
@@ -179,18 +179,18 @@ def test_policies_are_listed(fake: dict[str, str]) -> None:
 
 
 def test_the_words_are_those_of_the_native_program() -> None:
-    """What it describes is what it takes."""
+    """The native program accepts the words that its description lists."""
 
-    def said(*argv: str) -> str:
-        done = subprocess.run(
+    def output_of(*argv: str) -> str:
+        completed = subprocess.run(
             [find_native("meshmark-place", "MESHMARK_PLACE"), *argv], capture_output=True, text=True, check=False
         )
-        return done.stdout + done.stderr
+        return completed.stdout + completed.stderr
 
     known = vocabulary()
-    (theirs,) = re.findall(r"allowed: (.*?), with near=", said("run", "--bind", "?", "--", "true"))
-    assert known.policies.keys() == {word.partition("=")[0] for word in theirs.split(", ")}
+    (allowed,) = re.findall(r"allowed: (.*?), with near=", output_of("run", "--bind", "?", "--", "true"))
+    assert known.policies.keys() == {word.partition("=")[0] for word in allowed.split(", ")}
     for option, argv in (("--memory", known.memory), ("--pages", known.pages)):
-        (theirs,) = re.findall(r"allowed: (.*)", said("run", "--bind", "none", option, "?", "--", "true"))
-        found = [re.split(r"[\[=]", word)[0] for word in theirs.removesuffix(",…").split(", ")]
-        assert found == list(argv), option
+        (allowed,) = re.findall(r"allowed: (.*)", output_of("run", "--bind", "none", option, "?", "--", "true"))
+        allowed_words = [re.split(r"[\[=]", word)[0] for word in allowed.removesuffix(",…").split(", ")]
+        assert allowed_words == list(argv), option

@@ -1,4 +1,4 @@
-"""What an option names must exist, also where it is not needed; a refused request leaves nothing behind."""
+"""The value of an option must exist even if it is not needed; a refused command leaves no files behind."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def test_an_option_that_names_nothing_is_refused_and_leaves_nothing(
     tmp_path: Path, words: list[str], message: str
 ) -> None:
     (tmp_path / "sc.toml").write_text(SCENARIO)
-    done = meshmark(*words, cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")})
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr
+    completed = meshmark(*words, cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")})
+    assert completed.returncode == 2, completed.stderr
+    assert message in completed.stderr
     runs = tmp_path / "data" / "meshmark" / "runs"
     assert not (tmp_path / "out").exists()
     assert not runs.exists() or list(runs.iterdir()) == []
 
 
 def test_a_program_that_does_not_exist_leaves_no_run(tmp_path: Path) -> None:
-    done = meshmark(
+    completed = meshmark(
         "measure", "app", "--command", "nosuchprogram", cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")}
     )
-    assert done.returncode == 77
+    assert completed.returncode == 77
     assert list((tmp_path / "data" / "meshmark" / "runs").iterdir()) == []
 
 
@@ -68,9 +68,9 @@ def test_a_program_that_does_not_exist_leaves_no_run(tmp_path: Path) -> None:
 def test_an_empty_value_is_refused_since_it_would_mean_everything(
     tmp_path: Path, words: list[str], message: str
 ) -> None:
-    done = meshmark(*words, cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")})
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr
+    completed = meshmark(*words, cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")})
+    assert completed.returncode == 2, completed.stderr
+    assert message in completed.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,25 +88,25 @@ def test_an_empty_value_is_refused_since_it_would_mean_everything(
     ids=" ".join,
 )
 def test_a_store_that_is_read_must_exist(tmp_path: Path, words: list[str]) -> None:
-    done = meshmark(*words, "--store", "nosuch", cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")})
-    assert done.returncode == 2, done.stderr
-    assert "--store: nosuch: No such file or directory" in done.stderr
+    completed = meshmark(*words, "--store", "nosuch", cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")})
+    assert completed.returncode == 2, completed.stderr
+    assert "--store: nosuch: No such file or directory" in completed.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("option", ["--run", "--machine", "--instrument", "--metric"])
 def test_an_export_of_something_unknown_is_refused(tmp_path: Path, option: str) -> None:
-    done = meshmark("store", "export", option, "nosuch", env={"XDG_DATA_HOME": str(tmp_path)})
-    assert done.returncode == 2, done.stderr
-    assert f"{option}: found no {option[2:]} 'nosuch'" in done.stderr
+    completed = meshmark("store", "export", option, "nosuch", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert completed.returncode == 2, completed.stderr
+    assert f"{option}: found no {option[2:]} 'nosuch'" in completed.stderr
 
 
 def test_an_export_of_a_known_instrument_without_results_is_empty(tmp_path: Path) -> None:
-    done = meshmark("store", "export", "--instrument", "latency", env={"XDG_DATA_HOME": str(tmp_path)})
-    assert (done.returncode, done.stdout) == (0, "")
+    completed = meshmark("store", "export", "--instrument", "latency", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert (completed.returncode, completed.stdout) == (0, "")
 
 
 def test_the_token_file_of_nodes_is_named_by_its_option(tmp_path: Path) -> None:
-    done = meshmark("fleet", "serve", ".", "--node-token-file", "nosuch", "--port", "0", cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert "error: --node-token-file: nosuch: No such file or directory" in done.stderr
+    completed = meshmark("fleet", "serve", ".", "--node-token-file", "nosuch", "--port", "0", cwd=tmp_path)
+    assert completed.returncode == 2, completed.stderr
+    assert "error: --node-token-file: nosuch: No such file or directory" in completed.stderr

@@ -1,4 +1,4 @@
-"""Values of variables whose names look like secrets reach the programs, and no file of Meshmark."""
+"""Values of variables whose names look like secrets reach the programs, but are never written to a file of Meshmark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def home(tmp_path: Path) -> dict[str, str | None]:
 
 
 def files_with_secrets(*folders: Path) -> list[str]:
-    """The files below these folders that contain a secret, in their content or their name."""
+    """Return the files below the folders that contain a secret in their content or name."""
     return [
         str(path)
         for folder in folders
@@ -31,7 +31,7 @@ def files_with_secrets(*folders: Path) -> list[str]:
 
 
 def seen(folder: Path) -> set[str]:
-    """The lines that programs have written."""
+    """Return the set of lines that programs have written, without the empty line."""
     return {*(folder / "seen").read_text().split("\n")} - {""}
 
 
@@ -92,11 +92,11 @@ def test_settings_and_the_command_of_an_experiment(tmp_path: Path, home: dict[st
     command = ["env", f"DB_PASSWORD={DELTA}", "sh", "-c", 'echo "$HF_TOKEN $DB_PASSWORD $1" >> "$OUT"']
     command += ["--api-key", GAMMA]  # $0 and $1 of the shell
     options = ["--max-pairs", 2, "--budget", "20s", "--restore", f"API_KEY={GAMMA} true"]
-    done = meshmark("experiment", *options, "--json", *words, "--", *command, env=home)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("experiment", *options, "--json", *words, "--", *command, env=home)
+    assert completed.returncode == 0, completed.stderr
     assert seen(tmp_path) == {f"{ALPHA} {DELTA} {GAMMA}", f"{BETA} {DELTA} {GAMMA}"}
-    assert "s3cret" not in done.stdout + done.stderr
-    settings = {json.loads(line).get("conditions", {}).get("setting") for line in done.stdout.splitlines()}
+    assert "s3cret" not in completed.stdout + completed.stderr
+    settings = {json.loads(line).get("conditions", {}).get("setting") for line in completed.stdout.splitlines()}
     assert {text.partition(" ")[0] for text in settings if text} == {"HF_TOKEN=…", "HF_TOKEN=…2"}
     assert files_with_secrets(tmp_path / "data") == []
     exported = meshmark("store", "export", env=home)
@@ -134,20 +134,20 @@ token = "{DELTA}"
 def test_dimensions_and_variables_of_an_application(tmp_path: Path, home: dict[str, str | None]) -> None:
     (tmp_path / "app.toml").write_text(APPLICATION)
     words = [tmp_path / "app.toml", "--vary", f"API_KEY={DELTA}", "--repetitions", 1, "--warmup", 0]
-    done = meshmark("measure", "app", *words, "--json", env=home)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("measure", "app", *words, "--json", env=home)
+    assert completed.returncode == 0, completed.stderr
     assert seen(tmp_path) == {f"{a} {GAMMA} {DELTA} {DELTA}" for a in (ALPHA, BETA)}
-    assert "s3cret" not in done.stdout + done.stderr
+    assert "s3cret" not in completed.stdout + completed.stderr
     assert files_with_secrets(tmp_path / "data") == []
 
 
 def test_a_command_line_in_place_of_an_application_file(tmp_path: Path, home: dict[str, str | None]) -> None:
     command = f"env DB_PASSWORD={GAMMA} sh -c 'echo $DB_PASSWORD $HF_TOKEN $1 >> $OUT' --api-key {DELTA}"
     words = ["--command", command, "--vary", f"HF_TOKEN={ALPHA},{BETA}", "--repetitions", 1, "--warmup", 0]
-    done = meshmark("measure", "app", *words, env=home)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("measure", "app", *words, env=home)
+    assert completed.returncode == 0, completed.stderr
     assert seen(tmp_path) == {f"{GAMMA} {ALPHA} {DELTA}", f"{GAMMA} {BETA} {DELTA}"}
-    assert "s3cret" not in done.stdout + done.stderr and files_with_secrets(tmp_path / "data") == []
+    assert "s3cret" not in completed.stdout + completed.stderr and files_with_secrets(tmp_path / "data") == []
 
 
 def test_variables_and_commands_of_a_load_scenario(tmp_path: Path, home: dict[str, str | None]) -> None:
@@ -159,10 +159,10 @@ def test_variables_and_commands_of_a_load_scenario(tmp_path: Path, home: dict[st
         f"env = {{ HF_TOKEN = '{ALPHA}' }}\n"
         f"[[program]]\nname = 'b'\napplication = '{tmp_path / 'app.toml'}'\n"
     )
-    done = meshmark("load", "run", tmp_path / "scenario.toml", "--out", tmp_path / "run", env=home)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("load", "run", tmp_path / "scenario.toml", "--out", tmp_path / "run", env=home)
+    assert completed.returncode == 0, completed.stderr
     assert seen(tmp_path) == {f"{GAMMA} {ALPHA}", f"{ALPHA} {GAMMA}  {DELTA}"}
-    assert "s3cret" not in done.stdout + done.stderr
+    assert "s3cret" not in completed.stdout + completed.stderr
     assert files_with_secrets(tmp_path / "data", tmp_path / "run") == []
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["programs"][0]["env"]["HF_TOKEN"] == "…"
@@ -172,8 +172,8 @@ def test_records_of_a_placed_command(tmp_path: Path, home: dict[str, str | None]
     words = ["--record", tmp_path / "data" / "record.jsonl", "--bind", min(os.sched_getaffinity(0)), "--"]
     (tmp_path / "data").mkdir()
     command = ["env", f"API_KEY={ALPHA} x", "sh", "-c", 'echo "$API_KEY" > "$OUT"', "--api-key", BETA]
-    done = meshmark("run", *words, *command, env=home)
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("run", *words, *command, env=home)
+    assert completed.returncode == 0, completed.stderr
     assert seen(tmp_path) == {f"{ALPHA} x"}
     assert (
         files_with_secrets(tmp_path / "data") == [] and "API_KEY=…" in (tmp_path / "data" / "record.jsonl").read_text()

@@ -1,4 +1,4 @@
-"""Standard streams and signals of the command: closed, full, in another encoding; asked to end."""
+"""Test the standard streams of the command (closed, full, in another encoding) and the signals that end it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ import meshmark
 from support.cli import COMMAND, command, python, start
 from support.waiting import until
 
-# Python would make UTF-8 of these by itself.
+# With these, Python does not replace the C locale by UTF-8.
 ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 
 
 def test_every_text_file_says_its_encoding() -> None:
-    """What a locale would choose differs from machine to machine; the linter finds half of these."""
-    without = re.compile(r"\.read_text\(\)|\.read_text\(errors|text=True|\.write_text\((?![^\n]*encoding=)")
-    found = [
+    """The encoding of a locale differs from machine to machine; the linter finds only half of the calls without one."""
+    call_without_encoding = re.compile(
+        r"\.read_text\(\)|\.read_text\(errors|text=True|\.write_text\((?![^\n]*encoding=)"
+    )
+    lines_without_encoding = [
         f"{path.name}:{number}"
         for path in Path(meshmark.__file__).parent.rglob("*.py")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if without.search(line)
+        if call_without_encoding.search(line)
     ]
-    assert not found
+    assert not lines_without_encoding
 
 
 def shell(line: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
@@ -52,13 +54,13 @@ def test_a_closed_or_full_standard_output_is_an_error(line: str) -> None:
 
 
 def test_errors_never_reach_standard_output() -> None:
-    done = shell("meshmark list nonsense 2>&-")
-    assert (done.returncode, done.stdout) == (2, b"")
+    completed = shell("meshmark list nonsense 2>&-")
+    assert (completed.returncode, completed.stdout) == (2, b"")
 
 
 def test_a_reader_that_leaves_is_no_news() -> None:
-    done = shell("meshmark model list --json | head -c 1; exit ${PIPESTATUS[0]}")
-    assert done.stderr == b""
+    completed = shell("meshmark model list --json | head -c 1; exit ${PIPESTATUS[0]}")
+    assert completed.stderr == b""
 
 
 @pytest.mark.parametrize(
@@ -79,15 +81,15 @@ def test_a_reader_that_leaves_is_no_news() -> None:
     ],
 )
 def test_another_locale_replaces_what_it_lacks(line: str, tmp_path: Path) -> None:
-    """Text in files is UTF-8 all the same: the specification and the scenario name what ASCII cannot."""
+    """Files are UTF-8 in every locale: the specification and the scenario contain names that ASCII cannot encode."""
     (tmp_path / "spec.toml").write_text('name = "ü"\n[[step]]\ninstrument = "clock"\n', encoding="utf-8")
     (tmp_path / "scenario.toml").write_text('[[program]]\nname = "ü"\n', encoding="utf-8")
-    done = shell(line, {**ASCII, "XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path)
-    assert b"Unicode" not in done.stderr
-    assert b"codec" not in done.stderr
-    assert done.returncode in ((0, 77) if ".toml" not in line else (2,)), done.stderr
-    done.stdout.decode("ascii")
-    done.stderr.decode("ascii")
+    completed = shell(line, {**ASCII, "XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path)
+    assert b"Unicode" not in completed.stderr
+    assert b"codec" not in completed.stderr
+    assert completed.returncode in ((0, 77) if ".toml" not in line else (2,)), completed.stderr
+    completed.stdout.decode("ascii")
+    completed.stderr.decode("ascii")
 
 
 def test_sigterm_says_and_leaves_what_ctrl_c_does(tmp_path: Path) -> None:
@@ -105,9 +107,9 @@ def test_sigterm_says_and_leaves_what_ctrl_c_does(tmp_path: Path) -> None:
         )
         assert until(lambda t=temporary: list(t.glob("meshmark-*/journal/*.jsonl")))  # type: ignore[misc]
         child.send_signal(number)
-        _, said = child.communicate(timeout=60)
+        _, message = child.communicate(timeout=60)
         assert child.returncode == 128 + number
-        assert said == f"meshmark: {word}; nothing is stored (--no-store)\n"
+        assert message == f"meshmark: {word}; nothing is stored (--no-store)\n"
         assert not list(temporary.iterdir())
 
 
@@ -122,8 +124,8 @@ def test_an_ignored_hang_up_stays_ignored() -> None:
 
 def test_a_limit_of_memory_is_named(tmp_path: Path) -> None:
     for limit_kib in (60_000, 150_000):
-        done = shell(f"ulimit -v {limit_kib}; meshmark store list", {"XDG_DATA_HOME": str(tmp_path)})
-        assert b"warning: ulimit -v allows " in done.stderr and b"Traceback" not in done.stderr
+        completed = shell(f"ulimit -v {limit_kib}; meshmark store list", {"XDG_DATA_HOME": str(tmp_path)})
+        assert b"warning: ulimit -v allows " in completed.stderr and b"Traceback" not in completed.stderr
     assert b"ulimit" not in shell("meshmark list machines").stderr
 
 
@@ -136,8 +138,8 @@ def test_ctrl_c_while_the_command_is_loaded_is_no_traceback() -> None:
         "sys.meta_path.insert(0, Finder())\n"
         "from meshmark.entry import main; main()"
     )
-    done = python(program, "version")
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+    completed = python(program, "version")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (-signal.SIGINT, "", "")
 
 
 @pytest.mark.parametrize("fault", ["os.abort", "lambda: os.kill(os.getpid(), signal.SIGTERM)", "lambda: 1 / 0"])
@@ -147,8 +149,8 @@ def test_what_libraries_do_at_their_end_changes_no_status(fault: str) -> None:
         f"atexit.register({fault})\n"
         "from meshmark.cli.app import main; main()"
     )
-    done = python(program)
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout
+    completed = python(program)
+    assert (completed.returncode, completed.stderr) == (0, "") and completed.stdout
 
 
 def test_a_signal_in_a_destructor_is_not_lost() -> None:
@@ -165,20 +167,22 @@ sys.argv = ["meshmark", "store", "list"]
 from meshmark.cli.app import main
 main()
 """
-    done = python(program)
-    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
+    completed = python(program)
+    assert (completed.returncode, completed.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
 
 
 def test_a_reader_that_has_enough_ends_the_command_quietly() -> None:
     lines = f"{shlex.join(command('list', 'metrics', '--json'))} | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-c", f"for i in 1 2 3; do {lines}; done"], capture_output=True, text=True, check=True
     )
-    assert done.stderr == "" and {*done.stdout.splitlines()[1::2]} <= {"0", "141"}, "all fits into the pipe, or not"
+    assert completed.stderr == "" and {*completed.stdout.splitlines()[1::2]} <= {"0", "141"}, (
+        "all fits into the pipe, or not"
+    )
 
 
 def test_a_user_without_a_home_is_one_line() -> None:
-    """Who is in no list of users, as in a container, and whose HOME is not set."""
+    """The user is not in the password database, as in a container, and HOME is not set."""
     program = (
         "import os, pwd, sys; sys.argv = ['meshmark', *sys.argv[1:]]\n"
         "def none(_): raise KeyError('uid not found')\n"
@@ -189,10 +193,10 @@ def test_a_user_without_a_home_is_one_line() -> None:
         "    raise SystemExit(status)\n"
         "meshmark.cli.app.leave = leave; meshmark.cli.app.main()"
     )
-    done = python(program, "store", "list", env={"XDG_DATA_HOME": None, "HOME": None})
-    assert done.returncode == 1
-    assert done.stderr.startswith("meshmark: error: found no home directory")
-    assert "Traceback" not in done.stderr
+    completed = python(program, "store", "list", env={"XDG_DATA_HOME": None, "HOME": None})
+    assert completed.returncode == 1
+    assert completed.stderr.startswith("meshmark: error: found no home directory")
+    assert "Traceback" not in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -207,7 +211,7 @@ def test_a_user_without_a_home_is_one_line() -> None:
     ],
 )
 def test_what_libraries_do_when_limits_are_too_small_is_one_line(fault: str, says: str) -> None:
-    """OpenBLAS interrupts this process where no thread can be started, and those in Rust raise no Exception."""
+    """OpenBLAS interrupts this process if no thread can be started; libraries in Rust raise a BaseException."""
     program = f"""
 import os, signal, sys, threading
 import meshmark.store.store
@@ -220,22 +224,22 @@ sys.argv = ["meshmark", "store", "list"]
 from meshmark.cli.app import main
 main()
 """
-    done = python(program)
-    assert done.returncode == 1
-    assert done.stderr.startswith(says)
-    assert "Traceback" not in done.stderr
+    completed = python(program)
+    assert completed.returncode == 1
+    assert completed.stderr.startswith(says)
+    assert "Traceback" not in completed.stderr
 
 
 def test_a_signal_at_the_first_moment_is_one_line() -> None:
-    """Right after there are handlers."""
+    """The signal arrives right after the handlers are installed."""
     program = (
         "import os, signal, sys; sys.argv = ['meshmark', 'version']\n"
         "from meshmark.cli import app as cli\n"
         "cli.find_home = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
         "cli.main()"
     )
-    done = python(program)
-    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
+    completed = python(program)
+    assert (completed.returncode, completed.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
 
 
 def test_an_import_ends_before_the_command_is_interrupted(tmp_path: Path) -> None:
@@ -253,20 +257,20 @@ def test_an_import_ends_before_the_command_is_interrupted(tmp_path: Path) -> Non
         "def load():\n    import library\n    while True: time.sleep(0.01)\n"
         "cli.find_home = load; cli.main()"
     )
-    done = python(program)
-    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "complete\n")
-    assert done.stderr == "meshmark: ended by SIGTERM\n"
+    completed = python(program)
+    assert (completed.returncode, completed.stdout) == (128 + signal.SIGTERM, "complete\n")
+    assert completed.stderr == "meshmark: ended by SIGTERM\n"
 
 
 def test_a_child_that_is_not_its_program_yet_says_nothing() -> None:
-    """Ctrl-C goes to it as well, between fork and exec."""
+    """Ctrl-C reaches the child, too, between `fork` and `exec`."""
     program = (
         "import os, signal; from meshmark.cli.process import end_by_signals; end_by_signals()\n"
         "if not (child := os.fork()): os.kill(os.getpid(), signal.SIGINT)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
     )
-    done = python(program)
-    assert (done.stdout, done.stderr) == ("130\n", "")
+    completed = python(program)
+    assert (completed.stdout, completed.stderr) == ("130\n", "")
 
 
 def test_without_memory_for_an_error_there_is_one_line() -> None:
@@ -276,5 +280,5 @@ def test_without_memory_for_an_error_there_is_one_line() -> None:
         "def fail(_): raise SystemError('error return without exception set')\n"
         "cli.fail = fail; cli.main()"
     )
-    done = python(program)
-    assert (done.returncode, done.stderr) == (1, "meshmark: error: out of memory\n")
+    completed = python(program)
+    assert (completed.returncode, completed.stderr) == (1, "meshmark: error: out of memory\n")

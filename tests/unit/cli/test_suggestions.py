@@ -1,4 +1,4 @@
-"""Mistakes in options and commands name what was probably meant."""
+"""Errors about options and commands suggest what was probably meant."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from support.cli import meshmark, start
     ],
 )
 def test_an_unknown_option_names_the_right_one(words: str, option: str, hint: str) -> None:
-    done = meshmark(*words.split())
-    error, said = done.stderr.splitlines()
-    assert done.returncode == 2 and f"found '{option}'; allowed: --" in error and said == f"hint: {hint}"
+    completed = meshmark(*words.split())
+    error, hint_line = completed.stderr.splitlines()
+    assert completed.returncode == 2 and f"found '{option}'; allowed: --" in error and hint_line == f"hint: {hint}"
 
 
 def test_a_missing_value_names_the_help_of_its_command() -> None:
@@ -45,8 +45,8 @@ def test_a_command_needs_no_dashes_if_no_option_precedes_it() -> None:
     assert native_argv(["run", "./a", "10", "-n", "3"]) == ["run", "--", "./a", "10", "-n", "3"]
     assert native_argv(["run", "-n", "3", "--", "./a"]) == ["run", "-n", "3", "--", "./a"]
     assert native_argv(["run"]) == ["run"]
-    done = meshmark("run", "sh", "-c", "echo $0 $1; exit 5", "-x", "--y")
-    assert done.stdout == "-x --y\n" and done.returncode == 5
+    completed = meshmark("run", "sh", "-c", "echo $0 $1; exit 5", "-x", "--y")
+    assert completed.stdout == "-x --y\n" and completed.returncode == 5
     assert "--" in meshmark("run", "-n", "1", "echo", "hi").stderr
 
 
@@ -55,8 +55,8 @@ def test_signals_end_watch_like_other_commands(number: int, status: int) -> None
     child = start("watch", "--json")
     assert child.stdout is not None and json.loads(child.stdout.readline())["type"] == "header"
     child.send_signal(number)
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == status and said.startswith("meshmark: ") and said.count("\n") == 1
+    _, message = child.communicate(timeout=60)
+    assert child.returncode == status and message.startswith("meshmark: ") and message.count("\n") == 1
 
 
 def test_frames_of_a_model_replay(tmp_path: Path) -> None:
@@ -72,5 +72,9 @@ def test_frames_of_a_model_replay(tmp_path: Path) -> None:
 def test_frames_without_a_header_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "f.jsonl"
     file.write_text('{"type": "frame"}\n')
-    done = meshmark("replay", file)
-    assert done.returncode == 1 and "the first line must be a header" in done.stderr and "hint: " in done.stderr
+    completed = meshmark("replay", file)
+    assert (
+        completed.returncode == 1
+        and "the first line must be a header" in completed.stderr
+        and "hint: " in completed.stderr
+    )

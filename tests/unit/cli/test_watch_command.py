@@ -1,4 +1,4 @@
-"""`meshmark watch`, `record` and `replay`: one form of frames, colours that were asked for, errors of one line."""
+"""Test `meshmark watch`, `record` and `replay`: the form of their frames, requested colours and one-line errors."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from support.made_frames import frame, header
 def test_live_recorded_and_simulated_frames_have_one_form(tmp_path: Path) -> None:
     out = tmp_path / "m.parquet"
     words = ("--on", "gs1280-8", "--workload", "hot_spot", "--frames", "6")
-    told = [json.loads(x) for x in meshmark("watch", *words, "--json").stdout.splitlines()]
+    live = [json.loads(x) for x in meshmark("watch", *words, "--json").stdout.splitlines()]
     assert meshmark("record", *words, "--out", str(out)).returncode == 0
-    again = [json.loads(x) for x in meshmark("replay", str(out), "--json").stdout.splitlines()]
+    replayed = [json.loads(x) for x in meshmark("replay", str(out), "--json").stdout.splitlines()]
     host = [json.loads(x) for x in meshmark("watch", "--rate", "20", "--duration", "0.2", "--json").stdout.splitlines()]
-    assert len(told) == len(again) == 7 and len(host) == 5
-    for lines in (told, again, host):
+    assert len(live) == len(replayed) == 7 and len(host) == 5
+    for lines in (live, replayed, host):
         h = header_of(lines[0])
         assert set(lines[1]) == {"type", "seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped", "values"}
         for line in lines[1:]:
             for name, values in frame_of(line, h).values.items():
                 assert len(values) == h.count(name.partition(".")[0])
-    busy = told[-1]["values"][USE["memory"]]
+    busy = live[-1]["values"][USE["memory"]]
     assert busy[0] > 0.5 > max(busy[2:])
 
 
@@ -44,9 +44,9 @@ def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.parquet", header())
     for n in range(1, 25):
         recorder.add(frame(n, 0.1, None, 0.55, 1.0))
-    done = meshmark("replay", str(tmp_path / "r.parquet.part"))
-    assert done.returncode == 0, done.stderr
-    assert "55" in done.stdout and UNKNOWN in done.stdout and "100 %" in done.stdout
+    completed = meshmark("replay", str(tmp_path / "r.parquet.part"))
+    assert completed.returncode == 0, completed.stderr
+    assert "55" in completed.stdout and UNKNOWN in completed.stdout and "100 %" in completed.stdout
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_words_of_the_command_are_one_line(words: list[str], said: str) -> None:
-    done = meshmark(*words)
-    assert done.returncode in {1, 2}
-    assert said in done.stderr and "Traceback" not in done.stderr
+    completed = meshmark(*words)
+    assert completed.returncode in {1, 2}
+    assert said in completed.stderr and "Traceback" not in completed.stderr
 
 
 def packed_header(page: Path) -> dict[str, Any]:
-    """The header that a page in one file has."""
+    """Return the header that is packed into a self-contained page."""
     data = re.search(r'id="data">([^<]+)<', page.read_text())
     assert data
     raw = gzip.decompress(base64.b64decode(data[1]))
@@ -78,7 +78,10 @@ def packed_header(page: Path) -> dict[str, Any]:
 VIEWS: list[tuple[list[str], dict[str, Any] | None]] = [
     (["--from", "1", "--to", "10", "--palette", "cividis"], {"low": 1.0, "high": 10.0, "palette": "cividis"}),
     (["--to", "50"], {"low": 0.0, "high": 50.0}),
-    (["--palette", "inferno"], {"palette": "inferno"}),  # the default, but asked for: not what the reader had last
+    (
+        ["--palette", "inferno"],
+        {"palette": "inferno"},
+    ),  # the default, but requested: it replaces the palette that the reader used last
     ([], None),
 ]
 
@@ -89,8 +92,8 @@ def test_the_colours_that_were_asked_for_go_into_the_page(
 ) -> None:
     with Recorder(tmp_path / "r", header()) as recorder:
         recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
-    done = CliRunner().invoke(app, ["replay", str(tmp_path / "r"), "--html", str(tmp_path / "r.html"), *words])
-    assert done.exit_code == 0, done.stderr
+    completed = CliRunner().invoke(app, ["replay", str(tmp_path / "r"), "--html", str(tmp_path / "r.html"), *words])
+    assert completed.exit_code == 0, completed.stderr
     assert packed_header(tmp_path / "r.html").get("view") == view
 
 
