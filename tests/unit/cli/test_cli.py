@@ -177,8 +177,8 @@ def test_a_survey_from_spec_to_report(home: dict[str, str], tmp_path: Path) -> N
     assert card["figures"]["gups"]["value"] > 0 and "absent" in card["figures"]["peak_fp64"]
     assert any(a["instrument"] == "latency" for a in card["absent"])
     # A run cannot be measured a second time in its folder; its report can be written again into another folder.
-    again = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(run_folder), env=home)
-    assert again.returncode == 2 and "--resume" in again.stderr
+    second = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(run_folder), env=home)
+    assert second.returncode == 2 and "--resume" in second.stderr
     elsewhere = meshmark("report", str(run_folder), "--out", str(tmp_path / "copy"), env=home)
     assert elsewhere.returncode == 0 and (tmp_path / "copy" / "report.html").exists()
     # The store has the complete records.
@@ -224,7 +224,7 @@ def test_killed_again_and_again_a_survey_ends_and_measures_nothing_twice(home: d
             try:
                 event = json.loads(text)
             except ValueError:
-                continue  # torn by a kill
+                continue  # the line is incomplete because the process was killed
             if event["type"] == "result" and "point" in event:
                 results_by_point[event["point"], event["metric"]] += 1
         assert all(n == 1 for n in results_by_point.values()), (journal, results_by_point)

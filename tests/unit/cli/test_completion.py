@@ -19,8 +19,8 @@ from support.paths import ROOT
 def offered(line: str, **more: str) -> list[str]:
     """Return the suggestions for bash; a line that ends with a space begins a new word."""
     words = line.split()
-    at = len(words) if line.endswith(" ") else len(words) - 1
-    env = {"_MESHMARK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(at), **more}
+    word_index = len(words) if line.endswith(" ") else len(words) - 1
+    env = {"_MESHMARK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(word_index), **more}
     completed = meshmark(env=env)
     assert completed.returncode == 0 and completed.stderr == ""
     return completed.stdout.split()

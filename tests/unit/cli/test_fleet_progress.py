@@ -25,17 +25,17 @@ def look(elapsed_s: float, done: int, out: int = 0, trouble: str = "") -> Progre
 
 def on_terminal(words: list[str]) -> str:
     """Return what a command writes to its standard error if that is a terminal."""
-    near, far = pty.openpty()
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=far)
-    os.close(far)
+    reader, writer = pty.openpty()
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=writer)
+    os.close(writer)
     output = b""
     try:
-        while part := os.read(near, 1 << 16):
+        while part := os.read(reader, 1 << 16):
             output += part
     except OSError:
         pass  # the other end of the terminal is closed
     finally:
-        os.close(near)
+        os.close(reader)
     assert process.wait(60) == 0
     return output.decode()
 

@@ -162,8 +162,8 @@ def test_a_program_that_does_not_end_well_is_status_1_after_the_chart(tmp_path: 
 
 def test_all_well_is_status_0(tmp_path: Path) -> None:
     file = wrote(tmp_path, QUIET + "[[program]]\ncommand = ['true']\ncopies = 2")
-    for more in ([], ["--repetitions", "2"]):
-        completed = meshmark("load", "run", file, "--out", f"out{len(more)}", "--no-store", *more, folder=tmp_path)
+    for words in ([], ["--repetitions", "2"]):
+        completed = meshmark("load", "run", file, "--out", f"out{len(words)}", "--no-store", *words, folder=tmp_path)
         assert completed.returncode == 0, completed.stderr
 
 

@@ -205,7 +205,7 @@ def test_a_journal_that_cannot_grow_is_one_line_and_nobody_stays(tmp_path: Path)
 
 
 class _Terminal:
-    """A standard error that claims to be a terminal and keeps what is written to it."""
+    """Replacement for a standard error that is a terminal; it keeps what is written to it."""
 
     def __init__(self) -> None:
         self.said = ""

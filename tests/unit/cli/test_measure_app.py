@@ -198,9 +198,8 @@ def test_one_goes_on_wherever_it_is_resumed(files: Path) -> None:
 
 def test_how_the_cache_is_limited_is_said_and_kept(files: Path) -> None:
     words = ("measure", "app", "--command", "true", "--vary", "cache=1MiB,all", "--no-store")
-    completed = meshmark(
-        *words, env={"MESHMARK_LOAD": str(files / "none")}
-    )  # without the load program, no neighbour starts
+    # Without the load program, no neighbour starts.
+    completed = meshmark(*words, env={"MESHMARK_LOAD": str(files / "none")})
     method, _, _ = completed.stderr.splitlines()[0].partition(", since resctrl is ")
     assert method in ("cache_method=neighbours", "cache_method=resctrl"), completed.stderr
     (plan,) = (files / "data" / "meshmark" / "runs").glob("*/application.json")
@@ -255,9 +254,8 @@ def test_progress_shows_values_with_brackets(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_profile_is_printed_stored_and_leaves_the_figures_alone(files: Path) -> None:
     path = fake_perf.install(files / "bin")
-    (files / "work.sh").write_text(
-        'echo "sum: 7, rate: $1$OMP_NUM_THREADS$UNDER_PERF"\n'
-    )  # prints another figure under perf
+    # The script prints another figure under perf.
+    (files / "work.sh").write_text('echo "sum: 7, rate: $1$OMP_NUM_THREADS$UNDER_PERF"\n')
     words = (files / "work.toml", "--vary", "size=1,2", "--vary", "threads=1", "--repetitions", "2", "--profile")
     completed = meshmark("measure", "app", *words, env={"PATH": path})
     assert completed.returncode == 0, completed.stderr

@@ -74,9 +74,8 @@ def test_a_composite_is_the_geometric_mean_of_the_ratios_and_is_stored(files: Pa
     completed = meshmark("measure", "composite", files / "pair.toml", "--runs", "3", "--warmup", "0", "--json")
     assert completed.returncode == 0, completed.stderr
     *records, answer = [json.loads(line) for line in completed.stdout.splitlines()]
-    assert answer["value"] == pytest.approx(4.0) and answer["interval"] == pytest.approx(
-        [4.0, 4.0]
-    )  # the geometric mean of 8 and 2
+    # The composite is the geometric mean of 8 and 2.
+    assert answer["value"] == pytest.approx(4.0) and answer["interval"] == pytest.approx([4.0, 4.0])
     assert answer["name"] == "pair" and answer["reference"] == {"machine": "old", "source": "by hand"}
     assert {m["member"]: m["ratio"] for m in answer["members"]} == {"rate": 8.0, "twice": 2.0}
     assert stored(files, metric="composite") == pytest.approx([4.0])

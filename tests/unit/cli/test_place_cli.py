@@ -187,10 +187,10 @@ def test_the_words_are_those_of_the_native_program() -> None:
         )
         return completed.stdout + completed.stderr
 
-    known = vocabulary()
+    described = vocabulary()
     (allowed,) = re.findall(r"allowed: (.*?), with near=", output_of("run", "--bind", "?", "--", "true"))
-    assert known.policies.keys() == {word.partition("=")[0] for word in allowed.split(", ")}
-    for option, argv in (("--memory", known.memory), ("--pages", known.pages)):
+    assert described.policies.keys() == {word.partition("=")[0] for word in allowed.split(", ")}
+    for option, argv in (("--memory", described.memory), ("--pages", described.pages)):
         (allowed,) = re.findall(r"allowed: (.*)", output_of("run", "--bind", "none", option, "?", "--", "true"))
         allowed_words = [re.split(r"[\[=]", word)[0] for word in allowed.removesuffix(",…").split(", ")]
         assert allowed_words == list(argv), option

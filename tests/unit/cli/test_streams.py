@@ -189,7 +189,7 @@ def test_a_user_without_a_home_is_one_line() -> None:
         "pwd.getpwuid = none\n"
         "import meshmark.cli.app, meshmark.cli.process\n"
         "def leave(status):\n"
-        "    import altair\n"  # which asks for a home as it is loaded
+        "    import altair\n"  # altair looks up the home directory when it is imported
         "    raise SystemExit(status)\n"
         "meshmark.cli.app.leave = leave; meshmark.cli.app.main()"
     )

@@ -23,11 +23,11 @@ from support.made_frames import frame, header
 
 
 def test_live_recorded_and_simulated_frames_have_one_form(tmp_path: Path) -> None:
-    out = tmp_path / "m.parquet"
+    recording = tmp_path / "m.parquet"
     words = ("--on", "gs1280-8", "--workload", "hot_spot", "--frames", "6")
     live = [json.loads(x) for x in meshmark("watch", *words, "--json").stdout.splitlines()]
-    assert meshmark("record", *words, "--out", str(out)).returncode == 0
-    replayed = [json.loads(x) for x in meshmark("replay", str(out), "--json").stdout.splitlines()]
+    assert meshmark("record", *words, "--out", str(recording)).returncode == 0
+    replayed = [json.loads(x) for x in meshmark("replay", str(recording), "--json").stdout.splitlines()]
     host = [json.loads(x) for x in meshmark("watch", "--rate", "20", "--duration", "0.2", "--json").stdout.splitlines()]
     assert len(live) == len(replayed) == 7 and len(host) == 5
     for lines in (live, replayed, host):
@@ -78,10 +78,11 @@ def packed_header(page: Path) -> dict[str, Any]:
 VIEWS: list[tuple[list[str], dict[str, Any] | None]] = [
     (["--from", "1", "--to", "10", "--palette", "cividis"], {"low": 1.0, "high": 10.0, "palette": "cividis"}),
     (["--to", "50"], {"low": 0.0, "high": 50.0}),
+    # A requested default also replaces the palette that the reader used last.
     (
         ["--palette", "inferno"],
         {"palette": "inferno"},
-    ),  # the default, but requested: it replaces the palette that the reader used last
+    ),
     ([], None),
 ]
 

@@ -1,4 +1,4 @@
-"""The order of the calls of a synthetic program: evenly spread, as a heap of next times gives it."""
+"""Test that the calls of a synthetic program are evenly spread, in the order that a heap of next times gives."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from meshmark.load.order import best_phases, golden_phases, sequence, uniformity
 
 
 def heap_order(calls: Sequence[int], phases: Sequence[float]) -> list[int]:
-    """As an executor does it: the least time first, ties by index."""
+    """Return the order of calls from a heap, like an executor: the least next time first, ties by index."""
     heap = [((0 + phi) / n, k, 0) for k, (n, phi) in enumerate(zip(calls, phases, strict=True))]
     heapq.heapify(heap)
-    out = []
+    order = []
     while heap:
         _, k, c = heapq.heappop(heap)
-        out.append(k)
+        order.append(k)
         if c + 1 < calls[k]:
             heapq.heappush(heap, ((float(c + 1) + phases[k]) / float(calls[k]), k, c + 1))
-    return out
+    return order
 
 
 @settings(max_examples=60, deadline=None)
@@ -32,9 +32,9 @@ def heap_order(calls: Sequence[int], phases: Sequence[float]) -> list[int]:
 def test_the_order_is_that_of_a_heap_of_next_times(calls: list[int], at_once: int, tied: bool) -> None:
     phases = [0.0] * len(calls) if tied else golden_phases(len(calls)).tolist()
     pieces = list(sequence(calls, phases, at_once))
-    together = np.concatenate(pieces).tolist()
-    assert together == heap_order(calls, phases)
-    assert [together.count(k) for k in range(len(calls))] == calls
+    order = np.concatenate(pieces).tolist()
+    assert order == heap_order(calls, phases)
+    assert [order.count(k) for k in range(len(calls))] == calls
 
 
 def test_phases_are_multiples_of_a_power_of_two_and_spread() -> None:
@@ -45,10 +45,11 @@ def test_phases_are_multiples_of_a_power_of_two_and_spread() -> None:
 
 
 def test_deviation_is_that_of_a_count_by_hand() -> None:
-    # a, b, a, b; b does all the work: after a, none of it is done at 1/4 of the time, after b half of it at 1/2.
-    found = uniformity([2, 2], [0.0, 0.5], np.array([1.0, 1.0]), {"work": np.array([0.0, 1.0])})
-    assert found.worst == pytest.approx(0.25)
-    # All of a first would be half of the time off.
+    # The order is a, b, a, b, and b does all the work: at 1/4 of the time, after a, no work is done; at 1/2 of the
+    # time, after b, half of the work is done.
+    deviation = uniformity([2, 2], [0.0, 0.5], np.array([1.0, 1.0]), {"work": np.array([0.0, 1.0])})
+    assert deviation.worst == pytest.approx(0.25)
+    # With all calls of a first, the deviation would be a half.
     assert uniformity([1, 1], [0.0, 0.5], np.array([2.0, 2.0]), {"work": np.array([0.0, 1.0])}).worst == pytest.approx(
         0.5
     )
@@ -59,9 +60,9 @@ def test_deviation_is_that_of_a_count_by_hand() -> None:
 
 
 def test_windows_vary_as_a_count_by_hand_says() -> None:
-    # 20 windows of 1 s with a call of a and one of b of 0.5 s each, but the phases put b's first call last.
-    found = uniformity([20, 20], [0.0, 0.5], np.array([0.5, 0.5]), {"work": np.array([0.0, 2.0])})
-    assert found.window_cov["work"] == pytest.approx(0, abs=1e-9)
+    # Each of 20 windows of 1 s has a call of a and one of b, which take 0.5 s each; the phases put a before b.
+    deviation = uniformity([20, 20], [0.0, 0.5], np.array([0.5, 0.5]), {"work": np.array([0.0, 2.0])})
+    assert deviation.window_cov["work"] == pytest.approx(0, abs=1e-9)
 
 
 @settings(max_examples=20, deadline=None)
@@ -71,8 +72,8 @@ def test_searched_phases_are_no_worse_than_golden_ones(seed: int) -> None:
     calls = rng.integers(2, 60, 30).tolist()
     seconds = rng.uniform(1e-4, 1e-3, 30)
     sums = {"bytes": rng.exponential(size=30)}
-    phases, found = best_phases(calls, seconds, sums)
-    assert found.worst <= uniformity(calls, golden_phases(30), seconds, sums).worst
+    phases, deviation = best_phases(calls, seconds, sums)
+    assert deviation.worst <= uniformity(calls, golden_phases(30), seconds, sums).worst
     assert np.all(phases * 2**24 == np.floor(phases * 2**24))
 
 

@@ -1,4 +1,4 @@
-"""Applications as programs of scenarios and studies: what runs, whether its result is right, and what is refused."""
+"""Test applications as programs of scenarios and studies: how they run, how results are verified, what is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from meshmark.load.studies.copies import copies
 from meshmark.terminal.gantt import gantt_text
 from support.scenarios import CPUS, QUIET, run
 
-# Writes what it is, and how often its folder was used, where it runs.
+# The script writes its copy and size to a file of its working folder, and prints how often that folder was used.
 SCRIPT = """#!/bin/sh
 echo "copy {copy} of size {size}" >> used
 wc -l < used
@@ -65,19 +65,25 @@ def of(folder: Path, **values: str) -> Described:
 
 def test_copies_run_in_folders_of_their_own_and_their_results_are_read(tmp_path: Path) -> None:
     described_in(tmp_path, "[7, 8]")
-    got = run(
+    load_run = run(
         tmp_path,
         QUIET
         + "[[program]]\nname = 'right one'\napplication = 'app.toml'\ndimensions = { size = 7 }\ncopies = 2\n"
         + "[[program]]\nname = 'wrong'\napplication = 'app.toml'\ndimensions = { size = 8 }\n",
     )
-    assert [(p.program, p.how) for p in got.programs] == [("right one", "ok"), ("right one", "ok"), ("wrong", "status")]
-    assert "found 8.0; expected 7.0" in got.programs[2].reason
-    assert [p.figure_value for p in got.programs] == [10e9, 11e9, 0]
+    assert [(p.program, p.how) for p in load_run.programs] == [
+        ("right one", "ok"),
+        ("right one", "ok"),
+        ("wrong", "status"),
+    ]
+    assert "found 8.0; expected 7.0" in load_run.programs[2].reason
+    assert [p.figure_value for p in load_run.programs] == [10e9, 11e9, 0]
     for copy in (0, 1):
-        assert (got.folder / "copies" / "right_one" / f"copy{copy}" / "used").read_text() == f"copy {copy} of size 7\n"
+        assert (
+            load_run.folder / "copies" / "right_one" / f"copy{copy}" / "used"
+        ).read_text() == f"copy {copy} of size 7\n"
     assert (tmp_path / "made").read_text() == "made\n" * 2, "inputs are made once for each program"
-    records, absences = records_of(got)
+    records, absences = records_of(load_run)
     figures = [r for r in records if r.metric == "figure_of_merit"]
     assert [(r.value, r.unit, r.better) for r in figures] == [(10e9, "B/s", "higher"), (11e9, "B/s", "higher")]
     assert (
@@ -85,25 +91,25 @@ def test_copies_run_in_folders_of_their_own_and_their_results_are_read(tmp_path:
         and figures[0].conditions["configuration"] == "size=7 build=O2"
     )
     assert [a.conditions["program"] for a in absences] == ["wrong"]
-    assert "failed" in gantt_text(got)
+    assert "failed" in gantt_text(load_run)
 
 
 def test_a_run_that_was_cut_before_its_results_were_read_does_not_count(tmp_path: Path) -> None:
     described_in(tmp_path, "7")
-    got = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\n")
-    assert [p.how for p in got.programs] == ["ok"]
-    (got.folder / VERDICTS).unlink()
-    (again,) = read_run(got.folder).programs
-    assert again.how == "cut" and "before its result was read" in again.reason
+    load_run = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\n")
+    assert [p.how for p in load_run.programs] == ["ok"]
+    (load_run.folder / VERDICTS).unlink()
+    (unread,) = read_run(load_run.folder).programs
+    assert unread.how == "cut" and "before its result was read" in unread.reason
 
 
 def test_a_program_that_fails_is_not_verified(tmp_path: Path) -> None:
     (tmp_path / "app.toml").write_text(
         '[application]\ncommand = "sh -c \'echo sum: 7; exit 3\'"\n[verify]\npattern = "7"\n'
     )
-    got = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\n")
-    assert [p.reason for p in got.programs] == ["ended with status 3"]
-    assert read_verdicts(got.folder) == {}
+    load_run = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\n")
+    assert [p.reason for p in load_run.programs] == ["ended with status 3"]
+    assert read_verdicts(load_run.folder) == {}
 
 
 def test_threads_are_those_of_the_program(tmp_path: Path) -> None:
@@ -111,16 +117,16 @@ def test_threads_are_those_of_the_program(tmp_path: Path) -> None:
         "[application]\ncommand = \"sh -c 'echo threads {threads} $OMP_NUM_THREADS'\"\n"
         "[verify]\npattern = 'threads 2 2'\n[dimensions]\nthreads = [1, 2, 4]\n"
     )
-    got = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\nthreads = 2\noversubscribe = true\n")
-    assert [p.how for p in got.programs] == ["ok"]
-    one = described("app.toml", {}, None, tmp_path, ASKED)
-    assert one.one.values == {"threads": "1"}
+    load_run = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\nthreads = 2\noversubscribe = true\n")
+    assert [p.how for p in load_run.programs] == ["ok"]
+    application = described("app.toml", {}, None, tmp_path, ASKED)
+    assert application.one.values == {"threads": "1"}
 
 
 def test_threads_are_also_those_of_a_program_whose_file_names_none(tmp_path: Path) -> None:
     (tmp_path / "app.toml").write_text('[application]\ncommand = "echo {threads}"\n[verify]\npattern = "^2$"\n')
-    got = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\nthreads = 2\noversubscribe = true\n")
-    assert [p.how for p in got.programs] == ["ok"]
+    load_run = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\nthreads = 2\noversubscribe = true\n")
+    assert [p.how for p in load_run.programs] == ["ok"]
 
 
 @pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="needs Open MPI")
@@ -132,9 +138,9 @@ def test_ranks_stay_on_the_cpus_of_their_copy(tmp_path: Path) -> None:
     table = f"[[program]]\napplication = 'app.toml'\ncpus = '{CPUS[-1]}'\n"
     with pytest.raises(UsageError, match="threads: found 2, more than"):
         run(tmp_path, QUIET + table)
-    got = run(tmp_path, QUIET + table + "oversubscribe = true\n")
-    assert [(p.how, p.reason) for p in got.programs] == [("ok", "")]
-    out = (got.folder / "output" / "program.0.out").read_text()
+    load_run = run(tmp_path, QUIET + table + "oversubscribe = true\n")
+    assert [(p.how, p.reason) for p in load_run.programs] == [("ok", "")]
+    out = (load_run.folder / "output" / "program.0.out").read_text()
     assert out.count(f"\t{CPUS[-1]}\n") == 2, "both ranks"
 
 
@@ -151,12 +157,12 @@ def test_programs_have_files_of_their_own(tmp_path: Path) -> None:
 def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path) -> None:
     described_in(tmp_path, "[7, 8]")
     options = StudyOptions(repetitions=2)
-    said: list[str] = []
-    found = copies(
-        of(tmp_path, size="7"), tmp_path / "study", counts=(1, 2), options=replace(options, notify=said.append)
+    messages: list[str] = []
+    study = copies(
+        of(tmp_path, size="7"), tmp_path / "study", counts=(1, 2), options=replace(options, notify=messages.append)
     )
-    assert sum(line.startswith("build ") for line in said) == 1
-    assert found.counts == (1, 2) and not found.excluded
+    assert sum(line.startswith("build ") for line in messages) == 1
+    assert study.counts == (1, 2) and not study.excluded
     assert (tmp_path / "made").read_text() == "made\n"
     with pytest.raises(MeshmarkError, match=r"no valid run: .*expected 7"):
         copies(of(tmp_path, size="8"), tmp_path / "wrong", counts=(1,), options=options)
@@ -196,7 +202,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, table: str, message: str) -> Non
 def test_what_cannot_be_made_or_is_not_installed_stops_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "app.toml").write_text('[application]\ncommand = "{build}/a"\n[build.O2]\ncommands = ["false"]\n')
     (tmp_path / "s.toml").write_text("[[program]]\napplication = 'app.toml'\n")
-    for _ in range(2):  # the folder is not taken
+    for _ in range(2):  # the first attempt must not occupy the folder
         with pytest.raises(MeshmarkError, match="build O2: false ended with status 1"):
             run_scenario(tmp_path / "s.toml", tmp_path / "out")
         assert not (tmp_path / "out" / JOURNAL).exists()
@@ -210,10 +216,10 @@ DAMAGED: list[Any] = [3, {}, [3], [{"program": "p"}], "[", None]
 
 @pytest.mark.parametrize("damaged", DAMAGED)
 def test_damaged_verdicts_are_none(tmp_path: Path, damaged: Any) -> None:
-    whole = Verdict(program="p", copy=0, value=3e20, unit="flop/s", better="higher")
-    save_verdicts(tmp_path, [whole, replace(whole, copy=1, value=None, reason="wrong")])
-    kept = read_verdicts(tmp_path)
-    assert kept["p", 0] == whole and kept["p", 1].reason == "wrong"
+    verdict = Verdict(program="p", copy=0, value=3e20, unit="flop/s", better="higher")
+    save_verdicts(tmp_path, [verdict, replace(verdict, copy=1, value=None, reason="wrong")])
+    verdicts = read_verdicts(tmp_path)
+    assert verdicts["p", 0] == verdict and verdicts["p", 1].reason == "wrong"
     (tmp_path / VERDICTS).write_text(damaged if isinstance(damaged, str) else json.dumps(damaged))
     assert read_verdicts(tmp_path) == {}
     line = {"program": "p", "copy": 0, "value": 1.0, "unit": "1", "better": "lower", "reason": ""}

@@ -1,4 +1,4 @@
-"""Base data as a user meets them: killed, resumed, damaged, of a busy or another machine; counters and own metrics."""
+"""Test base data as a user measures them: interruptions, damage, busy or other machines, counters and user metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from meshmark.measure import survey
 from support.cli import meshmark, start
 from support.waiting import until
 
-# As small as calibration data can be, and named like the shipped quick ones, so that they are found without their name.
+# The smallest possible calibration data, named like the shipped quick data so that they are found by default.
 SMALL = """
 name = "load-quick"
 [[step]]
@@ -48,7 +48,7 @@ WISH = '[[program]]\nname = "p"\nrun_time_s = 0.5\nleast_kernels = 2\n'
 
 
 def one_error(done: subprocess.CompletedProcess[str], status: int, *says: str) -> None:
-    """It ended with this status and one line of error, beside a hint."""
+    """Assert that a process ended with the status and one error line that contains the texts; hints are allowed."""
     errors = [line for line in done.stderr.splitlines() if "error:" in line]
     assert done.returncode == status and len(errors) == 1 and "Traceback" not in done.stderr, done.stderr
     for part in says:
@@ -61,17 +61,17 @@ def home_of(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with small calibration data, which nobody changes."""
+    """Return a data folder with small calibration data; tests must not change it."""
     data = tmp_path_factory.mktemp("taken")
     (data / "small.toml").write_text(SMALL)
-    done = meshmark("load", "base", "--spec", data / "small.toml", "--force", env=home_of(data))
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("load", "base", "--spec", data / "small.toml", "--force", env=home_of(data))
+    assert completed.returncode == 0, completed.stderr
     return data
 
 
 @pytest.fixture
 def data(taken: Path, tmp_path: Path) -> Path:
-    """A copy of them to spoil."""
+    """Return a copy of the data folder that a test may change."""
     shutil.copytree(taken, tmp_path / "data")
     return tmp_path / "data"
 
@@ -93,7 +93,7 @@ def make(data: Path, *more: object, wish: str = WISH) -> subprocess.CompletedPro
 
 
 def rewritten(journal: Path, change: Any) -> None:
-    """A journal whose result lines are changed."""
+    """Apply `change` to each line of the journal and write the journal back."""
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     for line in lines:
         change(line)
@@ -101,29 +101,29 @@ def rewritten(journal: Path, change: Any) -> None:
 
 
 def test_the_plan_is_measured_and_a_program_can_be_made_of_it(data: Path) -> None:
-    found, notes = read_base(run_of(data))
-    assert {v.name for v in found} == VARIANTS and not notes
-    done = make(data)
-    assert done.returncode == 0, done.stderr
-    assert "warning" not in done.stderr
+    variants, notes = read_base(run_of(data))
+    assert {v.name for v in variants} == VARIANTS and not notes
+    completed = make(data)
+    assert completed.returncode == 0, completed.stderr
+    assert "warning" not in completed.stderr
 
 
 def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, tmp_path: Path) -> None:
     env = home_of(tmp_path)
     runs = tmp_path / "meshmark" / "runs"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     words = ("load", "base", "--spec", taken / "small.toml", "--force")
-    with start(*words, env=env, start_new_session=True, **quiet) as child:
+    with start(*words, env=env, start_new_session=True, **streams) as child:
         assert until(lambda: any(b'"sample"' in j.read_bytes() for j in runs.glob("*/journal/02-*.jsonl")))
         os.killpg(child.pid, signal.SIGKILL)
     (run,) = runs.iterdir()
-    first = next(run.glob("journal/01-*.jsonl"))
-    before = first.read_bytes()
-    assert b'"end"' in before and not base_runs(runs, host_id())[0].finished
+    first_journal = next(run.glob("journal/01-*.jsonl"))
+    first_bytes = first_journal.read_bytes()
+    assert b'"end"' in first_bytes and not base_runs(runs, host_id())[0].finished
     one_error(make(tmp_path), 1, "interrupted run", run.name, "--resume")
-    done = meshmark("load", "base", "--resume", "--force", env=env)
-    assert done.returncode == 0 and Path(done.stdout.strip()) == run, done.stderr
-    assert first.read_bytes() == before, "a finished step is left alone"
+    completed = meshmark("load", "base", "--resume", "--force", env=env)
+    assert completed.returncode == 0 and Path(completed.stdout.strip()) == run, completed.stderr
+    assert first_journal.read_bytes() == first_bytes, "a finished step is left alone"
     points = [
         json.loads(x)["index"]
         for x in next(run.glob("journal/02-*.jsonl")).read_text().splitlines()
@@ -135,14 +135,14 @@ def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, 
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has had."""
+    """Return the CPU time that a process has used, in seconds."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """A program on every CPU."""
+    """Run a busy loop on every CPU during the test."""
     children = [
         subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{cpu}])\nwhile True: pass"])
         for cpu in os.sched_getaffinity(0)
@@ -159,8 +159,8 @@ def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path)
     env = home_of(tmp_path)
     one_error(meshmark("load", "base", "--spec", taken / "small.toml", env=env), 1, "of the CPUs", "--force")
     assert not (tmp_path / "meshmark" / "runs").exists(), "nothing was begun"
-    done = meshmark("load", "base", "--spec", taken / "small.toml", "--force", env=env)
-    assert done.returncode == 0 and "warning" in done.stderr, done.stderr
+    completed = meshmark("load", "base", "--spec", taken / "small.toml", "--force", env=env)
+    assert completed.returncode == 0 and "warning" in completed.stderr, completed.stderr
     records = survey.load_run(run_of(tmp_path))[0]
     assert records and all("disturbed" in r.flags for r in records)
     assert all(float(str(r.conditions["others_share"])) > 0.25 for r in records)
@@ -169,8 +169,8 @@ def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path)
 def test_what_does_not_fit_into_memory_is_absent_with_the_numbers(taken: Path, tmp_path: Path) -> None:
     spec = tmp_path / "large.toml"
     spec.write_text(SMALL.replace('"64KiB,1MiB"', '"64KiB,64TiB"'))
-    done = meshmark("load", "base", "--spec", spec, "--force", env=home_of(tmp_path))
-    assert done.returncode == 0, done.stderr
+    completed = meshmark("load", "base", "--spec", spec, "--force", env=home_of(tmp_path))
+    assert completed.returncode == 0, completed.stderr
     records, absences, _ = survey.load_run(run_of(tmp_path))
     large = [a for a in absences if a.conditions.get("volume_bytes") == 64 << 40]
     assert {a.conditions["kernel"] for a in large} == {"triad", "copy"}
@@ -194,32 +194,32 @@ def test_a_survey_of_other_things_is_no_base_data(data: Path, tmp_path: Path) ->
     one_error(make(data, "--base", run_of(data).name), 1, "not calibration data")
     spec = tmp_path / "other.toml"
     spec.write_text('name = "x"\n[[step]]\ninstrument = "clock"\noptions = { clocks = "tsc" }\n')
-    done = meshmark("load", "base", "--spec", spec, "--force", env=home_of(data))
-    one_error(done, 2, "instrument: found 'clock'", "kernels")
+    completed = meshmark("load", "base", "--spec", spec, "--force", env=home_of(data))
+    one_error(completed, 2, "instrument: found 'clock'", "kernels")
     one_error(meshmark("load", "base", "--spec", spec, "--quick", env=home_of(data)), 2, "--spec: found with --quick")
 
 
 def test_a_journal_cut_short_is_said_and_what_is_left_serves(data: Path) -> None:
-    last = journals(data)[-1]
-    whole = last.read_bytes()
-    lines = whole.splitlines(keepends=True)
+    last_journal = journals(data)[-1]
+    content = last_journal.read_bytes()
+    lines = content.splitlines(keepends=True)
     cut = next(i for i, line in enumerate(lines) if b'"result"' in line) + 2  # both metrics of one variant
-    last.write_bytes(b"".join(lines[:cut]) + lines[cut][:40])
-    done = make(data)
-    assert done.returncode == 0 and done.stderr.count("warning: calibration data of") == 1, done.stderr
-    assert "02-compute: this step is incomplete" in done.stderr
+    last_journal.write_bytes(b"".join(lines[:cut]) + lines[cut][:40])
+    completed = make(data)
+    assert completed.returncode == 0 and completed.stderr.count("warning: calibration data of") == 1, completed.stderr
+    assert "02-compute: this step is incomplete" in completed.stderr
     assert len(read_base(run_of(data))[0]) == len(VARIANTS) - 1
 
 
 def test_a_damaged_journal_is_said_in_one_line(data: Path) -> None:
-    first = journals(data)[0]
-    lines = first.read_bytes().splitlines(keepends=True)
-    at = next(i for i, line in enumerate(lines) if b'"result"' in line)
-    lines[at] = lines[at].replace(b'"type"', b'\x00\xff"ty')
-    first.write_bytes(b"".join(lines))
-    done = make(data)
-    assert done.returncode == 0 and done.stderr.count("warning: calibration data of") == 1, done.stderr
-    assert "01-stream: 1 lines of its journal are invalid" in done.stderr
+    first_journal = journals(data)[0]
+    lines = first_journal.read_bytes().splitlines(keepends=True)
+    index = next(i for i, line in enumerate(lines) if b'"result"' in line)
+    lines[index] = lines[index].replace(b'"type"', b'\x00\xff"ty')
+    first_journal.write_bytes(b"".join(lines))
+    completed = make(data)
+    assert completed.returncode == 0 and completed.stderr.count("warning: calibration data of") == 1, completed.stderr
+    assert "01-stream: 1 lines of its journal are invalid" in completed.stderr
     for journal in journals(data):
         journal.write_bytes(os.urandom(20_000))
     one_error(make(data, "--base", run_of(data).name), 1)
@@ -257,8 +257,8 @@ def test_a_damaged_store_does_not_touch_base_data(data: Path) -> None:
     for file in parquet:
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     assert make(data).returncode == 0
-    done = meshmark("load", "base", "--resume", "--force", env=home_of(data))
-    assert "Traceback" not in done.stderr and done.returncode == 0, done.stderr
+    completed = meshmark("load", "base", "--resume", "--force", env=home_of(data))
+    assert "Traceback" not in completed.stderr and completed.returncode == 0, completed.stderr
     verified = meshmark("store", "verify", env=home_of(data))
     assert verified.returncode in {0, 1} and "Traceback" not in verified.stderr
 
@@ -281,20 +281,20 @@ def test_the_right_run_is_found_without_reading_results(
         )
         return runs / name
 
-    old = copy("a", "load-quick", "2026-01-01T00:00:00+00:00")
-    assert base_run(runs, host_id()) == old
-    new = copy("b", "load-quick", "2026-01-02T00:00:00+00:00")
-    assert base_run(runs, host_id()) == new
+    older = copy("a", "load-quick", "2026-01-01T00:00:00+00:00")
+    assert base_run(runs, host_id()) == older
+    newer = copy("b", "load-quick", "2026-01-02T00:00:00+00:00")
+    assert base_run(runs, host_id()) == newer
     full = copy("c", "load", "2025-01-01T00:00:00+00:00")
     assert base_run(runs, host_id()) == full, "a full one goes before a newer quick one"
-    own = copy("d", "mine", "2026-01-05T00:00:00+00:00")
-    begun = copy("e", "load", "2026-01-06T00:00:00+00:00", finished=False)
+    own_spec = copy("d", "mine", "2026-01-05T00:00:00+00:00")
+    unfinished = copy("e", "load", "2026-01-06T00:00:00+00:00", finished=False)
     assert base_run(runs, host_id()) == full, "one of one's own goes by its name, one not finished not at all"
-    assert base_run(runs, host_id(), "d") == own
-    assert last_base(runs, host_id()) == begun
+    assert base_run(runs, host_id(), "d") == own_spec
+    assert last_base(runs, host_id()) == unfinished
     (runs / "nothing").mkdir()
     (runs / "e" / "plan.json").write_text("{")
-    assert last_base(runs, host_id()) == own
+    assert last_base(runs, host_id()) == own_spec
     assert base_run(runs, "n042") is None
     with pytest.raises(UsageError):
         base.base_spec(True, Path("x.toml"))
@@ -303,19 +303,21 @@ def test_the_right_run_is_found_without_reading_results(
 def test_counters_are_counted_or_said_to_be_absent_once_a_run(taken: Path) -> None:
     for journal in journals(taken):
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
-        absent = [x["conditions"]["counters"] for x in lines if x["type"] == "absent"]
-        had = {k for x in lines if x["type"] == "result" for k in x["conditions"] if k.startswith(COUNTER_PREFIX)}
-        missing = {name for names in absent for name in names.split(",") if name}
-        assert {k.removeprefix(COUNTER_PREFIX) for k in had} | missing == {*described_columns().counters}
-        assert len([n for names in absent for n in names.split(",")]) == len(missing), "each of them once"
+        absent_lists = [x["conditions"]["counters"] for x in lines if x["type"] == "absent"]
+        counter_keys = {
+            k for x in lines if x["type"] == "result" for k in x["conditions"] if k.startswith(COUNTER_PREFIX)
+        }
+        missing = {name for names in absent_lists for name in names.split(",") if name}
+        assert {k.removeprefix(COUNTER_PREFIX) for k in counter_keys} | missing == {*described_columns().counters}
+        assert len([n for names in absent_lists for n in names.split(",")]) == len(missing), "each of them once"
         for x in lines:
-            if x["type"] == "result" and "counter_task_clock_s" in had:
+            if x["type"] == "result" and "counter_task_clock_s" in counter_keys:
                 seconds = x["conditions"].get("counter_task_clock_s")
                 if seconds is None:
                     assert "task_clock_s" in missing
                     continue
                 assert seconds > 0 and x["conditions"]["counters_of"] in {"user", "user and kernel"}
-                if x["metric"] == "unit_cpu_time":  # two ways to say it, of different bursts
+                if x["metric"] == "unit_cpu_time":  # both values are CPU times, but from different bursts
                     assert 0.1 * x["value"] < seconds < 10 * x["value"]
 
 
@@ -329,8 +331,8 @@ unit = "1"
 
 
 def test_a_metric_of_ones_own_over_counters_is_shown_and_prescribed(data: Path) -> None:
-    own = data / "own.toml"
-    own.write_text(OWN)
+    metrics_file = data / "own.toml"
+    metrics_file.write_text(OWN)
     ipc = {"triad": 1.0, "copy": 0.5, "horner": 3.0, "gemm": 2.0}
 
     def count(line: dict[str, Any]) -> None:
@@ -340,24 +342,24 @@ def test_a_metric_of_ones_own_over_counters_is_shown_and_prescribed(data: Path) 
 
     for journal in journals(data):
         rewritten(journal, count)
-    done = meshmark("load", "variants", "--metrics", own, "--json", env=home_of(data))
-    assert done.returncode == 0, done.stderr
-    shown = {r["name"]: r for r in map(json.loads, done.stdout.splitlines())}
-    assert shown.keys() == VARIANTS
-    for row in shown.values():
+    completed = meshmark("load", "variants", "--metrics", metrics_file, "--json", env=home_of(data))
+    assert completed.returncode == 0, completed.stderr
+    variants = {r["name"]: r for r in map(json.loads, completed.stdout.splitlines())}
+    assert variants.keys() == VARIANTS
+    for row in variants.values():
         assert row["metrics"]["ipc"] == pytest.approx(ipc[row["kernel"]])
         assert row["counters"]["cycles"] == 100 * row.get("window", 1), "of one call"
         assert ("misses_per_flop" in row["metrics"]) == ("flops" in row), "nothing is divided by 0"
-    table = meshmark("load", "variants", "--metrics", own, "--kernel", "gemm", env=home_of(data))
+    table = meshmark("load", "variants", "--metrics", metrics_file, "--kernel", "gemm", env=home_of(data))
     assert table.returncode == 0 and "ipc" in table.stdout and table.stdout.count("t1") == 1
-    # … and prescribed, from there to the file of a program.
-    done = make(data, "--metrics", own, "--json", wish=WISH + "ipc = 1.7\nmemory_mib = 64\n")
-    assert done.returncode == 0, done.stderr
-    rows = {r["metric"]: r for r in map(json.loads, done.stdout.splitlines())}
+    # The metric can also be prescribed, and is written to the file of the program.
+    completed = make(data, "--metrics", metrics_file, "--json", wish=WISH + "ipc = 1.7\nmemory_mib = 64\n")
+    assert completed.returncode == 0, completed.stderr
+    rows = {r["metric"]: r for r in map(json.loads, completed.stdout.splitlines())}
     assert rows["ipc"]["planned"] == pytest.approx(1.7, rel=0.02)
     program = json.loads((data / "programs" / "p.json").read_text())
     assert program["metrics"]["ipc"]["formula"] == "instructions / cycles"
-    words = ("--programs", data / "programs", "--metrics", own, "--no-store", "--out", data / "out")
+    words = ("--programs", data / "programs", "--metrics", metrics_file, "--no-store", "--out", data / "out")
     native = meshmark("load", "run", data / "wish.toml", *words, env=home_of(data))
     assert native.returncode == 0, native.stderr
 
@@ -369,10 +371,14 @@ def test_a_metric_whose_counter_is_not_there_is_refused_by_name(data: Path) -> N
 
     for journal in journals(data):
         rewritten(journal, forget)
-    own = data / "own.toml"
-    own.write_text(OWN)
-    one_error(make(data, "--metrics", own, wish=WISH + "ipc = 1.7\n"), 2, "calibration data have no cycles")
-    one_error(meshmark("load", "variants", "--metrics", own, env=home_of(data)), 2, "calibration data have no cycles")
-    own.write_text('[metric.x]\nformula = "cicles / flops"\n')
-    one_error(meshmark("load", "variants", "--metrics", own, env=home_of(data)), 2, "unknown name 'cicles'", "cycles")
+    metrics_file = data / "own.toml"
+    metrics_file.write_text(OWN)
+    one_error(make(data, "--metrics", metrics_file, wish=WISH + "ipc = 1.7\n"), 2, "calibration data have no cycles")
+    one_error(
+        meshmark("load", "variants", "--metrics", metrics_file, env=home_of(data)), 2, "calibration data have no cycles"
+    )
+    metrics_file.write_text('[metric.x]\nformula = "cicles / flops"\n')
+    one_error(
+        meshmark("load", "variants", "--metrics", metrics_file, env=home_of(data)), 2, "unknown name 'cicles'", "cycles"
+    )
     one_error(meshmark("load", "variants", "--kernel", "tirad", env=home_of(data)), 2, "--kernel: found 'tirad'")

@@ -1,4 +1,4 @@
-"""Two runs side by side: programs matched by name and copy, differing conditions named, ratios with intervals."""
+"""Test the comparison of two runs: programs matched by name and copy, differing conditions, ratios with intervals."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_programs_are_matched_by_name_and_copy(tmp_path: Path) -> None:
     c = compare(a, b)
     assert [m.program for m in c.programs] == ["x", "y"]
     x, y = c.programs
-    assert [one.ratio for one in x.copies] == pytest.approx([1.5, 2.0])
-    assert x.slowdown is not None and x.slowdown.ratio == pytest.approx(1.75)  # the third copy is in B alone
+    assert [v.ratio for v in x.copies] == pytest.approx([1.5, 2.0])
+    assert x.slowdown is not None and x.slowdown.ratio == pytest.approx(1.75)  # only B has the third copy
     assert y.slowdown is not None and y.slowdown.ratio == pytest.approx(1.5) and y.slowdown.interval is None
     assert y.copies[0].b["waiting_s"] == pytest.approx(1.5) and y.copies[0].a["waiting_s"] == 0
     assert c.only_a == ("old · 1",) and c.only_b == ("new · 1", "x · 3")
     text = compare_text(c)
     assert "2.000 → 3.000" in text and "only in A: old · 1" in text and "only in B: new · 1, x · 3" in text
-    totals = {name: (one, other) for name, one, other in c.totals}
+    totals = {name: (v, w) for name, v, w in c.totals}
     assert totals["bench_s"] == pytest.approx((2.0, 9.0)) and totals["waiting_s"][0] == 0
 
 
@@ -41,11 +41,13 @@ def test_conditions_that_differ_are_named_and_the_others_are_not(tmp_path: Path)
     b = made_load(
         tmp_path / "b", {"x": [1.0]}, nice=5, cpus="0", machine="n043", conditions={"thp": "always", "load_1min": 7.0}
     )
-    told = {what: (one, other) for what, one, other in compare(read_side(a), read_side(b)).differ}
-    assert told["thp"] == ("madvise", "always") and told["machine"] == ("n042", "n043")
-    assert told["x: nice"] == ("0", "5") and told["CPUs of the programs"] == ("0-1", "0")
-    assert told["x: bound to CPUs"] == ("0-1", "0")
-    assert not [k for k in told if "load" in k or "kernel" in k or "sample" in k]
+    differences = {
+        condition: (value_a, value_b) for condition, value_a, value_b in compare(read_side(a), read_side(b)).differ
+    }
+    assert differences["thp"] == ("madvise", "always") and differences["machine"] == ("n042", "n043")
+    assert differences["x: nice"] == ("0", "5") and differences["CPUs of the programs"] == ("0-1", "0")
+    assert differences["x: bound to CPUs"] == ("0-1", "0")
+    assert not [k for k in differences if "load" in k or "kernel" in k or "sample" in k]
     assert compare(read_side(a), read_side(a)).differ == ()
 
 
@@ -53,9 +55,9 @@ def test_other_work_is_no_slowdown_and_is_told(tmp_path: Path) -> None:
     sides = []
     for name, flops in (("a", 1e9), ("b", 2e9), ("c", 1.001e9)):
         folder = made_load(tmp_path / name, {"x": [1.0]})
-        done = {"type": "done", "t_s": 1.0, "program": "x", "copy": 0, "flops": flops, "wall_s": 1.0}
+        event = {"type": "done", "t_s": 1.0, "program": "x", "copy": 0, "flops": flops, "wall_s": 1.0}
         with (folder / JOURNAL).open("a") as journal:
-            journal.write(json.dumps(done) + "\n")
+            journal.write(json.dumps(event) + "\n")
         sides.append(read_side(folder))
     assert ("x: flops", "1e+09", "2e+09") in compare(sides[0], sides[1]).differ
     assert compare(sides[0], sides[1]).programs[0].doubt == "one run each, different work"
@@ -77,13 +79,13 @@ def test_repetitions_give_an_interval_and_copies_of_a_run_count_once(tmp_path: P
     for side, walls in times.items():
         for n, wall in enumerate(walls):
             made_load(tmp_path / side / f"{n}", {"x": [wall, wall]})
-    made_load(tmp_path / "b" / "8", {"x": [0.1, 0.1]}, died=["x"])  # tells nothing of how long it takes
+    made_load(tmp_path / "b" / "8", {"x": [0.1, 0.1]}, died=["x"])  # a program that died does not count
     a, b = (read_side(tmp_path / s) for s in times)
-    found = compare(a, b).programs[0].slowdown
+    measured = compare(a, b).programs[0].slowdown
     expected = slowdown(times["a"], times["b"])
-    assert found is not None and found.interval is not None and found.interval[0] < 1.5 < found.interval[1]
-    assert found.ratio == pytest.approx(expected.ratio) and found.interval == pytest.approx(expected.interval)
-    assert (found.alone, found.together) == (4, 4)  # not 8, nor 5
+    assert measured is not None and measured.interval is not None and measured.interval[0] < 1.5 < measured.interval[1]
+    assert measured.ratio == pytest.approx(expected.ratio) and measured.interval == pytest.approx(expected.interval)
+    assert (measured.alone, measured.together) == (4, 4)  # not 8, nor 5
     assert compare(a, b).programs[0].word == "higher" and compare(b, a).programs[0].word == "lower"
     assert " slower" in compare_text(compare(a, b)) and compare(a, b).to_json()["programs"][0]["verdict"] == "slower"
     single = compare(read_side(tmp_path / "a" / "0"), read_side(tmp_path / "b" / "0"))
@@ -109,28 +111,28 @@ def test_flags_are_shown_with_the_side_that_has_them(tmp_path: Path) -> None:
 def test_nothing_in_common_is_refused_in_one_line(tmp_path: Path) -> None:
     made_load(tmp_path / "a", {"x": [1.0]})
     made_load(tmp_path / "b", {"y": [1.0]})
-    run = CliRunner()
-    done = run.invoke(app, ["compare", str(tmp_path / "a"), str(tmp_path / "b")])
-    assert isinstance(done.exception, UsageError)
-    assert re.search(r"no program of .*a \(x\) has the name of one of .*b \(y\)", str(done.exception))
-    for wrong in (tmp_path, tmp_path / "none"):
-        done = run.invoke(app, ["compare", str(tmp_path / "a"), str(wrong)])
-        assert isinstance(done.exception, UsageError) and "\n" not in str(done.exception)
+    runner = CliRunner()
+    completed = runner.invoke(app, ["compare", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert isinstance(completed.exception, UsageError)
+    assert re.search(r"no program of .*a \(x\) has the name of one of .*b \(y\)", str(completed.exception))
+    for folder in (tmp_path, tmp_path / "none"):
+        completed = runner.invoke(app, ["compare", str(tmp_path / "a"), str(folder)])
+        assert isinstance(completed.exception, UsageError) and "\n" not in str(completed.exception)
 
 
 def test_the_command_prints_tables_json_and_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     made_load(tmp_path / "meshmark" / "load" / "one", {"x <b>": [1.0]}, name="quiet & <i>")
     made_load(tmp_path / "meshmark" / "load" / "two", {"x <b>": [2.0]})
-    run = CliRunner()
+    runner = CliRunner()
     out = tmp_path / "both.html"
-    done = run.invoke(app, ["compare", "one", "two", "--html", str(out)])
-    assert done.exit_code == 0 and done.stdout.splitlines()[-1] == str(out)
+    completed = runner.invoke(app, ["compare", "one", "two", "--html", str(out)])
+    assert completed.exit_code == 0 and completed.stdout.splitlines()[-1] == str(out)
     page = out.read_text()
     assert page.count("<svg xmlns") == 2 and "x &lt;b&gt;" in page and "quiet &amp; &lt;i&gt;" in page
     assert "<script" not in page and "<b>" not in page
-    done = run.invoke(app, ["compare", "one", "two", "--json"])
-    line = json.loads(done.stdout)
+    completed = runner.invoke(app, ["compare", "one", "two", "--json"])
+    line = json.loads(completed.stdout)
     assert line["type"] == "comparison" and line["programs"][0]["slowdown"] == pytest.approx(2.0)
     assert line["totals"]["bench_s"] == {"a": 1.0, "b": 2.0} and line["a"]["name"] == "one"
 
@@ -143,5 +145,5 @@ def test_both_charts_have_one_axis(tmp_path: Path) -> None:
         max(float(x) for d in re.findall(r'<path class="user" d="([^"]*)"', svg) for x in re.findall(r"H([\d.]+)", d))
         for svg in charts
     ]
-    left = 176.0
-    assert (ends[1] - left) / (ends[0] - left) == pytest.approx(4.0, rel=0.02)
+    axis_start = 176.0
+    assert (ends[1] - axis_start) / (ends[0] - axis_start) == pytest.approx(4.0, rel=0.02)

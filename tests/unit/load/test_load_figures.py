@@ -1,4 +1,4 @@
-"""Figures of a run: fairness, slowdowns with intervals, spans that fill the time."""
+"""Test the figures of a run: fairness, slowdowns with intervals, and spans that fill the time."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def test_the_bound_of_a_rank_sum_is_that_of_all_arrangements() -> None:
             counts[u] = counts.get(u, 0) + 1
         total = math.comb(n + m, n)
         k = rank_sum_bound(n, m)
-        below = sum(c for u, c in counts.items() if u < k) / total
-        assert 1 - 2 * below >= 0.95 or k == 0
-        below += counts.get(k, 0) / total
-        assert k == n * m // 2 or 1 - 2 * below < 0.95
+        tail = sum(c for u, c in counts.items() if u < k) / total
+        assert 1 - 2 * tail >= 0.95 or k == 0
+        tail += counts.get(k, 0) / total
+        assert k == n * m // 2 or 1 - 2 * tail < 0.95
     assert rank_sum_bound(3, 3) == 0
     assert rank_sum_bound(4, 4) == 1
 
 
 def test_a_slowdown_has_an_interval_once_there_are_runs_enough() -> None:
     assert slowdown([10.0], [12.0]).interval is None
-    got = slowdown([10.0, 10.1, 9.9, 10.0, 10.05], [12.4, 12.5, 12.6, 12.5, 12.45])
-    assert got.ratio == pytest.approx(1.25, abs=0.01)
-    assert got.interval is not None
-    assert got.interval[0] < got.ratio < got.interval[1]
+    result = slowdown([10.0, 10.1, 9.9, 10.0, 10.05], [12.4, 12.5, 12.6, 12.5, 12.45])
+    assert result.ratio == pytest.approx(1.25, abs=0.01)
+    assert result.interval is not None
+    assert result.interval[0] < result.ratio < result.interval[1]
     with pytest.raises(MeshmarkError):
         slowdown([], [1.0])
     with pytest.raises(MeshmarkError):
@@ -66,11 +66,11 @@ def test_a_slowdown_has_an_interval_once_there_are_runs_enough() -> None:
 
 
 def test_spans_fill_the_time_and_what_was_waited_before_is_put_before() -> None:
-    # Asleep for 1 s, then a look during which it only waited, then one that tells 0.15 s of waiting.
-    looks = [[1.1, "R", 0, 0, 0, 0, 0], [1.2, "R", 1, 40_000_000, 150_000_000, 3, 1], [1.3, "S", 1, 0, 0, 0, 0]]
-    spans, moves, ran_on = spans_of(looks, 0.0, 1.4, 0.0, 0.1)
-    assert moves == 1
-    assert ran_on == (1,)
+    # The thread sleeps for 1 s; at the next sample, it is waiting, and the one after that reports 0.15 s of waiting.
+    samples = [[1.1, "R", 0, 0, 0, 0, 0], [1.2, "R", 1, 40_000_000, 150_000_000, 3, 1], [1.3, "S", 1, 0, 0, 0, 0]]
+    spans, migrations, cpus = spans_of(samples, 0.0, 1.4, 0.0, 0.1)
+    assert migrations == 1
+    assert cpus == (1,)
     assert spans[0].from_s == 0
     assert spans[-1].to_s == 1.4
     assert all(a.to_s == b.from_s for a, b in itertools.pairwise(spans))
@@ -95,11 +95,11 @@ look = st.tuples(
 
 @given(st.lists(look, max_size=30))
 def test_spans_never_hold_more_than_their_time(steps: list[tuple[Any, ...]]) -> None:
-    at, looks = 0.0, []
+    time_s, samples = 0.0, []
     for width, *rest in steps:
-        at += width
-        looks.append([at, *rest])
-    spans, _, _ = spans_of(looks, 0.0, at + 0.1 if looks else None, 0.0, 0.1)
+        time_s += width
+        samples.append([time_s, *rest])
+    spans, _, _ = spans_of(samples, 0.0, time_s + 0.1 if samples else None, 0.0, 0.1)
     for s in spans:
         assert min(s.user_s, s.system_s, s.waiting_s, s.sleeping_s) >= -1e-12
         assert s.user_s + s.system_s + s.waiting_s <= s.wall_s + 1e-9
@@ -115,7 +115,7 @@ def copy_of(program: str, **figures: Any) -> ProgramUse:
 
 
 def run_of(programs: Sequence[ProgramUse] = (), spans: Sequence[Span] = (), **more: Any) -> LoadRun:
-    one = ThreadUse(
+    thread = ThreadUse(
         thread=0,
         program="a",
         copy=0,
@@ -139,7 +139,7 @@ def run_of(programs: Sequence[ProgramUse] = (), spans: Sequence[Span] = (), **mo
             "events": [],
             "canary": [],
             "programs": list(programs),
-            "threads": [one],
+            "threads": [thread],
             **more,
         }
     )
@@ -147,17 +147,17 @@ def run_of(programs: Sequence[ProgramUse] = (), spans: Sequence[Span] = (), **mo
 
 def test_the_use_of_cpus_is_spread_over_the_steps_that_a_span_covers() -> None:
     spans = (
-        Span(-0.25, 0.25, 0.5, 0.0, 0.0, 0.0, 0, False),  # half of it was before the clock's start
+        Span(-0.25, 0.25, 0.5, 0.0, 0.0, 0.0, 0, False),  # half of the span is before the clock's start
         Span(0.75, 1.25, 0.2, 0.2, 0.1, 0.0, 0, False),
-        Span(1.25, 1.5, 0.0, 0.0, 0.25, 0.0, 0, False),  # only waited
-        Span(1.5, 2.5, 1.0, 0.0, 0.0, 0.0, 1, True),  # half of it was after the end
+        Span(1.25, 1.5, 0.0, 0.0, 0.25, 0.0, 0, False),  # the thread only waited
+        Span(1.5, 2.5, 1.0, 0.0, 0.0, 0.0, 1, True),  # half of the span is after the end
     )
-    of_one = utilisation(run_of(spans=spans, cpus=(0,)))
-    assert [at for at, _ in of_one] == [0, 0.5, 1, 1.5]
-    assert [share for _, share in of_one] == pytest.approx([0.5, 0.4, 0.4, 1.0])
-    of_two = utilisation(run_of(spans=spans))
-    assert [share for _, share in of_two] == pytest.approx([0.25, 0.2, 0.2, 0.5])
-    assert [at for at, _ in utilisation(run_of(spans=spans), step_s=1.0)] == [0, 1]
+    one_cpu = utilisation(run_of(spans=spans, cpus=(0,)))
+    assert [time_s for time_s, _ in one_cpu] == [0, 0.5, 1, 1.5]
+    assert [share for _, share in one_cpu] == pytest.approx([0.5, 0.4, 0.4, 1.0])
+    two_cpus = utilisation(run_of(spans=spans))
+    assert [share for _, share in two_cpus] == pytest.approx([0.25, 0.2, 0.2, 0.5])
+    assert [time_s for time_s, _ in utilisation(run_of(spans=spans), step_s=1.0)] == [0, 1]
 
 
 def test_the_last_step_is_as_long_as_the_rest_of_the_run_and_no_use_exceeds_one() -> None:
@@ -168,26 +168,26 @@ def test_the_last_step_is_as_long_as_the_rest_of_the_run_and_no_use_exceeds_one(
 
 
 def test_totals_are_over_the_programs_that_ran() -> None:
-    ran = (
+    programs = (
         copy_of("a", released_s=0.5, ended_s=2.0, user_s=1.0, system_s=0.25, waiting_s=0.125),
         copy_of("b", ended_s=1.0, user_s=0.5, system_s=0.25, waiting_s=0.25, how="status"),
         copy_of("c", ended_s=9.0, user_s=9.0, system_s=9.0, waiting_s=9.0, how="failed"),
     )
-    got = run_of(ran).totals()
-    assert (got.bench_s, got.cpus, got.available_s) == (2.0, 2, 4.0)
-    assert (got.user_s, got.system_s, got.idle_s, got.utilisation) == (1.5, 0.5, 2.0, 0.5)
-    assert (got.completion_s, got.run_s, got.waiting_s) == (1.5, 2.5, 0.375)
+    totals = run_of(programs).totals()
+    assert (totals.bench_s, totals.cpus, totals.available_s) == (2.0, 2, 4.0)
+    assert (totals.user_s, totals.system_s, totals.idle_s, totals.utilisation) == (1.5, 0.5, 2.0, 0.5)
+    assert (totals.completion_s, totals.run_s, totals.waiting_s) == (1.5, 2.5, 0.375)
     assert run_of().totals().completion_s == 0
     assert math.isnan(run_of(bench_s=0.0).totals().utilisation)
 
 
 def test_fairness_is_over_speeds_where_the_time_alone_is_known_and_else_over_the_wanted_cpu_time() -> None:
-    ran = (
+    programs = (
         copy_of("a", ended_s=2.0, user_s=1.0, waiting_s=1.0),
         copy_of("b", ended_s=4.0, user_s=1.0),
         copy_of("c", user_s=1.0, waiting_s=99.0, how="signal"),
     )
-    run = run_of(ran)
+    run = run_of(programs)
     assert run.fairness() == pytest.approx(jain([0.5, 1.0]))
     assert run.fairness({"a": 2.0, "b": 1.0}) == pytest.approx(jain([1.0, 0.25]))
     assert run.fairness({"b": 1.0, "c": 1.0}) == pytest.approx(1)
@@ -199,7 +199,7 @@ def test_what_spoils_a_run_is_flagged_above_its_limit() -> None:
         return {"machine": {"busy_s": [busy, 0.0, 50.0], "steal_s": [steal, 0.0, 50.0]}}
 
     a = copy_of("a", user_s=1.0)
-    assert run_of([a], end=machine(1.0, 0.04)).flags(a) == frozenset()  # of 4 CPU seconds a hundredth
+    assert run_of([a], end=machine(1.0, 0.04)).flags(a) == frozenset()  # a hundredth of 4 CPU seconds
     assert run_of([a], end=machine(1.0, 0.041)).flags(a) == {"stolen"}
     assert run_of([a], end=machine(3.0, 0.0)).flags(a) == {"disturbed"}
     assert run_of([a], status="timeout").flags(a) == {"stopped"}
@@ -209,22 +209,22 @@ def test_what_spoils_a_run_is_flagged_above_its_limit() -> None:
     assert run_of([a], scenario={"programs": [{"name": "a", "threads": 2}]}).flags(a) == frozenset()
     wrong = copy_of("a", user_s=1.0, done={"wrong": 1})
     assert run_of([wrong]).flags(wrong) == {"unverified"}
-    for how, flags in (
+    for ending, flags in (
         ("timeout", {"stopped"}),
         ("stopped", {"stopped"}),
         ("cut", {"stopped"}),
         ("status", set()),
     ):
-        one = copy_of("a", how=how)
-        assert run_of([one]).flags(one) == flags
+        program = copy_of("a", how=ending)
+        assert run_of([program]).flags(program) == flags
 
 
 def test_memory_elsewhere_than_asked_is_flagged_from_a_hundredth_and_a_mib_on_or_where_bound_at_once() -> None:
     def flags(elsewhere: int, memory: str = "") -> frozenset[str]:
-        one = copy_of("a", pages={0: (1 << 28) - elsewhere, 1: elsewhere})
-        return run_of([one], nodes={("a", 0): (0,)}, scenario={"programs": [{"name": "a", "memory": memory}]}).flags(
-            one
-        )
+        program = copy_of("a", pages={0: (1 << 28) - elsewhere, 1: elsewhere})
+        return run_of(
+            [program], nodes={("a", 0): (0,)}, scenario={"programs": [{"name": "a", "memory": memory}]}
+        ).flags(program)
 
     assert flags((1 << 28) // 100) == frozenset()
     assert flags((1 << 28) // 100 + 1) == {"misplaced"}
@@ -232,13 +232,13 @@ def test_memory_elsewhere_than_asked_is_flagged_from_a_hundredth_and_a_mib_on_or
     assert run_of([small], nodes={("a", 0): (0,)}).flags(small) == frozenset()
     bound = {"programs": [{"name": "a", "memory": "bind=0"}]}
     assert run_of([small], nodes={("a", 0): (0,)}, scenario=bound).flags(small) == {"misplaced"}
-    assert run_of([small]).flags(small) == frozenset()  # nothing was asked
+    assert run_of([small]).flags(small) == frozenset()  # no memory placement was requested
 
 
 def test_a_canary_drifts_by_the_change_of_its_median_and_needs_three_looks_each() -> None:
     def canary(before: Sequence[float], after: Sequence[float]) -> LoadRun:
-        looks = [("before", before), ("after", after)]
-        return run_of(canary=[{"when": when, "load_latency_s": s} for when, times in looks for s in times])
+        latencies = [("before", before), ("after", after)]
+        return run_of(canary=[{"when": phase, "load_latency_s": s} for phase, times in latencies for s in times])
 
     run = canary([1e-7, 1e-7, 5e-7], [1.5e-7, 1.5e-7, 9e-7])
     assert run.canary_level("before") == 1e-7
@@ -251,16 +251,18 @@ def test_a_canary_drifts_by_the_change_of_its_median_and_needs_three_looks_each(
 
 def test_metrics_that_the_calibration_data_lack_are_named() -> None:
     variants = made_base(seed=1, thread_counts=(1,), most=20)
-    own = parse_metrics('[metric.mine]\nformula = "zebras / (apes * wall_s)"', "mine", counters=("apes", "zebras"))
-    metrics = all_metrics(own)
-    known = of_variants(variants, metrics, ["memory_gb_per_s"])
-    assert known.keys() == {v.name for v in variants}
-    assert all("memory_gb_per_s" in values and "mine" not in values for values in known.values())
+    user_metrics = parse_metrics(
+        '[metric.mine]\nformula = "zebras / (apes * wall_s)"', "mine", counters=("apes", "zebras")
+    )
+    metrics = all_metrics(user_metrics)
+    values_by_variant = of_variants(variants, metrics, ["memory_gb_per_s"])
+    assert values_by_variant.keys() == {v.name for v in variants}
+    assert all("memory_gb_per_s" in values and "mine" not in values for values in values_by_variant.values())
     with pytest.raises(UsageError, match=r"^metric mine: the calibration data have no apes$"):
         of_variants(variants, metrics, ["memory_gb_per_s", "mine"])
 
 
-# Mann-Whitney, critical values of U, two-sided: Milton, JASA 59 (1964). U at most the value is significant.
+# Two-sided critical values of the Mann-Whitney U: Milton, JASA 59 (1964). A U up to the critical value is significant.
 @pytest.mark.parametrize(
     ("n", "m", "confidence", "critical"),
     [
@@ -291,14 +293,14 @@ def test_too_few_runs_have_no_bound_and_many_have_that_of_the_normal_distributio
 
 
 def test_a_slowdown_is_the_median_of_all_ratios_between_two_of_them() -> None:
-    got = slowdown([1.0, 2.0, 4.0, 8.0], [16.0, 32.0, 64.0, 128.0, 256.0])
+    result = slowdown([1.0, 2.0, 4.0, 8.0], [16.0, 32.0, 64.0, 128.0, 256.0])
     ratios = sorted(2.0 ** (t - a) for t in range(4, 9) for a in range(4))
-    assert (got.ratio, got.alone, got.together) == (24, 4, 5)
-    assert got.interval == (ratios[1], ratios[-2]) == (4, 128)  # critical value of 4 and 5: 1
-    got = slowdown([1.0, 2.0, 4.0, 8.0], [16.0, 32.0, 64.0, 128.0])
-    assert (got.ratio, got.interval, got.alone, got.together) == (16, (2, 128), 4, 4)
-    got = slowdown([2.0], [3.0, 9.0])
-    assert (got.ratio, got.interval, got.alone, got.together) == (3, None, 1, 2)
+    assert (result.ratio, result.alone, result.together) == (24, 4, 5)
+    assert result.interval == (ratios[1], ratios[-2]) == (4, 128)  # critical value of 4 and 5: 1
+    result = slowdown([1.0, 2.0, 4.0, 8.0], [16.0, 32.0, 64.0, 128.0])
+    assert (result.ratio, result.interval, result.alone, result.together) == (16, (2, 128), 4, 4)
+    result = slowdown([2.0], [3.0, 9.0])
+    assert (result.ratio, result.interval, result.alone, result.together) == (3, None, 1, 2)
     assert slowdown([1e-9], [5.0]).ratio == pytest.approx(5e9)
 
 
@@ -318,30 +320,31 @@ def test_jain_is_of_any_values() -> None:
 
 def test_flags_look_at_the_copy_of_the_program_alone() -> None:
     scenario = {"programs": [{"name": "b", "threads": 9}, {"name": "a", "threads": 2}, {"name": "a", "threads": 9}]}
-    a, other = copy_of("a", copy=1), copy_of("c")
+    a, undescribed = copy_of("a", copy=1), copy_of("c")
     assert run_of([a], scenario=scenario).flags(a) == frozenset()
-    assert run_of([other], scenario=scenario).flags(other) == frozenset()  # of one thread, as it is not described
-    # Its thread, copy 0 of a, ran on CPU 0.
+    # The program is not described and counts as one thread.
+    assert run_of([undescribed], scenario=scenario).flags(undescribed) == frozenset()
+    # The thread of the run belongs to copy 0 of a and ran on CPU 0.
     assert run_of([a], bound={("a", 1): (1,)}).flags(a) == frozenset()
-    assert run_of([other], bound={("c", 0): (1,)}).flags(other) == frozenset()
-    # Two threads on one CPU of two are too many if it is bound to it.
+    assert run_of([undescribed], bound={("c", 0): (1,)}).flags(undescribed) == frozenset()
+    # Two threads are too many if the program is bound to one of the two CPUs.
     assert run_of([a], scenario=scenario, bound={("a", 1): (1,)}).flags(a) == {"oversubscribed"}
     assert run_of([a], scenario=scenario, bound={("a", 1): (0, 1)}).flags(a) == frozenset()
     assert run_of([a], scenario=scenario, cpus=(1,)).flags(a) == {"oversubscribed"}
-    # Memory is asked for by copy.
-    far = copy_of("a", copy=1, pages={0: 5 << 20, 1: 5 << 20})
-    assert run_of([far], nodes={("a", 0): (0,)}).flags(far) == frozenset()
-    assert run_of([far], nodes={("a", 1): (0,)}).flags(far) == {"misplaced"}
-    assert run_of([far], nodes={("a", 1): (0, 1)}).flags(far) == frozenset()
-    assert run_of([far], nodes={("a", 1): (2,)}, scenario={"programs": [{"name": "a", "memory": None}]}).flags(far) == {
-        "misplaced"
-    }
+    # Each copy has its own memory nodes.
+    far_copy = copy_of("a", copy=1, pages={0: 5 << 20, 1: 5 << 20})
+    assert run_of([far_copy], nodes={("a", 0): (0,)}).flags(far_copy) == frozenset()
+    assert run_of([far_copy], nodes={("a", 1): (0,)}).flags(far_copy) == {"misplaced"}
+    assert run_of([far_copy], nodes={("a", 1): (0, 1)}).flags(far_copy) == frozenset()
+    assert run_of([far_copy], nodes={("a", 1): (2,)}, scenario={"programs": [{"name": "a", "memory": None}]}).flags(
+        far_copy
+    ) == {"misplaced"}
 
 
 def test_one_mib_of_what_may_go_elsewhere_is_not_flagged() -> None:
     def flags(elsewhere: int) -> frozenset[str]:
-        one = copy_of("a", pages={0: 1, 1: elsewhere})
-        return run_of([one], nodes={("a", 0): (0,)}).flags(one)
+        program = copy_of("a", pages={0: 1, 1: elsewhere})
+        return run_of([program], nodes={("a", 0): (0,)}).flags(program)
 
     assert (flags(1 << 20), flags((1 << 20) + 1)) == (frozenset(), {"misplaced"})
 
@@ -355,7 +358,7 @@ def test_time_of_other_processes_and_of_the_hypervisor_counts_on_the_cpus_of_the
         return run_of([a, b], **{"end": end, "cpus": (0, 2), **more})
 
     assert run([1.5, 9.0, 1.5]).foreign_s() == 3.0 - 1.5 - 0.25 - 0.125
-    assert run([1.5]).foreign_s() == 0  # CPU 2 is not recorded, and less than nothing is not used
+    assert run([1.5]).foreign_s() == 0  # CPU 2 is not recorded, and the result is never negative
     assert run([]).foreign_s() is None
     assert run_of([a]).foreign_s() is None
     assert run([0.0]).foreign_s([4.0, 9.0, 0.5]) == 4.5 - 1.875
@@ -372,9 +375,9 @@ def test_time_of_other_processes_and_of_the_hypervisor_counts_on_the_cpus_of_the
 
 @pytest.mark.parametrize(("after", "flags"), [(1.09e-7, set()), (1.11e-7, {"disturbed"}), (0.89e-7, {"disturbed"})])
 def test_a_canary_that_drifts_by_a_tenth_makes_a_run_noisy(after: float, flags: set[str]) -> None:
-    looks = [("before", 1e-7), ("during", 5e-7), ("after", after)]
+    latencies = [("before", 1e-7), ("during", 5e-7), ("after", after)]
     a = copy_of("a")
-    run = run_of([a], canary=[{"when": when, "load_latency_s": s} for when, s in looks for _ in range(3)])
+    run = run_of([a], canary=[{"when": phase, "load_latency_s": s} for phase, s in latencies for _ in range(3)])
     assert run.flags(a) == flags
     assert canary_text(run) == f"Memory latency: 100.0 ns before, 500.0 ns during, {1e9 * after:.1f} ns after"
 
@@ -383,21 +386,21 @@ def test_a_canary_that_was_silent_at_times_or_took_no_time_has_no_drift() -> Non
     run = run_of(canary=[{"when": "after", "load_latency_s": 1.25e-7}, {"t_s": 1.0, "load_latency_s": 1.0}])
     assert (canary_text(run), run.canary_drift()) == ("Memory latency: 125.0 ns after", 0)
     assert canary_text(run_of()) == ""
-    zero = run_of(canary=[{"when": when, "load_latency_s": 0.0} for when in ("before", "after") for _ in range(3)])
+    zero = run_of(canary=[{"when": phase, "load_latency_s": 0.0} for phase in ("before", "after") for _ in range(3)])
     assert zero.canary_drift() == 0
 
 
 def test_failures_are_named_with_their_copy_where_there_are_several_up_to_five() -> None:
     ok = copy_of("a")
-    bad = copy_of("b", how="status", reason="exit status 1")
+    failed = copy_of("b", how="status", reason="exit status 1")
     assert failures_text(run_of([ok])) == ""
-    assert failures_text(run_of([ok, bad])) == "1 of 2 programs failed: b: exit status 1"
-    again = copy_of("b", copy=1)
-    assert failures_text(run_of([ok, bad, again])) == "1 of 3 programs failed: b, copy 0: exit status 1"
-    many = [copy_of(f"p{i}", how="signal", reason="signal 9") for i in range(7)]
-    said = "; ".join(f"p{i}: signal 9" for i in range(5))
-    assert failures_text(run_of(many[:5])) == f"5 of 5 programs failed: {said}"
-    assert failures_text(run_of([*many, ok])) == f"7 of 8 programs failed: {said}; and 2 more"
+    assert failures_text(run_of([ok, failed])) == "1 of 2 programs failed: b: exit status 1"
+    second_copy = copy_of("b", copy=1)
+    assert failures_text(run_of([ok, failed, second_copy])) == "1 of 3 programs failed: b, copy 0: exit status 1"
+    failures = [copy_of(f"p{i}", how="signal", reason="signal 9") for i in range(7)]
+    reasons = "; ".join(f"p{i}: signal 9" for i in range(5))
+    assert failures_text(run_of(failures[:5])) == f"5 of 5 programs failed: {reasons}"
+    assert failures_text(run_of([*failures, ok])) == f"7 of 8 programs failed: {reasons}; and 2 more"
 
 
 def test_use_at_the_borders_of_steps_and_beyond_them_counts_once() -> None:

@@ -1,4 +1,4 @@
-"""From calibration data to programs that run: a small set of real kernels, relations only, never speeds."""
+"""Test the way from calibration data to programs that run, with a few real kernels; no test expects a speed."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def variants() -> list[Variant]:
         "--budget",
         "1m",
     ]
-    done = subprocess.run(words, capture_output=True, check=True, timeout=120)
-    return variants_of(read_journal(done.stdout.splitlines(keepends=True), "kernels").records)
+    completed = subprocess.run(words, capture_output=True, check=True, timeout=120)
+    return variants_of(read_journal(completed.stdout.splitlines(keepends=True), "kernels").records)
 
 
 @pytest.fixture(scope="module")
 def program(variants: list[Variant]) -> Program:
-    asked: dict[str, Any] = {
+    keys: dict[str, Any] = {
         "name": "p",
         "run_time_s": 0.6,
         "memory_gb_per_s": 2.0,
@@ -57,19 +57,19 @@ def program(variants: list[Variant]) -> Program:
         "gflop_per_s": 1.0,
         "least_kernels": 5,
     }
-    return synthesize(variants, parse_profile(asked, "test", all_metrics()))
+    return synthesize(variants, parse_profile(keys, "test", all_metrics()))
 
 
 def test_base_data_are_calls_of_a_quarter_of_a_millisecond(variants: list[Variant]) -> None:
     assert {v.kernel for v in variants} == set(NAMES.split(","))
     for v in variants:
-        one = v.wall_s / v.window
+        unit_s = v.wall_s / v.window
         assert v.window & (v.window - 1) == 0
         assert v.wall_s <= 1e-3 or v.window == 1
-        assert v.wall_s >= 5e-5 or one > 2.5e-5, v
+        assert v.wall_s >= 5e-5 or unit_s > 2.5e-5, v
     triad = max((v for v in variants if v.kernel == "triad"), key=lambda v: v.volume_bytes)
-    assert triad.served_by == "memory"  # whatever the caches are: some machines have 480 MiB
-    assert triad.flops == 128 * triad.window  # 64 elements a unit, two operations each
+    assert triad.served_by == "memory"  # for any size of the caches, which is 480 MiB on some machines
+    assert triad.flops == 128 * triad.window  # 64 elements per unit, two operations per element
     assert triad.line_read_bytes == 3 * 512 * triad.window
     assert triad.line_write_bytes == 512 * triad.window
     assert {v.served_by for v in variants if v.kernel == "horner"} == {"L1"}
@@ -89,12 +89,12 @@ def test_counts_done_are_those_planned(program: Program) -> None:
 
 
 def test_a_paced_program_keeps_to_its_schedule(program: Program) -> None:
-    wish = dataclasses.replace(program.profile, pace=0.5)
-    long = dataclasses.replace(program, profile=dataclasses.replace(wish, run_time_s=2.5 * wish.run_time_s))
+    target = dataclasses.replace(program.profile, pace=0.5)
+    long = dataclasses.replace(program, profile=dataclasses.replace(target, run_time_s=2.5 * target.run_time_s))
     trial = run_program(long)
-    # The kernels alone take 0.6 s where there is a CPU to be had; no call begins before its time.
-    assert trial.wall_s >= 2.5 * wish.run_time_s
-    assert trial.late_s == pytest.approx(max(0.0, trial.wall_s - 2.5 * wish.run_time_s), abs=0.01)
+    # The kernels take 0.6 s if a CPU is free; no call begins before its scheduled time.
+    assert trial.wall_s >= 2.5 * target.run_time_s
+    assert trial.late_s == pytest.approx(max(0.0, trial.wall_s - 2.5 * target.run_time_s), abs=0.01)
     assert trial.late_s > 0 or trial.spun_s > 0
     assert trial.spun_s < trial.wall_s
     assert trial.metrics["memory_gb_per_s"] * trial.wall_s == pytest.approx(
@@ -106,22 +106,22 @@ def test_a_paced_program_keeps_to_its_schedule(program: Program) -> None:
 def test_native_order_is_that_of_the_plan(program: Program, tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     file.write_text(dump_program(program))
-    done = subprocess.run([find_load(), "program", file, "--order"], capture_output=True, text=True, check=True)
+    completed = subprocess.run([find_load(), "program", file, "--order"], capture_output=True, text=True, check=True)
     names = [p.variant.name for p in program.parts]
     planned = [
         names[i]
         for piece in sequence([p.calls for p in program.parts], [p.phase for p in program.parts])
         for i in piece
     ]
-    assert done.stdout.split() == planned
+    assert completed.stdout.split() == planned
 
 
 def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
-    talk: list[str] = []
-    better, trials = calibrate(program, 0.6, 1, floor=0.0, progress=talk.append)
-    assert len(trials) == 1 and better.calibrations == 1 and talk
-    assert {p.variant.name for p in better.parts} <= {p.variant.name for p in program.parts}
-    slow = read_trial(
+    messages: list[str] = []
+    calibrated, trials = calibrate(program, 0.6, 1, floor=0.0, progress=messages.append)
+    assert len(trials) == 1 and calibrated.calibrations == 1 and messages
+    assert {p.variant.name for p in calibrated.parts} <= {p.variant.name for p in program.parts}
+    slow_trial = read_trial(
         program,
         [
             {
@@ -145,7 +145,7 @@ def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
             }
         ],
     )
-    assert slow.dedicated_s == 1.8 and not slow.disturbed
+    assert slow_trial.dedicated_s == 1.8 and not slow_trial.disturbed
 
 
 def test_a_shortened_program_keeps_its_mix(program: Program) -> None:
@@ -166,8 +166,8 @@ def test_a_shortened_program_keeps_its_mix(program: Program) -> None:
 def test_a_wrong_file_is_one_line(program: Program, tmp_path: Path, change: dict[str, Any], says: str) -> None:
     file = tmp_path / "p.json"
     file.write_text(json.dumps({**json.loads(dump_program(program)), **change}))
-    done = subprocess.run([find_load(), "program", file], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and says in done.stderr
+    completed = subprocess.run([find_load(), "program", file], capture_output=True, text=True, check=False)
+    assert completed.returncode == 1 and len(completed.stderr.splitlines()) == 1 and says in completed.stderr
 
 
 def test_counts_of_another_version_are_refused(program: Program, tmp_path: Path) -> None:
@@ -175,17 +175,17 @@ def test_counts_of_another_version_are_refused(program: Program, tmp_path: Path)
     raw["variants"][0]["load_bytes"] = raw["variants"][0].get("load_bytes", 0) + 8
     file = tmp_path / "p.json"
     file.write_text(json.dumps(raw))
-    done = subprocess.run([find_load(), "program", file], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "make it again" in done.stderr and "load_bytes" in done.stderr
+    completed = subprocess.run([find_load(), "program", file], capture_output=True, text=True, check=False)
+    assert completed.returncode == 1 and "make it again" in completed.stderr and "load_bytes" in completed.stderr
 
 
 def test_who_was_to_start_it_is_gone(program: Program, tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     file.write_text(dump_program(program))
-    done = subprocess.run(
+    completed = subprocess.run(
         [find_load(), "program", file, "--wait"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
-    assert done.returncode == 0 and [json.loads(x)["type"] for x in done.stdout.splitlines()] == ["ready"]
+    assert completed.returncode == 0 and [json.loads(x)["type"] for x in completed.stdout.splitlines()] == ["ready"]
 
 
 def test_a_missing_program_is_one_line(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,16 +206,16 @@ def test_threads_share_a_call(variants: list[Variant]) -> None:
         pytest.skip("one CPU")
     from dataclasses import replace
 
-    two = [replace(v, name=v.name.replace("/t1", "/t2"), threads=2) for v in variants]
-    asked = {"name": "p", "run_time_s": 0.3, "gflop_per_s": 1.0, "threads": 2, "load_balance": 0.75, "least_kernels": 4}
-    trial = run_program(synthesize(two, parse_profile(asked, "test", all_metrics())))
+    team_variants = [replace(v, name=v.name.replace("/t1", "/t2"), threads=2) for v in variants]
+    keys = {"name": "p", "run_time_s": 0.3, "gflop_per_s": 1.0, "threads": 2, "load_balance": 0.75, "least_kernels": 4}
+    trial = run_program(synthesize(team_variants, parse_profile(keys, "test", all_metrics())))
     assert trial.totals["flops"] > 0 and not trial.totals.get("wrong")
 
 
 def test_threads_do_not_meet_in_a_unit() -> None:
-    """Small volumes are gone round many times a call, and a round that is cut short is divided otherwise than the next.
+    """A call passes over a small volume many times, and an incomplete pass is divided differently than the next one.
 
-    Two threads in one matrix spoil it: not every time, so a pass proves little, and a failure all.
+    Two threads in one matrix spoil it, but not every time: only a failure of this test is conclusive.
     """
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU")
@@ -231,8 +231,8 @@ def test_threads_do_not_meet_in_a_unit() -> None:
         "--budget",
         "2s",
     ]
-    done = subprocess.run(words, capture_output=True, check=True, timeout=60)
-    variants = variants_of(read_journal(done.stdout.splitlines(keepends=True), "kernels").records)
-    asked = {"run_time_s": 3.0, "threads": 2, "load_balance": 0.7, "least_kernels": 1, "most_share": 1.0}
-    program = synthesize(variants, parse_profile(asked, "test", all_metrics()))
+    completed = subprocess.run(words, capture_output=True, check=True, timeout=60)
+    variants = variants_of(read_journal(completed.stdout.splitlines(keepends=True), "kernels").records)
+    keys = {"run_time_s": 3.0, "threads": 2, "load_balance": 0.7, "least_kernels": 1, "most_share": 1.0}
+    program = synthesize(variants, parse_profile(keys, "test", all_metrics()))
     assert run_program(program, env={"OMP_WAIT_POLICY": "passive"}).totals["flops"] > 0

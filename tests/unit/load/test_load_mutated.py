@@ -1,4 +1,4 @@
-"""Files of `meshmark load` that were changed at random: they are taken, or refused in one line."""
+"""Files of `meshmark load` that were changed at random are accepted, or refused in one line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from meshmark.terminal.load_compare import compare_text
 from support.made_load import made_study
 from support.made_program import PROGRAM, made_program
 
-# Hypothesis chooses seeds only: what is drawn of them here takes a hundredth of the time.
+# Hypothesis chooses only seeds: drawing values from a seed takes a hundredth of the time that Hypothesis needs.
 NOTHING: list[Any] = [
     None,
     True,
@@ -64,7 +64,7 @@ NOTHING: list[Any] = [
 
 
 def mutated(rng: random.Random, value: Any) -> Any:
-    """With something in it that is not what it was: another value, or one less."""
+    """Return a copy of a JSON value in which one element is replaced by another value or removed."""
     places: list[tuple[Any, Any]] = []
 
     def collect(at: Any) -> None:
@@ -74,35 +74,39 @@ def mutated(rng: random.Random, value: Any) -> Any:
 
     value = json.loads(json.dumps(value))
     collect(value)
-    at, key = rng.choice(places)
+    container, key = rng.choice(places)
     if rng.random() < 0.7:
-        at[key] = rng.choice(NOTHING)
+        container[key] = rng.choice(NOTHING)
     else:
-        del at[key]
+        del container[key]
     return value
 
 
 def spoiled(rng: random.Random, lines: list[bytes]) -> bytes:
-    """Lines of a journal, some of which are mutated, cut, doubled or no JSON."""
-    out = list(lines)
+    """Return the text of a journal in which some lines are mutated, cut, repeated, removed or not JSON."""
+    changed_lines = list(lines)
     for _ in range(rng.randint(1, 4)):
-        i = rng.randrange(len(out))
+        i = rng.randrange(len(changed_lines))
         match rng.choice(["value", "value", "bytes", "cut", "twice", "gone"]):
             case "value":
                 try:
-                    out[i] = json.dumps(mutated(rng, json.loads(out[i]))).encode()
+                    changed_lines[i] = json.dumps(mutated(rng, json.loads(changed_lines[i]))).encode()
                 except ValueError:
                     continue
             case "bytes":
-                at = rng.randint(0, len(out[i]))
-                out[i] = out[i][:at] + rng.randbytes(rng.randint(0, 8)) + out[i][at + rng.randint(0, 8) :]
+                offset = rng.randint(0, len(changed_lines[i]))
+                changed_lines[i] = (
+                    changed_lines[i][:offset]
+                    + rng.randbytes(rng.randint(0, 8))
+                    + changed_lines[i][offset + rng.randint(0, 8) :]
+                )
             case "cut":
-                out[i] = out[i][: rng.randint(0, len(out[i]))]
+                changed_lines[i] = changed_lines[i][: rng.randint(0, len(changed_lines[i]))]
             case "twice":
-                out.insert(i, out[i])
+                changed_lines.insert(i, changed_lines[i])
             case _:
-                out[i] = b""
-    return b"\n".join(out) + b"\n"
+                changed_lines[i] = b""
+    return b"\n".join(changed_lines) + b"\n"
 
 
 PIECES = [
@@ -135,24 +139,24 @@ PIECES = [
 
 
 def torn(rng: random.Random, text: str) -> str:
-    """Text with some other pieces in it."""
+    """Return a text in which one to four places are replaced by other pieces."""
     for _ in range(rng.randint(1, 4)):
-        at = rng.randint(0, len(text))
-        text = text[:at] + rng.choice(PIECES) + text[at + rng.randint(0, 9) :]
+        offset = rng.randint(0, len(text))
+        text = text[:offset] + rng.choice(PIECES) + text[offset + rng.randint(0, 9) :]
     return text
 
 
 def quietly(work: Callable[[], object]) -> None:
-    """It works, or is refused in one short line."""
+    """Call `work`, which may raise only an error with one short line."""
     try:
         work()
-    except MeshmarkError as why:
-        assert "\n" not in str(why) and len(str(why)) < 1000, why
+    except MeshmarkError as error:
+        assert "\n" not in str(error) and len(str(error)) < 1000, error
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real run with all kinds of lines."""
+    """Return the folder of a real run whose journal has all kinds of lines."""
     folder = tmp_path_factory.mktemp("whole")
     program = made_program(find_load(), folder / "p.json", 300)
     text = f"[[program]]\nname = 'p'\nfile = '{program}'\n"
@@ -162,13 +166,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reads(folder: Path) -> None:
-    """All that a run is shown by."""
+    """Read a run and compute every view of it."""
     run = read_run(folder)
     run.totals(), run.fairness(), utilisation(run), records_of(run)
     gantt_text(run), gantt_html(run).encode()
     side = read_side(folder)
-    said = compare(side, side)
-    json.dumps(said.to_json(), allow_nan=False), compare_text(said), compare_html(said).encode()
+    comparison = compare(side, side)
+    json.dumps(comparison.to_json(), allow_nan=False), compare_text(comparison), compare_html(comparison).encode()
 
 
 def check_run(whole: Path, folder: Path, seed: int) -> None:
@@ -207,14 +211,14 @@ def check_study(folder: Path, seed: int) -> None:
     if not folder.exists():
         made_study(folder)
     file = folder / "journal.jsonl"
-    keep = folder / "journal.kept"
-    if not keep.exists():
-        keep.write_bytes(file.read_bytes())
-    file.write_bytes(spoiled(random.Random(seed), keep.read_bytes().splitlines()))
-    for one in read_outcomes(folder):
-        json.dumps(one.to_json(), allow_nan=False)
-        if not one.reason:
-            one.time_s("wall"), one.time_s("dedicated")
+    original = folder / "journal.kept"
+    if not original.exists():
+        original.write_bytes(file.read_bytes())
+    file.write_bytes(spoiled(random.Random(seed), original.read_bytes().splitlines()))
+    for outcome in read_outcomes(folder):
+        json.dumps(outcome.to_json(), allow_nan=False)
+        if not outcome.reason:
+            outcome.time_s("wall"), outcome.time_s("dedicated")
 
 
 SPEC = """
@@ -236,9 +240,9 @@ def test_whatever_a_specification_says_it_is_taken_or_refused(seed: int) -> None
 @pytest.mark.parametrize("key", ["repetitions", "options.threads", "options.volume", "name", "unknown"])
 def test_a_huge_number_in_a_specification_is_one_line(key: str) -> None:
     text = f"name = 'x'\n[[step]]\ninstrument = 'kernels'\n{key} = 0x{'f' * 9000}"
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         parse_spec(text, "s.toml")
-    assert len(str(why.value)) < 400 and "\n" not in str(why.value)
+    assert len(str(error.value)) < 400 and "\n" not in str(error.value)
 
 
 MANY = settings(max_examples=3000, deadline=None)
@@ -287,8 +291,8 @@ def test_many_texts_are_taken_or_refused(scratch: Path, seed: int) -> None:
 
 
 def test_a_line_is_passed_over_as_a_whole(tmp_path: Path) -> None:
-    good = {"type": "event", "event": "exit", "t_s": 1.0, "program": "p", "copy": 0, "status": 0}
-    bad: list[dict[str, Any]] = [
+    valid = {"type": "event", "event": "exit", "t_s": 1.0, "program": "p", "copy": 0, "status": 0}
+    changes: list[dict[str, Any]] = [
         {"t_s": True},
         {"t_s": 1e300},
         {"copy": -1},
@@ -298,8 +302,8 @@ def test_a_line_is_passed_over_as_a_whole(tmp_path: Path) -> None:
         {"event": None},
         {"program": "\ud800"},
     ]
-    (tmp_path / JOURNAL).write_text("".join(json.dumps({**good, **b}) + "\n" for b in [*bad, {}]))
-    assert list(journal_lines(tmp_path / JOURNAL)) == [good]
+    (tmp_path / JOURNAL).write_text("".join(json.dumps({**valid, **b}) + "\n" for b in [*changes, {}]))
+    assert list(journal_lines(tmp_path / JOURNAL)) == [valid]
 
 
 def test_a_name_that_no_terminal_can_show_is_still_a_scenario(tmp_path: Path) -> None:

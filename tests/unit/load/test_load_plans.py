@@ -1,4 +1,4 @@
-"""What synthetic programs planned, what they got, and their phases, in every view of a run."""
+"""Test that every view of a run shows the plans of synthetic programs, their measured figures and their phases."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ DONE = {"wall_s": 8.75, "planned_s": 8.0, "memory_read_bytes": 6e9, "memory_writ
 
 
 def ran(folder: Path, **done: float) -> LoadRun:
-    """Two copies of a synthetic program that lasted 9.5 s and 10 s, and a command."""
+    """Return a simulated run of two copies of a synthetic program, which took 9.5 s and 10 s, and a command."""
     return read_run(made_load(folder, {"stream": [9.5, 10.0], "shell": [3.0]}, done={"stream": {**DONE, **done}}))
 
 
 def test_a_program_has_three_phases(tmp_path: Path) -> None:
-    one, other, command = ran(tmp_path / "run").programs
-    assert (one.setup_s, one.running_s, one.check_s) == (0.25, 8.75, pytest.approx(0.75))
-    assert other.check_s == pytest.approx(1.25)
-    assert one.plan_gap == pytest.approx(0.09375)
-    assert one.rates() == {"memory_rate": pytest.approx(8e9 / 8.75)}  # none of what it did not do
+    first, second, command = ran(tmp_path / "run").programs
+    assert (first.setup_s, first.running_s, first.check_s) == (0.25, 8.75, pytest.approx(0.75))
+    assert second.check_s == pytest.approx(1.25)
+    assert first.plan_gap == pytest.approx(0.09375)
+    assert first.rates() == {"memory_rate": pytest.approx(8e9 / 8.75)}  # counts of 0 have no rate
     assert (command.running_s, command.check_s, command.plan_gap, command.rates()) == (3.0, 0.0, None, {})
 
 
 def test_records_tell_the_phases_apart(tmp_path: Path) -> None:
     records, _ = records_of(ran(tmp_path / "run"))
-    of = {(r.metric, r.conditions.get("program"), r.conditions.get("copy")): r.value for r in records}
+    values = {(r.metric, r.conditions.get("program"), r.conditions.get("copy")): r.value for r in records}
     for copy, elapsed in enumerate((9.5, 10.0)):
-        phases = [of[m, "stream", copy] for m in ("setup", "running", "check", "plan_gap")]
+        phases = [values[m, "stream", copy] for m in ("setup", "running", "check", "plan_gap")]
         assert phases == pytest.approx([0.25, 8.75, elapsed - 8.75, 0.09375])
-        assert of["memory_rate", "stream", copy] == pytest.approx(8e9 / 8.75)
-    assert {m for m, program, _ in of if program == "shell"}.isdisjoint({"setup", "running", "check", "plan_gap"})
+        assert values["memory_rate", "stream", copy] == pytest.approx(8e9 / 8.75)
+    assert {m for m, program, _ in values if program == "shell"}.isdisjoint({"setup", "running", "check", "plan_gap"})
 
 
 def test_totals_and_lines_show_planned_against_got(tmp_path: Path) -> None:
@@ -88,8 +88,12 @@ def test_older_journals_and_commands_have_no_plan(tmp_path: Path) -> None:
     run = ran(tmp_path / "run", planned_s=0.0)
     assert "Against plan" not in {label for label, _, _ in totals_of(run)}
     assert plan_lines(run)[0].startswith("stream: ran 8.75 s, memory 914.3 MB/s, set up")
-    plain = read_run(made_load(tmp_path / "plain", {"shell": [1.0]}))
-    assert plan_lines(plain) == [] and CHECK not in gantt_text(plain) and 'class="check"' not in gantt_svg(plain)
+    command_run = read_run(made_load(tmp_path / "plain", {"shell": [1.0]}))
+    assert (
+        plan_lines(command_run) == []
+        and CHECK not in gantt_text(command_run)
+        and 'class="check"' not in gantt_svg(command_run)
+    )
 
 
 @pytest.mark.parametrize(("error", "pace"), [(VARIES, 0.1), (0.07, 0.15), (-0.38, 0.8), (3.0, 0.9)])
@@ -105,13 +109,13 @@ def test_a_program_far_off_its_plan_is_flagged_in_every_view(tmp_path: Path) -> 
     records, _ = records_of(run)
     assert all("off_plan" in r.flags for r in records if r.conditions.get("program") == "stream")
     assert {r.metric for r in records if "program" not in r.conditions and "off_plan" in r.flags} >= {"bench"}
-    close = ran(tmp_path / "close", planned_s=8.4)
-    assert close.flags(close.programs[0]) == frozenset()
+    close_run = ran(tmp_path / "close", planned_s=8.4)
+    assert close_run.flags(close_run.programs[0]) == frozenset()
 
 
 def test_being_off_the_plan_is_no_doubt_about_a_comparison(tmp_path: Path) -> None:
-    one, other = ran(tmp_path / "a"), ran(tmp_path / "b", planned_s=8.75)
-    found = compare(read_side(one.folder), read_side(other.folder))
-    [stream] = [m for m in found.programs if m.program == "stream"]
+    run_a, run_b = ran(tmp_path / "a"), ran(tmp_path / "b", planned_s=8.75)
+    comparison = compare(read_side(run_a.folder), read_side(run_b.folder))
+    [stream] = [m for m in comparison.programs if m.program == "stream"]
     assert stream.flags_a == {"off_plan"}
     assert "off_plan" not in stream.doubt

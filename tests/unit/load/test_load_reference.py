@@ -1,4 +1,4 @@
-"""The pages about scenarios, programs and metrics say what the code does: every key, default and limit."""
+"""The reference pages on scenarios, programs and metrics agree with the code: every key, default and limit."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ BEHAVES = "[[program]]: how it behaves"
 
 
 def sections(name: str) -> dict[str, list[dict[str, str]]]:
-    """Rows of the tables of a page, by heading."""
-    out: dict[str, list[dict[str, str]]] = {}
-    heads: list[str] = []
+    """Return the rows of the tables of a reference page by heading; each row maps column titles to cells."""
+    tables: dict[str, list[dict[str, str]]] = {}
+    headers: list[str] = []
     title = ""
     for line in (DOCS / "reference" / f"{name}.md").read_text().splitlines():
         if line.startswith("## "):
-            title, heads = line[3:], []
+            title, headers = line[3:], []
         elif line.startswith("|"):
             cells = [c.strip() for c in line.strip("|").split("|")]
-            if not heads:
-                heads = cells
+            if not headers:
+                headers = cells
             elif not set(cells[0]) <= {"-"}:
-                out.setdefault(title, []).append(dict(zip(heads, cells, strict=True)))
-    return out
+                tables.setdefault(title, []).append(dict(zip(headers, cells, strict=True)))
+    return tables
 
 
 def key(row: dict[str, str]) -> str:
@@ -61,15 +61,15 @@ def names_of(table: type[Any]) -> set[str]:
 def test_every_key_of_a_scenario_is_on_the_page_and_the_reverse() -> None:
     assert keys(SCENARIO, "[scenario]") == names_of(scenarios.ScenarioTable)
     assert keys(SCENARIO, "canary") == names_of(Canary)
-    of_program = set().union(*(keys(SCENARIO, t) for t in SCENARIO if t.startswith("[[program]]")))
-    assert of_program == {*scenarios.PROGRAM_KEYS, *RESERVED, "load_balance"}
+    program_keys = set().union(*(keys(SCENARIO, t) for t in SCENARIO if t.startswith("[[program]]")))
+    assert program_keys == {*scenarios.PROGRAM_KEYS, *RESERVED, "load_balance"}
     assert "load_balance" in all_metrics()
     tables = {re.sub(r"\W|NAME", "", t.partition(":")[0]) for t in SCENARIO if t.startswith("[")}
     assert tables == names_of(scenarios.ScenarioFile)
 
 
 def text_of(title: str, name: str, value: str) -> str:
-    """A scenario that says one thing."""
+    """Return a scenario that sets one key of a section."""
     if title == "[scenario]":
         return f'[scenario]\n{name} = {value}\n[[program]]\ncommand = ["true"]\n'
     if title == "canary":
@@ -94,17 +94,17 @@ def test_limits_are_on_the_page() -> None:
 
 @pytest.mark.parametrize(("title", "name", "kind", "low", "high"), LIMITED)
 def test_limits_are_those_of_the_page(title: str, name: str, kind: str, low: str, high: str) -> None:
-    whole = kind.startswith("integer")
-    number = int if whole else float
-    step = 1 if whole else 1e-6 * max(abs(float(low)), 1e-6)
-    for good in (low, high):
-        if name == "load_balance" and good == low:
-            continue  # so uneven no number of threads can be
-        parse_scenario(text_of(title, name, str(number(good))), "x")
-    for bad in (number(low) - step, number(high) + (1 if whole else 1e-6 * float(high))):
+    is_integer = kind.startswith("integer")
+    number = int if is_integer else float
+    step = 1 if is_integer else 1e-6 * max(abs(float(low)), 1e-6)
+    for limit in (low, high):
+        if name == "load_balance" and limit == low:
+            continue  # no number of threads allows such uneven shares
+        parse_scenario(text_of(title, name, str(number(limit))), "x")
+    for outside in (number(low) - step, number(high) + (1 if is_integer else 1e-6 * float(high))):
         with pytest.raises(UsageError, match=rf"{name}: found .*allowed: an? (number|integer) from"):
-            parse_scenario(text_of(title, name, repr(bad)), "x")
-    if whole:
+            parse_scenario(text_of(title, name, repr(outside)), "x")
+    if is_integer:
         with pytest.raises(UsageError, match="integer"):
             parse_scenario(text_of(title, name, "1.5"), "x")
 
@@ -137,8 +137,8 @@ def test_defaults_are_those_of_the_page() -> None:
             return "`[]`" if value == () else "`{}`"
         return f"`{json.dumps(value)}`"
 
-    seen = 0
-    for title, of in (
+    count = 0
+    for title, table in (
         ("[scenario]", Scenario),
         ("canary", Canary),
         (BEHAVES, TargetProfile),
@@ -147,12 +147,12 @@ def test_defaults_are_those_of_the_page() -> None:
     ):
         for row in SCENARIO[title]:
             name = key(row)
-            if not row["default"] or (name == "name" and of is Member):
+            if not row["default"] or (name == "name" and table is Member):
                 continue
-            value = default(of, name)
+            value = default(table, name)
             assert row["default"] == as_written(value[0] if name == "start_s" else value), name
-            seen += 1
-    assert seen > 25
+            count += 1
+    assert count > 25
     assert parse_scenario('[[program]]\ncommand = ["true"]\n', "x").programs[0].name == "program"
 
 
@@ -163,8 +163,8 @@ def test_the_example_of_the_page_is_a_scenario() -> None:
 
 
 def test_every_field_of_a_program_is_on_the_page_and_the_reverse() -> None:
-    asked = TargetProfile(run_time_s=5.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5})
-    raw = json.loads(dump_program(synthesize(made_base(), asked)))
+    target = TargetProfile(run_time_s=5.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5})
+    raw = json.loads(dump_program(synthesize(made_base(), target)))
     assert keys(PROGRAM, "The file") == raw.keys()
     assert keys(PROGRAM, "Planned") == raw["planned"].keys()
     fields = {f.name: f for f in dataclasses.fields(Variant)}

@@ -1,4 +1,4 @@
-"""One run, read back: a torn journal, records, the canary, memory elsewhere than asked, pictures and text."""
+"""Test reading a run: incomplete journals, records, the canary, misplaced memory, charts and text."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_a_torn_journal_is_read_as_far_as_it_goes(tmp_path: Path, whole: LoadRun
     data = (whole.folder / JOURNAL).read_bytes()
     for part in (0.0, 0.1, 0.4, 0.7, 0.999):
         (tmp_path / JOURNAL).write_bytes(data[: int(part * len(data))] + b'{"type": "sample", "threads": [[')
-        got = read_run(tmp_path)
-        assert got.status == "cut"
-        assert gantt_text(got)
-        ET.fromstring(gantt_svg(got))
+        load_run = read_run(tmp_path)
+        assert load_run.status == "cut"
+        assert gantt_text(load_run)
+        ET.fromstring(gantt_svg(load_run))
     (tmp_path / JOURNAL).write_bytes(
         data.replace(b'"threads":[', b'"threads":7,"x":[').replace(b'"t_s":1', b'"t_s":"x')
     )
@@ -60,12 +60,12 @@ def test_a_run_becomes_records_that_the_store_takes(tmp_path: Path, whole: LoadR
     records, absences = records_of(whole, "n042")
     assert not absences
     for r in records:
-        again = Record.from_json(r.to_json())
-        assert again == r
-    of_busy = [r for r in records if r.conditions.get("program") == "busy" and r.conditions.get("copy") == 0]
-    assert {r.metric for r in of_busy} >= {"elapsed", "user", "system", "waiting", "sleeping", "flop_rate"}
+        copy = Record.from_json(r.to_json())
+        assert copy == r
+    busy_records = [r for r in records if r.conditions.get("program") == "busy" and r.conditions.get("copy") == 0]
+    assert {r.metric for r in busy_records} >= {"elapsed", "user", "system", "waiting", "sleeping", "flop_rate"}
     assert {r.metric for r in records if "program" not in r.conditions} >= {"bench", "idle", "waiting_sum", "fairness"}
-    assert {r.conditions["copies"] for r in of_busy} == {2}
+    assert {r.conditions["copies"] for r in busy_records} == {2}
     store = Store(tmp_path / "store")
     store.add("run1", "load", records, absences, "n042")
     assert len(store.query(instrument="load")) == len(records)
@@ -82,10 +82,10 @@ def test_the_canary_sang_before_during_and_after(whole: LoadRun) -> None:
 def test_what_the_canary_sang_is_one_line_of_the_table(whole: LoadRun, tmp_path: Path) -> None:
     if not whole.canary:
         pytest.skip("no line can be flushed on this processor")
-    said = canary_text(whole)
-    assert "\n" not in said
+    text = canary_text(whole)
+    assert "\n" not in text
     for when in ("before", "after"):
-        assert f"{1e9 * whole.canary_level(when):.1f} ns {when}" in said
+        assert f"{1e9 * whole.canary_level(when):.1f} ns {when}" in text
     silent = run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
     assert canary_text(silent) == ""
     assert silent.canary_drift() == 0
@@ -98,9 +98,9 @@ def test_what_the_canary_sang_is_one_line_of_the_table(whole: LoadRun, tmp_path:
         ("bind=1", {"0": 2 << 20, "1": 98 << 20}, True),
         ("bind=1", {"0": 900 << 10, "1": 99 << 20}, False),  # within a hundredth
         ("bind=1", {"0": 100 << 10}, True),
-        ("preferred=1", {"0": 100 << 10}, False),  # and less than a MiB of what may go elsewhere
+        ("preferred=1", {"0": 100 << 10}, False),  # less than 1 MiB of memory that may be elsewhere
         ("preferred=1", {"0": 2 << 20}, True),
-        ("", {"0": 100 << 20}, False),  # nobody asked
+        ("", {"0": 100 << 20}, False),  # no placement was requested
     ],
 )
 def test_memory_that_is_elsewhere_than_asked_carries_a_flag(
@@ -115,20 +115,20 @@ def test_memory_that_is_elsewhere_than_asked_carries_a_flag(
             line["pages"] = pages
         lines.append(json.dumps(line))
     (tmp_path / JOURNAL).write_text("\n".join(lines) + "\n")
-    about = json.loads((whole.folder / "scenario.json").read_text())
-    about["programs"] = [{**p, "memory": memory} for p in about["programs"]]
-    (tmp_path / "scenario.json").write_text(json.dumps(about))
-    got = read_run(tmp_path)
-    assert {"misplaced" in got.flags(p) for p in got.programs} == {flagged}
-    records, _ = records_of(got)
-    of_busy = next(r for r in records if r.metric == "elapsed" and r.conditions["program"] == "busy")
-    assert of_busy.conditions["memory"] == (memory or "default")
-    assert of_busy.conditions["observed_node"] == int(max(pages, key=lambda n: pages[n]))
-    assert of_busy.conditions["observed_node_share"] == max(pages.values()) / sum(pages.values())
+    scenario = json.loads((whole.folder / "scenario.json").read_text())
+    scenario["programs"] = [{**p, "memory": memory} for p in scenario["programs"]]
+    (tmp_path / "scenario.json").write_text(json.dumps(scenario))
+    load_run = read_run(tmp_path)
+    assert {"misplaced" in load_run.flags(p) for p in load_run.programs} == {flagged}
+    records, _ = records_of(load_run)
+    busy_record = next(r for r in records if r.metric == "elapsed" and r.conditions["program"] == "busy")
+    assert busy_record.conditions["memory"] == (memory or "default")
+    assert busy_record.conditions["observed_node"] == int(max(pages, key=lambda n: pages[n]))
+    assert busy_record.conditions["observed_node_share"] == max(pages.values()) / sum(pages.values())
 
 
 def test_looking_is_told_and_little(whole: LoadRun) -> None:
-    # Starting and ending are in it, and the machine may be busy: a relation that only a mistake breaks.
+    # The share includes starting and ending, and the machine may be busy, so the limit is generous.
     assert 0 < whole.end["sampling"]["share"] < 0.1
 
 

@@ -1,6 +1,6 @@
-"""Runs of scenarios: whatever programs do, the ledger closes and nobody stays.
+"""Test runs of scenarios: whatever programs do, their times add up to the run time and no process survives.
 
-Everything here is about relations (who waited for whom, what adds up), never about how fast.
+The tests check relations (which program waited for which, which times add up), never speeds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from support.waiting import until
 
 
 def closes(got: LoadRun) -> None:
-    """Every thread's ledger is whole, and what is drawn is what was added up."""
+    """Assert that the times of each thread add up to its run time, and that the spans of charts have the same sums."""
     assert got.threads
     for t in got.threads:
         if t.wall_s < 0.05:
@@ -44,70 +44,70 @@ def closes(got: LoadRun) -> None:
 
 
 def test_two_busy_programs_on_one_cpu_wait_for_each_other(tmp_path: Path, program: Path) -> None:
-    got = run(tmp_path, QUIET + f"[[program]]\nname = 'busy'\ncopies = 2\nfile = '{program}'\ncpus = '{CPUS[0]}'")
-    assert got.status == "ok"
-    assert [p.how for p in got.programs] == ["ok", "ok"]
-    closes(got)
-    a, b = got.programs
-    # While both were there one of them waited: what the first took in the time of both, the second did not have.
+    load_run = run(tmp_path, QUIET + f"[[program]]\nname = 'busy'\ncopies = 2\nfile = '{program}'\ncpus = '{CPUS[0]}'")
+    assert load_run.status == "ok"
+    assert [p.how for p in load_run.programs] == ["ok", "ok"]
+    closes(load_run)
+    a, b = load_run.programs
+    # While both programs ran, one of them waited: CPU time of the one is waiting time of the other.
     assert a.waiting_s + b.waiting_s > 0.5 * min(a.user_s + a.system_s, b.user_s + b.system_s)
     for p in (a, b):
-        # Busy from beginning to end: hardly anything is left to sleep, though nobody measured that.
+        # The programs are busy from beginning to end, so the remaining time, which is sleep, is short.
         assert p.user_s + p.system_s + p.waiting_s == pytest.approx(p.wall_s, rel=0.03, abs=0.03)
         assert p.done["flops"] > 0
-        assert got.windows[p.program, p.copy]
+        assert load_run.windows[p.program, p.copy]
     assert a.done["flops"] == b.done["flops"]
-    assert all(set(t.cpus) == {CPUS[0]} for t in got.threads)
-    assert got.fairness() <= 1
-    use = utilisation(got)
+    assert all(set(t.cpus) == {CPUS[0]} for t in load_run.threads)
+    assert load_run.fairness() <= 1
+    use = utilisation(load_run)
     assert all(0 <= u <= 1 for _, u in use)
 
 
 @two_cpus
 def test_three_busy_programs_on_two_cpus_wait_for_what_two_cpus_cannot_give(tmp_path: Path, program: Path) -> None:
-    those = f"{CPUS[0]},{CPUS[1]}"
-    got = run(tmp_path, QUIET + f"[[program]]\nname = 'busy'\ncopies = 3\nfile = '{program}'\ncpus = '{those}'")
-    closes(got)
-    slept = sum(p.sleeping_s for p in got.programs)
-    waited = sum(p.waiting_s for p in got.programs)
-    wall = sum(p.wall_s for p in got.programs)
-    assert waited > 0
-    assert waited >= wall - 2 * got.bench_s - slept - 0.02 * wall
-    assert got.totals().waiting_s == pytest.approx(waited)
+    cpus = f"{CPUS[0]},{CPUS[1]}"
+    load_run = run(tmp_path, QUIET + f"[[program]]\nname = 'busy'\ncopies = 3\nfile = '{program}'\ncpus = '{cpus}'")
+    closes(load_run)
+    sleeping_s = sum(p.sleeping_s for p in load_run.programs)
+    waiting_s = sum(p.waiting_s for p in load_run.programs)
+    wall_s = sum(p.wall_s for p in load_run.programs)
+    assert waiting_s > 0
+    assert waiting_s >= wall_s - 2 * load_run.bench_s - sleeping_s - 0.02 * wall_s
+    assert load_run.totals().waiting_s == pytest.approx(waiting_s)
 
 
 def test_a_sleeping_program_sleeps_and_its_children_are_seen(tmp_path: Path) -> None:
-    got = run(tmp_path, QUIET + "[[program]]\nname = 'idle'\ncommand = ['sh', '-c', 'sleep 0.6; sleep 0.5; :']")
-    closes(got)
-    p = got.programs[0]
-    leader = got.threads[0]
+    load_run = run(tmp_path, QUIET + "[[program]]\nname = 'idle'\ncommand = ['sh', '-c', 'sleep 0.6; sleep 0.5; :']")
+    closes(load_run)
+    p = load_run.programs[0]
+    leader = load_run.threads[0]
     assert leader.sleeping_s > 0.9 * leader.wall_s - 0.1
     assert p.waiting_s < 0.5 * p.sleeping_s
-    assert {t.command for t in got.threads} >= {"sleep"}
+    assert {t.command for t in load_run.threads} >= {"sleep"}
     assert p.user_s + p.system_s < 0.5 * p.wall_s
 
 
 def test_a_team_is_seen_thread_by_thread(tmp_path: Path) -> None:
-    # On a busy machine the observer may be late by more than a short program lasts: then a longer one.
+    # On a busy machine, the observer may miss a short program; the test then tries a longer one.
     for calls in (1500, 6000, 24000):
         folder = tmp_path / str(calls)
         folder.mkdir()
         team = made_program(find_load(), folder / "team.json", calls, threads=2)
         text = QUIET + f"[[program]]\nname = 'team'\nfile = '{team}'\noversubscribe = true\nwait_policy = 'passive'"
-        got = run(folder, text)
-        closes(got)
-        p = got.programs[0]
-        told = sum(t.user_s + t.system_s for t in got.threads)
-        # What ended between two looks is part of the program's sums.
-        assert told + p.unseen_s == pytest.approx(p.user_s + p.system_s, rel=0.05, abs=0.03)
-        seen = len([t for t in got.threads if t.wall_s > 0.01])
-        if seen == 2:
+        load_run = run(folder, text)
+        closes(load_run)
+        p = load_run.programs[0]
+        threads_s = sum(t.user_s + t.system_s for t in load_run.threads)
+        # The time of threads that ended between two samples is part of the program's sums.
+        assert threads_s + p.unseen_s == pytest.approx(p.user_s + p.system_s, rel=0.05, abs=0.03)
+        team_threads = len([t for t in load_run.threads if t.wall_s > 0.01])
+        if team_threads == 2:
             break
-    assert seen == 2
+    assert team_threads == 2
 
 
 def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Path, program: Path) -> None:
-    seen: list[str] = []
+    events: list[str] = []
     file = tmp_path / "scenario.toml"
     file.write_text(
         QUIET
@@ -134,9 +134,9 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
         cwd = "/proc/not/there"
         """
     )
-    got = run_scenario(file, tmp_path / "run", report=lambda e: seen.append(str(e["event"])))
-    by_name = {p.program: p for p in got.programs}
-    assert got.status == "ok"
+    load_run = run_scenario(file, tmp_path / "run", report=lambda e: events.append(str(e["event"])))
+    by_name = {p.program: p for p in load_run.programs}
+    assert load_run.status == "ok"
     assert {n: p.how for n, p in by_name.items()} == {
         "busy": "ok",
         "dies": "signal",
@@ -151,19 +151,19 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
     assert "is-not-there" in by_name["nowhere"].reason
     assert "cgroup" in by_name["grouped"].reason
     assert "/proc/not/there" in by_name["lost"].reason
-    assert "released" in seen
-    assert "failed" in seen
-    records, absences = records_of(got)
+    assert "released" in events
+    assert "failed" in events
+    records, absences = records_of(load_run)
     assert {r.conditions["program"] for r in records if r.metric == "elapsed"} == {"busy"}
     assert len(absences) == 5
     assert all("\n" not in a.reason for a in absences)
-    text = gantt_text(got)
+    text = gantt_text(load_run)
     assert "not started" in text
     assert "died" in text
 
 
 def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(tmp_path: Path) -> None:
-    got = run(
+    load_run = run(
         tmp_path,
         QUIET
         + """
@@ -178,17 +178,19 @@ def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(t
         copies = 60
         """,
     )
-    assert [p.how for p in got.programs] == ["failed"] * 120
-    assert {p.reason for p in got.programs if p.program == "lost"} == {"cwd /proc/not/there: No such file or directory"}
-    (late,) = {p.reason for p in got.programs if p.program == "late"}
-    assert late.startswith("'./is-not-there' cannot be executed")
+    assert [p.how for p in load_run.programs] == ["failed"] * 120
+    assert {p.reason for p in load_run.programs if p.program == "lost"} == {
+        "cwd /proc/not/there: No such file or directory"
+    }
+    (late_reason,) = {p.reason for p in load_run.programs if p.program == "late"}
+    assert late_reason.startswith("'./is-not-there' cannot be executed")
 
 
 def test_a_program_whose_file_is_spoiled_says_so_and_the_others_finish(tmp_path: Path, program: Path) -> None:
     raw = json.loads(program.read_text())
     raw["variants"][0]["kernel"] = "trioda"
     (tmp_path / "spoiled.json").write_text(json.dumps(raw))
-    got = run(
+    load_run = run(
         tmp_path,
         QUIET
         + f"""
@@ -200,7 +202,7 @@ def test_a_program_whose_file_is_spoiled_says_so_and_the_others_finish(tmp_path:
         file = "{program}"
         """,
     )
-    spoiled, busy = got.programs
+    spoiled, busy = load_run.programs
     assert spoiled.how == "failed"
     assert "trioda" in spoiled.reason
     assert busy.how == "ok"
@@ -228,42 +230,42 @@ def test_where_and_how_programs_run_is_as_asked(tmp_path: Path) -> None:
         command = ["sh", "-c", "cut -d' ' -f41 /proc/self/stat"]
         """
     )
-    got = run(tmp_path, text)
-    assert all(p.how == "ok" for p in got.programs), got.programs
-    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    load_run = run(tmp_path, text)
+    assert all(p.how == "ok" for p in load_run.programs), load_run.programs
+    own_nice = os.getpriority(os.PRIO_PROCESS, 0)
     for copy, cpu in ((0, CPUS[0]), (1, last)):
-        said = (tmp_path / "run" / "output" / f"where.{copy}.out").read_text().split()
-        assert said[1] == str(cpu)
-        assert said[2] == str(min(19, mine + 3))
-        assert said[3:5] == ["blue", "passive"]
-        assert Path(said[5]) == tmp_path
+        words = (tmp_path / "run" / "output" / f"where.{copy}.out").read_text().split()
+        assert words[1] == str(cpu)
+        assert words[2] == str(min(19, own_nice + 3))
+        assert words[3:5] == ["blue", "passive"]
+        assert Path(words[5]) == tmp_path
     assert (tmp_path / "run" / "output" / "idle_class.0.out").read_text().strip() == "5"  # SCHED_IDLE
-    first, second, _ = got.programs
+    first, second, _ = load_run.programs
     assert first.released_s <= second.released_s >= 0.4
-    assert got.bound["where", 1] == (last,)
+    assert load_run.bound["where", 1] == (last,)
 
 
 def test_who_ended_is_told_at_once_and_in_order(tmp_path: Path) -> None:
     text = QUIET + "".join(f"[[program]]\nname = 'p{i}'\nstart_s = {0.4 * i:g}\ncommand = ['true']\n" for i in range(4))
     file = tmp_path / "scenario.toml"
     file.write_text(text)
-    told: list[tuple[str, str, float, float]] = []
+    events: list[tuple[str, str, float, float]] = []
     run_scenario(
         file,
         tmp_path / "run",
-        report=lambda e: told.append((str(e["event"]), str(e.get("program")), float(e["t_s"]), time.monotonic())),
+        report=lambda e: events.append((str(e["event"]), str(e.get("program")), float(e["t_s"]), time.monotonic())),
     )
-    ended = [t for t in told if t[0] == "exit"]
-    assert [p for _, p, _, _ in ended] == ["p0", "p1", "p2", "p3"]
-    assert [t[2] for t in told] == sorted(t[2] for t in told)
-    # They end 0.4 s after each other, and are not all told of at the end.
-    assert ended[-1][3] - ended[0][3] > 0.1, ended
+    exits = [t for t in events if t[0] == "exit"]
+    assert [p for _, p, _, _ in exits] == ["p0", "p1", "p2", "p3"]
+    assert [t[2] for t in events] == sorted(t[2] for t in events)
+    # The programs end 0.4 s after each other, and their exits are not all reported at the end.
+    assert exits[-1][3] - exits[0][3] > 0.1, exits
 
 
 def test_a_folder_that_is_no_cgroup_is_told_and_not_left_behind(tmp_path: Path) -> None:
-    got = run(tmp_path, QUIET + f"[[program]]\ncommand = ['true']\ncgroup = '{tmp_path}/group'")
-    assert got.programs[0].how == "failed"
-    assert f"cgroup {tmp_path}/group" in got.programs[0].reason
+    load_run = run(tmp_path, QUIET + f"[[program]]\ncommand = ['true']\ncgroup = '{tmp_path}/group'")
+    assert load_run.programs[0].how == "failed"
+    assert f"cgroup {tmp_path}/group" in load_run.programs[0].reason
     assert not (tmp_path / "group").exists()
 
 
@@ -277,18 +279,18 @@ def test_a_policy_places_the_copies(tmp_path: Path) -> None:
         command = ["true"]
         """
     )
-    got = run(tmp_path, text)
-    cpus = [c for p in got.programs for c in got.bound[p.program, p.copy]]
-    assert len(cpus) == len(set(cpus)) == len(got.programs)
+    load_run = run(tmp_path, text)
+    cpus = [c for p in load_run.programs for c in load_run.bound[p.program, p.copy]]
+    assert len(cpus) == len(set(cpus)) == len(load_run.programs)
     assert set(cpus) <= set(CPUS)
 
 
 def test_a_timeout_ends_what_runs_and_flags_it(tmp_path: Path) -> None:
     text = "[scenario]\ntimeout_s = 0.5\ncanary = false\n[[program]]\nname = 'long'\ncommand = ['sleep', '600']\n"
-    got = run(tmp_path, text + "[[program]]\nname = 'short'\ncommand = ['true']")
-    assert got.status == "timeout"
-    assert {p.program: p.how for p in got.programs} == {"long": "timeout", "short": "ok"}
-    assert "stopped" in got.flags(got.programs[0])
+    load_run = run(tmp_path, text + "[[program]]\nname = 'short'\ncommand = ['true']")
+    assert load_run.status == "timeout"
+    assert {p.program: p.how for p in load_run.programs} == {"long": "timeout", "short": "ok"}
+    assert "stopped" in load_run.flags(load_run.programs[0])
 
 
 RUNNER = """
@@ -297,7 +299,7 @@ from pathlib import Path
 from meshmark.load.run import run_scenario
 run_scenario(Path(sys.argv[1]), Path(sys.argv[2]))
 """
-# It leaves its group and its session, ignores what can be ignored, and has children that do so too.
+# The script leaves its process group and session, ignores the signals that can be ignored, and so do its children.
 STUBBORN = "trap '' TERM INT HUP; setsid sleep 601 & (trap '' TERM; sleep 602 & wait) & while :; do sleep 603; done"
 
 
@@ -325,14 +327,14 @@ def test_no_child_survives_whoever_is_killed(tmp_path: Path, whom: str) -> None:
             python.wait(timeout=120)
         finally:
             python.kill()
-    got = read_run(out)
-    assert got.status in {"cut", "stopped"}
-    assert got.programs[0].how in {"cut", "stopped", "signal"}
-    assert got.programs[1].how == "failed"
-    assert got.threads
-    assert "stopped" in got.flags(got.programs[0])
-    assert gantt_text(got)
-    records, absences = records_of(got)
+    load_run = read_run(out)
+    assert load_run.status in {"cut", "stopped"}
+    assert load_run.programs[0].how in {"cut", "stopped", "signal"}
+    assert load_run.programs[1].how == "failed"
+    assert load_run.threads
+    assert "stopped" in load_run.flags(load_run.programs[0])
+    assert gantt_text(load_run)
+    records, absences = records_of(load_run)
     assert not [r for r in records if r.metric == "elapsed"]
     assert absences
 
@@ -353,10 +355,10 @@ def test_a_signal_ends_all_and_what_there_is_was_written(tmp_path: Path, number:
         assert until(lambda: (tmp_path / JOURNAL).read_bytes().count(b'"released"') == 2)
         child.send_signal(number)
         assert child.wait(timeout=120) == status
-    got = read_run(tmp_path)
-    assert got.status == "stopped"
-    assert [p.how for p in got.programs] == ["stopped", "stopped"]
-    assert got.end["signal"] == number
+    load_run = read_run(tmp_path)
+    assert load_run.status == "stopped"
+    assert [p.how for p in load_run.programs] == ["stopped", "stopped"]
+    assert load_run.end["signal"] == number
 
 
 @pytest.mark.parametrize(
@@ -382,34 +384,36 @@ def test_a_signal_ends_all_and_what_there_is_was_written(tmp_path: Path, number:
 )
 def test_a_wrong_plan_is_one_line(tmp_path: Path, plan: str, words: str) -> None:
     (tmp_path / "plan.json").write_text(plan)
-    done = subprocess.run([find_load(), "run", tmp_path / "plan.json"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+    completed = subprocess.run(
+        [find_load(), "run", tmp_path / "plan.json"], capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 1
+    assert completed.stdout == ""
+    assert words in completed.stderr
+    assert completed.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("fd", ["x", "2", "3x", "9999"])
 def test_a_wrong_descriptor_for_news_is_one_line(tmp_path: Path, fd: str) -> None:
     plan = {"format": "meshmark load plan", "version": 1, "programs": [{"name": "a", "argv": ["true"]}]}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    done = subprocess.run(
+    completed = subprocess.run(
         [find_load(), "run", tmp_path / "plan.json"],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "MESHMARK_NOTIFY": fd},
     )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "MESHMARK_NOTIFY" in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert completed.returncode == 1
+    assert completed.stdout == ""
+    assert "MESHMARK_NOTIFY" in completed.stderr
+    assert completed.stderr.count("\n") == 1
 
 
 def test_a_run_is_not_written_over(tmp_path: Path) -> None:
     run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
-    assert "contains a run already" in one_line(why)
+    assert "contains a run already" in one_line(error)
     with pytest.raises(UsageError):
         read_run(tmp_path / "nothing")

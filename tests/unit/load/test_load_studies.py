@@ -1,6 +1,7 @@
-"""Studies: what is concluded is right on numbers that are known, and what was run stays run, whatever kills a study.
+"""Test that studies conclude correctly from known numbers, and that a killed study keeps its finished runs.
 
-Real programs run here for tenths of a second, on a machine that may be busy: relations only, never speeds.
+The tests run real programs for tenths of a second on a machine that may be busy, so they compare times with each other
+and never expect a speed.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ BUSY = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"]
 ONCE = StudyOptions(repetitions=1, rounds=0)
 
 
-# ------------------------------------------------------------------ in turn
+# ------------------------------------------------------------------ order of runs and outcomes
 
 
 def cell(name: str) -> Cell:
-    one = Member(name="p", command=("true",))
-    return Cell(name=name, scenarios=(Scenario(programs=(one,), canary=QUIET),))
+    program = Member(name="p", command=("true",))
+    return Cell(name=name, scenarios=(Scenario(programs=(program,), canary=QUIET),))
 
 
 def test_alone_and_together_take_turns_and_the_seed_draws_the_rest() -> None:
@@ -67,19 +68,19 @@ def test_alone_and_together_take_turns_and_the_seed_draws_the_rest() -> None:
         assert names == [c.name for c in order(groups, repetition, seed=3)]
         assert sorted(names) == sorted(c.name for g in groups for c in g)
         for a, b in zip(names[::2], names[1::2], strict=True):
-            assert a.split()[0] == b.split()[0]  # what is compared is neighbours in time
+            assert a.split()[0] == b.split()[0]  # runs that are compared follow each other
             assert a.endswith("together") == bool(repetition % 2)
-    first = [[c.name for c in order(groups, r, seed=3)] for r in (0, 2)]
-    assert first[0] != first[1]
-    assert first[0] != [c.name for c in order(groups, 0, seed=4)]
+    orders = [[c.name for c in order(groups, r, seed=3)] for r in (0, 2)]
+    assert orders[0] != orders[1]
+    assert orders[0] != [c.name for c in order(groups, 0, seed=4)]
 
 
 def test_a_folder_of_another_study_is_refused_by_the_parameter(tmp_path: Path) -> None:
     start_study(tmp_path / "s", "copies", {"seed": 0, "cpus": "0"})
     start_study(tmp_path / "s", "copies", {"seed": 0, "cpus": "0"})
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         start_study(tmp_path / "s", "copies", {"seed": 1, "cpus": "0"})
-    assert "seed" in one_line(why)
+    assert "seed" in one_line(error)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("dear")
     with pytest.raises(UsageError, match="not empty"):
@@ -118,23 +119,23 @@ def run_of(cell: str, repetition: int, wall_s: float, reason: str = "") -> Outco
 
 
 def test_an_outcome_is_read_back_as_it_was_written_and_a_torn_one_is_not(tmp_path: Path) -> None:
-    one = run_of("a", 0, 2.0)
-    line = json.dumps(one.to_json())
+    outcome = run_of("a", 0, 2.0)
+    line = json.dumps(outcome.to_json())
     (tmp_path / JOURNAL).write_text(line + '\n{"type": "run", "cell": 3}\nnonsense\n[]\n' + line[: len(line) // 2])
-    assert read_outcomes(tmp_path) == [one]
+    assert read_outcomes(tmp_path) == [outcome]
 
 
 def test_a_point_pairs_repetitions_and_says_why_it_is_none() -> None:
     alone = [run_of("a", r, 1.0 + r) for r in range(4)]
     together = [run_of("t", r, 2.0 + 2 * r) for r in range(4)]
-    found, reason = point(1.0, "x", alone, together, "wall")
+    paired, reason = point(1.0, "x", alone, together, "wall")
     assert reason == ""
-    assert found is not None
-    assert found.pairs == (2.0, 2.0, 2.0, 2.0)
-    assert found.slowdown.interval is not None
+    assert paired is not None
+    assert paired.pairs == (2.0, 2.0, 2.0, 2.0)
+    assert paired.slowdown.interval is not None
     assert point(1.0, "x", alone, together, "dedicated")[0] is not None
-    none, reason = point(1.0, "x", alone, [run_of("t", 0, 1.0, "it died")], "wall")
-    assert (none, reason) == (None, "it died")
+    no_point, reason = point(1.0, "x", alone, [run_of("t", 0, 1.0, "it died")], "wall")
+    assert (no_point, reason) == (None, "it died")
     assert point(1.0, "x", alone, [], "wall")[0] is None
 
 
@@ -173,16 +174,16 @@ if len(CPUS) > 1:
 
 @pytest.mark.parametrize("key", CALLS)
 def test_a_wrong_argument_is_named_before_anything_runs(key: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         CALLS[key](tmp_path / "study")
-    assert key.removesuffix("s") in one_line(why)
+    assert key.removesuffix("s") in one_line(error)
     assert not (tmp_path / "study").exists()
 
 
 def test_one_memory_domain_is_absent_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(AbsentError) as why:
+    with pytest.raises(AbsentError) as error:
         isolation(base(), tmp_path / "study", domains=((CPUS[0],),))
-    assert "domain" in one_line(why)
+    assert "domain" in one_line(error)
     assert not (tmp_path / "study").exists()
 
 
@@ -196,21 +197,21 @@ def test_one_cpu_is_absent_for_what_needs_two(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some 0.2 s of fixed work."""
+    """Return the file of a program with about 0.2 s of fixed work."""
     return made_program(find_load(), tmp_path_factory.mktemp("program") / "busy.json", 1500)
 
 
 @pytest.fixture(scope="session")
 def variants(program: Path) -> list[Variant]:
-    """Base data of the three variants of the program, from one run of it."""
-    done = subprocess.run([find_load(), "program", program], capture_output=True, text=True, check=True)
-    took = {x["name"]: x for x in map(json.loads, done.stdout.splitlines()) if x["type"] == "variant"}
-    made = []
+    """Return base data of the three variants of the program, measured in one run of the program."""
+    completed = subprocess.run([find_load(), "program", program], capture_output=True, text=True, check=True)
+    trial_lines = {x["name"]: x for x in map(json.loads, completed.stdout.splitlines()) if x["type"] == "variant"}
+    variants = []
     for raw in json.loads(program.read_text())["variants"]:
-        one = checked(Variant, {k: v for k, v in raw.items() if k not in ("calls", "phase")}, "made")
-        call_s = took[one.name]["cpu_s"] / took[one.name]["calls"]
-        made.append(replace(one, wall_s=call_s, cpu_s=call_s))
-    return made
+        variant = checked(Variant, {k: v for k, v in raw.items() if k not in ("calls", "phase")}, "made")
+        call_s = trial_lines[variant.name]["cpu_s"] / trial_lines[variant.name]["calls"]
+        variants.append(replace(variant, wall_s=call_s, cpu_s=call_s))
+    return variants
 
 
 def adds_up(of: Any) -> None:
@@ -221,46 +222,50 @@ def adds_up(of: Any) -> None:
 
 
 def test_overload_makes_one_more_than_there_are_cpus_wait(program: Path, tmp_path: Path) -> None:
-    found = overload(tmp_path / "study", work=program, cpus=CPUS[:1], options=ONCE)
-    assert [c.programs for c in found.cases] == [1, 2]
-    for case in found.cases:
+    study = overload(tmp_path / "study", work=program, cpus=CPUS[:1], options=ONCE)
+    assert [c.programs for c in study.cases] == [1, 2]
+    for case in study.cases:
         adds_up(case)
         assert case.totals.bench_s <= case.totals.run_s + 0.5
-    both = found.cases[1]
-    # Two of equal work on one CPU: whoever goes first, the other waits for about as long as one of them computes.
-    cpu_s = both.totals.user_s + both.totals.system_s
-    assert both.totals.waiting_s > 0.3 * cpu_s / 2
-    assert both.totals.bench_s > 0.9 * cpu_s
-    assert found.waited()
-    waiting = [r for r in found.records if r.metric == "waiting_sum" and r.conditions["programs"] == 2]
-    assert waiting[0].value == pytest.approx(both.totals.waiting_s)
+    pair = study.cases[1]
+    # Two programs have equal work and share a CPU: each waits for about as long as the other computes.
+    cpu_s = pair.totals.user_s + pair.totals.system_s
+    assert pair.totals.waiting_s > 0.3 * cpu_s / 2
+    assert pair.totals.bench_s > 0.9 * cpu_s
+    assert study.waited()
+    waiting = [r for r in study.records if r.metric == "waiting_sum" and r.conditions["programs"] == 2]
+    assert waiting[0].value == pytest.approx(pair.totals.waiting_s)
     assert "oversubscribed" in waiting[0].flags
-    assert "2 on 1" in found.table
+    assert "2 on 1" in study.table
 
 
 def test_copies_have_times_throughput_records_and_a_chart(tmp_path: Path) -> None:
-    said: list[str] = []
-    found = copies(
-        BUSY, tmp_path / "study", cpus=CPUS[:1], counts=(2, 3), options=StudyOptions(repetitions=4, notify=said.append)
+    messages: list[str] = []
+    study = copies(
+        BUSY,
+        tmp_path / "study",
+        cpus=CPUS[:1],
+        counts=(2, 3),
+        options=StudyOptions(repetitions=4, notify=messages.append),
     )
-    assert found.counts == (1, 2, 3)
-    assert [len(t) for t in found.times_s] == [4, 4, 4]
-    assert len(said) == 12
-    # Three on one CPU take longer than one: three times the work. On a machine that others use by turns, all that can
-    # be said is a wide interval with the truth in it.
-    interval = found.points[-1].slowdown.interval
+    assert study.counts == (1, 2, 3)
+    assert [len(t) for t in study.times_s] == [4, 4, 4]
+    assert len(messages) == 12
+    # Three copies on one CPU do three times the work of one, so they take longer. If other processes use the machine,
+    # the interval is wide, but contains the true slowdown.
+    interval = study.points[-1].slowdown.interval
     assert interval is not None and interval[1] > 1.3
-    assert all(t > 0 for t in found.throughput)
-    records = read_records(found.folder)
-    assert records == list(found.records)
-    slow = [r for r in records if r.metric == "slowdown"]
-    assert [r.conditions["copies"] for r in slow] == [2, 3]
+    assert all(t > 0 for t in study.throughput)
+    records = read_records(study.folder)
+    assert records == list(study.records)
+    slowdowns = [r for r in records if r.metric == "slowdown"]
+    assert [r.conditions["copies"] for r in slowdowns] == [2, 3]
     spec = for_file(draw(records)["copies"])
-    drawn = [row["value"] for rows in spec["datasets"].values() for row in rows if "label" in row]
-    assert drawn == [p.slowdown.ratio for p in found.points]
+    ratios = [row["value"] for rows in spec["datasets"].values() for row in rows if "label" in row]
+    assert ratios == [p.slowdown.ratio for p in study.points]
     assert (
-        copies(BUSY, found.folder, cpus=CPUS[:1], counts=(2, 3), options=StudyOptions(repetitions=4)).times_s
-        == found.times_s
+        copies(BUSY, study.folder, cpus=CPUS[:1], counts=(2, 3), options=StudyOptions(repetitions=4)).times_s
+        == study.times_s
     )
 
 
@@ -269,7 +274,7 @@ def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Varian
     reach = explain(variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert reach is not None
     low, middle, high = (reach[0] + share * (reach[1] - reach[0]) for share in (0.2, 0.4, 0.6))
-    found = interference_curve(
+    study = interference_curve(
         program,
         variants,
         tmp_path / "study",
@@ -280,25 +285,25 @@ def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Varian
         outlasts=40,
         options=StudyOptions(repetitions=2, rounds=0),
     )
-    assert [p.x for p in found.points] == pytest.approx([low, high])
-    assert all(p.slowdown.ratio > 0 for p in found.points)
-    assert len(found.held_out) == 1
-    held = found.held_out[0]
-    assert held.error_points == pytest.approx(100 * abs(held.predicted - held.measured.slowdown.ratio))
-    assert found.predict(middle) == held.predicted
-    assert found.predict(low) <= found.predict(high)
+    assert [p.x for p in study.points] == pytest.approx([low, high])
+    assert all(p.slowdown.ratio > 0 for p in study.points)
+    assert len(study.held_out) == 1
+    check = study.held_out[0]
+    assert check.error_points == pytest.approx(100 * abs(check.predicted - check.measured.slowdown.ratio))
+    assert study.predict(middle) == check.predicted
+    assert study.predict(low) <= study.predict(high)
     with pytest.raises(UsageError):
-        found.predict(2 * high)
-    assert {r.metric for r in found.records} == {"elapsed", "slowdown", "prediction_gap"}
-    assert draw(found.records).keys() == {"interference_curve"}
-    for run in (found.folder / "runs").iterdir():
-        for p in read_run(run).programs:  # neighbours are ended, what is measured ends
+        study.predict(2 * high)
+    assert {r.metric for r in study.records} == {"elapsed", "slowdown", "prediction_gap"}
+    assert draw(study.records).keys() == {"interference_curve"}
+    for run in (study.folder / "runs").iterdir():
+        for p in read_run(run).programs:  # neighbours are terminated, measured programs end
             assert p.how == ("ok" if p.program == "measured" else "signal"), (run, p)
 
 
 def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
     team = made_program(find_load(), tmp_path / "team.json", 3000, threads=2)
-    found = omp_overload(
+    study = omp_overload(
         tmp_path / "study",
         parallel=team,
         sequential=BUSY,
@@ -307,20 +312,21 @@ def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
         policies=("passive",),
         options=ONCE,
     )
-    (case,) = found.cases
-    # On a busy machine, the times of both threads are not read at one time. Two CPUs would give 0 and 2.
+    (case,) = study.cases
+    # On a busy machine, the times of both threads are read at different moments. On two CPUs, the serialisation would
+    # be 0, and 2 threads would run.
     assert case.serialisation_alone > 0.7
     assert case.serialisation > 0.7
     assert case.running < 1.3
     assert 0 < case.cpu_share <= 1
-    assert all("oversubscribed" in r.flags for r in found.records)
-    assert draw(found.records).keys() == {"omp_overload"}
+    assert all("oversubscribed" in r.flags for r in study.records)
+    assert draw(study.records).keys() == {"omp_overload"}
 
 
 @pytest.mark.slow
 @two_cpus
 def test_a_matrix_has_every_class_beside_every_other_and_itself(variants: list[Variant], tmp_path: Path) -> None:
-    found = interference_matrix(
+    study = interference_matrix(
         variants,
         tmp_path / "study",
         classes=("stream@memory", "gemm"),
@@ -328,12 +334,12 @@ def test_a_matrix_has_every_class_beside_every_other_and_itself(variants: list[V
         run_time_s=0.1,
         options=StudyOptions(repetitions=2, rounds=0),
     )
-    assert found.cells.keys() == {(a, b) for a in found.classes for b in found.classes}
-    for run in (found.folder / "runs").iterdir():
-        used = {p.program: CPUS.index(read_run(run).bound[p.program, 0][0]) for p in read_run(run).programs}
-        turn = int(run.name[-2:]) % 2  # the two change places from one repetition to the next
-        assert used["measured"] == turn
-        assert used.get("neighbour", 1 - turn) == 1 - turn
+    assert study.cells.keys() == {(a, b) for a in study.classes for b in study.classes}
+    for run in (study.folder / "runs").iterdir():
+        cpu_index = {p.program: CPUS.index(read_run(run).bound[p.program, 0][0]) for p in read_run(run).programs}
+        turn = int(run.name[-2:]) % 2  # the programs swap CPUs with each repetition
+        assert cpu_index["measured"] == turn
+        assert cpu_index.get("neighbour", 1 - turn) == 1 - turn
 
 
 @pytest.mark.slow
@@ -342,7 +348,7 @@ def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[
     reach = explain(variants, TargetProfile(run_time_s=0.2, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert reach is not None
     rates = [reach[0] + share * (reach[1] - reach[0]) for share in (0.3, 0.7)]
-    found = shared_bus(
+    study = shared_bus(
         variants,
         tmp_path / "study",
         cpus=CPUS[:2],
@@ -350,45 +356,45 @@ def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[
         run_time_s=0.2,
         options=StudyOptions(repetitions=2, rounds=0, clock="dedicated"),
     )
-    assert len(found.points) == 2
-    assert found.points[0].x < found.points[1].x
-    impossible = [a for a in found.absences if a.conditions.get("memory_rate_asked") == 1e14]
+    assert len(study.points) == 2
+    assert study.points[0].x < study.points[1].x
+    impossible = [a for a in study.absences if a.conditions.get("memory_rate_asked") == 1e14]
     assert "possible" in impossible[0].reason
-    crossed = [r for r in found.records if r.metric == "crossing_rate"]
-    assert bool(crossed) == (found.crossing.value is not None)
-    assert crossed or found.crossing.reason in [a.reason for a in found.absences]
-    assert [len(o.of()) for o in read_outcomes(found.folder) if "together" in o.cell] == [2] * 4
+    crossings = [r for r in study.records if r.metric == "crossing_rate"]
+    assert bool(crossings) == (study.crossing.value is not None)
+    assert crossings or study.crossing.reason in [a.reason for a in study.absences]
+    assert [len(o.of()) for o in read_outcomes(study.folder) if "together" in o.cell] == [2] * 4
 
 
 @two_cpus
 def test_a_neighbour_that_ends_too_early_does_not_count(program: Path, tmp_path: Path) -> None:
     def beside(work: Sequence[str], endless: bool) -> Cell:
-        both = (member("measured", program, [CPUS[:1]]), member("other", work, [CPUS[1:2]], endless=endless))
-        return Cell(name=f"beside {endless}", scenarios=(scenario("two", *both),), measured=("measured",))
+        members = (member("measured", program, [CPUS[:1]]), member("other", work, [CPUS[1:2]], endless=endless))
+        return Cell(name=f"beside {endless}", scenarios=(scenario("two", *members),), measured=("measured",))
 
     short, long = beside(["true"], False), beside(["true"], True)
 
     def alone(name: str) -> Cell:
         return Cell(name=name, scenarios=(scenario("one", member("measured", program, [CPUS[:1]])),))
 
-    found = run_cells(tmp_path, [[alone("a"), short], [alone("b"), long]], 3, 0)
-    assert len(found[short.name]) == 1  # and is not tried again
-    assert len(found["a"]) < 3  # nor what would be compared with it
-    assert "other" in found[short.name][0].reason
-    assert [o.reason for o in found[long.name]] == ["", "", ""]
-    assert len(found["b"]) == 3
+    outcomes = run_cells(tmp_path, [[alone("a"), short], [alone("b"), long]], 3, 0)
+    assert len(outcomes[short.name]) == 1  # the failed cell is not tried again
+    assert len(outcomes["a"]) < 3  # the cell that it would be compared with is not run again, either
+    assert "other" in outcomes[short.name][0].reason
+    assert [o.reason for o in outcomes[long.name]] == ["", "", ""]
+    assert len(outcomes["b"]) == 3
 
 
 def test_a_program_that_dies_is_said_and_not_counted(tmp_path: Path) -> None:
-    with pytest.raises(MeshmarkError) as why:
+    with pytest.raises(MeshmarkError) as error:
         copies(["sh", "-c", "echo no luck >&2; exit 3"], tmp_path / "study", cpus=CPUS[:1], options=ONCE)
-    assert "status 3: no luck" in one_line(why)
+    assert "status 3: no luck" in one_line(error)
 
 
 def test_a_program_that_hangs_is_ended_and_not_counted(tmp_path: Path) -> None:
-    with pytest.raises(MeshmarkError) as why:
+    with pytest.raises(MeshmarkError) as error:
         copies(["sleep", "100"], tmp_path / "study", cpus=CPUS[:1], options=replace(ONCE, timeout_s=0.2))
-    assert "timeout" in one_line(why)
+    assert "timeout" in one_line(error)
 
 
 def test_a_study_is_not_resumed_with_another_program(tmp_path: Path) -> None:
@@ -419,25 +425,25 @@ def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert until(lambda: len(read_outcomes(folder)) >= 3 or child.poll() is not None)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    kept = (folder / JOURNAL).read_bytes()
-    done = read_outcomes(folder)
-    assert 3 <= len(done) < 8
-    runs = {o.run: (folder / "runs" / o.run / "run.jsonl").stat().st_mtime_ns for o in done}
-    with (folder / JOURNAL).open("ab") as torn:
-        torn.write(b'{"type": "run", "cell": "1 co')
+    journal_before = (folder / JOURNAL).read_bytes()
+    outcomes_before = read_outcomes(folder)
+    assert 3 <= len(outcomes_before) < 8
+    runs = {o.run: (folder / "runs" / o.run / "run.jsonl").stat().st_mtime_ns for o in outcomes_before}
+    with (folder / JOURNAL).open("ab") as journal:
+        journal.write(b'{"type": "run", "cell": "1 co')
 
     messages: list[str] = []
-    found = copies(
+    study = copies(
         BUSY, folder, cpus=CPUS[:1], counts=(1, 2), options=StudyOptions(repetitions=4, notify=messages.append)
     )
-    assert f"{len(done)} runs are done" in messages[0]
-    assert len(messages) == 1 + 8 - len(done)
-    assert (folder / JOURNAL).read_bytes().startswith(kept)
-    assert read_outcomes(folder)[: len(done)] == done
-    assert [len(t) for t in found.times_s] == [4, 4]
-    for run, then in runs.items():
-        assert (folder / "runs" / run / "run.jsonl").stat().st_mtime_ns == then
-    for entry in Path("/proc").iterdir():  # nobody of the killed one burns the machine
+    assert f"{len(outcomes_before)} runs are done" in messages[0]
+    assert len(messages) == 1 + 8 - len(outcomes_before)
+    assert (folder / JOURNAL).read_bytes().startswith(journal_before)
+    assert read_outcomes(folder)[: len(outcomes_before)] == outcomes_before
+    assert [len(t) for t in study.times_s] == [4, 4]
+    for run, modified_ns in runs.items():
+        assert (folder / "runs" / run / "run.jsonl").stat().st_mtime_ns == modified_ns
+    for entry in Path("/proc").iterdir():  # no process of the killed study still runs
         if entry.name.isdigit():
             try:
                 environ = (entry / "environ").read_bytes()
@@ -454,8 +460,8 @@ def test_a_longer_program_has_the_same_mix() -> None:
 
 
 def test_every_study_has_a_chart_of_its_records() -> None:
-    """That intervals, flags and what is missing can be drawn."""
-    told: dict[str, dict[str, Any]] = {
+    """The records have intervals and flags, or lack intervals, and can all be drawn."""
+    conditions_by_study: dict[str, dict[str, Any]] = {
         "shared_bus": {"memory_rate": 2e9, "copies": 2},
         "mix": {"write_fraction": 0.25},
         "isolation": {"domains": 2},
@@ -467,22 +473,22 @@ def test_every_study_has_a_chart_of_its_records() -> None:
         "scenario": {"program": "x"},
     }
     records = []
-    for study, conditions in told.items():
+    for study, conditions in conditions_by_study.items():
         for repetitions in (1, 6):
             results = Results(study=study, machine="m", common={"cpus": "0-1"}, provenance={})
             alone = [run_of("a", r, 1.0 + 0.1 * r) for r in range(repetitions)]
             together = [run_of("t", r, 1.5 + 0.1 * r) for r in range(repetitions)]
-            found, _ = point(1.0, "x", alone, together, "wall")
-            assert found is not None
-            results.add_point(found, conditions)
+            chart_point, _ = point(1.0, "x", alone, together, "wall")
+            assert chart_point is not None
+            results.add_point(chart_point, conditions)
             results.add("user_sum", [1.0], conditions)
             results.add("waiting_sum", [2.0], conditions)
             records += results.records
     for record in records:
         assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
-    drawn = draw(records)
-    assert drawn.keys() == STUDIES.keys() == told.keys()
-    for name, chart in drawn.items():
+    charts = draw(records)
+    assert charts.keys() == STUDIES.keys() == conditions_by_study.keys()
+    for name, chart in charts.items():
         spec = for_file(chart)
         assert json.dumps(spec, allow_nan=False)
         rows = [row for rows in spec["datasets"].values() for row in rows if "flagged" in row]

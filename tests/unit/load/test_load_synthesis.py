@@ -1,4 +1,4 @@
-"""Synthesis: what is prescribed is met on paper, what cannot be is explained, and the file is the program."""
+"""Test synthesis: plans meet the prescription, impossible prescriptions are explained, and files are complete."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from support.scenarios import one_line
 METRICS = all_metrics()
 
 
-# Sums of a program, call by call and without anything of the package's but the variants: what the file promises.
+# Sums of a program, computed call by call from its variants alone, without the code of the package.
 def sums_of(program: Program) -> dict[str, float]:
-    wish = program.profile
-    balance = wish.load_balance
-    out = dict.fromkeys(("time", "flops", "ints", "reads", "writes", "cpu", "system", "io"), 0.0)
-    out["time"] = wish.pace * wish.run_time_s
-    out["cpu"] = out["time"] * wish.threads
+    target = program.profile
+    balance = target.load_balance
+    sums = dict.fromkeys(("time", "flops", "ints", "reads", "writes", "cpu", "system", "io"), 0.0)
+    sums["time"] = target.pace * target.run_time_s
+    sums["cpu"] = sums["time"] * target.threads
     for part in program.parts:
         v, n = part.variant, part.calls
-        out["time"] += n * v.wall_s / balance
-        out["flops"] += n * v.flops
-        out["ints"] += n * v.int_ops
-        out["cpu"] += n * v.cpu_s
-        out["system"] += n * v.system_s
-        out["io"] += n * (v.io_read_bytes + v.io_write_bytes)
+        sums["time"] += n * v.wall_s / balance
+        sums["flops"] += n * v.flops
+        sums["ints"] += n * v.int_ops
+        sums["cpu"] += n * v.cpu_s
+        sums["system"] += n * v.system_s
+        sums["io"] += n * (v.io_read_bytes + v.io_write_bytes)
         if v.served_by == "memory":
-            out["reads"] += n * v.line_read_bytes
-            out["writes"] += n * v.line_write_bytes
-    return out
+            sums["reads"] += n * v.line_read_bytes
+            sums["writes"] += n * v.line_write_bytes
+    return sums
 
 
 def behaviour(program: Program) -> dict[str, float]:
@@ -64,44 +64,44 @@ def behaviour(program: Program) -> dict[str, float]:
 
 
 def check_met(program: Program) -> None:
-    wish, has = program.profile, behaviour(program)
-    assert has["run_time_s"] == pytest.approx(wish.run_time_s, rel=1e-3)
-    for name, value in wish.metrics.items():
+    target, values = program.profile, behaviour(program)
+    assert values["run_time_s"] == pytest.approx(target.run_time_s, rel=1e-3)
+    for name, value in target.metrics.items():
         if name == "write_fraction":
-            assert abs(has[name] - value) <= 5e-4
-        elif name in has:
+            assert abs(values[name] - value) <= 5e-4
+        elif name in values:
             vs = [p.variant for p in program.parts]
-            each = {
+            per_call = {
                 "io_gb_per_s": [v.io_read_bytes + v.io_write_bytes for v in vs],
                 "system_share": [v.system_s for v in vs],
             }
             total = {"io_gb_per_s": sums_of(program)["io"], "system_share": sums_of(program)["system"]}
-            quantum = max(each[name]) / (total[name] or math.inf) if name in each else 0.0
-            # Few variants do I/O and most of the system's work: those sums are as coarse as their calls.
+            quantum = max(per_call[name]) / (total[name] or math.inf) if name in per_call else 0.0
+            # Few variants do most of the I/O and system work, so these sums are as coarse as single calls.
             coarse = quantum > 1e-3
-            assert has[name] == pytest.approx(value, rel=0.6 * quantum if coarse else 1e-3, abs=1e-12), name
+            assert values[name] == pytest.approx(value, rel=0.6 * quantum if coarse else 1e-3, abs=1e-12), name
             assert (
                 not coarse
-                or abs(has[name] / value - 1) < 1e-3
+                or abs(values[name] / value - 1) < 1e-3
                 or any("calls are indivisible" in n for n in program.notes)
             )
-    assert sum(p.variant.volume_bytes for p in program.parts) <= wish.memory_mib * MIB
-    assert {p.variant.threads for p in program.parts} == {wish.threads}
+    assert sum(p.variant.volume_bytes for p in program.parts) <= target.memory_mib * MIB
+    assert {p.variant.threads for p in program.parts} == {target.threads}
     assert all(p.calls >= 1 and 0 <= p.phase < 1 for p in program.parts)
 
 
-# ------------------------------------------------------------------ possible wishes
+# ------------------------------------------------------------------ possible prescriptions
 
 
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), pace=st.sampled_from([0.05, 0.3, 0.9]), threads=st.sampled_from([1, 2]))
 def test_a_pace_leaves_its_share_of_the_time_to_no_kernel(seed: int, pace: float, threads: int) -> None:
     names = ("memory_gb_per_s", "gflop_per_s", "write_fraction", "system_share")
-    wish = random_wish(
+    target = random_wish(
         base(), random.Random(seed), run_time_s=20.0, threads=threads, seed=seed, names=names, kinds=("idle",)
     )
-    metrics = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in wish.metrics.items()}
-    program = synthesize(base(), dataclasses.replace(wish, pace=pace, metrics=metrics, least_kernels=1))
+    metrics = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in target.metrics.items()}
+    program = synthesize(base(), dataclasses.replace(target, pace=pace, metrics=metrics, least_kernels=1))
     check_met(program)
     kernels_s = sum(p.calls * p.variant.wall_s for p in program.parts)
     assert kernels_s == pytest.approx((1 - pace) * 20.0, rel=2e-3)
@@ -109,33 +109,33 @@ def test_a_pace_leaves_its_share_of_the_time_to_no_kernel(seed: int, pace: float
 
 
 def test_an_impossible_pace_says_what_would_be_possible() -> None:
-    wish = random_wish(base(), random.Random(5), run_time_s=10.0)
-    much = explain(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
-    half = explain(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}, pace=0.5))[
+    target = random_wish(base(), random.Random(5), run_time_s=10.0)
+    full_range = explain(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    half_range = explain(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}, pace=0.5))[
         "memory_gb_per_s"
     ]
-    assert much is not None
-    assert half is not None
-    assert half[1] == pytest.approx(much[1] / 2, rel=1e-6)
-    with pytest.raises(ImpossibleError) as why:
-        synthesize(base(), dataclasses.replace(wish, pace=0.5, metrics={"memory_gb_per_s": 0.9 * much[1]}))
-    assert why.value.nearest is not None
-    assert why.value.nearest.metrics["memory_gb_per_s"] <= half[1] * (1 + 1e-6)
+    assert full_range is not None
+    assert half_range is not None
+    assert half_range[1] == pytest.approx(full_range[1] / 2, rel=1e-6)
+    with pytest.raises(ImpossibleError) as error:
+        synthesize(base(), dataclasses.replace(target, pace=0.5, metrics={"memory_gb_per_s": 0.9 * full_range[1]}))
+    assert error.value.nearest is not None
+    assert error.value.nearest.metrics["memory_gb_per_s"] <= half_range[1] * (1 + 1e-6)
 
 
-@example(seed=300, run_time_s=10.0, threads=1)  # grows unevenly, and a note says so
+@example(seed=300, run_time_s=10.0, threads=1)  # the sums grow unevenly, which a note reports
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), run_time_s=st.sampled_from([10.0, 20.0, 60.0]), threads=st.sampled_from([1, 2]))
 def test_what_a_mix_gives_can_be_prescribed_and_is_met_on_paper(seed: int, run_time_s: float, threads: int) -> None:
-    wish = random_wish(base(), random.Random(seed), run_time_s=run_time_s, threads=threads, seed=seed)
-    program = synthesize(base(), wish)
+    target = random_wish(base(), random.Random(seed), run_time_s=run_time_s, threads=threads, seed=seed)
+    program = synthesize(base(), target)
     check_met(program)
     assert len({p.variant.kernel for p in program.parts}) >= 20
-    told = program.uniformity.worst_deviation
-    assert told
-    assert max(told.values()) <= 0.01 or any("deviates from even growth" in n for n in program.notes)
-    if wish.metrics["write_fraction"] > 0.05:
-        assert max(told.values()) <= 0.01
+    deviations = program.uniformity.worst_deviation
+    assert deviations
+    assert max(deviations.values()) <= 0.01 or any("deviates from even growth" in n for n in program.notes)
+    if target.metrics["write_fraction"] > 0.05:
+        assert max(deviations.values()) <= 0.01
     assert max(p.calls * p.variant.wall_s for p in program.parts) <= 0.21 * run_time_s
     assert not {"idle", "system"} & {p.variant.kind for p in program.parts}
 
@@ -145,25 +145,25 @@ def test_what_a_mix_gives_can_be_prescribed_and_is_met_on_paper(seed: int, run_t
 def test_system_time_and_files_can_be_prescribed(seed: int) -> None:
     names = ("memory_gb_per_s", "gint_per_s", "io_gb_per_s", "system_share")
     rng = random.Random(seed)
-    wish = random_wish(base(), rng, names=names, kinds=("idle",), mixed=400)
-    assert wish.metrics["system_share"] > 0
-    check_met(synthesize(base(), wish))
+    target = random_wish(base(), rng, names=names, kinds=("idle",), mixed=400)
+    assert target.metrics["system_share"] > 0
+    check_met(synthesize(base(), target))
 
 
 def test_without_a_wish_for_them_there_are_no_files_no_system_and_no_idling() -> None:
     program = synthesize(base(), TargetProfile(run_time_s=10.0))
-    has = sums_of(program)
-    assert has["io"] == 0
+    sums = sums_of(program)
+    assert sums["io"] == 0
     assert not {"idle", "system"} & {p.variant.kind for p in program.parts}
-    named = synthesize(base(), TargetProfile(run_time_s=10.0, kernels=("idle_0", "stream_0"), least_kernels=2))
-    assert named.kernels == ("idle_0", "stream_0")
+    idle_program = synthesize(base(), TargetProfile(run_time_s=10.0, kernels=("idle_0", "stream_0"), least_kernels=2))
+    assert idle_program.kernels == ("idle_0", "stream_0")
 
 
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), balance=st.floats(0.55, 0.95))
 def test_uneven_shares_lengthen_every_call_and_are_planned_for(seed: int, balance: float) -> None:
-    wish = random_wish(base(), random.Random(seed), threads=2, load_balance=balance)
-    program = synthesize(base(), wish)
+    target = random_wish(base(), random.Random(seed), threads=2, load_balance=balance)
+    program = synthesize(base(), target)
     check_met(program)
     assert sum(program.shares) == pytest.approx(1)
     assert np.mean(program.shares) / max(program.shares) == pytest.approx(balance)
@@ -173,20 +173,20 @@ def test_uneven_shares_lengthen_every_call_and_are_planned_for(seed: int, balanc
 @pytest.mark.parametrize("memory_mib", [600, 200, 80])
 def test_the_arrays_of_all_variants_fit_the_memory(memory_mib: int) -> None:
     for seed in range(4):
-        wish = random_wish(base(), random.Random(seed), memory_mib=memory_mib, mixed=12)
-        program = synthesize(base(), wish)
+        target = random_wish(base(), random.Random(seed), memory_mib=memory_mib, mixed=12)
+        program = synthesize(base(), target)
         assert program.memory_bytes <= memory_mib * MIB
         check_met(program)
 
 
 def test_too_little_memory_says_how_much_is_enough() -> None:
-    wish = TargetProfile(run_time_s=10.0, memory_mib=9, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.3})
-    with pytest.raises(UsageError) as why:
-        synthesize(base(), wish)
-    said = one_line(why)
-    if "memory_mib" in said:
-        enough = float(said.split()[-1])
-        check_met(synthesize(base(), dataclasses.replace(wish, memory_mib=enough)))
+    target = TargetProfile(run_time_s=10.0, memory_mib=9, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.3})
+    with pytest.raises(UsageError) as error:
+        synthesize(base(), target)
+    message = one_line(error)
+    if "memory_mib" in message:
+        required_mib = float(message.split()[-1])
+        check_met(synthesize(base(), dataclasses.replace(target, memory_mib=required_mib)))
     with pytest.raises(UsageError, match=r"memory_mib: found 0\.001; the smallest variant needs"):
         synthesize(base(), TargetProfile(run_time_s=1.0, memory_mib=0.001))
 
@@ -202,12 +202,16 @@ def test_a_wish_at_the_edge_takes_more_of_one_variant_and_says_so() -> None:
 
 
 def test_zero_and_one_are_met_exactly() -> None:
-    dry = synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 0.0, "gflop_per_s": 1.0}))
-    assert sums_of(dry)["reads"] + sums_of(dry)["writes"] == 0
-    check_met(dry)
-    reads = synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.0}))
-    assert sums_of(reads)["writes"] == 0
-    check_met(reads)
+    no_traffic = synthesize(
+        base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 0.0, "gflop_per_s": 1.0})
+    )
+    assert sums_of(no_traffic)["reads"] + sums_of(no_traffic)["writes"] == 0
+    check_met(no_traffic)
+    only_reads = synthesize(
+        base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.0})
+    )
+    assert sums_of(only_reads)["writes"] == 0
+    check_met(only_reads)
 
 
 def test_a_fraction_alone_is_not_met_by_no_traffic() -> None:
@@ -221,27 +225,27 @@ def test_short_programs_say_that_calls_are_whole() -> None:
 
 
 def test_another_seed_is_another_program_of_the_same_behaviour() -> None:
-    wish = random_wish(base(), random.Random(5))
-    first, again, other = (synthesize(base(), dataclasses.replace(wish, seed=s)) for s in (1, 1, 2))
-    assert dump_program(first) == dump_program(again)
-    assert [(p.variant.name, p.calls) for p in first.parts] != [(p.variant.name, p.calls) for p in other.parts]
-    check_met(other)
+    target = random_wish(base(), random.Random(5))
+    first, repeated, reseeded = (synthesize(base(), dataclasses.replace(target, seed=s)) for s in (1, 1, 2))
+    assert dump_program(first) == dump_program(repeated)
+    assert [(p.variant.name, p.calls) for p in first.parts] != [(p.variant.name, p.calls) for p in reseeded.parts]
+    check_met(reseeded)
 
 
 def test_the_order_of_the_base_data_is_no_matter_for_what_is_promised() -> None:
-    wish = random_wish(base(), random.Random(6))
-    check_met(synthesize(base()[::-1], wish))
+    target = random_wish(base(), random.Random(6))
+    check_met(synthesize(base()[::-1], target))
 
 
 def test_kernels_can_be_chosen_and_left_out() -> None:
-    only = ("stream_0", "stream_1", "dense_0", "compute_0", "solver_1")
-    program = synthesize(base(), TargetProfile(run_time_s=10.0, kernels=only, least_kernels=5))
-    assert set(program.kernels) == set(only)
-    program = synthesize(base(), TargetProfile(run_time_s=10.0, without=only))
-    assert not set(program.kernels) & set(only)
-    with pytest.raises(UsageError, match="did you mean stream_0") as why:
+    names = ("stream_0", "stream_1", "dense_0", "compute_0", "solver_1")
+    program = synthesize(base(), TargetProfile(run_time_s=10.0, kernels=names, least_kernels=5))
+    assert set(program.kernels) == set(names)
+    program = synthesize(base(), TargetProfile(run_time_s=10.0, without=names))
+    assert not set(program.kernels) & set(names)
+    with pytest.raises(UsageError, match="did you mean stream_0") as error:
         synthesize(base(), TargetProfile(run_time_s=10.0, kernels=("strem_0",)))
-    one_line(why)
+    one_line(error)
     with pytest.raises(UsageError, match="threads: found 3; the calibration data have variants with 1, 2"):
         synthesize(base(), TargetProfile(run_time_s=10.0, threads=3))
 
@@ -254,53 +258,54 @@ def test_the_dual_gives_what_a_general_solver_of_least_squares_gives(seed: int) 
     rng = np.random.default_rng(seed)
     n, m = 30, 3
     equal = np.vstack([np.ones(n), rng.normal(size=(m - 1, n))])
-    some = rng.exponential(size=n) * (rng.random(n) < 0.5) + 1e-3
-    some /= some.sum()
+    shares = rng.exponential(size=n) * (rng.random(n) < 0.5) + 1e-3
+    shares /= shares.sum()
     weight = rng.uniform(0.5, 1.5, n)
-    x = spread_evenly(equal, equal @ some, weight, 1.0)
+    x = spread_evenly(equal, equal @ shares, weight, 1.0)
     assert x is not None
-    assert np.abs(equal @ x - equal @ some).max() < 1e-8
-    strong = 1e5  # weight of the equations beside the ridge
-    other, _ = nnls(
-        np.vstack([strong * equal, np.diag(weight**-0.5)]), np.concatenate([strong * (equal @ some), np.zeros(n)])
+    assert np.abs(equal @ x - equal @ shares).max() < 1e-8
+    scale = 1e5  # weight of the equations beside the ridge
+    expected, _ = nnls(
+        np.vstack([scale * equal, np.diag(weight**-0.5)]),
+        np.concatenate([scale * (equal @ shares), np.zeros(n)]),
     )
-    assert x == pytest.approx(other, abs=1e-5)
+    assert x == pytest.approx(expected, abs=1e-5)
 
 
-# ------------------------------------------------------------------ impossible ones
+# ------------------------------------------------------------------ impossible prescriptions
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6), factor=st.sampled_from([3.0, 10.0, 100.0]), which=st.integers(0, 2))
 def test_the_impossible_is_explained_and_what_is_offered_is_possible(seed: int, factor: float, which: int) -> None:
-    wish = random_wish(base(), random.Random(seed))
-    name = sorted(wish.metrics)[which]
+    target = random_wish(base(), random.Random(seed))
+    name = sorted(target.metrics)[which]
     metrics = {
-        **wish.metrics,
-        name: min(wish.metrics[name] * factor, 0.999) if name == "write_fraction" else wish.metrics[name] * factor,
+        **target.metrics,
+        name: min(target.metrics[name] * factor, 0.999) if name == "write_fraction" else target.metrics[name] * factor,
     }
-    wish = dataclasses.replace(wish, metrics=metrics)
+    target = dataclasses.replace(target, metrics=metrics)
     try:
-        check_met(synthesize(base(), wish))
+        check_met(synthesize(base(), target))
         return
     except ImpossibleError as error:
-        told = error
-    assert "\n" not in str(told)
-    assert set(told.ranges) == set(metrics)
-    assert told.nearest is not None
-    assert told.nearest.metrics != metrics
-    check_met(synthesize(base(), told.nearest))
-    # Of the wish, the end of each range is possible and what is beyond it is not.
-    for changed, span in told.ranges.items():
+        failure = error
+    assert "\n" not in str(failure)
+    assert set(failure.ranges) == set(metrics)
+    assert failure.nearest is not None
+    assert failure.nearest.metrics != metrics
+    check_met(synthesize(base(), failure.nearest))
+    # Values within the range of a metric are possible, and values beyond its end are not.
+    for metric_name, span in failure.ranges.items():
         if span is None:
             continue
         low, high = span
-        assert not low * (1 + 1e-6) < metrics[changed] < high * (1 - 1e-6)
-        inside = low + 0.5 * (high - low)
+        assert not low * (1 + 1e-6) < metrics[metric_name] < high * (1 - 1e-6)
+        middle = low + 0.5 * (high - low)
         if high - low > 1e-3 * high:
-            check_met(synthesize(base(), dataclasses.replace(wish, metrics={**metrics, changed: inside})))
+            check_met(synthesize(base(), dataclasses.replace(target, metrics={**metrics, metric_name: middle})))
             with pytest.raises(ImpossibleError):
-                synthesize(base(), dataclasses.replace(wish, metrics={**metrics, changed: high * 1.01}))
+                synthesize(base(), dataclasses.replace(target, metrics={**metrics, metric_name: high * 1.01}))
 
 
 def test_ranges_of_one_metric_are_those_of_its_best_and_worst_variant() -> None:
@@ -317,46 +322,48 @@ def test_ranges_of_one_metric_are_those_of_its_best_and_worst_variant() -> None:
 
 
 def test_an_impossible_wish_reads_well() -> None:
-    with pytest.raises(ImpossibleError) as why:
+    with pytest.raises(ImpossibleError) as error:
         synthesize(
             base(),
             TargetProfile(run_time_s=1.0, name="traffic", metrics={"memory_gb_per_s": 500.0, "gflop_per_s": 2.0}),
         )
-    said = one_line(why)
-    assert said.startswith(
+    message = one_line(error)
+    assert message.startswith(
         "traffic: no mix of the kernels gives gflop_per_s = 2, memory_gb_per_s = 500; possible while"
     )
-    assert re.search(r"memory_gb_per_s [\d.e+-]+ to [\d.]+", said)
-    assert re.fullmatch(r"the nearest feasible profile: gflop_per_s = [\d.]+, memory_gb_per_s = [\d.]+", why.value.hint)
-    assert why.value.status == 2
+    assert re.search(r"memory_gb_per_s [\d.e+-]+ to [\d.]+", message)
+    assert re.fullmatch(
+        r"the nearest feasible profile: gflop_per_s = [\d.]+, memory_gb_per_s = [\d.]+", error.value.hint
+    )
+    assert error.value.status == 2
 
 
 # ------------------------------------------------------------------ calibration
 
 
 def slowed(program: Program, rng: random.Random, noise: float = 0.0) -> dict[str, float]:
-    """Seconds of a call in a context that slows every kernel by a factor of its own, always the same for its name."""
+    """Return the seconds per call in a context that slows each kernel by a factor that depends on its name."""
     balance = program.profile.load_balance
-    true = {v.name: v.wall_s * random.Random(v.name).uniform(1.2, 1.6) / balance for v in base()}
-    return {p.variant.name: true[p.variant.name] * rng.gauss(1, noise) for p in program.parts}
+    seconds = {v.name: v.wall_s * random.Random(v.name).uniform(1.2, 1.6) / balance for v in base()}
+    return {p.variant.name: seconds[p.variant.name] * rng.gauss(1, noise) for p in program.parts}
 
 
 def test_calibration_in_context_comes_to_the_prescribed_time_and_rates() -> None:
     rng = random.Random(1)
     for seed in range(5):
-        wish = random_wish(base(), random.Random(seed))
-        wish = dataclasses.replace(
-            wish, metrics={k: v if k == "write_fraction" else 0.5 * v for k, v in wish.metrics.items()}
+        target = random_wish(base(), random.Random(seed))
+        target = dataclasses.replace(
+            target, metrics={k: v if k == "write_fraction" else 0.5 * v for k, v in target.metrics.items()}
         )
-        program = synthesize(base(), wish)
+        program = synthesize(base(), target)
         kernels = program.kernels
         errors = []
         for _ in range(4):
             per_call = slowed(program, rng)
             wall = sum(p.calls * per_call[p.variant.name] for p in program.parts)
-            done = recalibrate(program, Measured(wall_s=wall, per_call_s=per_call))
-            errors.append(abs(done.error))
-            program = done.program
+            calibration = recalibrate(program, Measured(wall_s=wall, per_call_s=per_call))
+            errors.append(abs(calibration.error))
+            program = calibration.program
             check_met(program)
             assert program.kernels == kernels
         assert errors[0] > 0.2
@@ -367,19 +374,19 @@ def test_calibration_in_context_comes_to_the_prescribed_time_and_rates() -> None
 
 def test_calibration_by_totals_scales_all_times() -> None:
     program = synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5}))
-    done = recalibrate(program, Measured(wall_s=13.0, cpu_s=12.5), damping=1.0)
-    assert done.error == pytest.approx(0.3)
+    calibration = recalibrate(program, Measured(wall_s=13.0, cpu_s=12.5), damping=1.0)
+    assert calibration.error == pytest.approx(0.3)
     before = {p.variant.name: p.variant.wall_s for p in program.parts}
-    for p in done.program.parts:
+    for p in calibration.program.parts:
         assert p.variant.wall_s == pytest.approx(1.3 * before[p.variant.name], rel=1e-3)
-    check_met(done.program)
+    check_met(calibration.program)
 
 
 def test_calibration_stops_at_the_floor_and_refuses_nonsense() -> None:
     program = synthesize(base(), TargetProfile(run_time_s=10.0))
-    done = recalibrate(program, Measured(wall_s=10.2), floor=0.033)
-    assert done.converged
-    assert done.program is program
+    calibration = recalibrate(program, Measured(wall_s=10.2), floor=0.033)
+    assert calibration.converged
+    assert calibration.program is program
     assert not recalibrate(program, Measured(wall_s=10.5), floor=0.033).converged
     for measured in (
         Measured(wall_s=math.nan),
@@ -387,37 +394,43 @@ def test_calibration_stops_at_the_floor_and_refuses_nonsense() -> None:
         Measured(wall_s=12.0, per_call_s={"x": 1.0}),
         Measured(wall_s=12.0, per_call_s={program.parts[0].variant.name: 0.0}),
     ):
-        with pytest.raises(UsageError) as why:
+        with pytest.raises(UsageError) as error:
             recalibrate(program, measured)
-        one_line(why)
+        one_line(error)
 
 
 # ------------------------------------------------------------------ file
 
 
 def test_the_file_is_the_program() -> None:
-    own = parse_metrics('[metric.reads]\nformula = "memory_read_bytes / wall_s / 1e9"\nunit = "GB/s"', "own.toml")
-    metrics = all_metrics(own)
-    wish = parse_profile({"run_time_s": 20.0, "reads": 1.5, "gflop_per_s": 1.0, "threads": 2}, "x", metrics)
-    program = synthesize(base(), wish, own_metrics=own, machine="n042", versions={"stream_0": "1", "other": "2"})
+    user_metrics = parse_metrics(
+        '[metric.reads]\nformula = "memory_read_bytes / wall_s / 1e9"\nunit = "GB/s"', "own.toml"
+    )
+    metrics = all_metrics(user_metrics)
+    target = parse_profile({"run_time_s": 20.0, "reads": 1.5, "gflop_per_s": 1.0, "threads": 2}, "x", metrics)
+    program = synthesize(
+        base(), target, own_metrics=user_metrics, machine="n042", versions={"stream_0": "1", "other": "2"}
+    )
     text = dump_program(program)
-    again = parse_program(text, "a.json")
-    assert dump_program(again) == text
-    assert again.planned() == program.planned()
-    assert again.versions == {"stream_0": "1"} or "stream_0" not in program.kernels
-    assert again.planned()["reads"] == pytest.approx(1.5, rel=1e-3)
+    parsed = parse_program(text, "a.json")
+    assert dump_program(parsed) == text
+    assert parsed.planned() == program.planned()
+    assert parsed.versions == {"stream_0": "1"} or "stream_0" not in program.kernels
+    assert parsed.planned()["reads"] == pytest.approx(1.5, rel=1e-3)
     raw = json.loads(text)
     assert raw["format"] == "meshmark load program"
     assert raw["planned"]["metrics"]["reads"]["asked"] == 1.5
     assert text.count("\n") > len(program.parts)
-    # What a program needs to be calibrated elsewhere is in the file.
-    check_met(recalibrate(again, Measured(wall_s=22.0)).program)
+    # The file contains everything that is needed to calibrate the program elsewhere.
+    check_met(recalibrate(parsed, Measured(wall_s=22.0)).program)
 
 
 @cache
 def small_file() -> str:
-    wish = TargetProfile(run_time_s=1.0, kernels=("stream_0", "dense_0"), least_kernels=2, metrics={"gflop_per_s": 1.0})
-    return dump_program(synthesize(base(), wish))
+    target = TargetProfile(
+        run_time_s=1.0, kernels=("stream_0", "dense_0"), least_kernels=2, metrics={"gflop_per_s": 1.0}
+    )
+    return dump_program(synthesize(base(), target))
 
 
 SPOILT: list[Any] = [None, True, -1, 0, 1.5, 1e400, "", "x" * 5000, "a\nb", [], {}, [[]], {"x": 1}, 10**30, "triad\x00"]
@@ -427,29 +440,29 @@ SPOILT: list[Any] = [None, True, -1, 0, 1.5, 1e400, "", "x" * 5000, "a\nb", [], 
 @given(st.data())
 def test_a_hostile_file_is_one_line(data: st.DataObject) -> None:
     raw = json.loads(small_file())
-    at: Any = raw
+    node: Any = raw
     while True:
-        keys: list[Any] = list(at) if isinstance(at, dict) else list(range(len(at)))
+        keys: list[Any] = list(node) if isinstance(node, dict) else list(range(len(node)))
         key = data.draw(st.sampled_from(keys))
-        if isinstance(at[key], dict | list) and at[key] and data.draw(st.booleans()):
-            at = at[key]
+        if isinstance(node[key], dict | list) and node[key] and data.draw(st.booleans()):
+            node = node[key]
             continue
-        deed = data.draw(st.sampled_from(["spoil", "drop", "add"]))
-        if deed == "spoil":
-            at[key] = data.draw(st.sampled_from(SPOILT))
-        elif deed == "drop":
-            del at[key]
-        elif isinstance(at, dict):
-            at["surprise"] = 1
+        change = data.draw(st.sampled_from(["spoil", "drop", "add"]))
+        if change == "spoil":
+            node[key] = data.draw(st.sampled_from(SPOILT))
+        elif change == "drop":
+            del node[key]
+        elif isinstance(node, dict):
+            node["surprise"] = 1
         else:
-            at.append(data.draw(st.sampled_from(SPOILT)))
+            node.append(data.draw(st.sampled_from(SPOILT)))
         break
     try:
         parse_program(json.dumps(raw), "evil.json")
-    except MeshmarkError as why:
-        assert "\n" not in str(why)
-        assert str(why).startswith("evil.json")
-        assert len(str(why)) < 600
+    except MeshmarkError as error:
+        assert "\n" not in str(error)
+        assert str(error).startswith("evil.json")
+        assert len(str(error)) < 600
 
 
 @pytest.mark.parametrize(
@@ -465,9 +478,9 @@ def test_a_hostile_file_is_one_line(data: st.DataObject) -> None:
     ],
 )
 def test_what_is_no_program_says_why(text: str, said: str) -> None:
-    with pytest.raises(MeshmarkError, match=re.escape(said)) as why:
+    with pytest.raises(MeshmarkError, match=re.escape(said)) as error:
         parse_program(text, "x.json")
-    one_line(why)
+    one_line(error)
 
 
 def test_a_file_whose_plan_is_not_that_of_its_variants_is_refused() -> None:
@@ -515,9 +528,9 @@ def test_a_file_whose_plan_is_not_that_of_its_variants_is_refused() -> None:
 )
 def test_a_bad_prescription_names_the_key(raw: dict[str, Any], said: str) -> None:
     metrics = all_metrics({"product": metric("product", "flops * wall_s")})
-    with pytest.raises(UsageError, match=re.escape(said)) as why:
+    with pytest.raises(UsageError, match=re.escape(said)) as error:
         parse_profile(raw, "scenario.toml: program traffic", metrics, ("copies", "start_s"))
-    assert one_line(why).startswith("scenario.toml: program traffic")
+    assert one_line(error).startswith("scenario.toml: program traffic")
 
 
 def test_a_good_prescription_survives_its_own_writing() -> None:
@@ -532,7 +545,7 @@ def test_a_good_prescription_survives_its_own_writing() -> None:
         "seed": 7,
         "copies": 3,
     }
-    wish = parse_profile(raw, "x", METRICS, ("copies",))
-    assert wish.metrics == {"memory_gb_per_s": 2.14, "write_fraction": 0.33}
-    assert wish.kernels == ("a", "b")
-    assert parse_profile(wish.to_json(), "x", METRICS) == wish
+    profile = parse_profile(raw, "x", METRICS, ("copies",))
+    assert profile.metrics == {"memory_gb_per_s": 2.14, "write_fraction": 0.33}
+    assert profile.kernels == ("a", "b")
+    assert parse_profile(profile.to_json(), "x", METRICS) == profile

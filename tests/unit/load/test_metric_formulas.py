@@ -1,4 +1,4 @@
-"""Metrics as formulas over counts and times, and the variants that they are computed for."""
+"""Test metrics, which are formulas over counts and times, and the variants that they are computed for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def columns() -> dict[str, Any]:
     return {c: rng.uniform(1, 2, 5) for c in COLUMNS}
 
 
-NUMBERS = st.sampled_from(["1", "2.5", "7", "-3"])  # of one size, so that sums do not cancel
+NUMBERS = st.sampled_from(["1", "2.5", "7", "-3"])  # of similar magnitude, so that sums do not cancel
 FORMULAS = st.recursive(
     st.one_of(NUMBERS, st.sampled_from(COLUMNS)),
     lambda inner: st.builds(lambda a, op, b: f"({a} {op} {b})", inner, st.sampled_from("+-*/"), inner),
@@ -45,20 +45,24 @@ FORMULAS = st.recursive(
 def test_a_ratio_of_sums_is_the_formula_itself(formula: str) -> None:
     try:
         m = metric("m", formula)
-    except UsageError as why:
-        assert "metric m" in str(why)
+    except UsageError as error:
+        assert "metric m" in str(error)
         return
     c = columns()
     with np.errstate(all="ignore"):
-        by_zero = re.sub(r"(?<![\w.])([\d.]+)", r"float64(\1)", formula)  # is infinite, and no error
-        expected = np.broadcast_to(eval(by_zero, {"__builtins__": {}, "float64": np.float64}, c), 5)
+        # Division by zero gives infinity instead of an error.
+        numpy_formula = re.sub(r"(?<![\w.])([\d.]+)", r"float64(\1)", formula)
+        expected = np.broadcast_to(eval(numpy_formula, {"__builtins__": {}, "float64": np.float64}, c), 5)
         assert np.asarray(m.of(c)) == pytest.approx(expected, nan_ok=True)
         if m.ratio is not None:
-            over, under = (part.of(c) + part.constant for part in m.ratio)
-            sure = (
-                np.isfinite(expected) & (np.abs(under) > 1e-6) & (np.abs(expected) < 1e12) & (np.abs(expected) > 1e-12)
+            numerator, denominator = (part.of(c) + part.constant for part in m.ratio)
+            reliable = (
+                np.isfinite(expected)
+                & (np.abs(denominator) > 1e-6)
+                & (np.abs(expected) < 1e12)
+                & (np.abs(expected) > 1e-12)
             )
-            assert (over / under)[sure] == pytest.approx(expected[sure], rel=1e-6, abs=1e-9)
+            assert (numerator / denominator)[reliable] == pytest.approx(expected[reliable], rel=1e-6, abs=1e-9)
 
 
 def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> None:
@@ -82,8 +86,8 @@ def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> N
         serial_s=0.75,
     )
     t = Table([v])
-    got = {k: float(m.of(t.columns)[0]) for k, m in METRICS.items()}
-    assert got == pytest.approx(
+    values = {k: float(m.of(t.columns)[0]) for k, m in METRICS.items()}
+    assert values == pytest.approx(
         {
             "memory_gb_per_s": 8,
             "cache_gb_per_s": 0,
@@ -128,11 +132,11 @@ def test_a_hostile_formula_is_one_line_that_names_the_metric(formula: str, said:
     try:
         parse_metrics(text, "own.toml")
         assert said == ""
-    except UsageError as why:
-        assert "mine" in str(why)
-        assert said in str(why)
-        assert "\n" not in str(why)
-        assert len(str(why)) < 400
+    except UsageError as error:
+        assert "mine" in str(error)
+        assert said in str(error)
+        assert "\n" not in str(error)
+        assert len(str(error)) < 400
 
 
 @pytest.mark.parametrize(("before", "after"), [("-", ""), ("", " + flops"), ("flops - (", ")")])
@@ -147,9 +151,9 @@ def test_a_formula_may_be_nested_forty_deep(before: str, after: str) -> None:
 def test_any_text_as_a_formula_ends_well(text: str) -> None:
     try:
         metric("mine", text)
-    except UsageError as why:
-        assert "metric mine" in str(why)
-        assert "\n" not in str(why)
+    except UsageError as error:
+        assert "metric mine" in str(error)
+        assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -169,9 +173,9 @@ def test_any_text_as_a_formula_ends_well(text: str) -> None:
     ],
 )
 def test_bad_metrics_are_one_line(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(said)) as why:
+    with pytest.raises(UsageError, match=re.escape(said)) as error:
         parse_metrics(text, "own.toml")
-    assert one_line(why).startswith("own.toml")
+    assert one_line(error).startswith("own.toml")
 
 
 def test_the_last_call_of_reserved_names_is_the_prescription() -> None:
@@ -180,21 +184,23 @@ def test_the_last_call_of_reserved_names_is_the_prescription() -> None:
 
 
 def test_counters_of_the_hardware_are_names_where_base_data_have_them() -> None:
-    own = parse_metrics('[metric.ipc]\nformula = "instructions / cycles"', "own.toml", ("instructions", "cycles"))
+    user_metrics = parse_metrics(
+        '[metric.ipc]\nformula = "instructions / cycles"', "own.toml", ("instructions", "cycles")
+    )
     cycles = [3e9 * v.wall_s for v in base()]
-    counted = [{"cycles": c, "instructions": (1 + i % 4) * c} for i, c in enumerate(cycles)]
-    variants = [dataclasses.replace(v, counters=c) for v, c in zip(base(), counted, strict=True)]
-    program = synthesize(variants, TargetProfile(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
+    counters = [{"cycles": c, "instructions": (1 + i % 4) * c} for i, c in enumerate(cycles)]
+    variants = [dataclasses.replace(v, counters=c) for v, c in zip(base(), counters, strict=True)]
+    program = synthesize(variants, TargetProfile(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=user_metrics)
     assert program.planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
     assert parse_program(dump_program(program), "x").planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
     with pytest.raises(UsageError, match="calibration data have no cycles"):
-        synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
+        synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=user_metrics)
 
 
 def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
     for v in base()[:50]:
         assert checked(Variant, json.loads(json.dumps(v.to_json())), "x") == v
-    good = base()[0].to_json()
+    valid = base()[0].to_json()
     for key, value in (
         ("wall_s", 0),
         ("wall_s", "1"),
@@ -207,9 +213,9 @@ def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
         ("threads", 0),
         ("wall_interval_s", [1]),
     ):
-        with pytest.raises(MeshmarkError, match=key) as why:
-            checked(Variant, {**good, key: value}, "base: entry 3")
-        assert one_line(why).startswith("base: entry 3")
+        with pytest.raises(MeshmarkError, match=key) as error:
+            checked(Variant, {**valid, key: value}, "base: entry 3")
+        assert one_line(error).startswith("base: entry 3")
     with pytest.raises(UsageError, match="two variants are named"):
         Table([base()[0], base()[0]])
 

@@ -1,4 +1,4 @@
-"""Metrics as formulas: their ratios of sums, their values, and what is refused."""
+"""Test metrics as formulas: their ratios of sums, their values, and the formulas that are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_linear_sums_are_scaled_and_added_with_their_constants() -> None:
     assert a.scaled(-2.0) == linear(-6.0, flops=-4.0, wall_s=-2.0)
     assert a.plus(linear(1.0, flops=0.5, cpu_s=4.0), 1.0) == linear(4.0, flops=2.5, wall_s=1.0, cpu_s=4.0)
     assert a.plus(linear(1.0, flops=0.5, cpu_s=4.0), -1.0) == linear(2.0, flops=1.5, wall_s=1.0, cpu_s=-4.0)
-    assert a.plus(linear(0.0, flops=2.0), -1.0) == linear(3.0, wall_s=1.0)  # what cancels is no factor
+    assert a.plus(linear(0.0, flops=2.0), -1.0) == linear(3.0, wall_s=1.0)  # factors that cancel are removed
 
 
 def test_the_value_of_a_linear_sum_lacks_its_constant_and_has_the_shape_of_the_columns() -> None:
@@ -86,7 +86,7 @@ FLOPS, INTS, WALL, CPU = (linear(**{name: 1.0}) for name in ("flops", "int_ops",
         ("2 / (flops / wall_s)", linear(wall_s=2.0), FLOPS),
         ("flops / wall_s * 2", linear(flops=2.0), WALL),
         ("flops / (2 * wall_s + 1)", FLOPS, linear(1.0, wall_s=2.0)),
-        # over one denominator
+        # two ratios with the same denominator
         ("flops / wall_s - int_ops / wall_s", linear(flops=1.0, int_ops=-1.0), WALL),
         ("flops / wall_s + int_ops / wall_s", linear(flops=1.0, int_ops=1.0), WALL),
         # a number and a ratio
@@ -133,13 +133,13 @@ def test_a_metric_keeps_its_formula_unit_and_names() -> None:
 
 def test_values_have_one_element_for_each_of_the_columns_and_are_infinite_or_nan_on_division_by_zero() -> None:
     columns = {"flops": np.array([1.0, 0.0, 3.0]), "wall_s": np.array([0.0, 0.0, 2.0])}
-    found = metric("m", "-flops / wall_s").of(columns)
-    assert found.tolist() == pytest.approx([-math.inf, math.nan, -1.5], nan_ok=True)
-    assert found.dtype == np.float64
+    values = metric("m", "-flops / wall_s").of(columns)
+    assert values.tolist() == pytest.approx([-math.inf, math.nan, -1.5], nan_ok=True)
+    assert values.dtype == np.float64
     assert metric("m", "+flops * 2 - wall_s + 1 + 0 * flops").of(columns).tolist() == [3, 1, 5]
 
 
-# ------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------ refused formulas
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_values_have_one_element_for_each_of_the_columns_and_are_infinite_or_nan
     ],
 )
 def test_what_is_no_formula_is_refused_with_what_was_found_and_what_is_allowed(formula: str, found: list[str]) -> None:
-    with pytest.raises(UsageError, match=r"^metric m: ") as why:
+    with pytest.raises(UsageError, match=r"^metric m: ") as error:
         metric("m", formula)
-    assert [text for text in found if text not in str(why.value)] == []
+    assert [text for text in found if text not in str(error.value)] == []
 
 
 def test_limits_of_a_formula_are_inclusive() -> None:
@@ -175,18 +175,18 @@ def test_limits_of_a_formula_are_inclusive() -> None:
 
 
 def test_long_texts_are_cut_in_messages() -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         metric("m", "z" * 100)
-    assert f"unknown name '{'z' * 60}'" in str(why.value)
-    with pytest.raises(UsageError) as why:
+    assert f"unknown name '{'z' * 60}'" in str(error.value)
+    with pytest.raises(UsageError) as error:
         metric("m", "flops " * 20)
-    assert f"metric m: {('flops ' * 20)[:60]!r} is not" in str(why.value)
-    with pytest.raises(UsageError) as why:
+    assert f"metric m: {('flops ' * 20)[:60]!r} is not" in str(error.value)
+    with pytest.raises(UsageError) as error:
         metric("m", "1 + " * 20 + "1")
-    assert f"metric m: {('1 + ' * 20)[:60]!r} contains no name" in str(why.value)
-    with pytest.raises(UsageError) as why:
+    assert f"metric m: {('1 + ' * 20)[:60]!r} contains no name" in str(error.value)
+    with pytest.raises(UsageError) as error:
         metric("m", f"flops * {'7' * 100!r}")
-    assert f"found {repr('7' * 100)[:40]!r};" in str(why.value)
+    assert f"found {repr('7' * 100)[:40]!r};" in str(error.value)
 
 
 def test_a_formula_causes_no_warnings() -> None:
@@ -201,8 +201,8 @@ def test_a_formula_causes_no_warnings() -> None:
 
 def test_metrics_of_a_text_are_known_by_name_and_may_use_its_counters() -> None:
     text = '[metric.b]\nformula = "apes / flops"\nunit = "1"\n[metric.a_1]\nformula = "flops"\n'
-    found = parse_metrics(text, "own.toml", counters=("zebras", "apes"))
-    assert [(name, m.name, m.formula, m.unit) for name, m in found.items()] == [
+    metrics = parse_metrics(text, "own.toml", counters=("zebras", "apes"))
+    assert [(name, m.name, m.formula, m.unit) for name, m in metrics.items()] == [
         ("b", "b", "apes / flops", "1"),
         ("a_1", "a_1", "flops", ""),
     ]
@@ -275,8 +275,8 @@ def test_metrics_are_read_from_a_file_of_at_most_64_kib(tmp_path: Path) -> None:
 
 
 def test_metrics_of_a_user_are_added_to_the_built_in_ones_and_replace_them() -> None:
-    own = {"mine": metric("mine", "flops"), "gflop_per_s": metric("gflop_per_s", "flops / cpu_s")}
-    formulas = {name: m.formula for name, m in all_metrics(own).items()}
+    user_metrics = {"mine": metric("mine", "flops"), "gflop_per_s": metric("gflop_per_s", "flops / cpu_s")}
+    formulas = {name: m.formula for name, m in all_metrics(user_metrics).items()}
     built_in = {name: m.formula for name, m in all_metrics().items()}
     assert formulas == {**built_in, "mine": "flops", "gflop_per_s": "flops / cpu_s"}
     assert built_in["gflop_per_s"] == "flops / wall_s / 1e9" and "mine" not in built_in
@@ -296,6 +296,6 @@ def test_values_that_are_not_finite_or_lack_a_column_are_left_out() -> None:
     }
     assert of_variants([a, b], metrics) == {"a": {"rate": 6.0, "per_flop": 0.25 / 3}, "b": {"rate": 0.0}}
     assert of_variants([a], metrics, ["rate", "per_flop"])["a"]["rate"] == 6
-    both = {**metrics, "unknown": metric("unknown", "zebras / apes", known=("zebras", "apes"))}
+    unknown_names = {**metrics, "unknown": metric("unknown", "zebras / apes", known=("zebras", "apes"))}
     with pytest.raises(UsageError, match=r"^metric unknown: the calibration data have no apes$"):
-        of_variants([a], both, ["rate", "unknown"])
+        of_variants([a], unknown_names, ["rate", "unknown"])

@@ -1,4 +1,4 @@
-"""The machine under a run's chart: recordings are laid beside it by the clock, counted or estimated."""
+"""Test recordings of the machine below a run's chart: aligned by the clock, with counted or estimated traffic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.made_load import BEGIN_S, EPOCH, made_load
 from support.svg import texts
 from support.waiting import take, until
 
-CLOCK = EPOCH + BEGIN_S  # when the clock of a made run starts
+CLOCK = EPOCH + BEGIN_S  # start of the clock of a simulated run
 METRICS = {
     "busy": Metric("cpu.busy", "1", "busy", "time"),
     "read": Metric("memory.read", "B/s", "read"),
@@ -46,7 +46,7 @@ def record(
     metrics: Sequence[str] = ("busy",),
     busy: Any = lambda cpu, t: [0.25, 0.75, 1.0][cpu],
 ) -> Path:
-    """A recording at 10 Hz of three CPUs and two memories that began at `begin`, s since 1970."""
+    """Write a recording of three CPUs and two memories at 10 Hz that begins at `begin`, in seconds since 1970."""
     header = Header(
         source,
         machine,
@@ -71,7 +71,7 @@ def record(
 
 def test_a_recording_is_laid_beside_the_run_by_the_clock_on_the_wall(tmp_path: Path) -> None:
     run = read_run(made_load(tmp_path / "run", {"a": [2.0]}))
-    # All CPUs begin to work 1.2 s after the clock's start, which is 2.2 s after the recording's.
+    # All CPUs become busy 1.2 s after the start of the clock, which is 2.2 s after the start of the recording.
     path = record(tmp_path / "r.parquet", busy=lambda _, t: 1.0 if t > 2.25 else 0.0)
     use = machine_use(run, path)
     assert use.cpu[0].from_s == pytest.approx(0.0, abs=1e-3)
@@ -86,24 +86,24 @@ def test_the_line_is_of_the_runs_own_cpus(tmp_path: Path) -> None:
     path = record(tmp_path / "r.parquet")  # CPU 2 is always busy
     run = read_run(made_load(tmp_path / "two", {"a": [2.0]}))
     assert {s.value for s in machine_use(run, path).cpu} == {0.5}
-    other = read_run(made_load(tmp_path / "one", {"a": [2.0]}, cpus="2"))
-    assert {s.value for s in machine_use(other, path).cpu} == {1.0}
+    other_run = read_run(made_load(tmp_path / "one", {"a": [2.0]}, cpus="2"))
+    assert {s.value for s in machine_use(other_run, path).cpu} == {1.0}
 
 
 def test_traffic_is_counted_or_estimated_and_it_is_said_which(tmp_path: Path) -> None:
     run = read_run(made_load(tmp_path / "run", {"a": [2.0]}, moved=3e9))
     counted = machine_use(run, record(tmp_path / "c.parquet", metrics=("busy", "read", "write")))
     assert {s.value for s in counted.memory} == {8e9} and not counted.estimated
-    told = texts(gantt_svg(run, counted))
-    assert "machine (counted)" in told and "these programs" in told and "8 GB/s" in told
-    known = ("busy", "moved", "moved_low", "moved_high")
-    guessed = machine_use(run, record(tmp_path / "e.parquet", metrics=known))
-    assert guessed.estimated and guessed.memory[0].interval == pytest.approx((8e9, 14e9))
-    svg = gantt_svg(run, guessed)
+    labels = texts(gantt_svg(run, counted))
+    assert "machine (counted)" in labels and "these programs" in labels and "8 GB/s" in labels
+    estimate_metrics = ("busy", "moved", "moved_low", "moved_high")
+    estimated = machine_use(run, record(tmp_path / "e.parquet", metrics=estimate_metrics))
+    assert estimated.estimated and estimated.memory[0].interval == pytest.approx((8e9, 14e9))
+    svg = gantt_svg(run, estimated)
     assert (
         "machine (estimated)" in texts(svg) and 'class="band"' in svg and 'class="band"' not in gantt_svg(run, counted)
     )
-    assert "its 95 % interval" in gantt_html(run, guessed) and "estimated" not in gantt_html(run, counted)
+    assert "its 95 % interval" in gantt_html(run, estimated) and "estimated" not in gantt_html(run, counted)
     assert "Memory traffic was not recorded: no counter here" in gantt_html(
         run, machine_use(run, record(tmp_path / "n.parquet"))
     )
@@ -112,7 +112,7 @@ def test_traffic_is_counted_or_estimated_and_it_is_said_which(tmp_path: Path) ->
 def test_the_programs_own_traffic_needs_no_recording(tmp_path: Path) -> None:
     run = read_run(made_load(tmp_path / "run", {"a": [1.0, 2.0]}, moved=3e9))
     steps = traffic(run)
-    assert steps[0].value == pytest.approx(6e9)  # both
+    assert steps[0].value == pytest.approx(6e9)  # traffic of both copies
     assert steps[-1].value == pytest.approx(3e9) and steps[-1].to_s == pytest.approx(2.0)
     assert "Memory traffic" in texts(gantt_svg(run))
     quiet = read_run(made_load(tmp_path / "quiet", {"a": [1.0]}))
@@ -132,9 +132,9 @@ def test_the_programs_own_traffic_needs_no_recording(tmp_path: Path) -> None:
 def test_a_recording_of_another_machine_or_time_is_refused(tmp_path: Path, about: dict[str, Any], said: str) -> None:
     made_load(tmp_path / "run", {"a": [2.0]})
     path = record(tmp_path / "r.parquet", **about)
-    done = CliRunner().invoke(app, ["show", str(tmp_path / "run"), "--recording", str(path)])
-    assert isinstance(done.exception, UsageError) and said in str(done.exception)
-    assert "\n" not in str(done.exception)
+    completed = CliRunner().invoke(app, ["show", str(tmp_path / "run"), "--recording", str(path)])
+    assert isinstance(completed.exception, UsageError) and said in str(completed.exception)
+    assert "\n" not in str(completed.exception)
     assert not (tmp_path / "run" / "gantt.html").exists()
 
 
@@ -143,8 +143,8 @@ def test_a_spoiled_recording_is_refused_where_it_was_asked_for_and_told_where_it
     (run / RECORDING).write_text("no recording")
     with pytest.raises(RecordingError):
         machine_use(read_run(run), run / RECORDING)
-    done = CliRunner().invoke(app, ["show", str(run)])
-    assert done.exit_code == 0 and "warning: machine.parquet: not drawn" in done.stderr
+    completed = CliRunner().invoke(app, ["show", str(run)])
+    assert completed.exit_code == 0 and "warning: machine.parquet: not drawn" in completed.stderr
     assert (run / "gantt.html").exists()
 
 
@@ -160,7 +160,7 @@ def test_show_finds_the_runs_own_recording_whole_or_cut(tmp_path: Path) -> None:
     recorder = Recorder(run / RECORDING, Recording(record(tmp_path / "whole.parquet")).header)
     for frame in Recording(tmp_path / "whole.parquet").frames():
         recorder.add(frame)
-    recorder.flush()  # and killed here
+    recorder.flush()  # the recorder is not closed, as if it was killed
     assert recording_in(run) == run / (RECORDING + ".part")
     assert CliRunner().invoke(app, ["show", str(run)]).exit_code == 0
     assert "machine (recorded)" in (run / "gantt.svg").read_text()
@@ -176,23 +176,23 @@ def test_flags_are_on_the_chart_and_in_the_text(tmp_path: Path) -> None:
 
 def test_bins_keep_the_mean_and_leave_out_what_is_not_known() -> None:
     steps = [Step(0.0, 1.0, 1.0), Step(1.0, 1.5, 4.0, (2.0, 6.0)), Step(3.0, 4.0, 2.0)]
-    one = binned(steps, 4.0, 4)
-    assert [None if s is None else s.value for s in one] == [1.0, 4.0, None, 2.0]
-    assert one[1] is not None and one[1].interval == (2.0, 6.0)
-    wide = binned(steps, 4.0, 1)[0]
-    assert wide is not None and wide.value == pytest.approx((1 + 2 + 2) / 2.5)
+    bins = binned(steps, 4.0, 4)
+    assert [None if s is None else s.value for s in bins] == [1.0, 4.0, None, 2.0]
+    assert bins[1] is not None and bins[1].interval == (2.0, 6.0)
+    wide_bin = binned(steps, 4.0, 1)[0]
+    assert wide_bin is not None and wide_bin.value == pytest.approx((1 + 2 + 2) / 2.5)
     assert [s.value for s in binned(steps, 4.0, 400) if s][:3] == [1.0] * 3
 
 
 def test_what_is_recorded_beside_covers_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    began = time.time()
+    begin_s = time.time()
     with watched(folder):
         take(0.5)
-        left = time.time()
+        end_s = time.time()
     frames = list(Recording(folder / RECORDING).frames())
-    assert began < frames[0].at - frames[0].window_s < left
-    assert frames[-1].at >= left
+    assert begin_s < frames[0].at - frames[0].window_s < end_s
+    assert frames[-1].at >= end_s
     assert recording_in(folder) == folder / RECORDING
     with watched(tmp_path / "none", enabled=False):
         pass
@@ -215,16 +215,16 @@ def test_a_run_that_is_watched_has_the_machine_below_it(tmp_path: Path) -> None:
     scenario = tmp_path / "s.toml"
     scenario.write_text("[scenario]\ncanary = false\n[[program]]\ncommand = ['sh', '-c', 'sleep 0.5']\n")
     words = ["run", str(scenario), "--out", str(tmp_path / "run"), "--no-store", "--watch"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    completed = CliRunner().invoke(app, words)
+    assert completed.exit_code == 0, completed.output
     run = read_run(tmp_path / "run")
     use = machine_use(run, tmp_path / "run" / RECORDING)
     assert use.cpu[0].from_s == 0
     assert use.cpu[-1].to_s == pytest.approx(run.bench_s, abs=0.2)  # the last frame may come before the end
     assert sum(s.to_s - s.from_s for s in use.cpu) > 0.5 * run.bench_s
     assert "machine (recorded)" in (tmp_path / "run" / "gantt.svg").read_text()
-    done = CliRunner().invoke(app, [*words, "--alone"])
-    assert isinstance(done.exception, UsageError) and "--watch" in str(done.exception)
+    completed = CliRunner().invoke(app, [*words, "--alone"])
+    assert isinstance(completed.exception, UsageError) and "--watch" in str(completed.exception)
 
 
 WATCHED = """

@@ -1,4 +1,4 @@
-"""What a scenario may say, and what this host lacks for it: refused in one line before anything starts."""
+"""Test that wrong scenarios, and scenarios that this host cannot run, are refused in one line before they start."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ from support.scenarios import one_line, run
     ],
 )
 def test_a_wrong_scenario_is_refused_in_one_line_that_names_the_key(text: str, words: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         parse_scenario(text, "made.toml")
-    said = one_line(why)
+    message = one_line(error)
     for word in ("made.toml", *words):
-        assert word in said, said
+        assert word in message, message
 
 
 def test_a_scenario_says_what_was_written() -> None:
-    got = parse_scenario(
+    scenario = parse_scenario(
         """
         [scenario]
         name = "two sorts"
@@ -100,9 +100,9 @@ def test_a_scenario_says_what_was_written() -> None:
         "made.toml",
         folder=Path("/there"),
     )
-    traffic, real = got.programs
-    assert got.timeout_s == 60
-    assert (got.canary.before_s, got.canary.after_s, got.canary.during) == (1, 0.5, False)
+    traffic, real = scenario.programs
+    assert scenario.timeout_s == 60
+    assert (scenario.canary.before_s, scenario.canary.after_s, scenario.canary.during) == (1, 0.5, False)
     assert traffic.start_s == (0, 1.5)
     assert traffic.cpus == ((0,), (1,))
     assert traffic.profile is not None
@@ -111,10 +111,10 @@ def test_a_scenario_says_what_was_written() -> None:
     assert real.command == ("echo", "x")
     assert dict(real.env) == {"N": "3", "S": "t"}
     assert real.cwd == "/there/work"
-    assert got.processes == 3
-    assert got.alone("traffic").programs[0].copies == 1
+    assert scenario.processes == 3
+    assert scenario.alone("traffic").programs[0].copies == 1
     with pytest.raises(UsageError, match="traffic, real"):
-        got.member("other")
+        scenario.member("other")
 
 
 OWN = """
@@ -128,25 +128,25 @@ bytes_per_flop = 4
 
 
 def test_a_scenarios_own_metrics_can_be_prescribed_in_it() -> None:
-    got = parse_scenario(OWN, "made.toml")
-    wish = got.programs[0].profile
-    assert wish is not None
-    assert wish.metrics == {"bytes_per_flop": 4}
-    assert got.metrics.keys() == {"bytes_per_flop"}
-    given = parse_metrics('[metric.calls_per_s]\nformula = "system_calls / wall_s"', "own.toml")
-    both = parse_scenario(OWN + "calls_per_s = 3", "made.toml", given)
-    assert both.metrics.keys() == {"bytes_per_flop", "calls_per_s"}
-    with pytest.raises(UsageError) as why:
+    scenario = parse_scenario(OWN, "made.toml")
+    profile = scenario.programs[0].profile
+    assert profile is not None
+    assert profile.metrics == {"bytes_per_flop": 4}
+    assert scenario.metrics.keys() == {"bytes_per_flop"}
+    command_metrics = parse_metrics('[metric.calls_per_s]\nformula = "system_calls / wall_s"', "own.toml")
+    extended = parse_scenario(OWN + "calls_per_s = 3", "made.toml", command_metrics)
+    assert extended.metrics.keys() == {"bytes_per_flop", "calls_per_s"}
+    with pytest.raises(UsageError) as error:
         parse_scenario(OWN + "calls_per_s = 3", "made.toml")
-    assert "calls_per_s" in one_line(why)
+    assert "calls_per_s" in one_line(error)
 
 
 def test_a_metric_that_the_scenario_and_the_command_both_have_is_refused() -> None:
-    given = parse_metrics('[metric.bytes_per_flop]\nformula = "memory_read_bytes / flops"', "own.toml")
-    with pytest.raises(UsageError) as why:
-        parse_scenario(OWN, "made.toml", given)
-    assert "made.toml: metric.bytes_per_flop" in one_line(why)
-    assert "--metrics" in one_line(why)
+    command_metrics = parse_metrics('[metric.bytes_per_flop]\nformula = "memory_read_bytes / flops"', "own.toml")
+    with pytest.raises(UsageError) as error:
+        parse_scenario(OWN, "made.toml", command_metrics)
+    assert "made.toml: metric.bytes_per_flop" in one_line(error)
+    assert "--metrics" in one_line(error)
 
 
 @given(st.text(max_size=200))
@@ -154,8 +154,8 @@ def test_a_metric_that_the_scenario_and_the_command_both_have_is_refused() -> No
 def test_no_text_does_anything_but_be_a_scenario_or_be_refused(text: str) -> None:
     try:
         parse_scenario("[[program]]\ncommand = ['x']\n" + text, "made.toml")
-    except UsageError as why:
-        assert "\n" not in str(why)
+    except UsageError as error:
+        assert "\n" not in str(error)
 
 
 def made(**keys: Any) -> Scenario:
@@ -167,40 +167,40 @@ def made(**keys: Any) -> Scenario:
 
 
 def test_what_the_host_has_not_is_refused_before_anything_starts() -> None:
-    here = Here((0, 1, 2, 3), 1 << 30)
-    check_here(made(threads=4), here)
-    for wrong, words in (
+    host = Here((0, 1, 2, 3), 1 << 30)
+    check_here(made(threads=4), host)
+    for scenario, words in (
         (made(threads=5), ("threads", "5", "0-3")),
         (made(threads=3, cpus=((0, 1),)), ("threads", "3", "CPUs 0-1")),
         (made(cpus=((3, 4, 5),)), ("cpus", "4-5", "0-3")),
         (made(memory_mib=600.0, copies=2), ("memory_mib", "1200 MiB", "1024 MiB")),
     ):
-        with pytest.raises(UsageError) as why:
-            check_here(wrong, here)
-        said = one_line(why)
+        with pytest.raises(UsageError) as error:
+            check_here(scenario, host)
+        message = one_line(error)
         for word in ("program a", *words):
-            assert word in said, said
-    check_here(made(threads=5, oversubscribe=True), here)
+            assert word in message, message
+    check_here(made(threads=5, oversubscribe=True), host)
     with pytest.raises(UsageError, match="2048"):
-        check_here(made(), here, {"a": 2 << 30})
+        check_here(made(), host, {"a": 2 << 30})
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         read_scenario(tmp_path / "none.toml")
-    assert "none.toml" in one_line(why)
+    assert "none.toml" in one_line(error)
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         read_scenario(tmp_path / "bytes.toml")
-    assert "UTF-8" in one_line(why)
+    assert "UTF-8" in one_line(error)
 
 
 def test_a_program_without_a_file_or_with_a_wrong_one_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         run(tmp_path, "[[program]]\nname = 'a'\nrun_time_s = 1")
-    assert "program a" in one_line(why)
+    assert "program a" in one_line(error)
     (tmp_path / "wrong.json").write_text("{}")
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         run(tmp_path, "[[program]]\nname = 'a'\nfile = 'wrong.json'")
-    assert "wrong.json" in one_line(why)
+    assert "wrong.json" in one_line(error)
     assert not (tmp_path / "run").exists()

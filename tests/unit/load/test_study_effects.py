@@ -1,4 +1,4 @@
-"""Statistics of studies: crossings, equivalence, interpolation and serialisation."""
+"""Test the statistics of studies: crossings, equivalence, interpolation and serialisation."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from support.scenarios import one_line
 
 
 def test_a_crossing_lies_where_the_line_between_two_measured_rates_passes() -> None:
-    found = crossing([1, 2, 4], [[1.0], [1.05], [1.25]], 1.1)
-    assert found.value == pytest.approx(2.5)
-    assert (found.low, found.high) == (None, None)  # one sample each tells nothing of an interval
+    estimate = crossing([1, 2, 4], [[1.0], [1.05], [1.25]], 1.1)
+    assert estimate.value == pytest.approx(2.5)
+    assert (estimate.low, estimate.high) == (None, None)  # single samples give no interval
 
 
 def test_a_crossing_outside_what_was_measured_is_absent_with_a_reason() -> None:
-    never = crossing([1, 2], [[1.0] * 5, [1.05] * 5], 1.1)
-    assert never.value is None
-    assert "not crossed" in never.reason
-    assert "2" in never.reason
-    at_once = crossing([1, 2], [[1.2] * 5, [1.5] * 5], 1.1)
-    assert at_once.value is None
-    assert "lowest" in at_once.reason
+    absent = crossing([1, 2], [[1.0] * 5, [1.05] * 5], 1.1)
+    assert absent.value is None
+    assert "not crossed" in absent.reason
+    assert "2" in absent.reason
+    below_range = crossing([1, 2], [[1.2] * 5, [1.5] * 5], 1.1)
+    assert below_range.value is None
+    assert "lowest" in below_range.reason
 
 
 def test_a_crossing_has_the_interval_of_its_scatter() -> None:
-    inside = 0
+    covered = 0
     for seed in range(60):
         rng = random.Random(seed)
         x = [1.0, 2.0, 3.0, 4.0, 5.0]
         samples = [[1 + 0.04 * v + rng.gauss(0, 0.01) for _ in range(9)] for v in x]
-        found = crossing(x, samples, 1.1, seed=seed, draws=400)
-        assert found.value is not None
-        assert found == crossing(x, samples, 1.1, seed=seed, draws=400)  # same input, same output
-        if found.low is not None and found.high is not None:
-            assert found.low <= found.value <= found.high
-            inside += found.low <= 2.5 <= found.high
-    assert inside >= 51  # 95 % are meant; the bootstrap of nine medians keeps somewhat less
+        estimate = crossing(x, samples, 1.1, seed=seed, draws=400)
+        assert estimate.value is not None
+        assert estimate == crossing(x, samples, 1.1, seed=seed, draws=400)  # same input, same output
+        if estimate.low is not None and estimate.high is not None:
+            assert estimate.low <= estimate.value <= estimate.high
+            covered += estimate.low <= 2.5 <= estimate.high
+    assert covered >= 51  # the nominal coverage is 95 %; bootstrapped medians of nine samples cover somewhat less
 
 
 def test_an_interval_that_reaches_beyond_what_was_measured_is_open_there() -> None:
-    found = crossing([1, 2, 3], [[1.0] * 6, [1.02, 1.04] * 3, [1.05, 1.09, 1.11, 1.12, 1.2, 1.3]], 1.1)
-    assert found.value is not None
-    assert found.low is not None
-    assert found.high is None
+    estimate = crossing([1, 2, 3], [[1.0] * 6, [1.02, 1.04] * 3, [1.05, 1.09, 1.11, 1.12, 1.2, 1.3]], 1.1)
+    assert estimate.value is not None
+    assert estimate.low is not None
+    assert estimate.high is None
 
 
 @given(st.lists(st.floats(0.5, 3), min_size=2, max_size=20))
@@ -79,21 +79,21 @@ def test_equivalence_is_that_of_two_one_sided_tests(ratios: list[float], margin:
     logs = [math.log(r) for r in ratios]
     if statistics.stdev(logs) < 1e-9:
         return
-    found = equivalence(ratios, margin)
+    result = equivalence(ratios, margin)
     bound = math.log1p(margin)
     above = stats.ttest_1samp(logs, -bound, alternative="greater").pvalue
     below = stats.ttest_1samp(logs, bound, alternative="less").pvalue
-    assert found.p == pytest.approx(max(above, below), abs=1e-12)
-    assert (found.word == "equal") == (max(above, below) < 0.05)
-    # The same said by an interval of 90 % that lies within the margin.
+    assert result.p == pytest.approx(max(above, below), abs=1e-12)
+    assert (result.word == "equal") == (max(above, below) < 0.05)
+    # Equivalently, the 90 % interval lies within the margin.
     low, high = stats.t.interval(0.9, len(logs) - 1, statistics.fmean(logs), stats.sem(logs))
-    assert found.interval == pytest.approx((math.exp(low), math.exp(high)))
-    assert (found.word == "equal") == (low > -bound and high < bound)
+    assert result.interval == pytest.approx((math.exp(low), math.exp(high)))
+    assert (result.word == "equal") == (low > -bound and high < bound)
 
 
 def test_no_difference_found_is_no_equivalence_shown() -> None:
     assert equivalence([1.0, 1.001, 0.999, 1.0]).word == "equal"
-    assert equivalence([0.8, 1.25, 1.1, 0.9]).word == "inconclusive"  # mean 1, but nobody knows
+    assert equivalence([0.8, 1.25, 1.1, 0.9]).word == "inconclusive"  # the mean is 1, but the scatter is too large
     assert equivalence([1.2, 1.2, 1.2]).word == "higher"
     assert equivalence([1.0, 1.0]).p == 0
     for ratios, margin in (([1.0], 0.05), ([1.0, 1.0], 0.0)):
@@ -110,17 +110,17 @@ def test_a_prediction_rises_with_the_rate_and_stays_between_its_points(y: list[f
     x = [float(2 + i) for i in range(len(y))]
     curve = Curve(x, y)
     steps = [curve.low + (curve.high - curve.low) * i / 50 for i in range(51)]
-    told = [curve(s) for s in steps]
-    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(told))
+    predictions = [curve(s) for s in steps]
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(predictions))
     assert min(*y, 1.0) - 1e-9 <= curve(share * curve.high) <= max(*y, 1.0) + 1e-9
 
 
 def test_a_prediction_goes_through_rising_points_and_not_beyond_them() -> None:
     curve = Curve([5, 10, 20], [1.01, 1.1, 1.5])
     assert [curve(x) for x in (0, 5, 10, 20)] == pytest.approx([1, 1.01, 1.1, 1.5])
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         curve(21)
-    assert "0 to 20" in one_line(why)
+    assert "0 to 20" in one_line(error)
     with pytest.raises(MeshmarkError):
         Curve([5, 5], [1, 2])
 

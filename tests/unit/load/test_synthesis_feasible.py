@@ -1,4 +1,4 @@
-"""Linear programs of a synthesis: what is feasible, between which limits, and what is nearest."""
+"""Test the linear programs of a synthesis: feasibility, the ranges of metrics and the nearest feasible profile."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ ONES = np.ones((1, 2))
 
 
 def test_the_cheapest_solution_within_all_limits_is_found() -> None:
-    cost, one = np.array([1.0, 3.0]), np.array([1.0])
-    assert solve_linear(cost, ONES, one) == pytest.approx(np.array([1, 0]))
-    assert solve_linear(-cost, ONES, one) == pytest.approx(np.array([0, 1]))
-    assert solve_linear(cost, ONES, one, 0.75) == pytest.approx(np.array([0.75, 0.25]))
-    assert solve_linear(cost, ONES, one, 0.75, upper=np.array([0.5, 2.0])) == pytest.approx(np.array([0.5, 0.5]))
-    less, limit = np.array([[1.0, 0.0]]), np.array([0.25])
-    assert solve_linear(cost, ONES, one, None, less, limit) == pytest.approx(np.array([0.25, 0.75]))
+    cost, total = np.array([1.0, 3.0]), np.array([1.0])
+    assert solve_linear(cost, ONES, total) == pytest.approx(np.array([1, 0]))
+    assert solve_linear(-cost, ONES, total) == pytest.approx(np.array([0, 1]))
+    assert solve_linear(cost, ONES, total, 0.75) == pytest.approx(np.array([0.75, 0.25]))
+    assert solve_linear(cost, ONES, total, 0.75, upper=np.array([0.5, 2.0])) == pytest.approx(np.array([0.5, 0.5]))
+    inequalities, limit = np.array([[1.0, 0.0]]), np.array([0.25])
+    assert solve_linear(cost, ONES, total, None, inequalities, limit) == pytest.approx(np.array([0.25, 0.75]))
     assert solve_linear(cost, ONES, np.array([5.0])) == pytest.approx(np.array([5, 0]))  # no upper limit by default
 
 
 def test_without_a_solution_there_is_none() -> None:
-    cost, one = np.array([1.0, 3.0]), np.array([1.0])
-    assert solve_linear(cost, ONES, one, 0.25) is None
-    assert solve_linear(cost, ONES, -one) is None  # nothing is below 0
-    assert solve_linear(np.zeros(0), np.zeros((1, 0)), one) is None
+    cost, total = np.array([1.0, 3.0]), np.array([1.0])
+    assert solve_linear(cost, ONES, total, 0.25) is None
+    assert solve_linear(cost, ONES, -total) is None  # nothing is below 0
+    assert solve_linear(np.zeros(0), np.zeros((1, 0)), total) is None
     assert solve_linear(-cost, np.zeros((1, 2)), np.zeros(1)) is None  # unbounded
 
 
@@ -49,20 +49,20 @@ def fraction(pinned: bool = False, **more: float) -> Problem:
 
 
 def test_a_denominator_that_nothing_else_determines_stays_above_its_minimum() -> None:
-    found = floor_rows(fraction(gflop_per_s=0.0).rows)
-    assert found is not None
-    assert found[0] == pytest.approx(np.array([[-1, -0.5, 0]]))
-    assert found[1] == pytest.approx(np.array([-MIN_DENOMINATOR]))
+    floor = floor_rows(fraction(gflop_per_s=0.0).rows)
+    assert floor is not None
+    assert floor[0] == pytest.approx(np.array([[-1, -0.5, 0]]))
+    assert floor[1] == pytest.approx(np.array([-MIN_DENOMINATOR]))
     assert floor_rows(fraction(pinned=True).rows) is None
     assert floor_rows(problem([variant("none")], metrics={"write_fraction": 0.25}).rows) is None
     assert floor_rows([]) is None
 
 
 def test_any_solution_satisfies_all_equations_and_limits() -> None:
-    made = problem(flops(a=1, b=4), metrics={"gflop_per_s": 2.0})
-    assert any_solution(made) == pytest.approx(np.array([2 / 3, 1 / 3]))
-    assert any_solution(made, 0.67) is not None
-    assert any_solution(made, 0.66) is None
+    mix_problem = problem(flops(a=1, b=4), metrics={"gflop_per_s": 2.0})
+    assert any_solution(mix_problem) == pytest.approx(np.array([2 / 3, 1 / 3]))
+    assert any_solution(mix_problem, 0.67) is not None
+    assert any_solution(mix_problem, 0.66) is None
     assert any_solution(problem(flops(a=1, b=4), metrics={"gflop_per_s": 5.0})) is None
     assert any_solution(problem([])) is None
 
@@ -87,47 +87,47 @@ def test_the_range_of_a_rate_is_that_of_the_busy_time() -> None:
 
 def test_the_range_of_a_fraction_is_that_of_its_variants() -> None:
     assert reachable(fraction()) == {"write_fraction": pytest.approx((0, 1))}
-    some = [variant(n, line_read_bytes=r, line_write_bytes=w) for n, r, w in (("a", 3e9, 1e9), ("b", 1e9, 1e9))]
-    assert reachable(problem(some, metrics={"write_fraction": 0.9})) == {"write_fraction": pytest.approx((0.25, 0.5))}
+    vs = [variant(n, line_read_bytes=r, line_write_bytes=w) for n, r, w in (("a", 3e9, 1e9), ("b", 1e9, 1e9))]
+    assert reachable(problem(vs, metrics={"write_fraction": 0.9})) == {"write_fraction": pytest.approx((0.25, 0.5))}
 
 
 def test_a_range_is_taken_while_the_other_metrics_hold() -> None:
     # a, b and c in shares x, y, z: flops x + 4 y, integer operations 2 z, and x + y + z = 1.
     vs = [*flops(a=1, b=4), variant("c", int_ops=2e9)]
-    made = problem(vs, metrics={"gflop_per_s": 2.0, "gint_per_s": 1.5})
-    assert reachable(made) == {"gflop_per_s": pytest.approx((0.25, 1)), "gint_per_s": pytest.approx((0, 1))}
-    none = problem(vs, metrics={"gflop_per_s": 5.0, "gint_per_s": 1.0})
-    assert reachable(none) == {"gflop_per_s": pytest.approx((0.5, 2)), "gint_per_s": None}
+    mix_problem = problem(vs, metrics={"gflop_per_s": 2.0, "gint_per_s": 1.5})
+    assert reachable(mix_problem) == {"gflop_per_s": pytest.approx((0.25, 1)), "gint_per_s": pytest.approx((0, 1))}
+    infeasible = problem(vs, metrics={"gflop_per_s": 5.0, "gint_per_s": 1.0})
+    assert reachable(infeasible) == {"gflop_per_s": pytest.approx((0.5, 2)), "gint_per_s": None}
 
 
 def test_other_fractions_hold_with_a_denominator_above_its_minimum() -> None:
-    # All of the time without traffic would give 1 Gflop/s, but then there is no fraction.
+    # Without traffic, the rate would be 1 Gflop/s, but the fraction would be undefined.
     vs = [*flops(a=1), variant("b", line_read_bytes=3e9, line_write_bytes=1e9)]
-    found = reachable(problem(vs, metrics={"gflop_per_s": 2.0, "write_fraction": 0.25}))["gflop_per_s"]
-    assert found is not None
-    assert found[0] == pytest.approx(0, abs=1e-9)
-    assert found[1] == pytest.approx(1 - MIN_DENOMINATOR, abs=1e-7)
+    limits = reachable(problem(vs, metrics={"gflop_per_s": 2.0, "write_fraction": 0.25}))["gflop_per_s"]
+    assert limits is not None
+    assert limits[0] == pytest.approx(0, abs=1e-9)
+    assert limits[1] == pytest.approx(1 - MIN_DENOMINATOR, abs=1e-7)
 
 
 def test_constants_of_formulas_and_sums_of_one_variant_are_part_of_the_range() -> None:
-    own = {"m": metric("m", "(flops + 20e9) / (int_ops + 10e9)")}
+    user_metrics = {"m": metric("m", "(flops + 20e9) / (int_ops + 10e9)")}
     vs = [variant("a", flops=1e9), variant("b", int_ops=1e9)]
-    # In 10 s, a alone gives (10 + 20) / 10 and b alone 20 / (10 + 10).
-    assert reachable(problem(vs, own, {"m": 9.0})) == {"m": pytest.approx((1, 3))}
+    # In 10 s, variant a alone gives (10 + 20) / 10, and variant b alone gives 20 / (10 + 10).
+    assert reachable(problem(vs, user_metrics, {"m": 9.0})) == {"m": pytest.approx((1, 3))}
     fixed = {"m": metric("m", "20 / (flops + 10)")}
     assert reachable(problem([variant("a", flops=1)], fixed, {"m": 9.0})) == {"m": pytest.approx((1, 1))}
     constant = {"m": metric("m", "flops + 30")}
     assert reachable(problem(flops(a=0, b=1e-9), constant, {"m": 9.0})) == {"m": pytest.approx((30, 40))}
 
 
-# ------------------------------------------------------------------ what is told
+# ------------------------------------------------------------------ messages
 
 
 def nearest(made: Problem) -> dict[str, float]:
-    found = impossible_error(made).nearest
-    assert found is not None
-    assert found.run_time_s == made.target.run_time_s
-    return dict(found.metrics)
+    profile = impossible_error(made).nearest
+    assert profile is not None
+    assert profile.run_time_s == made.target.run_time_s
+    return dict(profile.metrics)
 
 
 def test_one_impossible_metric_is_told_with_its_range() -> None:
@@ -163,11 +163,13 @@ def test_without_traffic_no_fraction_is_nearest() -> None:
 
 
 def test_numbers_are_told_in_six_digits_and_what_rounding_leaves_as_zero() -> None:
-    own = {"m": metric("m", "flops / wall_s")}
-    said = str(impossible_error(problem([variant("a", flops=1234567), variant("b", flops=0)], own, {"m": 8e6})))
-    assert said.endswith("m = 8e+06; possible: m 0 to 1.23457e+06")
-    tiny = str(impossible_error(problem(flops(a=1e-13, b=1e-11), metrics={"gflop_per_s": 2e-12})))
-    assert tiny.endswith("gflop_per_s = 2e-12; possible: gflop_per_s 0 to 1e-11")
+    user_metrics = {"m": metric("m", "flops / wall_s")}
+    message = str(
+        impossible_error(problem([variant("a", flops=1234567), variant("b", flops=0)], user_metrics, {"m": 8e6}))
+    )
+    assert message.endswith("m = 8e+06; possible: m 0 to 1.23457e+06")
+    tiny_message = str(impossible_error(problem(flops(a=1e-13, b=1e-11), metrics={"gflop_per_s": 2e-12})))
+    assert tiny_message.endswith("gflop_per_s = 2e-12; possible: gflop_per_s 0 to 1e-11")
 
 
 @pytest.mark.parametrize(
@@ -188,9 +190,9 @@ def test_numbers_are_told_in_six_digits_and_what_rounding_leaves_as_zero() -> No
 def test_the_nearest_value_has_the_fewest_digits_that_are_within_the_range(
     rates: tuple[float, float], asked: float, found: float
 ) -> None:
-    own = {"m": metric("m", "(flops - int_ops) / wall_s / 1e9")}
+    user_metrics = {"m": metric("m", "(flops - int_ops) / wall_s / 1e9")}
     vs = [variant(f"v/{i}", flops=max(r, 0) * 1e9, int_ops=max(-r, 0) * 1e9) for i, r in enumerate(rates)]
-    assert nearest(problem(vs, own, {"m": asked})) == {"m": found}
+    assert nearest(problem(vs, user_metrics, {"m": asked})) == {"m": found}
 
 
 def test_the_nearest_value_of_a_range_of_one_number_is_that_number() -> None:
@@ -203,26 +205,26 @@ def test_the_nearest_value_of_a_range_of_one_number_is_that_number() -> None:
 def test_the_metrics_with_the_least_relative_change_are_changed() -> None:
     # a has only flops and b only integer operations: the two rates add up to 1.
     vs = [*flops(a=1), variant("b", int_ops=1e9)]
-    found = nearest(problem(vs, metrics={"gflop_per_s": 1.0, "gint_per_s": 0.5}))
-    assert found == {"gflop_per_s": pytest.approx(0.5, abs=1e-3), "gint_per_s": 0.5}
-    found = nearest(problem(vs, metrics={"gflop_per_s": 0.5, "gint_per_s": 2.0}))
-    assert found == {"gflop_per_s": 0.5, "gint_per_s": pytest.approx(0.5, abs=1e-3)}
-    found = nearest(problem(vs, metrics={"gflop_per_s": 0.25, "gint_per_s": 0.25}))
-    assert sum(found.values()) == pytest.approx(1, abs=1e-3)
-    assert 0.25 in found.values()
+    values = nearest(problem(vs, metrics={"gflop_per_s": 1.0, "gint_per_s": 0.5}))
+    assert values == {"gflop_per_s": pytest.approx(0.5, abs=1e-3), "gint_per_s": 0.5}
+    values = nearest(problem(vs, metrics={"gflop_per_s": 0.5, "gint_per_s": 2.0}))
+    assert values == {"gflop_per_s": 0.5, "gint_per_s": pytest.approx(0.5, abs=1e-3)}
+    values = nearest(problem(vs, metrics={"gflop_per_s": 0.25, "gint_per_s": 0.25}))
+    assert sum(values.values()) == pytest.approx(1, abs=1e-3)
+    assert 0.25 in values.values()
 
 
 def test_the_nearest_profile_spends_only_the_busy_time() -> None:
     vs = [*flops(a=1), variant("b", int_ops=1e9)]
-    found = nearest(problem(vs, metrics={"gflop_per_s": 1.0, "gint_per_s": 0.5}, pace=0.25))
-    assert found == {"gflop_per_s": pytest.approx(0.25, abs=1e-3), "gint_per_s": 0.5}
+    values = nearest(problem(vs, metrics={"gflop_per_s": 1.0, "gint_per_s": 0.5}, pace=0.25))
+    assert values == {"gflop_per_s": pytest.approx(0.25, abs=1e-3), "gint_per_s": 0.5}
     assert nearest(problem(flops(a=1, b=4), metrics={"gflop_per_s": 5.0}, pace=0.5)) == {"gflop_per_s": 1.999}
 
 
 def test_the_nearest_profile_keeps_a_fraction_that_other_metrics_leave_possible() -> None:
     vs = [variant(n, line_read_bytes=r, line_write_bytes=w) for n, r, w in (("a", 3e9, 1e9), ("b", 1e9, 1e9))]
-    found = nearest(problem(vs, metrics={"memory_gb_per_s": 8.0, "write_fraction": 0.25}))
-    assert found == {"memory_gb_per_s": pytest.approx(4, rel=1e-3), "write_fraction": 0.25}
+    values = nearest(problem(vs, metrics={"memory_gb_per_s": 8.0, "write_fraction": 0.25}))
+    assert values == {"memory_gb_per_s": pytest.approx(4, rel=1e-3), "write_fraction": 0.25}
     assert nearest(problem(vs, metrics={"write_fraction": 0.75})) == {"write_fraction": 0.4999}
     assert nearest(problem(vs, metrics={"write_fraction": 0.1})) == {"write_fraction": 0.2501}
 
@@ -230,23 +232,23 @@ def test_the_nearest_profile_keeps_a_fraction_that_other_metrics_leave_possible(
 def test_a_target_of_zero_is_near_in_units_of_the_largest_rate() -> None:
     assert nearest(problem(flops(a=1, b=4), metrics={"gflop_per_s": 0.0})) == {"gflop_per_s": 1.001}
     vs = [variant("a", flops=1e9, int_ops=1e9), variant("b", flops=2e9, int_ops=4e9)]
-    found = nearest(problem(vs, metrics={"gflop_per_s": 0.0, "gint_per_s": 4.0}))
-    # From b to a, flops fall by a half of the largest and integer operations by three quarters of their target.
-    assert found == {"gflop_per_s": pytest.approx(2, rel=1e-3), "gint_per_s": 4.0}
+    values = nearest(problem(vs, metrics={"gflop_per_s": 0.0, "gint_per_s": 4.0}))
+    # From b to a, flops fall by half of the largest rate, and integer operations by three quarters of their target.
+    assert values == {"gflop_per_s": pytest.approx(2, rel=1e-3), "gint_per_s": 4.0}
 
 
 # ------------------------------------------------------------------ the maximum share of one variant
 
 
 def test_the_maximum_share_is_that_of_the_profile_if_it_suffices() -> None:
-    five = flops(a=1, b=1, c=1, d=1, e=1)
-    assert find_max_share(problem(five)) == 0.2
-    assert find_max_share(problem(five, most_share=0.5)) == 0.5
+    vs = flops(a=1, b=1, c=1, d=1, e=1)
+    assert find_max_share(problem(vs)) == 0.2
+    assert find_max_share(problem(vs, most_share=0.5)) == 0.5
 
 
 def test_a_larger_share_is_the_smallest_that_suffices_and_one_percent() -> None:
-    made = problem(flops(a=1, b=0), metrics={"gflop_per_s": 2 / 3})
+    mix_problem = problem(flops(a=1, b=0), metrics={"gflop_per_s": 2 / 3})
     # Twelve halvings of 0.2 to 1 find 2390 of 4096 steps for the share of 2/3.
-    assert find_max_share(made) == pytest.approx((0.2 + 0.8 * 2390 / 4096) * 1.01, rel=1e-9)
+    assert find_max_share(mix_problem) == pytest.approx((0.2 + 0.8 * 2390 / 4096) * 1.01, rel=1e-9)
     assert find_max_share(problem(flops(a=1, b=0), metrics={"gflop_per_s": 1.0})) == 1
     assert find_max_share(problem(flops(a=1, b=0), metrics={"gflop_per_s": 1.1})) is None
