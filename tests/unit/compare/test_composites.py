@@ -24,14 +24,14 @@ def published(name: str) -> Side:
 
 
 def run(name: str, ratios: Mapping[str, Sequence[float]], whole: float | None, reference: str = "old") -> Side:
-    about = {"source": "host", "machine": name, "instrument": "app", "provenance": {"reference_source": "by hand"}}
+    common = {"source": "host", "machine": name, "instrument": "app", "provenance": {"reference_source": "by hand"}}
     records = [
-        Record.of(RATIO, r, conditions={"composite": "c", "member": m, "reference": reference}, **about)  # type: ignore[arg-type]
+        Record.of(RATIO, r, conditions={"composite": "c", "member": m, "reference": reference}, **common)  # type: ignore[arg-type]
         for m, r in ratios.items()
     ]
     if whole is not None:
         conditions = {"program": "c", "reference": reference, "run_low": 0.9 * whole, "run_high": 1.1 * whole}
-        records.append(Record.of(WHOLE, [whole], conditions=conditions, **about))  # type: ignore[arg-type]
+        records.append(Record.of(WHOLE, [whole], conditions=conditions, **common))  # type: ignore[arg-type]
     return Side(name=name, what="", machine=name, start="", records=records)
 
 
@@ -72,15 +72,15 @@ def test_rows_of_several_runs_are_refused() -> None:
     [({"y": [1.0, 1.0]}, "old", "found x, y in only one"), ({"x": [1.0, 1.0]}, "new", "allowed: the same")],
 )
 def test_others_do_not_compare(members: dict[str, list[float]], reference: str, message: str) -> None:
-    one = composites_of(run("a", {"x": [1.0, 1.0]}, 1.0))
+    single = composites_of(run("a", {"x": [1.0, 1.0]}, 1.0))
     with pytest.raises(UsageError, match=message):
-        compared(one, composites_of(run("b", members, 1.0, reference)))
+        compared(single, composites_of(run("b", members, 1.0, reference)))
 
 
 def test_the_command_prints_tables_and_json() -> None:
-    done = meshmark("composite", "paper:xeon5400", "paper:xeon5500")
-    assert done.returncode == 0 and "printed 0.690, which does not follow from the ratios" in done.stdout
-    assert "paper:xeon5500, 8 ranks, over paper:xeon5400, 8 ranks: 2.17 (2.15 to 2.19)" in done.stdout
+    completed = meshmark("composite", "paper:xeon5400", "paper:xeon5500")
+    assert completed.returncode == 0 and "printed 0.690, which does not follow from the ratios" in completed.stdout
+    assert "paper:xeon5500, 8 ranks, over paper:xeon5400, 8 ranks: 2.17 (2.15 to 2.19)" in completed.stdout
     lines = [json.loads(x) for x in meshmark("composite", "paper:xeon5400", "--json").stdout.splitlines()]
     assert [(x["type"], x["stated"], x["follows"]) for x in lines] == [("composite", 0.69, False)]
     assert "composite: found none of paper:gs1280" in meshmark("composite", "paper:gs1280").stderr

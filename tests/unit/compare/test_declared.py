@@ -23,14 +23,14 @@ from support.made_run import record
 
 
 def material(name: str, records: list[Record], **facts: Any) -> Material:
-    opened = open_machine(str(machine(name)))
+    opened_machine = open_machine(str(machine(name)))
     side = Side(name=name, what="made", machine="made-up", start="", records=records)
-    return Material(side=side, opened=replace(opened, facts={**opened.facts, **facts}))
+    return Material(side=side, opened=replace(opened_machine, facts={**opened_machine.facts, **facts}))
 
 
 def found(rows: list[Declaration], part: str, quantity: str) -> Declaration:
-    (one,) = (r for r in rows if (r.part, r.quantity) == (part, quantity))
-    return one
+    (row,) = (r for r in rows if (r.part, r.quantity) == (part, quantity))
+    return row
 
 
 @pytest.fixture
@@ -90,37 +90,37 @@ def capacity(level: int, size: float, after: int | None, count: int = 1) -> Reco
 def test_a_cache_agrees_if_it_ends_between_two_footprints(
     size: float, after: int | None, word: str, reason: str
 ) -> None:
-    made = material("numa-2", [capacity(2, size, after)])
-    assert made.opened is not None
+    subject = material("numa-2", [capacity(2, size, after)])
+    assert subject.opened is not None
     cache = Cache(level=2, kind="unified", size_bytes=2**20, line_bytes=64, ways=8, cpus=(0,))
-    made.opened = replace(made.opened, topology=replace(made.opened.topology, caches=(cache,)))
-    row = found(declarations(made), "L2", "capacity")
+    subject.opened = replace(subject.opened, topology=replace(subject.opened.topology, caches=(cache,)))
+    row = found(declarations(subject), "L2", "capacity")
     assert (row.word, row.reason) == (word, reason)
 
 
 @pytest.mark.parametrize(("gb", "word"), [(90, "within"), (30, "within"), (140, "measured higher")])
 def test_a_peak_is_a_limit(gb: float, word: str) -> None:
     gross = record("bandwidth", "bandwidth_gross", gb * 1e9, kernel="triad", footprint_bytes=2**40, threads=2)
-    made = material("numa-2", [gross], memory={"peak_bytes_per_s": 100_000_000_000})
-    assert found(declarations(made), "memory", "bandwidth").word == word
+    subject = material("numa-2", [gross], memory={"peak_bytes_per_s": 100_000_000_000})
+    assert found(declarations(subject), "memory", "bandwidth").word == word
 
 
 def test_flagged_results_are_shown_and_judged_on_request_only(cxl: Material) -> None:
     """They were called "not measured", with an empty reason."""
-    flagged = [replace(r, flags=frozenset({"stolen"})) for r in [*cxl.side.records, capacity(2, 2**20, 2**21)]]
-    flagged_only = Material(side=replace(cxl.side, records=flagged), opened=cxl.opened)
-    shown, judged = declarations(flagged_only), declarations(flagged_only, flagged=True)
-    clean = declarations(cxl)
-    by_part = {(r.part, r.quantity, r.source): r for r in clean}
-    for one, other in zip(shown, judged, strict=True):
-        assert one.value == other.value
-        if one.value is None:
-            assert (one.word, other.word) == ("not measured", "not measured")
+    flagged_records = [replace(r, flags=frozenset({"stolen"})) for r in [*cxl.side.records, capacity(2, 2**20, 2**21)]]
+    flagged_only = Material(side=replace(cxl.side, records=flagged_records), opened=cxl.opened)
+    default_rows, judged_rows = declarations(flagged_only), declarations(flagged_only, flagged=True)
+    clean_rows = declarations(cxl)
+    by_part = {(r.part, r.quantity, r.source): r for r in clean_rows}
+    for row, judged_row in zip(default_rows, judged_rows, strict=True):
+        assert row.value == judged_row.value
+        if row.value is None:
+            assert (row.word, judged_row.word) == ("not measured", "not measured")
         else:
-            assert (one.word, one.reason) == ("inconclusive", "flagged; --flagged judges it")
-            if one.quantity != "capacity":
-                assert other.word == by_part[one.part, one.quantity, one.source].word
-    assert {r.word for r in judged} > {"agrees", "measured higher", "measured lower"}
+            assert (row.word, row.reason) == ("inconclusive", "flagged; --flagged judges it")
+            if row.quantity != "capacity":
+                assert judged_row.word == by_part[row.part, row.quantity, row.source].word
+    assert {r.word for r in judged_rows} > {"agrees", "measured higher", "measured lower"}
 
 
 def test_what_is_missing_names_the_command_that_measures_it(cxl: Material) -> None:
@@ -154,12 +154,12 @@ def test_the_kernel_is_read_in_si_units(tmp_path: Any) -> None:
 def test_another_machine_needs_its_topology(tmp_path: Any) -> None:
     file = tmp_path / "n.jsonl"
     file.write_text(json.dumps({"type": "result", "schema": 1, **capacity(2, 2**20, 2**21).to_json()}) + "\n")
-    done = meshmark("machine", "declared", str(file))
-    assert done.returncode == 2 and "found no topology of made-up" in done.stderr
-    done = meshmark("machine", "declared", str(file), "--topology", str(machine("numa-2")))
-    assert done.returncode == 2 and "the results are of made-up" in done.stderr
-    done = meshmark("machine", "declared", str(file), "--topology", "pack:2 [numa] l2:1(size=1MB) pu:1", "--json")
-    assert done.returncode == 0, done.stderr
-    assert next(json.loads(line)["part"] for line in done.stdout.splitlines()) == "L2"
+    completed = meshmark("machine", "declared", str(file))
+    assert completed.returncode == 2 and "found no topology of made-up" in completed.stderr
+    completed = meshmark("machine", "declared", str(file), "--topology", str(machine("numa-2")))
+    assert completed.returncode == 2 and "the results are of made-up" in completed.stderr
+    completed = meshmark("machine", "declared", str(file), "--topology", "pack:2 [numa] l2:1(size=1MB) pu:1", "--json")
+    assert completed.returncode == 0, completed.stderr
+    assert next(json.loads(line)["part"] for line in completed.stdout.splitlines()) == "L2"
     with pytest.raises(UsageError):
         declarations(Material(side=Side(name="x", what="", machine="x", start="", records=[])))

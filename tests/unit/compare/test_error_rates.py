@@ -31,30 +31,30 @@ NOISE = [(0.0, 0.01, False), (0.002, 0.01, False), (0.01, 0.01, True), (0.03, 0.
 
 def measured(kind: Record, true: float, runs: int, noise: tuple[float, float, bool], dice: random.Random) -> Record:
     between, within, tail = noise
-    made = []
+    run_records = []
     for _ in range(runs):
         middle = kind.value * true * math.exp(dice.gauss(0, between))
         deviations = [dice.gauss(0, within) for _ in range(15)]
         samples = tuple(middle * math.exp(abs(d) if tail else d) for d in deviations)
-        made.append([replace(kind, samples=samples, value=median(samples), interval=median_interval(samples))])
-    return pool(made)[0] if runs > 1 else made[0][0]
+        run_records.append([replace(kind, samples=samples, value=median(samples), interval=median_interval(samples))])
+    return pool(run_records)[0] if runs > 1 else run_records[0][0]
 
 
 def words(kind: str, runs: int, noise: tuple[float, float, bool], true: float, flags: frozenset[str]) -> list[str]:
-    dice, found = random.Random(f"{kind} {runs} {noise} {true}"), []
+    rng, verdicts = random.Random(f"{kind} {runs} {noise} {true}"), []
     for i in range(COUNT):
-        sides = [measured(KINDS[kind], t, runs, noise, dice) for t in (1.0, true if i % 2 else 1 / true)]
+        sides = [measured(KINDS[kind], t, runs, noise, rng) for t in (1.0, true if i % 2 else 1 / true)]
         a, b = (Side(name="x", what="", machine="m", start="2026", records=[replace(r, flags=flags)]) for r in sides)
-        found.append(compare(a, b).pairs[0].word)
-    return found
+        verdicts.append(compare(a, b).pairs[0].word)
+    return verdicts
 
 
 @pytest.mark.parametrize("noise", NOISE, ids=str)
 @pytest.mark.parametrize("runs", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_equal_results_are_seldom_called_different(kind: str, runs: int, noise: tuple[float, float, bool]) -> None:
-    found = words(kind, runs, noise, 1.0, frozenset())
-    assert sum(w not in {"equal", "inconclusive"} for w in found) <= MOST
+    verdicts = words(kind, runs, noise, 1.0, frozenset())
+    assert sum(w not in {"equal", "inconclusive"} for w in verdicts) <= MOST
 
 
 @pytest.mark.parametrize("noise", NOISE, ids=str)
@@ -67,8 +67,8 @@ def test_results_that_differ_by_twice_the_margin_are_seldom_called_equal(
 
 
 def test_large_differences_of_single_runs_are_seen() -> None:
-    found = words("rate", 1, NOISE[1], (1 + RUN_TO_RUN) ** 2 * 1.1, frozenset())
-    assert found.count("inconclusive") <= MOST and "equal" not in found
+    verdicts = words("rate", 1, NOISE[1], (1 + RUN_TO_RUN) ** 2 * 1.1, frozenset())
+    assert verdicts.count("inconclusive") <= MOST and "equal" not in verdicts
 
 
 def test_steady_results_of_two_runs_are_equal() -> None:

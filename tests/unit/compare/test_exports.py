@@ -31,9 +31,9 @@ def numa_2(**more: object) -> Material:
 
 
 def attribute(xml: str, name: str) -> dict[tuple[str, str], int]:
-    found = ElementTree.fromstring(xml).find(f"memattr[@name='{name}']")
-    assert found is not None
-    return {(v.get("initiator_cpuset", ""), v.get("target_obj_gp_index", "")): int(v.get("value", "")) for v in found}
+    element = ElementTree.fromstring(xml).find(f"memattr[@name='{name}']")
+    assert element is not None
+    return {(v.get("initiator_cpuset", ""), v.get("target_obj_gp_index", "")): int(v.get("value", "")) for v in element}
 
 
 def test_hwloc_gets_every_pair_in_its_own_units() -> None:
@@ -59,32 +59,32 @@ def test_measured_matrices_are_not_taken_for_distances_of_the_system() -> None:
 
 
 def test_what_the_firmware_claims_is_replaced() -> None:
-    made = numa_2()
-    assert made.opened is not None and made.opened.hwloc_xml is not None
-    claimed = b'<memattr name="Latency" flags="6"><memattr_value target_obj_type="NUMANode" '
-    claimed += b'target_obj_gp_index="7" value="11" initiator_cpuset="0x1"/></memattr></topology>'
-    data = made.opened.hwloc_xml.replace(b"</topology>", claimed)
-    made.opened = replace(made.opened, hwloc_xml=data)
-    assert 11 not in attribute(write("hwloc-xml", made), "Latency").values()
+    subject = numa_2()
+    assert subject.opened is not None and subject.opened.hwloc_xml is not None
+    firmware_xml = b'<memattr name="Latency" flags="6"><memattr_value target_obj_type="NUMANode" '
+    firmware_xml += b'target_obj_gp_index="7" value="11" initiator_cpuset="0x1"/></memattr></topology>'
+    data = subject.opened.hwloc_xml.replace(b"</topology>", firmware_xml)
+    subject.opened = replace(subject.opened, hwloc_xml=data)
+    assert 11 not in attribute(write("hwloc-xml", subject), "Latency").values()
 
 
 def test_a_memory_only_node_is_a_target_and_no_row_of_a_matrix() -> None:
-    made = material("cxl-2+1", latency(CXL, CXL_NS))
-    xml = write("hwloc-xml", made)
+    subject = material("cxl-2+1", latency(CXL, CXL_NS))
+    xml = write("hwloc-xml", subject)
     assert len(attribute(xml, "Latency")) == 6 and 'nbobjs="2"' in xml
-    assert any("nodes with CPUs only" in note for note in made.notes)
+    assert any("nodes with CPUs only" in note for note in subject.notes)
 
 
 def test_pairs_that_are_missing_are_said() -> None:
-    made = material("numa-2", latency(NUMA, {(0, 0): 95.0, (0, 1): 190.0}))
-    assert len(attribute(write("hwloc-xml", made), "Latency")) == 2
-    assert any("NUMA nodes 1 to 0 not measured" in note for note in made.notes)
+    subject = material("numa-2", latency(NUMA, {(0, 0): 95.0, (0, 1): 190.0}))
+    assert len(attribute(write("hwloc-xml", subject), "Latency")) == 2
+    assert any("NUMA nodes 1 to 0 not measured" in note for note in subject.notes)
 
 
 def test_cpus_beyond_32_have_words() -> None:
-    made = topology("4x64")
-    nodes = [n.os_index for n in made.nodes]
-    xml = write("hwloc-xml", material("4x64", latency(made, {(nodes[1], nodes[0]): 100.0})))
+    wide_topology = topology("4x64")
+    nodes = [n.os_index for n in wide_topology.nodes]
+    xml = write("hwloc-xml", material("4x64", latency(wide_topology, {(nodes[1], nodes[0]): 100.0})))
     ((cpuset, _),) = attribute(xml, "Latency")
     assert cpuset == "0xffffffff,0xffffffff,0x00000000,0x00000000"
 
@@ -97,27 +97,29 @@ def test_one_matrix_has_one_set_of_conditions() -> None:
     caches = latency(NUMA, dict.fromkeys(NS, 5.0), footprint_bytes=2**20)
     busy = latency(NUMA, dict.fromkeys(NS, 300.0), processes=4)
     strided = latency(NUMA, dict.fromkeys(NS, 4.0), pattern="stride")
-    made = material("numa-2", [*small, *caches, *busy, *strided, *latency(NUMA, NS)])
-    assert sorted(attribute(write("hwloc-xml", made), "Latency").values()) == pytest.approx(
+    subject = material("numa-2", [*small, *caches, *busy, *strided, *latency(NUMA, NS)])
+    assert sorted(attribute(write("hwloc-xml", subject), "Latency").values()) == pytest.approx(
         [95, 96, 185, 190], rel=0.011
     )
-    assert made.left_out() == ["left out 3 results: other conditions or CPUs than those of the matrix of load_latency"]
+    assert subject.left_out() == [
+        "left out 3 results: other conditions or CPUs than those of the matrix of load_latency"
+    ]
 
 
 def test_flagged_results_are_left_out_unless_asked_for() -> None:
     records = latency(NUMA, NS, flags=["disturbed"])
-    made = material("numa-2", records)
-    with pytest.raises(AbsentError, match="found no measured latency of a memory") as refused:
-        write("numactl", made)
-    assert made.left_out() == ["left out 4 results: flagged (disturbed); --flagged exports them"]
-    assert refused.value.hint == "meshmark measure latency --cpus 0,2 --memory-node all --footprint 1GiB"
+    subject = material("numa-2", records)
+    with pytest.raises(AbsentError, match="found no measured latency of a memory") as error:
+        write("numactl", subject)
+    assert subject.left_out() == ["left out 4 results: flagged (disturbed); --flagged exports them"]
+    assert error.value.hint == "meshmark measure latency --cpus 0,2 --memory-node all --footprint 1GiB"
     assert "[disturbed]" in write("numactl", material("numa-2", records, flagged=True))
 
 
 def test_cpus_of_another_machine_are_left_out() -> None:
-    made = material("uma-2", latency(NUMA, NS))
-    write("hwloc-xml", made)
-    assert any("CPU 2, which no node of the topology has" in line for line in made.left_out())
+    subject = material("uma-2", latency(NUMA, NS))
+    write("hwloc-xml", subject)
+    assert any("CPU 2, which no node of the topology has" in line for line in subject.left_out())
 
 
 def test_results_by_node_of_other_tools_count() -> None:
@@ -139,11 +141,11 @@ def test_results_by_node_of_other_tools_count() -> None:
     ],
 )
 def test_weights_are_the_smallest_that_fit(rates: dict[int, float], expected: dict[int, int]) -> None:
-    found, error = weights(rates)
+    node_weights, error = weights(rates)
     if rates.get(1) == 0.001:
-        assert error > 0.02 and set(found.values()) <= set(range(1, 256)), "no integers up to 255 fit"
+        assert error > 0.02 and set(node_weights.values()) <= set(range(1, 256)), "no integers up to 255 fit"
     else:
-        assert found == expected and error <= 0.02
+        assert node_weights == expected and error <= 0.02
 
 
 def test_weighted_interleave_is_a_script_with_its_error() -> None:
@@ -181,8 +183,8 @@ def test_numactl_binds_to_the_nearest_and_leaves_slow_memory_out() -> None:
     records = [*latency(CXL, CXL_NS), *bandwidth(CXL, {(0, 0): 60.0, (0, 1): 50.0, (0, 2): 15.0})]
     text = write("numactl", material("cxl-2+1", records))
     assert "numactl --cpunodebind=1 --membind=1 PROGRAM\n" in text and "numactl --interleave=0-1 PROGRAM\n" in text
-    alone = material("cxl-2+1", latency(CXL, CXL_NS))
-    assert "--interleave" not in write("numactl", alone) and any("interleaved" in n for n in alone.notes)
+    latency_only = material("cxl-2+1", latency(CXL, CXL_NS))
+    assert "--interleave" not in write("numactl", latency_only) and any("interleaved" in n for n in latency_only.notes)
 
 
 # ------------------------------------------------------------------ guests
@@ -193,15 +195,15 @@ def test_units_of_a_table_of_16_bits() -> None:
 
 
 def test_qemu_gets_nodes_distances_and_tables() -> None:
-    made = material("cxl-2+1", [*latency(CXL, CXL_NS), *bandwidth(CXL, {**GB, (0, 2): 15.0})])
-    options = [line for line in write("qemu", made).splitlines() if not line.startswith("#")]
+    subject = material("cxl-2+1", [*latency(CXL, CXL_NS), *bandwidth(CXL, {**GB, (0, 2): 15.0})])
+    options = [line for line in write("qemu", subject).splitlines() if not line.startswith("#")]
     assert "-machine q35,hmat=on" in options and "-smp 4,sockets=2,cores=2,threads=1" in options
     assert "-numa node,nodeid=2,memdev=m2,initiator=0" in options, "the nearest, by latency"
     assert "-numa cpu,node-id=1,socket-id=1" in options
     assert "-numa dist,src=0,dst=2,val=29" in options or "-numa dist,src=0,dst=2,val=30" in options
     assert "-numa dist,src=2,dst=0,val=29" in options or "-numa dist,src=2,dst=0,val=30" in options
     assert sum("access-latency" in o for o in options) == 6 and sum("access-bandwidth" in o for o in options) == 5
-    assert any("assumed to be those of the opposite direction" in note for note in made.notes)
+    assert any("assumed to be those of the opposite direction" in note for note in subject.notes)
 
 
 def test_qemu_has_no_memory_for_a_node_without() -> None:
@@ -222,8 +224,8 @@ def test_libvirt_pins_every_cpu_and_states_distances() -> None:
 
 
 def test_distances_are_bytes_whatever_was_measured() -> None:
-    made = material("numa-2", latency(NUMA, {(0, 0): 10.0, (0, 1): 5000.0, (1, 0): 9.0, (1, 1): 10.0}))
-    text = write("qemu", made)
+    subject = material("numa-2", latency(NUMA, {(0, 0): 10.0, (0, 1): 5000.0, (1, 0): 9.0, (1, 1): 10.0}))
+    text = write("qemu", subject)
     assert "src=0,dst=1,val=254" in text and "src=1,dst=0,val=11" in text
 
 
@@ -232,24 +234,24 @@ def test_distances_are_bytes_whatever_was_measured() -> None:
 
 @pytest.mark.parametrize("name", [f.name for f in FORMATS.values() if f.needs in {"topology", "hwloc"}])
 def test_a_format_says_that_it_needs_a_topology(name: str) -> None:
-    with pytest.raises(UsageError, match="found no topology of n042") as refused:
+    with pytest.raises(UsageError, match="found no topology of n042") as error:
         write(name, material("", latency(NUMA, NS)))
-    assert "--topology FILE" in refused.value.hint
+    assert "--topology FILE" in error.value.hint
 
 
 @pytest.mark.parametrize("name", [f.name for f in FORMATS.values() if f.write])
 def test_nothing_to_export_is_absent_with_a_command(name: str) -> None:
-    with pytest.raises((AbsentError, UsageError)) as refused:
+    with pytest.raises((AbsentError, UsageError)) as error:
         write(name, material("numa-2", []))
-    assert refused.value.hint.startswith("meshmark ")
+    assert error.value.hint.startswith("meshmark ")
 
 
 def test_unknown_formats_and_those_of_other_commands_are_refused() -> None:
     with pytest.raises(UsageError, match="format: found 'hwloc'; allowed: hwloc-xml, weighted-interleave"):
         format_of("hwloc")
-    with pytest.raises(UsageError, match="written from recordings") as refused:
+    with pytest.raises(UsageError, match="written from recordings") as error:
         format_of("perfetto")
-    assert refused.value.hint == "meshmark replay RECORDING --trace FILE.json"
+    assert error.value.hint == "meshmark replay RECORDING --trace FILE.json"
 
 
 def test_a_capture_of_another_machine_is_refused() -> None:
@@ -262,11 +264,11 @@ def test_a_capture_of_another_machine_is_refused() -> None:
 
 
 def test_a_capture_without_xml_cannot_be_extended() -> None:
-    made = numa_2()
-    assert made.opened is not None
-    made.opened = replace(made.opened, hwloc_xml=None)
+    subject = numa_2()
+    assert subject.opened is not None
+    subject.opened = replace(subject.opened, hwloc_xml=None)
     with pytest.raises(UsageError, match="has no hwloc XML"):
-        write("hwloc-xml", made)
+        write("hwloc-xml", subject)
 
 
 def test_heads_state_machine_and_source() -> None:
@@ -281,6 +283,6 @@ def test_of_several_cpus_of_a_node_the_middle_value_counts() -> None:
 
 
 def test_most_pairs_count_before_the_largest_pages() -> None:
-    one = latency(NUMA, {(0, 0): 70.0}, pages="1GiB")
-    text = write("hwloc-xml", material("numa-2", [*one, *latency(NUMA, NS)]))
+    large_pages = latency(NUMA, {(0, 0): 70.0}, pages="1GiB")
+    text = write("hwloc-xml", material("numa-2", [*large_pages, *latency(NUMA, NS)]))
     assert sorted(attribute(text, "Latency").values()) == pytest.approx([95, 96, 185, 190], rel=0.011)

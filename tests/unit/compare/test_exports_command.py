@@ -20,28 +20,31 @@ NS = {(0, 0): 95.0, (0, 1): 190.0, (1, 0): 185.0, (1, 1): 96.0}
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
     """A file of results of the recorded machine numa-2, some of them flagged."""
-    made = topology("numa-2")
-    records = [*latency(made, NS), *bandwidth(made, {(0, 0): 60.0, (1, 1): 60.0}, flags=["stolen"])]
-    found = [replace(r, machine="numa-guest-561b891f", provenance={"start": START}) for r in records]
-    (tmp_path / "n.jsonl").write_text(to_jsonl([("run", "s", r) for r in found]), encoding="utf-8")
+    machine_topology = topology("numa-2")
+    records = [
+        *latency(machine_topology, NS),
+        *bandwidth(machine_topology, {(0, 0): 60.0, (1, 1): 60.0}, flags=["stolen"]),
+    ]
+    guest_records = [replace(r, machine="numa-guest-561b891f", provenance={"start": START}) for r in records]
+    (tmp_path / "n.jsonl").write_text(to_jsonl([("run", "s", r) for r in guest_records]), encoding="utf-8")
     (tmp_path / "n042.jsonl").write_text(
-        to_jsonl([("run", "s", replace(r, machine="n042")) for r in found]), encoding="utf-8"
+        to_jsonl([("run", "s", replace(r, machine="n042")) for r in guest_records]), encoding="utf-8"
     )
     return {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
 
 
 def test_formats_are_listed(home: dict[str, str], tmp_path: Path) -> None:
-    ran = meshmark("export", "formats", "--json", cwd=tmp_path, env=home)
-    listed = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [row["format"] for row in listed] == list(FORMATS) and "perfetto" in FORMATS
-    assert all(row["needs"] and row["what"] for row in listed)
+    completed = meshmark("export", "formats", "--json", cwd=tmp_path, env=home)
+    rows = [json.loads(line) for line in completed.stdout.splitlines()]
+    assert [row["format"] for row in rows] == list(FORMATS) and "perfetto" in FORMATS
+    assert all(row["needs"] and row["what"] for row in rows)
 
 
 def test_a_file_is_written_and_omissions_are_said(home: dict[str, str], tmp_path: Path) -> None:
     words = ("--topology", machine("numa-2"), "-o", "n.xml")
-    ran = meshmark("export", "hwloc-xml", "n.jsonl", *words, cwd=tmp_path, env=home)
-    assert ran.returncode == 0 and ran.stdout == "", ran.stderr
-    notes = ran.stderr.splitlines()
+    completed = meshmark("export", "hwloc-xml", "n.jsonl", *words, cwd=tmp_path, env=home)
+    assert completed.returncode == 0 and completed.stdout == "", completed.stderr
+    notes = completed.stderr.splitlines()
     assert "note: left out 2 results: flagged (stolen); --flagged exports them" in notes
     assert notes[-1] == "meshmark: wrote n.xml" and 'name="Latency"' in (tmp_path / "n.xml").read_text(encoding="utf-8")
     assert not (tmp_path / "data").exists(), "reading makes no folder"
@@ -49,10 +52,12 @@ def test_a_file_is_written_and_omissions_are_said(home: dict[str, str], tmp_path
 
 def test_an_object_of_json_for_programs(home: dict[str, str], tmp_path: Path) -> None:
     words = ("--topology", machine("numa-2"), "--flagged", "--json")
-    ran = meshmark("export", "weighted-interleave", "n.jsonl", *words, cwd=tmp_path, env=home)
-    (line,) = ran.stdout.splitlines()
-    told = json.loads(line)
-    assert told["machine"] == "numa-guest-561b891f" and "weighted_interleave/node1" in told["text"], ran.stderr
+    completed = meshmark("export", "weighted-interleave", "n.jsonl", *words, cwd=tmp_path, env=home)
+    (line,) = completed.stdout.splitlines()
+    document = json.loads(line)
+    assert document["machine"] == "numa-guest-561b891f" and "weighted_interleave/node1" in document["text"], (
+        completed.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,8 +83,10 @@ def test_an_object_of_json_for_programs(home: dict[str, str], tmp_path: Path) ->
 )
 def test_bad_input_is_one_line(home: dict[str, str], tmp_path: Path, words: list[str], status: int, says: str) -> None:
     capture = str(machine("numa-2"))
-    ran = meshmark("export", *[capture if w == "CAPTURE" else w for w in words], cwd=tmp_path, env=home)
-    lines = [line for line in ran.stderr.splitlines() if not line.startswith("note: ")]
-    first, *hints = lines
-    assert ran.returncode == status and says in first and all(h.startswith("hint: ") for h in hints), ran.stderr
-    assert len(hints) <= 1 and ran.stdout == ""
+    completed = meshmark("export", *[capture if w == "CAPTURE" else w for w in words], cwd=tmp_path, env=home)
+    lines = [line for line in completed.stderr.splitlines() if not line.startswith("note: ")]
+    complaint, *hints = lines
+    assert completed.returncode == status and says in complaint and all(h.startswith("hint: ") for h in hints), (
+        completed.stderr
+    )
+    assert len(hints) <= 1 and completed.stdout == ""

@@ -31,47 +31,52 @@ GB = {(0, 0): 60.0, (0, 1): 30.0, (1, 0): 25.0, (1, 1): 60.0}
 
 
 def loaded(threads: int = 4, mode: str = "paced", flags: Sequence[str] = ()) -> list[Record]:
-    made = []
+    points = []
     for share in (1.0, 0.5):
         for pause in (0, 16, 256):
             c = {"mode": mode, "chains": 1, "threads": threads, "read_share": share, "pause": pause, "pages": "thp"}
             rate = threads * 1e10 / (1 + pause) ** 0.5
-            made.append(record("loaded", "bandwidth_net", rate, flags, memory_node="local", **c))
-            made.append(record("loaded", "load_latency", 1e-7 + rate * 1e-18, flags, memory_node="local", **c))
-    return made
+            points.append(record("loaded", "bandwidth_net", rate, flags, memory_node="local", **c))
+            points.append(record("loaded", "load_latency", 1e-7 + rate * 1e-18, flags, memory_node="local", **c))
+    return points
 
 
 def test_mess_curves_come_back_through_the_importer() -> None:
     records = loaded()
-    made = material("", [*records, *loaded(threads=1)])
-    text = write("mess", made)
+    subject = material("", [*records, *loaded(threads=1)])
+    text = write("mess", subject)
     assert recognises(text)
-    back = records_of(text)
+    imported = records_of(text)
     key = ("read_share", "injected_pause")
 
     def values(found: Sequence[Record], pause: str) -> dict[tuple[object, ...], float]:
         return {(r.metric, r.conditions["read_share"], r.conditions[pause]): r.value for r in found}
 
-    assert values(back, key[1]) == pytest.approx(values(records, "pause"), rel=1e-5)
-    assert any("threads 4" in note for note in made.notes)
-    assert made.left_out() == ["left out 12 results: points of another curve (mode, threads, memory node, pages)"]
+    assert values(imported, key[1]) == pytest.approx(values(records, "pause"), rel=1e-5)
+    assert any("threads 4" in note for note in subject.notes)
+    assert subject.left_out() == ["left out 12 results: points of another curve (mode, threads, memory node, pages)"]
 
 
 def test_mess_needs_both_numbers_of_a_point() -> None:
-    only = [r for r in loaded() if r.metric == "load_latency"]
-    for records in (only, loaded(flags=["stolen"])):
-        with pytest.raises(AbsentError, match="no measured latency under load") as refused:
+    latencies = [r for r in loaded() if r.metric == "load_latency"]
+    for records in (latencies, loaded(flags=["stolen"])):
+        with pytest.raises(AbsentError, match="no measured latency under load") as error:
             write("mess", material("", records))
-        assert refused.value.hint.startswith("meshmark measure loaded --mode paced")
+        assert error.value.hint.startswith("meshmark measure loaded --mode paced")
 
 
 # ------------------------------------------------------------------ SimGrid
 
 
 def simgrid_records() -> list[Record]:
-    one = {"kernel": "copy", "store": "ordinary", "threads": 1, "footprint_bytes": 2**30}
+    conditions = {"kernel": "copy", "store": "ordinary", "threads": 1, "footprint_bytes": 2**30}
     speed = record("peak", "flop_rate", 5e10, type="fp64", isa="avx2", threads=1, cpus="0")
-    return [*lines(NUMA), *bandwidth(NUMA, GB), speed, record("bandwidth", "bandwidth_net", 12e9, cpus="0", **one)]
+    return [
+        *lines(NUMA),
+        *bandwidth(NUMA, GB),
+        speed,
+        record("bandwidth", "bandwidth_net", 12e9, cpus="0", **conditions),
+    ]
 
 
 def test_a_simgrid_platform_joins_all_cores() -> None:
@@ -85,16 +90,16 @@ def test_a_simgrid_platform_joins_all_cores() -> None:
     assert [t for i, t in enumerate(tags) if i == 0 or tags[i - 1] != t] == order
     links = {e.get("id"): e for e in zone.findall("link")}
     ends = {e.get("id") for e in [*zone.findall("host"), *zone.findall("router")]}
-    reached: dict[str | None, set[str | None]] = {}
+    targets: dict[str | None, set[str | None]] = {}
     for route in zone.findall("route"):
         assert {route.get("src"), route.get("dst")} <= ends
         assert {c.get("id") for c in route.findall("link_ctn")} <= links.keys() and len(route)
-        reached.setdefault(route.get("src"), set()).add(route.get("dst"))
-    assert reached == {**{f"cpu{c}": {f"node{c // 2}"} for c in range(4)}, "node0": {"node1"}}
+        targets.setdefault(route.get("src"), set()).add(route.get("dst"))
+    assert targets == {**{f"cpu{c}": {f"node{c // 2}"} for c in range(4)}, "node0": {"node1"}}
     assert float(links["link_cpu0"].get("latency", "")[:-2]) == pytest.approx(20, rel=0.02)
-    between = links["link_node0_node1"]
-    assert float(between.get("latency", "")[:-2]) == pytest.approx(100, rel=0.03)
-    assert float(between.get("bandwidth", "")[:-3]) == pytest.approx(25e9, rel=0.02), "the lower direction"
+    link = links["link_node0_node1"]
+    assert float(link.get("latency", "")[:-2]) == pytest.approx(100, rel=0.03)
+    assert float(link.get("bandwidth", "")[:-3]) == pytest.approx(25e9, rel=0.02), "the lower direction"
 
 
 @pytest.mark.parametrize(
@@ -107,16 +112,16 @@ def test_a_simgrid_platform_joins_all_cores() -> None:
 )
 def test_a_platform_needs_speed_lines_and_bandwidth(without: str, says: str, hint: str) -> None:
     records = [r for r in simgrid_records() if r.instrument != without]
-    with pytest.raises(AbsentError, match=f"no measured {says}") as refused:
+    with pytest.raises(AbsentError, match=f"no measured {says}") as error:
         write("simgrid", material("numa-2", records))
-    assert refused.value.hint.startswith(hint)
+    assert error.value.hint.startswith(hint)
 
 
 def test_nodes_that_were_not_measured_have_no_link() -> None:
-    made = material("numa-2", [r for r in simgrid_records() if r.conditions.get("memory_node") != 1])
-    text = write("simgrid", made)
+    subject = material("numa-2", [r for r in simgrid_records() if r.conditions.get("memory_node") != 1])
+    text = write("simgrid", subject)
     assert "link_node0_node1" in text and "bus_node1" not in text
-    assert any("node 1: bandwidth not measured" in note for note in made.notes)
+    assert any("node 1: bandwidth not measured" in note for note in subject.notes)
 
 
 # ------------------------------------------------------------------ Prometheus
@@ -128,8 +133,10 @@ def test_prometheus_reads_every_result_and_its_interval() -> None:
     families = {f.name: f for f in text_string_to_metric_families(text)}
     times = families["meshmark_result_latency_load_latency_seconds"]
     assert times.type == "gauge" and len(times.samples) == 4
-    found = {(s.labels["cpu"], s.labels["memory_node"]): s.value for s in times.samples}
-    assert found == {(str(r.conditions["cpu"]), str(r.conditions["memory_node"])): r.value for r in latency(NUMA, NS)}
+    value_by_pair = {(s.labels["cpu"], s.labels["memory_node"]): s.value for s in times.samples}
+    assert value_by_pair == {
+        (str(r.conditions["cpu"]), str(r.conditions["memory_node"])): r.value for r in latency(NUMA, NS)
+    }
     low = families["meshmark_result_latency_load_latency_low_seconds"].samples
     assert all(a.value <= b.value for a, b in zip(low, times.samples, strict=True))
     assert families["meshmark_result_io_bandwidth_net_bytes_per_second"].samples[0].labels["direction"] == "read"
@@ -151,45 +158,45 @@ def test_flags_are_a_label() -> None:
 def test_labels_obey_kubernetes() -> None:
     records = [*latency(NUMA, NS), *lines(NUMA), *bandwidth(NUMA, GB), *the_rest()]
     text = write("nfd", material("numa-2", records))
-    found = dict(line.split("=") for line in text.splitlines() if not line.startswith("#"))
+    labels = dict(line.split("=") for line in text.splitlines() if not line.startswith("#"))
     names = re.compile(r"feature\.node\.kubernetes\.io/[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
-    assert all(names.fullmatch(n) for n in found)
-    assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", v) for v in found.values())
+    assert all(names.fullmatch(n) for n in labels)
+    assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", v) for v in labels.values())
     prefix = "feature.node.kubernetes.io/meshmark-"
-    assert float(found[f"{prefix}latency-remote-ns"]) == 190 and float(found[f"{prefix}latency-local-ns"]) in {95, 96}
-    assert found[f"{prefix}bandwidth-gbyte-per-s"] in {"60", "61"}
+    assert float(labels[f"{prefix}latency-remote-ns"]) == 190 and float(labels[f"{prefix}latency-local-ns"]) in {95, 96}
+    assert labels[f"{prefix}bandwidth-gbyte-per-s"] in {"60", "61"}
     assert len(text.encode()) < 65536
 
 
 def test_without_a_topology_labels_have_no_latency() -> None:
-    made = material("", bandwidth(NUMA, GB))
-    assert "latency" not in write("nfd", made) and any("--topology FILE" in note for note in made.notes)
+    subject = material("", bandwidth(NUMA, GB))
+    assert "latency" not in write("nfd", subject) and any("--topology FILE" in note for note in subject.notes)
 
 
 # ------------------------------------------------------------------ Otava
 
 
 def history(days: int = 3) -> Material:
-    made = []
+    rows = []
     for day in range(1, days + 1):
         for r in latency(NUMA, NS):
             start = f"2026-11-0{day}T10:00:00Z"
-            made.append((f"run-{day}", "latency.r1", replace(r, provenance={**r.provenance, "start": start})))
-    other = record("gups", "update_rate", 1e8, table_bytes=2**30, kernel="plain", threads=1, pages="thp")
-    made.append(("run-1", "gups.r1", replace(other, provenance={"start": "2026-11-01T10:00:00Z"})))
-    return replace(material("", latency(NUMA, NS)), rows=made)
+            rows.append((f"run-{day}", "latency.r1", replace(r, provenance={**r.provenance, "start": start})))
+    gups = record("gups", "update_rate", 1e8, table_bytes=2**30, kernel="plain", threads=1, pages="thp")
+    rows.append(("run-1", "gups.r1", replace(gups, provenance={"start": "2026-11-01T10:00:00Z"})))
+    return replace(material("", latency(NUMA, NS)), rows=rows)
 
 
 def test_otava_gets_a_row_for_each_run_without_empty_cells() -> None:
-    made = history()
-    rows = list(csv.DictReader(write("otava", made).splitlines()))
+    subject = history()
+    rows = list(csv.DictReader(write("otava", subject).splitlines()))
     assert [row["run"] for row in rows] == ["run-1", "run-2", "run-3"]
     assert [row["time"][:10] for row in rows] == ["2026-11-01", "2026-11-02", "2026-11-03"]
     columns = set(rows[0]) - {"time", "run"}
     assert columns == {name_of(r) for r in latency(NUMA, NS)} and all(
         float(row[c]) > 0 for row in rows for c in columns
     )
-    assert made.left_out() == [
+    assert subject.left_out() == [
         "left out 1 result: of a point that not all exported runs have, or of a run that lacks exported points"
     ]
 
@@ -202,9 +209,9 @@ def test_a_history_needs_two_runs_in_the_store() -> None:
 
 
 def test_a_history_ends_with_its_side() -> None:
-    made = history()
-    made.side = replace(made.side, start="2026-11-02T10:00:00Z")
-    assert len(write("otava", made).splitlines()) == 3
+    subject = history()
+    subject.side = replace(subject.side, start="2026-11-02T10:00:00Z")
+    assert len(write("otava", subject).splitlines()) == 3
 
 
 # ------------------------------------------------------------------ ReFrame
@@ -212,15 +219,15 @@ def test_a_history_ends_with_its_side() -> None:
 
 def test_references_are_python_with_open_better_sides() -> None:
     records = [*latency(NUMA, {(0, 0): 95.0}), *bandwidth(NUMA, {(0, 0): 60.0})]
-    one = record("latency", "load_latency", 1e-7, count=3, cpu=1, memory_node=1)
-    made = material("numa-2", [*records, one])
-    text = write("reframe", made)
-    (assigned,) = ast.parse(text).body
-    assert isinstance(assigned, ast.Assign)
-    found = ast.literal_eval(assigned.value)["n042"]
-    units = {unit: (low, high) for _, low, high, unit in found.values()}
+    single = record("latency", "load_latency", 1e-7, count=3, cpu=1, memory_node=1)
+    subject = material("numa-2", [*records, single])
+    text = write("reframe", subject)
+    (assignment,) = ast.parse(text).body
+    assert isinstance(assignment, ast.Assign)
+    references = ast.literal_eval(assignment.value)["n042"]
+    units = {unit: (low, high) for _, low, high, unit in references.values()}
     assert units["s"][0] is None and units["s"][1] >= 0.02 and units["B/s"][0] <= -0.02 and units["B/s"][1] is None
-    assert made.left_out() == ["left out 1 result: no interval (fewer than 6 samples), so no bounds"]
+    assert subject.left_out() == ["left out 1 result: no interval (fewer than 6 samples), so no bounds"]
 
 
 def test_the_bounds_of_a_reference_hold_the_interval() -> None:

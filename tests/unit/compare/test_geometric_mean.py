@@ -33,37 +33,37 @@ def test_the_interval_of_one_program_is_that_of_student() -> None:
 
 @given(PROGRAMS)
 def test_a_mean_lies_between_its_ratios_and_in_its_interval(programs: dict[str, list[float]]) -> None:
-    found = mean_of(programs)
+    mean = mean_of(programs)
     lowest = min(min(runs) for runs in programs.values())
-    assert lowest * (1 - 1e-9) <= found.value <= max(max(runs) for runs in programs.values()) * (1 + 1e-9)
-    assert found.interval is not None and found.interval[0] <= found.value <= found.interval[1]
+    assert lowest * (1 - 1e-9) <= mean.value <= max(max(runs) for runs in programs.values()) * (1 + 1e-9)
+    assert mean.interval is not None and mean.interval[0] <= mean.value <= mean.interval[1]
 
 
 @given(PROGRAMS, st.floats(1e-3, 1e3))
 def test_a_mean_scales_with_all_ratios_and_its_relative_interval_does_not_change(
     programs: dict[str, list[float]], factor: float
 ) -> None:
-    one, other = mean_of(programs), mean_of({k: [factor * v for v in runs] for k, runs in programs.items()})
-    assert other.value == pytest.approx(factor * one.value)
-    widths = [(m.interval or (1, 1))[1] / m.value for m in (one, other)]
+    mean, scaled_mean = mean_of(programs), mean_of({k: [factor * v for v in runs] for k, runs in programs.items()})
+    assert scaled_mean.value == pytest.approx(factor * mean.value)
+    widths = [(m.interval or (1, 1))[1] / m.value for m in (mean, scaled_mean)]
     assert widths[0] == pytest.approx(widths[1], rel=1e-6)
 
 
 @given(PROGRAMS)
 def test_the_reference_does_not_matter_for_odd_numbers_of_runs(programs: dict[str, list[float]]) -> None:
     odd = {k: runs[: len(runs) - 1 + len(runs) % 2] for k, runs in programs.items()}
-    there, back = mean_of(odd), mean_of({k: [1 / v for v in runs] for k, runs in odd.items()})
-    assert there.value * back.value == pytest.approx(1)
-    assert there.interval is not None and back.interval is not None
-    assert there.interval[0] * back.interval[1] == pytest.approx(1, rel=1e-6)
+    forward, inverse = mean_of(odd), mean_of({k: [1 / v for v in runs] for k, runs in odd.items()})
+    assert forward.value * inverse.value == pytest.approx(1)
+    assert forward.interval is not None and inverse.interval is not None
+    assert forward.interval[0] * inverse.interval[1] == pytest.approx(1, rel=1e-6)
 
 
 @given(PROGRAMS, PROGRAMS)
 def test_a_ratio_of_two_means_is_less_certain_than_either(a: dict[str, list[float]], b: dict[str, list[float]]) -> None:
-    both = over(mean_of(a), mean_of(b))
-    assert both.value == pytest.approx(mean_of(a).value / mean_of(b).value)
-    assert both.terms is not None
-    assert sum(t.variance for t in both.terms) >= max(
+    quotient = over(mean_of(a), mean_of(b))
+    assert quotient.value == pytest.approx(mean_of(a).value / mean_of(b).value)
+    assert quotient.terms is not None
+    assert sum(t.variance for t in quotient.terms) >= max(
         sum(t.variance for t in m.terms or ()) for m in (mean_of(a), mean_of(b))
     ) * (1 - 1e-12)
     assert over(mean_of(a), mean_of({"a": [1.0]})).interval is None
@@ -72,16 +72,14 @@ def test_a_ratio_of_two_means_is_less_certain_than_either(a: dict[str, list[floa
 @pytest.mark.parametrize(("programs", "runs"), [(13, MIN_RUNS), (3, 3), (5, 5), (2, 4)])
 @pytest.mark.parametrize("skewed", [False, True])
 def test_intervals_cover_the_true_mean(programs: int, runs: int, skewed: bool) -> None:
-    dice = random.Random(f"{programs} {runs} {skewed}")
+    rng = random.Random(f"{programs} {runs} {skewed}")
     # Noise of programs differs; skewed noise only makes runs slower, and is counted from its median.
-    noise = (lambda: math.log(2) - dice.expovariate(1.0)) if skewed else (lambda: dice.gauss(0, 1))
+    noise = (lambda: math.log(2) - rng.expovariate(1.0)) if skewed else (lambda: rng.gauss(0, 1))
     inside, trials = 0, 600
     for _ in range(trials):
-        found = mean_of(
-            {str(p): [math.exp(0.01 * (1 + p % 3) * noise()) for _ in range(runs)] for p in range(programs)}
-        )
-        assert found.interval is not None
-        inside += found.interval[0] <= 1 <= found.interval[1]
+        mean = mean_of({str(p): [math.exp(0.01 * (1 + p % 3) * noise()) for _ in range(runs)] for p in range(programs)})
+        assert mean.interval is not None
+        inside += mean.interval[0] <= 1 <= mean.interval[1]
     assert inside / trials >= 0.92, inside / trials
 
 

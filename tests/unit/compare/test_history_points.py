@@ -21,19 +21,19 @@ NOW = datetime(2026, 11, 25, tzinfo=UTC)
 
 
 def noise(n: int, seed: int = 1, share: float = 0.01) -> list[float]:
-    dice = random.Random(seed)
-    return [100 * (1 + dice.gauss(0, share)) for _ in range(n)]
+    rng = random.Random(seed)
+    return [100 * (1 + rng.gauss(0, share)) for _ in range(n)]
 
 
 def run(i: int, value: float, **more: object) -> RunValue:
     start = (FIRST + timedelta(days=i)).isoformat().replace("+00:00", "Z")
-    made = RunValue(run=f"r{i:03}", start=start, value=value, low=0.99 * value, high=1.01 * value, made_by={})
-    return replace(made, **more)  # type: ignore[arg-type]
+    run_value = RunValue(run=f"r{i:03}", start=start, value=value, low=0.99 * value, high=1.01 * value, made_by={})
+    return replace(run_value, **more)  # type: ignore[arg-type]
 
 
 def of(values: Sequence[float], **conditions: object) -> Series:
-    one = record("io", "bandwidth_net", 1.0, target=".", direction="read", **conditions)
-    return Series(one, tuple(run(i, v) for i, v in enumerate(values)))
+    template = record("io", "bandwidth_net", 1.0, target=".", direction="read", **conditions)
+    return Series(template, tuple(run(i, v) for i, v in enumerate(values)))
 
 
 def found_in(*series: Series, rows: Sequence[Mapping[str, str]] = (), **more: str) -> History:
@@ -108,13 +108,13 @@ def test_a_change_within_the_margin_is_counted_but_not_listed() -> None:
 
 def test_too_few_runs_are_said_and_flagged_ones_do_not_count() -> None:
     series = of(noise(MIN_RUNS + 2))
-    flagged = replace(
+    flagged_series = replace(
         series, runs=tuple(replace(r, flags=("stolen",) if i < 3 else ()) for i, r in enumerate(series.runs))
     )
     assert found_in(series).counts() == {"steady": 1}
-    found = found_in(flagged)
-    assert found.counts() == {"too few runs": 1} and found.flagged == 3 and found.flags == {"stolen": 3}
-    assert len(found.points[0].runs) == MIN_RUNS + 2 and len(found.points[0].judged) == MIN_RUNS - 1
+    history = found_in(flagged_series)
+    assert history.counts() == {"too few runs": 1} and history.flagged == 3 and history.flags == {"stolen": 3}
+    assert len(history.points[0].runs) == MIN_RUNS + 2 and len(history.points[0].judged) == MIN_RUNS - 1
 
 
 def test_values_of_zero_are_judged_only_if_all_are() -> None:
@@ -127,8 +127,8 @@ def test_many_points_need_more_evidence() -> None:
     values = noise(16, 5)
     values[8:] = [1.035 * v for v in values[8:]]
     assert [1e-5 < c.p < 1e-3 for c in found_in(of(values)).changes] == [True]
-    others = [of(noise(16, seed), block_bytes=seed) for seed in range(100, 400)]
-    assert found_in(of(values), *others).changes == []
+    other_series = [of(noise(16, seed), block_bytes=seed) for seed in range(100, 400)]
+    assert found_in(of(values), *other_series).changes == []
 
 
 def test_dates_select_runs() -> None:
@@ -147,15 +147,15 @@ def test_dates_select_runs() -> None:
 
 def test_results_without_a_start_are_left_out_and_counted() -> None:
     series = of(noise(10))
-    bad = tuple(run(20 + i, 100.0, start=text) for i, text in enumerate(("", "yesterday", "2026-13-01")))
-    found = found_in(replace(series, runs=series.runs + bad))
-    assert found.without_start == 3 and len(found.points[0].runs) == 10
+    undated = tuple(run(20 + i, 100.0, start=text) for i, text in enumerate(("", "yesterday", "2026-13-01")))
+    history = found_in(replace(series, runs=series.runs + undated))
+    assert history.without_start == 3 and len(history.points[0].runs) == 10
 
 
 def test_starts_are_in_order_of_time_whatever_their_zone() -> None:
     values = [run(0, 1.0, start="2026-01-02T01:00:00+02:00"), run(1, 2.0, start="2026-01-01T23:30:00Z")]
-    found = found_in(Series(of([1.0]).record, tuple(values)))
-    assert [r.value for r in found.points[0].runs] == [1.0, 2.0]
+    history = found_in(Series(of([1.0]).record, tuple(values)))
+    assert [r.value for r in history.points[0].runs] == [1.0, 2.0]
 
 
 def test_a_wrong_clock_is_named() -> None:
@@ -163,8 +163,8 @@ def test_a_wrong_clock_is_named() -> None:
     assert found_in(series).clock == ""
     future = run(9, 100.0, start="2027-01-01T00:00:00Z")
     twin = run(10, 100.0, start=series.runs[0].start)
-    found = found_in(replace(series, runs=(*series.runs, future, twin)))
-    assert found.clock == (
+    history = found_in(replace(series, runs=(*series.runs, future, twin)))
+    assert history.clock == (
         "the clock was wrong; runs start in the future: r009; "
         "at the same time, so that their order is unknown: r000 and r010"
     )
@@ -183,14 +183,14 @@ def test_what_else_changed_is_named() -> None:
     (change,) = found_in(replace(series, runs=builds), rows=rows).changes
     assert change.facts == ("kernel 6.1 → 6.12", "build of Meshmark a → b")
     assert found_in(series, rows=rows[2:]).changes[0].facts == (), "what was not recorded then is not known"
-    between = {**rows[0], "seen": "2026-01-12T12:00:00Z"}
-    assert found_in(series, rows=[between, *rows[1:]]).changes[0].facts == ()
+    row_between = {**rows[0], "seen": "2026-01-12T12:00:00Z"}
+    assert found_in(series, rows=[row_between, *rows[1:]]).changes[0].facts == ()
 
 
 def test_the_kernel_of_the_results_counts_where_the_machine_has_no_rows() -> None:
-    one, other = run(0, 1.0, made_by={"kernel": "6.1"}), run(1, 1.0, made_by={"kernel": "6.12"})
-    assert facts_between([], one, other) == ["kernel 6.1 → 6.12"]
-    assert facts_between([], one, one) == facts_between([], one, run(1, 1.0)) == []
+    earlier, later = run(0, 1.0, made_by={"kernel": "6.1"}), run(1, 1.0, made_by={"kernel": "6.12"})
+    assert facts_between([], earlier, later) == ["kernel 6.1 → 6.12"]
+    assert facts_between([], earlier, earlier) == facts_between([], earlier, run(1, 1.0)) == []
 
 
 def test_few_runs_have_wider_bounds_than_their_hull() -> None:
@@ -201,20 +201,20 @@ def test_few_runs_have_wider_bounds_than_their_hull() -> None:
 
 
 def test_results_of_another_tool_are_another_point() -> None:
-    mine, other = of(noise(10)), of([2 * v for v in noise(10)])
-    other = replace(other, record=replace(other.record, source="tool"))
-    assert len(found_in(mine, other).points) == 2 and len(found_in(mine, mine).points) == 1
+    own_series, tool_series = of(noise(10)), of([2 * v for v in noise(10)])
+    tool_series = replace(tool_series, record=replace(tool_series.record, source="tool"))
+    assert len(found_in(own_series, tool_series).points) == 2 and len(found_in(own_series, own_series).points) == 1
 
 
 def test_levels_with_footprints_in_common_are_one_point() -> None:
-    where = {"level": 1, "kind": "cache", "pages": "thp", "memory_node": 0, "cpu": 0}
+    conditions = {"level": 1, "kind": "cache", "pages": "thp", "memory_node": 0, "cpu": 0}
 
     def level(i: int, low: int, high: int) -> Series:
-        one = record("latency", "level_latency", 1e-9, from_bytes=low, to_bytes=high, **where)
-        return Series(one, (run(i, 1e-9),))
+        template = record("latency", "level_latency", 1e-9, from_bytes=low, to_bytes=high, **conditions)
+        return Series(template, (run(i, 1e-9),))
 
-    found = found_in(level(0, 2**11, 2**15), level(1, 2**12, 2**14), level(2, 2**20, 2**22))
-    assert sorted(len(p.runs) for p in found.points) == [1, 2]
+    history = found_in(level(0, 2**11, 2**15), level(1, 2**12, 2**14), level(2, 2**20, 2**22))
+    assert sorted(len(p.runs) for p in history.points) == [1, 2]
 
 
 def test_objects_of_json() -> None:
@@ -222,28 +222,28 @@ def test_objects_of_json() -> None:
     values[12:] = [0.9 * v for v in values[12:]]
     lines = to_json(found_in(of(values), of([1.0] * 3, block_bytes=4)), NOW, 30 * 86400)
     assert [x["type"] for x in lines] == ["change", "point", "point", "instrument", "history"]
-    change, point, few, instrument, whole = lines
+    change, point, short_point, instrument, summary = lines
     assert (
         change["verdict"] == "slower" and change["after_run"] == "r011" and change["conditions"]["direction"] == "read"
     )
     assert change["before"]["low"] < change["before"]["value"] < change["before"]["high"]
-    assert (point["status"], few["status"], few["runs"]) == ("changed", "too few runs", 3)
+    assert (point["status"], short_point["status"], short_point["runs"]) == ("changed", "too few runs", 3)
     assert instrument["stale"] and instrument["newest"] == "2026-01-24T00:00:00Z"
-    assert whole["points"] == 2 and whole["without_start"] == 0
+    assert summary["points"] == 2 and summary["without_start"] == 0
 
 
 def test_what_got_worse_last_is_what_a_gate_asks() -> None:
     values = noise(45)
     values[15:30] = [0.9 * v for v in values[15:30]]
     assert found_in(of(values)).worse(0.05) == [], "it recovered"
-    found = found_in(of(values[:30]))
-    assert [c.between[1].run for c in found.worse(0.05)] == ["r015"] and found.worse(0.2) == []
+    history = found_in(of(values[:30]))
+    assert [c.between[1].run for c in history.worse(0.05)] == ["r015"] and history.worse(0.2) == []
 
 
 def test_a_metric_without_direction_is_higher_but_not_worse() -> None:
-    one: Record = record("latency", "level_capacity", 1.0, level=1)
-    one = replace(one, better="none", unit="B")
+    template: Record = record("latency", "level_capacity", 1.0, level=1)
+    template = replace(template, better="none", unit="B")
     values = noise(30)
     values[15:] = [2 * v for v in values[15:]]
-    (change,) = found_in(replace(of(values), record=one)).changes
+    (change,) = found_in(replace(of(values), record=template)).changes
     assert (change.word, change.worse()) == ("higher", False)

@@ -28,21 +28,21 @@ def points(found: ImportFit, fitted: bool) -> dict[str, float]:
 
 
 def test_the_numbers_of_a_complete_output_are_found() -> None:
-    found = find_numbers(SNC, cores=52)
-    assert found.numbers.sockets == 2 and found.nodes == 4  # two nodes of each socket
-    values = {name: given.value for name, given in found.numbers.given.items()}
-    within = [77.3, 81.6, 82.1, 78.1, 73.5, 81.7, 81.7, 78.5]
-    assert values["idle-local"] == pytest.approx(math.fsum(within) / 8 * 1e-9)
+    results = find_numbers(SNC, cores=52)
+    assert results.numbers.sockets == 2 and results.nodes == 4  # two nodes of each socket
+    values = {name: number.value for name, number in results.numbers.given.items()}
+    local_ns = [77.3, 81.6, 82.1, 78.1, 73.5, 81.7, 81.7, 78.5]
+    assert values["idle-local"] == pytest.approx(math.fsum(local_ns) / 8 * 1e-9)
     assert 129e-9 < values["idle-remote"] < 138e-9
-    (read,) = found.used["read"]
+    (read,) = results.used["read"]
     assert values["read"] == read.value == pytest.approx(232.8e9, rel=1e-3)
-    assert values["loaded"] == max(found.curve, key=lambda p: p.bandwidth.value).latency.value
+    assert values["loaded"] == max(results.curve, key=lambda p: p.bandwidth.value).latency.value
     assert "link" not in values, "the rate between quarters of the machine is not that between sockets"
-    assert found.notes[0] == "the 4 nodes of the results are 2 sockets, by their latencies"
+    assert results.notes[0] == "the 4 nodes of the results are 2 sockets, by their latencies"
 
 
 def test_the_numbers_between_two_sockets_are_found() -> None:
-    values = {name: given.value for name, given in find_numbers(PAIR, cores=56).numbers.given.items()}
+    values = {name: number.value for name, number in find_numbers(PAIR, cores=56).numbers.given.items()}
     assert values["idle-local"] == pytest.approx(81.8e-9) and values["idle-remote"] == pytest.approx(141.25e-9)
     assert values["transfer"] == pytest.approx(115.35e-9), "lines homed at the writer, as in the model"
     assert "link" not in values, "mixes of reads and writes are no reads"
@@ -52,7 +52,7 @@ def test_a_fit_is_tested_on_the_loaded_curve_mixes_and_transfers(snc: ImportFit)
     fitted, predicted = points(snc, True), points(snc, False)
     assert {"idle-local", "idle-remote", "read", "triad", "loaded"} < set(fitted)
     assert snc.rms(True) < 0.05
-    curve = [error for what, error in predicted.items() if what.startswith("loaded latency")]
+    curve = [error for name, error in predicted.items() if name.startswith("loaded latency")]
     assert len(curve) > 8 and max(map(abs, curve)) < 0.08
     assert abs(predicted["mix, 67% reads"]) < 0.15 and abs(predicted["transfer inside a socket"]) < 0.2
     assert snc.rms(False) > snc.rms(True)
@@ -68,29 +68,29 @@ def test_points_that_set_a_number_are_not_called_predicted(snc: ImportFit) -> No
 
 
 def test_what_the_results_lack_is_assumed_and_said(tmp_path: Path) -> None:
-    found = fit_import(STREAM, "made", tmp_path)
-    machine = tomllib.loads(found.text)
-    assert set(points(found, True)) == {"triad"}
-    assert set(points(found, False)) == {f"kernel {k}, ordinary stores, 2 cores" for k in ("copy", "scale", "add")}
-    for what in ("idle-local 100 ns", "read is", "cores 2 is", "triad: ordinary stores are"):
-        assert any(what in note and "assumed" in note for note in found.notes), what
+    fit = fit_import(STREAM, "made", tmp_path)
+    machine = tomllib.loads(fit.text)
+    assert set(points(fit, True)) == {"triad"}
+    assert set(points(fit, False)) == {f"kernel {k}, ordinary stores, 2 cores" for k in ("copy", "scale", "add")}
+    for text in ("idle-local 100 ns", "read is", "cores 2 is", "triad: ordinary stores are"):
+        assert any(text in note and "assumed" in note for note in fit.notes), text
     assert "assumed" in machine["memory"]["access_ns"] and "assumed" in machine["node"]["cpus"]
-    given = fit_import(STREAM, "made", tmp_path, cores=4, idle_local=90e-9)
-    assert not any("idle-local" in note or "cores" in note for note in given.notes)
-    assert "fitted" in tomllib.loads(given.text)["memory"]["access_ns"]
+    informed_fit = fit_import(STREAM, "made", tmp_path, cores=4, idle_local=90e-9)
+    assert not any("idle-local" in note or "cores" in note for note in informed_fit.notes)
+    assert "fitted" in tomllib.loads(informed_fit.text)["memory"]["access_ns"]
 
 
 def test_a_bandwidth_that_cannot_be_met_is_reported(tmp_path: Path) -> None:
-    found = fit_import(ONE, "made", tmp_path, cores=2)  # a disturbed run: more triad than reads
-    (triad,) = [o for o in found.fitted.outcomes if o.name == "triad"]
+    fit = fit_import(ONE, "made", tmp_path, cores=2)  # a disturbed run: more triad than reads
+    (triad,) = [o for o in fit.fitted.outcomes if o.name == "triad"]
     assert triad.warning == "with streaming stores, 8.903 GB/s of read give at most 8.903 GB/s"
-    assert found.rms(False) > 0.5
+    assert fit.rms(False) > 0.5
 
 
 def test_a_fit_without_other_points_says_that_it_is_not_tested(tmp_path: Path) -> None:
-    found = fit_import(CXL, "made", tmp_path, cores=48)
-    assert not points(found, False) and math.isnan(found.rms(False))
-    assert any(note.startswith("not tested") and "latency under load" in note for note in found.notes)
+    fit = fit_import(CXL, "made", tmp_path, cores=48)
+    assert not points(fit, False) and math.isnan(fit.rms(False))
+    assert any(note.startswith("not tested") and "latency under load" in note for note in fit.notes)
 
 
 def only(records: list[Record], *metrics: str) -> list[Record]:

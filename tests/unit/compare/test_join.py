@@ -103,10 +103,10 @@ def test_wide_intervals_and_modes_are_inconclusive_and_say_why() -> None:
 
 
 def test_zeros_that_are_equal_are_so() -> None:
-    none = [record("clock", "clock_backward", 0.0, clock="tsc") for _ in "ab"]
-    assert only(*none).word == "equal"
-    some = record("clock", "clock_backward", 3.0, clock="tsc")
-    assert only(none[0], some).word == "inconclusive"
+    zeros = [record("clock", "clock_backward", 0.0, clock="tsc") for _ in "ab"]
+    assert only(*zeros).word == "equal"
+    positive = record("clock", "clock_backward", 3.0, clock="tsc")
+    assert only(zeros[0], positive).word == "inconclusive"
 
 
 def test_the_margin_decides_what_matters() -> None:
@@ -123,8 +123,8 @@ def test_another_machine_plays_the_same_parts() -> None:
         triad(99e9, footprint_bytes=(1 << 14) - 16, isa="avx512"),
     ]
     c = compare(side(small), side(large, "b", "other"))
-    found = {(p.a.value, p.b.value): p.differ for p in c.pairs}
-    values = {(round(a / 1e9), round(b / 1e9)): differ for (a, b), differ in found.items()}
+    differ_by_values = {(p.a.value, p.b.value): p.differ for p in c.pairs}
+    values = {(round(a / 1e9), round(b / 1e9)): differ for (a, b), differ in differ_by_values.items()}
     assert values.keys() == {(40, 300), (40, 45), (20, 25), (90, 99)}, "all of two threads, and two of sixteen"
     assert set(values[40, 300]) == {"threads", "cpus", "footprint_bytes", "isa"}
     assert set(values[40, 45]) == {"cpus", "footprint_bytes", "isa"}
@@ -142,18 +142,18 @@ def test_levels_of_another_machine_are_matched_by_their_place() -> None:
         c = {k: v for k, v in latency()[0].conditions.items() if k != "footprint_bytes"}
         return record("latency", "level_latency", value, **c, level=number, kind=kind, from_bytes=at, to_bytes=2 * at)
 
-    one = [level(1e-9, 1, "cache", 2**12), level(4e-9, 2, "cache", 2**18), level(90e-9, 3, "memory", 2**28)]
-    other = [level(1e-9, 1, "cache", 2**13), level(5e-9, 2, "cache", 2**20)]
-    other += [level(20e-9, 3, "cache", 2**24), level(110e-9, 4, "memory", 2**30)]
-    c = compare(side(one), side(other, "b", "other"))
+    levels_a = [level(1e-9, 1, "cache", 2**12), level(4e-9, 2, "cache", 2**18), level(90e-9, 3, "memory", 2**28)]
+    levels_b = [level(1e-9, 1, "cache", 2**13), level(5e-9, 2, "cache", 2**20)]
+    levels_b += [level(20e-9, 3, "cache", 2**24), level(110e-9, 4, "memory", 2**30)]
+    c = compare(side(levels_a), side(levels_b, "b", "other"))
     assert [(round(p.a.value * 1e9), round(p.b.value * 1e9)) for p in c.pairs] == [(1, 1), (4, 5), (90, 110)]
     assert [round(u.record.value * 1e9) for u in c.only_b] == [20]
 
 
 def test_a_model_lacks_conditions_and_repeats_itself() -> None:
-    made = triad(50e9)
-    kept = {k: made.conditions[k] for k in ("kernel", "store", "threads", "memory_node")}
-    model = replace(made, source="model", samples=(50e9,), value=50e9, interval=None, conditions=kept)
+    host_record = triad(50e9)
+    conditions = {k: host_record.conditions[k] for k in ("kernel", "store", "threads", "memory_node")}
+    model = replace(host_record, source="model", samples=(50e9,), value=50e9, interval=None, conditions=conditions)
     (pair,) = compare(side([triad(40e9)]), side([model], "b", "gs1280-4")).pairs
     assert pair.word == "faster" and pair.reason == ""
 
@@ -163,8 +163,8 @@ def test_a_matrix_of_another_tool_keeps_its_cells_apart() -> None:
 
     def matrix(factor: float) -> list[Record]:
         cells = [(i, j) for i in range(2) for j in range(2)]
-        made = [chase(factor * (100 + 50 * abs(i - j)) * 1e-9, cpu_node=i, memory_node=j) for i, j in cells]
-        return [replace(r, source="tool") for r in made]
+        records = [chase(factor * (100 + 50 * abs(i - j)) * 1e-9, cpu_node=i, memory_node=j) for i, j in cells]
+        return [replace(r, source="tool") for r in records]
 
     c = compare(side(matrix(1.0)), side(matrix(1.3), "b", "other"))
     assert [(p.a.conditions["cpu_node"], p.b.conditions["memory_node"]) for p in c.pairs] == [
@@ -178,16 +178,16 @@ def test_a_matrix_of_another_tool_keeps_its_cells_apart() -> None:
 
 def test_another_tool_on_the_same_machine_lacks_conditions() -> None:
     conditions = {"kernel": "triad", "threads": 2, "statistic": "best", "footprint_bytes": 1 << 30}
-    theirs = replace(triad(50e9), source="tool", conditions=conditions)
-    (pair,) = compare(side([triad(40e9)]), side([theirs], "b")).pairs
+    tool_record = replace(triad(50e9), source="tool", conditions=conditions)
+    (pair,) = compare(side([triad(40e9)]), side([tool_record], "b")).pairs
     assert pair.word == "faster"
 
 
 def test_what_only_one_side_has_is_listed() -> None:
     c = compare(side([triad(40e9), chase(1e-7)]), side([triad(40e9), triad(20e9, threads=1)], "b"))
-    (one,), (other,) = c.only_a, c.only_b
-    assert (one.record.metric, one.reason) == ("load_latency", NO_METRIC)
-    assert (other.record.conditions["threads"], other.reason) == (1, "A has none of as many threads or processes")
+    (only_a,), (only_b,) = c.only_a, c.only_b
+    assert (only_a.record.metric, only_a.reason) == ("load_latency", NO_METRIC)
+    assert (only_b.record.conditions["threads"], only_b.reason) == (1, "A has none of as many threads or processes")
 
 
 def test_a_geometric_mean_covers_all_pairs_of_its_metric() -> None:
@@ -199,8 +199,8 @@ def test_a_geometric_mean_covers_all_pairs_of_its_metric() -> None:
     (firm,) = compare(side(a[:2]), side(b[:2], "b")).means()
     assert (firm.pairs, firm.doubtful, firm.left_out) == (2, 0, 0) and firm.interval is not None
     assert firm.interval[0] < firm.value < firm.interval[1]
-    other = [*b[:2], replace(b[2], unit="op/s")]
-    (mean,) = compare(side(a), side(other, "b")).means()
+    other_b = [*b[:2], replace(b[2], unit="op/s")]
+    (mean,) = compare(side(a), side(other_b, "b")).means()
     assert (mean.pairs, mean.left_out) == (2, 1)
 
 
@@ -222,17 +222,17 @@ def test_a_build_does_not_differ_from_itself_if_some_results_state_the_version_o
 
 
 def test_a_pair_counts_once_if_only_one_side_states_the_threads() -> None:
-    one = triad(40e9, threads=16)
-    other = replace(triad(50e9), source="tool", provenance={"tool": "mlc"}, conditions={"kernel": "triad"})
-    comparison = compare(side([one]), side([other], "b", "other"))
+    record_a = triad(40e9, threads=16)
+    record_b = replace(triad(50e9), source="tool", provenance={"tool": "mlc"}, conditions={"kernel": "triad"})
+    comparison = compare(side([record_a]), side([record_b], "b", "other"))
     assert len(comparison.pairs) == 1 and [m.pairs for m in comparison.means()] == [1]
 
 
 def test_a_metric_made_from_the_same_samples_counts_once() -> None:
     c = compare(side(bandwidth()), side(bandwidth(), "b"))
     assert {p.a.metric for p in c.pairs} == {"bandwidth_net"}
-    gross = compare(side(bandwidth()), side(bandwidth(), "b"), metric="bandwidth_gross")
-    assert {p.a.metric for p in gross.pairs} == {"bandwidth_gross"}
+    comparison = compare(side(bandwidth()), side(bandwidth(), "b"), metric="bandwidth_gross")
+    assert {p.a.metric for p in comparison.pairs} == {"bandwidth_gross"}
 
 
 def test_values_per_thread_and_per_cycle() -> None:
@@ -249,8 +249,8 @@ def test_values_per_thread_and_per_cycle() -> None:
 
 
 def test_software_and_builds_that_differ_are_named() -> None:
-    other = [replace(r, provenance={**r.provenance, "build": "1"}) for r in [triad(40e9)]]
-    c = compare(side([triad(40e9)], kernel="6.1", smt="on", boot="x"), side(other, "b", kernel="6.12", boot="y"))
+    rebuilt = [replace(r, provenance={**r.provenance, "build": "1"}) for r in [triad(40e9)]]
+    c = compare(side([triad(40e9)], kernel="6.1", smt="on", boot="x"), side(rebuilt, "b", kernel="6.12", boot="y"))
     assert list(c.facts) == [("kernel", "6.1", "6.12"), ("build of Meshmark", "0", "1")]
 
 
@@ -262,8 +262,8 @@ def test_worse_results_are_those_beyond_the_margin() -> None:
 
 
 def test_every_pair_is_an_object_of_json_without_nan() -> None:
-    made = everything()
-    c = compare(side(made, kernel="1"), side([scaled(r, 1.1) if r.value else r for r in made], "b", kernel="2"))
+    records = everything()
+    c = compare(side(records, kernel="1"), side([scaled(r, 1.1) if r.value else r for r in records], "b", kernel="2"))
     lines = [json.loads(json.dumps(x, allow_nan=False)) for x in to_json(c)]
     assert {x["type"] for x in lines} >= {"fact", "pair", "mean"}
     pairs = [x for x in lines if x["type"] == "pair"]
@@ -274,14 +274,14 @@ def test_every_pair_is_an_object_of_json_without_nan() -> None:
 
 def test_runs_alike_are_seldom_called_different() -> None:
     """At most 5 % of 400 pairs of the same quantity, with the noise of two processes each."""
-    dice = random.Random(7)
+    rng = random.Random(7)
 
     def measured() -> Record:
-        medians = [dice.gauss(100e-9, 3e-9) for _ in range(2)]
-        runs = [[dice.gauss(m, 1e-9) for _ in range(8)] for m in medians]
+        medians = [rng.gauss(100e-9, 3e-9) for _ in range(2)]
+        runs = [[rng.gauss(m, 1e-9) for _ in range(8)] for m in medians]
         base = chase(1.0)
-        made = [replace(base, samples=tuple(r), value=median(r), interval=median_interval(r)) for r in runs]
-        return pool([[m] for m in made])[0]
+        repetitions = [replace(base, samples=tuple(r), value=median(r), interval=median_interval(r)) for r in runs]
+        return pool([[m] for m in repetitions])[0]
 
     words = [only(measured(), measured()).word for _ in range(400)]
     different = sum(w in {"faster", "slower"} for w in words)
@@ -299,12 +299,12 @@ def test_single_rates_that_are_equal_by_chance_are_not_equal() -> None:
     def single(kernel: str, rate: float) -> Record:
         return replace(triad(rate, kernel=kernel), samples=(rate,), value=rate, interval=None)
 
-    one = [single("copy", 2e10), single("triad", 2e10)]
-    other = [single("copy", 2e10), single("triad", 1e10)]
-    found = compare(side(one), side(other, "b"))
-    assert {p.word for p in found.pairs} == {"inconclusive"}
-    assert all(p.ratio is not None and p.ratio.interval is None for p in found.pairs)
-    (mean,) = found.means()
+    records_a = [single("copy", 2e10), single("triad", 2e10)]
+    records_b = [single("copy", 2e10), single("triad", 1e10)]
+    comparison = compare(side(records_a), side(records_b, "b"))
+    assert {p.word for p in comparison.pairs} == {"inconclusive"}
+    assert all(p.ratio is not None and p.ratio.interval is None for p in comparison.pairs)
+    (mean,) = comparison.means()
     assert (mean.pairs, mean.doubtful, mean.interval) == (2, 2, None) and mean.value == pytest.approx(0.5**0.5)
     size = replace(
         record("latency", "level_capacity", 2.0**20, level=1), samples=(2.0**20,), value=2.0**20, interval=None

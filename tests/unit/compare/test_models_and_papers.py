@@ -68,11 +68,11 @@ def test_the_peak_of_a_model_is_that_of_all_its_channels() -> None:
 
 
 def test_choices_that_a_model_does_not_know_are_left_out() -> None:
-    others = bandwidth()
-    assert {r.conditions["kernel"] for r in others} > {"copy"}
-    found = simulated(find_machine("e325"), others, "bandwidth")
-    assert "copy" in {r.conditions["kernel"] for r in found}
-    assert len({(r.metric, str(r.conditions)) for r in found}) == len(found)
+    host_records = bandwidth()
+    assert {r.conditions["kernel"] for r in host_records} > {"copy"}
+    model_records = simulated(find_machine("e325"), host_records, "bandwidth")
+    assert "copy" in {r.conditions["kernel"] for r in model_records}
+    assert len({(r.metric, str(r.conditions)) for r in model_records}) == len(model_records)
 
 
 def test_stored_results_of_a_model_come_before_a_simulation(sides: Sides, tmp_path: Path) -> None:
@@ -111,13 +111,13 @@ def test_an_unknown_paper_is_named(sides: Sides) -> None:
 
 def test_latency_by_hops_is_that_of_the_publication(sides: Sides) -> None:
     published, model = sides.find_all(["paper:gs1280", "gs1280-16"], "latency")
-    found = fit(by_hops(published.points))
-    assert found is not None and found.points == 15
-    assert (found.base_s, found.per_hop_s) == (pytest.approx(106.18e-9, rel=1e-4), pytest.approx(36.85e-9, rel=1e-3))
-    assert found.interval is not None and found.interval[0] < found.per_hop_s < found.interval[1]
-    alike = by_hops(model.points, by_hops(published.points))
-    assert {r.conditions["pattern"] for r in alike} == {"stride"} and len(alike) == 16
-    assert {r.conditions["hops"] for r in alike} == {0, 1, 2, 3, 4}
+    line = fit(by_hops(published.points))
+    assert line is not None and line.points == 15
+    assert (line.base_s, line.per_hop_s) == (pytest.approx(106.18e-9, rel=1e-4), pytest.approx(36.85e-9, rel=1e-3))
+    assert line.interval is not None and line.interval[0] < line.per_hop_s < line.interval[1]
+    matching = by_hops(model.points, by_hops(published.points))
+    assert {r.conditions["pattern"] for r in matching} == {"stride"} and len(matching) == 16
+    assert {r.conditions["hops"] for r in matching} == {0, 1, 2, 3, 4}
 
 
 def test_one_distance_has_no_line(sides: Sides) -> None:
@@ -133,8 +133,8 @@ def test_the_page_has_hops_and_pairs(sides: Sides) -> None:
         == "A: latency of remote memory 106\u00a0ns + 36.9\u00a0ns per hop (32.4 – 41.3\u00a0ns), 15 nodes"
     )
     assert "figure 13" in comparison_page([c])
-    without = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
-    assert hops_texts([without]) == [] and not {"hops", "matrix"} & charts([without]).keys()
+    comparison = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
+    assert hops_texts([comparison]) == [] and not {"hops", "matrix"} & charts([comparison]).keys()
 
 
 def test_published_streaming_rates_are_paired_with_streaming_stores(sides: Sides) -> None:

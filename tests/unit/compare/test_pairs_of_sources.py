@@ -36,8 +36,8 @@ def results(name: str, others: Sequence[Record] = ()) -> list[Record]:
 
 
 def sides(a: str, b: str) -> tuple[list[Record], list[Record]]:
-    one = results(a)
-    return [replace(r, machine="a") for r in one], [replace(r, machine="b") for r in results(b, one)]
+    first = results(a)
+    return [replace(r, machine="a") for r in first], [replace(r, machine="b") for r in results(b, first)]
 
 
 def value(r: Record) -> str:
@@ -197,35 +197,37 @@ def test_the_order_of_the_sides_does_not_matter(a: str, b: str, expected: set[st
 
 @pytest.mark.parametrize(("a", "b", "_"), TABLE, ids=lambda x: x if isinstance(x, str) else "")
 def test_every_other_result_is_listed_with_its_reason(a: str, b: str, _: set[str]) -> None:
-    one, other = sides(a, b)
-    found = matches(one, other, same_machine=False)
-    left = unpaired(one, other, found)
-    in_pairs = [{id(m.a) for m in found}, {id(m.b) for m in found}]
-    assert [len(side) for side in left] == [len(s) - len(ids) for s, ids in zip((one, other), in_pairs, strict=True)]
-    assert all(u.reason for side in left for u in side)
+    side_a, side_b = sides(a, b)
+    pairs = matches(side_a, side_b, same_machine=False)
+    leftovers = unpaired(side_a, side_b, pairs)
+    in_pairs = [{id(m.a) for m in pairs}, {id(m.b) for m in pairs}]
+    assert [len(side) for side in leftovers] == [
+        len(s) - len(ids) for s, ids in zip((side_a, side_b), in_pairs, strict=True)
+    ]
+    assert all(u.reason for side in leftovers for u in side)
 
 
 def test_cells_of_a_matrix_of_one_tool_are_paired_by_their_nodes() -> None:
-    one, other = sides("mlc-snc.txt", "mlc-cxl.txt")
-    found = matches(one, other, same_machine=False)
-    nodes = [[tuple(r.conditions[k] for k in ("cpu_node", "memory_node")) for r in (m.a, m.b)] for m in found]
+    side_a, side_b = sides("mlc-snc.txt", "mlc-cxl.txt")
+    pairs = matches(side_a, side_b, same_machine=False)
+    nodes = [[tuple(r.conditions[k] for k in ("cpu_node", "memory_node")) for r in (m.a, m.b)] for m in pairs]
     assert len(nodes) == 32 and all(a == b for a, b in nodes)
 
 
 def test_all_threads_pair_with_all_threads_and_one_with_one() -> None:
-    found = matches(*sides("host1", "host2"), same_machine=False)
-    rates = [(m.a.conditions["threads"], m.b.conditions["threads"]) for m in found if m.a.instrument == "bandwidth"]
+    pairs = matches(*sides("host1", "host2"), same_machine=False)
+    rates = [(m.a.conditions["threads"], m.b.conditions["threads"]) for m in pairs if m.a.instrument == "bandwidth"]
     assert sorted(set(rates)) == [(1, 1), (4, 16)] and len(rates) == 12
     levels = {
-        (m.a.conditions["memory_level"], m.b.conditions["memory_level"]) for m in found if m.a.instrument == "latency"
+        (m.a.conditions["memory_level"], m.b.conditions["memory_level"]) for m in pairs if m.a.instrument == "latency"
     }
     assert levels == {(level, level) for level in ("L1", "L2", "L3", "memory")}
 
 
 def test_equal_footprints_in_different_levels_are_shown_but_not_compared() -> None:
-    one = [r for r in one_socket() if r.conditions.get("memory_level") == "L2"]
-    other = [replace(r, machine="b", conditions={**r.conditions, "memory_level": "L3"}) for r in one]
-    (match,) = matches(one, other, same_machine=False)
+    records_a = [r for r in one_socket() if r.conditions.get("memory_level") == "L2"]
+    records_b = [replace(r, machine="b", conditions={**r.conditions, "memory_level": "L3"}) for r in records_a]
+    (match,) = matches(records_a, records_b, same_machine=False)
     assert match.differ == "L2 and L3"
 
 

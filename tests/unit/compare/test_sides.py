@@ -26,14 +26,14 @@ def at(records: Sequence[Record], start: str, machine: str = "n042") -> list[Rec
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Two runs of n042, one of n043, and what n042 ran."""
-    made = Store(tmp_path / "store")
-    made.add("first", "latency.r1", at(latency(), "2026-10-01T10:00:00Z"))
-    made.add("first", "latency.r2", at(latency(), "2026-10-01T10:01:00Z"))
-    made.add("second", "bandwidth.r1", at(bandwidth(), "2026-11-01T10:00:00Z"))
-    made.add("third", "bandwidth.r1", at(bandwidth(), "2026-11-02T10:00:00Z", "n043"))
-    add_machine(made, "n042", {"kernel": "6.1"}, "2026-09-01T00:00:00Z")
-    add_machine(made, "n042", {"kernel": "6.12"}, "2026-10-20T00:00:00Z")
-    return made
+    new_store = Store(tmp_path / "store")
+    new_store.add("first", "latency.r1", at(latency(), "2026-10-01T10:00:00Z"))
+    new_store.add("first", "latency.r2", at(latency(), "2026-10-01T10:01:00Z"))
+    new_store.add("second", "bandwidth.r1", at(bandwidth(), "2026-11-01T10:00:00Z"))
+    new_store.add("third", "bandwidth.r1", at(bandwidth(), "2026-11-02T10:00:00Z", "n043"))
+    add_machine(new_store, "n042", {"kernel": "6.1"}, "2026-09-01T00:00:00Z")
+    add_machine(new_store, "n042", {"kernel": "6.12"}, "2026-10-20T00:00:00Z")
+    return new_store
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_a_date_is_the_state_of_a_machine_at_that_time(sides: Sides) -> None:
 
 def test_all_runs_of_a_machine_are_pooled(store: Store, sides: Sides) -> None:
     store.add("fourth", "bandwidth.r1", at(bandwidth(), "2026-11-05T10:00:00Z"))
-    found = sides.find("n042@all")
-    assert {r.conditions.get("runs") for r in found.points if r.instrument == "bandwidth"} == {2}
+    side = sides.find("n042@all")
+    assert {r.conditions.get("runs") for r in side.points if r.instrument == "bandwidth"} == {2}
 
 
 def test_latest_is_the_newest_run_of_this_machine_whichever_command_made_it(
@@ -90,8 +90,8 @@ def test_a_file_is_read_as_it_is(sides: Sides, tmp_path: Path, name: str, form: 
     assert callable(form)
     rows = [("first", f"latency.r{i}", r) for i in (1, 2) for r in at(latency(), f"2026-10-0{i}")]
     (tmp_path / name).write_text(form(rows), encoding="utf-8")
-    found = sides.find(str(tmp_path / name))
-    assert found.machine == "n042" and {r.conditions.get("runs") for r in found.points} == {2}
+    side = sides.find(str(tmp_path / name))
+    assert side.machine == "n042" and {r.conditions.get("runs") for r in side.points} == {2}
 
 
 def test_a_file_of_several_machines_is_refused(sides: Sides, tmp_path: Path) -> None:
@@ -114,15 +114,15 @@ def test_what_is_not_there_is_named(sides: Sides, name: str, says: str) -> None:
 
 
 def test_a_name_that_is_close_is_offered(sides: Sides) -> None:
-    with pytest.raises(UsageError) as found:
+    with pytest.raises(UsageError) as error:
         sides.find("secnd")
-    assert found.value.hint == "did you mean second?"
+    assert error.value.hint == "did you mean second?"
 
 
 def test_a_host_without_results_says_how_to_get_some(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no results of this host, n1") as found:
+    with pytest.raises(UsageError, match="no results of this host, n1") as error:
         Sides(Store(tmp_path / "store"), tmp_path, "n1").find("host")
-    assert found.value.hint == "meshmark survey --quick"
+    assert error.value.hint == "meshmark survey --quick"
 
 
 def test_a_file_of_other_text_and_a_folder_are_refused(sides: Sides, tmp_path: Path) -> None:

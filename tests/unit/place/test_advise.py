@@ -60,8 +60,8 @@ NOTE: dict[str, Any] = {
 
 def test_evidence_tells_remote_pages_by_the_cpus_that_were_used() -> None:
     node_of = {0: 0, 1: 0, 2: 1, 3: 1}
-    found, said = evidence(NOTE, Candidate("x"), node_of)
-    assert found == {
+    values, findings = evidence(NOTE, Candidate("x"), node_of)
+    assert values == {
         "threads": 1,
         "migrations": 5,
         "waiting_share": 0.05 / 2.0,
@@ -70,7 +70,7 @@ def test_evidence_tells_remote_pages_by_the_cpus_that_were_used() -> None:
         "minor_faults": 700,
         "major_faults": 2,
     }
-    assert said == ["thread 7 [2J moved"]
+    assert findings == ["thread 7 [2J moved"]
     assert evidence(NOTE, Candidate("x", parts=((2,), (3,))), node_of)[0]["remote_share"] == 0.6
 
 
@@ -143,15 +143,15 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     fake = tmp_path / "meshmark-place"
     fake.write_text(FAKE.format(python=sys.executable, real=str(find_native("meshmark-place"))))
     fake.chmod(0o755)
-    said = tmp_path / "world.json"
+    world_file = tmp_path / "world.json"
     monkeypatch.setenv("MESHMARK_PLACE", str(fake))
-    monkeypatch.setenv("FAKE_WORLD", str(said))
+    monkeypatch.setenv("FAKE_WORLD", str(world_file))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
     def make(
         seconds: Mapping[str, float], fails: Sequence[str] = (), hangs: Sequence[str] = (), absent: Sequence[str] = ()
     ) -> Path:
-        said.write_text(json.dumps({"seconds": seconds, "fails": fails, "hangs": hangs, "absent": absent}))
+        world_file.write_text(json.dumps({"seconds": seconds, "fails": fails, "hangs": hangs, "absent": absent}))
         return tmp_path / "advice"
 
     return make
@@ -163,8 +163,8 @@ TALK: list[str] = []
 
 def run(folder: Path, space: SearchSpace | None = None, **more: Any) -> Advice:
     runner = Runner(folder, ["prog", "-x"], more.get("figure", ""), more.get("higher", False), {})
-    asked = space or SearchSpace(("none", "balance", "pack"), pages=("default", "thp"))
-    plan = make_plan(["prog", "-x"], asked, HERE, runner, **{"budget_s": 1000.0, "seed": 1, **more})
+    search_space = space or SearchSpace(("none", "balance", "pack"), pages=("default", "thp"))
+    plan = make_plan(["prog", "-x"], search_space, HERE, runner, **{"budget_s": 1000.0, "seed": 1, **more})
     plan.save(folder / "plan.json")
     TALK.clear()
     return advise(plan, folder, runner, TALK.append)
@@ -203,9 +203,11 @@ def test_a_difference_against_the_result_is_no_reason(world: Any) -> None:
         "memory in huge pages: 10 % baseline, 90 % with pack",
         "thread migrations per run: 40 baseline, 0 with pack",
     ]
-    slower = run(world({"balance": 1.2}).with_name("slower"), SearchSpace(("none", "balance"), pages=("default",)))
-    assert slower.verdict.best == "balance"
-    assert to_json(slower, Lines({}, {}))["why"] == [], "a candidate that is not better needs no reason"
+    slower_advice = run(
+        world({"balance": 1.2}).with_name("slower"), SearchSpace(("none", "balance"), pages=("default",))
+    )
+    assert slower_advice.verdict.best == "balance"
+    assert to_json(slower_advice, Lines({}, {}))["why"] == [], "a candidate that is not better needs no reason"
 
 
 def test_other_work_flags_the_advice_and_limits_what_it_says(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,16 +216,18 @@ def test_other_work_flags_the_advice_and_limits_what_it_says(world: Any, monkeyp
     answer = to_json(advice, Lines({}, {}))
     assert answer["flags"] == ["disturbed", "migrated"]
     assert answer["disturbance"] == "other programs used 45 % (disturbed) of this machine's CPU time meanwhile"
-    made = records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
-    assert all("disturbed" in r.flags and r.conditions["others_share"] == pytest.approx(0.45) for r in made)
+    rows = records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
+    assert all("disturbed" in r.flags and r.conditions["others_share"] == pytest.approx(0.45) for r in rows)
 
 
 def test_a_line_that_cannot_carry_what_won_is_left_out_with_the_reason(world: Any) -> None:
     advice = run(world({"pack/thp": 0.8}))
-    found = lines(advice)
-    assert found.ready == {"meshmark": "meshmark run --bind pack -n 2 --slots cores --pages thp --openmp -- prog -x"}
-    assert found.left_out["taskset"] == "it does not set the page size (thp)"
-    assert found.left_out["lsf"] == "has one mask for all parts"
+    command_lines = lines(advice)
+    assert command_lines.ready == {
+        "meshmark": "meshmark run --bind pack -n 2 --slots cores --pages thp --openmp -- prog -x"
+    }
+    assert command_lines.left_out["taskset"] == "it does not set the page size (thp)"
+    assert command_lines.left_out["lsf"] == "has one mask for all parts"
     advice.plan.command = ["/usr/bin/mpirun", "-n", "2", "prog"]
     assert lines(advice).left_out["slurm"] == "mpirun starts its own ranks"
 
@@ -240,17 +244,21 @@ def test_where_nothing_helps_it_says_so(world: Any) -> None:
 
 def test_records_keep_every_sample_and_read_back(world: Any) -> None:
     advice = run(world({"pack": 0.8}), figure=r"^rate: (\S+)", higher=True)
-    made = records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
-    again = [Record.from_json(json.loads(json.dumps(r.to_json()))) for r in made]
-    assert again == made
-    pack = {r.metric: r for r in made if r.conditions["candidate"] == "pack"}
+    rows = records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
+    reread = [Record.from_json(json.loads(json.dumps(r.to_json()))) for r in rows]
+    assert reread == rows
+    pack = {r.metric: r for r in rows if r.conditions["candidate"] == "pack"}
     assert set(pack) == {"elapsed", "user", "system", "waiting", "figure_of_merit"}
     assert len(pack["elapsed"].samples) == len(advice.of("pack")) >= 6
     assert pack["figure_of_merit"].value == pytest.approx(100 / pack["elapsed"].value, rel=1e-4)
     assert pack["elapsed"].conditions["cpus"] == "4-5"
-    chosen = "program command copies candidate policy slots slot_kind cpus each threads memory pages wait_policy"
-    assert pack["elapsed"].conditions.keys() - OBSERVED == set(chosen.split()), "or two advices have no common point"
-    base = next(r for r in made if r.conditions["candidate"] == BASELINE)
+    condition_names = (
+        "program command copies candidate policy slots slot_kind cpus each threads memory pages wait_policy"
+    )
+    assert pack["elapsed"].conditions.keys() - OBSERVED == set(condition_names.split()), (
+        "or two advices have no common point"
+    )
+    base = next(r for r in rows if r.conditions["candidate"] == BASELINE)
     assert base.flags == {"migrated"} and base.conditions["cpus"] == "none"
 
 
@@ -262,11 +270,11 @@ def test_what_is_inherited_is_said_and_kept(world: Any, monkeypatch: pytest.Monk
     assert Plan.load(folder / "plan.json").inherited == inherited
     assert str(inherited) == "CPUs 0-3, memory preferred=1"
     assert to_json(advice, Lines({}, {}))["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
-    told = {
+    settings = {
         r.conditions["candidate"]: (r.conditions["cpus"], r.conditions["memory"])
         for r in records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
     }
-    assert told == {
+    assert settings == {
         BASELINE: ("0-3", "preferred=1"),
         "none, bind": ("0-3", "bind"),
         "pack": ("4-5", "preferred=1"),
@@ -278,11 +286,11 @@ def test_a_figure_of_merit_is_the_last_match_of_the_commands_own_output(world: A
     folder = world({"pack": 0.5})
     advice = run(folder, figure=r"rate: (\S+)", higher=True)
     assert (advice.verdict.word, advice.verdict.choice) == ("better", "pack")
-    found = gain(advice)
-    assert found is not None and found[0] == pytest.approx(1.0, abs=0.05)  # twice the rate
+    estimate = gain(advice)
+    assert estimate is not None and estimate[0] == pytest.approx(1.0, abs=0.05)  # twice the rate
     # The same figure, were less better: then pack is the worst.
-    worse = run(folder.with_name("lower"), figure=r"rate: (\S+)", higher=False)
-    assert worse.verdict.choice == BASELINE
+    lower_advice = run(folder.with_name("lower"), figure=r"rate: (\S+)", higher=False)
+    assert lower_advice.verdict.choice == BASELINE
     with pytest.raises(UsageError, match=r"^--fom: found no match"):
         run(folder.with_name("none"), figure="no such figure: (.*)")
     with pytest.raises(UsageError, match="positive number is required"):
@@ -329,19 +337,19 @@ def test_the_budget_ends_it(world: Any) -> None:
 @pytest.mark.slow
 def test_an_advice_that_was_killed_at_any_line_goes_on_to_the_same_runs(world: Any) -> None:
     folder = world({"pack": 0.8})
-    whole = run(folder)
+    uninterrupted = run(folder)
     lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    order = [o.candidate for o in whole.outcomes]
-    for kept, torn in itertools.product((0, 1, 7), (b"", b'{"type": "run", "cand')):
-        (folder / "journal.jsonl").write_bytes(b"".join(lines[:kept]) + torn)
+    order = [o.candidate for o in uninterrupted.outcomes]
+    for line_count, torn_line in itertools.product((0, 1, 7), (b"", b'{"type": "run", "cand')):
+        (folder / "journal.jsonl").write_bytes(b"".join(lines[:line_count]) + torn_line)
         plan = Plan.load(folder / "plan.json")
-        assert plan == whole.plan
-        again = advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
-        assert again.outcomes[:kept] == whole.outcomes[:kept]
+        assert plan == uninterrupted.plan
+        resumed = advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
+        assert resumed.outcomes[:line_count] == uninterrupted.outcomes[:line_count]
         # Times are new ones, so only the first rounds, in which all run, must be in the same order.
-        assert [o.candidate for o in again.outcomes][: 2 * len(plan.candidates)] == order[: 2 * len(plan.candidates)]
-        kept_lines = [json.loads(x) for x in (folder / "journal.jsonl").read_bytes().splitlines()]
-        assert [x["candidate"] for x in kept_lines] == [o.candidate for o in again.outcomes]
+        assert [o.candidate for o in resumed.outcomes][: 2 * len(plan.candidates)] == order[: 2 * len(plan.candidates)]
+        journal_lines = [json.loads(x) for x in (folder / "journal.jsonl").read_bytes().splitlines()]
+        assert [x["candidate"] for x in journal_lines] == [o.candidate for o in resumed.outcomes]
 
 
 def test_a_run_is_on_disk_before_it_counts(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,8 +372,8 @@ def test_a_journal_that_is_none_is_refused_in_one_line(world: Any, line: bytes) 
     plan = Plan.load(folder / "plan.json")
     with pytest.raises(MeshmarkError, match="line 1 is not a run"):
         advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
-    other = {**asdict(Outcome("pack", 1.0, 1.0)), "candidate": "elsewhere", "type": "run"}
-    (folder / "journal.jsonl").write_text(json.dumps(other) + "\n")
+    foreign_run = {**asdict(Outcome("pack", 1.0, 1.0)), "candidate": "elsewhere", "type": "run"}
+    (folder / "journal.jsonl").write_text(json.dumps(foreign_run) + "\n")
     with pytest.raises(MeshmarkError, match="belongs to another plan: found a run of 'elsewhere'"):
         advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
 
@@ -393,31 +401,31 @@ def test_interrupting_ends_what_runs(world: Any, tmp_path: Path, number: signal.
 def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
     Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "plan.json")
     with held(tmp_path):
-        done = meshmark("advise", "--resume", tmp_path)
-    assert done.returncode == 1
-    assert f"{tmp_path}: in use by another measuring process" in done.stderr
+        completed = meshmark("advise", "--resume", tmp_path)
+    assert completed.returncode == 1
+    assert f"{tmp_path}: in use by another measuring process" in completed.stderr
 
 
 def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
+    marker = tmp_path / "ran"
     Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "old" / "plan.json")
     plan = (tmp_path / "old" / "plan.json").read_bytes()
     for words in (
-        ["--out", str(tmp_path / "new"), "--", "touch", str(ran)],
+        ["--out", str(tmp_path / "new"), "--", "touch", str(marker)],
         ["--resume", str(tmp_path / "old"), "--budget", "7s"],
     ):
         with held(Path(words[1])):
-            done = meshmark("advise", *words)
-        assert done.returncode == 1 and "in use by another measuring process" in done.stderr
-    assert not ran.exists() and not (tmp_path / "new" / "plan.json").exists()
+            completed = meshmark("advise", *words)
+        assert completed.returncode == 1 and "in use by another measuring process" in completed.stderr
+    assert not marker.exists() and not (tmp_path / "new" / "plan.json").exists()
     assert (tmp_path / "old" / "plan.json").read_bytes() == plan
 
 
 def test_advices_in_folders_of_one_name_are_two_runs_of_the_store(tmp_path: Path) -> None:
     for folder in (tmp_path / "a" / "best", tmp_path / "b" / "best"):
         words = ["--policies", "pack", "--pages", "default", "--store", str(tmp_path / "store"), "--out", str(folder)]
-        done = meshmark("advise", "--budget", "1s", *words, "--", "true")
-        assert done.returncode == 0, done.stderr
+        completed = meshmark("advise", "--budget", "1s", *words, "--", "true")
+        assert completed.returncode == 0, completed.stderr
     assert len(Store(tmp_path / "store").runs()) == 2
 
 

@@ -61,9 +61,11 @@ def test_a_file_with_all_keys_is_read() -> None:
     assert app.prepare == (("seq", "{{1}}", "3"), ("true",)) and app.links == ("input/b.txt",)
     assert list(app.dimensions) == ["threads", "size", "MALLOC_ARENA_MAX", "wait", "build"]
     assert app.dimensions["threads"] == ("1", "2", "4") and app.dimensions["build"] == ("O2", "spack")
-    every = configurations(app)
-    assert len(every) == 3 * 2 * 2 * 2 and len({c.label for c in every}) == len(every)
-    first = every[0]
+    all_configurations = configurations(app)
+    assert len(all_configurations) == 3 * 2 * 2 * 2 and len({c.label for c in all_configurations}) == len(
+        all_configurations
+    )
+    first = all_configurations[0]
     assert first.label == "threads=1 size=1000 MALLOC_ARENA_MAX=1 wait=active build=O2"
     values = placeholders(app, first, Folders(Path("/run")))
     assert values["build"] == "/run/build/O2" and values["source"] == "/src" and values["ranks"] == "1"
@@ -144,9 +146,9 @@ def test_a_command_is_all_that_is_required() -> None:
 )
 def test_a_bad_file_is_refused_in_one_line(old: str, new: str, message: str) -> None:
     assert old in WHOLE
-    with pytest.raises(UsageError) as found:
+    with pytest.raises(UsageError) as error:
         parse_application(WHOLE.replace(old, new, 1), "a.toml", Path("/src"))
-    text = str(found.value)
+    text = str(error.value)
     assert text.startswith("a.toml: ") and message in text and "\n" not in text, text
 
 

@@ -44,13 +44,13 @@ FIGURE = {"pattern": r"rate: (\S+)", "unit": "B/s", "scale": 10.0, "better": "hi
 
 
 def test_a_run_has_its_time_and_what_it_used(tmp_path: Path) -> None:
-    found = run(tmp_path, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", observed=True)
-    assert found.reason == "" and found.value == found.elapsed_s > 0
-    assert found.times["user"] > 0 and found.times["waiting"] >= 0
-    assert found.peak_bytes > 100_000 and found.counts["minor_faults"] > 10
-    cpus = {*parse_list(found.seen["cpus"].replace(" ", ","))}
-    assert cpus and cpus <= os.sched_getaffinity(0) and sum(found.seen["node_bytes"].values()) > 0
-    assert Attempt.from_json(found.to_json()) == found
+    outcome = run(tmp_path, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", observed=True)
+    assert outcome.reason == "" and outcome.value == outcome.elapsed_s > 0
+    assert outcome.times["user"] > 0 and outcome.times["waiting"] >= 0
+    assert outcome.peak_bytes > 100_000 and outcome.counts["minor_faults"] > 10
+    cpus = {*parse_list(outcome.seen["cpus"].replace(" ", ","))}
+    assert cpus and cpus <= os.sched_getaffinity(0) and sum(outcome.seen["node_bytes"].values()) > 0
+    assert Attempt.from_json(outcome.to_json()) == outcome
 
 
 def copy_lines(cpu: str, seconds: float, peak: float, faults: int) -> list[dict[str, Any]]:
@@ -70,41 +70,41 @@ def copy_lines(cpu: str, seconds: float, peak: float, faults: int) -> list[dict[
 
 
 def test_the_times_and_places_of_copies_are_added() -> None:
-    found, own = Attempt(configuration="a", round=1), list[float]()
-    read_record(found, copy_lines("0-1", 2.0, 5e5, 10), own)
-    read_record(found, copy_lines("3", 4.0, 3e5, 5), own)
-    assert own == [2.0, 4.0] and found.peak_bytes == 5e5 and found.times == {"user": 3.0}
-    assert found.counts == {"minor_faults": 15.0, "major_faults": 2.0, "switches_involuntary": 4.0}
-    assert found.seen == {"cpus": "0-1 3", "node_bytes": {"0": 8192.0}} and found.flags == []
-    assert len(found.findings) == 2 and "\n" not in found.findings[0]
+    outcome, copy_times = Attempt(configuration="a", round=1), list[float]()
+    read_record(outcome, copy_lines("0-1", 2.0, 5e5, 10), copy_times)
+    read_record(outcome, copy_lines("3", 4.0, 3e5, 5), copy_times)
+    assert copy_times == [2.0, 4.0] and outcome.peak_bytes == 5e5 and outcome.times == {"user": 3.0}
+    assert outcome.counts == {"minor_faults": 15.0, "major_faults": 2.0, "switches_involuntary": 4.0}
+    assert outcome.seen == {"cpus": "0-1 3", "node_bytes": {"0": 8192.0}} and outcome.flags == []
+    assert len(outcome.findings) == 2 and "\n" not in outcome.findings[0]
 
 
 def test_the_figure_of_copies_is_their_sum_or_the_slowest(tmp_path: Path) -> None:
     script = 'echo "rate: $((1 + {copy}))"'
     assert run(tmp_path, script, figure=FIGURE, dimensions={"copies": 3}).value == 10.0 * (1 + 2 + 3)
-    lower = {**FIGURE, "better": "lower"}
-    assert run(tmp_path, script, figure=lower, dimensions={"copies": 3}).value == 30.0
+    lower_figure = {**FIGURE, "better": "lower"}
+    assert run(tmp_path, script, figure=lower_figure, dimensions={"copies": 3}).value == 30.0
 
 
 def test_dimensions_reach_the_command_its_environment_and_its_files(tmp_path: Path) -> None:
-    found = run(
+    outcome = run(
         tmp_path,
         'cat in/a; [ "$(cat in/a)" = "size 8, $OMP_NUM_THREADS $MODE" ]',
         application={"prepare": ["sh -c 'echo made > input'"]},
         dimensions={"threads": 2, "size": 8, "MODE": "x"},
         files={"in/a": "size {size}, {threads} x"},
     )
-    assert found.reason == ""
+    assert outcome.reason == ""
     assert (tmp_path / "measurement" / "inputs" / "input").read_text() == "made\n"
 
 
 def test_a_run_finds_links_to_inputs_in_its_folder(tmp_path: Path) -> None:
-    made = {"prepare": ["sh -c 'mkdir in; echo made > in/mesh'"], "links": ["in/mesh"]}
-    assert run(tmp_path, '[ "$(cat in/mesh)" = made ]', application=made).reason == ""
+    settings = {"prepare": ["sh -c 'mkdir in; echo made > in/mesh'"], "links": ["in/mesh"]}
+    assert run(tmp_path, '[ "$(cat in/mesh)" = made ]', application=settings).reason == ""
     with pytest.raises(UsageError, match=r"application\.links: found without application\.prepare"):
         run(tmp_path, "true", application={"links": ["in/mesh"]})
     with pytest.raises(UsageError, match="allowed: a path below the folder of the run"):
-        run(tmp_path, "true", application={**made, "links": ["../mesh"]})
+        run(tmp_path, "true", application={**settings, "links": ["../mesh"]})
 
 
 def test_no_inputs_are_made_for_a_program_that_is_not_installed(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_no_inputs_are_made_for_a_program_that_is_not_installed(tmp_path: Path) 
     ],
 )
 def test_a_run_that_fails_says_why(tmp_path: Path, script: str, more: dict[str, Any], reason: str) -> None:
-    found = run(tmp_path, script, **more)
-    assert found.value is None and found.reason.startswith(reason), found.reason
+    outcome = run(tmp_path, script, **more)
+    assert outcome.value is None and outcome.reason.startswith(reason), outcome.reason
 
 
 def test_a_number_near_zero_is_right_within_the_absolute_tolerance(tmp_path: Path) -> None:
@@ -156,17 +156,17 @@ def test_a_number_near_zero_is_right_within_the_absolute_tolerance(tmp_path: Pat
 
 
 def test_a_process_that_is_left_running_fails_the_run_and_is_ended(tmp_path: Path) -> None:
-    found = run(
+    outcome = run(
         tmp_path, f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' & while [ ! -s {tmp_path}/pid ]; do :; done"
     )
-    assert found.reason == "left 1 process running, which was killed"
+    assert outcome.reason == "left 1 process running, which was killed"
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
 def test_a_run_that_takes_too_long_ends_with_all_its_processes(tmp_path: Path) -> None:
     script = f"for i in 1 2 3; do setsid sh -c 'echo $$ >> {tmp_path}/pids; exec sleep 600' & done; sleep 600"
-    found = run(tmp_path, script, limits={"timeout_s": 1.0})
-    assert found.reason == "took longer than 1 s"
+    outcome = run(tmp_path, script, limits={"timeout_s": 1.0})
+    assert outcome.reason == "took longer than 1 s"
     assert run(tmp_path, "sleep 600", most_s=0.2).reason == BUDGET
     pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
     assert pids and until(lambda: not any(map(alive, pids)), 10)
@@ -198,8 +198,8 @@ def test_a_build_that_fails_leaves_the_others(tmp_path: Path) -> None:
     app = of_tables(raw, "a.toml", tmp_path)
     folders = Folders(tmp_path / "m")
     folders.root.mkdir()
-    made = prepare(app, folders, lambda _: None)
-    assert made.failed == {
+    preparation = prepare(app, folders, lambda _: None)
+    assert preparation.failed == {
         "bad": "sh ended with status 2: no such flag",
         "none": "cannot run no-such-compiler: No such file or directory",
     }
@@ -232,42 +232,46 @@ def test_inputs_that_cannot_be_made_end_the_measurement(tmp_path: Path) -> None:
 
 
 def test_results_of_an_earlier_run_do_not_count(tmp_path: Path) -> None:
-    more = {"application": {"output": "result"}, "figure": FIGURE}
-    assert run(tmp_path, "echo rate: 2 > result", **more).value == 20.0
-    assert run(tmp_path, "true", **more).reason.startswith("figure.pattern: found no match in the output")
-    assert run(tmp_path, "echo rate: 2 > result", **more).value == 20.0
+    settings = {"application": {"output": "result"}, "figure": FIGURE}
+    assert run(tmp_path, "echo rate: 2 > result", **settings).value == 20.0
+    assert run(tmp_path, "true", **settings).reason.startswith("figure.pattern: found no match in the output")
+    assert run(tmp_path, "echo rate: 2 > result", **settings).value == 20.0
 
 
 def test_the_file_of_results_may_be_named_by_dimensions_and_other_files_may_not(tmp_path: Path) -> None:
-    more = {"application": {"output": "result.{size}"}, "figure": FIGURE, "dimensions": {"size": 8}}
-    assert run(tmp_path, "echo rate: 1 > result.9; echo rate: 2 > result.8", **more).value == 20.0
-    for key, given in (("files", {"files": {"in.{size}": ""}}), ("application.links", {"links": ["in.{size}"]})):
-        made = {"prepare": ["true"], **given} if "links" in given else {}
-        wrong = {**more, "application": {**more["application"], **made}, **(given if "files" in given else {})}
+    settings = {"application": {"output": "result.{size}"}, "figure": FIGURE, "dimensions": {"size": 8}}
+    assert run(tmp_path, "echo rate: 1 > result.9; echo rate: 2 > result.8", **settings).value == 20.0
+    for key, extra in (("files", {"files": {"in.{size}": ""}}), ("application.links", {"links": ["in.{size}"]})):
+        application = {"prepare": ["true"], **extra} if "links" in extra else {}
+        invalid = {
+            **settings,
+            "application": {**settings["application"], **application},
+            **(extra if "files" in extra else {}),
+        }
         with pytest.raises(
             UsageError, match=rf"{key}: found {{size}} in the name 'in.{{size}}'; allowed: a fixed name"
         ):
-            run(tmp_path, "true", **wrong)
+            run(tmp_path, "true", **invalid)
 
 
 def test_a_folder_that_cannot_be_emptied_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    more = {"files": {"a": ""}}
-    assert run(tmp_path, "mkdir in; touch in/result; chmod 0 in", **more).reason == ""
-    remove, refused = shutil.rmtree, []
+    settings = {"files": {"a": ""}}
+    assert run(tmp_path, "mkdir in; touch in/result; chmod 0 in", **settings).reason == ""
+    remove, refused_paths = shutil.rmtree, []
 
     def rmtree(path: Path) -> None:  # as for a user who is not root
         if any(not p.stat().st_mode & 0o200 for p in path.rglob("*") if not p.is_symlink()):
-            refused.append(path)
+            refused_paths.append(path)
             raise PermissionError(13, "Permission denied")
         remove(path)
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    assert run(tmp_path, "[ ! -e in ]", **more).reason == "" and refused
+    assert run(tmp_path, "[ ! -e in ]", **settings).reason == "" and refused_paths
 
 
 def test_a_process_without_environment_is_ended_and_a_zombie_is_reaped(tmp_path: Path) -> None:
-    found = run(tmp_path, f"env -i setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' & sleep 0.3")
-    assert found.reason == "left 1 process running, which was killed"
+    outcome = run(tmp_path, f"env -i setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' & sleep 0.3")
+    assert outcome.reason == "left 1 process running, which was killed"
     assert not alive(int((tmp_path / "pid").read_text()))
     before = children()
     assert run(tmp_path, "(sh -c 'exec sleep 0.05' &); sleep 0.3").reason == ""
@@ -280,11 +284,11 @@ def children() -> str:
 
 def test_a_verification_leaves_no_process_and_may_print_much(tmp_path: Path) -> None:
     script = f"sh -c 'sleep 600 & echo $! > {tmp_path}/pid'"
-    began = time.monotonic()
+    start_s = time.monotonic()
     assert run(tmp_path, "true", verify={"command": script}).reason == ""
-    assert time.monotonic() - began < 100 and until(lambda: not alive(int((tmp_path / "pid").read_text())), 10)
-    much = {"command": "sh -c 'ulimit -f 100; yes'"}
-    assert run(tmp_path, "true", verify=much).reason.startswith("verify.command: ended with")
+    assert time.monotonic() - start_s < 100 and until(lambda: not alive(int((tmp_path / "pid").read_text())), 10)
+    verification = {"command": "sh -c 'ulimit -f 100; yes'"}
+    assert run(tmp_path, "true", verify=verification).reason.startswith("verify.command: ended with")
 
 
 def test_a_limit_below_that_of_the_file_is_no_error(tmp_path: Path) -> None:
@@ -316,23 +320,23 @@ def test_what_is_said_about_placement_is_no_output_of_the_program(tmp_path: Path
 
 def test_a_figure_out_of_range_fails_the_run(tmp_path: Path) -> None:
     for scale in (1e-300, 1e300):
-        found = run(tmp_path, "echo rate: 1", figure={**FIGURE, "scale": scale})
-        assert found.value is None and found.reason.startswith("figure.scale: found a figure of 1e")
+        outcome = run(tmp_path, "echo rate: 1", figure={**FIGURE, "scale": scale})
+        assert outcome.value is None and outcome.reason.startswith("figure.scale: found a figure of 1e")
 
 
 def test_the_output_of_all_copies_is_kept(tmp_path: Path) -> None:
     script = "echo {copy}; [ {copy} = 0 ]"
     assert run(tmp_path, script, dimensions={"copies": 2}).reason == "ended with status 1: 1"
-    failed = tmp_path / "measurement" / "failed"
-    assert [(failed / f"copy{n}.out").read_text() for n in (0, 1)] == ["0\n", "1\n"]
+    failed_folder = tmp_path / "measurement" / "failed"
+    assert [(failed_folder / f"copy{n}.out").read_text() for n in (0, 1)] == ["0\n", "1\n"]
 
 
 def test_many_copies_that_ignore_the_signal_end_together(tmp_path: Path) -> None:
     script = "trap '' TERM; while :; do sleep 0.1; done"
-    began = time.monotonic()
-    found = run(tmp_path, script, dimensions={"copies": 8}, limits={"timeout_s": 0.5})
-    assert found.reason == "took longer than 0.5 s"
-    assert time.monotonic() - began < 12  # one after the other, 16 s
+    start_s = time.monotonic()
+    outcome = run(tmp_path, script, dimensions={"copies": 8}, limits={"timeout_s": 0.5})
+    assert outcome.reason == "took longer than 0.5 s"
+    assert time.monotonic() - start_s < 12  # one after the other, 16 s
 
 
 def test_what_runs_of_a_measurement_that_was_killed_is_ended(tmp_path: Path) -> None:

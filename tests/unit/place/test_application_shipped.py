@@ -63,16 +63,16 @@ def test_a_program_that_is_not_installed_is_absent_with_its_package(
 @pytest.mark.parametrize("name", INSTALLABLE)
 def test_an_installed_program_runs_and_verifies(name: str, tmp_path: Path) -> None:
     of_installed(name)
-    done = meshmark(
+    completed = meshmark(
         *("measure", "app", name, "--repetitions", 1, "--warmup", 0, "--json", "--no-store"),
         env={"XDG_DATA_HOME": str(tmp_path)},
     )
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stderr
+    records = [json.loads(line) for line in completed.stdout.splitlines()]
     app = read_application(FILES[name])
-    wanted = ("figure_of_merit", app.figure.unit) if app.figure.pattern else ("elapsed", "s")
-    found = {(r["metric"], r["unit"]): r for r in records if r["type"] == "result"}
-    assert found[wanted]["value"] > 0 and "unverified" not in found[wanted]["flags"]
+    key = ("figure_of_merit", app.figure.unit) if app.figure.pattern else ("elapsed", "s")
+    results = {(r["metric"], r["unit"]): r for r in records if r["type"] == "result"}
+    assert results[key]["value"] > 0 and "unverified" not in results[key]["flags"]
 
 
 @pytest.mark.slow
@@ -93,17 +93,17 @@ def test_a_changed_computation_does_not_verify(
     name: str, file: str, old: str, new: str, reason: str, tmp_path: Path
 ) -> None:
     shutil.copytree(SCRIPTS, tmp_path / "files")
-    changed = tmp_path / "files" / file
-    text = changed.read_text()
+    changed_file = tmp_path / "files" / file
+    text = changed_file.read_text()
     assert old in text
-    changed.write_text(text.replace(old, new))
+    changed_file.write_text(text.replace(old, new))
     path = tmp_path / "files" / f"{name}.toml"
     of_installed(name, path)
     app, folders = read_application(path), Folders(tmp_path / "measurement")
     folders.root.mkdir()
     prepare(app, folders, lambda _: None)
-    found = attempt(app, configurations(app)[0], folders, 1)
-    assert found.value is None and found.reason.startswith("verify.") and reason in found.reason, found.reason
+    outcome = attempt(app, configurations(app)[0], folders, 1)
+    assert outcome.value is None and outcome.reason.startswith("verify.") and reason in outcome.reason, outcome.reason
 
 
 # ------------------------------------------------------------------ scripts, without their programs
@@ -111,18 +111,18 @@ def test_a_changed_computation_does_not_verify(
 
 def test_every_planted_protein_must_be_found_and_no_other(tmp_path: Path) -> None:
     assert script("blast", "make", here=tmp_path).returncode == 0
-    planted = (tmp_path / "planted.txt").read_text().splitlines()
+    planted_hits = (tmp_path / "planted.txt").read_text().splitlines()
     proteins = (tmp_path / "proteins.fasta").read_text().splitlines()
-    assert len(set(planted)) == 80 and {len(line) for line in proteins[1::2]} == {350}
-    for hits, why in (
-        (planted, ""),
-        (planted[1:], "1 of 80 planted proteins were not found, 0 others were"),
-        ([*planted, "q0 p1x"], "0 of 80 planted proteins were not found, 1 others were"),
+    assert len(set(planted_hits)) == 80 and {len(line) for line in proteins[1::2]} == {350}
+    for hits, message in (
+        (planted_hits, ""),
+        (planted_hits[1:], "1 of 80 planted proteins were not found, 0 others were"),
+        ([*planted_hits, "q0 p1x"], "0 of 80 planted proteins were not found, 1 others were"),
         ([], "80 of 80 planted proteins were not found, 0 others were"),
     ):
         (tmp_path / "hits.tsv").write_text("".join(f"{hit.replace(' ', chr(9))}\t1e-50\n" for hit in hits))
-        done = script("blast", "check", "hits.tsv", "planted.txt", here=tmp_path)
-        assert (done.returncode, done.stderr.strip()) == (bool(why), why)
+        completed = script("blast", "check", "hits.tsv", "planted.txt", here=tmp_path)
+        assert (completed.returncode, completed.stderr.strip()) == (bool(message), message)
 
 
 LOG = """\
@@ -151,8 +151,8 @@ There are: 3000 Atoms
 )
 def test_the_energies_of_water_must_be_right(drift: str, potential: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "water.log").write_text(LOG.format(drift=drift, potential=potential))
-    done = script("gromacs", "check", "water.log", here=tmp_path)
-    assert (done.returncode, done.stderr.strip()) == (bool(why), why)
+    completed = script("gromacs", "check", "water.log", here=tmp_path)
+    assert (completed.returncode, completed.stderr.strip()) == (bool(why), why)
 
 
 def test_a_log_without_energies_and_an_image_of_the_background_are_wrong(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_a_log_without_energies_and_an_image_of_the_background_are_wrong(tmp_pat
     assert script("gromacs", "check", "water.log", here=tmp_path).stderr == "the log has no energies\n"
     image = tmp_path / "image.ppm"
     image.write_bytes(b"P6\n640 480\n255\n" + bytes((25, 51, 102)) * 640 * 480)
-    done = script("tachyon", "check", image, here=tmp_path)
-    assert done.returncode == 1 and 200 < int(done.stderr.split()[0]) < 400
+    completed = script("tachyon", "check", image, here=tmp_path)
+    assert completed.returncode == 1 and 200 < int(completed.stderr.split()[0]) < 400
     image.write_bytes(image.read_bytes()[:-1])
     assert "is no image of 640 x 480" in script("tachyon", "check", image, here=tmp_path).stderr
 
@@ -172,8 +172,8 @@ def test_the_bricks_of_the_cantilever_fill_it(tmp_path: Path) -> None:
     start = lines.index("*ELEMENT, TYPE=C3D20R, ELSET=BEAM")
     nodes = {int(n): list(map(float, at)) for n, *at in (line.split(",") for line in lines[1:start])}
     volume = 0.0
-    for first in range(start + 1, lines.index("*NSET, NSET=CLAMPED"), 2):
-        brick = [nodes[int(n)] for n in f"{lines[first]}{lines[first + 1]}".split(",")[1:]]
+    for index in range(start + 1, lines.index("*NSET, NSET=CLAMPED"), 2):
+        brick = [nodes[int(n)] for n in f"{lines[index]}{lines[index + 1]}".split(",")[1:]]
         assert len(brick) == 20
         # A node in the middle of an edge, as the manual of CalculiX numbers them, lies between the ends of the edge.
         ends = [(0, 1), (1, 2), (2, 3), (3, 0), (4, 5), (5, 6), (6, 7), (7, 4), (0, 4), (1, 5), (2, 6), (3, 7)]

@@ -35,12 +35,12 @@ WIDE = Resources(cpus=16, threads_per_core=2, memory_nodes=2, thp="madvise")
 
 
 def names(*given: Any, **more: Any) -> tuple[list[str], Mapping[str, str]]:
-    made, left_out = candidates(*given, parts_of=made_parts, missing=lambda _: "", **more)
-    return [c.name for c in made], left_out
+    combinations, left_out = candidates(*given, parts_of=made_parts, missing=lambda _: "", **more)
+    return [c.name for c in combinations], left_out
 
 
 def test_candidates_are_all_combinations_that_differ_with_the_baseline_first() -> None:
-    found, left_out = names(
+    candidate_names, left_out = names(
         SearchSpace(
             ("none", "balance", "pack", "compact"),
             (),
@@ -53,11 +53,11 @@ def test_candidates_are_all_combinations_that_differ_with_the_baseline_first() -
         2,
         False,
     )
-    assert found[0] == BASELINE and len(found) == len(set(found)) == 3 * 2 * 2
+    assert candidate_names[0] == BASELINE and len(candidate_names) == len(set(candidate_names)) == 3 * 2 * 2
     assert left_out["none"] == f"the same as '{BASELINE}'"
     assert left_out["compact"] == "the same as 'pack'"
     assert left_out["balance, local"] == "the same as 'balance'"
-    assert set(found) & set(left_out) == set()
+    assert set(candidate_names) & set(left_out) == set()
 
 
 def test_a_mask_over_everything_binds_nothing_but_pinned_threads_differ() -> None:
@@ -68,21 +68,21 @@ def test_a_mask_over_everything_binds_nothing_but_pinned_threads_differ() -> Non
 
 def test_siblings_are_tried_where_cores_have_them_and_nobody_said_otherwise() -> None:
     space = SearchSpace(("balance",), memory=("default",), pages=("default",))
-    found, _ = names(space, WIDE, 2, False)
-    assert found == [BASELINE, "balance", "balance, siblings"]
+    candidate_names, _ = names(space, WIDE, 2, False)
+    assert candidate_names == [BASELINE, "balance", "balance, siblings"]
 
 
 def test_one_node_has_no_memory_policies_and_one_thread_no_siblings() -> None:
-    small = Resources(cpus=2, threads_per_core=1, memory_nodes=1, thp="always")
+    small_machine = Resources(cpus=2, threads_per_core=1, memory_nodes=1, thp="always")
     space = SearchSpace(policies=("none", "balance"), memory=("default", "interleave", "bind"))
-    found, left_out = candidates(space, small, 1, True, parts_of=lambda *_: [[0]], missing=lambda _: "")
-    assert [c.name for c in found] == [BASELINE, "none, 4KiB", "balance", "balance, 4KiB"]
+    combinations, left_out = candidates(space, small_machine, 1, True, parts_of=lambda *_: [[0]], missing=lambda _: "")
+    assert [c.name for c in combinations] == [BASELINE, "none, 4KiB", "balance", "balance, 4KiB"]
     assert left_out["balance, interleave"] == "the same as 'balance'"
-    assert not any(c.pinned for c in found)
+    assert not any(c.pinned for c in combinations)
 
 
 def test_thread_counts_set_the_variable_and_the_slots() -> None:
-    found, _ = candidates(
+    combinations, _ = candidates(
         SearchSpace(("none", "balance"), (2, 4), ("default",), ("default",), smt=(True,)),
         WIDE,
         1,
@@ -90,7 +90,7 @@ def test_thread_counts_set_the_variable_and_the_slots() -> None:
         parts_of=made_parts,
         missing=lambda _: "",
     )
-    by_name = {c.name: c for c in found}
+    by_name = {c.name: c for c in combinations}
     assert set(by_name) == {
         BASELINE,
         "none, 2 threads",
@@ -98,24 +98,24 @@ def test_thread_counts_set_the_variable_and_the_slots() -> None:
         "balance, 2 threads, siblings",
         "balance, 4 threads, siblings",
     }
-    four = by_name["balance, 4 threads, siblings"]
-    assert four.environment() == {"OMP_NUM_THREADS": "4"} and four.parts == ((0,), (1,), (2,), (3,))
-    assert four.options() == ["--bind", "balance", "-n", "4", "--slots", "threads", "--openmp"]
+    four_threads = by_name["balance, 4 threads, siblings"]
+    assert four_threads.environment() == {"OMP_NUM_THREADS": "4"} and four_threads.parts == ((0,), (1,), (2,), (3,))
+    assert four_threads.options() == ["--bind", "balance", "-n", "4", "--slots", "threads", "--openmp"]
     assert by_name["none, 2 threads"].options() == ["--bind", "none"]
     assert by_name[BASELINE].environment() == {}
-    assert four.line(["./a b", "-x"]) == (
+    assert four_threads.line(["./a b", "-x"]) == (
         "OMP_NUM_THREADS=4 meshmark run --bind balance -n 4 --slots threads --openmp -- './a b' -x"
     )
 
 
 def test_what_cannot_be_had_is_left_out_with_its_reason_and_asked_for_once() -> None:
-    asked: list[Sequence[str]] = []
+    requests: list[Sequence[str]] = []
 
     def missing(words: Sequence[str]) -> str:
-        asked.append(words)
+        requests.append(words)
         return "the pool of 2 MiB pages is empty" if words[1] == "2MiB" else ""
 
-    found, left_out = candidates(
+    combinations, left_out = candidates(
         SearchSpace(("balance", "pack"), (2, 9), ("default",), ("default", "2MiB"), smt=(False,)),
         WIDE,
         1,
@@ -123,10 +123,10 @@ def test_what_cannot_be_had_is_left_out_with_its_reason_and_asked_for_once() -> 
         parts_of=made_parts,
         missing=missing,
     )
-    assert [c.name for c in found] == [BASELINE, "balance, 2 threads", "pack, 2 threads"]
+    assert [c.name for c in combinations] == [BASELINE, "balance, 2 threads", "pack, 2 threads"]
     assert left_out["pack, 2 threads, 2MiB"] == "absent: the pool of 2 MiB pages is empty"
     assert left_out["balance, 9 threads"].startswith("absent: jobs: found 9")
-    assert asked == [("--pages", "2MiB")]
+    assert requests == [("--pages", "2MiB")]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ NODES_OF = {c: c % 2 for c in range(16)}
 )
 def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: set[str]) -> None:
     """Under `numactl --preferred=1` a plain run prefers node 1: `none, bind` then is another thing."""
-    here = Resources(16, 2, 2, "madvise", Inherited(memory=inherited), NODES_OF)
+    machine = Resources(16, 2, 2, "madvise", Inherited(memory=inherited), NODES_OF)
     memory = (
         "default",
         "local",
@@ -180,16 +180,16 @@ def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: se
         "interleave",
         "interleave=0-1",
     )
-    _, left_out = names(SearchSpace(("none",), memory=memory, pages=("default",)), here, 2, True)
-    assert {n for n, why in left_out.items() if why == f"the same as '{BASELINE}'"} == same
+    _, left_out = names(SearchSpace(("none",), memory=memory, pages=("default",)), machine, 2, True)
+    assert {n for n, reason in left_out.items() if reason == f"the same as '{BASELINE}'"} == same
 
 
 def test_nodes_of_a_policy_are_those_of_the_cpus() -> None:
-    here = Resources(16, 2, 2, "madvise", Inherited(memory="bind=0"), NODES_OF)
+    machine = Resources(16, 2, 2, "madvise", Inherited(memory="bind=0"), NODES_OF)
     space = SearchSpace(
         ("pack",), memory=("default", "bind", "bind=0", "bind=1", "local"), pages=("default",), smt=(False,)
     )
-    assert names(space, here, 2, True) == (
+    assert names(space, machine, 2, True) == (
         [BASELINE, "pack", "pack, bind=1", "pack, local"],
         {"pack, bind": "the same as 'pack'", "pack, bind=0": "the same as 'pack'"},
     )
@@ -261,23 +261,27 @@ def values(found: Sequence[Candidate], key: str) -> list[Any]:
 @pytest.mark.parametrize("thp", ["always", "madvise", ""])
 @pytest.mark.parametrize("per_core", [1, 2])
 def test_defaults_of_what_is_tried_suit_the_machine(nodes: int, thp: str, per_core: int) -> None:
-    found = offered(Resources(cpus=99, threads_per_core=per_core, memory_nodes=nodes, thp=thp))
-    assert values(found, "policy") == ["none", "balance", "pack", "compact", "scatter"]
-    assert set(values(found, "memory")) == ({"default", "interleave", "bind"} if nodes > 1 else {"default"})
-    assert set(values(found, "pages")) == ({"default", "4KiB"} if thp == "always" else {"default", "thp"})
-    assert values(found, "slots") == (["cores", "threads"] if per_core > 1 else ["cores"])
-    assert values(found, "threads") == [None]
-    assert values(found, "wait") == ["default"]
+    combinations = offered(Resources(cpus=99, threads_per_core=per_core, memory_nodes=nodes, thp=thp))
+    assert values(combinations, "policy") == ["none", "balance", "pack", "compact", "scatter"]
+    assert set(values(combinations, "memory")) == ({"default", "interleave", "bind"} if nodes > 1 else {"default"})
+    assert set(values(combinations, "pages")) == ({"default", "4KiB"} if thp == "always" else {"default", "thp"})
+    assert values(combinations, "slots") == (["cores", "threads"] if per_core > 1 else ["cores"])
+    assert values(combinations, "threads") == [None]
+    assert values(combinations, "wait") == ["default"]
 
 
 def test_candidates_are_tried_in_the_order_of_threads_policies_siblings_memory_pages_and_waiting() -> None:
     space = SearchSpace(
         ("balance",), (4,), ("default", "local"), ("default", "thp"), ("default", "active"), (False, True)
     )
-    found = [c.name for c in offered(WIDE, space)]
-    rest = ["", ", wait active", ", thp", ", thp, wait active"]
-    rest += [", local" + end for end in rest]
-    assert found == [BASELINE, *("balance" + end for end in rest), *("balance, siblings" + end for end in rest)]
+    candidate_names = [c.name for c in offered(WIDE, space)]
+    suffixes = ["", ", wait active", ", thp", ", thp, wait active"]
+    suffixes += [", local" + suffix for suffix in suffixes]
+    assert candidate_names == [
+        BASELINE,
+        *("balance" + suffix for suffix in suffixes),
+        *("balance, siblings" + suffix for suffix in suffixes),
+    ]
     space = SearchSpace(("none", "pack"), (4, 2), ("default",), ("default",), (), (True,))
     assert [(c.name, c.threads, c.slots) for c in offered(WIDE, space)[1:]] == [
         ("none, 4 threads", 4, "cores"),
@@ -302,21 +306,21 @@ def test_threads_are_pinned_if_there_are_several_of_a_bound_process(
     policy: str, threads: tuple[int, ...], busy: int, pinned: bool, expected: bool
 ) -> None:
     space = SearchSpace((policy,), threads, ("local",), ("2MiB",), smt=(False,))
-    found, _ = candidates(space, WIDE, busy, pinned, made_parts, lambda _: "")
-    assert [c.pinned for c in found] == [False, expected]
+    combinations, _ = candidates(space, WIDE, busy, pinned, made_parts, lambda _: "")
+    assert [c.pinned for c in combinations] == [False, expected]
 
 
 def test_placements_are_planned_for_the_threads_or_for_those_that_were_busy() -> None:
-    asked = list[tuple[str, int, str]]()
+    requests = list[tuple[str, int, str]]()
 
     def parts_of(*words: Any) -> list[list[int]]:
-        asked.append(words)
+        requests.append(words)
         return [[0], [1]]
 
-    plain = {"memory": ("default",), "pages": ("default",)}
-    candidates(SearchSpace(("none", "pack"), smt=(True,), **plain), WIDE, 5, True, parts_of, lambda _: "")
-    candidates(SearchSpace(("balance",), (3,), smt=(False,), **plain), WIDE, 5, True, parts_of, lambda _: "")
-    assert asked == [("pack", 5, "threads"), ("balance", 3, "cores")]
+    defaults = {"memory": ("default",), "pages": ("default",)}
+    candidates(SearchSpace(("none", "pack"), smt=(True,), **defaults), WIDE, 5, True, parts_of, lambda _: "")
+    candidates(SearchSpace(("balance",), (3,), smt=(False,), **defaults), WIDE, 5, True, parts_of, lambda _: "")
+    assert requests == [("pack", 5, "threads"), ("balance", 3, "cores")]
 
 
 # ------------------------------------------------------------------ equal effects
@@ -335,21 +339,21 @@ def test_the_order_of_parts_matters_to_pinned_threads_alone() -> None:
 
 def test_settings_other_than_the_placement_make_a_difference() -> None:
     space = SearchSpace(("none",), (1, 2), ("default",), ("default", "thp", "4KiB"), ("default", "active", "passive"))
-    found, left_out = names(space, WIDE, 1, True)
-    assert (len(found), left_out) == (1 + 2 * 3 * 3, {})
-    always = Resources(16, 2, 2, "always")
-    found, left_out = names(SearchSpace(("none",), pages=("4KiB", "thp", "2MiB")), always, 1, True)
+    candidate_names, left_out = names(space, WIDE, 1, True)
+    assert (len(candidate_names), left_out) == (1 + 2 * 3 * 3, {})
+    machine = Resources(16, 2, 2, "always")
+    candidate_names, left_out = names(SearchSpace(("none",), pages=("4KiB", "thp", "2MiB")), machine, 1, True)
     assert left_out["none, thp"] == f"the same as '{BASELINE}'"
-    assert {"none, 4KiB", "none, 2MiB"} <= set(found)
+    assert {"none, 4KiB", "none, 2MiB"} <= set(candidate_names)
 
 
 def same(here: Resources, *memory: str, policy: str = "pack", parts: Sequence[int] = (0, 2)) -> set[frozenset[str]]:
     """Groups of memory policies with one effect, for a process that is bound to some CPUs."""
     space = SearchSpace((policy,), memory=memory, pages=("default",), smt=(False,))
-    found, left_out = candidates(space, here, 2, False, lambda *_: [[c] for c in parts], lambda _: "")
-    groups = {c.name: {c.name} for c in found}
-    for name, why in left_out.items():
-        groups[why.removeprefix("the same as '").removesuffix("'")].add(name)
+    combinations, left_out = candidates(space, here, 2, False, lambda *_: [[c] for c in parts], lambda _: "")
+    groups = {c.name: {c.name} for c in combinations}
+    for name, reason in left_out.items():
+        groups[reason.removeprefix("the same as '").removesuffix("'")].add(name)
     return {frozenset(n.partition(", ")[2] or n for n in group) for group in groups.values() if len(group) > 1}
 
 
@@ -362,24 +366,24 @@ def test_policies_without_nodes_are_those_of_the_cpus_that_have_memory() -> None
     assert same(TWO, "interleave", "interleave=0", "interleave=0-1") == {frozenset({"interleave", "interleave=0"})}
     assert same(TWO, "preferred", "preferred=0", "bind=0") == {frozenset({"preferred", "preferred=0"})}
     # CPUs of both nodes: all memory is allowed, so the nearest is used; but pages are spread by interleaving.
-    both = same(TWO, "local", "bind", "preferred", "interleave", "interleave=0,1", "weighted", parts=(0, 1))
-    assert both == {frozenset({"local", "bind", "preferred"}), frozenset({"interleave", "interleave=0,1"})}
+    groups = same(TWO, "local", "bind", "preferred", "interleave", "interleave=0,1", "weighted", parts=(0, 1))
+    assert groups == {frozenset({"local", "bind", "preferred"}), frozenset({"interleave", "interleave=0,1"})}
     # Of CPU 1 no node with memory is known.
-    partly = Resources(16, 2, 2, "madvise", node_of={0: 0, 2: 0})
-    assert same(partly, "bind", "bind=0", "local", parts=(0, 1)) == {frozenset({"bind", "bind=0"})}
-    assert same(partly, "bind", "bind=0-1", "local", parts=(1, 3)) == {frozenset({"bind", "bind=0-1", "local"})}
+    machine = Resources(16, 2, 2, "madvise", node_of={0: 0, 2: 0})
+    assert same(machine, "bind", "bind=0", "local", parts=(0, 1)) == {frozenset({"bind", "bind=0"})}
+    assert same(machine, "bind", "bind=0-1", "local", parts=(1, 3)) == {frozenset({"bind", "bind=0-1", "local"})}
 
 
 def test_policies_of_a_bound_process_whose_nodes_are_unknown_are_all_tried() -> None:
     unknown = Resources(16, 2, 2, "madvise")
     assert same(unknown, "local", "bind", "bind=0", "preferred", "interleave", "interleave=0-1") == set()
-    unbound = same(unknown, "local", "bind", "bind=0-1", "interleave", "interleave=0-1", policy="none")
-    assert unbound == {frozenset({BASELINE, "local", "bind", "bind=0-1"}), frozenset({"interleave", "interleave=0-1"})}
+    groups = same(unknown, "local", "bind", "bind=0-1", "interleave", "interleave=0-1", policy="none")
+    assert groups == {frozenset({BASELINE, "local", "bind", "bind=0-1"}), frozenset({"interleave", "interleave=0-1"})}
 
 
 def test_of_three_nodes_two_are_not_all_of_them() -> None:
-    three = Resources(16, 2, 3, "madvise", node_of={c: c % 3 for c in range(16)})
-    assert same(three, "local", "bind=0-1", "bind=0,1", "bind=0-2", "bind", parts=(0, 1)) == {
+    three_nodes = Resources(16, 2, 3, "madvise", node_of={c: c % 3 for c in range(16)})
+    assert same(three_nodes, "local", "bind=0-1", "bind=0,1", "bind=0-2", "bind", parts=(0, 1)) == {
         frozenset({"local", "bind=0-2"}),
         frozenset({"bind=0-1", "bind=0,1", "bind"}),
     }
@@ -390,27 +394,29 @@ def test_weights_of_nodes_are_not_known_to_be_equal() -> None:
 
 
 def test_the_default_is_the_policy_that_is_inherited() -> None:
-    here = Resources(16, 2, 2, "madvise", Inherited(memory="interleave=0"), NODES_OF)
-    assert same(here, "default", "interleave", "interleave=0", "local", "bind") == {
+    two_nodes = Resources(16, 2, 2, "madvise", Inherited(memory="interleave=0"), NODES_OF)
+    assert same(two_nodes, "default", "interleave", "interleave=0", "local", "bind") == {
         frozenset({"pack", "interleave", "interleave=0"})
     }
-    one = Resources(16, 2, 1, "madvise", Inherited(memory="interleave=0"))
-    assert same(one, "default", "interleave", "bind", "local") == {frozenset({"pack", "interleave", "bind", "local"})}
+    one_node = Resources(16, 2, 1, "madvise", Inherited(memory="interleave=0"))
+    assert same(one_node, "default", "interleave", "bind", "local") == {
+        frozenset({"pack", "interleave", "bind", "local"})
+    }
 
 
 # ------------------------------------------------------------------ what this machine lacks
 
 
 def test_memory_and_pages_that_are_missing_are_asked_for_once_each() -> None:
-    asked = list[tuple[str, ...]]()
+    requests = list[tuple[str, ...]]()
 
     def missing(words: Sequence[str]) -> str:
-        asked.append(tuple(words))
+        requests.append(tuple(words))
         return {"interleave": "no policies", "2MiB": "no such pages"}.get(words[1], "")
 
     space = SearchSpace(("none",), memory=("default", "interleave", "bind=1"), pages=("default", "2MiB", "thp"))
-    found, left_out = candidates(space, WIDE, 1, False, made_parts, missing)
-    assert [c.name for c in found] == [BASELINE, "none, thp", "none, bind=1", "none, bind=1, thp"]
+    combinations, left_out = candidates(space, WIDE, 1, False, made_parts, missing)
+    assert [c.name for c in combinations] == [BASELINE, "none, thp", "none, bind=1", "none, bind=1, thp"]
     assert left_out == {
         "none": f"the same as '{BASELINE}'",
         "none, 2MiB": "absent: no such pages",
@@ -419,7 +425,7 @@ def test_memory_and_pages_that_are_missing_are_asked_for_once_each() -> None:
         "none, interleave, thp": "absent: no policies",
         "none, bind=1, 2MiB": "absent: no such pages",
     }
-    assert sorted(asked) == [
+    assert sorted(requests) == [
         ("--memory", "bind=1"),
         ("--memory", "interleave"),
         ("--pages", "2MiB"),
@@ -434,8 +440,8 @@ def test_a_policy_without_a_placement_does_not_hide_the_next_one() -> None:
         return [[0], [1]]
 
     space = SearchSpace(("balance", "pack"), memory=("default",), pages=("default",), smt=(False,))
-    found, left_out = candidates(space, WIDE, 2, True, parts_of, lambda _: "")
-    assert [(c.name, c.parts) for c in found] == [(BASELINE, ()), ("pack", ((0,), (1,)))]
+    combinations, left_out = candidates(space, WIDE, 2, True, parts_of, lambda _: "")
+    assert [(c.name, c.parts) for c in combinations] == [(BASELINE, ()), ("pack", ((0,), (1,)))]
     assert left_out == {"balance": "absent: no socket has two free cores"}
 
 
@@ -462,8 +468,8 @@ def placer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_native_program_plans_and_tells_what_is_missing(placer: Path) -> None:
     space = SearchSpace(("none", "pack"), memory=("default",), pages=("default", "2MiB", "1GiB", "4KiB"), smt=(False,))
-    found, left_out = candidates(space, WIDE, 1, False)
-    assert [(c.name, c.parts) for c in found] == [
+    combinations, left_out = candidates(space, WIDE, 1, False)
+    assert [(c.name, c.parts) for c in combinations] == [
         (BASELINE, ()),
         ("none, 4KiB", ()),
         ("pack", ((0, 1),)),
@@ -471,9 +477,9 @@ def test_the_native_program_plans_and_tells_what_is_missing(placer: Path) -> Non
     ]
     assert left_out["none, 2MiB"] == "absent: no such pages (would help: reserve some)"
     assert left_out["pack, 1GiB"] == "absent: no such pages either"
-    ran = Path(f"{placer}.log").read_text().splitlines()
-    assert ran[:3] == [f"run --bind none --no-claim --pages {pages} -- true" for pages in ("2MiB", "1GiB", "4KiB")]
-    assert ran[3].startswith("plan ")
+    calls = Path(f"{placer}.log").read_text().splitlines()
+    assert calls[:3] == [f"run --bind none --no-claim --pages {pages} -- true" for pages in ("2MiB", "1GiB", "4KiB")]
+    assert calls[3].startswith("plan ")
     with pytest.raises(UsageError, match="found odd"):
         candidates(SearchSpace(("none",), pages=("odd",)), WIDE, 1, False)
 
@@ -482,8 +488,13 @@ def test_the_native_program_plans_and_tells_what_is_missing(placer: Path) -> Non
 
 
 def test_a_plan_is_read_back_with_everything_that_it_has(tmp_path: Path) -> None:
-    made = [Candidate(BASELINE), Candidate("pack", "pack", "threads", 2, "bind", "thp", "active", True, ((0,), (1, 3)))]
-    plan = Plan(["a", "b c"], 1.5, 7, "rate: (.*)", True, made, {"x": "why"}, 0.25, Inherited("0-3", "bind=1"), "run1")
+    combinations = [
+        Candidate(BASELINE),
+        Candidate("pack", "pack", "threads", 2, "bind", "thp", "active", True, ((0,), (1, 3))),
+    ]
+    plan = Plan(
+        ["a", "b c"], 1.5, 7, "rate: (.*)", True, combinations, {"x": "why"}, 0.25, Inherited("0-3", "bind=1"), "run1"
+    )
     path = tmp_path / "plan.json"
     plan.save(path)
     assert Plan.load(path) == plan
@@ -493,18 +504,18 @@ def test_a_plan_is_read_back_with_everything_that_it_has(tmp_path: Path) -> None
     for key in ("left_out", "pilot_s", "inherited", "run"):  # of later versions
         del raw[key]
     path.write_text(json.dumps(raw))
-    assert Plan.load(path) == Plan(["a", "b c"], 1.5, 7, "rate: (.*)", True, made)
+    assert Plan.load(path) == Plan(["a", "b c"], 1.5, 7, "rate: (.*)", True, combinations)
 
 
 def test_a_plan_that_is_not_there_or_not_json_names_its_place(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    with pytest.raises(UsageError, match=f"--resume: found no plan.json in {tmp_path}$") as none:
+    with pytest.raises(UsageError, match=f"--resume: found no plan.json in {tmp_path}$") as absence_error:
         Plan.load(path)
-    assert "without --resume" in none.value.hint
+    assert "without --resume" in absence_error.value.hint
     path.write_text("{")
-    with pytest.raises(MeshmarkError, match=f"cannot read the plan: .*{path}") as torn:
+    with pytest.raises(MeshmarkError, match=f"cannot read the plan: .*{path}") as torn_error:
         Plan.load(path)
-    assert not isinstance(torn.value, UsageError)
+    assert not isinstance(torn_error.value, UsageError)
     path.write_text("[1]")
     with pytest.raises(MeshmarkError, match=f"^{path}: not a plan"):
         Plan.load(path)

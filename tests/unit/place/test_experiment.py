@@ -92,34 +92,34 @@ def test_the_order_is_that_of_a_fair_coin_and_the_same_for_the_same_seed() -> No
     ],
 )
 def test_it_stops_when_it_can_tell(tmp_path: Path, b: float, word: str, best: str | None, why: str) -> None:
-    found = conducted(tmp_path, machine(b))
-    assert (found.word(), found.best(), found.stopped) == (word, best, why)
-    low, high = found.interval() or (0.0, 0.0)
-    assert low < b < high and 8 <= len(found.pairs) < 60
+    experiment = conducted(tmp_path, machine(b))
+    assert (experiment.word(), experiment.best(), experiment.stopped) == (word, best, why)
+    low, high = experiment.interval() or (0.0, 0.0)
+    assert low < b < high and 8 <= len(experiment.pairs) < 60
 
 
 def test_of_a_figure_of_which_more_is_better_the_higher_one_is_best(tmp_path: Path) -> None:
     def run(pair: int, side: Side, position: int) -> Outcome:
         return replace(machine(1.2)(pair, side, position), unit="1", better="higher")
 
-    found = conducted(tmp_path, run, pattern="x", better="higher")
-    assert (found.word(), found.best()) == ("higher", "b")
+    experiment = conducted(tmp_path, run, pattern="x", better="higher")
+    assert (experiment.word(), experiment.best()) == ("higher", "b")
 
 
 def test_the_warm_up_pair_does_not_count(tmp_path: Path) -> None:
     def run(pair: int, side: Side, position: int) -> Outcome:
-        found = machine()(pair, side, position)
-        return replace(found, value=100.0, elapsed_s=100.0) if pair == 0 and side == "a" else found
+        outcome = machine()(pair, side, position)
+        return replace(outcome, value=100.0, elapsed_s=100.0) if pair == 0 and side == "a" else outcome
 
-    found = conducted(tmp_path, run, max_pairs=5)
-    assert len(found.pairs) == 5 and found.runs == {"a": 6, "b": 6}
-    assert all(0.5 < r < 2 for r in found.ratios)
+    experiment = conducted(tmp_path, run, max_pairs=5)
+    assert len(experiment.pairs) == 5 and experiment.runs == {"a": 6, "b": 6}
+    assert all(0.5 < r < 2 for r in experiment.ratios)
 
 
 def test_the_budget_ends_it_before_a_pair_that_would_exceed_it(tmp_path: Path) -> None:
-    found = conducted(tmp_path, machine(noise=0.2), budget_s=11.0)
-    assert found.stopped == "the budget ended" and found.spent_s <= 11.5 and 3 <= len(found.pairs) <= 5
-    assert found.word() == "inconclusive" and found.interval() is None
+    experiment = conducted(tmp_path, machine(noise=0.2), budget_s=11.0)
+    assert experiment.stopped == "the budget ended" and experiment.spent_s <= 11.5 and 3 <= len(experiment.pairs) <= 5
+    assert experiment.word() == "inconclusive" and experiment.interval() is None
 
 
 def test_a_setting_that_fails_at_once_is_an_error_and_can_be_remedied(tmp_path: Path) -> None:
@@ -137,26 +137,26 @@ def test_a_missing_figure_in_the_first_run_is_a_usage_error(tmp_path: Path) -> N
 
 
 def test_pairs_with_a_failed_run_do_not_count_and_are_reported(tmp_path: Path) -> None:
-    found = conducted(tmp_path, machine(1.2, fails=lambda pair, side: side == "b" and pair in {3, 5}))
-    answer = to_json(found)
-    assert found.word() == "higher" and answer["failed"] == {"a": 0, "b": 2}
+    experiment = conducted(tmp_path, machine(1.2, fails=lambda pair, side: side == "b" and pair in {3, 5}))
+    answer = to_json(experiment)
+    assert experiment.word() == "higher" and answer["failed"] == {"a": 0, "b": 2}
     assert answer["failed_share"] == 2 / answer["runs"] and answer["failure"] == "B: ended badly"
-    assert len(found.pairs) == found.next_pair - 3  # warm-up and the two
+    assert len(experiment.pairs) == experiment.next_pair - 3  # warm-up and the two
 
 
 def test_the_first_run_of_a_pair_that_failed_is_no_part_of_the_next_pair(tmp_path: Path) -> None:
-    found = conducted(
+    experiment = conducted(
         tmp_path,
         machine(
             noise=0.3, fails=lambda pair, side: pair > 1 and side == "b" != order(7, pair)[0] != order(7, pair + 1)[0]
         ),
     )
-    assert found.failures() > 1 and all(p["a"].pair == p["b"].pair for p in found.pairs)
+    assert experiment.failures() > 1 and all(p["a"].pair == p["b"].pair for p in experiment.pairs)
 
 
 def test_pairs_that_keep_failing_end_it(tmp_path: Path) -> None:
-    found = conducted(tmp_path, machine(noise=0.3, fails=lambda pair, side: pair >= 4))
-    assert found.stopped == "3 pairs in a row failed" and len(found.pairs) == 3
+    experiment = conducted(tmp_path, machine(noise=0.3, fails=lambda pair, side: pair >= 4))
+    assert experiment.stopped == "3 pairs in a row failed" and len(experiment.pairs) == 3
 
 
 def test_runs_whose_records_differ_from_those_of_the_first_are_failures(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_runs_whose_records_differ_from_those_of_the_first_are_failures(tmp_path
 
 def test_an_interrupted_experiment_resumes_with_the_same_result(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
-    whole = conducted(tmp_path / "whole", machine(1.05, noise=0.03))
+    uninterrupted = conducted(tmp_path / "whole", machine(1.05, noise=0.03))
     times = {(o.pair, o.side): o for o in outcomes(tmp_path / "whole" / JOURNAL)}
     left = 9
 
@@ -183,15 +183,15 @@ def test_an_interrupted_experiment_resumes_with_the_same_result(tmp_path: Path) 
             raise KeyboardInterrupt
         return times[pair, side]
 
-    first = conducted(tmp_path, run)
-    assert first.stopped == INTERRUPTED and len(first.pairs) == 3
+    interrupted = conducted(tmp_path, run)
+    assert interrupted.stopped == INTERRUPTED and len(interrupted.pairs) == 3
     with (tmp_path / JOURNAL).open("ab") as file:
         file.write(b'{"type": "run", "pair": 4, "si')  # killed while it wrote
     left = 1000
-    again = conducted(tmp_path, run)
-    assert again.ratios == whole.ratios and again.word() == whole.word() == "higher"
+    resumed = conducted(tmp_path, run)
+    assert resumed.ratios == uninterrupted.ratios and resumed.word() == uninterrupted.word() == "higher"
     # The pair that was interrupted after its first run is repeated as a whole, so its time counts twice.
-    assert again.runs["a"] + again.runs["b"] == 1 + whole.runs["a"] + whole.runs["b"]
+    assert resumed.runs["a"] + resumed.runs["b"] == 1 + uninterrupted.runs["a"] + uninterrupted.runs["b"]
 
 
 @pytest.mark.parametrize(
@@ -225,29 +225,29 @@ def test_a_plan_survives_its_file_and_another_file_is_refused(tmp_path: Path) ->
 
 
 def test_records_hold_all_samples_with_their_setting_and_the_interval_of_any_time(tmp_path: Path) -> None:
-    found = conducted(tmp_path, machine(1.1))
-    made = records(found, "n1", "experiment …", "0.1.0")
-    assert [(r.metric, r.conditions.get("setting")) for r in made] == [
+    experiment = conducted(tmp_path, machine(1.1))
+    rows = records(experiment, "n1", "experiment …", "0.1.0")
+    assert [(r.metric, r.conditions.get("setting")) for r in rows] == [
         *((metric, setting) for setting in ("same", "N=2") for metric in ("elapsed", "user", "system")),
         ("ratio", None),
     ]
-    assert {len(r.samples) for r in made} == {len(found.pairs)}
-    ratio = made[-1]
-    assert (ratio.better, ratio.unit, ratio.bounds) == ("none", "1", found.interval())
+    assert {len(r.samples) for r in rows} == {len(experiment.pairs)}
+    ratio = rows[-1]
+    assert (ratio.better, ratio.unit, ratio.bounds) == ("none", "1", experiment.interval())
     assert ratio.provenance["seed"] == 7 and ratio.provenance["verdict"] == "slower"
-    assert [Record.from_json(json.loads(json.dumps(r.to_json()))) for r in made] == made
+    assert [Record.from_json(json.loads(json.dumps(r.to_json()))) for r in rows] == rows
     store = Store(tmp_path / "store")
-    store.add("experiment-1", "experiment", made)
+    store.add("experiment-1", "experiment", rows)
     store.finish("experiment-1")
-    assert len(store.query(run="experiment-1", instrument="experiment")) == len(made)
+    assert len(store.query(run="experiment-1", instrument="experiment")) == len(rows)
 
 
 def test_equal_settings_are_two_points_and_other_machines_have_their_name(tmp_path: Path) -> None:
-    same = conducted(tmp_path, machine(noise=0.001), b="same")
-    assert [r.conditions.get("side") for r in records(same, "n1", "", "")] == ["A"] * 3 + ["B"] * 3 + [None]
-    there = Experiment(replace(PLAN, b="ssh:n2"))
-    there.pairs = same.pairs
-    assert [r.machine for r in records(there, "n1", "", "")] == ["n1"] * 3 + ["n2"] * 3 + ["n1"]
+    local_experiment = conducted(tmp_path, machine(noise=0.001), b="same")
+    assert [r.conditions.get("side") for r in records(local_experiment, "n1", "", "")] == ["A"] * 3 + ["B"] * 3 + [None]
+    remote_experiment = Experiment(replace(PLAN, b="ssh:n2"))
+    remote_experiment.pairs = local_experiment.pairs
+    assert [r.machine for r in records(remote_experiment, "n1", "", "")] == ["n1"] * 3 + ["n2"] * 3 + ["n1"]
 
 
 def test_other_work_flags_the_result_if_it_disturbed_more_than_a_quarter_of_the_runs(tmp_path: Path) -> None:
@@ -265,9 +265,11 @@ def test_other_work_flags_the_result_if_it_disturbed_more_than_a_quarter_of_the_
 
     for name in ("seldom", "often"):
         (tmp_path / name).mkdir()
-    seldom, often = (conducted(tmp_path / name, beside(n)) for name, n in (("seldom", 1), ("often", 6)))
-    assert (to_json(seldom)["flags"], to_json(seldom)["disturbance"]) == ([], "")
-    answer = to_json(often)
+    seldom_disturbed, often_disturbed = (
+        conducted(tmp_path / name, beside(n)) for name, n in (("seldom", 1), ("often", 6))
+    )
+    assert (to_json(seldom_disturbed)["flags"], to_json(seldom_disturbed)["disturbance"]) == ([], "")
+    answer = to_json(often_disturbed)
     assert answer["flags"] == ["disturbed"] and answer["verdict"] == "slower"
     assert re.fullmatch(
         r"other programs used \d+ % \(disturbed\) of this machine's CPU time meanwhile", answer["disturbance"]
@@ -275,22 +277,22 @@ def test_other_work_flags_the_result_if_it_disturbed_more_than_a_quarter_of_the_
     assert any("holds beside such work only" in line for line in notes(answer)) and not any(
         "flagged:" in line for line in notes(answer)
     )
-    assert {r.flags for r in records(often, "m", "experiment", "0")} == {frozenset({"disturbed"})}
+    assert {r.flags for r in records(often_disturbed, "m", "experiment", "0")} == {frozenset({"disturbed"})}
 
 
 def test_without_a_pair_there_are_no_records_and_no_verdict() -> None:
-    found = Experiment(PLAN)
-    assert records(found, "n1", "", "") == []
-    answer = to_json(found)
+    experiment = Experiment(PLAN)
+    assert records(experiment, "n1", "", "") == []
+    answer = to_json(experiment)
     assert answer["ratio"] is None and answer["verdict"] == "inconclusive" and answer["failed_share"] == 0
 
 
 def test_a_metric_is_read_from_the_lines_that_measure_prints(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    printed = meshmark("measure", "latency", "--on", "gs1280-4", "--memory-node", "0", "--no-store", "--json").stdout
-    out.write_text(printed)
+    output = meshmark("measure", "latency", "--on", "gs1280-4", "--memory-node", "0", "--no-store", "--json").stdout
+    out.write_text(output)
     value = Figure(metric="load_latency").read(1.0, out, out)
-    latencies = [json.loads(line)["value"] for line in printed.splitlines()]
+    latencies = [json.loads(line)["value"] for line in output.splitlines()]
     assert isinstance(value, Value)
     assert value.value == pytest.approx(math.prod(latencies) ** (1 / len(latencies)))
     assert (value.unit, value.better, value.points) == ("s", "lower", len(latencies))

@@ -18,19 +18,19 @@ def test_the_interval_of_a_shift_is_that_of_the_signed_ranks() -> None:
     # .024, P(T <= 9) = .032.
     assert shift([1, 2, 3, 4, 5])[1] is None
     assert shift([3, 1, 2, 6, 5, 4]) == (3.5, (1, 6))
-    ten = [float(2**i) for i in range(10)]
-    walsh = sorted((a + b) / 2 for i, a in enumerate(ten) for b in ten[i:])
-    assert shift(ten) == (statistics.median(walsh), (walsh[8], walsh[-9]))
+    values = [float(2**i) for i in range(10)]
+    walsh = sorted((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
+    assert shift(values) == (statistics.median(walsh), (walsh[8], walsh[-9]))
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     rng = random.Random(1)
-    held = 0
+    hits = 0
     for _ in range(1000):
         bounds = shift([rng.gauss(0.1, 1) for _ in range(8)])[1]
         assert bounds is not None
-        held += bounds[0] <= 0.1 <= bounds[1]
-    assert 940 <= held <= 985  # exact: 1 - 2 * P(W <= 3) = 96.1 % of 1000, four standard errors of 6
+        hits += bounds[0] <= 0.1 <= bounds[1]
+    assert 940 <= hits <= 985  # exact: 1 - 2 * P(W <= 3) = 96.1 % of 1000, four standard errors of 6
 
 
 def test_the_floor_grows_with_the_noise_and_not_with_drift() -> None:
@@ -57,48 +57,48 @@ def drifting(cost: float, run: int, rng: random.Random) -> float:
 @pytest.mark.parametrize("noise", [gaussian, heavy, drifting], ids=lambda n: n.__name__)
 def test_a_clear_winner_is_found_with_few_runs(noise: Any) -> None:
     costs = [1.2, *[1.1 + 0.01 * i for i in range(10)], 0.9]
-    found = [trial(costs, noise, seed) for seed in range(40)]
-    assert sum(t.loss == 0 for t in found) >= 37
-    assert statistics.fmean(t.share for t in found) <= 0.4
-    assert sum(t.claimed for t in found) >= 37
+    trials = [trial(costs, noise, seed) for seed in range(40)]
+    assert sum(t.loss == 0 for t in trials) >= 37
+    assert statistics.fmean(t.share for t in trials) <= 0.4
+    assert sum(t.claimed for t in trials) >= 37
 
 
 def test_repeats_of_the_other_one_make_the_floor_better_known() -> None:
     rng = random.Random(3)
-    alone, both = list[float](), list[float]()
+    floors_alone, floors_of_both = list[float](), list[float]()
     for seed in range(40):
         a, b = ([math.exp(rng.gauss(0, 0.03)) for _ in range(8)] for _ in range(2))
-        alone.append(floor_of(a, seed))
-        both.append(floor_of(a, seed, b))
-    assert statistics.stdev(both) < 0.9 * statistics.stdev(alone)
+        floors_alone.append(floor_of(a, seed))
+        floors_of_both.append(floor_of(a, seed, b))
+    assert statistics.stdev(floors_of_both) < 0.9 * statistics.stdev(floors_alone)
 
 
 @pytest.mark.parametrize("noise", [gaussian, heavy, drifting], ids=lambda n: n.__name__)
 def test_where_nothing_is_better_nothing_is_claimed(noise: Any) -> None:
-    found = [trial([1.0] * 12, noise, seed) for seed in range(40)]
-    assert sum(t.claimed for t in found) <= 3
-    assert statistics.fmean(t.share for t in found) <= 0.4
+    trials = [trial([1.0] * 12, noise, seed) for seed in range(40)]
+    assert sum(t.claimed for t in trials) <= 3
+    assert statistics.fmean(t.share for t in trials) <= 0.4
 
 
 def test_the_interval_of_the_gain_holds_the_true_one() -> None:
-    found = [trial([1.2, 1.15, 1.1, 1.0, 1.05, 1.3], heavy, seed) for seed in range(60)]
-    known = [t.covered for t in found if t.covered is not None]
-    assert len(known) >= 50 and sum(known) >= 0.85 * len(known)
+    trials = [trial([1.2, 1.15, 1.1, 1.0, 1.05, 1.3], heavy, seed) for seed in range(60)]
+    coverage = [t.covered for t in trials if t.covered is not None]
+    assert len(coverage) >= 50 and sum(coverage) >= 0.85 * len(coverage)
 
 
 def test_all_that_are_left_run_once_a_round_in_an_order_of_the_seed() -> None:
     def order(seed: int) -> list[str]:
-        race, asked = Race("abcdef", "a", seed), []
+        race, names = Race("abcdef", "a", seed), []
         for _ in range(12):
             name = race.next()
             assert name is not None and race.next() == name
-            asked.append(name)
+            names.append(name)
             race.add(name, 1.0)
-        return asked
+        return names
 
-    asked = order(1)
-    assert sorted(asked[:6]) == sorted(asked[6:]) == list("abcdef") and asked[:6] != asked[6:]
-    assert order(1) == asked != order(2)
+    first_order = order(1)
+    assert sorted(first_order[:6]) == sorted(first_order[6:]) == list("abcdef") and first_order[:6] != first_order[6:]
+    assert order(1) == first_order != order(2)
 
 
 def test_who_fails_twice_is_out_and_the_baseline_ends_the_race() -> None:
@@ -134,19 +134,19 @@ def test_a_race_ends_as_soon_as_it_is_clear(cost: float, pairs: int, word: str, 
     race, rng = Race(["a", "b"], "a"), random.Random(1)
     while (name := race.next()) is not None:
         race.add(name, (1.0 if name == "a" else cost) * (1 + rng.gauss(0, 0.001)))
-    said = race.verdict()
-    assert (said.pairs, said.word, said.stopped) == (pairs, word, stopped)
+    verdict = race.verdict()
+    assert (verdict.pairs, verdict.word, verdict.stopped) == (pairs, word, stopped)
 
 
 def test_a_gain_that_is_certain_but_below_the_noise_floor_is_no_difference() -> None:
     race = Race(["a", "b"], "a")
     while (name := race.next()) is not None:  # rounds differ by a fifth, the two within a round by 3 %
         race.add(name, (1.2 if len(race.rounds) % 2 else 1.0) * (1.0 if name == "a" else 0.97))
-    said = race.verdict()
-    assert said.interval is not None
-    assert said.interval[1] < 1
-    assert said.floor > 0.05
-    assert (said.pairs, said.word, said.choice, said.stopped) == (
+    verdict = race.verdict()
+    assert verdict.interval is not None
+    assert verdict.interval[1] < 1
+    assert verdict.floor > 0.05
+    assert (verdict.pairs, verdict.word, verdict.choice, verdict.stopped) == (
         6,
         "no gain",
         "a",
@@ -159,34 +159,34 @@ def test_what_cannot_win_is_given_up_before_an_interval_is_known_but_not_before_
     race, rng = Race("abcdef", "a"), random.Random(1)
     while (name := race.next()) is not None:
         race.add(name, (1.0 if name == "a" else cost) * (1 + rng.gauss(0, 0.001)))
-    said = race.verdict()
-    assert (said.word, said.choice, said.effect, len(race.costs("a"))) == ("no gain", "a", 0.02, 4)
+    verdict = race.verdict()
+    assert (verdict.word, verdict.choice, verdict.effect, len(race.costs("a"))) == ("no gain", "a", 0.02, 4)
     assert race.runs == 6 + 6 + 2 + 2
 
 
 def test_rounds_that_chose_one_out_of_many_do_not_count_for_its_interval() -> None:
     race = Race([str(i) for i in range(13)], "0")
     while (name := race.next()) is not None:
-        at_first = race.runs < 4 * 13 and len(race.rounds) < 5
-        race.add(name, 1.0 if name == "0" else 0.5 if at_first else 0.9 + 0.001 * int(name))
-    said = race.verdict()
-    assert said.ratio is not None and said.ratio > 0.89, said  # and not the half of the first four rounds
+        early = race.runs < 4 * 13 and len(race.rounds) < 5
+        race.add(name, 1.0 if name == "0" else 0.5 if early else 0.9 + 0.001 * int(name))
+    verdict = race.verdict()
+    assert verdict.ratio is not None and verdict.ratio > 0.89, verdict  # and not the half of the first four rounds
 
 
 def test_of_two_the_rounds_that_all_ran_in_do_not_count_either() -> None:
     race = Race("abc", "a")
     while (name := race.next()) is not None:
         race.add(name, 1.0 if name == "a" else 0.5 if len(race.rounds) <= 2 and name == "b" else 0.9)
-    said = race.verdict()
-    assert (said.best, said.pairs) == ("b", len(race.rounds) - 2) and said.ratio == pytest.approx(0.9)
+    verdict = race.verdict()
+    assert (verdict.best, verdict.pairs) == ("b", len(race.rounds) - 2) and verdict.ratio == pytest.approx(0.9)
 
 
 def test_costs_and_turns_are_checked() -> None:
     race = Race(["a", "b"], "a")
     name = race.next()
-    for wrong in (0.0, -1.0, math.nan, math.inf):
+    for cost in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="positive"):
-            race.add(str(name), wrong)
+            race.add(str(name), cost)
     with pytest.raises(ValueError, match="the next candidate is"):
         race.add("b" if name == "a" else "a", 1.0)
 
@@ -213,9 +213,9 @@ def test_what_was_not_told_apart_from_the_choice_is_named_with_its_ratio() -> No
     while len(race.rounds) < 6 and (name := race.next()) is not None:
         race.add(name, noise[name][len(race.costs(name))] if len(race.costs(name)) < 5 else 1.0)
     race.stop("the budget ended")
-    found = race.verdict().standings
-    assert {n: s.word for n, s in found.items()} == {"b": "inconclusive", "c": "worse"}
-    assert 1 < found["b"].ratio < 1.3 and found["b"].pairs == 5
+    standings = race.verdict().standings
+    assert {n: s.word for n, s in standings.items()} == {"b": "inconclusive", "c": "worse"}
+    assert 1 < standings["b"].ratio < 1.3 and standings["b"].pairs == 5
 
 
 def test_who_failed_twice_is_not_close_to_the_choice() -> None:
@@ -232,11 +232,11 @@ def test_a_race_that_is_stopped_late_claims_neither_a_gain_nor_none() -> None:
     while len(race.costs("b")) < 7 and (name := race.next()) is not None:
         race.add(name, 1.0 if name == "a" else costs[len(race.costs("b"))])
     race.stop("the budget ended")
-    said = race.verdict()
-    assert said.interval is not None
-    assert said.interval[0] < 1 < said.interval[1]
-    assert (said.word, said.choice) == ("inconclusive", "a")
-    assert said.floor == floor_of(race.costs("a"), race.seed, race.costs("b"))
+    verdict = race.verdict()
+    assert verdict.interval is not None
+    assert verdict.interval[0] < 1 < verdict.interval[1]
+    assert (verdict.word, verdict.choice) == ("inconclusive", "a")
+    assert verdict.floor == floor_of(race.costs("a"), race.seed, race.costs("b"))
 
 
 def test_an_interval_of_less_confidence_needs_fewer_differences_and_is_narrower() -> None:
@@ -257,11 +257,11 @@ def test_a_floor_is_that_of_steps_within_a_series() -> None:
 def test_the_floor_is_exceeded_by_one_in_twenty_comparisons_of_ten_runs() -> None:
     steps = [-0.4, 0.1, 0.3, -0.2, 0.5, -0.1, 0.2, -0.6, 0.4]
     costs = [math.exp(math.fsum(steps[:i])) for i in range(len(steps) + 1)]
-    found = [math.log1p(floor_of(costs, seed)) for seed in range(12)]
+    floors = [math.log1p(floor_of(costs, seed)) for seed in range(12)]
     rng = random.Random(5)
-    many = sorted(abs(shift([rng.choice(steps) * rng.choice((-1, 1)) for _ in range(10)])[0]) for _ in range(3000))
-    assert statistics.fmean(found) == pytest.approx(many[2850], rel=0.06)
-    assert min(found) < max(found)
+    shifts = sorted(abs(shift([rng.choice(steps) * rng.choice((-1, 1)) for _ in range(10)])[0]) for _ in range(3000))
+    assert statistics.fmean(floors) == pytest.approx(shifts[2850], rel=0.06)
+    assert min(floors) < max(floors)
 
 
 def exact(cost: float, _: int, __: random.Random) -> float:
@@ -269,14 +269,14 @@ def exact(cost: float, _: int, __: random.Random) -> float:
 
 
 def test_a_simulated_race_reports_its_loss_its_runs_and_whether_the_interval_was_right() -> None:
-    won = trial([1.0, 0.5], exact, 1)  # six pairs
-    assert (won.loss, won.claimed) == (0, True)
-    assert (won.share, won.of_ten) == (12 / 20, 12 / 20)
-    lost = trial([1.0, 0.99, 1.2], exact, 1)  # two rounds of three and two of two
-    assert (lost.loss, lost.claimed, lost.covered) == (pytest.approx(1 / 0.99 - 1), False, None)
-    assert lost.share == lost.of_ten == 10 / 30
-    late = trial([1.0, math.exp(-0.38)], lambda cost, run, _: cost * math.exp(0.5 * (run // 2 % 2)), 1)
-    assert (late.share, late.of_ten, late.claimed) == (1, 64 / 20, False)
+    halved_cost = trial([1.0, 0.5], exact, 1)  # six pairs
+    assert (halved_cost.loss, halved_cost.claimed) == (0, True)
+    assert (halved_cost.share, halved_cost.of_ten) == (12 / 20, 12 / 20)
+    slight_gain = trial([1.0, 0.99, 1.2], exact, 1)  # two rounds of three and two of two
+    assert (slight_gain.loss, slight_gain.claimed, slight_gain.covered) == (pytest.approx(1 / 0.99 - 1), False, None)
+    assert slight_gain.share == slight_gain.of_ten == 10 / 30
+    drifting_machine = trial([1.0, math.exp(-0.38)], lambda cost, run, _: cost * math.exp(0.5 * (run // 2 % 2)), 1)
+    assert (drifting_machine.share, drifting_machine.of_ten, drifting_machine.claimed) == (1, 64 / 20, False)
 
 
 @pytest.mark.parametrize(("offset", "covered"), [(0.0, True), (0.03, False), (-0.03, False)])

@@ -88,11 +88,11 @@ def test_a_run_joins_its_group(resctrl: Path, tmp_path: Path, monkeypatch: pytes
     app = parse_application(
         '[application]\ncommand = "true"\n[dimensions]\ncopies = 2\ncache = "2MiB"\n', "a", tmp_path
     )
-    made = attempt(app, configurations(app)[0], Folders(tmp_path / "run"), 1)
-    assert made.value is not None, made.reason
-    removed = tmp_path / "tools" / "removed"
-    assert (removed / "schemata").read_text() == "L3:0=3;1=3\n"
-    assert int((removed / "tasks").read_text()) > 1  # a file keeps the last line that was written, a group all
+    outcome = attempt(app, configurations(app)[0], Folders(tmp_path / "run"), 1)
+    assert outcome.value is not None, outcome.reason
+    removed_group = tmp_path / "tools" / "removed"
+    assert (removed_group / "schemata").read_text() == "L3:0=3;1=3\n"
+    assert int((removed_group / "tasks").read_text()) > 1  # a file keeps the last line that was written, a group all
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -128,10 +128,10 @@ def test_runs_that_vary_the_same_limit_wait_for_each_other(cpufreq: Path) -> Non
 
 
 def test_a_driver_that_rounds_far_is_an_error(cpufreq: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Path.read_text
+    read_text = Path.read_text
 
     def rounded(path: Path, encoding: str | None = None) -> str:
-        text = read(path, encoding=encoding)
+        text = read_text(path, encoding=encoding)
         return "2000000\n" if text == "1200000\n" else text
 
     monkeypatch.setattr(Path, "read_text", rounded)
@@ -184,9 +184,9 @@ def test_clocks_are_frequencies(tmp_path: Path, text: str) -> None:
 def test_a_machine_without_these_limits_says_so(
     tmp_path: Path, resctrl: Path, cpufreq: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    odd = replace(machine(), caches=())
+    without_caches = replace(machine(), caches=())
     with pytest.raises(AbsentError, match="unknown or different sizes"):
-        check_limits({"cache": ["2MiB"]}, lambda: odd)
+        check_limits({"cache": ["2MiB"]}, lambda: without_caches)
     (resctrl / "info" / "L3").rename(resctrl / "info" / "L3CODE")
     with pytest.raises(AbsentError, match="no L3 caches that resctrl can assign"):
         check_limits({"cache": ["2MiB"]}, machine)
@@ -200,9 +200,9 @@ def test_a_machine_without_these_limits_says_so(
 
 
 def test_a_driver_that_does_not_take_the_clock_is_noticed(cpufreq: Path) -> None:
-    first = cpufreq / "policy0" / "scaling_max_freq"
-    first.unlink()
-    first.symlink_to("/dev/null")  # what is read is not what was written
+    limit_file = cpufreq / "policy0" / "scaling_max_freq"
+    limit_file.unlink()
+    limit_file.symlink_to("/dev/null")  # what is read is not what was written
     with (
         pytest.raises(MeshmarkError, match=r"dimensions.clock: cannot limit policy0"),
         limited({"clock": "1.2GHz"}, machine),
@@ -237,24 +237,24 @@ def test_without_one_limit_the_clock_of_all_is_unknown(cpufreq: Path) -> None:
 
 
 def test_the_clocks_of_an_application_are_judged_for_each_value_of_the_others(cpufreq: Path) -> None:
-    ran = [
+    combinations = [
         Configuration({"threads": threads, "clock": clock})
         for threads in ("1", "2")
         for clock in ("1.5GHz", "2GHz", "all")
     ]
     hz = {"1.5GHz": 1.5e9, "2GHz": 2e9, "all": 2.9e9}
     values = {
-        one.label: {
-            r: (1 + 0.001 * r) * 1e9 / (hz[one.values["clock"]] if one.values["threads"] == "1" else 1.5e9)
+        case.label: {
+            r: (1 + 0.001 * r) * 1e9 / (hz[case.values["clock"]] if case.values["threads"] == "1" else 1.5e9)
             for r in range(7)
         }
-        for one in ran
+        for case in combinations
     }
-    one, two = clock_effects(values, ran, "lower")
-    assert (one["others"], one["word"]) == ("threads=1", "proportional")
-    assert (two["others"], two["word"], two["plateau_hz"]) == ("threads=2", "plateau", 1.5e9)
+    case, other_case = clock_effects(values, combinations, "lower")
+    assert (case["others"], case["word"]) == ("threads=1", "proportional")
+    assert (other_case["others"], other_case["word"], other_case["plateau_hz"]) == ("threads=2", "plateau", 1.5e9)
     (cpufreq / "boost").write_text("1\n")
-    one, two = clock_effects(values, ran, "lower")
-    assert one["word"] == "inconclusive" and "2 clocks, at least 3" in one["text"]
-    assert "clock=all is left out, because its clock is not known: boost is on" in one["text"]
-    assert clock_effects(values, ran[:1], "lower") == []
+    case, other_case = clock_effects(values, combinations, "lower")
+    assert case["word"] == "inconclusive" and "2 clocks, at least 3" in case["text"]
+    assert "clock=all is left out, because its clock is not known: boost is on" in case["text"]
+    assert clock_effects(values, combinations[:1], "lower") == []

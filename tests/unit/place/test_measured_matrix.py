@@ -48,12 +48,12 @@ NODE_OF = {0: 0, 1: 0, 2: 1, 3: 1}
 
 
 def test_the_matrix_is_that_of_the_newest_record_of_the_largest_footprint() -> None:
-    more = [
+    newer = [
         latency(0, 1, 1e-9, size=4096, start="2030"),
         latency(1, 1, 150e-9, start="2027"),
         latency(0, 1, 999e-9, start="2028", processes=2),
     ]
-    for order in (ALL + more, more + ALL):
+    for order in (ALL + newer, newer + ALL):
         matrix = json.loads(measured_matrix(order, NODE_OF, [0, 1]))
         assert matrix["values"] == [pytest.approx([80e-9, 150e-9]), pytest.approx([141e-9, 81e-9])]
     assert (matrix["unit"], matrix["better"], matrix["nodes"]) == ("s", "lower", [0, 1])
@@ -73,8 +73,8 @@ def test_a_node_without_cpus_is_as_far_as_the_others_are_from_it() -> None:
 
 @pytest.mark.parametrize("made", [ALL[:3], [], [latency(0, 0, 1.0), bandwidth(0, 0, 1.0)]])
 def test_a_pair_that_nobody_measured_is_named_with_the_command(made: list[Record]) -> None:
-    with pytest.raises(AbsentError, match="from node") as why:
+    with pytest.raises(AbsentError, match="from node") as error:
         measured_matrix(made, NODE_OF, [0, 1])
-    assert why.value.hint == (
+    assert error.value.hint == (
         "meshmark measure latency --cpus 0 --memory-node all; meshmark measure latency --cpus 2 --memory-node all"
     )

@@ -38,40 +38,52 @@ LIMITED = {"cache": "8MiB", "cache_method": "neighbours"}
 
 def machine(text: str = "pack:1 l3:1(size=32MiB) core:2 pu:1", *sizes: int) -> Topology:
     """With last-level caches of 32 MiB, and those of `sizes` by level above them."""
-    made = from_synthetic(text)
-    of = dict(enumerate((*sizes, 32 * MIB), 3 - len(sizes)))
-    return replace(made, caches=tuple(replace(c, size_bytes=of[c.level]) for c in made.caches if c.level in of))
+    topology = from_synthetic(text)
+    size_by_level = dict(enumerate((*sizes, 32 * MIB), 3 - len(sizes)))
+    return replace(
+        topology,
+        caches=tuple(
+            replace(c, size_bytes=size_by_level[c.level]) for c in topology.caches if c.level in size_by_level
+        ),
+    )
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeCache:
     """One of 32 MiB, which CPUs 0 and 1 share; resctrl is not mounted."""
-    made = MadeCache(tmp_path / "load", 32 * MIB)
-    monkeypatch.setenv("MESHMARK_LOAD", str(made.program))
+    simulated = MadeCache(tmp_path / "load", 32 * MIB)
+    monkeypatch.setenv("MESHMARK_LOAD", str(simulated.program))
     monkeypatch.setattr(machine_limits, "RESCTRL", tmp_path / "none")
     for module in ("attempt", "preparation"):
         monkeypatch.setattr(f"meshmark.place.app.{module}.from_sysfs", machine)
     scale_of.cache_clear()
-    return made
+    return simulated
 
 
 # ------------------------------------------------------------------ which CPUs
 
 
 def test_programs_have_cores_and_occupiers_the_others_of_the_same_cache() -> None:
-    two = machine("pack:2 l3:1 l2:3(size=1MiB) core:1 pu:2", MIB)
-    one = Sharing.of(two, 1)
-    assert (one.program, one.occupiers, one.cache_bytes, one.private_bytes) == ((0, 1), (2, 4), 32 * MIB, MIB)
-    more = Sharing.of(two, 2)
-    assert (more.program, more.occupiers) == ((0, 1, 2, 3), (4,)), "no occupier is beside a program on a core"
-    assert one.parts(24 * MIB) == [(2, 13 * MIB), (4, 13 * MIB)], "a part, and the caches of its core"
+    topology = machine("pack:2 l3:1 l2:3(size=1MiB) core:1 pu:2", MIB)
+    one_program = Sharing.of(topology, 1)
+    assert (one_program.program, one_program.occupiers, one_program.cache_bytes, one_program.private_bytes) == (
+        (0, 1),
+        (2, 4),
+        32 * MIB,
+        MIB,
+    )
+    two_programs = Sharing.of(topology, 2)
+    assert (two_programs.program, two_programs.occupiers) == ((0, 1, 2, 3), (4,)), (
+        "no occupier is beside a program on a core"
+    )
+    assert one_program.parts(24 * MIB) == [(2, 13 * MIB), (4, 13 * MIB)], "a part, and the caches of its core"
 
 
 def test_a_cache_with_more_cores_of_this_process_is_taken() -> None:
-    two = machine("pack:2 l3:1 core:4 pu:1")
-    kept = replace(two, allowed_cpus=(0, 4, 5, 7))
-    found = Sharing.of(kept, 1)
-    assert (found.program, found.occupiers) == ((4,), (5, 7))
+    topology = machine("pack:2 l3:1 core:4 pu:1")
+    allowed_part = replace(topology, allowed_cpus=(0, 4, 5, 7))
+    sharing = Sharing.of(allowed_part, 1)
+    assert (sharing.program, sharing.occupiers) == ((4,), (5, 7))
 
 
 @pytest.mark.parametrize(
@@ -79,9 +91,9 @@ def test_a_cache_with_more_cores_of_this_process_is_taken() -> None:
     [("pack:1 l3:1 core:2 pu:1", 2), ("pack:1 l3:1 core:1 pu:2", 1), ("pack:2 l3:1 core:1 pu:1", 1)],
 )
 def test_without_a_core_for_occupiers_there_are_none(text: str, workers: int) -> None:
-    with pytest.raises(AbsentError, match=rf"no last-level cache of known size that {workers + 1} cores") as found:
+    with pytest.raises(AbsentError, match=rf"no last-level cache of known size that {workers + 1} cores") as error:
         Sharing.of(machine(text), workers)
-    assert "vary the size of the problem" in found.value.hint
+    assert "vary the size of the problem" in error.value.hint
     with pytest.raises(AbsentError):
         Sharing.of(replace(machine(), caches=()), 1)
 
@@ -102,21 +114,21 @@ def test_resctrl_is_taken_where_it_is_and_neighbours_otherwise(tmp_path: Path, m
 def test_occupiers_have_the_rest_and_end_with_the_run(cache: MadeCache) -> None:
     scale_of(Sharing.of(machine(), 1))
     before = set(cache.processes)
-    with beside(LIMITED, machine) as found:
+    with beside(LIMITED, machine) as load:
         (pid,) = set(cache.processes) - before
-        assert found.cpus == (0,) and os.sched_getaffinity(pid) == {1} and alive(pid)
+        assert load.cpus == (0,) and os.sched_getaffinity(pid) == {1} and alive(pid)
         assert int((cache.folder / str(pid)).read_text()) == 24 * MIB
-        found.begin()
-        marks = list(found.marks)
-        found.occupiers[0].wait(marks[0])
-        assert found.end() == ""
-    assert not alive(pid) and found.cpu_s > 0
-    assert found.counts["neighbours_held_share"] == pytest.approx(1) and found.counts["cache_claimed_bytes"] == 32 * MIB
-    assert found.counts["neighbours_load_s"] == pytest.approx(NEAR_S)
-    with beside({**LIMITED, "cache": "all"}, machine) as whole:
-        assert whole.cpus == (0,) and not whole.occupiers and whole.end() == ""
-    with beside({"cache": "8MiB", "cache_method": "resctrl"}, machine) as other:
-        assert other.cpus is None and not other.occupiers
+        load.begin()
+        marks = list(load.marks)
+        load.occupiers[0].wait(marks[0])
+        assert load.end() == ""
+    assert not alive(pid) and load.cpu_s > 0
+    assert load.counts["neighbours_held_share"] == pytest.approx(1) and load.counts["cache_claimed_bytes"] == 32 * MIB
+    assert load.counts["neighbours_load_s"] == pytest.approx(NEAR_S)
+    with beside({**LIMITED, "cache": "all"}, machine) as unlimited:
+        assert unlimited.cpus == (0,) and not unlimited.occupiers and unlimited.end() == ""
+    with beside({"cache": "8MiB", "cache_method": "resctrl"}, machine) as resctrl_load:
+        assert resctrl_load.cpus is None and not resctrl_load.occupiers
 
 
 @TWO_CPUS
@@ -132,23 +144,25 @@ cache = ["8MiB", "all"]
 cache_method = "neighbours"
 """
     app = parse_application(text, "a", tmp_path)
-    own: list[float] = []
+    own_times_s: list[float] = []
 
     class Watched(OtherWork):
         def shares(self, own_s: float) -> Shares:
-            own.append(own_s)
+            own_times_s.append(own_s)
             return super().shares(own_s)
 
     monkeypatch.setattr("meshmark.place.app.attempt.OtherWork", Watched)
-    made = {c.label: attempt(app, c, Folders(tmp_path / "run"), 1) for c in configurations(app)}
-    values = [one.value is not None for one in made.values()]
-    assert values == [True, True, False, True], [one.reason for one in made.values()]
-    kept, whole, lost, _ = made.values()
-    assert kept.counts["neighbours_held_share"] > 0.95
-    assert own[0] > sum(kept.times.get(kind, 0.0) for kind in ("user", "system")), "occupiers are no other work"
-    assert "neighbours_held_share" not in whole.counts
-    assert lost.reason.startswith("neighbours kept only ") and "from memory 100 ns" in lost.reason
-    assert lost.counts == {}
+    attempts = {c.label: attempt(app, c, Folders(tmp_path / "run"), 1) for c in configurations(app)}
+    values = [outcome.value is not None for outcome in attempts.values()]
+    assert values == [True, True, False, True], [outcome.reason for outcome in attempts.values()]
+    limited, unlimited, evicting, _ = attempts.values()
+    assert limited.counts["neighbours_held_share"] > 0.95
+    assert own_times_s[0] > sum(limited.times.get(kind, 0.0) for kind in ("user", "system")), (
+        "occupiers are no other work"
+    )
+    assert "neighbours_held_share" not in unlimited.counts
+    assert evicting.reason.startswith("neighbours kept only ") and "from memory 100 ns" in evicting.reason
+    assert evicting.counts == {}
 
 
 @TWO_CPUS
@@ -164,27 +178,27 @@ cache_method = "neighbours"
         "a",
         tmp_path,
     )
-    for one in configurations(app):
-        assert attempt(app, one, Folders(tmp_path / "run"), 1).reason == ""
+    for configuration in configurations(app):
+        assert attempt(app, configuration, Folders(tmp_path / "run"), 1).reason == ""
     assert {(tmp_path / name).read_text().split()[1] for name in ("8MiB", "all")} == {"0"}
 
 
 @TWO_CPUS
 def test_a_run_that_is_too_short_to_tell_does_not_count(cache: MadeCache) -> None:
-    with beside(LIMITED, machine) as found:
-        for one in found.occupiers:
-            os.kill(one.pid, signal.SIGSTOP)
-        found.begin()
-        assert found.end().startswith("it ended before the neighbours")
+    with beside(LIMITED, machine) as load:
+        for occupier in load.occupiers:
+            os.kill(occupier.pid, signal.SIGSTOP)
+        load.begin()
+        assert load.end().startswith("it ended before the neighbours")
 
 
 @TWO_CPUS
 def test_occupiers_that_cannot_hold_their_part_even_alone_are_no_limit(cache: MadeCache) -> None:
     scale_of(Sharing.of(machine(), 1))
     cache.holds(16 * MIB)  # as when another virtual machine begins to use it
-    with beside(LIMITED, machine) as found:
-        found.begin()
-        assert re.match(r"neighbours cannot occupy 24.MiB of the 32.MiB", found.end())
+    with beside(LIMITED, machine) as load:
+        load.begin()
+        assert re.match(r"neighbours cannot occupy 24.MiB of the 32.MiB", load.end())
 
 
 @TWO_CPUS
@@ -242,14 +256,14 @@ signal.pause()
 
 def test_a_real_occupier_walks_on_its_cpu() -> None:
     cpu = max(os.sched_getaffinity(0))
-    with occupying([(cpu, MIB)]) as (one,):
-        one.settle()
-        mark = one.mark()
-        one.wait(mark)
-        load_s = one.load_s(mark)
-        assert os.sched_getaffinity(one.pid) == {cpu}
+    with occupying([(cpu, MIB)]) as (occupier,):
+        occupier.settle()
+        mark = occupier.mark()
+        occupier.wait(mark)
+        load_s = occupier.load_s(mark)
+        assert os.sched_getaffinity(occupier.pid) == {cpu}
     assert load_s is not None and 1e-10 < load_s < 1e-5
-    assert not alive(one.pid) and one.cpu_s > 0
+    assert not alive(occupier.pid) and occupier.cpu_s > 0
 
 
 # ------------------------------------------------------------------ files and results
@@ -293,8 +307,8 @@ def test_results_say_how_the_cache_was_limited_and_how_well(tmp_path: Path, caps
         tables=tables, source=str(tmp_path), rounds=2, warmup=0, budget_s=1, seed=1, margin=0.02, run="r", started="now"
     )
     app = of_tables(tables, "a", tmp_path)
-    small, whole = configurations(app)
-    found = Trials(plan, [small, whole])
+    limited, unlimited = configurations(app)
+    measurement = Trials(plan, [limited, unlimited])
     for number in (1, 2):
         counts = {
             "cache_claimed_bytes": 32.0 * MIB,
@@ -302,13 +316,21 @@ def test_results_say_how_the_cache_was_limited_and_how_well(tmp_path: Path, caps
             "neighbours_load_s": 22.4e-9,
             "neighbours_alone_s": NEAR_S,
         }
-        found.add(Attempt(configuration=small.label, round=number, value=1.2, elapsed_s=1.2, counts=counts))
-        found.add(Attempt(configuration=whole.label, round=number, value=1.0, elapsed_s=1.0))
-    of = {r.conditions["cache"]: r.conditions for r in records(found, app, "m", "", "") if r.metric == "elapsed"}
-    assert of["8MiB"]["cache_method"] == "neighbours" and of["8MiB"]["neighbours_held_share"] == 0.97
-    assert of["8MiB"]["cache_claimed_bytes"] == 32 * MIB and "neighbours_held_share" not in of["all"]
-    print_application(answer(found, app, machine()))
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "cache=8MiB cache_method=neighbours: neighbours kept 97 % of their part of the 32 MiB" in printed
-    assert "(22.4 ns a load, alone 20.0 ns)" in printed and "note: neighbours are processes on other cores" in printed
+        measurement.add(Attempt(configuration=limited.label, round=number, value=1.2, elapsed_s=1.2, counts=counts))
+        measurement.add(Attempt(configuration=unlimited.label, round=number, value=1.0, elapsed_s=1.0))
+    conditions_by_cache = {
+        r.conditions["cache"]: r.conditions for r in records(measurement, app, "m", "", "") if r.metric == "elapsed"
+    }
+    assert (
+        conditions_by_cache["8MiB"]["cache_method"] == "neighbours"
+        and conditions_by_cache["8MiB"]["neighbours_held_share"] == 0.97
+    )
+    assert (
+        conditions_by_cache["8MiB"]["cache_claimed_bytes"] == 32 * MIB
+        and "neighbours_held_share" not in conditions_by_cache["all"]
+    )
+    print_application(answer(measurement, app, machine()))
+    output = " ".join(capsys.readouterr().out.split())
+    assert "cache=8MiB cache_method=neighbours: neighbours kept 97 % of their part of the 32 MiB" in output
+    assert "(22.4 ns a load, alone 20.0 ns)" in output and "note: neighbours are processes on other cores" in output
     assert FAR_S > NEAR_S

@@ -35,22 +35,22 @@ def test_differences_of_a_few_ticks_are_no_flags() -> None:
 
 def test_another_program_counts_and_the_own_children_do_not() -> None:
     spin = [sys.executable, "-c", "while True: pass"]
-    spinning = subprocess.Popen(spin)
+    child = subprocess.Popen(spin)
     try:
         used_s = 0.0
         other_work = OtherWork()
 
         def seen() -> bool:
             nonlocal used_s
-            used_s = sum(map(int, Path(f"/proc/{spinning.pid}/stat").read_text().split()[13:15])) / 100
+            used_s = sum(map(int, Path(f"/proc/{child.pid}/stat").read_text().split()[13:15])) / 100
             return used_s >= 0.3
 
         assert until(seen)
-        beside, own = other_work.shares(0.0), other_work.shares(used_s)
-        assert beside.others * beside.elapsed_s > 0 and own.others < beside.others
+        shares_as_other, shares_as_own = other_work.shares(0.0), other_work.shares(used_s)
+        assert shares_as_other.others * shares_as_other.elapsed_s > 0 and shares_as_own.others < shares_as_other.others
     finally:
-        spinning.kill()
-        spinning.wait()
+        child.kill()
+        child.wait()
 
 
 def test_disturbances_count_from_a_quarter_of_the_runs_on_and_doubts_from_one() -> None:
@@ -68,8 +68,8 @@ def test_runs_that_are_too_short_each_count_together() -> None:
     assert result_flags(runs) == {"disturbed"}
     assert disturbance(runs) == "other programs used 20 % (disturbed) of this machine's CPU time meanwhile"
     assert shares_during(runs) == {"others_share": pytest.approx(0.2), "steal_share": pytest.approx(0.03)}
-    longer = [Run(shares=Shares(0.5, 0.03, 1.0))]
-    assert disturbance(longer) == (
+    long_runs = [Run(shares=Shares(0.5, 0.03, 1.0))]
+    assert disturbance(long_runs) == (
         "other programs used 50 % (disturbed) and the hypervisor took 3.0 % (stolen) "
         "of this machine's CPU time meanwhile"
     )

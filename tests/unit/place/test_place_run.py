@@ -30,15 +30,15 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two use
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    with placed() as one:
-        yield one
+    with placed() as placement:
+        yield placement
 
 
 @pytest.fixture(params=[(), ("--verify",)], ids=["replaced", "watched"])
 def how(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Both ways to start a command: this process becomes it, or looks after it."""
-    chosen: tuple[str, ...] = request.param
-    return chosen
+    words: tuple[str, ...] = request.param
+    return words
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
@@ -48,9 +48,9 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 def one_line(said: subprocess.CompletedProcess[str]) -> str:
     """The one line of complaint; a hint may follow."""
-    first, *rest = said.stderr.splitlines()
-    assert all(line.startswith("hint: ") for line in rest) and len(rest) <= 1, said.stderr
-    return first
+    complaint, *hints = said.stderr.splitlines()
+    assert all(line.startswith("hint: ") for line in hints) and len(hints) <= 1, said.stderr
+    return complaint
 
 
 def test_children_and_threads_inherit_the_mask(place: Place, how: tuple[str, ...]) -> None:
@@ -61,14 +61,14 @@ def test_children_and_threads_inherit_the_mask(place: Place, how: tuple[str, ...
         thread.start(); thread.join()
         child = subprocess.run(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], capture_output=True, text=True)
         print([sorted(s) for s in seen], child.stdout.split()[1])"""
-    said = place.run(*how, "--bind", f"list={CPUS[-1]}", "--", sys.executable, "-c", script)
-    assert said.stdout.strip() == f"[[{CPUS[-1]}], [{CPUS[-1]}]] {CPUS[-1]}", said.stderr
+    completed = place.run(*how, "--bind", f"list={CPUS[-1]}", "--", sys.executable, "-c", script)
+    assert completed.stdout.strip() == f"[[{CPUS[-1]}], [{CPUS[-1]}]] {CPUS[-1]}", completed.stderr
 
 
 def test_a_list_is_one_mask_for_all(place: Place) -> None:
-    said = place.run("--bind", "list=" + ",".join(map(str, CPUS)), "--", "sh", "-c", ALLOWED)
-    told = place.run("--bind", "none", "--", "sh", "-c", ALLOWED)
-    assert said.returncode == 0 and said.stdout == told.stdout
+    bound = place.run("--bind", "list=" + ",".join(map(str, CPUS)), "--", "sh", "-c", ALLOWED)
+    unbound = place.run("--bind", "none", "--", "sh", "-c", ALLOWED)
+    assert bound.returncode == 0 and bound.stdout == unbound.stdout
 
 
 def test_without_a_wish_nothing_is_bound(place: Place) -> None:
@@ -81,15 +81,15 @@ def test_without_a_wish_nothing_is_bound(place: Place) -> None:
 def test_user_is_what_the_environment_says(place: Place) -> None:
     free = place.run("--", "sh", "-c", ALLOWED).stdout
     assert place.run("--bind", "user", "--", "sh", "-c", ALLOWED).stdout == free
-    said = place.run("--bind", "user", "--", "sh", "-c", ALLOWED, env={"LSB_USER_BIND_CPU_LIST": str(CPUS[-1])})
-    assert said.stdout.strip() == str(CPUS[-1]), said.stderr
+    completed = place.run("--bind", "user", "--", "sh", "-c", ALLOWED, env={"LSB_USER_BIND_CPU_LIST": str(CPUS[-1])})
+    assert completed.stdout.strip() == str(CPUS[-1]), completed.stderr
 
 
 def test_it_says_where_absolute_and_relative(place: Place) -> None:
-    said = place.run("--verbose", "--bind", f"list={CPUS[-1]}", "--slots", "threads", "--", "true")
-    assert said.returncode == 0
-    assert f"list: 1 of {len(CPUS)} threads: CPUs {CPUS[-1]} (relative {len(CPUS) - 1}), nodes " in said.stderr
-    assert ", soft" in said.stderr and len(said.stderr.splitlines()) == 1
+    completed = place.run("--verbose", "--bind", f"list={CPUS[-1]}", "--slots", "threads", "--", "true")
+    assert completed.returncode == 0
+    assert f"list: 1 of {len(CPUS)} threads: CPUs {CPUS[-1]} (relative {len(CPUS) - 1}), nodes " in completed.stderr
+    assert ", soft" in completed.stderr and len(completed.stderr.splitlines()) == 1
 
 
 def test_it_becomes_the_command(place: Place) -> None:
@@ -134,13 +134,13 @@ def test_killed_itself_it_takes_the_command_along(place: Place) -> None:
 
 
 def test_ignored_signals_stay_ignored(place: Place, how: tuple[str, ...]) -> None:
-    show = "grep SigIgn /proc/self/status"
-    script = f"trap '' HUP CHLD; exec {' '.join(place.words(*how, '-n', '1', '--'))} {show}"
-    placed, plain = (
+    command = "grep SigIgn /proc/self/status"
+    script = f"trap '' HUP CHLD; exec {' '.join(place.words(*how, '-n', '1', '--'))} {command}"
+    placed_run, plain_run = (
         subprocess.run(["sh", "-c", s], env=place.env, capture_output=True, text=True, check=False)
-        for s in (script, f"trap '' HUP CHLD; {show}")
+        for s in (script, f"trap '' HUP CHLD; {command}")
     )
-    assert placed.stdout == plain.stdout and placed.returncode == 0, placed.stderr
+    assert placed_run.stdout == plain_run.stdout and placed_run.returncode == 0, placed_run.stderr
 
 
 class Terminal:
@@ -188,10 +188,10 @@ class Terminal:
 
 @pytest.fixture
 def terminal(place: Place) -> Iterator[Callable[[str], Terminal]]:
-    made: list[Terminal] = []
-    yield lambda script: made.append(Terminal(place, script)) or made[-1]  # type: ignore[func-returns-value]
-    for one in made:
-        one.end()
+    terminals: list[Terminal] = []
+    yield lambda script: terminals.append(Terminal(place, script)) or terminals[-1]  # type: ignore[func-returns-value]
+    for shell in terminals:
+        shell.end()
 
 
 def test_the_terminals_interrupt_arrives_once(terminal: Callable[[str], Terminal]) -> None:
@@ -224,12 +224,12 @@ def test_the_terminals_stop_is_seen_by_the_shell_and_undone(terminal: Callable[[
 
 def test_a_command_that_is_not_there_is_127(place: Place) -> None:
     for command in ("no-such-program", "./no-such-program"):
-        said = place.run("--verify", "--", command)
-        assert said.returncode == 127 and f"command: found no '{command}'" in one_line(said)
+        completed = place.run("--verify", "--", command)
+        assert completed.returncode == 127 and f"command: found no '{command}'" in one_line(completed)
     file = place.folder / "plain"
     file.write_text("no program")
-    said = place.run("--", str(file))
-    assert said.returncode == 126 and "cannot be executed" in one_line(said)
+    completed = place.run("--", str(file))
+    assert completed.returncode == 126 and "cannot be executed" in one_line(completed)
     assert not place.ledger.exists()
 
 
@@ -264,9 +264,9 @@ WRONG: dict[str, tuple[list[str], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_named_in_one_line(place: Place, case: str) -> None:
     words, expected = WRONG[case]
-    said = place.run(*words, "--", "true")
-    assert said.returncode == 2, said
-    assert expected in one_line(said) and said.stdout == ""
+    completed = place.run(*words, "--", "true")
+    assert completed.returncode == 2, completed
+    assert expected in one_line(completed) and completed.stdout == ""
     assert (
         not place.ledger.exists()
         or not [f for f in place.ledger.iterdir() if f.name != "mutex"]
@@ -276,15 +276,15 @@ def test_what_is_wrong_is_named_in_one_line(place: Place, case: str) -> None:
 
 def test_no_command_is_a_usage_error(place: Place) -> None:
     for words in ([], ["-n", "1"], ["-n", "1", "--"]):
-        said = place.run(*words)
-        assert said.returncode == 2 and "command: found none" in one_line(said)
+        completed = place.run(*words)
+        assert completed.returncode == 2 and "command: found none" in one_line(completed)
 
 
 @as_root
 def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
     program = place.folder / "meshmark-place"  # the build may lie where nobody else may look
     shutil.copy(place.program, program)
-    other = [
+    as_other_user = [
         "setpriv",
         "--reuid=65534",
         "--regid=65534",
@@ -295,17 +295,21 @@ def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
         f"list={CPUS[0]}",
     ]
     place.run("-n", "1", "--", "true")  # root made the ledger
-    said = subprocess.run(
-        [*other, "--", "sh", "-c", ALLOWED], env=place.env, capture_output=True, text=True, check=False
+    completed = subprocess.run(
+        [*as_other_user, "--", "sh", "-c", ALLOWED], env=place.env, capture_output=True, text=True, check=False
     )
-    assert (said.returncode, said.stdout.strip()) == (0, str(CPUS[0])), said.stderr
-    hidden = place.folder / "hidden"  # HOME of who the user was before
-    hidden.mkdir(mode=0o700)
-    env = place.env | {"XDG_CONFIG_HOME": str(hidden)}
-    said = subprocess.run([*other, "--", "true"], env=env, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
-    said = subprocess.run([*other, "--hard", "--", "true"], env=place.env, capture_output=True, text=True, check=False)
-    assert said.returncode == 77 and "no hard binding: " in said.stderr and "--soft" in said.stderr, said.stderr
+    assert (completed.returncode, completed.stdout.strip()) == (0, str(CPUS[0])), completed.stderr
+    hidden_folder = place.folder / "hidden"  # HOME of who the user was before
+    hidden_folder.mkdir(mode=0o700)
+    env = place.env | {"XDG_CONFIG_HOME": str(hidden_folder)}
+    completed = subprocess.run([*as_other_user, "--", "true"], env=env, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    completed = subprocess.run(
+        [*as_other_user, "--hard", "--", "true"], env=place.env, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 77 and "no hard binding: " in completed.stderr and "--soft" in completed.stderr, (
+        completed.stderr
+    )
 
 
 @pytest.mark.skipif(not Path("/proc/self/numa_maps").exists(), reason="this kernel has no NUMA")
@@ -314,27 +318,29 @@ def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
     [("bind=0", "bind:0"), ("preferred=0", "prefer:0"), ("interleave=0", "interleave:0"), ("local", "local")],
 )
 def test_the_memory_policy_is_the_kernels(place: Place, how: tuple[str, ...], asked: str, told: str) -> None:
-    said = place.run(*how, "-n", "1", "--memory", asked, "--", "cat", "/proc/self/numa_maps")
-    policies = {line.split()[1] for line in said.stdout.splitlines() if "heap" in line or "stack" in line}
-    assert policies == {told}, (said.stdout[:500], said.stderr)
+    completed = place.run(*how, "-n", "1", "--memory", asked, "--", "cat", "/proc/self/numa_maps")
+    policies = {line.split()[1] for line in completed.stdout.splitlines() if "heap" in line or "stack" in line}
+    assert policies == {told}, (completed.stdout[:500], completed.stderr)
 
 
 def test_pages_are_asked_for(place: Place) -> None:
-    show = ["sh", "-c", "echo $GLIBC_TUNABLES; grep THP_enabled /proc/self/status"]
-    said = place.run(
-        "--pages", "4KiB", "--", *show, env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.check=0"}
+    command = ["sh", "-c", "echo $GLIBC_TUNABLES; grep THP_enabled /proc/self/status"]
+    completed = place.run(
+        "--pages", "4KiB", "--", *command, env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.check=0"}
     )
-    assert said.stdout.split() == ["glibc.malloc.check=0:glibc.malloc.hugetlb=0", "THP_enabled:", "0"], said.stderr
+    assert completed.stdout.split() == ["glibc.malloc.check=0:glibc.malloc.hugetlb=0", "THP_enabled:", "0"], (
+        completed.stderr
+    )
     thp = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    said = place.run("--pages", "thp", "--", *show)
+    completed = place.run("--pages", "thp", "--", *command)
     if not thp.exists() or "[never]" in thp.read_text():
-        assert said.returncode == 77
+        assert completed.returncode == 77
     else:
-        assert said.stdout.split() == ["glibc.malloc.hugetlb=1", "THP_enabled:", "1"], said.stderr
+        assert completed.stdout.split() == ["glibc.malloc.hugetlb=1", "THP_enabled:", "1"], completed.stderr
     pool = Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages")
     if not pool.exists() or pool.read_text().strip() == "0":
-        said = place.run("--pages", "1GiB", "--", *show)
-        assert said.returncode == 77 and "in the pool" in one_line(said)
+        completed = place.run("--pages", "1GiB", "--", *command)
+        assert completed.returncode == 77 and "in the pool" in one_line(completed)
 
 
 @two_cpus
@@ -351,12 +357,12 @@ def test_a_hard_binding_cannot_be_undone_and_goes_with_the_claim(place: Place, h
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        said = first_line(process)
-        if not said:
-            _, why = process.communicate()
-            assert process.returncode == 77, why
-            pytest.skip(why.strip())
-        assert said == f"[{CPUS[-1]}]"
+        line = first_line(process)
+        if not line:
+            _, message = process.communicate()
+            assert process.returncode == 77, message
+            pytest.skip(message.strip())
+        assert line == f"[{CPUS[-1]}]"
         (claim,) = place.slots()["claims"]
         assert Path(claim["cgroup"], "cpuset.cpus").read_text().strip() == str(CPUS[-1])
         process.communicate("\n")
@@ -385,10 +391,10 @@ def test_in_a_cpuset_numbers_count_from_its_first_cpu_where_the_launcher_counts(
     mpirun.chmod(0o755)
     env = {"PATH": f"{mpirun.parent}:{place.env['PATH']}"}
     words = ["--bind", f"list={CPUS[-1]}", "--launcher", launcher, "-n", "1", "--", "true"]
-    said = place.run("--hard", *words, env=env)
-    if said.returncode == 77:
-        pytest.skip(said.stderr.strip())
-    assert said.stdout.splitlines() == [f"rank 0=localhost slot={number}", str(CPUS[-1])], said
+    completed = place.run("--hard", *words, env=env)
+    if completed.returncode == 77:
+        pytest.skip(completed.stderr.strip())
+    assert completed.stdout.splitlines() == [f"rank 0=localhost slot={number}", str(CPUS[-1])], completed
     soft = place.run(*words, env=env)  # the control group is the old one
     assert soft.stdout.splitlines()[0] == f"rank 0=localhost slot={CPUS[-1]}", soft
 
@@ -421,23 +427,27 @@ def test_ranks_take_a_part_each_of_one_claim(place: Place, how: tuple[str, ...])
 
 
 def test_a_rank_without_a_part_is_refused(place: Place) -> None:
-    said = place.run("--each", "-n", "1", "--", "true", env={"MESHMARK_RANK": "3"})
-    assert said.returncode == 2 and "local rank 3" in one_line(said)
-    said = place.run("--each", "--", "true", env={"OMPI_COMM_WORLD_LOCAL_RANK": "x", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
-    assert said.returncode == 2 and "OMPI_COMM_WORLD_LOCAL_RANK" in one_line(said)
-    said = place.run("--each", "--bind", "pack", "--", "true", env={"MESHMARK_RANK": "0", "MESHMARK_RANKS": "9999"})
-    assert said.returncode == 2 and "a launcher that does not bind" in one_line(said)
+    completed = place.run("--each", "-n", "1", "--", "true", env={"MESHMARK_RANK": "3"})
+    assert completed.returncode == 2 and "local rank 3" in one_line(completed)
+    completed = place.run(
+        "--each", "--", "true", env={"OMPI_COMM_WORLD_LOCAL_RANK": "x", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    )
+    assert completed.returncode == 2 and "OMPI_COMM_WORLD_LOCAL_RANK" in one_line(completed)
+    completed = place.run(
+        "--each", "--bind", "pack", "--", "true", env={"MESHMARK_RANK": "0", "MESHMARK_RANKS": "9999"}
+    )
+    assert completed.returncode == 2 and "a launcher that does not bind" in one_line(completed)
 
 
 @two_cpus
 def test_threads_of_openmp_get_a_place_each(place: Place) -> None:
     words = ["--bind", f"list={CPUS[1]},{CPUS[0]}", "--slots", "threads"]
-    show = ["sh", "-c", 'echo "$OMP_PLACES|$OMP_PROC_BIND|$OMP_NUM_THREADS"']
-    said = place.run(*words, "--openmp", "--", *show)
-    places, bind, threads = said.stdout.strip().split("|")
-    assert (places, threads) == (f"{{{CPUS[1]}}},{{{CPUS[0]}}}", "2") and bind, said.stderr
-    assert place.run(*words, "--each", "--", *show).stdout.strip().endswith("|")  # as many threads as it likes
-    assert place.run(*words, "--", *show).stdout.strip() == "||"
+    command = ["sh", "-c", 'echo "$OMP_PLACES|$OMP_PROC_BIND|$OMP_NUM_THREADS"']
+    completed = place.run(*words, "--openmp", "--", *command)
+    places, bind, threads = completed.stdout.strip().split("|")
+    assert (places, threads) == (f"{{{CPUS[1]}}},{{{CPUS[0]}}}", "2") and bind, completed.stderr
+    assert place.run(*words, "--each", "--", *command).stdout.strip().endswith("|")  # as many threads as it likes
+    assert place.run(*words, "--", *command).stdout.strip() == "||"
 
 
 @two_cpus
@@ -449,13 +459,13 @@ def test_jobs_see_each_other_and_the_last_one_is_told(place: Place) -> None:
             stack.enter_context(place.start(*words, "--", "sh", "-c", f"{ALLOWED}; exec sleep 1000"))
             for _ in range(cpus)
         ]
-        seen = sorted(int(first_line(job)) for job in jobs)
-        if len(place.slots()["free"]) == 0 and seen != CPUS:  # siblings of a core are kept free, too
+        taken_cpus = sorted(int(first_line(job)) for job in jobs)
+        if len(place.slots()["free"]) == 0 and taken_cpus != CPUS:  # siblings of a core are kept free, too
             pytest.skip("threads of one core")
-        assert seen == CPUS
+        assert taken_cpus == CPUS
         assert len(place.slots()["claims"]) == cpus and place.slots()["free"] == []
-        said = place.run(*words, "--", "true")
-        assert said.returncode == 1 and "--wait" in said.stderr
+        completed = place.run(*words, "--", "true")
+        assert completed.returncode == 1 and "--wait" in completed.stderr
         assert place.run(*words, "--wait", "100ms", "--", "true").returncode == 1
         assert place.run(*words, "--no-claim", "--", "true").returncode == 0
         with place.start(*words, "--wait", "--", "sh", "-c", ALLOWED) as waiter:
@@ -471,21 +481,21 @@ def test_jobs_see_each_other_and_the_last_one_is_told(place: Place) -> None:
 def test_slots_for_people(place: Place) -> None:
     with place.start("--bind", f"list={CPUS[0]}", "--", "sh", "-c", "echo; exec sleep 1000 # \x1b[31m") as process:
         first_line(process)
-        said = subprocess.run(
+        output = subprocess.run(
             [place.program, "slots"], env=place.env, capture_output=True, text=True, check=True
         ).stdout
-    assert str(process.pid) in said and "free: " in said and "\x1b" not in said
+    assert str(process.pid) in output and "free: " in output and "\x1b" not in output
 
 
 def test_a_corrupt_ledger_is_named_with_its_remedy(place: Place) -> None:
     place.ledger.mkdir(mode=0o1777)
     claim = place.ledger / "claim-1"
     claim.write_text("nonsense")
-    with claim.open() as held:
-        fcntl.flock(held, fcntl.LOCK_SH)
-        said = place.run("-n", "1", "--", "true")
-        assert said.returncode == 1 and "claim-1" in one_line(said) and "remove the file" in said.stderr
-        assert str(os.getpid()) in said.stderr
+    with claim.open() as ledger:
+        fcntl.flock(ledger, fcntl.LOCK_SH)
+        completed = place.run("-n", "1", "--", "true")
+        assert completed.returncode == 1 and "claim-1" in one_line(completed) and "remove the file" in completed.stderr
+        assert str(os.getpid()) in completed.stderr
         assert place.run("-n", "1", "--no-claim", "--", "true").returncode == 0
     assert place.run("-n", "1", "--", "true").returncode == 0
 
@@ -531,8 +541,8 @@ def test_a_command_that_leaves_its_place_is_found(place: Place) -> None:
     )
     words = ["--bind", f"list={CPUS[0]}", "--", sys.executable, "-c", script]
     file = place.folder / "runs.jsonl"
-    said = place.run("--verify=strict", "--record", str(file), *words)
-    assert said.returncode == 3, said.stderr
+    completed = place.run("--verify=strict", "--record", str(file), *words)
+    assert completed.returncode == 3, completed.stderr
     assert all("migrated" in r.flags for r in read_journal(whole_lines(file), "run").records)
     assert place.run("--verify", *words).returncode == 0
     assert place.run("--verify=strict", "--bind", f"list={CPUS[0]}", "--", "sleep", "0.3").returncode == 0

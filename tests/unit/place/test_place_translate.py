@@ -20,31 +20,31 @@ def translate(*words: str, text: str = "", topology: str = MACHINE) -> subproces
 
 
 def answer(*words: str, text: str = "") -> dict[str, Any]:
-    done = translate("--json", *words, text=text)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    completed = translate("--json", *words, text=text)
+    assert completed.returncode == 0, completed.stderr
+    document: dict[str, Any] = json.loads(completed.stdout)
+    return document
 
 
 def test_every_form_is_there_with_its_line_or_its_reason() -> None:
-    found = answer("--parts", "0,4;1,5")
-    assert found["parts"] == found["relative"] == [[0, 4], [1, 5]]
-    assert found["allowed"] == list(range(8))
-    forms, refused = found["forms"], found["refused"]
+    translation = answer("--parts", "0,4;1,5")
+    assert translation["parts"] == translation["relative"] == [[0, 4], [1, 5]]
+    assert translation["allowed"] == list(range(8))
+    forms, refusals = translation["forms"], translation["refused"]
     assert forms["slurm"]["line"] == "srun -n 2 --cpu-bind=mask_cpu:0x11,0x22 ./a.out"
     assert forms["openmpi"]["files"] == {"rankfile": "rank 0=localhost slot=0,4\nrank 1=localhost slot=1,5\n"}
     assert forms["openmpi"]["numbers"] == "absolute" and forms["openmpi5"]["numbers"].startswith("relative")
     assert forms["openmpi5"]["files"] == {"rankfile": "rank 0=localhost slot=0-1\nrank 1=localhost slot=2-3\n"}
     assert forms["omp-places"]["environment"]["OMP_PLACES"] == "{0,4},{1,5}"
-    assert set(refused) == {"lsf", "gomp", "hwloc", "likwid", "numactl", "taskset", "cpuset"}
-    assert "one mask" in refused["taskset"] and "one CPU per part" in refused["gomp"]
+    assert set(refusals) == {"lsf", "gomp", "hwloc", "likwid", "numactl", "taskset", "cpuset"}
+    assert "one mask" in refusals["taskset"] and "one CPU per part" in refusals["gomp"]
 
 
 def test_the_line_for_people_says_absolute_and_relative() -> None:
-    done = translate("--parts", "3;2", "--to", "taskset,likwid", "--command", "./solve -n 3")
-    assert done.returncode == 2  # taskset was asked for by name
-    done = translate("--parts", "3;2", "--to", "mpich,likwid", "--command", "./solve -n 3")
-    assert done.stdout.splitlines() == [
+    completed = translate("--parts", "3;2", "--to", "taskset,likwid", "--command", "./solve -n 3")
+    assert completed.returncode == 2  # taskset was asked for by name
+    completed = translate("--parts", "3;2", "--to", "mpich,likwid", "--command", "./solve -n 3")
+    assert completed.stdout.splitlines() == [
         "CPUs 3;2 (relative to the allowed 0-7: 3;2)",
         "",
         "mpich",
@@ -77,17 +77,19 @@ def test_options_may_be_pasted_after_two_dashes() -> None:
 
 
 def test_the_words_behind_two_dashes_need_no_quotes() -> None:
-    found = answer(
+    translation = answer(
         "--from", "numactl", "--to", "numactl,cpuset", "--", "-N", "0", "--membind=1", "./solve", "-n", "a b"
     )
-    assert found["parts"] == [[0, 1, 4, 5]] and found["memory"] == "bind=1" and found["left_out"] == []
-    assert found["forms"]["numactl"]["line"] == "numactl --physcpubind=0-1,4-5 --membind=1 ./solve -n 'a b'"
-    assert found["forms"]["cpuset"]["files"]["cpuset.mems"] == "1\n"
+    assert (
+        translation["parts"] == [[0, 1, 4, 5]] and translation["memory"] == "bind=1" and translation["left_out"] == []
+    )
+    assert translation["forms"]["numactl"]["line"] == "numactl --physcpubind=0-1,4-5 --membind=1 ./solve -n 'a b'"
+    assert translation["forms"]["cpuset"]["files"]["cpuset.mems"] == "1\n"
 
 
 def test_what_no_other_form_expresses_is_named() -> None:
-    done = translate("--from", "numactl", "--to", "taskset", "--", "-N 0 --interleave=all --balancing ./a")
-    assert done.stdout.splitlines() == [
+    completed = translate("--from", "numactl", "--to", "taskset", "--", "-N 0 --interleave=all --balancing ./a")
+    assert completed.stdout.splitlines() == [
         "CPUs 0-1,4-5 (relative to the allowed 0-7: 0-1,4-5)",
         "memory: interleave=0-1",
         "left out, since no other form expresses it: --balancing",
@@ -98,16 +100,16 @@ def test_what_no_other_form_expresses_is_named() -> None:
 
 
 def test_lsfs_affinity_is_placed_and_its_memory_goes_along() -> None:
-    found = answer(
+    translation = answer(
         "--from", "affinity", "--tasks", "2", "affinity[core(1,same=socket,exclusive=(socket,injob)):membind=localonly]"
     )
-    assert found["parts"] == [[0, 4], [2, 6]]
-    assert "--mem-bind=mask_mem:0x1,0x2" in found["forms"]["slurm"]["line"]
+    assert translation["parts"] == [[0, 4], [2, 6]]
+    assert "--mem-bind=mask_mem:0x1,0x2" in translation["forms"]["slurm"]["line"]
 
 
 def test_memory_is_said_in_the_launchers_words() -> None:
-    found = answer("--parts", "2,3", "--memory", "bind=1", "--to", "numactl")
-    assert found["forms"]["numactl"]["line"] == "numactl --physcpubind=2-3 --membind=1 ./a.out"
+    translation = answer("--parts", "2,3", "--memory", "bind=1", "--to", "numactl")
+    assert translation["forms"]["numactl"]["line"] == "numactl --physcpubind=2-3 --membind=1 ./a.out"
 
 
 @pytest.mark.parametrize(
@@ -136,15 +138,15 @@ def test_memory_is_said_in_the_launchers_words() -> None:
     ],
 )
 def test_bad_input_is_one_line_with_exit_2(words: list[str], said: str) -> None:
-    done = translate(*words, *([] if "--to" in words else ["--to", "numactl"]))
-    assert done.returncode == 2 and done.stdout == ""
-    first, *rest = done.stderr.splitlines()
-    assert first.startswith("meshmark: error: ") and said in first
-    assert rest == ["hint: meshmark translate --help"]
+    completed = translate(*words, *([] if "--to" in words else ["--to", "numactl"]))
+    assert completed.returncode == 2 and completed.stdout == ""
+    complaint, *hints = completed.stderr.splitlines()
+    assert complaint.startswith("meshmark: error: ") and said in complaint
+    assert hints == ["hint: meshmark translate --help"]
 
 
 def test_help_has_an_example_and_every_form() -> None:
-    done = translate("--help")
-    assert done.returncode == 0
+    completed = translate("--help")
+    assert completed.returncode == 0
     for word in ("example: meshmark translate", "openmpi5", "slurm-mask", "cpuset", "--memory"):
-        assert word in done.stdout
+        assert word in completed.stdout

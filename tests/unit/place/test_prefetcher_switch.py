@@ -40,8 +40,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
     def make(number: int, *values: int) -> Path:
         devices = tmp_path / "cpu"
-        of = {cpu: values[n % len(values)] for n, cpu in enumerate(OURS)}
-        write_registers(devices, number, {**of, NOT_OURS: OTHER_BITS})
+        value_by_cpu = {cpu: values[n % len(values)] for n, cpu in enumerate(OURS)}
+        write_registers(devices, number, {**value_by_cpu, NOT_OURS: OTHER_BITS})
         vendor = "GenuineIntel" if number == INTEL else "AuthenticAMD"
         (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
         for module in (prefetcher_switch, machine_limits):
@@ -53,9 +53,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 def ours(devices: Path, number: int) -> set[int]:
-    found = read_registers(devices, number)
-    assert found.pop(NOT_OURS) == OTHER_BITS, "the CPU is not ours"
-    return set(found.values())
+    registers_by_cpu = read_registers(devices, number)
+    assert registers_by_cpu.pop(NOT_OURS) == OTHER_BITS, "the CPU is not ours"
+    return set(registers_by_cpu.values())
 
 
 @pytest.mark.parametrize(("number", "bits"), [(INTEL, 0b1111), (AMD, 0b101111)])
@@ -127,11 +127,11 @@ command = ["cp", "{devices}/{OURS[0]}/msr", "{tmp_path}/seen-{{prefetchers}}"]
 prefetchers = ["on", "off"]
 """
     app = parse_application(text, "a", tmp_path)
-    for one in configurations(app):
-        done = attempt(app, one, Folders(tmp_path / "run"), 1)
-        assert done.value is not None, done.reason
-    seen = {what: (tmp_path / f"seen-{what}").read_bytes()[INTEL] for what in ("on", "off")}
-    assert seen == {"on": 0, "off": 0b1111} and ours(devices, INTEL) == {0}
+    for configuration in configurations(app):
+        outcome = attempt(app, configuration, Folders(tmp_path / "run"), 1)
+        assert outcome.value is not None, outcome.reason
+    bits = {state: (tmp_path / f"seen-{state}").read_bytes()[INTEL] for state in ("on", "off")}
+    assert bits == {"on": 0, "off": 0b1111} and ours(devices, INTEL) == {0}
 
 
 def refusing(what: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,11 +166,11 @@ def test_a_machine_that_cannot_switch_them_says_so(
     made: Made, monkeypatch: pytest.MonkeyPatch, what: str, number: int, message: str, hint: str
 ) -> None:
     devices = made(INTEL, 0)
-    with monkeypatch.context() as refused:
-        refusing(what, number, refused)
-        with pytest.raises(AbsentError, match=r"dimensions.prefetchers: .*" + message) as found:
+    with monkeypatch.context() as patch:
+        refusing(what, number, patch)
+        with pytest.raises(AbsentError, match=r"dimensions.prefetchers: .*" + message) as error:
             check_limits({"prefetchers": ["on", "off"]}, machine)
-    assert hint in found.value.hint and ours(devices, INTEL) == {0}
+    assert hint in error.value.hint and ours(devices, INTEL) == {0}
     check_limits({"prefetchers": ["on", "off"]}, machine)
     assert ours(devices, INTEL) == {0}
 
@@ -184,9 +184,9 @@ def test_a_register_that_is_not_there_is_absent(made: Made, tmp_path: Path) -> N
     device.unlink()
     with pytest.raises(AbsentError, match=r"found no registers in .*/msr"):
         check_limits({"prefetchers": ["off"]}, machine)
-    for text, found in (("vendor_id : Else\n", "of Else; registers"), ("CPU part : 0xd0c\n", "an unknown vendor")):
+    for text, message in (("vendor_id : Else\n", "of Else; registers"), ("CPU part : 0xd0c\n", "an unknown vendor")):
         (tmp_path / "cpuinfo").write_text(text)
-        with pytest.raises(AbsentError, match=found):
+        with pytest.raises(AbsentError, match=message):
             check_limits({"prefetchers": ["off"]}, machine)
 
 
@@ -223,18 +223,20 @@ def test_commands_that_leave_the_machine_alone_refuse_them(tmp_path: Path) -> No
 
 
 def test_the_effect_is_that_of_off_over_on_with_all_else_equal() -> None:
-    ran = [Configuration({"threads": t, "prefetchers": p}) for t in ("1", "2") for p in ("on", "off")]
-    elapsed = dict(zip((one.label for one in ran), (1.0, 1.3, 2.0, 2.0), strict=True))
+    combinations = [Configuration({"threads": t, "prefetchers": p}) for t in ("1", "2") for p in ("on", "off")]
+    elapsed = dict(zip((case.label for case in combinations), (1.0, 1.3, 2.0, 2.0), strict=True))
     values = {
         label: {r: time * (1 + 0.002 * ((7 * r + n) % 11 - 5) / 5) for r in range(1, 13)}
         for n, (label, time) in enumerate(elapsed.items())
     }
     times, rates = Merit("lower", "s"), Merit("higher", "op/s")
-    one, two = prefetcher_effects(values, ran, times, 0.02, 0.95)
-    assert (one.others, two.others) == ("threads=1", "threads=2")
-    assert one.text.startswith("off against on: slower: 0.76") and one.interval and one.interval[0] > 1.25
-    assert two.text.startswith("off against on: equal within the margin")
-    assert prefetcher_effects(values, ran, rates, 0.02, 0.95)[0].text.startswith("off against on: faster: 1.3")
-    assert prefetcher_effects(values, ran[:1], times, 0.02, 0.95) == []
-    short = {label: dict(list(of.items())[:2]) for label, of in values.items()}
-    assert prefetcher_effects(short, ran, times, 0.02, 0.95)[0].text.startswith("off against on: too few rounds")
+    case, other_case = prefetcher_effects(values, combinations, times, 0.02, 0.95)
+    assert (case.others, other_case.others) == ("threads=1", "threads=2")
+    assert case.text.startswith("off against on: slower: 0.76") and case.interval and case.interval[0] > 1.25
+    assert other_case.text.startswith("off against on: equal within the margin")
+    assert prefetcher_effects(values, combinations, rates, 0.02, 0.95)[0].text.startswith("off against on: faster: 1.3")
+    assert prefetcher_effects(values, combinations[:1], times, 0.02, 0.95) == []
+    short = {label: dict(list(samples.items())[:2]) for label, samples in values.items()}
+    assert prefetcher_effects(short, combinations, times, 0.02, 0.95)[0].text.startswith(
+        "off against on: too few rounds"
+    )

@@ -52,14 +52,14 @@ def test_candidates_run_once_each_whatever_they_were_named_twice() -> None:
 
 
 def test_the_order_is_another_one_in_every_round() -> None:
-    asked = list[str]()
+    names = list[str]()
     race = Race("abcdefgh", "a")
     while len(race.rounds) < 3:
         name = race.next()
         assert name is not None
-        asked.append(name)
+        names.append(name)
         race.add(name, 1.0)
-    orders = {tuple(asked[i : i + 8]) for i in (0, 8)}
+    orders = {tuple(names[i : i + 8]) for i in (0, 8)}
     assert len(orders) == 2 and all(sorted(order) == list("abcdefgh") for order in orders)
 
 
@@ -73,14 +73,14 @@ def test_costs_are_kept_in_the_order_of_the_rounds_and_runs_count_failures() -> 
 def test_a_run_that_is_not_next_or_has_no_cost_is_refused_and_changes_nothing() -> None:
     race = Race(["a", "b"], "a")
     name = race.next()
-    other = "b" if name == "a" else "a"
-    with pytest.raises(ValueError, match=f"found a run of {other}, the next candidate is {name}"):
-        race.add(other, 1.0)
+    other_name = "b" if name == "a" else "a"
+    with pytest.raises(ValueError, match=f"found a run of {other_name}, the next candidate is {name}"):
+        race.add(other_name, 1.0)
     with pytest.raises(ValueError, match=r"cost: found 0\.0, a positive number"):
         race.add(str(name), 0.0)
     assert (race.runs, race.next()) == (0, name)
     race.add(str(name), 1e-300)
-    assert (race.runs, race.next()) == (1, other)
+    assert (race.runs, race.next()) == (1, other_name)
 
 
 def test_the_first_reason_to_stop_stays() -> None:
@@ -94,8 +94,8 @@ def test_the_baseline_alone_is_nothing_to_compare() -> None:
     race, alive = race_of({"a": steady(1.0)})
     assert alive == [["a"]]
     assert race.stopped == "there is nothing to compare"
-    said = race.verdict()
-    assert (said.word, said.choice, said.best, said.ratio, said.interval, said.pairs) == (
+    verdict = race.verdict()
+    assert (verdict.word, verdict.choice, verdict.best, verdict.ratio, verdict.interval, verdict.pairs) == (
         "inconclusive",
         "a",
         "",
@@ -103,12 +103,12 @@ def test_the_baseline_alone_is_nothing_to_compare() -> None:
         None,
         0,
     )
-    assert said.standings == {}
+    assert verdict.standings == {}
 
 
 def test_a_verdict_on_candidates_that_all_failed_has_no_ratio() -> None:
-    said = race_of({"a": steady(1.0), "b": series(None)})[0].verdict()
-    assert (said.word, said.choice, said.best, said.ratio, said.pairs, said.standings) == (
+    verdict = race_of({"a": steady(1.0), "b": series(None)})[0].verdict()
+    assert (verdict.word, verdict.choice, verdict.best, verdict.ratio, verdict.pairs, verdict.standings) == (
         "no gain",
         "a",
         "",
@@ -116,7 +116,7 @@ def test_a_verdict_on_candidates_that_all_failed_has_no_ratio() -> None:
         0,
         {},
     )
-    assert said.floor == math.inf  # two runs
+    assert verdict.floor == math.inf  # two runs
 
 
 def test_a_baseline_that_fails_twice_ends_the_race_at_once() -> None:
@@ -145,8 +145,8 @@ def test_a_third_of_equals_remains_after_two_rounds_and_half_after_each_further_
     assert (race.stopped, race.verdict().choice) == ("the interval is clear", "c00")
     # Rounds that chose among more than two do not count, nor does the first one with two, which chose them.
     assert race.verdict().pairs == 6
-    first_fair = next(i for i, names in enumerate(alive) if len(names) <= 3 and i >= 2)
-    assert len(race.rounds) == first_fair + 6
+    first_fair_round = next(i for i, names in enumerate(alive) if len(names) <= 3 and i >= 2)
+    assert len(race.rounds) == first_fair_round + 6
 
 
 def test_a_pair_has_no_round_that_chose_and_a_survivor_counts_from_the_next_round_on() -> None:
@@ -203,8 +203,8 @@ def test_a_slow_round_of_all_candidates_changes_no_rank() -> None:
 def test_a_candidate_and_a_baseline_that_never_succeed_together_are_not_dropped_for_it() -> None:
     race, alive = race_of({"a": series(None, 1.0), "b": series(0.5, None, 0.5)}, rounds=2)
     assert alive[2] == ["a", "b"]
-    said = race.verdict()
-    assert (said.best, said.ratio, said.interval, said.pairs) == ("b", None, None, 0)
+    verdict = race.verdict()
+    assert (verdict.best, verdict.ratio, verdict.interval, verdict.pairs) == ("b", None, None, 0)
 
 
 # Two candidates whose costs grow by e^s in each odd round. The robust standard deviation of one run from consecutive
@@ -218,8 +218,8 @@ def test_who_cannot_reach_the_effect_by_two_standard_errors_ends_the_race_after_
 ) -> None:
     noise = 1.4826 * step / math.sqrt(2)
     effect = max(math.log(1.02), 0.75 * 1.96 * noise * math.sqrt(2 / 10))
-    last = 2 * noise * math.sqrt(2 / 4) - effect  # the largest difference of which the effect is possible
-    difference = last + beyond
+    largest = 2 * noise * math.sqrt(2 / 4) - effect  # the largest difference of which the effect is possible
+    difference = largest + beyond
     race, alive = race_of({"a": shaking(1.0, step), "b": shaking(math.exp(difference), step)}, rounds=4)
     if beyond < 0:
         assert (len(alive), race.stopped) == (5, "")
@@ -258,14 +258,14 @@ def test_a_decision_is_measured_by_the_floor(difference: float, rounds: int, sto
     step = 0.5
     race, _ = race_of({"a": shaking(1.0, step), "b": shaking(math.exp(difference), step)})
     assert (len(race.rounds), race.stopped) == (rounds, stopped)
-    said = race.verdict()
-    assert (said.pairs, said.ratio) == (rounds, pytest.approx(math.exp(difference)))
-    assert said.interval == pytest.approx((math.exp(difference),) * 2)
-    assert said.floor == said.effect == pytest.approx(math.expm1(step))
+    verdict = race.verdict()
+    assert (verdict.pairs, verdict.ratio) == (rounds, pytest.approx(math.exp(difference)))
+    assert verdict.interval == pytest.approx((math.exp(difference),) * 2)
+    assert verdict.floor == verdict.effect == pytest.approx(math.expm1(step))
     better = stopped == "the interval is clear"
-    assert (said.word, said.choice) == (("better", "b") if better else ("no gain", "a"))
+    assert (verdict.word, verdict.choice) == (("better", "b") if better else ("no gain", "a"))
     other, ratio = ("a", math.exp(-difference)) if better else ("b", math.exp(difference))
-    assert said.standings[other].ratio == pytest.approx(ratio)
+    assert verdict.standings[other].ratio == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize(
@@ -273,51 +273,57 @@ def test_a_decision_is_measured_by_the_floor(difference: float, rounds: int, sto
 )
 def test_without_noise_a_gain_of_two_per_cent_is_found(cost: float, rounds: int, word: str) -> None:
     race, _ = race_of({"a": steady(1.0), "b": steady(cost)})
-    said = race.verdict()
-    assert (len(race.rounds), said.word, said.effect) == (rounds, word, 0.02)
-    assert said.floor == pytest.approx(0, abs=1e-12)
+    verdict = race.verdict()
+    assert (len(race.rounds), verdict.word, verdict.effect) == (rounds, word, 0.02)
+    assert verdict.floor == pytest.approx(0, abs=1e-12)
 
 
 def test_a_gain_that_is_clear_after_a_seventh_pair_waits_for_the_eighth() -> None:
     once_slower = series(math.exp(0.1), math.exp(-1.0))
     race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=6)
-    said = race.verdict()  # the interval of six is that of the extremes
-    assert (race.stopped, said.word, said.choice) == ("", "inconclusive", "a")
-    assert said.interval == pytest.approx((math.exp(-1.0), math.exp(0.1)))
+    verdict = race.verdict()  # the interval of six is that of the extremes
+    assert (race.stopped, verdict.word, verdict.choice) == ("", "inconclusive", "a")
+    assert verdict.interval == pytest.approx((math.exp(-1.0), math.exp(0.1)))
     race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=7)
-    said = race.verdict()  # the interval of seven leaves out two of the Walsh averages on either side
-    assert (race.stopped, said.word, said.choice) == ("", "better", "b")
-    assert said.interval == pytest.approx((math.exp(-1.0), math.exp(-0.45)))
+    verdict = race.verdict()  # the interval of seven leaves out two of the Walsh averages on either side
+    assert (race.stopped, verdict.word, verdict.choice) == ("", "better", "b")
+    assert verdict.interval == pytest.approx((math.exp(-1.0), math.exp(-0.45)))
     race, _ = race_of({"a": steady(1.0), "b": once_slower})
     assert (race.stopped, len(race.rounds)) == ("the interval is clear", 8)
 
 
 def test_an_interval_that_excludes_no_gain_does_not_suffice_for_one_below_the_floor() -> None:
     race, _ = race_of({"a": shaking(1.0, 0.5), "b": shaking(0.67, 0.5)}, rounds=7)
-    said = race.verdict()
-    assert said.interval is not None
-    assert said.interval[1] < 1
-    assert (race.stopped, said.word, said.choice) == ("", "no gain", "a")
+    verdict = race.verdict()
+    assert verdict.interval is not None
+    assert verdict.interval[1] < 1
+    assert (race.stopped, verdict.word, verdict.choice) == ("", "no gain", "a")
 
 
 def test_decisions_are_made_at_their_numbers_of_pairs_alone() -> None:
-    rng, ended = random.Random(1), set[int]()
+    rng, pair_counts = random.Random(1), set[int]()
     costs = {name: (lambda _, c=c: c * math.exp(rng.gauss(0, 0.04))) for name, c in (("a", 1.0), ("b", 0.95))}
     for seed in range(60):
         race, _ = race_of(costs, seed=seed)
         if race.stopped == "the interval is clear":
-            ended.add(race.verdict().pairs)
-    assert {6, 8} < ended <= set(DECISION_PAIRS)
+            pair_counts.add(race.verdict().pairs)
+    assert {6, 8} < pair_counts <= set(DECISION_PAIRS)
 
 
 def test_the_best_is_the_one_that_remains_with_the_lowest_median() -> None:
     costs = {"a": steady(1.0), "b": series(0.9, 0.9), "c": series(0.8, 0.8), "d": steady(1.5)}
     race, _ = race_of(costs, rounds=1)
     race.stop("the budget ended")
-    said = race.verdict()
-    assert (said.best, said.choice, said.word, said.pairs, said.ratio) == ("c", "a", "inconclusive", 0, None)
-    assert said.floor == said.effect == math.inf
-    assert said.stopped == "the budget ended"
+    verdict = race.verdict()
+    assert (verdict.best, verdict.choice, verdict.word, verdict.pairs, verdict.ratio) == (
+        "c",
+        "a",
+        "inconclusive",
+        0,
+        None,
+    )
+    assert verdict.floor == verdict.effect == math.inf
+    assert verdict.stopped == "the budget ended"
 
 
 @pytest.mark.parametrize(("beyond", "word"), [(-1e-6, "inconclusive"), (1e-6, "worse")])
@@ -339,15 +345,15 @@ def test_what_was_dropped_although_it_seemed_better_is_not_called_so() -> None:
 
 def test_others_are_sorted_by_their_ratio_and_judged_without_the_choice() -> None:
     costs = {"a": steady(1.0), "b": steady(1.01), "c": series(0.99, None, 0.99), "d": steady(1.5), "e": series(None)}
-    found = race_of(costs)[0].verdict().standings
-    assert {n: (s.word, pytest.approx(s.ratio)) for n, s in found.items()} == {
+    standings = race_of(costs)[0].verdict().standings
+    assert {n: (s.word, pytest.approx(s.ratio)) for n, s in standings.items()} == {
         "c": ("equal", 0.99),
         "b": ("equal", 1.01),
         "d": ("worse", 1.5),
     }
-    assert list(found) == ["c", "b", "d"]
-    said = race_of({"a": steady(1.0), "b": steady(0.9), "c": steady(0.91)})[0].verdict()
-    assert (said.choice, {n: s.word for n, s in said.standings.items()}) == ("b", {"c": "equal", "a": "worse"})
+    assert list(standings) == ["c", "b", "d"]
+    verdict = race_of({"a": steady(1.0), "b": steady(0.9), "c": steady(0.91)})[0].verdict()
+    assert (verdict.choice, {n: s.word for n, s in verdict.standings.items()}) == ("b", {"c": "equal", "a": "worse"})
 
 
 def test_a_baseline_that_is_beaten_is_worse_whatever_the_noise() -> None:
@@ -355,6 +361,6 @@ def test_a_baseline_that_is_beaten_is_worse_whatever_the_noise() -> None:
         return {"a": steady(1.0), "b": lambda number: math.exp(level + (0.02 if number % 2 else -0.02))}
 
     effect = race_of(varying(-1.0))[0].verdict().effect
-    said = race_of(varying(-math.log1p(effect) - 0.001))[0].verdict()  # just enough, and within the noise of it
-    assert (said.word, said.choice, said.effect) == ("better", "b", pytest.approx(effect))
-    assert said.standings["a"].word == "worse"
+    verdict = race_of(varying(-math.log1p(effect) - 0.001))[0].verdict()  # just enough, and within the noise of it
+    assert (verdict.word, verdict.choice, verdict.effect) == ("better", "b", pytest.approx(effect))
+    assert verdict.standings["a"].word == "worse"

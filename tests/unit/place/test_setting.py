@@ -31,8 +31,8 @@ COMMAND = ["./a.out", "two words"]
     ],
 )
 def test_variables_are_separated_by_commas_before_upper_case_names(text: str, expected: dict[str, str]) -> None:
-    found = parse("A", text)
-    assert found.environment == expected and found.argv(COMMAND, False) == COMMAND
+    setting = parse("A", text)
+    assert setting.environment == expected and setting.argv(COMMAND, False) == COMMAND
 
 
 def test_placements_are_options_of_meshmark_run_which_both_settings_go_through() -> None:
@@ -45,16 +45,16 @@ def test_placements_are_options_of_meshmark_run_which_both_settings_go_through()
 
 
 def test_a_shell_command_goes_to_the_end_whatever_it_contains() -> None:
-    found = parse("A", "N=1 + shell:echo 0 > /proc/x; echo 1 + 1")
-    assert found.shell_argv() == ["sh", "-c", "echo 0 > /proc/x; echo 1 + 1"] and found.environment == {"N": "1"}
+    setting = parse("A", "N=1 + shell:echo 0 > /proc/x; echo 1 + 1")
+    assert setting.shell_argv() == ["sh", "-c", "echo 0 > /proc/x; echo 1 + 1"] and setting.environment == {"N": "1"}
 
 
 def test_another_machine_gets_one_quoted_line() -> None:
-    found = parse("A", "ssh:me@n2 + N=a b + shell:sync")
+    setting = parse("A", "ssh:me@n2 + N=a b + shell:sync")
     ssh = ["ssh", "-o", "BatchMode=yes", "me@n2", "--"]
-    assert found.argv(COMMAND, False) == [*ssh, "env 'N=a b' ./a.out 'two words'"]
-    assert found.argv(["x"], True)[-1].startswith("env 'N=a b' meshmark run --bind none ")
-    assert found.shell_argv() == [*ssh, "sync"]
+    assert setting.argv(COMMAND, False) == [*ssh, "env 'N=a b' ./a.out 'two words'"]
+    assert setting.argv(["x"], True)[-1].startswith("env 'N=a b' meshmark run --bind none ")
+    assert setting.shell_argv() == [*ssh, "sync"]
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_a_pattern_takes_the_last_match_of_both_outputs(tmp_path: Path) -> None:
 
 def test_a_metric_is_the_geometric_mean_of_its_records_with_their_unit_and_flags(tmp_path: Path) -> None:
     figure = Figure(metric="bandwidth_net")
-    found = read(tmp_path, figure, f"text\n{{broken\n{line(2e9)}\n{line(8e9)}\n{line(1, 'other')}\n")
-    assert isinstance(found, Value)
-    assert found.value == pytest.approx(4e9)
-    assert (found.unit, found.better, found.points, found.flags) == ("B/s", "higher", 2, ("disturbed",))
+    value = read(tmp_path, figure, f"text\n{{broken\n{line(2e9)}\n{line(8e9)}\n{line(1, 'other')}\n")
+    assert isinstance(value, Value)
+    assert value.value == pytest.approx(4e9)
+    assert (value.unit, value.better, value.points, value.flags) == ("B/s", "higher", 2, ("disturbed",))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_metric_is_the_geometric_mean_of_its_records_with_their_unit_and_flags
     ],
 )
 def test_garbage_instead_of_records_is_one_line(tmp_path: Path, out: str, why: str) -> None:
-    found = read(tmp_path, Figure(metric="bandwidth_net"), out)
-    assert why in str(found) and "\n" not in str(found)
+    value = read(tmp_path, Figure(metric="bandwidth_net"), out)
+    assert why in str(value) and "\n" not in str(value)
 
 
 @pytest.mark.parametrize(

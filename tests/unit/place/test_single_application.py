@@ -30,16 +30,16 @@ def application(text: str, folder: Path) -> Application:
 
 
 def test_the_command_has_its_files_its_variables_and_its_verification(tmp_path: Path) -> None:
-    command, around = single(application(TEXT, tmp_path), tmp_path / "run", lambda _: None)
+    command, context = single(application(TEXT, tmp_path), tmp_path / "run", lambda _: None)
     assert command[:2] == ["sh", "-c"] and "in-4.txt" in command[2]
-    assert around.environment["A"] == "4" and around.folder is not None
-    assert around.folder.is_relative_to(tmp_path / "run")
+    assert context.environment["A"] == "4" and context.folder is not None
+    assert context.folder.is_relative_to(tmp_path / "run")
     for _ in range(2):
-        around.begin()
-        assert [path.name for path in around.folder.iterdir()] == ["in-4.txt"]
-        assert around.wrong("") != ""
-        subprocess.run(command, cwd=around.folder, env={**os.environ, **around.environment}, check=True)
-        assert around.wrong("") == ""
+        context.begin()
+        assert [path.name for path in context.folder.iterdir()] == ["in-4.txt"]
+        assert context.wrong("") != ""
+        subprocess.run(command, cwd=context.folder, env={**os.environ, **context.environment}, check=True)
+        assert context.wrong("") == ""
 
 
 @pytest.mark.parametrize(

@@ -60,19 +60,19 @@ def runs(both: Composite, **values: list[float]) -> Trials:
     """The trials of members whose runs had these values."""
     settings: dict[str, Any] = {"warmup": 0, "budget_s": 1e6, "seed": 7, "margin": 0.02, "started": "now"}
     plan = Plan(tables=both.tables(), source="/src", rounds=3, run="composite-1", **settings)
-    found = Trials(plan, both.listed)
-    for one in both.listed:
-        for number, value in enumerate(values.get(one.values["member"], []), 1):
-            made = Attempt(configuration=one.label, round=number, elapsed_s=1.0, spent_s=1.0)
-            made.value = value
-            found.attempts.append(made)
-    return found
+    measurement = Trials(plan, both.listed)
+    for configuration in both.listed:
+        for number, value in enumerate(values.get(configuration.values["member"], []), 1):
+            outcome = Attempt(configuration=configuration.label, round=number, elapsed_s=1.0, spent_s=1.0)
+            outcome.value = value
+            measurement.attempts.append(outcome)
+    return measurement
 
 
 def test_the_answer_has_the_composite_and_its_members(tmp_path: Path) -> None:
-    both = composite(tmp_path)
-    found = runs(both, rate=[4.0, 4.0, 5.0], twice=[16.0, 16.0, 8.0])
-    answer = composite_answer(found, both)
+    suite = composite(tmp_path)
+    measurement = runs(suite, rate=[4.0, 4.0, 5.0], twice=[16.0, 16.0, 8.0])
+    answer = composite_answer(measurement, suite)
     assert (answer["name"], answer["refused"], answer["run"], answer["seed"]) == ("pair", "", "composite-1", 7)
     assert answer["reference"] == {"machine": "old", "source": "by hand"}
     rate, twice = answer["members"]
@@ -84,53 +84,57 @@ def test_the_answer_has_the_composite_and_its_members(tmp_path: Path) -> None:
 
 
 def test_the_records_have_ratios_of_members_and_the_composite(tmp_path: Path) -> None:
-    both = composite(tmp_path)
-    records = composite_records(runs(both, rate=[4.0] * 3, twice=[16.0] * 3), both, "n1", "meshmark", "b")
+    suite = composite(tmp_path)
+    records = composite_records(runs(suite, rate=[4.0] * 3, twice=[16.0] * 3), suite, "n1", "meshmark", "b")
     assert {r.machine for r in records} == {"n1"}
     by_member = {r.conditions["member"]: r for r in records if r.unit == "1" and "member" in r.conditions}
     assert {name: r.value for name, r in by_member.items()} == {"rate": 4.0, "twice": 2.0}
-    whole = records[-1]
-    assert math.isclose(whole.value, math.sqrt(8.0))
-    assert (whole.conditions["program"], whole.conditions["members"], whole.conditions["reference"]) == (
+    composite_record = records[-1]
+    assert math.isclose(composite_record.value, math.sqrt(8.0))
+    assert (
+        composite_record.conditions["program"],
+        composite_record.conditions["members"],
+        composite_record.conditions["reference"],
+    ) == (
         "pair",
         2,
         "old",
     )
-    assert whole.provenance["reference_source"] == "by hand"
+    assert composite_record.provenance["reference_source"] == "by hand"
 
 
 def test_without_a_reference_there_is_no_composite(tmp_path: Path) -> None:
-    both = composite(tmp_path, MEMBERS)
-    found = runs(both, rate=[4.0] * 3, twice=[16.0] * 3)
-    answer = composite_answer(found, both)
+    suite = composite(tmp_path, MEMBERS)
+    measurement = runs(suite, rate=[4.0] * 3, twice=[16.0] * 3)
+    answer = composite_answer(measurement, suite)
     assert (answer["value"], answer["interval"], answer["reference"]) == (None, None, None)
-    assert ratios(found, both) == {} and refused(found, both) == "there is no reference to divide by"
+    assert ratios(measurement, suite) == {} and refused(measurement, suite) == "there is no reference to divide by"
     assert answer["members"][0]["ratio"] is None and answer["members"][0]["ratios"] is None
-    (absence,) = composite_absences(found, both)
+    (absence,) = composite_absences(measurement, suite)
     assert absence.reason == "pair: there is no reference to divide by"
-    assert {r.metric for r in composite_records(found, both, "n1", "", "")}.isdisjoint({"composite"})
+    assert {r.metric for r in composite_records(measurement, suite, "n1", "", "")}.isdisjoint({"composite"})
 
 
 def test_a_member_that_failed_is_named(tmp_path: Path) -> None:
-    both = composite(tmp_path)
-    found = runs(both, rate=[4.0] * 3)
-    assert refused(found, both).startswith("member twice has 0 of at least ")
-    found.stopped = "the budget was used up"
-    assert refused(found, both).endswith(" runs, since the budget was used up")
-    label = both.listed[1].label
-    found.excluded[label], found.failures[label] = "it crashed", 2
-    assert refused(found, both) == "member twice failed: it crashed"
-    rate, twice = composite_answer(found, both)["members"]
+    suite = composite(tmp_path)
+    measurement = runs(suite, rate=[4.0] * 3)
+    assert refused(measurement, suite).startswith("member twice has 0 of at least ")
+    measurement.stopped = "the budget was used up"
+    assert refused(measurement, suite).endswith(" runs, since the budget was used up")
+    label = suite.listed[1].label
+    measurement.excluded[label], measurement.failures[label] = "it crashed", 2
+    assert refused(measurement, suite) == "member twice failed: it crashed"
+    rate, twice = composite_answer(measurement, suite)["members"]
     assert (twice["value"], twice["values"], twice["failed"], twice["reason"]) == (None, [], 2, "it crashed")
     assert (rate["ratio"], rate["failed"], rate["reason"]) == (4.0, 0, "")
-    assert next(a.reason for a in composite_absences(found, both)) == "twice: it crashed"
+    assert next(a.reason for a in composite_absences(measurement, suite)) == "twice: it crashed"
     with pytest.raises(MeshmarkError, match="no reference: member twice failed: it crashed"):
-        reference_toml(found, both, "n1")
+        reference_toml(measurement, suite, "n1")
 
 
 def test_runs_become_a_reference_that_can_be_read(tmp_path: Path) -> None:
-    both = composite(tmp_path)
-    text = reference_toml(runs(both, rate=[4.0, 4.0, 5.0], twice=[16.0] * 3), both, "n1")
-    read = composite(tmp_path, MEMBERS + text).reference
-    assert read is not None and (read.machine, read.source) == ("n1", "measured by run composite-1")
-    assert read.runs == {"rate": (4.0, 4.0, 5.0), "twice": (16.0,) * 3}
+    suite = composite(tmp_path)
+    text = reference_toml(runs(suite, rate=[4.0, 4.0, 5.0], twice=[16.0] * 3), suite, "n1")
+    reference = composite(tmp_path, MEMBERS + text).reference
+    assert reference is not None and (reference.machine, reference.source) == ("n1", "measured by run composite-1")
+    assert reference.runs == {"rate": (4.0, 4.0, 5.0), "twice": (16.0,) * 3}

@@ -45,12 +45,12 @@ def test_a_full_device_is_an_error() -> None:
 def test_a_fifo_is_written_into(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append(fifo.read_bytes()))
+    chunks: list[bytes] = []
+    reader = threading.Thread(target=lambda: chunks.append(fifo.read_bytes()))
     reader.start()
     write_file(fifo, b"through")
     reader.join(20)
-    assert found == [b"through"]
+    assert chunks == [b"through"]
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
@@ -67,8 +67,8 @@ def test_an_open_descriptor_is_written_into(tmp_path: Path, where: str, into: st
     )
     with log.open("ab") as file:
         out = subprocess.PIPE if into == "pipe" else file
-        done = subprocess.run([sys.executable, "-c", program], stdout=out, check=True)
-    assert done.stdout == b"x" if into == "pipe" else log.read_bytes() == b"before\nx"
+        completed = subprocess.run([sys.executable, "-c", program], stdout=out, check=True)
+    assert completed.stdout == b"x" if into == "pipe" else log.read_bytes() == b"before\nx"
     assert names(tmp_path) == ["link", "log"]
 
 
@@ -130,12 +130,12 @@ def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) ->
 
 def test_a_prepared_name_beside_it_is_not_used(tmp_path: Path) -> None:
     """Names of temporary files cannot be foreseen, so nobody can lay a link there first."""
-    seen = set()
+    temporary_names = set()
     for _ in range(3):
         with written(tmp_path / "out") as out:
             out.write(b"x")
-            seen |= {n for n in names(tmp_path) if n != "out"}
-    assert len(seen) == 3
+            temporary_names |= {n for n in names(tmp_path) if n != "out"}
+    assert len(temporary_names) == 3
 
 
 def test_long_names_can_be_written(tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, what: str) -
     (tmp_path / "folder").mkdir()
     (tmp_path / "large").write_bytes(b"x" * 2001)
     path = tmp_path / ("a\0b" if what == "nul" else what)
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         read_bytes(path, 2000)
-    says = {"large": "more than 1 KiB", "missing": "No such file", "nul": "null"}
-    assert says.get(what, "a regular file is required") in str(why.value)
-    assert "\n" not in str(why.value)
+    messages = {"large": "more than 1 KiB", "missing": "No such file", "nul": "null"}
+    assert messages.get(what, "a regular file is required") in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_text_and_json_name_what_is_wrong(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_text_and_json_name_what_is_wrong(tmp_path: Path) -> None:
     path.write_bytes(b"\xff{}")
     with pytest.raises(UsageError, match="not UTF-8 text, at byte 0"):
         read_text(path)
-    for bad in (b"{", b"[" * 100_000, b"1" * 5000):
-        path.write_bytes(bad)
+    for content in (b"{", b"[" * 100_000, b"1" * 5000):
+        path.write_bytes(content)
         with pytest.raises(UsageError, match=r"x\.json: not JSON"):
             read_json(path)
 
@@ -193,10 +193,10 @@ def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
 
 def test_an_interrupt_leaves_nothing_however_early_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Python notices a signal: when the call that was at work has returned, and its result is lost."""
-    really = os.open
+    real_open = os.open
 
     def interrupted(*words: object, **more: object) -> int:
-        handle = really(*words, **more)  # type: ignore[arg-type]
+        handle = real_open(*words, **more)  # type: ignore[arg-type]
         if "x.json" in str(words[0]):
             os.close(handle)
             raise KeyboardInterrupt

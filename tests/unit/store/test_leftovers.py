@@ -42,8 +42,8 @@ def test_a_file_that_is_being_written_is_not_touched(tmp_path: Path, writer: sub
     try:
         (path,) = temporary_files(tmp_path / "store")
         os.utime(path, (0, 0))
-        done = meshmark("store", "compact", "--store", tmp_path / "store")
-        assert done.returncode == 0 and "killed writers" not in done.stderr
+        completed = meshmark("store", "compact", "--store", tmp_path / "store")
+        assert completed.returncode == 0 and "killed writers" not in completed.stderr
         assert path.exists() and not is_abandoned(path)
     finally:
         writer.kill()
@@ -55,11 +55,11 @@ def test_a_file_of_a_killed_writer_is_named_and_removed(tmp_path: Path, writer: 
     writer.wait()
     (path,) = temporary_files(tmp_path / "store")
     assert until(lambda: is_abandoned(path))
-    verified = meshmark("store", "verify", "--store", tmp_path / "store")
-    assert verified.returncode == 0, "nothing is lost or wrong"
-    assert "1 temporary files of writers that were killed" in verified.stderr and path.name in verified.stderr
-    done = meshmark("store", "compact", "--store", tmp_path / "store")
-    assert "1 temporary files of killed writers removed" in done.stderr
+    verification = meshmark("store", "verify", "--store", tmp_path / "store")
+    assert verification.returncode == 0, "nothing is lost or wrong"
+    assert "1 temporary files of writers that were killed" in verification.stderr and path.name in verification.stderr
+    completed = meshmark("store", "compact", "--store", tmp_path / "store")
+    assert "1 temporary files of killed writers removed" in completed.stderr
     assert not path.exists()
 
 

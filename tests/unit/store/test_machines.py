@@ -34,18 +34,18 @@ def test_a_row_is_added_only_for_what_changed(tmp_path: Path) -> None:
     ]
     assert "governor" not in rows[0], "what is unknown is left out"
     assert {row["machine"] for row in machines(store)} == {"n042", "n043"}
-    assert not [wrong for _, wrong in store.verify() if wrong]
+    assert not [problem for _, problem in store.verify() if problem]
 
 
 def test_what_changed_since_a_time(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    later = {"boot": "b2", "kernel": "6.12", "thp": "always", "governor": "performance"}
-    for day, facts in ((10, A), (12, B), (14, later), (16, {**later, "boot": "b3"})):
+    later_facts = {"boot": "b2", "kernel": "6.12", "thp": "always", "governor": "performance"}
+    for day, facts in ((10, A), (12, B), (14, later_facts), (16, {**later_facts, "boot": "b3"})):
         add_machine(store, "m", facts, f"2026-11-{day}")
     rows = machines(store, "m")
-    both = ["kernel 6.1 → 6.12", "governor unknown → performance"]
-    assert changes(rows, "2026-11-12T03") == both
-    assert changes(rows, "2026-11-11") == [*both, "thp madvise → always"] == changes(rows, "2026-01-01")
+    expected = ["kernel 6.1 → 6.12", "governor unknown → performance"]
+    assert changes(rows, "2026-11-12T03") == expected
+    assert changes(rows, "2026-11-11") == [*expected, "thp madvise → always"] == changes(rows, "2026-01-01")
     assert changes(rows, "2026-11-14") == ["a new boot"]
     assert changes(rows, "2026-11-16") == [] == changes([], "2026-11-16")
 
@@ -60,11 +60,11 @@ def test_this_host_is_remembered_once(tmp_path: Path) -> None:
 
 
 def test_facts_hold_from_the_results_that_were_made_under_them(tmp_path: Path) -> None:
-    made = Record.of(
+    record = Record.of(
         Metric("x", "s", "lower", ""), (1.0,), source="host", machine="m", instrument="i", conditions={}, provenance={}
     )
     starts = ("2026-11-20T01:02:03.5Z", "", "2026-11-20T01:02:04Z")
-    remember(Store(tmp_path), [replace(made, provenance={"start": s} if s else {}) for s in starts])
+    remember(Store(tmp_path), [replace(record, provenance={"start": s} if s else {}) for s in starts])
     assert [row["seen"] for row in machines(Store(tmp_path))] == [starts[0]]
 
 
@@ -81,24 +81,24 @@ def test_damaged_rows_are_skipped_and_named(tmp_path: Path) -> None:
     pq.write_table(table.set_column(1, "seen", pa.array([None], pa.string())), path.parent / "x.machine.parquet")
     assert [row["thp"] for row in machines(store)] == ["madvise"]
     assert {p.name for p in store.broken} == {"torn.machine.parquet", "m"}
-    assert {p.name for p, wrong in store.verify() if wrong} == {"torn.machine.parquet", "x.machine.parquet"}
+    assert {p.name for p, problem in store.verify() if problem} == {"torn.machine.parquet", "x.machine.parquet"}
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_the_command_lists_machines(tmp_path: Path, form: list[str]) -> None:
     add_machine(Store(tmp_path), "n042", A, "2026-11-20T00:00:00+00:00")
-    done = CliRunner().invoke(app, ["machines", "--store", str(tmp_path), *form])
-    assert done.exit_code == 0 and "n042" in done.output and "madvise" in done.output
+    completed = CliRunner().invoke(app, ["machines", "--store", str(tmp_path), *form])
+    assert completed.exit_code == 0 and "n042" in completed.output and "madvise" in completed.output
 
 
 def test_machines_of_imported_results_are_listed_with_their_source(tmp_path: Path) -> None:
     store = Store(tmp_path)
     metric = Metric("load_latency", "time", "s", "lower")
     for machine, source in (("colleague", "tool"), ("here", "host")):
-        made = Record.of(
+        record = Record.of(
             metric, [1e-7], source=source, machine=machine, instrument="latency", conditions={}, provenance={}
         )
-        store.add(f"run-{machine}", "step", [made])
+        store.add(f"run-{machine}", "step", [record])
         store.finish(f"run-{machine}")
     add_machine(store, "here", A, "2026-11-20T00:00:00+00:00")
     (row,) = without_facts(Store(tmp_path))
@@ -107,5 +107,9 @@ def test_machines_of_imported_results_are_listed_with_their_source(tmp_path: Pat
         "source": "tool",
         "records": "1",
     }
-    done = CliRunner().invoke(app, ["machines", "--store", str(tmp_path)])
-    assert done.exit_code == 0 and "colleague from an unknown time" in done.output and "source" in done.output
+    completed = CliRunner().invoke(app, ["machines", "--store", str(tmp_path)])
+    assert (
+        completed.exit_code == 0
+        and "colleague from an unknown time" in completed.output
+        and "source" in completed.output
+    )

@@ -31,24 +31,24 @@ def days(rows: Sequence[tuple[str, str, Record]]) -> set[str]:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Three runs; the last one has bandwidth only."""
-    made = Store(tmp_path / "store")
+    new_store = Store(tmp_path / "store")
     for day, records in ((3, everything()), (5, everything()), (7, bandwidth())):
-        made.add(f"run-202610{day:02}T1000", "all", at(records, day, steal_share=day / 100))
-    return made
+        new_store.add(f"run-202610{day:02}T1000", "all", at(records, day, steal_share=day / 100))
+    return new_store
 
 
 def test_each_point_is_of_the_newest_run_that_has_it(store: Store) -> None:
-    found = newest(store, "made-up")
-    assert found.runs == 3 and days(found.rows) == {"05", "07"}
-    by_day = {day: {r.instrument for _, _, r in found.rows if days([("", "", r)]) == {day}} for day in ("05", "07")}
+    result = newest(store, "made-up")
+    assert result.runs == 3 and days(result.rows) == {"05", "07"}
+    by_day = {day: {r.instrument for _, _, r in result.rows if days([("", "", r)]) == {day}} for day in ("05", "07")}
     assert by_day["07"] == {"bandwidth"} and "bandwidth" not in by_day["05"]
-    assert len(found.rows) == len(everything())
+    assert len(result.rows) == len(everything())
 
 
 def test_repetitions_within_the_newest_run_are_all_there(store: Store) -> None:
     store.add("run-20261007T1000", "all_2", at(bandwidth(), 7))
-    again = [row for row in newest(store, "made-up").rows if row[2].instrument == "bandwidth"]
-    assert len(again) == 2 * len(bandwidth())
+    rows = [row for row in newest(store, "made-up").rows if row[2].instrument == "bandwidth"]
+    assert len(rows) == 2 * len(bandwidth())
 
 
 def test_a_point_that_only_json_tells_apart_is_not_lost(store: Store) -> None:
@@ -57,8 +57,8 @@ def test_a_point_that_only_json_tells_apart_is_not_lost(store: Store) -> None:
 
 
 def test_later_runs_can_be_left_out(store: Store) -> None:
-    found = newest(store, "made-up", "2026-10-05")
-    assert (found.runs, days(found.rows)) == (2, {"05"})
+    result = newest(store, "made-up", "2026-10-05")
+    assert (result.runs, days(result.rows)) == (2, {"05"})
     assert newest(store, "made-up", "2026-10-01").rows == []
     assert first_start(store, "made-up") == "2026-10-03T10:00:00Z"
     assert (newest(store, "other").rows, first_start(store, "other")) == ([], "")
@@ -82,18 +82,18 @@ def test_conditions_that_are_no_json_do_not_hide_the_others(store: Store) -> Non
 @pytest.fixture
 def compacted(tmp_path: Path) -> Store:
     """Two machines, each with a compacted file of two runs."""
-    made = Store(tmp_path / "store")
+    new_store = Store(tmp_path / "store")
     for machine in ("a", "b"):
         for day in (3, 5):
             run = f"{machine}-202610{day:02}T1000"
-            made.add(run, "all", [replace(r, machine=machine) for r in at(bandwidth()[:2], day)])
-            made.finish(run)
-    compact(made, "2026-11-01")
-    return made
+            new_store.add(run, "all", [replace(r, machine=machine) for r in at(bandwidth()[:2], day)])
+            new_store.finish(run)
+    compact(new_store, "2026-11-01")
+    return new_store
 
 
 def test_a_run_is_sought_only_in_files_that_may_have_it(compacted: Store) -> None:
-    assert [one.path.parent.name for one in kept(compacted.folder, "a-20261003T1000")] == ["machine=a"]
+    assert [entry.path.parent.name for entry in kept(compacted.folder, "a-20261003T1000")] == ["machine=a"]
     assert len(compacted.rows(run="a-20261003T1000")) == 2
     assert kept(compacted.folder, "a-20261004T1000") == []
 
@@ -103,7 +103,7 @@ def test_a_damaged_index_hides_nothing(compacted: Store, damage: str) -> None:
     (index,) = compacted.folder.glob(f"*/{INDEX}")
     index.write_text(damage)
     assert len(compacted.rows(run="b-20261005T1000")) == 2
-    assert {why for _, why in compacted.verify()} == {""}
+    assert {problem for _, problem in compacted.verify()} == {""}
 
 
 def test_what_is_compacted_later_is_in_the_index_too(compacted: Store) -> None:
@@ -112,7 +112,7 @@ def test_what_is_compacted_later_is_in_the_index_too(compacted: Store) -> None:
     compact(compacted, "2026-11-01")
     for run in ("a-20261003T1000", "a-20261009T1000"):
         assert len(compacted.rows(run=run)) == 2
-    assert [one.path.parent.name for one in kept(compacted.folder, "b-20261003T1000")] == ["machine=b"]
+    assert [entry.path.parent.name for entry in kept(compacted.folder, "b-20261003T1000")] == ["machine=b"]
     assert compacted.remove("b-20261003T1000") == 1
     assert compacted.rows(run="b-20261003T1000") == [] and len(compacted.rows(run="b-20261005T1000")) == 2
 

@@ -53,8 +53,8 @@ def test_a_command_leaves_nothing_that_others_may_read(tmp_path: Path, words: tu
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     (tmp_path / "results.jsonl").write_text(json.dumps(LINE))
     home = tmp_path / "data"
-    done = cli.meshmark(*words, cwd=tmp_path, env={"XDG_DATA_HOME": str(home)})
-    assert done.returncode == 0, done.stderr
+    completed = cli.meshmark(*words, cwd=tmp_path, env={"XDG_DATA_HOME": str(home)})
+    assert completed.returncode == 0, completed.stderr
     for folder in (home, tmp_path / "run"):
         assert not folder.exists() or readable_by_others(folder) == []
     assert home.exists() or (tmp_path / "run").exists()

@@ -26,12 +26,12 @@ def test_median_is_the_median(samples: list[float]) -> None:
 
 
 def test_the_interval_covers_a_skewed_median_as_often_as_it_says() -> None:
-    dice = random.Random(3)
-    covered = 0
+    rng = random.Random(3)
+    hits = 0
     for _ in range(2000):
-        low, high = median_interval([dice.lognormvariate(0, 1) for _ in range(12)]) or (math.nan, math.nan)
-        covered += low <= 1 <= high
-    assert 0.95 <= covered / 2000 <= 0.99
+        low, high = median_interval([rng.lognormvariate(0, 1) for _ in range(12)]) or (math.nan, math.nan)
+        hits += low <= 1 <= high
+    assert 0.95 <= hits / 2000 <= 0.99
 
 
 def test_a_record_survives_the_way_there_and_back() -> None:
@@ -53,12 +53,12 @@ def test_only_the_metric_says_which_sample_is_the_best(
 
 
 def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_all_samples() -> None:
-    about: Any = {"machine": "m", "instrument": "loaded", "conditions": {"cpu": 1}, "provenance": {"command": "x"}}
+    common: Any = {"machine": "m", "instrument": "loaded", "conditions": {"cpu": 1}, "provenance": {"command": "x"}}
     metric = Metric("bandwidth", "B/s", "higher", "how much is moved")
-    record = Record.of(metric, [5, 1, 2, 3, 4, 6], source="model", flags=frozenset({"disturbed"}), **about)
+    record = Record.of(metric, [5, 1, 2, 3, 4, 6], source="model", flags=frozenset({"disturbed"}), **common)
     assert record == Record.from_json(
         {
-            **about,
+            **common,
             "source": "model",
             "metric": "bandwidth",
             "unit": "B/s",
@@ -69,8 +69,8 @@ def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_a
             "flags": ["disturbed"],
         }
     )
-    assert Record.of(metric, [7], source="paper", **about).interval is None
-    assert Record.of(metric, [7], source="paper", **about).flags == frozenset()
+    assert Record.of(metric, [7], source="paper", **common).interval is None
+    assert Record.of(metric, [7], source="paper", **common).flags == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_a
 def test_a_record_knows_whether_its_interval_is_as_narrow_as_requested(
     samples: list[float], asked: float | None, half: float | None, converged: bool
 ) -> None:
-    about: Any = {"machine": "m", "instrument": "loaded", "provenance": {}, "source": "host"}
+    common: Any = {"machine": "m", "instrument": "loaded", "provenance": {}, "source": "host"}
     conditions = {} if asked is None else {"interval_asked": asked}
-    record = Record.of(Metric("a", "1", "none", "a"), samples, conditions=conditions, **about)
+    record = Record.of(Metric("a", "1", "none", "a"), samples, conditions=conditions, **common)
     assert (record.half_width, record.interval_asked, record.converged) == (half, asked, converged)
 
 

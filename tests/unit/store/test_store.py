@@ -56,7 +56,7 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     assert len(store.query(metric="load_latency")) == 2
     assert store.absences()[0].reason == "no fio"
     assert [r["run"] for r in store.runs()] == ["r1", "r2"]
-    assert not [wrong for _, wrong in store.verify() if wrong]
+    assert not [problem for _, problem in store.verify() if problem]
     assert "n,pages" in to_csv(store.rows()).splitlines()[0]
 
 
@@ -69,7 +69,7 @@ def test_files_of_before_a_column_was_added_are_read_beside_new_ones(tmp_path: P
     assert {run for run, _, _ in store.rows()} == {"old", "new"}
     file_of(store, "new", "a").unlink()
     assert store.query() == [record(n=1)] and not store.broken
-    assert not [wrong for _, wrong in store.verify() if wrong]
+    assert not [problem for _, problem in store.verify() if problem]
 
 
 def test_adding_a_step_again_does_not_double_it(tmp_path: Path) -> None:
@@ -90,23 +90,23 @@ def test_a_store_of_another_version_or_a_foreign_folder_is_refused(tmp_path: Pat
     (tmp_path / "meshmark-store.json").write_text('{"version": 99}')
     with pytest.raises(StoreError, match="found 99, this program reads 2"):
         Store(tmp_path)
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "letter.txt").write_text("dear")
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    (other_folder / "letter.txt").write_text("dear")
     with pytest.raises(StoreError, match="not a store"):
-        Store(other)
+        Store(other_folder)
 
 
 def test_a_torn_file_is_named_and_hides_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.add("r", "a", [record(n=1)])
     store.add("r", "b", [record(n=2)])
-    torn = file_of(store, "r", "b")
-    torn.write_bytes(torn.read_bytes()[:100])
+    torn_file = file_of(store, "r", "b")
+    torn_file.write_bytes(torn_file.read_bytes()[:100])
     assert [r.conditions["n"] for r in store.query()] == [1]
-    for aside in ("date=2026-11-21/machine=m/.x.parquet.abcd1234", ".meshmark-store.json.0123456789ab"):
-        (tmp_path / aside).write_bytes(b"PAR1 what a killed writer left aside")
-    assert [p.name for p, wrong in store.verify() if wrong] == [torn.name]
+    for name in ("date=2026-11-21/machine=m/.x.parquet.abcd1234", ".meshmark-store.json.0123456789ab"):
+        (tmp_path / name).write_bytes(b"PAR1 what a killed writer left aside")
+    assert [p.name for p, problem in store.verify() if problem] == [torn_file.name]
 
 
 def write_many(folder: str, writer: int) -> None:
@@ -120,11 +120,11 @@ def test_many_writers_and_readers_at_once(tmp_path: Path) -> None:
     writers = [context.Process(target=write_many, args=(str(tmp_path), w)) for w in range(3)]
     for w in writers:
         w.start()
-    seen = 0
+    largest = 0
     while any(w.is_alive() for w in writers):
-        now = len(Store(tmp_path).query())
-        assert now >= seen, "a reader lost what was there"
-        seen = now
+        count = len(Store(tmp_path).query())
+        assert count >= largest, "a reader lost what was there"
+        largest = count
     for w in writers:
         w.join()
         assert w.exitcode == 0
@@ -147,8 +147,8 @@ try:
 except MeshmarkError as why:
     print(why)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "cannot write" in done.stdout and "File too large" in done.stdout
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "cannot write" in completed.stdout and "File too large" in completed.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -172,16 +172,16 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
     os.mkfifo(page.parent / "fifo.parquet")
     pq.write_table(pa.table({"t_s": [1.0]}), page.parent / "night.parquet")
     # Columns of these names and other types, before and behind a good file by name.
-    for name, column, odd in (("a", "samples", [[1]]), ("z", "value", ["1"])):
+    for name, column, values in (("a", "samples", [[1]]), ("z", "value", ["1"])):
         table = pq.ParquetFile(file_of(store, "good", "a")).read().slice(0, 1)
-        changed = table.set_column(table.column_names.index(column), column, pa.array(odd))
-        pq.write_table(changed, page.parent / f"{name}.parquet")
+        changed_table = table.set_column(table.column_names.index(column), column, pa.array(values))
+        pq.write_table(changed_table, page.parent / f"{name}.parquet")
     assert len(store.query()) == 50
     assert [r["run"] for r in store.runs()] == ["good"]
-    bad = {"page--a", "end--a", "folder", "loop", "fifo", "night", "a", "z"}
-    assert {p.stem for p in store.broken} == bad
-    assert {p.stem for p, wrong in store.verify() if wrong} == bad
-    assert not any("\n" in why or len(why) > 200 for why in store.broken.values())
+    damaged = {"page--a", "end--a", "folder", "loop", "fifo", "night", "a", "z"}
+    assert {p.stem for p in store.broken} == damaged
+    assert {p.stem for p, problem in store.verify() if problem} == damaged
+    assert not any("\n" in reason or len(reason) > 200 for reason in store.broken.values())
 
 
 def test_an_absence_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
@@ -191,10 +191,10 @@ def test_an_absence_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -
     for run, column, value in (("odd", "conditions", "{x"), ("none", "reason", None)):
         path = store.folder / f"date=unknown/machine=m/{run}--a.parquet"
         table = pq.ParquetFile(path).read()
-        changed = table.set_column(table.column_names.index(column), column, pa.array([value], pa.string()))
-        pq.write_table(changed, path)
+        changed_table = table.set_column(table.column_names.index(column), column, pa.array([value], pa.string()))
+        pq.write_table(changed_table, path)
     assert len(store.absences()) == 1 and len(store.broken) == 2
-    assert {p.name[:4] for p, wrong in store.verify() if wrong} == {"odd-", "none"}
+    assert {p.name[:4] for p, problem in store.verify() if problem} == {"odd-", "none"}
 
 
 def test_a_signal_while_the_database_works_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,8 +245,12 @@ def test_old_runs_are_listed_and_then_removed(tmp_path: Path) -> None:
     store.add("epoch", "a", [replace(record(), provenance={"start": "1000000"})])
     store.add("future", "a", [replace(record(), provenance={"start": "2999-01-01T00:00:00Z"})])
     words = ("store", "prune", "--older-than", "1", "--store", store.folder)
-    listed = meshmark(*words)
-    assert "old" in listed.stdout and "future" not in listed.stdout and "1 run; remove with --yes" in listed.stderr
+    completed = meshmark(*words)
+    assert (
+        "old" in completed.stdout
+        and "future" not in completed.stdout
+        and "1 run; remove with --yes" in completed.stderr
+    )
     assert len(store.runs()) == 3
     assert "removed 1 run (1 file)" in meshmark(*words, "--yes").stderr
     assert [r["run"] for r in store.runs()] == ["epoch", "future"], "a start that is no time is not old"

@@ -49,13 +49,13 @@ def test_all_that_tells_points_apart_has_a_column() -> None:
 @pytest.mark.parametrize("records", [everything(), communication()], ids=["host", "ranks"])
 def test_records_come_out_as_they_went_in(tmp_path: Path, records: list[Record]) -> None:
     """Values that do not suit a column, too."""
-    odd = [2**70, True, None, 1.5, "text", float("inf"), "\ud800"]
-    strange = [replace(records[0], conditions={"threads": v, "pages": v, "latency_factor": v}) for v in odd]
+    values = [2**70, True, None, 1.5, "text", float("inf"), "\ud800"]
+    odd_records = [replace(records[0], conditions={"threads": v, "pages": v, "latency_factor": v}) for v in values]
     store = Store(tmp_path)
-    store.add("r", "s", on([*records, *strange], "m"), [LACKS], "m")
+    store.add("r", "s", on([*records, *odd_records], "m"), [LACKS], "m")
     store.finish("r")
-    found = store.query(run="r")
-    assert alike(found) == alike(on([*records, *strange[:-1]], "m"))
+    rows = store.query(run="r")
+    assert alike(rows) == alike(on([*records, *odd_records[:-1]], "m"))
     assert len(store.broken) == 1, "half a character"
     assert store.absences() == [replace(LACKS, step="s")]
 
@@ -97,9 +97,9 @@ def test_a_writer_killed_before_it_removed_the_steps_doubles_nothing(tmp_path: P
     store = Store(tmp_path)
     store.add("r", "a", on(everything()[:3], "m"))
     (step,) = store.files()
-    kept = step.read_bytes()
+    content = step.read_bytes()
     store.finish("r")
-    step.write_bytes(kept)
+    step.write_bytes(content)
     assert len(store.query()) == 3
     store.finish("r")
     assert len(store.query()) == 3 and not step.exists()
@@ -143,11 +143,11 @@ def filled(folder: Path) -> Store:
 def test_compaction_joins_months_and_changes_no_result(tmp_path: Path) -> None:
     store = filled(tmp_path)
     before = sorted(map(repr, store.rows())), store.runs(), sorted(map(repr, store.absences()))
-    done = compact(store, "2026-11-01")
-    assert (done.joined, done.unreadable) == (4, 0) and len(store.files()) == 3
+    result = compact(store, "2026-11-01")
+    assert (result.joined, result.unreadable) == (4, 0) and len(store.files()) == 3
     assert (sorted(map(repr, store.rows())), store.runs(), sorted(map(repr, store.absences()))) == before
     assert len(store.query(run="m1-20261017T000000Z-0")) == 5 and len(store.query(machine="m2")) == 10
-    assert not [wrong for _, wrong in store.verify() if wrong]
+    assert not [problem for _, problem in store.verify() if problem]
     assert compact(store, "2026-11-01").joined == 0, "nothing is left to do"
     assert compact(store, "2026-12-01").joined == 0, "one file of a month stays"
 
@@ -187,8 +187,8 @@ def test_compaction_finishes_runs_that_nobody_adds_to(tmp_path: Path) -> None:
 
 def test_the_command_compacts(tmp_path: Path) -> None:
     filled(tmp_path / "s")
-    done = meshmark("store", "compact", "--older-than", "0", "--store", tmp_path / "s")
-    assert done.returncode == 0 and "4 of months joined" in done.stderr and done.stdout == ""
+    completed = meshmark("store", "compact", "--older-than", "0", "--store", tmp_path / "s")
+    assert completed.returncode == 0 and "4 of months joined" in completed.stderr and completed.stdout == ""
 
 
 def test_other_engines_read_the_files(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_other_engines_read_the_files(tmp_path: Path) -> None:
                 FROM read_parquet('{tmp_path}/date=*/**/*.parquet', union_by_name = true, hive_partitioning = false)
                 WHERE status = 'measured' GROUP BY machine ORDER BY machine"""
     rows = duckdb.sql(query).fetchall()
-    assert [(m, n) for m, n, _ in rows] == [("m1", 15), ("m2", 10)] and all(most > 0 for _, _, most in rows)
+    assert [(m, n) for m, n, _ in rows] == [("m1", 15), ("m2", 10)] and all(largest > 0 for _, _, largest in rows)
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_a_run_is_filed_under_the_date_in_its_name_or_of_its_start(run: str, sta
 
 def test_names_of_files_have_no_mark_of_ours() -> None:
     for name in ("compacted~1", "a--b", "-", "../x", ".hidden", "ä" * 300, ""):
-        made = file_name(name)
+        stem = file_name(name)
         assert (
-            "~" not in made and "--" not in made and "/" not in made and made[:1] not in {".", ""} and len(made) < 120
+            "~" not in stem and "--" not in stem and "/" not in stem and stem[:1] not in {".", ""} and len(stem) < 120
         )
 
 
@@ -251,13 +251,13 @@ def test_any_cell_that_is_wrong_is_found(tmp_path: Path, column: str, value: obj
     store = Store(tmp_path)
     store.add("r", "s", on(everything(), "m"), [LACKS], "m")
     (path,) = store.files()
-    assert [wrong for _, wrong in store.verify()] == [""]
+    assert [problem for _, problem in store.verify()] == [""]
     table = pq.ParquetFile(path).read()
     at = next(i for i, status in enumerate(table["status"].to_pylist()) if status == "measured") + 3
     cells = table[column].to_pylist()
-    changed = pa.array([*cells[:at], value, *cells[at + 1 :]], table[column].type)
-    pq.write_table(table.set_column(table.column_names.index(column), column, changed), path)
-    assert [wrong for _, wrong in store.verify() if wrong]
+    changed_column = pa.array([*cells[:at], value, *cells[at + 1 :]], table[column].type)
+    pq.write_table(table.set_column(table.column_names.index(column), column, changed_column), path)
+    assert [problem for _, problem in store.verify() if problem]
 
 
 def test_a_stored_duration_below_zero_is_found(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_sound_file_needs_no_check_by_rows(tmp_path: Path, monkeypatch: pytest
     store = Store(tmp_path)
     store.add("r", "s", on([*everything(), *communication()], "m"), [LACKS], "m")
     monkeypatch.setattr("meshmark.store.store.record_of", None)
-    assert [wrong for _, wrong in store.verify()] == [""]
+    assert [problem for _, problem in store.verify()] == [""]
 
 
 @pytest.mark.parametrize(
@@ -293,11 +293,14 @@ def test_a_sound_file_needs_no_check_by_rows(tmp_path: Path, monkeypatch: pytest
 )
 def test_an_export_is_chosen_by_machine_time_and_metric(tmp_path: Path, words: tuple[str, ...], runs: int) -> None:
     filled(tmp_path / "s")
-    done = meshmark("store", "export", *words, "--store", tmp_path / "s")
-    assert done.returncode == 0 and len({json.loads(x)["run"] for x in done.stdout.splitlines()}) == runs
+    completed = meshmark("store", "export", *words, "--store", tmp_path / "s")
+    assert completed.returncode == 0 and len({json.loads(x)["run"] for x in completed.stdout.splitlines()}) == runs
 
 
 def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "s")
-    done = meshmark("store", "export", "--since", "yesterday", "--store", tmp_path / "s")
-    assert done.returncode == 2 and "--since: found 'yesterday', a date such as 2026-11-25 is required" in done.stderr
+    completed = meshmark("store", "export", "--since", "yesterday", "--store", tmp_path / "s")
+    assert (
+        completed.returncode == 2
+        and "--since: found 'yesterday', a date such as 2026-11-25 is required" in completed.stderr
+    )

@@ -43,11 +43,11 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_there_are_eighty_claims_of_six_themes_with_their_sources() -> None:
-    found = claims()
-    assert len(found) >= 80 and len(themes()) == 6
-    assert all(c.source.title and c.source.place and 1960 < c.source.year < 2027 for c in found)
-    assert min(Counter(c.theme for c in found).values()) >= 10
-    assert len({c.statement for c in found}) == len(found), "no statement occurs twice"
+    all_claims = claims()
+    assert len(all_claims) >= 80 and len(themes()) == 6
+    assert all(c.source.title and c.source.place and 1960 < c.source.year < 2027 for c in all_claims)
+    assert min(Counter(c.theme for c in all_claims).values()) >= 10
+    assert len({c.statement for c in all_claims}) == len(all_claims), "no statement occurs twice"
 
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda c: c.id)
@@ -56,12 +56,15 @@ def test_the_tests_of_a_claim_name_what_exists(claim: Claim) -> None:
         assert (trial.where, trial.method) in METHODS, trial
         assert set(trial.on) <= {*machine_names()}
         tables = [trial.parameters, *(trial.parameters.get(k) for k in "ab"), *trial.parameters.get("more", ())]
-        named = [t["Instrument"] for t in tables if isinstance(t, dict) and "Instrument" in t]
-        for instrument in [*named, *([trial.parameters["instrument"]] if "instrument" in trial.parameters else [])]:
+        instruments = [t["Instrument"] for t in tables if isinstance(t, dict) and "Instrument" in t]
+        for instrument in [
+            *instruments,
+            *([trial.parameters["instrument"]] if "instrument" in trial.parameters else []),
+        ]:
             if trial.where == "model":
                 assert instrument in {*POINTS, *PATTERNS}
         if trial.where == "host" and not trial.needs.get("ranks"):
-            for instrument in named:
+            for instrument in instruments:
                 assert description(instrument).name == instrument
 
 
@@ -74,10 +77,10 @@ def test_claims_about_timing_say_so() -> None:
 
 
 def test_a_claim_has_what_its_file_says(tmp_path: Path) -> None:
-    (one,) = read(written(tmp_path, CLAIM))
-    assert one.id == "H01" and one.timing and one.expected == "higher than 1" and one.margin == 0.02
-    assert str(one.source) == "A paper (2003), figure 4"
-    (trial,) = one.tests
+    (claim,) = read(written(tmp_path, CLAIM))
+    assert claim.id == "H01" and claim.timing and claim.expected == "higher than 1" and claim.margin == 0.02
+    assert str(claim.source) == "A paper (2003), figure 4"
+    (trial,) = claim.tests
     assert trial.needs == {"cpus": 2} and trial.parameters == {"instrument": "latency"} and trial.on == ()
 
 
@@ -107,9 +110,9 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, old: str, new: str,
 
 
 def test_an_id_that_occurs_twice_and_a_file_that_is_no_toml_are_refused(tmp_path: Path) -> None:
-    twice = CLAIM + CLAIM[CLAIM.index("[[claim]]") :]
+    text = CLAIM + CLAIM[CLAIM.index("[[claim]]") :]
     with pytest.raises(MeshmarkError, match="claim H01: occurs twice"):
-        read(written(tmp_path, twice))
+        read(written(tmp_path, text))
     with pytest.raises(MeshmarkError, match=r"hierarchy\.toml: "):
         read(written(tmp_path, "claims_format = ="))
 
@@ -121,11 +124,11 @@ def test_claims_are_chosen_by_id_theme_and_place() -> None:
         chosen(["H99"])
     with pytest.raises(UsageError, match="--theme: found 'memory'; allowed: memory hierarchy"):
         chosen((), "memory")
-    every = claims()
-    assert {m for _, _, m in trials_of(every, "xeon5500")} == {"xeon5500"}
-    guest = trials_of(every, "guest")
+    all_claims = claims()
+    assert {m for _, _, m in trials_of(all_claims, "xeon5500")} == {"xeon5500"}
+    guest = trials_of(all_claims, "guest")
     assert guest and not any(c.timing for c, _, _ in guest), "a guest supports no claim about timing"
-    assert {t.where for _, t, _ in trials_of(every, "host")} == {"host"}
+    assert {t.where for _, t, _ in trials_of(all_claims, "host")} == {"host"}
 
 
 def test_the_page_of_claims_is_as_it_is_generated() -> None:

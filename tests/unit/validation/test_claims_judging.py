@@ -25,7 +25,7 @@ START = "2026-11-25T20:00:00Z"
 
 
 def claim(relation: Relation, value: float = 1.0, margin: float = 0.02, **changed: object) -> Claim:
-    made = Claim(
+    base_claim = Claim(
         id="H05",
         theme="memory hierarchy",
         statement="A statement.",
@@ -40,7 +40,7 @@ def claim(relation: Relation, value: float = 1.0, margin: float = 0.02, **change
         note="",
         tests=(Trial(where="host", method="ratio"),),
     )
-    return replace(made, **changed)  # type: ignore[arg-type]
+    return replace(base_claim, **changed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def claim(relation: Relation, value: float = 1.0, margin: float = 0.02, **change
 def test_a_claim_holds_if_the_interval_excludes_the_opposite(
     relation: Relation, value: float, interval: tuple[float, float], word: str
 ) -> None:
-    found, reason = word_of(claim(relation, value), Effect("e", sum(interval) / 2, interval))
-    assert found == word and bool(reason) == (word == "inconclusive")
+    result, reason = word_of(claim(relation, value), Effect("e", sum(interval) / 2, interval))
+    assert result == word and bool(reason) == (word == "inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_claim_holds_if_the_interval_excludes_the_opposite(
     ],
 )
 def test_a_range_holds_if_the_interval_lies_in_it(interval: tuple[float, float], word: str) -> None:
-    stated = claim("within", range=(0.69, 0.86))
-    assert stated.expected == "0.69 to 0.86"
-    assert word_of(stated, Effect("e", sum(interval) / 2, interval))[0] == word
+    range_claim = claim("within", range=(0.69, 0.86))
+    assert range_claim.expected == "0.69 to 0.86"
+    assert word_of(range_claim, Effect("e", sum(interval) / 2, interval))[0] == word
 
 
 @pytest.mark.parametrize(
@@ -106,17 +106,17 @@ def test_an_interval_partly_in_the_stated_range_decides_nothing(
 
 
 def test_a_stated_value_may_have_been_rounded() -> None:
-    rounded = claim("equal", 3.2, margin=0.01)
-    assert word_of(rounded, exact("x", 3.2))[0] == "holds"
-    assert word_of(rounded, exact("x", 3.24))[0] == "inconclusive"
-    assert word_of(rounded, exact("x", 3.4))[0] == "does not hold"
+    rounded_claim = claim("equal", 3.2, margin=0.01)
+    assert word_of(rounded_claim, exact("x", 3.2))[0] == "holds"
+    assert word_of(rounded_claim, exact("x", 3.24))[0] == "inconclusive"
+    assert word_of(rounded_claim, exact("x", 3.4))[0] == "does not hold"
 
 
 def test_printed_numbers_hold_as_printed_and_fail_only_if_no_rounding_helps() -> None:
-    same = claim("equal", margin=0.02)
-    assert word_of(same, Effect("x", 1.0, (0.9, 1.1), rounded=True))[0] == "holds"
-    assert word_of(same, Effect("x", 1.05, (0.97, 1.13), rounded=True))[0] == "inconclusive"
-    assert word_of(same, Effect("x", 1.05, (1.04, 1.06), rounded=True))[0] == "does not hold"
+    equality = claim("equal", margin=0.02)
+    assert word_of(equality, Effect("x", 1.0, (0.9, 1.1), rounded=True))[0] == "holds"
+    assert word_of(equality, Effect("x", 1.05, (0.97, 1.13), rounded=True))[0] == "inconclusive"
+    assert word_of(equality, Effect("x", 1.05, (1.04, 1.06), rounded=True))[0] == "does not hold"
 
 
 def test_a_doubt_or_a_missing_interval_decides_nothing() -> None:
@@ -126,48 +126,48 @@ def test_a_doubt_or_a_missing_interval_decides_nothing() -> None:
 
 def test_a_product_of_two_is_the_ratio_of_verdicts() -> None:
     a, b = Measured(3.0, (2.9, 3.1)), Measured(2.0, (1.95, 2.05))
-    known, found = ratio(a, b), product("e", [(a, 1.0), (b, -1.0)])
-    assert found.value == pytest.approx(known.value) and found.interval == pytest.approx(known.interval)
-    assert not found.doubt
-    wide = product("e", [(a, 1.0), (Measured(2.0, (1.0, 3.0)), -1.0)])
-    assert "50 %" in wide.doubt, "what is too wide to win is too wide to prove"
+    quotient, combined = ratio(a, b), product("e", [(a, 1.0), (b, -1.0)])
+    assert combined.value == pytest.approx(quotient.value) and combined.interval == pytest.approx(quotient.interval)
+    assert not combined.doubt
+    wide_product = product("e", [(a, 1.0), (Measured(2.0, (1.0, 3.0)), -1.0)])
+    assert "50 %" in wide_product.doubt, "what is too wide to win is too wide to prove"
     assert product("e", [(a, 1.0), (Measured(0.0, (0.0, 0.0)), -1.0)]).doubt
 
 
 def test_a_guest_never_supports_a_claim_about_timing() -> None:
-    found = of_effects(claim("higher"), "vm", "measured on a guest", [exact("e", 2.0)], START)
-    assert found.word == "indicative only" and found.indication == "holds" and not found.counts
-    assert found.text == "on a guest: indicative only (holds)"
-    other = of_effects(claim("higher", timing=False), "vm", "measured on a guest", [exact("e", 2.0)], START)
-    assert other.word == "holds" and other.counts
+    verdict = of_effects(claim("higher"), "vm", "measured on a guest", [exact("e", 2.0)], START)
+    assert verdict.word == "indicative only" and verdict.indication == "holds" and not verdict.counts
+    assert verdict.text == "on a guest: indicative only (holds)"
+    untimed = of_effects(claim("higher", timing=False), "vm", "measured on a guest", [exact("e", 2.0)], START)
+    assert untimed.word == "holds" and untimed.counts
 
 
 def test_printed_numbers_repeated_are_no_evidence() -> None:
-    found = of_effects(claim("higher"), "publications", "printed", [exact("e", 2.0)], START)
-    assert found.word == "holds" and not found.counts
+    verdict = of_effects(claim("higher"), "publications", "printed", [exact("e", 2.0)], START)
+    assert verdict.word == "holds" and not verdict.counts
 
 
 def test_of_several_effects_the_one_that_refutes_decides() -> None:
     effects = [exact("one", 2.0), Effect("two", 1.0, None), exact("three", 0.5)]
-    found = of_effects(claim("higher"), "m", "modelled", effects, START)
-    assert found.word == "does not hold" and found.effect == effects[2]
+    verdict = of_effects(claim("higher"), "m", "modelled", effects, START)
+    assert verdict.word == "does not hold" and verdict.effect == effects[2]
     assert of_effects(claim("higher"), "m", "modelled", effects[:2], START).word == "inconclusive"
 
 
 @pytest.mark.parametrize("interval", [(1.4, 1.6), None])
 def test_a_verdict_returns_from_the_store_as_it_went(interval: tuple[float, float] | None) -> None:
-    made = of_effects(claim("higher"), "n042", "measured", [Effect("copy", 1.5, interval)], START)
-    row = to_record(made, "0.1.0")
+    verdict = of_effects(claim("higher"), "n042", "measured", [Effect("copy", 1.5, interval)], START)
+    row = to_record(verdict, "0.1.0")
     assert isinstance(row, Record) and row.source == "host" and row.unit == "1"
     assert Record.from_json(row.to_json()) == row
-    assert from_record(row, "claims-1", "H05-host") == replace(made, run="claims-1", step="H05-host")
+    assert from_record(row, "claims-1", "H05-host") == replace(verdict, run="claims-1", step="H05-host")
     with pytest.raises(ValueError, match="not in tuple"):
         from_record(replace(row, conditions={**row.conditions, "verdict": "perhaps"}), "claims-1", "H05-host")
 
 
 def test_a_test_that_was_not_made_is_an_absence_with_its_reason() -> None:
-    made = untested(claim("higher"), "n042", "measured", "it needs 8 CPUs, this machine has 2", START)
-    row = to_record(made, "0.1.0")
-    assert isinstance(row, Absence) and row.reason == made.reason and row.conditions["claim"] == "H05"
-    assert made.word == "cannot be tested here" and not made.counts
-    assert made.to_json()["effect"] is None
+    verdict = untested(claim("higher"), "n042", "measured", "it needs 8 CPUs, this machine has 2", START)
+    row = to_record(verdict, "0.1.0")
+    assert isinstance(row, Absence) and row.reason == verdict.reason and row.conditions["claim"] == "H05"
+    assert verdict.word == "cannot be tested here" and not verdict.counts
+    assert verdict.to_json()["effect"] is None

@@ -63,8 +63,8 @@ def test_the_fewest_samples_of_an_interval(confidence: float, samples: int) -> N
 
 
 def test_subsets_of_all_runs_are_the_runs() -> None:
-    (same,) = computed.of_subsets(what="w", bound=True, threads=4, statistic="mean", small=3, large=10)
-    assert same.value == pytest.approx(1), "the mean of means is the mean"
+    (effect,) = computed.of_subsets(what="w", bound=True, threads=4, statistic="mean", small=3, large=10)
+    assert effect.value == pytest.approx(1), "the mean of means is the mean"
 
 
 def test_a_line_explains_points_on_it_and_not_those_around_it() -> None:
@@ -75,8 +75,8 @@ def test_a_line_explains_points_on_it_and_not_those_around_it() -> None:
 def test_paths_of_a_torus_follow_from_its_shape(bench: Bench) -> None:
     (mean,) = modelled.mean_hops(bench, "N01", "gs1280-16", what="w")
     assert mean.value == pytest.approx(32 / 15)
-    (over,) = modelled.mean_hops(bench, "N03", "es80", what="w", over="gs1280-8")
-    assert over.value == pytest.approx((16 / 7) / (12 / 7))
+    (hops_ratio,) = modelled.mean_hops(bench, "N03", "es80", what="w", over="gs1280-8")
+    assert hops_ratio.value == pytest.approx((16 / 7) / (12 / 7))
     (near,) = modelled.square_over_line(bench, "P20", "gs1280-32", what="w", side=2)
     assert 0.5 < near.value < 1
     with pytest.raises(AbsentError, match="es45 is no torus"):
@@ -112,19 +112,19 @@ def test_an_extension_is_what_exceeds_the_time_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, slowdowns: Sequence[float], effect: float, doubt: str
 ) -> None:
     answering(bench, monkeypatch, slowdowns)
-    (found,) = modelled.extension(bench, "L01", "altix3700", what="w", a={"threads": "2"}, b={"threads": "4"})
-    assert found.value == pytest.approx(effect) and doubt in found.doubt and bool(found.doubt) == bool(doubt)
+    (result,) = modelled.extension(bench, "L01", "altix3700", what="w", a={"threads": "2"}, b={"threads": "4"})
+    assert result.value == pytest.approx(effect) and doubt in result.doubt and bool(result.doubt) == bool(doubt)
 
 
 def test_the_loaded_latency_lies_between_the_points(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def records(_: str, machine: str, term: Term) -> list[Record]:
-        made: list[Record] = []
+        loaded_records: list[Record] = []
         for chains, (rate, latency) in {"1": (2e9, 1e-7), "2": (4e9, 1.2e-7), "4": (5e9, 2e-7)}.items():
-            made += [
+            loaded_records += [
                 record("loaded", "bandwidth_net", rate, chains=chains),
                 record("loaded", "load_latency", latency, chains=chains),
             ]
-        return made
+        return loaded_records
 
     monkeypatch.setattr(bench, "records", records)
     arguments: dict[str, Any] = {"what": "w", "chains": "1,2,4"}
@@ -135,20 +135,20 @@ def test_the_loaded_latency_lies_between_the_points(bench: Bench, monkeypatch: p
 
 
 def test_a_few_processes_do_not_show_that_processes_differ(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [record("bandwidth", "bandwidth_net", v, kernel="triad", threads=1) for v in (1e9, 1.1e9, 1.2e9)]
+    records = [record("bandwidth", "bandwidth_net", v, kernel="triad", threads=1) for v in (1e9, 1.1e9, 1.2e9)]
 
     def take(_: str, terms: Sequence[Term]) -> list[Record]:
-        for n, r in enumerate(made):
+        for n, r in enumerate(records):
             bench.store.add(bench.run, f"M16-host.a.r{n}", [r])
-        return [made[0]]
+        return [records[0]]
 
     monkeypatch.setattr(bench, "take", take)
     options: dict[str, Any] = {"instrument": "bandwidth", "metric": "bandwidth_net", "a": {}}
     (few,) = measured.beyond_samples(bench, "M16-host", what="w", **options)
     assert few.doubt == "3 processes have enough samples, 6 are needed"
-    made += made
-    (found,) = measured.beyond_samples(bench, "M16-host", what="w", **options)
-    assert found.value > 5 and found.interval is not None and found.interval[0] <= found.value <= found.interval[1]
+    records += records
+    (spread,) = measured.beyond_samples(bench, "M16-host", what="w", **options)
+    assert spread.value > 5 and spread.interval is not None and spread.interval[0] <= spread.value <= spread.interval[1]
 
 
 def test_a_ratio_of_printed_numbers_has_the_bounds_of_their_rounding() -> None:
@@ -172,7 +172,7 @@ def test_a_high_p_value_is_no_evidence_of_normality() -> None:
 
 @pytest.mark.parametrize("claim", ["R17", "H29", "M12"])
 def test_rounding_and_missing_evidence_refute_no_claim(bench: Bench, claim: str) -> None:
-    [found] = chosen((claim,))
-    [trial] = found.tests
+    [chosen_claim] = chosen((claim,))
+    [trial] = chosen_claim.tests
     effects = call("computed", trial.method, bench, claim, "", trial.parameters)
-    assert {word_of(found, e)[0] for e in effects} == {"inconclusive"}
+    assert {word_of(chosen_claim, e)[0] for e in effects} == {"inconclusive"}

@@ -45,22 +45,24 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def bench(store: Store, name: str = "claims-20261125T200000-0", **changed: Any) -> Bench:
-    made = Bench(store, name, store.folder.parent / "journals", facts_of=lambda: {**FACTS, **changed})
-    made.__dict__["host"] = "n042"  # which would read the hardware
-    return made
+    new_bench = Bench(store, name, store.folder.parent / "journals", facts_of=lambda: {**FACTS, **changed})
+    new_bench.__dict__["host"] = "n042"  # which would read the hardware
+    return new_bench
 
 
 def test_verdicts_by_computation_are_stored_with_what_they_found(store: Store) -> None:
-    found = run_tests(bench(store), Request(COMPUTED, on="computed"))
-    assert [(v.claim, v.word, v.basis) for v in found] == [
+    verdicts = run_tests(bench(store), Request(COMPUTED, on="computed"))
+    assert [(v.claim, v.word, v.basis) for v in verdicts] == [
         ("M01", "holds", "computed"),
         ("P06", "holds", "printed"),
         ("P08", "does not hold", "printed"),
         ("R01", "does not hold", "printed"),
     ]
-    kept = {k: v[-1] for k, v in history(store).items()}
-    assert {k: (v.word, v.effect) for k, v in kept.items()} == {v.claim: (v.word, v.effect) for v in found}
-    assert kept["R01"].run == "claims-20261125T200000-0" and kept["R01"].step == "R01-computed"
+    stored_verdicts = {k: v[-1] for k, v in history(store).items()}
+    assert {k: (v.word, v.effect) for k, v in stored_verdicts.items()} == {
+        v.claim: (v.word, v.effect) for v in verdicts
+    }
+    assert stored_verdicts["R01"].run == "claims-20261125T200000-0" and stored_verdicts["R01"].step == "R01-computed"
     assert not (store.folder / ".measuring").exists() or not list((store.folder / ".measuring").iterdir())
 
 
@@ -73,11 +75,13 @@ def test_an_interrupted_run_keeps_its_verdicts_and_resumes_with_the_rest(store: 
     with begun(store, request) as (name, folder), pytest.raises(KeyboardInterrupt):
         run_tests(replace(bench(store, name), folder=folder), request, stop)
     assert {*history(store)} == {"M01", "P06"}, "each verdict is stored as soon as it is known"
-    made: list[str] = []
-    with resumed(store) as (again, where, asked):
-        assert (again, where, asked) == (name, folder, request)
-        found = run_tests(replace(bench(store, again), folder=where), asked, lambda d, t, s: made.append(s))
-    assert [v.claim for v in found] == ["M01", "P06", "P08", "R01"] and len(made) == 4
+    texts: list[str] = []
+    with resumed(store) as (run_name, run_folder, run_request):
+        assert (run_name, run_folder, run_request) == (name, folder, request)
+        verdicts = run_tests(
+            replace(bench(store, run_name), folder=run_folder), run_request, lambda d, t, s: texts.append(s)
+        )
+    assert [v.claim for v in verdicts] == ["M01", "P06", "P08", "R01"] and len(texts) == 4
     assert {v[-1].run for v in history(store).values()} == {name}
     with pytest.raises(UsageError, match="--resume: found no incomplete run of claims"), resumed(store):
         pass
@@ -93,8 +97,8 @@ def test_a_resumed_run_makes_no_test_twice(store: Store, monkeypatch: pytest.Mon
     monkeypatch.setattr(run, "call", counted)
     request = Request(("P06", "P23", "M01"), on="")
     for _ in range(2):  # the second finds all verdicts, those that could not be made too
-        found = run_tests(bench(store), request)
-        assert [v.word for v in found] == ["holds", "holds", "cannot be tested here"]
+        verdicts = run_tests(bench(store), request)
+        assert [v.word for v in verdicts] == ["holds", "holds", "cannot be tested here"]
     assert sorted(calls) == ["M01-computed", "P06-computed"]
 
 
@@ -124,8 +128,8 @@ def test_what_a_host_lacks_is_said(store: Store, needs: Mapping[str, Any], reaso
 
 
 def test_smt_counts_only_with_two_cpus_that_may_be_used(store: Store) -> None:
-    alone = bench(store, topology={**FACTS["topology"], "allowed_cpus": [0, 1]})
-    assert "SMT" in alone.lacks({"smt": True}) and alone.lacks({"cores": 2}) == ""
+    single_core = bench(store, topology={**FACTS["topology"], "allowed_cpus": [0, 1]})
+    assert "SMT" in single_core.lacks({"smt": True}) and single_core.lacks({"cores": 2}) == ""
 
 
 def test_options_name_what_depends_on_the_host(store: Store) -> None:
@@ -134,7 +138,7 @@ def test_options_name_what_depends_on_the_host(store: Store) -> None:
 
 
 def test_terms_are_divided_and_have_what_all_share() -> None:
-    one, other, third = terms_of(
+    first, second, third = terms_of(
         {
             "instrument": "bandwidth",
             "metric": "bandwidth_net",
@@ -144,8 +148,8 @@ def test_terms_are_divided_and_have_what_all_share() -> None:
             "more": [{"threads": 3, "Power": -1, "Set": ["x=1"], "Machine": "es45"}],
         }
     )
-    assert one == Term("bandwidth", "bandwidth_net", {"kernel": "copy", "threads": 1})
-    assert (other.instrument, other.metric, other.power) == ("latency", "load_latency", -1.0)
+    assert first == Term("bandwidth", "bandwidth_net", {"kernel": "copy", "threads": 1})
+    assert (second.instrument, second.metric, second.power) == ("latency", "load_latency", -1.0)
     assert (third.power, third.settings, third.machine) == (-1.0, ("x=1",), "es45")
     with pytest.raises(MeshmarkError, match="a: found nothing"):
         terms_of({"instrument": "latency"})
@@ -158,14 +162,14 @@ def answered(value_of: Callable[[Sequence[str]], float], asked: list[Step]) -> C
         asked.append(step)
         value = value_of(step.argv)
         samples = tuple(value * (1 + k / 1000) for k in range(7))
-        made = replace(
+        result = replace(
             record("bandwidth", "bandwidth_net", value),
             samples=samples,
             value=median(samples),
             interval=median_interval(samples),
             flags=frozenset(),
         )
-        return StepResult(step, "ok", reading=Reading(records=[made]))
+        return StepResult(step, "ok", reading=Reading(records=[result]))
 
     return run_step
 
@@ -182,14 +186,14 @@ RATIO: Mapping[str, Any] = {
 def test_conditions_take_turns_in_fresh_processes_and_share_the_budget(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Step] = []
-    monkeypatch.setattr(Runner, "run_step", answered(lambda argv: 3e9 if "streaming" in argv else 2e9, asked))
+    steps: list[Step] = []
+    monkeypatch.setattr(Runner, "run_step", answered(lambda argv: 3e9 if "streaming" in argv else 2e9, steps))
     (effect,) = ratio(bench(store), "H05-host", **RATIO)
     assert effect.value == pytest.approx(1.5, rel=0.01) and effect.interval is not None and not effect.doubt
-    assert [s.id for s in asked[:4]] == ["H05-host.a.r1", "H05-host.b.r1", "H05-host.a.r2", "H05-host.b.r2"]
-    assert len(asked) == 12 and sum(s.budget_s for s in asked) == pytest.approx(5.0)
-    assert len({s.argv[s.argv.index("--seed") + 1] for s in asked}) == 6, "each process has a seed of its own"
-    assert {step for _, step, _ in store.rows(run=bench(store).run)} == {s.id for s in asked}
+    assert [s.id for s in steps[:4]] == ["H05-host.a.r1", "H05-host.b.r1", "H05-host.a.r2", "H05-host.b.r2"]
+    assert len(steps) == 12 and sum(s.budget_s for s in steps) == pytest.approx(5.0)
+    assert len({s.argv[s.argv.index("--seed") + 1] for s in steps}) == 6, "each process has a seed of its own"
+    assert {step for _, step, _ in store.rows(run=bench(store).run)} == {s.id for s in steps}
     assert word(effect) == "holds"
 
 
@@ -207,8 +211,8 @@ def test_a_single_deviating_sample_counts_against_a_claim_of_none(
 
 def test_what_a_process_cannot_measure_is_the_reason(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Runner, "run_step", lambda _, step: StepResult(step, "failed", message="it died of SIGBUS"))
-    (found,) = run_tests(bench(store), Request(("H05",), on="host"))
-    assert found.word == "cannot be tested here" and "it died of SIGBUS" in found.reason
+    (verdict,) = run_tests(bench(store), Request(("H05",), on="host"))
+    assert verdict.word == "cannot be tested here" and "it died of SIGBUS" in verdict.reason
     with pytest.raises(AbsentError, match="gave no flop_rate"):
         selected([record("bandwidth", "bandwidth_net", 1e9)], "flop_rate", {})
 

@@ -24,29 +24,33 @@ EFFECT = Effect("copy <streaming> over ordinary", 1.2, (1.15, 1.25))
 
 def verdicts() -> list[Verdict]:
     """Of H05 in October and in November, of P06, and of what could not be tested."""
-    then, now = ("2026-10-01T10:00:00Z", "2026-11-25T20:00:00Z")
+    october, november = ("2026-10-01T10:00:00Z", "2026-11-25T20:00:00Z")
     return [
-        replace(of_effects(H05, "n042", "measured", [exact(EFFECT.what, 1.5)], then), run=RUNS[0], step="H05-host"),
-        replace(of_effects(H05, "n042", "measured", [EFFECT], now), run=RUNS[1], step="H05-host"),
-        replace(of_effects(H05, "vm", "measured on a guest", [EFFECT], now), run=RUNS[1], step="H05-host"),
-        replace(of_effects(P06, "publications", "printed", [exact("share", 0.98)], now), run=RUNS[1], step="P06-c"),
+        replace(of_effects(H05, "n042", "measured", [exact(EFFECT.what, 1.5)], october), run=RUNS[0], step="H05-host"),
+        replace(of_effects(H05, "n042", "measured", [EFFECT], november), run=RUNS[1], step="H05-host"),
+        replace(of_effects(H05, "vm", "measured on a guest", [EFFECT], november), run=RUNS[1], step="H05-host"),
+        replace(
+            of_effects(P06, "publications", "printed", [exact("share", 0.98)], november), run=RUNS[1], step="P06-c"
+        ),
     ]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    made = Store(tmp_path / "store")
+    new_store = Store(tmp_path / "store")
     for v in verdicts():
         row = to_record(v, "0.1.0")
         assert isinstance(row, Record)
-        made.add(v.run, f"{v.step}-{v.machine}", [row])
-        made.add(v.run, f"{v.step}-{v.machine}.a.r1", [record("bandwidth", "bandwidth_net", 2e9, store="streaming")])
-    return made
+        new_store.add(v.run, f"{v.step}-{v.machine}", [row])
+        new_store.add(
+            v.run, f"{v.step}-{v.machine}.a.r1", [record("bandwidth", "bandwidth_net", 2e9, store="streaming")]
+        )
+    return new_store
 
 
 def test_the_terminal_shows_effect_interval_and_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    made = [*verdicts()[1:], untested(R13, "n042", "measured", "it needs 8 CPUs, this machine has 2", "")]
-    print_verdicts({c.id: c for c in claims()}, made)
+    claim_verdicts = [*verdicts()[1:], untested(R13, "n042", "measured", "it needs 8 CPUs, this machine has 2", "")]
+    print_verdicts({c.id: c for c in claims()}, claim_verdicts)
     out = " ".join(capsys.readouterr().out.split())
     assert "1.2 1.15 – 1.25 1.5 does not hold" in out and "exact at least 0.9 holds, by" in out
     assert "on a guest:" in out and "cannot be" in out and "it needs 8 CPUs" in out
@@ -71,8 +75,8 @@ def test_the_index_counts_tests_and_links_pages(store: Store) -> None:
 
 def test_a_page_shows_evidence_history_and_escapes_texts(store: Store) -> None:
     runs = {run: [(s, r) for _, s, r in store.rows(run=run)] for run in RUNS}
-    made = [replace(v, step=f"{v.step}-{v.machine}") for v in verdicts() if v.claim == "H05"]
-    page = claim_page(H05, made, runs)
+    claim_verdicts = [replace(v, step=f"{v.step}-{v.machine}") for v in verdicts() if v.claim == "H05"]
+    page = claim_page(H05, claim_verdicts, runs)
     assert "copy &lt;streaming&gt; over ordinary" in page and "<streaming>" not in page
     assert page.index("2026-11-25 20:00:00") < page.index("2026-10-01 10:00:00"), "the newest comes first"
     assert RUNS[1] in page and "2.00" in page and "GB/s" in page
@@ -83,5 +87,5 @@ def test_a_page_shows_evidence_history_and_escapes_texts(store: Store) -> None:
 def test_pages_are_written_for_the_chosen_claims_only(store: Store, tmp_path: Path) -> None:
     assert write_pages(tmp_path / "out", [H05, P06], history(store), store) == 3
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"index.html", "H05.html", "P06.html"}
-    untried = claim_page(R13, [], {})
-    assert "Not tested yet: <code>meshmark claims R13</code>" in untried
+    untested_page = claim_page(R13, [], {})
+    assert "Not tested yet: <code>meshmark claims R13</code>" in untested_page

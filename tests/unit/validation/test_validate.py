@@ -30,8 +30,8 @@ def test_structure_and_calibration_hold_and_predictions_do_not_get_worse() -> No
     rows = validate()
     outside = {r.claim.id for r in rows if r.finding.inside is False}
     assert not {r.claim.id for r in rows if r.counts_as in {"structure", "calibrate"}} & outside
-    blind = [r for r in rows if r.counts_as == "predict"]
-    assert sum(r.finding.inside is True for r in blind) >= 25
+    predictions = [r for r in rows if r.counts_as == "predict"]
+    assert sum(r.finding.inside is True for r in predictions) >= 25
     assert all(r.finding.why for r in rows if r.finding.inside is not True), "a miss without an explanation"
     assert all(r.finding.why for r in rows if r.counts_as == "assumed"), "an assumption that is not named"
 
@@ -39,9 +39,9 @@ def test_structure_and_calibration_hold_and_predictions_do_not_get_worse() -> No
 def test_a_result_follows_the_assumed_number_that_restates_it() -> None:
     (row,) = validate(["D04"], sensitivity=True)
     assert row.depends is not None
-    found = {d.key: d.elasticity for d in row.depends}
-    assert found["messages.overhead_us"] == pytest.approx(0.88, abs=0.02)
-    assert found["messages.one_sided_overhead_us"] == pytest.approx(-0.68, abs=0.02)
+    elasticities = {d.key: d.elasticity for d in row.depends}
+    assert elasticities["messages.overhead_us"] == pytest.approx(0.88, abs=0.02)
+    assert elasticities["messages.one_sided_overhead_us"] == pytest.approx(-0.68, abs=0.02)
     strongest = restates(row)
     assert strongest is not None and strongest.key == "messages.overhead_us"
     (plain,) = validate(["D04"])
@@ -121,8 +121,8 @@ def test_a_published_latency_is_not_held_against_another_stride() -> None:
 def test_means_of_both_machines_leave_out_the_own_cpu() -> None:
     ratios = [row.finding.numbers[0] for row in validate(["A15", "A17", "A18", "A19"])]
     rows = matrix("gs320-32")
-    others = [rows[0][cpu // 4] for cpu in range(1, 32)]
-    assert ratios[2] == pytest.approx(sum(others) / 31 / mean_remote(matrix("gs1280-32")))
+    remote_values = [rows[0][cpu // 4] for cpu in range(1, 32)]
+    assert ratios[2] == pytest.approx(sum(remote_values) / 31 / mean_remote(matrix("gs1280-32")))
     assert all(row.finding.inside for row in validate(["A15", "A17", "A18", "A19"]))
 
 

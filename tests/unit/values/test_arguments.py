@@ -138,9 +138,9 @@ def test_each_of_several_arguments_is_checked() -> None:
         (lambda: untyped(*DEFAULTS, **{"c\0": 1}), "call: option: found "),
         (lambda: untyped(text="x"), "call: 'text' parameter is positional only"),
     ]
-    for wrong, message in attempts:
+    for attempt, message in attempts:
         with pytest.raises(UsageError) as refusal:
-            wrong()
+            attempt()
         assert str(refusal.value).startswith(message)
 
 

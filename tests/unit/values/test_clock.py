@@ -26,27 +26,27 @@ def computed(rate: Callable[[float], float], clocks: tuple[float, ...] = CLOCKS)
 
 
 def test_a_rate_through_the_origin_is_proportional() -> None:
-    found = sweep(lambda c: 3 * c)
-    assert (found.word, found.plateau_hz, found.computed) == ("proportional", None, False)
-    assert found.exponent and found.exponent.interval
-    assert found.exponent.interval[0] < 1 < found.exponent.interval[1]
-    assert found.text.startswith("the rate is proportional to the clock: exponent 1.00 (95 %: ")
-    assert "from 1.4 GHz to 2.2 GHz, within 0.9 to 1.1" in found.text
+    effect = sweep(lambda c: 3 * c)
+    assert (effect.word, effect.plateau_hz, effect.computed) == ("proportional", None, False)
+    assert effect.exponent and effect.exponent.interval
+    assert effect.exponent.interval[0] < 1 < effect.exponent.interval[1]
+    assert effect.text.startswith("the rate is proportional to the clock: exponent 1.00 (95 %: ")
+    assert "from 1.4 GHz to 2.2 GHz, within 0.9 to 1.1" in effect.text
 
 
 def test_a_straight_line_that_misses_the_origin_is_not_proportional() -> None:
-    found = sweep(lambda c: 1e9 + c)
-    assert found.word == "less" and "rises less than in proportion" in found.text
-    assert found.exponent and 0.55 < found.exponent.value < 0.75
+    effect = sweep(lambda c: 1e9 + c)
+    assert effect.word == "less" and "rises less than in proportion" in effect.text
+    assert effect.exponent and 0.55 < effect.exponent.value < 0.75
     assert sweep(lambda c: c - 0.8e9).word == "more"
 
 
 @pytest.mark.parametrize("begin", [1.4e9, 1.8e9, 2.0e9])
 def test_a_plateau_begins_where_the_rate_no_longer_rises(begin: float) -> None:
-    found = sweep(lambda c: min(c, begin))
-    assert (found.word, found.plateau_hz) == ("plateau", begin)
-    assert f"no longer rises with the clock from {begin / 1e9:g} GHz on (plateau)" in found.text
-    assert "such as memory" in found.text and ("below it" in found.text) == (begin > 1.4e9)
+    effect = sweep(lambda c: min(c, begin))
+    assert (effect.word, effect.plateau_hz) == ("plateau", begin)
+    assert f"no longer rises with the clock from {begin / 1e9:g} GHz on (plateau)" in effect.text
+    assert "such as memory" in effect.text and ("below it" in effect.text) == (begin > 1.4e9)
 
 
 def test_the_highest_clock_alone_is_no_plateau() -> None:
@@ -56,8 +56,8 @@ def test_the_highest_clock_alone_is_no_plateau() -> None:
 
 
 def test_a_kink_within_the_tolerance_of_the_whole_range_is_uneven() -> None:
-    found = sweep(lambda c: c * (1.05 if c > 1.5e9 else 1.0) * (1 - 0.02 * (c > 2.1e9)), 0.0005)
-    assert found.word == "uneven" and "exponent 1.37" in found.text and "from 1.4 GHz to 1.6 GHz" in found.text
+    effect = sweep(lambda c: c * (1.05 if c > 1.5e9 else 1.0) * (1 - 0.02 * (c > 2.1e9)), 0.0005)
+    assert effect.word == "uneven" and "exponent 1.37" in effect.text and "from 1.4 GHz to 1.6 GHz" in effect.text
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_a_kink_within_the_tolerance_of_the_whole_range_is_uneven() -> None:
 def test_what_cannot_be_judged_is_inconclusive_with_the_reason(
     noise: float, rounds: int, clocks: tuple[float, ...], reason: str
 ) -> None:
-    found = sweep(lambda c: c, noise, rounds, clocks)
-    assert found.word == "inconclusive" and reason in found.text
+    effect = sweep(lambda c: c, noise, rounds, clocks)
+    assert effect.word == "inconclusive" and reason in effect.text
 
 
 def test_only_rounds_with_all_clocks_count() -> None:
@@ -84,13 +84,13 @@ def test_only_rounds_with_all_clocks_count() -> None:
 
 
 def test_rates_of_a_model_have_exponents_without_intervals() -> None:
-    found = computed(lambda c: c)
-    assert found.text.startswith("computed: the rate is proportional to the clock: exponent 1.00 from")
-    assert found.exponent and found.exponent.interval is None and "95 %" not in found.text
-    saw = {1.4e9: 6.27, 1.6e9: 6.69, 1.8e9: 7.04, 2.0e9: 7.35, 2.2e9: 7.20}
-    found = computed(saw.__getitem__)
-    assert (found.word, found.plateau_hz) == ("plateau", 2.0e9)
-    assert [round(e.value, 2) for e in found.neighbours] == [0.49, 0.43, 0.41, -0.22]
+    effect = computed(lambda c: c)
+    assert effect.text.startswith("computed: the rate is proportional to the clock: exponent 1.00 from")
+    assert effect.exponent and effect.exponent.interval is None and "95 %" not in effect.text
+    rate_by_clock = {1.4e9: 6.27, 1.6e9: 6.69, 1.8e9: 7.04, 2.0e9: 7.35, 2.2e9: 7.20}
+    effect = computed(rate_by_clock.__getitem__)
+    assert (effect.word, effect.plateau_hz) == ("plateau", 2.0e9)
+    assert [round(e.value, 2) for e in effect.neighbours] == [0.49, 0.43, 0.41, -0.22]
     assert computed(lambda c: c, CLOCKS[:2]).word == "inconclusive"
 
 

@@ -65,23 +65,23 @@ def test_what_comes_back_is_what_the_native_half_read() -> None:
     ],
 )
 def test_what_is_wrong_is_named_by_its_field(name: str, text: str) -> None:
-    with pytest.raises(UsageError, match=r"^f: found '") as raised:
+    with pytest.raises(UsageError, match=r"^f: found '") as error:
         PARSERS[name](text)
-    assert str(raised.value).isprintable()
+    assert str(error.value).isprintable()
 
 
 @given(st.sampled_from(sorted(PARSERS)), st.text(st.sampled_from("0123456789.,-/KMGTiBsnmhae+x \0é"), max_size=12))
 def test_nonsense_is_a_value_or_a_usage_error(name: str, text: str) -> None:
     try:
         PARSERS[name](text)
-    except UsageError as wrong:
-        assert str(wrong).startswith("f: ")
+    except UsageError as error:
+        assert str(error).startswith("f: ")
 
 
 @pytest.mark.parametrize("text", ["4KiB..10KiB", "64 mib", "1MiB,4KiB", "4KiB..64KiB/2", "0", "1e3"])
 def test_a_host_and_a_model_read_the_same_footprints(text: str) -> None:
     """The model once read 4096, 8192 where the probe read 10240 too, and took what the probe refused."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [find_probe(), "latency", "--check", "--footprint", text],
         capture_output=True,
         text=True,
@@ -91,38 +91,40 @@ def test_a_host_and_a_model_read_the_same_footprints(text: str) -> None:
     try:
         records = measure("latency", find_machine("gs1280-4"), {"footprint": text, "memory_node": "0"})
     except UsageError:
-        assert done.returncode == 2
+        assert completed.returncode == 2
     else:
-        assert done.returncode == 0, done.stderr
+        assert completed.returncode == 0, completed.stderr
         assert [r.conditions["footprint_bytes"] for r in records] == grammar.sizes("f", text)
 
 
 def test_without_the_library_there_is_one_line_and_a_hint(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
-    for path, said in ((tmp_path / "none", "not found at"), (tmp_path / "text", "cannot be loaded")):
-        done = meshmark("measure", "latency", "--on", "gs1280-4", "--no-store", env={"MESHMARK_VALUES": str(path)})
-        assert done.returncode == 1
-        assert said in done.stderr.splitlines()[0] and "hint: make setup builds it" in done.stderr
+    for path, message in ((tmp_path / "none", "not found at"), (tmp_path / "text", "cannot be loaded")):
+        completed = meshmark("measure", "latency", "--on", "gs1280-4", "--no-store", env={"MESHMARK_VALUES": str(path)})
+        assert completed.returncode == 1
+        assert message in completed.stderr.splitlines()[0] and "hint: make setup builds it" in completed.stderr
 
 
 def options(command: Any, path: str = "meshmark") -> Iterator[tuple[str, Any]]:
     for parameter in command.params:
         if parameter.param_type_name == "option":
             yield f"{path} {parameter.opts[0]}", parameter
-    for name, under in getattr(command, "commands", {}).items():
-        yield from options(under, f"{path} {name}")
+    for name, subcommand in getattr(command, "commands", {}).items():
+        yield from options(subcommand, f"{path} {name}")
 
 
 def test_no_option_takes_a_time_without_its_unit() -> None:
     """`--duration 1` meant seconds, `--window 1` nanoseconds, and neither took `1s`."""
-    found = list(options(typer.main.get_command(app)))
-    assert len(found) > 100
-    for name, option in found:
+    all_options = list(options(typer.main.get_command(app)))
+    assert len(all_options) > 100
+    for name, option in all_options:
         if option.type_descriptor.annotation is float and option.metavar != "TIME":
             words = (option.help or "").replace("(", " ").replace(")", " ").split()
             assert not {"s", "ms", "ns", "seconds"} & {*words}, name
-    takers = [name for name, option in found if option.metavar == "TIME"]
-    assert {"meshmark watch --duration", "meshmark record --duration", "meshmark model measure --window"} <= {*takers}
+    time_options = [name for name, option in all_options if option.metavar == "TIME"]
+    assert {"meshmark watch --duration", "meshmark record --duration", "meshmark model measure --window"} <= {
+        *time_options
+    }
 
 
 @pytest.mark.parametrize(
@@ -144,9 +146,9 @@ def test_no_option_takes_a_time_without_its_unit() -> None:
     ],
 )
 def test_an_error_names_field_value_and_what_is_allowed(parse: Callable[[], object], message: str) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         parse()
-    assert str(why.value) == message
+    assert str(error.value) == message
 
 
 def test_bounds_are_allowed_and_choices_trimmed() -> None:

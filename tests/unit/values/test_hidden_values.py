@@ -120,8 +120,8 @@ def test_a_command_is_a_list_of_words_or_one_text() -> None:
     assert hide_command(["env", "CMD_TOKEN=x y", 3]) == ["env", "CMD_TOKEN=…", 3]
     assert hide_command(("env", "CMD_TOKEN=x y")) == ["env", "CMD_TOKEN=…"]
     assert hide_command("env 'CMD_TOKEN=x y' a  b") == "env 'CMD_TOKEN=…' a b"
-    for other in ("a  b 'c d'", "a 'b", 3, {"a": 1}):
-        assert hide_command(other) == other
+    for value in ("a  b 'c d'", "a 'b", 3, {"a": 1}):
+        assert hide_command(value) == value
 
 
 def test_variables_have_one_value_or_a_list_of_them() -> None:

@@ -71,17 +71,17 @@ class Outer(Input):
     ],
 )
 def test_an_error_names_the_key_and_what_is_allowed(raw: Any, said: str) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         checked(Outer, raw, "a.toml")
-    assert str(why.value) == f"a.toml: {said}"
+    assert str(error.value) == f"a.toml: {said}"
 
 
 def test_what_is_right_is_read_with_its_defaults() -> None:
-    made = checked(Outer, {"name": "a", "many": [{"size": 4, "rate": 1}], "numbers": {"x": 2}}, "a.toml")
-    assert made == Outer(name="a", many=(Inner(size=4, rate=1.0),), numbers={"x": 2.0})
+    outer = checked(Outer, {"name": "a", "many": [{"size": 4, "rate": 1}], "numbers": {"x": 2}}, "a.toml")
+    assert outer == Outer(name="a", many=(Inner(size=4, rate=1.0),), numbers={"x": 2.0})
 
 
 def test_the_error_is_of_the_kind_that_the_caller_needs() -> None:
-    with pytest.raises(MeshmarkError) as why:
+    with pytest.raises(MeshmarkError) as error:
         checked(Outer, [], "a.json", MeshmarkError)
-    assert why.type is MeshmarkError
+    assert error.type is MeshmarkError

@@ -47,12 +47,12 @@ def test_a_range_in_other_digits_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["٣", "３", "1_0"])
 def test_an_option_that_takes_an_integer_refuses_other_digits(text: str) -> None:
-    done = meshmark("check-os", "--starts", text)
-    assert done.returncode == 2 and "--starts" in done.stderr and "unexpected" not in done.stderr
+    completed = meshmark("check-os", "--starts", text)
+    assert completed.returncode == 2 and "--starts" in completed.stderr and "unexpected" not in completed.stderr
 
 
 def test_options_with_units_and_paths_are_not_taken_for_numbers(tmp_path: Path) -> None:
-    done = meshmark("measure", "clock", "--budget", "1x", "--store", tmp_path / "store")
-    assert done.returncode == 2 and "ASCII digits" not in done.stderr and "unexpected" not in done.stderr
-    shown = meshmark("measure", "clock", "--budget", "10s", "--store", tmp_path / "store", "--plan")
-    assert "unexpected" not in shown.stderr
+    completed = meshmark("measure", "clock", "--budget", "1x", "--store", tmp_path / "store")
+    assert completed.returncode == 2 and "ASCII digits" not in completed.stderr and "unexpected" not in completed.stderr
+    planned = meshmark("measure", "clock", "--budget", "10s", "--store", tmp_path / "store", "--plan")
+    assert "unexpected" not in planned.stderr

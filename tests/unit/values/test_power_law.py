@@ -24,13 +24,13 @@ def test_two_points_have_no_fit() -> None:
 
 @pytest.mark.parametrize("points", [3, 5])
 def test_the_interval_covers_the_exponent_as_often_as_it_should(points: int) -> None:
-    covered = 0
+    hits = 0
     for seed in range(400):
         rng = random.Random(seed)
         fit = power_law({2**i: 2**-i * math.exp(rng.gauss(0, 0.05)) for i in range(points)})
         assert fit is not None
-        covered += fit.interval[0] <= -1 <= fit.interval[1]
-    assert abs(covered / 400 - 0.95) < 0.035
+        hits += fit.interval[0] <= -1 <= fit.interval[1]
+    assert abs(hits / 400 - 0.95) < 0.035
 
 
 def test_points_that_are_not_on_a_power_law_widen_the_interval() -> None:

@@ -13,10 +13,10 @@ from meshmark.values.sequential import ConfidenceSequence, spread
 
 
 def of(values: list[float]) -> ConfidenceSequence:
-    found = ConfidenceSequence((-0.02, 0.0, 0.02))
+    sequence = ConfidenceSequence((-0.02, 0.0, 0.02))
     for value in values:
-        found.add(value)
-    return found
+        sequence.add(value)
+    return sequence
 
 
 def fair(seed: int, n: int, scale: float, shift: float = 0.0, drift: float = 0.0) -> list[float]:
@@ -35,14 +35,14 @@ def test_there_is_no_interval_before_the_eighth_pair_and_one_from_then_on() -> N
 
 
 def test_the_interval_agrees_with_what_is_tracked_pair_by_pair() -> None:
-    found = ConfidenceSequence((-0.02, 0.0, 0.02))
+    sequence = ConfidenceSequence((-0.02, 0.0, 0.02))
     for value in fair(3, 60, 0.01, 0.012):
-        found.add(value)
-        low, high = found.interval() or (-math.inf, math.inf)
+        sequence.add(value)
+        low, high = sequence.interval() or (-math.inf, math.inf)
         for point in (-0.02, 0.0, 0.02):
-            assert found.above(point) == (low > point), len(found.values)
-            assert found.below(point) == (high < point), len(found.values)
-    assert found.above(-0.02) and not found.below(-0.02)
+            assert sequence.above(point) == (low > point), len(sequence.values)
+            assert sequence.below(point) == (high < point), len(sequence.values)
+    assert sequence.above(-0.02) and not sequence.below(-0.02)
 
 
 def test_the_interval_moves_and_turns_with_the_values() -> None:
@@ -55,27 +55,29 @@ def test_the_interval_moves_and_turns_with_the_values() -> None:
 
 def test_looking_after_every_pair_excludes_the_truth_in_at_most_a_twentieth_of_the_experiments() -> None:
     def ever_excluded(seed: int) -> bool:
-        found = ConfidenceSequence((0.0,))
+        sequence = ConfidenceSequence((0.0,))
         for value in fair(seed, 60, 0.05, drift=0.1):
-            found.add(value)
-            if found.above(0.0) or found.below(0.0):
+            sequence.add(value)
+            if sequence.above(0.0) or sequence.below(0.0):
                 return True
         return False
 
-    wrong = sum(map(ever_excluded, range(300)))
-    assert wrong <= 0.05 * 300 + 3 * math.sqrt(300 * 0.05 * 0.95)  # 5 %, and three standard deviations of the count
+    exclusions = sum(map(ever_excluded, range(300)))
+    assert exclusions <= 0.05 * 300 + 3 * math.sqrt(
+        300 * 0.05 * 0.95
+    )  # 5 %, and three standard deviations of the count
 
 
 def test_a_fair_sign_wins_nothing_on_average() -> None:
     """All orders of eight pairs have a share of the wealth: exactly as many exclude equality as the error allows."""
     sizes = [0.01 * (n + 1) for n in range(10)]
-    excluded = 0
+    exclusions = 0
     for bits in range(1 << 10):
-        found = ConfidenceSequence((0.0,))
+        sequence = ConfidenceSequence((0.0,))
         for n, size in enumerate(sizes):
-            found.add(size if bits >> n & 1 else -size)
-        excluded += found.above(0.0) or found.below(0.0)
-    assert 0 < excluded <= 0.05 * (1 << 10)
+            sequence.add(size if bits >> n & 1 else -size)
+        exclusions += sequence.above(0.0) or sequence.below(0.0)
+    assert 0 < exclusions <= 0.05 * (1 << 10)
 
 
 def test_more_pairs_narrow_the_interval_and_noise_widens_it() -> None:
@@ -90,8 +92,8 @@ def test_more_pairs_narrow_the_interval_and_noise_widens_it() -> None:
 def test_one_outlier_moves_the_interval_by_less_than_its_width() -> None:
     values = fair(2, 40, 0.005, 0.05)
     low, high = of(values).interval() or (0.0, 0.0)
-    other = of([*values[:-1], 50.0]).interval() or (0.0, 0.0)
-    assert abs(other[0] - low) < high - low and abs(other[1] - high) < high - low
+    outlier_interval = of([*values[:-1], 50.0]).interval() or (0.0, 0.0)
+    assert abs(outlier_interval[0] - low) < high - low and abs(outlier_interval[1] - high) < high - low
 
 
 def test_values_without_scatter_are_judged_by_their_signs() -> None:

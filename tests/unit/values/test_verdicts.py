@@ -56,8 +56,8 @@ def near(value: float, half: float = 0.004, doubt: str = "") -> Measured:
 
 
 def test_a_ratio_combines_both_intervals_at_their_ends() -> None:
-    found = ratio(Measured(3, (2, 4)), Measured(1, (0.5, 2)))
-    assert (found.value, found.interval, found.word) == (3, (1, 8), "inconclusive")
+    comparison = ratio(Measured(3, (2, 4)), Measured(1, (0.5, 2)))
+    assert (comparison.value, comparison.interval, comparison.word) == (3, (1, 8), "inconclusive")
     assert ratio(near(1.5), near(1)).word == "higher" and ratio(near(1), near(1.5)).word == "lower"
     assert ratio(near(1.001), near(1)).word == "equal"
     assert ratio(near(1.1), near(1), margin=0.2).word == "equal"
@@ -81,14 +81,14 @@ def test_what_is_flagged_or_wide_is_not_judged_but_its_ratio_is_known() -> None:
 
 
 def test_a_winner_is_better_than_each_of_the_others() -> None:
-    found = rank({"b": near(1.2), "a": near(1), "c": near(3)})
-    assert (found.word, found.best, dict(found.excluded)) == ("winner", ("a",), {})
+    ranking = rank({"b": near(1.2), "a": near(1), "c": near(3)})
+    assert (ranking.word, ranking.best, dict(ranking.excluded)) == ("winner", ("a",), {})
     assert rank({"b": near(1.2), "a": near(1)}, better="higher").best == ("b",)
 
 
 def test_ties_are_shown_between_all_of_them() -> None:
-    found = rank({"b": near(1.001), "a": near(1), "c": near(3)})
-    assert (found.word, found.best) == ("equal", ("a", "b"))
+    ranking = rank({"b": near(1.001), "a": near(1), "c": near(3)})
+    assert (ranking.word, ranking.best) == ("equal", ("a", "b"))
     # The first ties with both of the others, which are too far from each other.
     chain = rank({"b": near(1.012), "a": near(1), "c": near(0.999, 0.012)}, margin=0.025)
     assert (chain.word, chain.best) == ("inconclusive", ("c", "a", "b"))
@@ -96,27 +96,27 @@ def test_ties_are_shown_between_all_of_them() -> None:
 
 def test_a_wide_or_flagged_one_neither_wins_nor_ties() -> None:
     others = {"a": near(1), "b": near(1.2)}
-    found = rank({"wide": Measured(2, (1.1, 2.9)), **others, "bad": near(3, doubt="stoled disturbed")})
-    assert (found.word, found.best) == ("winner", ("a",))
-    assert dict(found.excluded) == {"wide": "±45 %", "bad": "stoled disturbed"}
-    for name, one in {
+    ranking = rank({"wide": Measured(2, (1.1, 2.9)), **others, "bad": near(3, doubt="stoled disturbed")})
+    assert (ranking.word, ranking.best) == ("winner", ("a",))
+    assert dict(ranking.excluded) == {"wide": "±45 %", "bad": "stoled disturbed"}
+    for name, inconclusive in {
         "wide": Measured(0.5, (0.2, 0.8)),
         "across": Measured(2, (1, 3)),
         "bad": near(0.4, doubt="stolen"),
         "near": near(1.001, doubt="stolen"),
         "few": Measured(9, None),
     }.items():
-        found = rank({name: one, **others})
-        assert (found.word, found.best) == ("inconclusive", ("a", name)), name
+        ranking = rank({name: inconclusive, **others})
+        assert (ranking.word, ranking.best) == ("inconclusive", ("a", name)), name
     high = {"a": near(1), "b": near(0.8)}
     assert rank({**high, "wide": Measured(0.5, (0.2, 0.8))}, better="higher").best == ("a",)
     assert rank({**high, "wide": Measured(2, (1, 3))}, better="higher").best == ("a", "wide")
 
 
 def test_where_none_can_be_judged_any_may_be_the_best() -> None:
-    found = rank({"a": Measured(1, None), "b": near(2, doubt="stolen")})
-    assert (found.word, found.best) == ("inconclusive", ("a", "b"))
-    assert dict(found.excluded) == {"a": "too few samples", "b": "stolen"}
+    ranking = rank({"a": Measured(1, None), "b": near(2, doubt="stolen")})
+    assert (ranking.word, ranking.best) == ("inconclusive", ("a", "b"))
+    assert dict(ranking.excluded) == {"a": "too few samples", "b": "stolen"}
 
 
 def test_one_alone_is_no_winner() -> None:
@@ -161,9 +161,9 @@ def varying_runs(rng: np.random.Generator) -> np.ndarray:
 
 def observed(rng: np.random.Generator, sampler: Sampler, factor: float = 1.0, runs: int = RUNS) -> Measured:
     """A point of several runs, with the bounds of pooled records."""
-    each = [(factor * sampler(rng)).tolist() for _ in range(runs)]
-    records = [replace(POINT, samples=tuple(r), value=median(r), interval=median_interval(r)) for r in each]
-    return Measured(median([s for r in each for s in r]), run_bounds(records))
+    run_samples = [(factor * sampler(rng)).tolist() for _ in range(runs)]
+    records = [replace(POINT, samples=tuple(r), value=median(r), interval=median_interval(r)) for r in run_samples]
+    return Measured(median([s for r in run_samples for s in r]), run_bounds(records))
 
 
 @pytest.mark.parametrize("runs", [2, 3])
