@@ -1,4 +1,4 @@
-"""Composites of publications and of runs: what follows from their rows, and which compare."""
+"""Tests of composites of publications and of runs: what follows from their rows, and which ones are comparable."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_published_table_shows_its_misprint() -> None:
 def test_two_runs_compare_with_an_interval() -> None:
     a = composites_of(run("a", {"x": [1.0, 1.01, 0.99], "y": [4.0, 4.0, 4.0]}, 2.0))
     b = composites_of(run("b", {"x": [2.0, 2.02, 1.98], "y": [2.0, 2.0, 2.0]}, 2.0))
-    assert a[0].bounds == (1.8, 2.2)  # that which was stored, with the spread of the reference
+    assert a[0].bounds == (1.8, 2.2)  # the stored interval, which includes the spread of the reference
     (pair,) = compared(a, b)
     assert pair.value == pytest.approx(1.0) and pair.members == {"x": 2.0, "y": 0.5} and pair.stated is None
     assert pair.bounds is not None and 0.95 < pair.bounds[0] < 1 < pair.bounds[1] < 1.05

@@ -1,4 +1,4 @@
-"""What a machine declares, beside what was measured."""
+"""Tests of declared properties of a machine beside measured ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found(rows: list[Declaration], part: str, quantity: str) -> Declaration:
 
 @pytest.fixture
 def cxl() -> Material:
-    """Declared: latency 80 ns, 240 ns from the memory-only node; distances 10, 21, 30."""
+    """Return a machine that declares latencies of 80 ns, 240 ns from the memory-only node, and distances 10, 21, 30."""
     topology = open_machine(str(machine("cxl-2+1"))).topology
     ns = {(0, 0): 81.0, (0, 1): 170.0, (0, 2): 400.0, (1, 1): 80.0, (1, 0): 130.0, (1, 2): 300.0}
     records = [*latency(topology, ns), *bandwidth(topology, {(0, 0): 20.0, (1, 1): 30.0}, footprint_bytes=2**36)]
@@ -106,7 +106,7 @@ def test_a_peak_is_a_limit(gb: float, word: str) -> None:
 
 
 def test_flagged_results_are_shown_and_judged_on_request_only(cxl: Material) -> None:
-    """They were called "not measured", with an empty reason."""
+    """An earlier version reported them as "not measured", with an empty reason."""
     flagged_records = [replace(r, flags=frozenset({"stolen"})) for r in [*cxl.side.records, capacity(2, 2**20, 2**21)]]
     flagged_only = Material(side=replace(cxl.side, records=flagged_records), opened=cxl.opened)
     default_rows, judged_rows = declarations(flagged_only), declarations(flagged_only, flagged=True)

@@ -1,7 +1,7 @@
-"""How often a comparison is wrong: equal results called different, and different ones called equal.
+"""Tests of how often a comparison is wrong: equal results called different, and different ones called equal.
 
-Runs differ by more than the samples of one run show, as on real machines. The limit is 5 % and what chance adds to it
-in 200 comparisons: at a true rate of 5 %, 9 % are exceeded in 1 of 150 cases.
+Runs differ by more than the samples of one run show, as on real machines. The limit is 5 % plus an allowance for
+chance in 200 comparisons: at a true rate of 5 %, the result exceeds 9 % in 1 of 150 cases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = {
     "rate": record("bandwidth", "bandwidth_net", 1e10, kernel="triad", footprint_bytes=1 << 30, threads=2),
     "share": record("dgemm", "peak_share", 0.5, n=2000, threads=2),
 }
-# The deviation between runs, that of the samples of a run, and whether these have a long tail, as on busy machines.
+# Deviation between runs, deviation of the samples of a run, and whether the samples have a long tail (busy machine).
 NOISE = [(0.0, 0.01, False), (0.002, 0.01, False), (0.01, 0.01, True), (0.03, 0.01, False), (0.01, 0.05, True)]
 
 

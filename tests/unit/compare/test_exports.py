@@ -1,4 +1,4 @@
-"""Exports: what each format says about made-up results of machines of tests/machines."""
+"""Tests of the text of each export format, with simulated results of the machines in tests/machines."""
 
 from __future__ import annotations
 

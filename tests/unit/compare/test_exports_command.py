@@ -1,4 +1,4 @@
-"""`meshmark export` as a user types it."""
+"""Tests of `meshmark export` on the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NS = {(0, 0): 95.0, (0, 1): 190.0, (1, 0): 185.0, (1, 1): 96.0}
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """A file of results of the recorded machine numa-2, some of them flagged."""
+    """Write files with results of the recorded machine numa-2, some of them flagged, and return the environment."""
     machine_topology = topology("numa-2")
     records = [
         *latency(machine_topology, NS),

@@ -1,4 +1,4 @@
-"""Exports for tools that follow, check or simulate: each is read back by its own parser where there is one."""
+"""Tests of exports to other tools, each of which is read back by the parser of the tool if there is one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_simgrid_platform_joins_all_cores() -> None:
     assert platform.get("version") == "4.1"
     (zone,) = platform.findall("zone")
     tags = [child.tag for child in zone]
-    order = ["host", "router", "link", "route"]  # of the document type
+    order = ["host", "router", "link", "route"]  # as the document type requires
     assert [t for i, t in enumerate(tags) if i == 0 or tags[i - 1] != t] == order
     links = {e.get("id"): e for e in zone.findall("link")}
     ends = {e.get("id") for e in [*zone.findall("host"), *zone.findall("router")]}

@@ -1,4 +1,4 @@
-"""Geometric means of ratios and their intervals: known answers, properties, coverage."""
+"""Tests of geometric means of ratios and their intervals: known answers, properties and coverage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAMS = st.dictionaries(st.sampled_from("abcdefgh"), RUNS, min_size=1)
 
 def test_known_answers() -> None:
     assert mean_of({"a": [2.0], "b": [8.0]}).value == pytest.approx(4.0)
-    assert mean_of({"a": [1.0, 2.0, 90.0], "b": [8.0, 8.0, 7.0]}).value == pytest.approx(4.0)  # of medians
+    assert mean_of({"a": [1.0, 2.0, 90.0], "b": [8.0, 8.0, 7.0]}).value == pytest.approx(4.0)  # the mean of medians
     assert mean_of({"a": [2.0], "b": [8.0, 8.0]}).interval is None
     assert mean_of({"a": [2.0, 2.0, 2.0]}).interval == (2.0, 2.0)
     assert ratios_to([2.0, 4.0], 8.0, "lower") == [4.0, 2.0]
@@ -25,7 +25,7 @@ def test_known_answers() -> None:
 
 
 def test_the_interval_of_one_program_is_that_of_student() -> None:
-    # Logarithms -0.1, 0, 0.1: variance 0.01; of the median pi/2 * 0.01 / 3; quantile of two degrees of freedom 4.3027.
+    # Logarithms -0.1, 0, 0.1: variance 0.01; variance of the median pi/2 * 0.01 / 3; t quantile for 2 degrees 4.3027.
     low, high = mean_of({"a": [math.exp(-0.1), 1.0, math.exp(0.1)]}).interval or (0, 0)
     half = 4.302653 * math.sqrt(math.pi / 2 * 0.01 / 3)
     assert (math.log(low), math.log(high)) == pytest.approx((-half, half), rel=1e-6)
@@ -73,7 +73,7 @@ def test_a_ratio_of_two_means_is_less_certain_than_either(a: dict[str, list[floa
 @pytest.mark.parametrize("skewed", [False, True])
 def test_intervals_cover_the_true_mean(programs: int, runs: int, skewed: bool) -> None:
     rng = random.Random(f"{programs} {runs} {skewed}")
-    # Noise of programs differs; skewed noise only makes runs slower, and is counted from its median.
+    # Programs differ in noise; skewed noise only makes runs slower and is relative to its median.
     noise = (lambda: math.log(2) - rng.expovariate(1.0)) if skewed else (lambda: rng.gauss(0, 1))
     inside, trials = 0, 600
     for _ in range(trials):

@@ -1,4 +1,4 @@
-"""Where the results of a machine change over time."""
+"""Tests of changes in the results of a machine over time."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_values_of_zero_are_judged_only_if_all_are() -> None:
 
 
 def test_many_points_need_more_evidence() -> None:
-    """A change that one point shows may be one of chance among thousands."""
+    """A change at one point may be due to chance among thousands of points."""
     values = noise(16, 5)
     values[8:] = [1.035 * v for v in values[8:]]
     assert [1e-5 < c.p < 1e-3 for c in found_in(of(values)).changes] == [True]

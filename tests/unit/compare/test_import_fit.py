@@ -1,4 +1,4 @@
-"""Fits of machine files to output of other tools, tested on what the fit did not use."""
+"""Tests of machine files that are fitted to the output of other tools, with numbers that the fit did not use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def points(found: ImportFit, fitted: bool) -> dict[str, float]:
 
 def test_the_numbers_of_a_complete_output_are_found() -> None:
     results = find_numbers(SNC, cores=52)
-    assert results.numbers.sockets == 2 and results.nodes == 4  # two nodes of each socket
+    assert results.numbers.sockets == 2 and results.nodes == 4  # two nodes per socket
     values = {name: number.value for name, number in results.numbers.given.items()}
     local_ns = [77.3, 81.6, 82.1, 78.1, 73.5, 81.7, 81.7, 78.5]
     assert values["idle-local"] == pytest.approx(math.fsum(local_ns) / 8 * 1e-9)

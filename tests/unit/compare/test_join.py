@@ -1,4 +1,4 @@
-"""Which results are compared, and what is said of them."""
+"""Tests of the selection of results for a comparison, and of their verdicts."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def scaled(r: Record, factor: float) -> Record:
 
 
 def exactly(r: Record, value: float) -> Record:
-    """With this median."""
+    """Return the record scaled to this median."""
     return scaled(r, value / r.value)
 
 
 def triad(value: float, flags: tuple[str, ...] = (), **more: Any) -> Record:
-    """Of memory, unless a small footprint is given."""
+    """Return a result of the triad kernel in memory, or in L1 if a small footprint is given."""
     level = "L1" if more.get("footprint_bytes", 1 << 29) < 1 << 15 else "memory"
     c = {**bandwidth()[0].conditions, "kernel": "triad", "footprint_bytes": 1 << 29, "threads": 2, **more}
     c = {"memory_level": level, "runs": 2, **c}
@@ -82,7 +82,7 @@ def test_what_has_no_speed_is_better_or_worse_if_it_has_a_direction() -> None:
 
 
 def test_a_flagged_result_has_a_ratio_and_no_verdict() -> None:
-    """It had neither: on a virtual machine, where everything is flagged, 19 against 745 GB/s went unseen."""
+    """Without a ratio, 19 against 745 GB/s went unseen on a virtual machine, where every result is flagged."""
     flagged = only(triad(40e9), triad(30e9, ("stolen",)))
     assert (flagged.word, flagged.reason, flagged.worse) == ("inconclusive", "B: stolen", False)
     assert flagged.ratio is not None and flagged.ratio.value == pytest.approx(0.75) and flagged.ratio.interval
@@ -119,7 +119,7 @@ def test_another_machine_plays_the_same_parts() -> None:
     large = [
         triad(300e9, threads=16, cpus="0-15", footprint_bytes=1 << 32, isa="avx512"),
         triad(25e9, threads=1, footprint_bytes=1 << 32, isa="avx512"),
-        triad(45e9, footprint_bytes=1 << 32, isa="avx512"),  # two threads of sixteen
+        triad(45e9, footprint_bytes=1 << 32, isa="avx512"),  # two of sixteen threads
         triad(99e9, footprint_bytes=(1 << 14) - 16, isa="avx512"),
     ]
     c = compare(side(small), side(large, "b", "other"))
@@ -159,7 +159,7 @@ def test_a_model_lacks_conditions_and_repeats_itself() -> None:
 
 
 def test_a_matrix_of_another_tool_keeps_its_cells_apart() -> None:
-    """The nodes of the CPU are no condition of our instrument, but of the tool's points."""
+    """The node of the CPU is a condition of the points of the tool, but not of our instrument."""
 
     def matrix(factor: float) -> list[Record]:
         cells = [(i, j) for i in range(2) for j in range(2)]
@@ -273,7 +273,7 @@ def test_every_pair_is_an_object_of_json_without_nan() -> None:
 
 
 def test_runs_alike_are_seldom_called_different() -> None:
-    """At most 5 % of 400 pairs of the same quantity, with the noise of two processes each."""
+    """At most 5 % of 400 pairs of one quantity are called different; each side has the noise of two processes."""
     rng = random.Random(7)
 
     def measured() -> Record:
@@ -294,7 +294,7 @@ def test_the_counts_are_of_the_words() -> None:
 
 
 def test_single_rates_that_are_equal_by_chance_are_not_equal() -> None:
-    """The only pair with a verdict would also be the only one in the mean: 1.000, where the other rate halved."""
+    """If only one pair had a verdict, the mean would be 1.000 although the other rate halved."""
 
     def single(kernel: str, rate: float) -> Record:
         return replace(triad(rate, kernel=kernel), samples=(rate,), value=rate, interval=None)

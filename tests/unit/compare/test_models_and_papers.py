@@ -1,4 +1,4 @@
-"""Models and publications are sides like any other."""
+"""Tests of comparisons with models and publications as sides."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_published_number_has_a_ratio_but_no_verdict(sides: Sides) -> None:
 def test_means_are_over_published_numbers_too_and_show_the_misprint(sides: Sides) -> None:
     c = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
     means = {m.metric: m for m in c.means()}
-    assert means["figure_of_merit"].value == pytest.approx(1.751 / 0.807, rel=2e-3)  # of the 13 rows
+    assert means["figure_of_merit"].value == pytest.approx(1.751 / 0.807, rel=2e-3)  # the mean of the 13 rows
     assert means["composite"].value == pytest.approx(1.75 / 0.69)  # as printed
     assert means["figure_of_merit"].pairs == 13 and means["figure_of_merit"].interval is None
 
@@ -63,8 +63,8 @@ def test_a_side_without_a_peak_has_no_shares(sides: Sides, tmp_path: Path) -> No
 
 def test_the_peak_of_a_model_is_that_of_all_its_channels() -> None:
     assert memory_peak(find_machine("gs1280-4")) == pytest.approx(4 * 2 * 6.136e9)
-    assert memory_peak(find_machine("xeon5500")) == pytest.approx(64e9, rel=1e-3)  # 3 channels a node
-    assert memory_peak(find_machine("e325")) == pytest.approx(10.667e9, rel=1e-3)  # of the ratcheted clock
+    assert memory_peak(find_machine("xeon5500")) == pytest.approx(64e9, rel=1e-3)  # 3 channels per node
+    assert memory_peak(find_machine("e325")) == pytest.approx(10.667e9, rel=1e-3)  # at the ratcheted clock
 
 
 def test_choices_that_a_model_does_not_know_are_left_out() -> None:
@@ -83,7 +83,7 @@ def test_stored_results_of_a_model_come_before_a_simulation(sides: Sides, tmp_pa
 
 
 def test_the_points_of_a_sweep_are_other_machines(sides: Sides, tmp_path: Path) -> None:
-    """Seven clocks were one result with two modes, and its ratio to the published one was of no clock."""
+    """An earlier version pooled seven clocks into one result, whose ratio held for none of the clocks."""
     options = {"threads": "2", "store": "streaming"}
     vary, store = ["cpu.clock_ghz=1.4,2.2"], tmp_path / "store"
     swept = run_sweep(find_machine("e325"), vary, "bandwidth", options, store, False, None, print)

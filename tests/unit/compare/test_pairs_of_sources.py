@@ -1,7 +1,7 @@
-"""Which results of two sources are compared: a table written by hand, by what each tool measures.
+"""Tests of the pairs of results of two sources, with a table written by hand from what each tool measures.
 
-`host1` and `host2` are made-up hosts (`support.made_hosts`); files are outputs of other tools, each of another machine.
-A pair is named by its metric and its two values.
+`host1` and `host2` are simulated hosts (`support.made_hosts`); files are outputs of other tools, each from a different
+machine. A pair is named by its metric and its two values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOSTS = {"host1": one_socket, "host2": two_sockets}
 
 
 def results(name: str, others: Sequence[Record] = ()) -> list[Record]:
-    """The results of a source; several files are joined by `+`."""
+    """Return the results of a source; `+` joins several files."""
     if name in HOSTS:
         return HOSTS[name]()
     if name.startswith(PAPER):
@@ -48,7 +48,7 @@ def paired(a: str, b: str) -> set[str]:
     return {f"{m.a.metric}: {value(m.a)} | {value(m.b)}" for m in matches(*sides(a, b), same_machine=False)}
 
 
-# MLC's local latency is of one node, its reads and triad of all CPUs, its transfers within a socket of two cores.
+# MLC measures local latency on one node, reads and triad on all CPUs, and transfers between two cores of a socket.
 MLC = {
     "bandwidth_net: 53.0 GB/s | 158 GB/s",
     "bandwidth_net: 63.1 GB/s | 165 GB/s",
@@ -64,16 +64,16 @@ TABLE: list[tuple[str, str, set[str]]] = [
         "mlc-pair.txt",
         {
             "load_latency: 120 ns | 82.1 ns",
-            "load_latency: 204 ns | 141 ns",  # of the other socket
+            "load_latency: 204 ns | 141 ns",  # on the other socket
             "bandwidth_net: 140 GB/s | 158 GB/s",
             "bandwidth_net: 167 GB/s | 165 GB/s",
             "line_latency: 36.0 ns | 49.5 ns",
             "line_latency: 36.1 ns | 49.5 ns",
-            "line_latency: 132 ns | 115 ns",  # homed with the writer
-            "line_latency: 132 ns | 185 ns",  # with the reader
+            "line_latency: 132 ns | 115 ns",  # the line is homed at the writer
+            "line_latency: 132 ns | 185 ns",  # at the reader
         },
     ),
-    # Of four nodes with CPUs, nobody knows which share a socket.
+    # The output does not state which of the four nodes with CPUs share a socket.
     (
         "host2",
         "mlc-snc.txt",
@@ -97,9 +97,9 @@ TABLE: list[tuple[str, str, set[str]]] = [
             "line_latency: 30.1 ns | 47.7 ns",
         },
     ),
-    # STREAM's total; add and scale are not measured by the host.
+    # STREAM reports the total; the host does not measure add and scale.
     ("host1", "stream.txt", {"bandwidth_net: 47.4 GB/s | 41.9 GB/s", "bandwidth_net: 53.0 GB/s | 28.1 GB/s"}),
-    # A second import does not take a pair from the first.
+    # A second import does not remove a pair of the first import.
     (
         "host1",
         "mlc-pair.txt+stream.txt",
@@ -111,22 +111,22 @@ TABLE: list[tuple[str, str, set[str]]] = [
         },
     ),
     ("stream.txt", "mlc-pair.txt", {"bandwidth_net: 28.1 GB/s | 158 GB/s"}),
-    # Working sets of 512 B to 20 MB: in a cache, but nobody states in which.
+    # Working sets of 512 B to 20 MB are in a cache, but the output does not state in which one.
     ("host1", "likwid_bench.txt", NOTHING),
     ("stream.txt", "likwid_bench.txt", NOTHING),
     ("likwid_bench.txt", "mlc-pair.txt", NOTHING),
     ("host1", "babelstream.txt", NOTHING),
     ("stream.txt", "babelstream.txt", NOTHING),
-    # One number without its footprint, and 16 MiB on a machine of unknown caches.
+    # One number has no footprint, and another has 16 MiB on a machine with unknown caches.
     ("host1", "multichase.txt", NOTHING),
     ("multichase.txt", "mlc-pair.txt", NOTHING),
     ("host1", "multichase-samples.txt", NOTHING),
     ("multichase-samples.txt", "lmbench.txt", NOTHING),
-    # 16 KiB are in every L1; the larger footprints could be in any cache.
+    # 16 KiB fit in every L1; the larger footprints could be in any cache.
     ("host1", "lmbench.txt", {"load_latency: 1.50 ns | 1.10 ns"}),
     ("lmbench.txt", "lmbench-results.txt", {"load_latency: 1.10 ns | 1.20 ns"}),
     ("host1", "lmbench-bw_mem.txt", NOTHING),
-    # Levels that a tool names.
+    # The tool names the levels.
     (
         "host1",
         "asct.json",
@@ -144,7 +144,7 @@ TABLE: list[tuple[str, str, set[str]]] = [
     ("host1", "mess.csv", NOTHING),
     ("host2", "asct-loaded.csv", NOTHING),
     ("multichase-multiload.txt", "mlc-snc.txt", NOTHING),
-    # Nobody states whether CPUs 0 and 1 share a core, nor on which hosts ranks are.
+    # The outputs state neither whether CPUs 0 and 1 share a core nor on which hosts the ranks are.
     ("host1", "core_to_core_latency.csv", NOTHING),
     ("host2", "c2clat.txt", NOTHING),
     ("host2", "multichase-pingpong.txt", NOTHING),
@@ -156,12 +156,12 @@ TABLE: list[tuple[str, str, set[str]]] = [
     # HPC Challenge's "all" is the rate of one rank while all run; its arrays fit into caches here.
     ("host1", "hpcc-four.txt", NOTHING),
     ("hpcc-one.txt", "stream.txt", NOTHING),
-    # Published latencies are of memory.
+    # Published latencies are latencies of memory.
     ("host1", "paper:xeon5500", {"load_latency: 100 ns | 74.0 ns", "bandwidth_net: 18.0 GB/s | 11.5 GB/s"}),
     ("paper:xeon5500", "mlc-pair.txt", {"load_latency: 74.0 ns | 82.1 ns"}),
     ("paper:xeon5500", "stream.txt", {"bandwidth_net: 32.6 GB/s | 41.9 GB/s"}),
     ("paper:gs1280", "mlc-pair.txt", {"load_latency: 82.0 ns | 82.1 ns"}),
-    # Its bandwidth is of one CPU and of a kernel that it does not name.
+    # The published bandwidth was measured with one CPU and a kernel that is not named.
     ("host1", "paper:altix3700", {"flop_rate: 50.1 GFLOP/s | 5.20 GFLOP/s"}),
     (
         "paper:e325",
@@ -244,7 +244,7 @@ def test_a_small_buffer_of_a_tool_for_memory_is_of_an_unknown_level() -> None:
 
 
 def test_the_rate_of_each_rank_is_not_that_of_all() -> None:
-    """HPC Challenge prints the mean of the ranks while all run."""
+    """HPC Challenge prints the mean rate per rank while all ranks run."""
     large = [
         replace(r, conditions={**r.conditions, "footprint_bytes": 8 << 30})
         for r in results("hpcc-four.txt")

@@ -1,4 +1,4 @@
-"""What a name of a comparison stands for."""
+"""Tests of the names that select the sides of a comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def at(records: Sequence[Record], start: str, machine: str = "n042") -> list[Rec
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Two runs of n042, one of n043, and what n042 ran."""
+    """Return a store with two runs of n042, one run of n043, and the software of n042."""
     new_store = Store(tmp_path / "store")
     new_store.add("first", "latency.r1", at(latency(), "2026-10-01T10:00:00Z"))
     new_store.add("first", "latency.r2", at(latency(), "2026-10-01T10:01:00Z"))

@@ -1,4 +1,4 @@
-"""Whole advices, with a program that takes the place of meshmark-place and reports the times that it is given."""
+"""Tests of complete advices, with a program that stands in for meshmark-place and reports given times."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ else:
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without other work: the fake program reports times that it did not take."""
+    """Simulate a machine without other work, because the fake program reports times that it did not take."""
     monkeypatch.setattr("meshmark.place.trial.OtherWork.shares", lambda _, __: Shares(0.0, 0.0, 1.0))
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets what runs take; returns a function that does, and makes the folder of an advice."""
+    """Return a function that sets the times and failures of runs and returns the folder of an advice."""
     fake = tmp_path / "meshmark-place"
     fake.write_text(FAKE.format(python=sys.executable, real=str(find_native("meshmark-place"))))
     fake.chmod(0o755)
@@ -288,7 +288,7 @@ def test_a_figure_of_merit_is_the_last_match_of_the_commands_own_output(world: A
     assert (advice.verdict.word, advice.verdict.choice) == ("better", "pack")
     estimate = gain(advice)
     assert estimate is not None and estimate[0] == pytest.approx(1.0, abs=0.05)  # twice the rate
-    # The same figure, were less better: then pack is the worst.
+    # If a lower value of the same figure is better, pack is the worst.
     lower_advice = run(folder.with_name("lower"), figure=r"rate: (\S+)", higher=False)
     assert lower_advice.verdict.choice == BASELINE
     with pytest.raises(UsageError, match=r"^--fom: found no match"):
@@ -346,7 +346,7 @@ def test_an_advice_that_was_killed_at_any_line_goes_on_to_the_same_runs(world: A
         assert plan == uninterrupted.plan
         resumed = advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
         assert resumed.outcomes[:line_count] == uninterrupted.outcomes[:line_count]
-        # Times are new ones, so only the first rounds, in which all run, must be in the same order.
+        # Times differ after that, so only the first rounds, in which all candidates run, must be in the same order.
         assert [o.candidate for o in resumed.outcomes][: 2 * len(plan.candidates)] == order[: 2 * len(plan.candidates)]
         journal_lines = [json.loads(x) for x in (folder / "journal.jsonl").read_bytes().splitlines()]
         assert [x["candidate"] for x in journal_lines] == [o.candidate for o in resumed.outcomes]

@@ -1,4 +1,4 @@
-"""Application files: what is read from them, and how bad ones are refused."""
+"""Tests of application files: their content is read, and invalid files are refused."""
 
 from __future__ import annotations
 

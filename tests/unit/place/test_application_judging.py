@@ -1,4 +1,4 @@
-"""Comparisons, fits of scaling and reasons: known answers, and properties."""
+"""Tests of comparisons, fits of scaling and reasons, by known answers and by properties."""
 
 from __future__ import annotations
 
@@ -123,13 +123,14 @@ def test_linear_points_are_seldom_called_anything_however_many_there_are() -> No
     ]
     alarms = sum(bool(Scaling(points, None, None).kinds(0)) for points in all_points)
     assert alarms <= 0.05 * 400 + 3 * math.sqrt(0.05 * 0.95 * 400)
-    assert sum(any(p.kind(0) for p in points) for points in all_points) > 2 * alarms  # each judged by itself
+    # Judging each point by itself raises more alarms.
+    assert sum(any(p.kind(0) for p in points) for points in all_points) > 2 * alarms
 
 
 def test_points_are_named_from_the_most_workers_on() -> None:
     speeds = {n: noisy(n * f, 8, 0.01, n) for n, f in ((1, 1.0), (2, 1.5), (4, 1.0), (8, 0.6), (16, 0.4))}
     assert scaling(speeds).kinds(0.02) == {16: "sub-linear", 8: "sub-linear"}
-    assert scaling(speeds, confidence=0.999).kinds(0.02) == {}  # eight rounds cannot tell
+    assert scaling(speeds, confidence=0.999).kinds(0.02) == {}  # eight rounds are too few to tell
     assert scaling(speeds, confidence=0.999).points[4].interval is not None
 
 
@@ -214,7 +215,7 @@ def test_two_levels_are_named_with_what_differs() -> None:
         unexplained is not None
         and unexplained.evidence == "page faults, lost CPUs and time in the kernel do not explain them"
     )
-    assert levels(runs([1.0, 1.01, 1.3, 1.02, 1.0, 1.01])) is None  # one outlier is no level
+    assert levels(runs([1.0, 1.01, 1.3, 1.02, 1.0, 1.01])) is None  # one outlier is not a level
 
 
 def test_noise_of_one_level_is_seldom_taken_for_two() -> None:

@@ -1,4 +1,4 @@
-"""Profiles of applications: reading reports, intervals, what is kept, and why there is none."""
+"""Tests of profiles of applications: reports, intervals, stored files, and the reasons for a missing profile."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def test_the_frequency_is_odd_and_within_limits(cpu_s: float) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a fake perf is, which is the first in PATH."""
+    """Install a fake perf as the first one in PATH and return its folder."""
     monkeypatch.setenv("PATH", fake_perf.install(tmp_path / "bin"))
     return tmp_path / "bin"
 
 
 def kernel(tmp_path: Path, paranoid: int) -> Path:
-    """A root with this setting."""
+    """Return the root of a simulated file tree whose `perf_event_paranoid` is `paranoid`."""
     folder = tmp_path / "root" / "proc" / "sys" / "kernel"
     folder.mkdir(parents=True)
     (folder / "perf_event_paranoid").write_text(f"{paranoid}\n")
@@ -139,7 +139,7 @@ def test_a_program_perf_that_cannot_run_is_absent(tmp_path: Path, path: Path) ->
 
 
 def trials(folder: Path, budget_s: float = 1e6) -> Trials:
-    """Three configurations, of which the last failed."""
+    """Return a measurement of three configurations, the last of which has no runs."""
     folder.mkdir(exist_ok=True)
     tables = {"application": {"command": "./a {n}"}, "dimensions": {"n": "1,2,3"}}
     plan = Plan(
@@ -165,7 +165,7 @@ def trials(folder: Path, budget_s: float = 1e6) -> Trials:
 
 
 class Runs:
-    """Runs under the words of perf, which write what perf would write."""
+    """Simulated runs under perf, which write the file that perf would write."""
 
     def __init__(self, **more: Any) -> None:
         self.ran: list[str] = []
@@ -191,7 +191,7 @@ def test_each_configuration_that_ran_is_profiled_once_and_kept(tmp_path: Path, p
     assert sorted(p.name for p in (folder / "profiles").iterdir()) == ["1.data", "2.data"]
     assert [p.file for p in profiles] == [str(folder / "profiles" / f"{n}.data") for n in (1, 2)]
     assert profiled(measurement, folder, path, run) == profiles and run.ran == ["n=1", "n=2"]
-    assert len(measurement.attempts) == 4  # no run of these counts
+    assert len(measurement.attempts) == 4  # the profiled runs do not count
 
 
 def test_records_have_the_share_with_its_interval_and_nothing_else_changes(tmp_path: Path, path: Path) -> None:
@@ -262,7 +262,7 @@ def test_an_interrupt_keeps_the_profiles_before_it(tmp_path: Path, path: Path) -
     assert [p.configuration for p in profiled(measurement, tmp_path / "m", path, interrupted)] == ["n=1"]
     assert measurement.stopped == INTERRUPTED
     assert [p.name for p in (tmp_path / "m" / "profiles").iterdir()] == ["1.data"]
-    assert profiled(measurement, tmp_path / "m", path, run) == []  # not after an interrupt
+    assert profiled(measurement, tmp_path / "m", path, run) == []  # nothing is profiled after an interrupt
 
 
 def test_profiles_above_the_limit_are_read_and_not_kept(
@@ -328,5 +328,5 @@ def test_real_perf_names_the_function_that_takes_the_most(tmp_path: Path) -> Non
     )
     assert [p.reason for p in profiles] == [""] and Path(profiles[0].file).stat().st_size > 1000
     shares = {h.function: h.share for h in profiles[0].functions}
-    assert shares["hot"] > shares["cool"] > 0  # the true ratio is 3; a busy machine adds what the kernel takes
+    assert shares["hot"] > shares["cool"] > 0  # the true ratio is 3; a busy machine adds the time of the kernel
     assert not any(h.object == "meshmark-place" for h in profiles[0].functions)

@@ -1,4 +1,4 @@
-"""Runs of applications: figures, verification, limits, and what is left behind."""
+"""Tests of application runs: figures, verification, limits, and leftover processes and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.waiting import alive, until
 
 
 def tables(script: str, **more: Any) -> dict[str, Any]:
-    """An application that is a script of the shell."""
+    """Return the tables of an application that runs a shell script."""
     application = {"name": "app", "command": ["sh", "-c", script], **more.pop("application", {})}
     return {"application": application, **more}
 
@@ -205,7 +205,7 @@ def test_a_build_that_fails_leaves_the_others(tmp_path: Path) -> None:
     }
     assert attempt(app, configurations(app)[0], folders, 1).value == 30.0
     before = (folders.build("good") / "run").stat().st_mtime_ns
-    assert prepare(app, folders, lambda _: None).build_s.keys() == {"good"}  # which is not built again
+    assert prepare(app, folders, lambda _: None).build_s.keys() == {"good"}  # the good build is not repeated
     assert (folders.build("good") / "run").stat().st_mtime_ns == before
 
 
@@ -259,7 +259,7 @@ def test_a_folder_that_cannot_be_emptied_leaves_nothing(tmp_path: Path, monkeypa
     assert run(tmp_path, "mkdir in; touch in/result; chmod 0 in", **settings).reason == ""
     remove, refused_paths = shutil.rmtree, []
 
-    def rmtree(path: Path) -> None:  # as for a user who is not root
+    def rmtree(path: Path) -> None:  # as if the user were not root
         if any(not p.stat().st_mode & 0o200 for p in path.rglob("*") if not p.is_symlink()):
             refused_paths.append(path)
             raise PermissionError(13, "Permission denied")
@@ -336,14 +336,14 @@ def test_many_copies_that_ignore_the_signal_end_together(tmp_path: Path) -> None
     start_s = time.monotonic()
     outcome = run(tmp_path, script, dimensions={"copies": 8}, limits={"timeout_s": 0.5})
     assert outcome.reason == "took longer than 0.5 s"
-    assert time.monotonic() - start_s < 12  # one after the other, 16 s
+    assert time.monotonic() - start_s < 12  # ending one after the other would take 16 s
 
 
 def test_what_runs_of_a_measurement_that_was_killed_is_ended(tmp_path: Path) -> None:
     folder = tmp_path / "é x"
     folder.mkdir()
     child = os.posix_spawn("/bin/sleep", ["sleep", "600"], {"MESHMARK_APPLICATION": str(folder)})
-    # Its environment is empty for a moment after the kernel has replaced the memory of the child.
+    # The environment of the child is empty for a moment after the kernel has replaced its memory.
     assert until(lambda: Path(f"/proc/{child}/environ").read_bytes())
     assert end_earlier(folder) == 1
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])

@@ -1,4 +1,4 @@
-"""Applications that come with Meshmark: their files, their scripts, and the programs themselves where installed."""
+"""Tests of the applications that come with Meshmark: their files, their scripts, and installed programs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from meshmark.place.app.preparation import prepare
 from support.cli import meshmark
 
 FILES = shipped()
-INSTALLABLE = sorted(FILES.keys() - {"llama"})  # which needs a model
+INSTALLABLE = sorted(FILES.keys() - {"llama"})  # llama needs a model
 SCRIPTS = next(iter(FILES.values())).parent
 
 
 def of_installed(name: str, path: Path | None = None) -> None:
-    """Skips the test if the program is not installed."""
+    """Skip the test if the program is not installed."""
     app = read_application(path or FILES[name])
     if shutil.which(app.command[0]) is None:
         pytest.skip(f"{app.command[0]} is in the package {app.package}")

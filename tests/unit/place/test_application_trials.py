@@ -1,4 +1,4 @@
-"""Measurements of applications in rounds, without programs: order, failures, budget, and how they resume."""
+"""Tests of application measurements in rounds, without programs: order, failures, budget, and resumption."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan(rounds: int = 6, **more: Any) -> Plan:
 
 
 def machine(fails: Callable[[str, int], str] = NO_FAILURE, ran: list[tuple[str, int]] | None = None) -> Run:
-    """A machine on which a run takes about n seconds."""
+    """Return a function that simulates runs of about n seconds."""
     rng = random.Random(1)
 
     def run(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
@@ -91,7 +91,7 @@ def test_a_measurement_of_which_nothing_runs_is_an_error(tmp_path: Path) -> None
 
 def test_the_budget_ends_it_before_it_is_exceeded(tmp_path: Path) -> None:
     measurement = conducted(tmp_path, plan(budget_s=20.0), machine())
-    assert measurement.stopped == BUDGET and 15 < measurement.spent_s < 21  # runs take about as long as those before
+    assert measurement.stopped == BUDGET and 15 < measurement.spent_s < 21  # runs take about as long as earlier runs
 
 
 @pytest.mark.parametrize("after", [1, 5, 12])
@@ -108,7 +108,7 @@ def test_an_interrupted_one_goes_on_without_repeating_a_run(tmp_path: Path, afte
     interrupted = conducted(tmp_path, plan(), run)
     assert interrupted.stopped == INTERRUPTED and len(interrupted.attempts) == after
     with (tmp_path / JOURNAL).open("ab") as file:
-        file.write(b'{"type": "attempt", "conf')  # as by a power failure
+        file.write(b'{"type": "attempt", "conf')  # as after a power failure
     resumed = conducted(tmp_path, plan(), machine(ran=runs))
     assert (
         [(a.configuration, a.round) for a in resumed.attempts]

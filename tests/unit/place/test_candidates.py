@@ -1,4 +1,4 @@
-"""The candidates of an advice: combinations that differ, their options, and what this machine lacks."""
+"""Tests of the candidates of an advice: different combinations, their options, and what this machine lacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from meshmark.place.candidates import (
 
 
 def made_parts(policy: str, count: int, slots: str) -> list[list[int]]:
-    """Two sockets of four cores, two threads each: CPU n and n + 8 share a core, even cores are on socket 0."""
+    """Return parts on two sockets of four cores with two threads each.
+
+    CPUs n and n + 8 share a core; even cores are on socket 0.
+    """
     if count > 8:
         raise MeshmarkError(f"jobs: found {count}, the machine has 8 {slots}")
     cores = {"balance": range(8), "pack": (0, 2, 4, 6, 1, 3, 5, 7), "compact": (0, 2, 4, 6, 1, 3, 5, 7)}
@@ -167,7 +170,7 @@ NODES_OF = {c: c % 2 for c in range(16)}
     ],
 )
 def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: set[str]) -> None:
-    """Under `numactl --preferred=1` a plain run prefers node 1: `none, bind` then is another thing."""
+    """Under `numactl --preferred=1` a plain run prefers node 1: `none, bind` then differs."""
     machine = Resources(16, 2, 2, "madvise", Inherited(memory=inherited), NODES_OF)
     memory = (
         "default",
@@ -247,13 +250,13 @@ def test_what_is_inherited_is_named_where_it_restricts_something(inherited: Inhe
 
 
 def offered(resources: Resources, space: SearchSpace = SearchSpace(), busy: int = 2) -> list[Candidate]:  # noqa: B008
-    """All candidates on a machine on which every placement differs."""
+    """Return all candidates on a machine on which every placement differs."""
     number = itertools.count()
     return candidates(space, resources, busy, True, lambda *_: [[next(number)] for _ in range(2)], lambda _: "")[0]
 
 
 def values(found: Sequence[Candidate], key: str) -> list[Any]:
-    """The values of a setting, in the order in which they are tried."""
+    """Return the values of a setting in the order in which they are tried."""
     return list(dict.fromkeys(getattr(c, key) for c in found))
 
 
@@ -295,7 +298,7 @@ def test_candidates_are_tried_in_the_order_of_threads_policies_siblings_memory_p
     ("policy", "threads", "busy", "pinned", "expected"),
     [
         ("pack", (), 2, True, True),
-        ("pack", (), 1, True, False),  # one thread needs no binding of its own
+        ("pack", (), 1, True, False),  # a single thread does not need to be pinned
         ("pack", (2,), 1, True, True),
         ("pack", (1,), 2, True, False),
         ("pack", (), 2, False, False),  # ranks bind themselves
@@ -348,7 +351,7 @@ def test_settings_other_than_the_placement_make_a_difference() -> None:
 
 
 def same(here: Resources, *memory: str, policy: str = "pack", parts: Sequence[int] = (0, 2)) -> set[frozenset[str]]:
-    """Groups of memory policies with one effect, for a process that is bound to some CPUs."""
+    """Return the groups of memory policies that have the same effect for a process that is bound to some CPUs."""
     space = SearchSpace((policy,), memory=memory, pages=("default",), smt=(False,))
     combinations, left_out = candidates(space, here, 2, False, lambda *_: [[c] for c in parts], lambda _: "")
     groups = {c.name: {c.name} for c in combinations}
@@ -365,10 +368,10 @@ def test_policies_without_nodes_are_those_of_the_cpus_that_have_memory() -> None
     assert same(TWO, "local", "bind", "bind=0", "bind=1", parts=(1, 3)) == {frozenset({"bind", "bind=1"})}
     assert same(TWO, "interleave", "interleave=0", "interleave=0-1") == {frozenset({"interleave", "interleave=0"})}
     assert same(TWO, "preferred", "preferred=0", "bind=0") == {frozenset({"preferred", "preferred=0"})}
-    # CPUs of both nodes: all memory is allowed, so the nearest is used; but pages are spread by interleaving.
+    # With CPUs of both nodes, all memory is allowed, so the nearest is used, whereas interleaving spreads the pages.
     groups = same(TWO, "local", "bind", "preferred", "interleave", "interleave=0,1", "weighted", parts=(0, 1))
     assert groups == {frozenset({"local", "bind", "preferred"}), frozenset({"interleave", "interleave=0,1"})}
-    # Of CPU 1 no node with memory is known.
+    # No node with memory is known for CPU 1.
     machine = Resources(16, 2, 2, "madvise", node_of={0: 0, 2: 0})
     assert same(machine, "bind", "bind=0", "local", parts=(0, 1)) == {frozenset({"bind", "bind=0"})}
     assert same(machine, "bind", "bind=0-1", "local", parts=(1, 3)) == {frozenset({"bind", "bind=0-1", "local"})}
@@ -458,7 +461,7 @@ esac
 
 @pytest.fixture
 def placer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that takes the place of meshmark-place, and the log of its arguments beside it."""
+    """Install a program that stands in for meshmark-place and logs its arguments in the file PROGRAM.log."""
     program = tmp_path / "placer"
     program.write_text(PLACER)
     program.chmod(0o755)
@@ -501,7 +504,7 @@ def test_a_plan_is_read_back_with_everything_that_it_has(tmp_path: Path) -> None
     text = path.read_text()
     assert text.endswith("\n}\n") and text.splitlines()[1] == ' "command": ['
     raw = json.loads(text)
-    for key in ("left_out", "pilot_s", "inherited", "run"):  # of later versions
+    for key in ("left_out", "pilot_s", "inherited", "run"):  # keys of later versions
         del raw[key]
     path.write_text(json.dumps(raw))
     assert Plan.load(path) == Plan(["a", "b c"], 1.5, 7, "rate: (.*)", True, combinations)

@@ -1,4 +1,4 @@
-"""A file that only has the reference of a composite."""
+"""Tests of files that contain only the reference of a composite."""
 
 from __future__ import annotations
 

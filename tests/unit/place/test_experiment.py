@@ -1,4 +1,4 @@
-"""Experiments: the order of runs, what ends them, what they store, and how they resume, without programs."""
+"""Tests of experiments without programs: order of runs, end, records and resumption."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Make = Callable[[int, Side, int], Outcome]
 
 
 def machine(b: float = 1.0, noise: float = 0.01, fails: Callable[[int, Side], bool] = lambda *_: False) -> Make:
-    """A machine on which runs of A take 1 s, those of B `b`."""
+    """Return a function that simulates runs: A takes 1 s, and B takes `b` seconds."""
     rng = random.Random(1)
 
     def run(pair: int, side: Side, position: int) -> Outcome:
@@ -141,7 +141,7 @@ def test_pairs_with_a_failed_run_do_not_count_and_are_reported(tmp_path: Path) -
     answer = to_json(experiment)
     assert experiment.word() == "higher" and answer["failed"] == {"a": 0, "b": 2}
     assert answer["failed_share"] == 2 / answer["runs"] and answer["failure"] == "B: ended badly"
-    assert len(experiment.pairs) == experiment.next_pair - 3  # warm-up and the two
+    assert len(experiment.pairs) == experiment.next_pair - 3  # the warm-up pair and the two failed pairs
 
 
 def test_the_first_run_of_a_pair_that_failed_is_no_part_of_the_next_pair(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_an_interrupted_experiment_resumes_with_the_same_result(tmp_path: Path) 
     interrupted = conducted(tmp_path, run)
     assert interrupted.stopped == INTERRUPTED and len(interrupted.pairs) == 3
     with (tmp_path / JOURNAL).open("ab") as file:
-        file.write(b'{"type": "run", "pair": 4, "si')  # killed while it wrote
+        file.write(b'{"type": "run", "pair": 4, "si')  # as if the process were killed while it wrote
     left = 1000
     resumed = conducted(tmp_path, run)
     assert resumed.ratios == uninterrupted.ratios and resumed.word() == uninterrupted.word() == "higher"

@@ -1,4 +1,4 @@
-"""Successive halving: statistics, and races on made-up machines."""
+"""Tests of successive halving: its statistics, and races on simulated machines."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_race_ends_as_soon_as_it_is_clear(cost: float, pairs: int, word: str, 
 
 def test_a_gain_that_is_certain_but_below_the_noise_floor_is_no_difference() -> None:
     race = Race(["a", "b"], "a")
-    while (name := race.next()) is not None:  # rounds differ by a fifth, the two within a round by 3 %
+    while (name := race.next()) is not None:  # rounds differ by a fifth, the two candidates in a round by 3 %
         race.add(name, (1.2 if len(race.rounds) % 2 else 1.0) * (1.0 if name == "a" else 0.97))
     verdict = race.verdict()
     assert verdict.interval is not None
@@ -170,7 +170,8 @@ def test_rounds_that_chose_one_out_of_many_do_not_count_for_its_interval() -> No
         early = race.runs < 4 * 13 and len(race.rounds) < 5
         race.add(name, 1.0 if name == "0" else 0.5 if early else 0.9 + 0.001 * int(name))
     verdict = race.verdict()
-    assert verdict.ratio is not None and verdict.ratio > 0.89, verdict  # and not the half of the first four rounds
+    # The ratio is not 0.5, as in the first four rounds.
+    assert verdict.ratio is not None and verdict.ratio > 0.89, verdict
 
 
 def test_of_two_the_rounds_that_all_ran_in_do_not_count_either() -> None:
@@ -247,9 +248,9 @@ def test_an_interval_of_less_confidence_needs_fewer_differences_and_is_narrower(
 
 
 def test_a_floor_is_that_of_steps_within_a_series() -> None:
-    assert floor_of([1.0, 1.5, 1.0, 1.5]) == pytest.approx(0.5)  # all steps are of one size
+    assert floor_of([1.0, 1.5, 1.0, 1.5]) == pytest.approx(0.5)  # all steps have the same size
     assert floor_of([2.0, 3.0, 2.0, 3.0], 7, [9.0, 6.0]) == pytest.approx(0.5)
-    assert floor_of([1.0] * 4, 1, [5.0] * 4) == 0  # from one series to the other there is no step
+    assert floor_of([1.0] * 4, 1, [5.0] * 4) == 0  # the change from one series to the other is not a step
     assert floor_of([1.0] * 4, 1, [1.0, 2.0] * 40) > 0.4
     assert floor_of([1.0] * 3, 1, [1.0] * 9) == math.inf
 

@@ -1,6 +1,6 @@
-"""Limits of the cache and the clock: what is written where, that it is always undone, and what a machine refuses.
+"""Tests of limits of the cache and the clock: what is written where, that it is always undone, and what is refused.
 
-The folders are made up; `rmdir` does what the kernel does with a group of resctrl, which it removes with its files.
+The folders are simulated; `rmdir` removes a resctrl group together with its files, as the kernel does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ RMDIR = '#!/bin/sh\ncp -r "$1" "$(dirname "$0")/removed"\nexec rm -r "$1"\n'
 
 @pytest.fixture
 def resctrl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A mounted file system with 16 ways; beside it, `removed` is the last group that was removed."""
+    """Simulate a mounted resctrl with 16 ways and return its folder.
+
+    The folder `tools/removed` beside it is the last group that was removed.
+    """
     root = tmp_path / "resctrl"
     (root / "info" / "L3").mkdir(parents=True)
     (root / "info" / "L3" / "cbm_mask").write_text("ffff\n")
@@ -49,7 +52,7 @@ def resctrl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cpufreq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Clocks of all CPUs of this process, from 0.8 to 3 GHz."""
+    """Simulate the cpufreq policies of all CPUs of this process, from 0.8 to 3 GHz, and return their folder."""
     root = tmp_path / "cpufreq"
     for n, cpu in enumerate(sorted(os.sched_getaffinity(0))):
         folder = root / f"policy{n}"
@@ -64,7 +67,7 @@ def cpufreq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "policy99").mkdir()
     for name in ("cpuinfo_min_freq", "cpuinfo_max_freq", "scaling_max_freq"):
         (root / "policy99" / name).write_text("1000000\n")
-    (root / "policy99" / "affected_cpus").write_text("4095\n")  # not ours
+    (root / "policy99" / "affected_cpus").write_text("4095\n")  # not a CPU of this process
     monkeypatch.setattr(machine_limits, "CPUFREQ", root)
     return root
 
@@ -92,7 +95,8 @@ def test_a_run_joins_its_group(resctrl: Path, tmp_path: Path, monkeypatch: pytes
     assert outcome.value is not None, outcome.reason
     removed_group = tmp_path / "tools" / "removed"
     assert (removed_group / "schemata").read_text() == "L3:0=3;1=3\n"
-    assert int((removed_group / "tasks").read_text()) > 1  # a file keeps the last line that was written, a group all
+    # A file keeps only the last line that was written, whereas a real group keeps all.
+    assert int((removed_group / "tasks").read_text()) > 1
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -202,7 +206,7 @@ def test_a_machine_without_these_limits_says_so(
 def test_a_driver_that_does_not_take_the_clock_is_noticed(cpufreq: Path) -> None:
     limit_file = cpufreq / "policy0" / "scaling_max_freq"
     limit_file.unlink()
-    limit_file.symlink_to("/dev/null")  # what is read is not what was written
+    limit_file.symlink_to("/dev/null")  # the value that is read differs from the value that was written
     with (
         pytest.raises(MeshmarkError, match=r"dimensions.clock: cannot limit policy0"),
         limited({"clock": "1.2GHz"}, machine),

@@ -1,4 +1,4 @@
-"""The measured matrix of distances: newest record, largest footprint, and what stands in for what is missing."""
+"""Tests of the measured matrix of distances: newest record, largest footprint, and substitutes for missing pairs."""
 
 from __future__ import annotations
 

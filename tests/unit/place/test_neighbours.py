@@ -1,4 +1,4 @@
-"""A cache that processes beside the program occupy: on which CPUs, how well they hold it, and what is refused."""
+"""Tests of processes that occupy a part of the cache beside the program: their CPUs, how much they hold, refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LIMITED = {"cache": "8MiB", "cache_method": "neighbours"}
 
 
 def machine(text: str = "pack:1 l3:1(size=32MiB) core:2 pu:1", *sizes: int) -> Topology:
-    """With last-level caches of 32 MiB, and those of `sizes` by level above them."""
+    """Return a topology whose last-level caches have 32 MiB and whose lower levels have the given `sizes`, in order."""
     topology = from_synthetic(text)
     size_by_level = dict(enumerate((*sizes, 32 * MIB), 3 - len(sizes)))
     return replace(
@@ -50,7 +50,7 @@ def machine(text: str = "pack:1 l3:1(size=32MiB) core:2 pu:1", *sizes: int) -> T
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeCache:
-    """One of 32 MiB, which CPUs 0 and 1 share; resctrl is not mounted."""
+    """Simulate a cache of 32 MiB that CPUs 0 and 1 share; resctrl is not mounted."""
     simulated = MadeCache(tmp_path / "load", 32 * MIB)
     monkeypatch.setenv("MESHMARK_LOAD", str(simulated.program))
     monkeypatch.setattr(machine_limits, "RESCTRL", tmp_path / "none")
@@ -195,7 +195,7 @@ def test_a_run_that_is_too_short_to_tell_does_not_count(cache: MadeCache) -> Non
 @TWO_CPUS
 def test_occupiers_that_cannot_hold_their_part_even_alone_are_no_limit(cache: MadeCache) -> None:
     scale_of(Sharing.of(machine(), 1))
-    cache.holds(16 * MIB)  # as when another virtual machine begins to use it
+    cache.holds(16 * MIB)  # as if another virtual machine began to use the cache
     with beside(LIMITED, machine) as load:
         load.begin()
         assert re.match(r"neighbours cannot occupy 24.MiB of the 32.MiB", load.end())

@@ -1,4 +1,4 @@
-"""The CPU time of other programs beside runs."""
+"""Tests of the CPU time that other programs use during runs."""
 
 from __future__ import annotations
 

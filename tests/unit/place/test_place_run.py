@@ -1,6 +1,6 @@
-"""`meshmark-place run` and `slots`: the command is placed, is itself in every other respect, and leaves nothing behind.
+"""Tests of `meshmark-place run` and `slots`: the command is placed, otherwise unchanged, and leaves nothing behind.
 
-Everything here is about what happens, never about how fast. Each test has a ledger of its own.
+No test depends on speed. Each test has a separate ledger.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def place() -> Iterator[Place]:
 
 @pytest.fixture(params=[(), ("--verify",)], ids=["replaced", "watched"])
 def how(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Both ways to start a command: this process becomes it, or looks after it."""
+    """Return the options of both ways to start a command: replace this process, or watch a child process."""
     words: tuple[str, ...] = request.param
     return words
 
@@ -47,7 +47,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 
 def one_line(said: subprocess.CompletedProcess[str]) -> str:
-    """The one line of complaint; a hint may follow."""
+    """Return the only error line, which a hint may follow."""
     complaint, *hints = said.stderr.splitlines()
     assert all(line.startswith("hint: ") for line in hints) and len(hints) <= 1, said.stderr
     return complaint
@@ -144,9 +144,9 @@ def test_ignored_signals_stay_ignored(place: Place, how: tuple[str, ...]) -> Non
 
 
 class Terminal:
-    """A shell with a terminal, and the program as its foreground job: told is when the job stops and how it ends.
+    """A shell with a terminal that runs the program as its foreground job and reports each stop and the end of the job.
 
-    A stopped job goes on when the shell gets SIGUSR1.
+    A stopped job continues when the shell gets SIGUSR1.
     """
 
     def __init__(self, place: Place, script: str) -> None:
@@ -168,13 +168,13 @@ class Terminal:
             _, status = os.waitpid(job, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
                 os.write(1, f"ended {os.waitstatus_to_exitcode(status)} .\n".encode())
-                signal.pause()  # the terminal's text is gone with the session's leader
+                signal.pause()  # the text of the terminal is lost when the session leader ends
             os.write(1, f"stopped {job} .\n".encode())
             signal.sigwait([signal.SIGUSR1])
             os.kill(-job, signal.SIGCONT)
 
     def expect(self, what: str) -> str:
-        """The terminal's text up to these words, which is then forgotten."""
+        """Return the text of the terminal before `what`, and discard both."""
         while what not in self.text:
             self.text += os.read(self.fd, 1000).decode()
         before, _, self.text = self.text.partition(what)
@@ -201,7 +201,7 @@ def test_the_terminals_interrupt_arrives_once(terminal: Callable[[str], Terminal
         "time.sleep(0.5)\nprint('times', len(seen), '.')"
     )
     job = int(tty.expect(" .\r\n").split()[-1])
-    os.kill(job, signal.SIGSTOP)  # so that it is late: two signals at once would be one
+    os.kill(job, signal.SIGSTOP)  # delay the watcher, because two signals at once would be merged
     assert "stopped" in tty.expect(" .\r\n")
     os.write(tty.fd, b"\x03")
     assert tty.expect(" .\r\n").endswith("one")
@@ -282,7 +282,7 @@ def test_no_command_is_a_usage_error(place: Place) -> None:
 
 @as_root
 def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
-    program = place.folder / "meshmark-place"  # the build may lie where nobody else may look
+    program = place.folder / "meshmark-place"  # the build may be in a folder that other users cannot read
     shutil.copy(place.program, program)
     as_other_user = [
         "setpriv",
@@ -299,7 +299,7 @@ def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
         [*as_other_user, "--", "sh", "-c", ALLOWED], env=place.env, capture_output=True, text=True, check=False
     )
     assert (completed.returncode, completed.stdout.strip()) == (0, str(CPUS[0])), completed.stderr
-    hidden_folder = place.folder / "hidden"  # HOME of who the user was before
+    hidden_folder = place.folder / "hidden"  # stands for the home folder of the previous user
     hidden_folder.mkdir(mode=0o700)
     env = place.env | {"XDG_CONFIG_HOME": str(hidden_folder)}
     completed = subprocess.run([*as_other_user, "--", "true"], env=env, capture_output=True, text=True, check=False)
@@ -371,7 +371,7 @@ def test_a_hard_binding_cannot_be_undone_and_goes_with_the_claim(place: Place, h
     assert not Path(claim["cgroup"]).exists()
 
 
-# What a launcher was given, then what it may use itself: a rank file's lines and a mask.
+# Prints the lines of the rank file that the launcher was given, then the CPUs that it may use.
 LAUNCHER = """#!/bin/sh
 for word; do case $word in rankfile:file=*) f=${word#rankfile:file=}; cat ${f%%:*};; /proc/self/fd/*) cat $word;; esac
 done
@@ -384,7 +384,7 @@ grep Cpus_allowed_list /proc/self/status | cut -f2
 def test_in_a_cpuset_numbers_count_from_its_first_cpu_where_the_launcher_counts(
     place: Place, launcher: str, number: int
 ) -> None:
-    """Open MPI 5 starts in the new cpuset and calls its first CPU 0; version 4 is given absolute numbers."""
+    """Open MPI 5 starts in the new cpuset and numbers its first CPU 0, whereas version 4 needs absolute numbers."""
     mpirun = place.folder / "bin" / "mpirun"
     mpirun.parent.mkdir()
     mpirun.write_text(LAUNCHER)
@@ -395,7 +395,7 @@ def test_in_a_cpuset_numbers_count_from_its_first_cpu_where_the_launcher_counts(
     if completed.returncode == 77:
         pytest.skip(completed.stderr.strip())
     assert completed.stdout.splitlines() == [f"rank 0=localhost slot={number}", str(CPUS[-1])], completed
-    soft = place.run(*words, env=env)  # the control group is the old one
+    soft = place.run(*words, env=env)  # the process stays in its control group
     assert soft.stdout.splitlines()[0] == f"rank 0=localhost slot={CPUS[-1]}", soft
 
 
@@ -446,7 +446,7 @@ def test_threads_of_openmp_get_a_place_each(place: Place) -> None:
     completed = place.run(*words, "--openmp", "--", *command)
     places, bind, threads = completed.stdout.strip().split("|")
     assert (places, threads) == (f"{{{CPUS[1]}}},{{{CPUS[0]}}}", "2") and bind, completed.stderr
-    assert place.run(*words, "--each", "--", *command).stdout.strip().endswith("|")  # as many threads as it likes
+    assert place.run(*words, "--each", "--", *command).stdout.strip().endswith("|")  # the number of threads is not set
     assert place.run(*words, "--", *command).stdout.strip() == "||"
 
 

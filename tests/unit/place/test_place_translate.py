@@ -1,4 +1,4 @@
-"""`meshmark-place translate`: one layout in the words of another launcher, driven as users drive it."""
+"""Tests of `meshmark-place translate` from the command line: a layout is expressed for another launcher."""
 
 from __future__ import annotations
 

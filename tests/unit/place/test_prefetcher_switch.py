@@ -1,4 +1,4 @@
-"""Prefetchers as a dimension: what is written into registers, that it is always restored, and what is refused."""
+"""Tests of prefetchers as a dimension: registers are written, always restored, and invalid requests are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.paths import ROOT
 from support.waiting import until
 
 INTEL, AMD = 0x1A4, 0xC0000108
-OTHER_BITS = 0x8000_0000_0000_2510  # that are none of prefetchers, also a byte that printf could take for a %
+OTHER_BITS = 0x8000_0000_0000_2510  # not bits of prefetchers; one byte is a % to printf
 OURS = sorted(os.sched_getaffinity(0))
 NOT_OURS = 4095
 Made = Callable[..., Path]
@@ -36,7 +36,10 @@ Made = Callable[..., Path]
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """Makes the registers of a processor of Intel or AMD: of our CPUs, and of one that is not ours."""
+    """Return a function that simulates the registers of an Intel or AMD processor.
+
+    They belong to the CPUs of this process and to one other CPU.
+    """
 
     def make(number: int, *values: int) -> Path:
         devices = tmp_path / "cpu"
@@ -135,7 +138,7 @@ prefetchers = ["on", "off"]
 
 
 def refusing(what: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a call for a register fail; `number` 0: it does nothing."""
+    """Make a system call on a register fail with the error `number`, or have no effect if `number` is 0."""
     call = getattr(os, what)
 
     def refuse(where: object, *args: object) -> object:
@@ -178,7 +181,7 @@ def test_a_machine_that_cannot_switch_them_says_so(
 def test_a_register_that_is_not_there_is_absent(made: Made, tmp_path: Path) -> None:
     devices = made(INTEL, 0)
     device = devices / str(OURS[-1]) / "msr"
-    device.write_bytes(b"\0" * INTEL)  # ends before the register
+    device.write_bytes(b"\0" * INTEL)  # the file ends before the register
     with pytest.raises(AbsentError, match="cannot read register 1A4h"):
         check_limits({"prefetchers": ["off"]}, machine)
     device.unlink()

@@ -1,4 +1,4 @@
-"""Races between candidates whose every cost is given: what remains, when they end, and with which verdict."""
+"""Tests of races between candidates with given costs: remaining candidates, end, and verdict."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from meshmark.place.halving import DECISION_PAIRS, Race, Standing
 
-# Of each candidate, from the number of the round, which starts at 0.
+# Function per candidate that returns its cost in a round; rounds are numbered from 0.
 Costs = Mapping[str, Callable[[int], float | None]]
 
 
 def race_of(costs: Costs, rounds: int = 40, seed: int = 1) -> tuple[Race, list[list[str]]]:
-    """A race over `costs`, of which the first is the baseline, and the candidates that remain in each round.
+    """Return a race over `costs`, the first of which is the baseline, and the candidates that remain in each round.
 
-    It ends after `rounds` rounds without being stopped, for example to look at what remains.
+    The race ends after `rounds` rounds at most, without being stopped, for example to check which candidates remain.
     """
     race, alive = Race(list(costs), next(iter(costs)), seed), list[list[str]]()
     while (name := race.next()) is not None:
@@ -38,7 +38,7 @@ def series(*costs: float | None) -> Callable[[int], float | None]:
 
 
 def shaking(cost: float, step: float) -> Callable[[int], float]:
-    """Costs that grow by the factor e^step in each odd round, as those of all candidates of a machine that drifts."""
+    """Return costs that are higher by the factor e^step in each odd round, as on a machine that drifts."""
     return lambda number: cost * math.exp(step * (number % 2))
 
 
@@ -141,9 +141,9 @@ def test_a_third_of_equals_remains_after_two_rounds_and_half_after_each_further_
     costs = {"base": steady(1.0), **{f"c{i:02}": steady(0.5) for i in range(others)}}
     race, alive = race_of(costs)
     assert [len(names) - 1 for names in alive[: len(remaining)]] == remaining
-    assert all(names == list(costs)[: len(names)] for names in alive)  # equals in the order in which they were given
+    assert all(names == list(costs)[: len(names)] for names in alive)  # equal candidates stay in the given order
     assert (race.stopped, race.verdict().choice) == ("the interval is clear", "c00")
-    # Rounds that chose among more than two do not count, nor does the first one with two, which chose them.
+    # Rounds with more than two candidates do not count, nor does the first round with two, which selected them.
     assert race.verdict().pairs == 6
     first_fair_round = next(i for i, names in enumerate(alive) if len(names) <= 3 and i >= 2)
     assert len(race.rounds) == first_fair_round + 6
@@ -165,9 +165,9 @@ def test_who_is_behind_the_best_by_more_than_the_minimum_effect_does_not_remain(
 
 @pytest.mark.parametrize(("beyond", "kept"), [(-1e-3, ["a", "b", "c"]), (1e-3, ["a", "b"])])
 def test_who_is_behind_the_best_by_two_standard_errors_more_does_not_remain(beyond: float, kept: list[str]) -> None:
-    # Of seven candidates, the median is steady, and all others but the baseline vary by h in opposite directions.
+    # The median of seven candidates is steady; all others but the baseline vary by h in opposite directions.
     h = 0.01
-    noise = 1.4826 * h * math.sqrt(2)  # of two values h from their median
+    noise = 1.4826 * h * math.sqrt(2)  # deviation of two values that are h away from their median
     margin = 2 * noise * math.sqrt(2 / 2) + math.log(1.02)
 
     def varying(level: float, sign: int) -> Callable[[int], float]:
@@ -187,9 +187,9 @@ def test_who_is_behind_the_best_by_two_standard_errors_more_does_not_remain(beyo
 
 def test_the_lower_third_of_the_costs_ranks() -> None:
     base, slow = {"a": steady(1.0)}, {"d": steady(0.7), "e": steady(0.7)}
-    # Of two and three runs that is the lowest: c is as quick as b once.
+    # For two and three runs, the lowest cost ranks: c is as fast as b once.
     assert race_of({**base, "b": steady(0.5), "c": series(0.9, 0.505), **slow})[1][2] == ["a", "b", "c"]
-    # Of four the second lowest: one lucky run is not enough.
+    # For four runs, the second-lowest cost ranks: one lucky run is not enough.
     assert race_of({**base, "b": steady(0.5), "c": series(0.505, 0.505, 0.505, 0.3), **slow})[1][4] == ["a", "b"]
     assert race_of({**base, "b": steady(0.5), "c": series(0.505, 0.505, 0.3, 0.3), **slow})[1][4] == ["a", "c"]
 
@@ -207,7 +207,7 @@ def test_a_candidate_and_a_baseline_that_never_succeed_together_are_not_dropped_
     assert (verdict.best, verdict.ratio, verdict.interval, verdict.pairs) == ("b", None, None, 0)
 
 
-# Two candidates whose costs grow by e^s in each odd round. The robust standard deviation of one run from consecutive
+# The costs of two candidates grow by e^s in each odd round. The robust standard deviation of one run from consecutive
 # runs is 1.4826 s / sqrt(2), and each floor is s exactly, because all steps are of that size.
 
 
@@ -218,7 +218,7 @@ def test_who_cannot_reach_the_effect_by_two_standard_errors_ends_the_race_after_
 ) -> None:
     noise = 1.4826 * step / math.sqrt(2)
     effect = max(math.log(1.02), 0.75 * 1.96 * noise * math.sqrt(2 / 10))
-    largest = 2 * noise * math.sqrt(2 / 4) - effect  # the largest difference of which the effect is possible
+    largest = 2 * noise * math.sqrt(2 / 4) - effect  # the largest difference that still allows the effect
     difference = largest + beyond
     race, alive = race_of({"a": shaking(1.0, step), "b": shaking(math.exp(difference), step)}, rounds=4)
     if beyond < 0:
@@ -245,10 +245,10 @@ def test_the_best_of_those_that_cannot_win_remains_until_the_floor_is_known() ->
 @pytest.mark.parametrize(
     ("difference", "rounds", "stopped"),
     [
-        (0.01, 6, "the best other candidate is no better"),  # it might be, but had six chances
+        (0.01, 6, "the best other candidate is no better"),  # it could be better, but six pairs did not show it
         (0.0, 6, "the best other candidate is no better"),
         (-0.01, 6, "a relevant difference is ruled out"),
-        (-0.37, 6, "a relevant difference is ruled out"),  # more than three quarters of the floor are
+        (-0.37, 6, "a relevant difference is ruled out"),  # above three quarters of the floor
         (-0.38, 32, "32 pairs show no clear difference"),
         (-0.49, 32, "32 pairs show no clear difference"),
         (-0.51, 6, "the interval is clear"),
@@ -281,11 +281,11 @@ def test_without_noise_a_gain_of_two_per_cent_is_found(cost: float, rounds: int,
 def test_a_gain_that_is_clear_after_a_seventh_pair_waits_for_the_eighth() -> None:
     once_slower = series(math.exp(0.1), math.exp(-1.0))
     race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=6)
-    verdict = race.verdict()  # the interval of six is that of the extremes
+    verdict = race.verdict()  # the interval of six pairs spans the extremes
     assert (race.stopped, verdict.word, verdict.choice) == ("", "inconclusive", "a")
     assert verdict.interval == pytest.approx((math.exp(-1.0), math.exp(0.1)))
     race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=7)
-    verdict = race.verdict()  # the interval of seven leaves out two of the Walsh averages on either side
+    verdict = race.verdict()  # the interval of seven pairs omits two Walsh averages on either side
     assert (race.stopped, verdict.word, verdict.choice) == ("", "better", "b")
     assert verdict.interval == pytest.approx((math.exp(-1.0), math.exp(-0.45)))
     race, _ = race_of({"a": steady(1.0), "b": once_slower})
@@ -361,6 +361,6 @@ def test_a_baseline_that_is_beaten_is_worse_whatever_the_noise() -> None:
         return {"a": steady(1.0), "b": lambda number: math.exp(level + (0.02 if number % 2 else -0.02))}
 
     effect = race_of(varying(-1.0))[0].verdict().effect
-    verdict = race_of(varying(-math.log1p(effect) - 0.001))[0].verdict()  # just enough, and within the noise of it
+    verdict = race_of(varying(-math.log1p(effect) - 0.001))[0].verdict()  # just above the effect, and within its noise
     assert (verdict.word, verdict.choice, verdict.effect) == ("better", "b", pytest.approx(effect))
     assert verdict.standings["a"].word == "worse"

@@ -1,4 +1,4 @@
-"""The settings of an experiment: their grammar, their command lines, and what a run is judged by."""
+"""Tests of the settings of an experiment: their grammar, their command lines, and the value of a run."""
 
 from __future__ import annotations
 

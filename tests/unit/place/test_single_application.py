@@ -1,4 +1,4 @@
-"""The first configuration of an application, for commands that measure one command."""
+"""Tests of the first configuration of an application, for commands that measure a single command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer, the records and the reference of a composite, from runs that are given."""
+"""Tests of the answer, the records and the reference of a composite with given runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def composite(folder: Path, text: str = MEMBERS + REFERENCE) -> Composite:
 
 
 def runs(both: Composite, **values: list[float]) -> Trials:
-    """The trials of members whose runs had these values."""
+    """Return the trials of members whose runs have these values."""
     settings: dict[str, Any] = {"warmup": 0, "budget_s": 1e6, "seed": 7, "margin": 0.02, "started": "now"}
     plan = Plan(tables=both.tables(), source="/src", rounds=3, run="composite-1", **settings)
     measurement = Trials(plan, both.listed)

@@ -1,4 +1,4 @@
-"""A run is right if its output has the number that is expected, and the command that verifies it succeeds."""
+"""Tests of verification: the output has the expected number, and the verification command succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much cache an application needs, by runs with less of it."""
+"""Tests of the amount of cache that an application needs, from runs with limited cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIDENCE = 0.95
 def of(
     parts: dict[str, float], noise: float = 0.002, **others: str
 ) -> tuple[list[Configuration], dict[str, dict[int, float]]]:
-    """Configurations by their part of the cache, and times around what is given."""
+    """Return one configuration per part of the cache, and times that vary around the given ones."""
     combinations = [Configuration({"cache": part, **others}) for part in parts]
     values = {
         c.label: {r: time * (1 + noise * ((7 * r + 3 * n) % 11 - 5) / 5) for r in ROUNDS}

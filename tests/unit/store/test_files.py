@@ -1,4 +1,4 @@
-"""Files that users name: what is no regular file is written into and never read, and nothing loses its mode."""
+"""Tests of files that users name: special files are written into and never read, and files keep their mode."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_device_stays_a_device(tmp_path: Path) -> None:
-    """Renamed over, /dev/null would become a regular file for every program of the machine. Never tried on the real
-    one: it is looked at through a link, and root gets a node of its own."""
+    """A rename would turn /dev/null into a regular file for every program of the machine.
+
+    The test never writes to the real device: it inspects a link to it, and root creates a separate device node.
+    """
     (tmp_path / "null").symlink_to("/dev/null")
     write_file(tmp_path / "null", b"gone")
     assert (tmp_path / "null").is_symlink()
@@ -57,7 +59,7 @@ def test_a_fifo_is_written_into(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
 @pytest.mark.parametrize("into", ["pipe", "file"])
 def test_an_open_descriptor_is_written_into(tmp_path: Path, where: str, into: str) -> None:
-    """A file behind it is appended to, as the shell opened it, and not replaced."""
+    """A file behind the descriptor is appended to, as the shell opened it, and not replaced."""
     (tmp_path / "link").symlink_to("/dev/stdout")
     where = str(tmp_path / where) if where == "link" else where
     log = tmp_path / "log"
@@ -75,7 +77,7 @@ def test_an_open_descriptor_is_written_into(tmp_path: Path, where: str, into: st
 def test_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "a").symlink_to("deep/b")
-    (tmp_path / "deep" / "b").symlink_to("c")  # which is not there yet
+    (tmp_path / "deep" / "b").symlink_to("c")  # the target does not exist yet
     write_file(tmp_path / "a", b"1")
     write_file(tmp_path / "a", b"2")
     assert (tmp_path / "deep" / "c").read_bytes() == b"2"
@@ -97,7 +99,7 @@ def test_mode_and_owner_are_kept(tmp_path: Path) -> None:
     try:
         os.setxattr(path, "user.meshmark", b"kept")
     except OSError:
-        with_attribute = False  # a file system without them
+        with_attribute = False  # the file system has no extended attributes
     before = path.stat()
     write_file(path, b"new")
     after = path.stat()
@@ -129,7 +131,7 @@ def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) ->
 
 
 def test_a_prepared_name_beside_it_is_not_used(tmp_path: Path) -> None:
-    """Names of temporary files cannot be foreseen, so nobody can lay a link there first."""
+    """Names of temporary files are unpredictable, so nobody can create a link there first."""
     temporary_names = set()
     for _ in range(3):
         with written(tmp_path / "out") as out:
@@ -192,7 +194,7 @@ def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_leaves_nothing_however_early_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Python notices a signal: when the call that was at work has returned, and its result is lost."""
+    """Python raises the exception after the system call has returned, so the result of the call is lost."""
     real_open = os.open
 
     def interrupted(*words: object, **more: object) -> int:

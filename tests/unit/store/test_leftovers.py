@@ -1,4 +1,4 @@
-"""Temporary files of writers that were killed are named by `store verify` and removed by `store compact`."""
+"""Tests of temporary files of killed writers: `store verify` names them, and `store compact` removes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def temporary_files(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def writer(tmp_path: Path) -> subprocess.Popen[bytes]:
-    """A process that is writing a file of a store."""
+    """Start a process that writes a file of a store."""
     Store(tmp_path / "store").add_machine_row({"machine": "m", "seen": "2026-01-01T00:00:00Z"}, "1")
     process = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path / "store" / "run.parquet"])
     assert until(lambda: temporary_files(tmp_path / "store"))

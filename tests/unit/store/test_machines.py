@@ -1,4 +1,4 @@
-"""The table of machines: under which software and settings results were made."""
+"""Tests of the table of machines: the software and settings under which results were measured."""
 
 from __future__ import annotations
 

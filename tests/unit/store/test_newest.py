@@ -1,4 +1,4 @@
-"""The newest results of a machine, and the runs of compacted files, are found without reading everything."""
+"""Tests of the search for the newest results of a machine and for runs in compacted files, without a full read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def days(rows: Sequence[tuple[str, str, Record]]) -> set[str]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Three runs; the last one has bandwidth only."""
+    """Return a store with three runs, the last of which has only bandwidth."""
     new_store = Store(tmp_path / "store")
     for day, records in ((3, everything()), (5, everything()), (7, bandwidth())):
         new_store.add(f"run-202610{day:02}T1000", "all", at(records, day, steal_share=day / 100))
@@ -81,7 +81,7 @@ def test_conditions_that_are_no_json_do_not_hide_the_others(store: Store) -> Non
 
 @pytest.fixture
 def compacted(tmp_path: Path) -> Store:
-    """Two machines, each with a compacted file of two runs."""
+    """Return a store of two machines, each with a compacted file of two runs."""
     new_store = Store(tmp_path / "store")
     for machine in ("a", "b"):
         for day in (3, 5):

@@ -1,4 +1,4 @@
-"""Runs, stores and plans are for their owner only; outputs that a user names are as the umask says."""
+"""Tests of file modes: runs, stores and plans are private; outputs that a user names follow the umask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record and its summary."""
+"""Tests of the record and its summary."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_record_survives_the_way_there_and_back() -> None:
 def test_only_the_metric_says_which_sample_is_the_best(
     better: str, best: float | None, ends: tuple[float, float]
 ) -> None:
-    """A residual and a parallelism both have the unit 1; what guessed by the unit took the worst for the best."""
+    """A residual and a parallelism both have the unit 1, so guessing by the unit took the worst sample for the best."""
     for unit in ("s", "1", "B/s"):
         record = Record.from_json({**LINE, "unit": unit, "better": better})
         assert (record.best, record.ends) == (best, ends)
@@ -79,7 +79,7 @@ def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_a
         ([98, 99, 100, 100, 101, 102], 0.02, 0.02, True),
         ([98, 99, 100, 100, 101, 102], 0.019, 0.02, False),
         ([98, 99, 100, 100, 101, 102], None, 0.02, True),
-        ([100, 100], 0.5, None, False),  # no interval
+        ([100, 100], 0.5, None, False),  # the record has no interval
         ([0, 0, 0, 0, 0, 0], 0.02, None, True),
         ([-102, -101, -100, -100, -99, -98], 0.02, 0.02, True),
     ],
@@ -181,6 +181,6 @@ def test_nobody_can_make_a_record_of_an_impossible_value(unit: str, better: Bett
 
 
 def test_differences_and_ratios_may_be_negative() -> None:
-    assert of("s", "none", -1.0).value == -1.0  # a part of a time that other parts do not explain
+    assert of("s", "none", -1.0).value == -1.0  # the part of a time that other parts do not explain
     assert of("1", "lower", -0.5).value == -0.5  # a relative change
     assert of("s", "lower", 0.0).value == 0.0

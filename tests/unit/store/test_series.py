@@ -1,4 +1,4 @@
-"""Values of points by run, as the store pools them."""
+"""Tests of the values of points by run, as the store pools them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def at(records: Iterable[Record], start: str, factor: float = 1.0, **conditions:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Two runs; the first has two repetitions, which were observed under different loads."""
+    """Return a store with two runs; the first has two repetitions under different loads."""
     new_store = Store(tmp_path / "store")
     for i, load in ((1, 0.1), (2, 0.7)):
         new_store.add(

@@ -1,4 +1,4 @@
-"""The store: many writers and readers, nothing torn, nothing foreign trusted."""
+"""Tests of the store: concurrent writers and readers, torn files, and foreign content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def record(metric: str = "load_latency", n: int = 0) -> Record:
 
 
 def file_of(store: Store, run: str, step: str = "", machine: str = "m") -> Path:
-    """Where the results of a step are, or those of a finished run."""
+    """Return the path of the results of a step, or of a finished run if `step` is empty."""
     return (
         store.folder / f"date=2026-11-21/machine={machine}" / (f"{run}--{step}.parquet" if step else f"{run}.parquet")
     )
@@ -133,7 +133,7 @@ def test_many_writers_and_readers_at_once(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
-    """RLIMIT_FSIZE stands in for the full disk: the write fails in the middle."""
+    """RLIMIT_FSIZE simulates the full disk: the write fails in the middle."""
     code = f"""
 import resource, signal
 from pathlib import Path
@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
-    """Damage of a page shows only when it is read; a FIFO would be waited for; a recording has other columns."""
+    """A damaged page shows only when it is read, a FIFO would block the reader, and a recording has other columns."""
     store = Store(tmp_path / "s")
     for run in ("good", "page", "end"):
         store.add(run, "a", [record(n=n) for n in range(50)])
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
     (page.parent / "loop.parquet").symlink_to("loop.parquet")
     os.mkfifo(page.parent / "fifo.parquet")
     pq.write_table(pa.table({"t_s": [1.0]}), page.parent / "night.parquet")
-    # Columns of these names and other types, before and behind a good file by name.
+    # Columns with these names and other types; the files sort before and after a valid file.
     for name, column, values in (("a", "samples", [[1]]), ("z", "value", ["1"])):
         table = pq.ParquetFile(file_of(store, "good", "a")).read().slice(0, 1)
         changed_table = table.set_column(table.column_names.index(column), column, pa.array(values))
@@ -198,7 +198,7 @@ def test_an_absence_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -
 
 
 def test_a_signal_while_the_database_works_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB looks for signals itself, and tells of one by an error of its own."""
+    """DuckDB checks for signals and reports them with its own error."""
     store = Store(tmp_path / "s")
     store.add("good", "a", [record()])
 
@@ -218,7 +218,7 @@ def test_a_signal_while_the_database_works_is_one(tmp_path: Path, monkeypatch: p
 
 
 def test_half_a_character_hides_one_record_alone(tmp_path: Path) -> None:
-    """An older version took them in."""
+    """An older version accepted such records."""
     store = Store(tmp_path)
     store.add("odd", "a", [replace(record(), provenance={"start": "2026-11-20T00:00:00Z", "command": "\ud800"})])
     store.add("good", "a", [record()])

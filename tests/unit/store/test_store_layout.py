@@ -1,4 +1,4 @@
-"""The files of a store: where they are, how they are joined, and what other programs read in them."""
+"""Tests of the files of a store: their paths, how they are joined, and how other programs read them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def on(records: Sequence[Record], machine: str, start: str = "2026-11-21T10:00:0
 
 
 def alike(records: Sequence[Record]) -> list[str]:
-    """Comparable, whatever the order of records and of conditions."""
+    """Return the records in a form that ignores the order of records and of conditions."""
     return sorted(json.dumps(r.to_json(), sort_keys=True) for r in records)
 
 
@@ -48,7 +48,7 @@ def test_all_that_tells_points_apart_has_a_column() -> None:
 
 @pytest.mark.parametrize("records", [everything(), communication()], ids=["host", "ranks"])
 def test_records_come_out_as_they_went_in(tmp_path: Path, records: list[Record]) -> None:
-    """Values that do not suit a column, too."""
+    """Values that do not fit the type of a column are kept, too."""
     values = [2**70, True, None, 1.5, "text", float("inf"), "\ud800"]
     odd_records = [replace(records[0], conditions={"threads": v, "pages": v, "latency_factor": v}) for v in values]
     store = Store(tmp_path)
@@ -69,7 +69,8 @@ def test_a_finished_run_is_one_file_under_its_date_and_machine(tmp_path: Path) -
     store.finish(run)
     assert names(store) == {f"date=2026-11-24/machine=n042/{run}.parquet"}
     assert len(store.query(run=run)) == 6 and len(store.absences()) == 2
-    store.finish(run)  # again, and of nothing
+    # Finishing a run again or an unknown run has no effect.
+    store.finish(run)
     store.finish("nothing")
     assert len(store.query()) == 6
 
@@ -128,7 +129,7 @@ def test_a_damaged_run_is_left_in_place(tmp_path: Path) -> None:
 
 
 def filled(folder: Path) -> Store:
-    """Four runs of two machines in October, one in November."""
+    """Return a store with four runs of two machines in October and one run in November."""
     store = Store(folder)
     for machine in ("m1", "m2"):
         for day in ("02", "17"):
@@ -192,7 +193,7 @@ def test_the_command_compacts(tmp_path: Path) -> None:
 
 
 def test_other_engines_read_the_files(tmp_path: Path) -> None:
-    """As docs/reference/survey.md describes."""
+    """The queries follow docs/reference/survey.md."""
     filled(tmp_path)
     query = f"""SELECT machine, count(*) AS n, max(footprint_bytes) AS most
                 FROM read_parquet('{tmp_path}/date=*/**/*.parquet', union_by_name = true, hive_partitioning = false)
@@ -247,7 +248,7 @@ def test_names_of_files_have_no_mark_of_ours() -> None:
     ],
 )
 def test_any_cell_that_is_wrong_is_found(tmp_path: Path, column: str, value: object) -> None:
-    """Files are checked by columns, and by rows only if that fails: both must agree on what is sound."""
+    """Files are checked by columns, and by rows only if that fails; both checks must agree on which files are valid."""
     store = Store(tmp_path)
     store.add("r", "s", on(everything(), "m"), [LACKS], "m")
     (path,) = store.files()

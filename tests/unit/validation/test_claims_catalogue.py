@@ -1,4 +1,4 @@
-"""The catalogue of claims: what a file must have, and that those of the package have it."""
+"""Tests of the catalogue of claims: required keys of a file, and the files of the package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from meshmark.validation.claims.registry import METHODS
 from support.paths import ROOT
 from support.scripts import docs_script
 
-MODULES = (computed, measured, modelled)  # which register the methods
+MODULES = (computed, measured, modelled)  # importing these modules registers the methods
 SOURCES = '[source.paper]\ntitle = "A paper"\nyear = 2003\n'
 CLAIM = """claims_format = 1
 theme = "memory hierarchy"

@@ -1,4 +1,4 @@
-"""When an effect is what a claim states, and what a verdict keeps of it."""
+"""Tests of when an effect supports a claim, and of what a verdict stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the methods of claims compute: from printed numbers, from statistics, and on models."""
+"""Tests of the methods of claims: results from printed numbers, from statistics and from models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of claims: what it stores, what an interrupted one keeps, and what a host must have."""
+"""Tests of runs of claims: stored results, interrupted runs, and requirements on the host."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ FACTS: Mapping[str, Any] = {
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(run, "remember", lambda _: None)  # reads the facts of this machine
+    monkeypatch.setattr(run, "remember", lambda _: None)  # it would read the facts of this machine
     return Store(tmp_path / "store")
 
 
 def bench(store: Store, name: str = "claims-20261125T200000-0", **changed: Any) -> Bench:
     new_bench = Bench(store, name, store.folder.parent / "journals", facts_of=lambda: {**FACTS, **changed})
-    new_bench.__dict__["host"] = "n042"  # which would read the hardware
+    new_bench.__dict__["host"] = "n042"  # the property would read the hardware
     return new_bench
 
 
@@ -96,7 +96,7 @@ def test_a_resumed_run_makes_no_test_twice(store: Store, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(run, "call", counted)
     request = Request(("P06", "P23", "M01"), on="")
-    for _ in range(2):  # the second finds all verdicts, those that could not be made too
+    for _ in range(2):  # the second run finds all verdicts, including claims that could not be tested
         verdicts = run_tests(bench(store), request)
         assert [v.word for v in verdicts] == ["holds", "holds", "cannot be tested here"]
     assert sorted(calls) == ["M01-computed", "P06-computed"]
@@ -156,7 +156,7 @@ def test_terms_are_divided_and_have_what_all_share() -> None:
 
 
 def answered(value_of: Callable[[Sequence[str]], float], asked: list[Step]) -> Callable[[Runner, Step], StepResult]:
-    """A runner whose processes answer at once."""
+    """Return a replacement for `Runner.run_step` that returns results immediately."""
 
     def run_step(_: Runner, step: Step) -> StepResult:
         asked.append(step)

@@ -1,4 +1,4 @@
-"""Claims in the terminal and as pages."""
+"""Tests of claims in the terminal and as pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EFFECT = Effect("copy <streaming> over ordinary", 1.2, (1.15, 1.25))
 
 
 def verdicts() -> list[Verdict]:
-    """Of H05 in October and in November, of P06, and of what could not be tested."""
+    """Return verdicts on H05 in October and November, on P06, and on claims that could not be tested."""
     october, november = ("2026-10-01T10:00:00Z", "2026-11-25T20:00:00Z")
     return [
         replace(of_effects(H05, "n042", "measured", [exact(EFFECT.what, 1.5)], october), run=RUNS[0], step="H05-host"),

@@ -1,4 +1,4 @@
-"""Statements of the publications: their roles, what the models' answers depend on, and known misses."""
+"""Tests of statements of the publications: their roles, the sensitivity of the models, and known misses."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_checks_leave_no_changed_number_behind() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)  # ten minutes of simulations, beside two other parts of the tests
+@pytest.mark.timeout(1800)  # ten minutes of simulations while two other parts of the tests run
 def test_no_blind_prediction_follows_an_assumed_number_one_for_one() -> None:
     rows = validate([c.id for c in claims() if c.role == "predict"], sensitivity=True)
     assert {r.claim.id: strongest for r in rows if (strongest := restates(r))} == {}
@@ -106,7 +106,7 @@ def latency(name: str, **options: str) -> list[Record]:
 
 @pytest.mark.parametrize("name", ["altix3700", "p690", "cray-x1"])
 def test_random_loads_hit_no_line_that_was_left_long_ago(name: str) -> None:
-    """Lines have 128 B or fewer, slots 64 B: the other slot of a line is visited after the whole footprint."""
+    """Lines have at most 128 B, slots 64 B, so the other slot of a line is visited only after the whole footprint."""
     [near], [far] = (latency(name, pattern="random", stride=stride) for stride in ("64", "128"))
     assert near.value == pytest.approx(far.value)
     [ordered] = latency("altix3700", pattern="stride", stride="64")
@@ -149,18 +149,20 @@ def test_copy_in_the_l2_reaches_the_printed_rate_with_ordinary_stores(name: str,
 def test_a_statement_about_a_cache_is_checked_on_the_result_of_the_instrument() -> None:
     with examined({"xeon5500": "cache[1].copy_gb_per_s=30"}):
         assert CHECKS["G13"]().numbers[0] == pytest.approx(30)
-    with examined({"xeon5500": "cache[1].size_kib=64"}):  # 128 KiB are in the L3 then
+    with examined({"xeon5500": "cache[1].size_kib=64"}):  # 128 KiB are then in the L3
         assert CHECKS["G13"]().inside is False
 
 
 def test_streaming_stores_leave_the_caches_to_the_arrays_that_are_read() -> None:
     name = "xeon5500"
-    assert net_copy(name, "streaming", "64KiB") == net_copy(name, "streaming", "32KiB")  # 32 KiB of 64 in the L1
+    # The kernel reads half of the footprint: 32 KiB of 64 KiB are in the L1.
+    assert net_copy(name, "streaming", "64KiB") == net_copy(name, "streaming", "32KiB")
     assert net_copy(name, "streaming", "72KiB") < net_copy(name, "streaming", "64KiB")
     assert net_copy(name, "streaming", "16MiB") > net_copy(name, "streaming", "17MiB")
-    assert net_copy(name, "streaming", "12MiB", "triad") > net_copy(name, "streaming", "13MiB", "triad")  # 2 of 3
-    assert net_copy(name, "streaming", "16KiB", "update") == net_copy(name, "streaming", "1GiB", "update")  # none
-    assert net_copy(name, "streaming", "16KiB", "read") == net_copy(name, "ordinary", "16KiB", "read")  # no store
+    # Two of three arrays are in the caches with triad, no array with update, and the kernel read does not store.
+    assert net_copy(name, "streaming", "12MiB", "triad") > net_copy(name, "streaming", "13MiB", "triad")
+    assert net_copy(name, "streaming", "16KiB", "update") == net_copy(name, "streaming", "1GiB", "update")
+    assert net_copy(name, "streaming", "16KiB", "read") == net_copy(name, "ordinary", "16KiB", "read")
     (row,) = validate(["G12"])
     assert row.finding.inside
 

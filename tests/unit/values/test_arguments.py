@@ -1,4 +1,4 @@
-"""The annotation of a parameter says which arguments are allowed, and the message names what was found."""
+"""Tests of argument checks: annotations define the allowed arguments, and messages name the invalid one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshmark.values.arguments import checked
 
 
 class Machine:
-    """Stands for a class of the public interface."""
+    """A stand-in for a class of the public interface."""
 
 
 @checked

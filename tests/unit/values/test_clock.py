@@ -1,4 +1,4 @@
-"""How a rate follows the core clock: known exponents, plateaus, and what cannot be judged."""
+"""Tests of how a rate follows the core clock: known exponents, plateaus and inconclusive cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLOCKS = (1.4e9, 1.6e9, 1.8e9, 2.0e9, 2.2e9)
 def sweep(
     rate: Callable[[float], float], noise: float = 0.002, rounds: int = 8, clocks: tuple[float, ...] = CLOCKS
 ) -> ClockEffect:
-    """The effect of rates with random deviations."""
+    """Return the clock effect of rates with random deviations."""
     rng = random.Random(1)
     return clock_effect({c: {r: rate(c) * math.exp(rng.gauss(0, noise)) for r in range(rounds)} for c in clocks})
 

@@ -1,4 +1,4 @@
-"""One grammar of sizes, times and lists for every command; tests/native/options_test.cpp has its rules."""
+"""Tests of the grammar of sizes, times and lists for every command; tests/native/options_test.cpp has its rules."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_nonsense_is_a_value_or_a_usage_error(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["4KiB..10KiB", "64 mib", "1MiB,4KiB", "4KiB..64KiB/2", "0", "1e3"])
 def test_a_host_and_a_model_read_the_same_footprints(text: str) -> None:
-    """The model once read 4096, 8192 where the probe read 10240 too, and took what the probe refused."""
+    """The model once read 4096, 8192 where the probe also read 10240, and accepted values that the probe refused."""
     completed = subprocess.run(
         [find_probe(), "latency", "--check", "--footprint", text],
         capture_output=True,
@@ -114,7 +114,7 @@ def options(command: Any, path: str = "meshmark") -> Iterator[tuple[str, Any]]:
 
 
 def test_no_option_takes_a_time_without_its_unit() -> None:
-    """`--duration 1` meant seconds, `--window 1` nanoseconds, and neither took `1s`."""
+    """`--duration 1` once meant seconds and `--window 1` nanoseconds, and neither accepted `1s`."""
     all_options = list(options(typer.main.get_command(app)))
     assert len(all_options) > 100
     for name, option in all_options:

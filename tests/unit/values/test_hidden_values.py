@@ -1,4 +1,4 @@
-"""Values of secrets are replaced by placeholders, and only the process that hid them reveals them."""
+"""Tests of hidden values: placeholders replace secrets, and only the process that hid them reveals them."""
 
 from __future__ import annotations
 

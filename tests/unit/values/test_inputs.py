@@ -1,4 +1,4 @@
-"""What is wrong in a file is one line: where, which key, what was found, what is allowed."""
+"""Tests of errors in files: one line names the place, the key, the value and the allowed values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def even(number: int) -> int:
 
 @dataclass(frozen=True)
 class Inner(Input):
-    """Is not part of any error."""
+    """A docstring that no error message contains."""
 
     size: Annotated[int, Field(ge=1, le=8), AfterValidator(even)] = 2
     rate: Annotated[float, Field(gt=0)] | None = None

@@ -1,4 +1,4 @@
-"""Numbers that users write have ASCII digits and are finite; all else is refused, wherever it is written."""
+"""Tests of numbers from users: only finite numbers with ASCII digits are accepted, wherever they are written."""
 
 from __future__ import annotations
 

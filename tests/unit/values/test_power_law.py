@@ -1,4 +1,4 @@
-"""Fitted power laws: known exponents, and intervals that cover the true one as often as they should."""
+"""Tests of fitted power laws: known exponents, and intervals that cover the true one as often as they should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The confidence sequence: right at any time, whatever the noise, and narrow enough to be of use."""
+"""Tests of the confidence sequence: valid at any time, whatever the noise, and narrow enough to be useful."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def of(values: list[float]) -> ConfidenceSequence:
 
 
 def fair(seed: int, n: int, scale: float, shift: float = 0.0, drift: float = 0.0) -> list[float]:
-    """Differences of heavy-tailed runs in random order, on a machine that drifts within each pair."""
+    """Return differences of heavy-tailed runs in random order, on a machine that drifts within each pair."""
     rng = random.Random(seed)
 
     def noise() -> float:
@@ -63,13 +63,12 @@ def test_looking_after_every_pair_excludes_the_truth_in_at_most_a_twentieth_of_t
         return False
 
     exclusions = sum(map(ever_excluded, range(300)))
-    assert exclusions <= 0.05 * 300 + 3 * math.sqrt(
-        300 * 0.05 * 0.95
-    )  # 5 %, and three standard deviations of the count
+    # The limit is 5 % and three standard deviations of the count.
+    assert exclusions <= 0.05 * 300 + 3 * math.sqrt(300 * 0.05 * 0.95)
 
 
 def test_a_fair_sign_wins_nothing_on_average() -> None:
-    """All orders of eight pairs have a share of the wealth: exactly as many exclude equality as the error allows."""
+    """All sign sequences of the pairs share the wealth, so at most the allowed share of them excludes equality."""
     sizes = [0.01 * (n + 1) for n in range(10)]
     exclusions = 0
     for bits in range(1 << 10):

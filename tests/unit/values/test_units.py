@@ -1,4 +1,4 @@
-"""Numbers with units, for people."""
+"""Tests of numbers with units in texts for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Winner, tie and inconclusive: the rule itself, and how often it errs on samples whose truth is known."""
+"""Tests of winner, tie and inconclusive: the rule, and how often it errs on samples with a known truth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_speeds_in_words() -> None:
     [
         ((0.99, 1.01), "equal"),
         ((1 / 1.02, 1.02), "equal"),
-        ((1.005, 1.015), "equal"),  # certain, and too small to matter
+        ((1.005, 1.015), "equal"),  # certain, but too small to matter
         ((1.005, 1.03), "higher"),
         ((0.9, 0.999), "lower"),
         ((0.97, 1.01), "inconclusive"),
@@ -89,7 +89,7 @@ def test_a_winner_is_better_than_each_of_the_others() -> None:
 def test_ties_are_shown_between_all_of_them() -> None:
     ranking = rank({"b": near(1.001), "a": near(1), "c": near(3)})
     assert (ranking.word, ranking.best) == ("equal", ("a", "b"))
-    # The first ties with both of the others, which are too far from each other.
+    # The first candidate ties with both others, which differ too much from each other.
     chain = rank({"b": near(1.012), "a": near(1), "c": near(0.999, 0.012)}, margin=0.025)
     assert (chain.word, chain.best) == ("inconclusive", ("c", "a", "b"))
 
@@ -131,7 +131,7 @@ POINT = made_run.record("lines", "line_latency", 1.0)
 
 
 def heavy(rng: np.random.Generator) -> np.ndarray:
-    """A few of many samples take several times as long."""
+    """Return samples, a few of which take several times as long."""
     return 1 + 0.02 * np.abs(rng.standard_t(2, SAMPLES))
 
 
@@ -140,27 +140,27 @@ def skewed(rng: np.random.Generator) -> np.ndarray:
 
 
 def two_modes(rng: np.random.Generator) -> np.ndarray:
-    """A process keeps one of two levels for its lifetime."""
+    """Return samples of a process that keeps one of two levels for its lifetime."""
     return (1.9 if rng.random() < 0.5 else 1.0) * rng.lognormal(0, 0.01, SAMPLES)
 
 
 def two_modes_inside(rng: np.random.Generator) -> np.ndarray:
-    """Each sample is at one of two levels."""
+    """Return samples, each of which is at one of two levels."""
     return np.where(rng.random(SAMPLES) < 0.5, 1.9, 1.0) * rng.lognormal(0, 0.01, SAMPLES)
 
 
 def drifting(rng: np.random.Generator) -> np.ndarray:
-    """A process starts somewhere within 10 %, and its samples rise or fall by up to 10 % more."""
+    """Return samples of a process that starts within 10 % and rises or falls by up to 10 % more."""
     return (1 + 0.1 * rng.random()) * (1 + 0.1 * rng.normal() * np.linspace(0, 1, SAMPLES))
 
 
 def varying_runs(rng: np.random.Generator) -> np.ndarray:
-    """Samples of a process hardly vary, but each process has a level of its own."""
+    """Return samples that hardly vary within a process, whereas each process has a different level."""
     return rng.normal(1, 0.02) * rng.lognormal(0, 1e-4, SAMPLES)
 
 
 def observed(rng: np.random.Generator, sampler: Sampler, factor: float = 1.0, runs: int = RUNS) -> Measured:
-    """A point of several runs, with the bounds of pooled records."""
+    """Return a point of several runs, with the bounds of pooled records."""
     run_samples = [(factor * sampler(rng)).tolist() for _ in range(runs)]
     records = [replace(POINT, samples=tuple(r), value=median(r), interval=median_interval(r)) for r in run_samples]
     return Measured(median([s for r in run_samples for s in r]), run_bounds(records))
@@ -196,7 +196,7 @@ def test_those_that_differ_by_a_twentieth_are_rarely_called_a_tie(sampler: Sampl
     ("sampler", "factor", "power"), [(heavy, 1.1, 0.8), (skewed, 1.2, 0.6), (varying_runs, 1.2, 0.8)]
 )
 def test_what_differs_clearly_is_found(sampler: Sampler, factor: float, power: float) -> None:
-    """Power with three runs of fifteen samples each. What is missed at `skewed` is wider than ±10 %, so not judged."""
+    """The power is for three runs of fifteen samples. Points missed at `skewed` are wider than ±10 %, so not judged."""
     rng = np.random.default_rng(31)
     words = Counter(ratio(observed(rng, sampler, factor), observed(rng, sampler)).word for _ in range(TRIALS))
     assert words["higher"] >= power * TRIALS, words
