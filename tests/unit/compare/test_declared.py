@@ -137,10 +137,10 @@ def test_what_is_not_declared_is_named() -> None:
 
 
 def test_the_kernel_is_read_in_si_units(tmp_path: Any) -> None:
-    at = tmp_path / "sys/devices/system/node/node1/access0/initiators"
-    (at / "node0").mkdir(parents=True)
+    initiators = tmp_path / "sys/devices/system/node/node1/access0/initiators"
+    (initiators / "node0").mkdir(parents=True)
     for name, text in (("read_latency", "120"), ("read_bandwidth", "1000"), ("write_latency", "what")):
-        (at / name).write_text(f"{text}\n")
+        (initiators / name).write_text(f"{text}\n")
     (row,) = node_performance(Tree(tmp_path))  # type: ignore[misc]
     assert row == {
         "target": 1,

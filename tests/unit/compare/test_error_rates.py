@@ -30,11 +30,11 @@ NOISE = [(0.0, 0.01, False), (0.002, 0.01, False), (0.01, 0.01, True), (0.03, 0.
 
 
 def measured(kind: Record, true: float, runs: int, noise: tuple[float, float, bool], dice: random.Random) -> Record:
-    between, within, tail = noise
+    deviation_between, deviation_within, tail = noise
     run_records = []
     for _ in range(runs):
-        middle = kind.value * true * math.exp(dice.gauss(0, between))
-        deviations = [dice.gauss(0, within) for _ in range(15)]
+        middle = kind.value * true * math.exp(dice.gauss(0, deviation_between))
+        deviations = [dice.gauss(0, deviation_within) for _ in range(15)]
         samples = tuple(middle * math.exp(abs(d) if tail else d) for d in deviations)
         run_records.append([replace(kind, samples=samples, value=median(samples), interval=median_interval(samples))])
     return pool(run_records)[0] if runs > 1 else run_records[0][0]

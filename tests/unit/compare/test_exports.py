@@ -54,8 +54,8 @@ def test_hwloc_gets_every_pair_in_its_own_units() -> None:
 
 
 def test_measured_matrices_are_not_taken_for_distances_of_the_system() -> None:
-    plain = from_hwloc_xml(numa_2().hwloc_xml())
-    assert from_hwloc_xml(write("hwloc-xml", numa_2()).encode()).distances == plain.distances
+    plain_topology = from_hwloc_xml(numa_2().hwloc_xml())
+    assert from_hwloc_xml(write("hwloc-xml", numa_2()).encode()).distances == plain_topology.distances
 
 
 def test_what_the_firmware_claims_is_replaced() -> None:

@@ -46,13 +46,13 @@ def test_mess_curves_come_back_through_the_importer() -> None:
     subject = material("", [*records, *loaded(threads=1)])
     text = write("mess", subject)
     assert recognises(text)
-    imported = records_of(text)
+    imported_records = records_of(text)
     key = ("read_share", "injected_pause")
 
     def values(found: Sequence[Record], pause: str) -> dict[tuple[object, ...], float]:
         return {(r.metric, r.conditions["read_share"], r.conditions[pause]): r.value for r in found}
 
-    assert values(imported, key[1]) == pytest.approx(values(records, "pause"), rel=1e-5)
+    assert values(imported_records, key[1]) == pytest.approx(values(records, "pause"), rel=1e-5)
     assert any("threads 4" in note for note in subject.notes)
     assert subject.left_out() == ["left out 12 results: points of another curve (mode, threads, memory node, pages)"]
 

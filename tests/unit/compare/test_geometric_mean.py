@@ -27,8 +27,8 @@ def test_known_answers() -> None:
 def test_the_interval_of_one_program_is_that_of_student() -> None:
     # Logarithms -0.1, 0, 0.1: variance 0.01; variance of the median pi/2 * 0.01 / 3; t quantile for 2 degrees 4.3027.
     low, high = mean_of({"a": [math.exp(-0.1), 1.0, math.exp(0.1)]}).interval or (0, 0)
-    half = 4.302653 * math.sqrt(math.pi / 2 * 0.01 / 3)
-    assert (math.log(low), math.log(high)) == pytest.approx((-half, half), rel=1e-6)
+    half_width = 4.302653 * math.sqrt(math.pi / 2 * 0.01 / 3)
+    assert (math.log(low), math.log(high)) == pytest.approx((-half_width, half_width), rel=1e-6)
 
 
 @given(PROGRAMS)
@@ -51,8 +51,8 @@ def test_a_mean_scales_with_all_ratios_and_its_relative_interval_does_not_change
 
 @given(PROGRAMS)
 def test_the_reference_does_not_matter_for_odd_numbers_of_runs(programs: dict[str, list[float]]) -> None:
-    odd = {k: runs[: len(runs) - 1 + len(runs) % 2] for k, runs in programs.items()}
-    forward, inverse = mean_of(odd), mean_of({k: [1 / v for v in runs] for k, runs in odd.items()})
+    odd_runs = {k: runs[: len(runs) - 1 + len(runs) % 2] for k, runs in programs.items()}
+    forward, inverse = mean_of(odd_runs), mean_of({k: [1 / v for v in runs] for k, runs in odd_runs.items()})
     assert forward.value * inverse.value == pytest.approx(1)
     assert forward.interval is not None and inverse.interval is not None
     assert forward.interval[0] * inverse.interval[1] == pytest.approx(1, rel=1e-6)

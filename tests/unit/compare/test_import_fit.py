@@ -34,8 +34,8 @@ def test_the_numbers_of_a_complete_output_are_found() -> None:
     local_ns = [77.3, 81.6, 82.1, 78.1, 73.5, 81.7, 81.7, 78.5]
     assert values["idle-local"] == pytest.approx(math.fsum(local_ns) / 8 * 1e-9)
     assert 129e-9 < values["idle-remote"] < 138e-9
-    (read,) = results.used["read"]
-    assert values["read"] == read.value == pytest.approx(232.8e9, rel=1e-3)
+    (read_point,) = results.used["read"]
+    assert values["read"] == read_point.value == pytest.approx(232.8e9, rel=1e-3)
     assert values["loaded"] == max(results.curve, key=lambda p: p.bandwidth.value).latency.value
     assert "link" not in values, "the rate between quarters of the machine is not that between sockets"
     assert results.notes[0] == "the 4 nodes of the results are 2 sockets, by their latencies"
@@ -49,12 +49,12 @@ def test_the_numbers_between_two_sockets_are_found() -> None:
 
 
 def test_a_fit_is_tested_on_the_loaded_curve_mixes_and_transfers(snc: ImportFit) -> None:
-    fitted, predicted = points(snc, True), points(snc, False)
-    assert {"idle-local", "idle-remote", "read", "triad", "loaded"} < set(fitted)
+    fitted_errors, predicted_errors = points(snc, True), points(snc, False)
+    assert {"idle-local", "idle-remote", "read", "triad", "loaded"} < set(fitted_errors)
     assert snc.rms(True) < 0.05
-    curve = [error for name, error in predicted.items() if name.startswith("loaded latency")]
+    curve = [error for name, error in predicted_errors.items() if name.startswith("loaded latency")]
     assert len(curve) > 8 and max(map(abs, curve)) < 0.08
-    assert abs(predicted["mix, 67% reads"]) < 0.15 and abs(predicted["transfer inside a socket"]) < 0.2
+    assert abs(predicted_errors["mix, 67% reads"]) < 0.15 and abs(predicted_errors["transfer inside a socket"]) < 0.2
     assert snc.rms(False) > snc.rms(True)
     assert any(note.startswith("not tested") and "other STREAM kernels" in note for note in snc.notes)
     assert any(note.startswith("not used: 16 results of bandwidth bandwidth_net (read)") for note in snc.notes)

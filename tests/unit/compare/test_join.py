@@ -98,8 +98,10 @@ def test_pages_and_units_do_not_compare() -> None:
 def test_wide_intervals_and_modes_are_inconclusive_and_say_why() -> None:
     few = replace(triad(30e9), samples=(30e9,), value=30e9, interval=None)
     assert (only(triad(40e9), few).word, only(triad(40e9), few).reason) == ("inconclusive", "B: too few samples")
-    two = replace(triad(30e9), conditions={**triad(1).conditions, "run_modes": 2, "run_low": 20e9, "run_high": 41e9})
-    assert (only(triad(40e9), two).word, only(triad(40e9), two).reason) == ("inconclusive", "B: 2 modes")
+    bimodal = replace(
+        triad(30e9), conditions={**triad(1).conditions, "run_modes": 2, "run_low": 20e9, "run_high": 41e9}
+    )
+    assert (only(triad(40e9), bimodal).word, only(triad(40e9), bimodal).reason) == ("inconclusive", "B: 2 modes")
 
 
 def test_zeros_that_are_equal_are_so() -> None:

@@ -25,8 +25,8 @@ def sides(tmp_path: Path) -> Sides:
 
 
 def test_a_model_is_simulated_where_the_publication_measured(sides: Sides) -> None:
-    published, model = sides.find_all(["paper:gs1280", "gs1280-16"], "latency")
-    pairs = [p for p in compare(published, model).pairs if p.a.metric == "load_latency"]
+    publication, model = sides.find_all(["paper:gs1280", "gs1280-16"], "latency")
+    pairs = [p for p in compare(publication, model).pairs if p.a.metric == "load_latency"]
     assert [p.b.conditions["memory_node"] for p in pairs] == list(range(16))
     assert all(p.a.conditions["pattern"] == p.b.conditions["pattern"] == "stride" for p in pairs)
     assert all(p.ratio is not None and 0.95 < p.ratio.value < 1.05 for p in pairs)
@@ -76,8 +76,8 @@ def test_choices_that_a_model_does_not_know_are_left_out() -> None:
 
 
 def test_stored_results_of_a_model_come_before_a_simulation(sides: Sides, tmp_path: Path) -> None:
-    stored = simulated(find_machine("e325"), instrument="latency")
-    Store(tmp_path / "store").add("run-1", "latency", stored)
+    stored_records = simulated(find_machine("e325"), instrument="latency")
+    Store(tmp_path / "store").add("run-1", "latency", stored_records)
     assert sides.find("e325").what == "newest result of each point, of 1 run"
     assert sides.find("es45").what.startswith("model, simulated")
 
@@ -86,13 +86,13 @@ def test_the_points_of_a_sweep_are_other_machines(sides: Sides, tmp_path: Path) 
     """An earlier version pooled seven clocks into one result, whose ratio held for none of the clocks."""
     options = {"threads": "2", "store": "streaming"}
     vary, store = ["cpu.clock_ghz=1.4,2.2"], tmp_path / "store"
-    swept = run_sweep(find_machine("e325"), vary, "bandwidth", options, store, False, None, print)
-    assert len({point_key(r) for r in swept if r.metric == "bandwidth_net"}) == 2
+    sweep_records = run_sweep(find_machine("e325"), vary, "bandwidth", options, store, False, None, print)
+    assert len({point_key(r) for r in sweep_records if r.metric == "bandwidth_net"}) == 2
     (run,) = {str(row["run"]) for row in Store(tmp_path / "store").runs()}
-    published, stored = sides.find_all(["paper:e325", run], "bandwidth")
-    assert len([r for r in stored.points if r.metric == "bandwidth_net"]) == 2
-    assert not any(r.conditions.get("run_modes") for r in stored.points)
-    assert not compare(published, stored).pairs
+    publication, stored_side = sides.find_all(["paper:e325", run], "bandwidth")
+    assert len([r for r in stored_side.points if r.metric == "bandwidth_net"]) == 2
+    assert not any(r.conditions.get("run_modes") for r in stored_side.points)
+    assert not compare(publication, stored_side).pairs
     assert sides.find("e325").what.startswith("model, simulated"), "no variant of the machine stands for it"
 
 
@@ -110,12 +110,12 @@ def test_an_unknown_paper_is_named(sides: Sides) -> None:
 
 
 def test_latency_by_hops_is_that_of_the_publication(sides: Sides) -> None:
-    published, model = sides.find_all(["paper:gs1280", "gs1280-16"], "latency")
-    line = fit(by_hops(published.points))
+    publication, model = sides.find_all(["paper:gs1280", "gs1280-16"], "latency")
+    line = fit(by_hops(publication.points))
     assert line is not None and line.points == 15
     assert (line.base_s, line.per_hop_s) == (pytest.approx(106.18e-9, rel=1e-4), pytest.approx(36.85e-9, rel=1e-3))
     assert line.interval is not None and line.interval[0] < line.per_hop_s < line.interval[1]
-    matching = by_hops(model.points, by_hops(published.points))
+    matching = by_hops(model.points, by_hops(publication.points))
     assert {r.conditions["pattern"] for r in matching} == {"stride"} and len(matching) == 16
     assert {r.conditions["hops"] for r in matching} == {0, 1, 2, 3, 4}
 
@@ -138,7 +138,7 @@ def test_the_page_has_hops_and_pairs(sides: Sides) -> None:
 
 
 def test_published_streaming_rates_are_paired_with_streaming_stores(sides: Sides) -> None:
-    published, model = sides.find_all(["paper:e325", "e325"], "bandwidth")
-    [triad] = [p for p in compare(published, model).pairs if p.a.conditions["kernel"] == "triad"]
+    publication, model = sides.find_all(["paper:e325", "e325"], "bandwidth")
+    [triad] = [p for p in compare(publication, model).pairs if p.a.conditions["kernel"] == "triad"]
     assert triad.b.conditions["store"] == "streaming"
     assert triad.ratio is not None and triad.ratio.value == pytest.approx(1, abs=0.02)

@@ -69,8 +69,8 @@ def test_all_runs_of_a_machine_are_pooled(store: Store, sides: Sides) -> None:
 def test_latest_is_the_newest_run_of_this_machine_whichever_command_made_it(
     store: Store, sides: Sides, tmp_path: Path
 ) -> None:
-    imported = [replace(r, source="tool") for r in at(bandwidth(), "2026-11-05T10:00:00Z")]
-    store.add("imported", "bandwidth.r1", imported)
+    imported_records = [replace(r, source="tool") for r in at(bandwidth(), "2026-11-05T10:00:00Z")]
+    store.add("imported", "bandwidth.r1", imported_records)
     newest = sides.find("latest")
     assert (newest.name, newest.what, newest.start) == ("latest", "run second", "2026-11-01T10:00:00Z")
     assert newest_run(store.folder, tmp_path / "runs", "n042") == "second"

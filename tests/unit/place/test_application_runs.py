@@ -204,9 +204,9 @@ def test_a_build_that_fails_leaves_the_others(tmp_path: Path) -> None:
         "none": "cannot run no-such-compiler: No such file or directory",
     }
     assert attempt(app, configurations(app)[0], folders, 1).value == 30.0
-    before = (folders.build("good") / "run").stat().st_mtime_ns
+    modified_ns = (folders.build("good") / "run").stat().st_mtime_ns
     assert prepare(app, folders, lambda _: None).build_s.keys() == {"good"}  # the good build is not repeated
-    assert (folders.build("good") / "run").stat().st_mtime_ns == before
+    assert (folders.build("good") / "run").stat().st_mtime_ns == modified_ns
 
 
 def test_spack_is_asked_once_for_an_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,9 +273,9 @@ def test_a_process_without_environment_is_ended_and_a_zombie_is_reaped(tmp_path:
     outcome = run(tmp_path, f"env -i setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' & sleep 0.3")
     assert outcome.reason == "left 1 process running, which was killed"
     assert not alive(int((tmp_path / "pid").read_text()))
-    before = children()
+    earlier_children = children()
     assert run(tmp_path, "(sh -c 'exec sleep 0.05' &); sleep 0.3").reason == ""
-    assert children() == before
+    assert children() == earlier_children
 
 
 def children() -> str:

@@ -170,7 +170,7 @@ def test_the_bricks_of_the_cantilever_fill_it(tmp_path: Path) -> None:
     assert script("calculix", "beam.inp", here=tmp_path).returncode == 0
     lines = (tmp_path / "beam.inp").read_text().splitlines()
     start = lines.index("*ELEMENT, TYPE=C3D20R, ELSET=BEAM")
-    nodes = {int(n): list(map(float, at)) for n, *at in (line.split(",") for line in lines[1:start])}
+    nodes = {int(n): list(map(float, coordinates)) for n, *coordinates in (line.split(",") for line in lines[1:start])}
     volume = 0.0
     for index in range(start + 1, lines.index("*NSET, NSET=CLAMPED"), 2):
         brick = [nodes[int(n)] for n in f"{lines[index]}{lines[index + 1]}".split(",")[1:]]

@@ -113,9 +113,9 @@ def test_resctrl_is_taken_where_it_is_and_neighbours_otherwise(tmp_path: Path, m
 @TWO_CPUS
 def test_occupiers_have_the_rest_and_end_with_the_run(cache: MadeCache) -> None:
     scale_of(Sharing.of(machine(), 1))
-    before = set(cache.processes)
+    earlier_processes = set(cache.processes)
     with beside(LIMITED, machine) as load:
-        (pid,) = set(cache.processes) - before
+        (pid,) = set(cache.processes) - earlier_processes
         assert load.cpus == (0,) and os.sched_getaffinity(pid) == {1} and alive(pid)
         assert int((cache.folder / str(pid)).read_text()) == 24 * MIB
         load.begin()

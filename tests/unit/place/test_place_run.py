@@ -177,8 +177,8 @@ class Terminal:
         """Return the text of the terminal before `what`, and discard both."""
         while what not in self.text:
             self.text += os.read(self.fd, 1000).decode()
-        before, _, self.text = self.text.partition(what)
-        return before
+        output, _, self.text = self.text.partition(what)
+        return output
 
     def end(self) -> None:
         os.kill(self.pid, signal.SIGKILL)

@@ -63,25 +63,25 @@ def ours(devices: Path, number: int) -> set[int]:
 
 @pytest.mark.parametrize(("number", "bits"), [(INTEL, 0b1111), (AMD, 0b101111)])
 def test_all_prefetchers_are_switched_and_all_bits_restored(made: Made, number: int, bits: int) -> None:
-    before = OTHER_BITS | 0b0010
-    devices = made(number, before)
+    initial_bits = OTHER_BITS | 0b0010
+    devices = made(number, initial_bits)
     with limited({"prefetchers": "off"}, machine) as tasks:
         assert tasks is None and ours(devices, number) == {OTHER_BITS | bits}
-    assert ours(devices, number) == {before}
+    assert ours(devices, number) == {initial_bits}
     with limited({"prefetchers": "on"}, machine):
         assert ours(devices, number) == {OTHER_BITS}
-    assert ours(devices, number) == {before}
+    assert ours(devices, number) == {initial_bits}
     with pytest.raises(ZeroDivisionError), limited({"prefetchers": "off", "threads": "2"}, machine):
         raise ZeroDivisionError
-    assert ours(devices, number) == {before}
+    assert ours(devices, number) == {initial_bits}
 
 
 def test_cpus_get_back_what_each_of_them_had(made: Made) -> None:
     devices = made(INTEL, 0b0001, 0b1000)
-    before = read_registers(devices, INTEL)
+    initial_registers = read_registers(devices, INTEL)
     with limited({"prefetchers": "off"}, machine):
         assert ours(devices, INTEL) == {0b1111}
-    assert read_registers(devices, INTEL) == before
+    assert read_registers(devices, INTEL) == initial_registers
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

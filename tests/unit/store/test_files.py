@@ -100,21 +100,25 @@ def test_mode_and_owner_are_kept(tmp_path: Path) -> None:
         os.setxattr(path, "user.meshmark", b"kept")
     except OSError:
         with_attribute = False  # the file system has no extended attributes
-    before = path.stat()
+    old_status = path.stat()
     write_file(path, b"new")
-    after = path.stat()
+    new_status = path.stat()
     assert path.read_bytes() == b"new"
-    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
-    assert after.st_ino != before.st_ino  # replaced, not overwritten
+    assert (new_status.st_mode, new_status.st_uid, new_status.st_gid) == (
+        old_status.st_mode,
+        old_status.st_uid,
+        old_status.st_gid,
+    )
+    assert new_status.st_ino != old_status.st_ino  # replaced, not overwritten
     assert not with_attribute or os.getxattr(path, "user.meshmark") == b"kept"
 
 
 def test_a_new_file_follows_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0o077)
+    old_umask = os.umask(0o077)
     try:
         write_file(tmp_path / "new", b"")
     finally:
-        os.umask(before)
+        os.umask(old_umask)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
 
 

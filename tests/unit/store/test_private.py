@@ -19,9 +19,9 @@ SCENARIO = '[[program]]\nname = "one"\ncommand = ["true"]\n'
 
 @pytest.fixture(autouse=True)
 def _usual_umask() -> Iterator[None]:
-    before = os.umask(0o022)
+    old_umask = os.umask(0o022)
     yield
-    os.umask(before)
+    os.umask(old_umask)
 
 
 def mode(path: Path) -> int:

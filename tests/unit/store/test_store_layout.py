@@ -110,8 +110,8 @@ def test_a_step_that_cannot_be_read_stays_when_its_run_is_finished(tmp_path: Pat
     store = Store(tmp_path)
     for step in ("a", "b", "c"):
         store.add("r", step, on(everything()[:3], "m"))
-    torn = next(p for p in store.files() if p.stem == "r--b")
-    torn.write_bytes(torn.read_bytes()[:99])
+    torn_path = next(p for p in store.files() if p.stem == "r--b")
+    torn_path.write_bytes(torn_path.read_bytes()[:99])
     store.finish("r")
     assert {p.stem for p in store.files()} == {"r", "r--b"} and len(store.query()) == 6
     assert store.unreadable("r", "b") and not store.unreadable("r", "a")
@@ -122,10 +122,10 @@ def test_a_damaged_run_is_left_in_place(tmp_path: Path) -> None:
     store.add("r", "a", on(everything()[:3], "m"))
     store.finish("r")
     (run,) = store.files()
-    run.write_bytes(torn := run.read_bytes()[:99])
+    run.write_bytes(torn_bytes := run.read_bytes()[:99])
     store.add("r", "b", on(everything()[:3], "m"))
     store.finish("r")
-    assert run.read_bytes() == torn and len(store.query()) == 3
+    assert run.read_bytes() == torn_bytes and len(store.query()) == 3
 
 
 def filled(folder: Path) -> Store:
@@ -143,10 +143,10 @@ def filled(folder: Path) -> Store:
 
 def test_compaction_joins_months_and_changes_no_result(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    before = sorted(map(repr, store.rows())), store.runs(), sorted(map(repr, store.absences()))
+    old_content = sorted(map(repr, store.rows())), store.runs(), sorted(map(repr, store.absences()))
     result = compact(store, "2026-11-01")
     assert (result.joined, result.unreadable) == (4, 0) and len(store.files()) == 3
-    assert (sorted(map(repr, store.rows())), store.runs(), sorted(map(repr, store.absences()))) == before
+    assert (sorted(map(repr, store.rows())), store.runs(), sorted(map(repr, store.absences()))) == old_content
     assert len(store.query(run="m1-20261017T000000Z-0")) == 5 and len(store.query(machine="m2")) == 10
     assert not [problem for _, problem in store.verify() if problem]
     assert compact(store, "2026-11-01").joined == 0, "nothing is left to do"
@@ -254,9 +254,9 @@ def test_any_cell_that_is_wrong_is_found(tmp_path: Path, column: str, value: obj
     (path,) = store.files()
     assert [problem for _, problem in store.verify()] == [""]
     table = pq.ParquetFile(path).read()
-    at = next(i for i, status in enumerate(table["status"].to_pylist()) if status == "measured") + 3
+    index = next(i for i, status in enumerate(table["status"].to_pylist()) if status == "measured") + 3
     cells = table[column].to_pylist()
-    changed_column = pa.array([*cells[:at], value, *cells[at + 1 :]], table[column].type)
+    changed_column = pa.array([*cells[:index], value, *cells[index + 1 :]], table[column].type)
     pq.write_table(table.set_column(table.column_names.index(column), column, changed_column), path)
     assert [problem for _, problem in store.verify() if problem]
 

@@ -86,13 +86,13 @@ def test_paths_of_a_torus_follow_from_its_shape(bench: Bench) -> None:
 
 
 def answering(bench: Bench, monkeypatch: pytest.MonkeyPatch, values: Sequence[float]) -> None:
-    remaining = iter(values)
+    replies = iter(values)
 
     def records(_: str, machine: str, term: Term) -> list[Record]:
         return [
             Record.of(
                 SLOWDOWN,
-                [next(remaining)],
+                [next(replies)],
                 source="model",
                 machine=machine,
                 instrument=term.instrument,

@@ -28,8 +28,8 @@ def test_fitted_numbers_name_statements_that_may_be_fitted() -> None:
 
 def test_structure_and_calibration_hold_and_predictions_do_not_get_worse() -> None:
     rows = validate()
-    outside = {r.claim.id for r in rows if r.finding.inside is False}
-    assert not {r.claim.id for r in rows if r.counts_as in {"structure", "calibrate"}} & outside
+    outside_ids = {r.claim.id for r in rows if r.finding.inside is False}
+    assert not {r.claim.id for r in rows if r.counts_as in {"structure", "calibrate"}} & outside_ids
     predictions = [r for r in rows if r.counts_as == "predict"]
     assert sum(r.finding.inside is True for r in predictions) >= 25
     assert all(r.finding.why for r in rows if r.finding.inside is not True), "a miss without an explanation"
@@ -58,10 +58,10 @@ def test_a_list_is_varied_by_its_elements() -> None:
 
 
 def test_checks_leave_no_changed_number_behind() -> None:
-    before = machine("gs1280-16").number("cpu.fill_ns")
+    initial_fill_ns = machine("gs1280-16").number("cpu.fill_ns")
     with examined({"gs1280-16": "cpu.fill_ns=99"}) as used:
         assert machine("gs1280-16").number("cpu.fill_ns") == 99
-    assert machine("gs1280-16").number("cpu.fill_ns") == before and "gs1280-16" in used
+    assert machine("gs1280-16").number("cpu.fill_ns") == initial_fill_ns and "gs1280-16" in used
 
 
 @pytest.mark.slow
