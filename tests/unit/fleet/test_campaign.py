@@ -329,10 +329,10 @@ def test_a_plan_is_limited_to_what_the_engine_allows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "seed"), [(3, 0), (3, 1), (100, 0)])
 def test_random_nodes_are_chosen_by_their_seed(tmp_path: Path, count: int, seed: int) -> None:
     engine = MadeEngine.of(NAMES, measure)
-    chosen = [
+    node_sets = [
         set(Campaign.load(Fleet(tmp_path), begun(tmp_path, engine, random=count, seed=seed)).nodes) for _ in range(2)
     ]
-    assert chosen[0] == chosen[1] and len(chosen[0]) == min(count, 8)
+    assert node_sets[0] == node_sets[1] and len(node_sets[0]) == min(count, 8)
 
 
 @pytest.mark.parametrize(
@@ -351,9 +351,9 @@ def test_unknown_nodes_are_refused(tmp_path: Path, wanted: dict[str, Any], why: 
 
 def test_a_queue_without_nodes_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slurm, "nodes", lambda _: [])
-    with pytest.raises(UsageError, match="slurm: found no node") as why:
+    with pytest.raises(UsageError, match="slurm: found no node") as error:
         begin(Fleet(tmp_path), new_campaign("check"), PLAN, Slurm("nope"), Wanted(nodes="n1"), {})
-    assert "queue" in why.value.hint
+    assert "queue" in error.value.hint
 
 
 def test_a_folder_that_is_no_campaign_is_refused(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def taken_in(folder: Path, files: dict[str, bytes]) -> Ingested:
     assert set(sound) <= set(ingested.nodes)
     assert not list(inbox.iterdir()) and not list((fleet.campaign(name) / "taken").iterdir())
     assert set(ingested.nodes) | {name.partition(".")[0] for name in ingested.skipped} == {*sound, *files}
-    refused = fleet.campaign(name) / "refused"
-    assert len(list(refused.iterdir()) if refused.exists() else []) == len(ingested.skipped)
+    refused_folder = fleet.campaign(name) / "refused"
+    assert len(list(refused_folder.iterdir()) if refused_folder.exists() else []) == len(ingested.skipped)
     assert not ingest(fleet, name, "hawk").skipped  # the next time, nothing is in the way
     return ingested
 
@@ -230,24 +230,24 @@ def test_what_an_ingestion_and_a_job_create_is_for_their_owner_only(tmp_path: Pa
 
 def test_what_is_no_claim_is_named_and_left(tmp_path: Path) -> None:
     fleet, name = Fleet(tmp_path), new_campaign("check")
-    taken = fleet.campaign(name) / "taken"
+    claims_folder = fleet.campaign(name) / "taken"
     elsewhere = tmp_path / "elsewhere"
     write_result(elsewhere, "n3", lines_of("n3"))
-    taken.mkdir(parents=True)
-    (taken / "file").touch()
-    (taken / "link").symlink_to(elsewhere)
-    (taken / "nothing").symlink_to("nothing")
-    os.mkfifo(taken / "pipe")
-    (taken / "lock-is-a-folder" / ".lock").mkdir(parents=True)
-    (taken / "lock-is-a-link").mkdir()
-    (taken / "lock-is-a-link" / ".lock").symlink_to("../file")
-    write_result(taken / "without-a-lock", "n2", lines_of("n2"))
+    claims_folder.mkdir(parents=True)
+    (claims_folder / "file").touch()
+    (claims_folder / "link").symlink_to(elsewhere)
+    (claims_folder / "nothing").symlink_to("nothing")
+    os.mkfifo(claims_folder / "pipe")
+    (claims_folder / "lock-is-a-folder" / ".lock").mkdir(parents=True)
+    (claims_folder / "lock-is-a-link").mkdir()
+    (claims_folder / "lock-is-a-link" / ".lock").symlink_to("../file")
+    write_result(claims_folder / "without-a-lock", "n2", lines_of("n2"))
     write_result(fleet.campaign(name) / "inbox", "n1", lines_of("n1"))
     ingested = ingest(fleet, name, "hawk")
     assert sorted(ingested.nodes) == ["n1", "n2"]
     names = ("file", "link", "nothing", "pipe", "lock-is-a-folder", "lock-is-a-link")
     assert set(ingested.skipped) == {f"taken/{entry}" for entry in names}
-    assert (elsewhere / "n3.jsonl.gz").exists() and (taken / "link").is_symlink()
+    assert (elsewhere / "n3.jsonl.gz").exists() and (claims_folder / "link").is_symlink()
 
 
 def test_one_content_under_two_names_counts_once(tmp_path: Path) -> None:

@@ -44,9 +44,9 @@ def test_a_damaged_state_is_refused_with_what_to_do(tmp_path: Path, text: str) -
     path = State.path(fleet, "hawk")
     assert State.load(fleet, "hawk").open == {}
     path.write_text(text)
-    with pytest.raises(MeshmarkError, match=f"{path.name}: not the state of a fleet") as found:
+    with pytest.raises(MeshmarkError, match=f"{path.name}: not the state of a fleet") as error:
         State.load(fleet, "hawk")
-    assert "restore it" in found.value.hint and "\n" not in str(found.value)
+    assert "restore it" in error.value.hint and "\n" not in str(error.value)
 
 
 def test_a_name_that_no_node_may_have_is_no_case(tmp_path: Path) -> None:

@@ -204,8 +204,8 @@ def test_lsf(fake: Fake) -> None:
 
 
 def test_flux(fake: Fake) -> None:
-    listed = fake("flux", "free n[1-3]\nallocated n[3-4]\ndown n[5-6]\n")
-    listed.write_text(f'#!/bin/sh\n[ "$2" = drain ] && echo "n6 bad fan" || cat {listed}.out\n')
+    command = fake("flux", "free n[1-3]\nallocated n[3-4]\ndown n[5-6]\n")
+    command.write_text(f'#!/bin/sh\n[ "$2" = drain ] && echo "n6 bad fan" || cat {command}.out\n')
     assert Flux().nodes() == [
         Node("n1", "idle"),
         Node("n2", "idle"),
@@ -236,9 +236,9 @@ def test_flux(fake: Fake) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_nodes_are_drained_with_a_reason(fake: Fake, engine: Draining, command: str, words: list[str]) -> None:
-    made = fake(command)
+    program = fake(command)
     engine.drain("n1", "meshmark: 30% worse")
-    assert arguments(made) == words
+    assert arguments(program) == words
 
 
 @pytest.mark.parametrize(
@@ -359,8 +359,8 @@ def test_a_host_that_lsf_lists_for_lost_jobs_is_no_node(fake: Fake) -> None:
 @pytest.mark.parametrize("name", ["a$(touch x)", "a;touch x", "-oProxyCommand=x", "../a", "a\nb", ""])
 def test_a_name_that_no_node_may_have_is_out_and_changed(fake: Fake, name: str) -> None:
     fake("pbsnodes", json.dumps({"nodes": {name: vnode(name, "free"), "n1": vnode("n1", "free")}}))
-    odd, good = Pbs().nodes()
-    assert odd.state == "out" and is_node_name(odd.name) and "name of a node" in odd.why
+    invalid, good = Pbs().nodes()
+    assert invalid.state == "out" and is_node_name(invalid.name) and "name of a node" in invalid.why
     assert good == Node("n1", "idle")
 
 

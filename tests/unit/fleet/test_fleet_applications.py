@@ -44,8 +44,8 @@ def verdict(folder: Path, *runs: dict[str, Any], status: str = "ok", file: str =
     """What these runs say."""
     plan = with_plan(Fleet(folder), plan_of(folder, file, spec=spec))
     path = write_result(folder, "n1", lines_with(lines_of("n1"), plan, *runs, status=status))
-    (found,) = verdicts_of(folder / "plans", read_result(path)).values()
-    return found
+    (node_verdict,) = verdicts_of(folder / "plans", read_result(path)).values()
+    return node_verdict
 
 
 def values(found: Verdict) -> dict[str, tuple[float, ...]]:
@@ -90,8 +90,8 @@ def test_each_step_runs_its_own_file_whatever_its_name_is(tmp_path: Path) -> Non
         ["1", "a.txt"],
     ]
     assert [step["id"] for step in plan.steps] == ["01-a", "02-a-3", "03-a-2", "04-v.r2.r1"]
-    again = repeated(plan, 2)
-    assert [step["id"] for step in again.steps[3::4]] == ["004-v.r2.r1", "008-v.r2.r2"]
+    repeated_plan = repeated(plan, 2)
+    assert [step["id"] for step in repeated_plan.steps[3::4]] == ["004-v.r2.r1", "008-v.r2.r2"]
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_each_step_runs_its_own_file_whatever_its_name_is(tmp_path: Path) -> Non
     ],
 )
 def test_what_nodes_cannot_do_is_refused_by_its_key(tmp_path: Path, change: tuple[str, str], message: str) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         plan_of(tmp_path, SUM.replace(*change))
-    assert message in str(why.value) and "sum.toml: " in str(why.value) and "\n" not in str(why.value)
+    assert message in str(error.value) and "sum.toml: " in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_what_nodes_cannot_do_is_refused_by_its_key(tmp_path: Path, change: tupl
 )
 def test_the_file_of_results_is_checked_with_its_values(tmp_path: Path, value: str, message: str) -> None:
     file = SUM.replace("[figure]", 'output = "out/{k}"\n[figure]').replace("size = 100", f'size = 100\nk = "{value}"')
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         plan_of(tmp_path, file.replace('"input.txt" =', '"out/input.txt" ='))
-    assert f"application.output: {message}" in str(why.value)
+    assert f"application.output: {message}" in str(error.value)
 
 
 def test_small_limits_and_one_rank_are_as_they_are(tmp_path: Path) -> None:
@@ -153,20 +153,20 @@ def test_small_limits_and_one_rank_are_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_steps_that_are_wrong_are_refused(tmp_path: Path, step: str, message: str) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         plan_of(tmp_path, spec=f'name = "ours"\n[[step]]\n{step}\n')
-    assert message in str(why.value)
+    assert message in str(error.value)
 
 
 def test_outputs_that_no_head_would_take_in_are_refused(tmp_path: Path) -> None:
     spec = SPEC.replace("runs = 2", "runs = 100\noutput_kib = 512")
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         plan_of(tmp_path, spec=spec)
     # 102 runs with two outputs of 512 KiB each.
     message = (
         "ours: step[0].output_kib: found 512, with which a node may have 102 MiB of outputs; allowed: 64 MiB, so at"
     )
-    assert str(why.value) == f"{message} most 321"
+    assert str(error.value) == f"{message} most 321"
     plan_of(tmp_path, spec=spec.replace("512", "321"))
     with pytest.raises(UsageError, match=r"step\[0\]\.output_kib: found 321"):
         plan_of(tmp_path, SUM.replace("[figure]", 'output = "r"\n[figure]'), spec=spec.replace("512", "321"))
@@ -180,9 +180,9 @@ def test_a_survey_of_one_machine_has_no_applications() -> None:
 
 def test_a_confirmation_gives_programs_no_seed(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, spec=SPEC + '[[step]]\ninstrument = "clock"\noptions = { budget = "1s" }\n')
-    again = repeated(plan, 3)
-    assert [step["argv"][-2:] for step in again.steps[:2]] == [plan.steps[0]["argv"][-2:], ["--seed", "1"]]
-    assert len(again.steps) == 6 and again.steps[0]["program"] == plan.steps[0]["program"]
+    repeated_plan = repeated(plan, 3)
+    assert [step["argv"][-2:] for step in repeated_plan.steps[:2]] == [plan.steps[0]["argv"][-2:], ["--seed", "1"]]
+    assert len(repeated_plan.steps) == 6 and repeated_plan.steps[0]["program"] == plan.steps[0]["program"]
 
 
 def test_which_shipped_applications_work_on_nodes_is_documented(tmp_path: Path) -> None:
@@ -199,11 +199,11 @@ def test_which_shipped_applications_work_on_nodes_is_documented(tmp_path: Path) 
 
 
 def test_runs_become_records_as_of_measure_app(tmp_path: Path) -> None:
-    found = verdict(
+    outcome = verdict(
         tmp_path, run_line(0, elapsed_s=9.0), run_line(1), run_line(2, elapsed_s=0.7, err="rate: 260 MB/s\n")
     )
-    assert not found.absences and not found.wrong
-    assert values(found) == {
+    assert not outcome.absences and not outcome.wrong
+    assert values(outcome) == {
         "figure_of_merit": (250e6, 260e6),
         "elapsed": (0.5, 0.7),
         "user": (0.25, 0.25),
@@ -213,17 +213,17 @@ def test_runs_become_records_as_of_measure_app(tmp_path: Path) -> None:
         "major_faults": (0, 0),
         "switches_involuntary": (2, 2),
     }
-    figure = found.records[0]
+    figure = outcome.records[0]
     assert (figure.instrument, figure.unit, figure.better, figure.flags) == ("app", "B/s", "higher", frozenset())
     assert figure.conditions["program"] == "sum" and figure.conditions["size"] == "100"
     assert figure.machine == "n1-0123abcd" and figure.provenance["verified"] is True
     # Counts of events are neither good nor bad: nodes are not judged by them.
-    assert {r.better for r in found.records if r.unit == "1"} == {"none"}
+    assert {r.better for r in outcome.records if r.unit == "1"} == {"none"}
 
 
 def test_memory_that_the_runner_hides_is_no_record(tmp_path: Path) -> None:
-    found = values(verdict(tmp_path, run_line(1, peak_bytes=0), run_line(2)))
-    assert "peak_memory" not in found and "elapsed" in found
+    figures = values(verdict(tmp_path, run_line(1, peak_bytes=0), run_line(2)))
+    assert "peak_memory" not in figures and "elapsed" in figures
 
 
 @pytest.mark.parametrize(
@@ -241,18 +241,18 @@ def test_memory_that_the_runner_hides_is_no_record(tmp_path: Path) -> None:
 def test_another_input_or_figure_is_another_point(tmp_path: Path, change: tuple[str, str], spec: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one = verdict(tmp_path / "a", run_line())
-    other = verdict(tmp_path / "b", run_line(), file=SUM.replace(*change), spec=spec)
-    assert one.records[0].conditions["definition"] != other.records[0].conditions["definition"]
+    first = verdict(tmp_path / "a", run_line())
+    second = verdict(tmp_path / "b", run_line(), file=SUM.replace(*change), spec=spec)
+    assert first.records[0].conditions["definition"] != second.records[0].conditions["definition"]
 
 
 def test_another_number_of_runs_or_a_limit_is_the_same_point(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one = verdict(tmp_path / "a", run_line())
+    first = verdict(tmp_path / "a", run_line())
     spec = SPEC.replace("runs = 2", "runs = 5\nwarmup = 2\noutput_kib = 9")
-    other = verdict(tmp_path / "b", run_line(), file=SUM.replace("timeout_s = 20", "timeout_s = 30"), spec=spec)
-    assert one.records[0].conditions["definition"] == other.records[0].conditions["definition"]
+    second = verdict(tmp_path / "b", run_line(), file=SUM.replace("timeout_s = 20", "timeout_s = 30"), spec=spec)
+    assert first.records[0].conditions["definition"] == second.records[0].conditions["definition"]
 
 
 @pytest.mark.parametrize(
@@ -274,29 +274,29 @@ def test_another_number_of_runs_or_a_limit_is_the_same_point(tmp_path: Path) -> 
 )
 def test_failures_have_the_labels_of_measure_app(tmp_path: Path, run: dict[str, Any], reason: str) -> None:
     bad = run_line(**{"number": 1, **run})
-    found = verdict(tmp_path, bad, bad, status="failed")
-    assert not found.records and not found.wrong
-    (absence,) = found.absences
+    outcome = verdict(tmp_path, bad, bad, status="failed")
+    assert not outcome.records and not outcome.wrong
+    (absence,) = outcome.absences
     assert absence.kind == "error" and absence.instrument == "app"
     assert absence.reason.startswith("sum size=100: ") and reason in absence.reason
 
 
 def test_a_program_that_is_not_installed_is_absent_with_its_package(tmp_path: Path) -> None:
-    found = verdict(tmp_path, run_line(0, how="missing", code=2), status="absent")
-    (absence,) = found.absences
+    outcome = verdict(tmp_path, run_line(0, how="missing", code=2), status="absent")
+    (absence,) = outcome.absences
     assert (absence.kind, absence.reason) == ("absent", "sum: found no program sh; it is in the package sum-tools")
 
 
 def test_one_failure_leaves_the_other_runs(tmp_path: Path) -> None:
-    found = verdict(tmp_path, run_line(1, how="signal", code=9), run_line(1), run_line(2))
-    assert not found.absences and found.records[0].provenance["failed"] == 1
-    assert values(found)["elapsed"] == (0.5, 0.5)
+    outcome = verdict(tmp_path, run_line(1, how="signal", code=9), run_line(1), run_line(2))
+    assert not outcome.absences and outcome.records[0].provenance["failed"] == 1
+    assert values(outcome)["elapsed"] == (0.5, 0.5)
 
 
 def test_a_wrong_result_names_the_node(tmp_path: Path) -> None:
-    found = verdict(tmp_path, run_line(1), run_line(2, out="rate: 250 MB/s\nsum: 5051\n"))
-    assert values(found)["elapsed"] == (0.5,)
-    assert found.wrong == ["sum: verify.expected: found 5051.0; expected 5050.0, 0.00505 more or less"]
+    outcome = verdict(tmp_path, run_line(1), run_line(2, out="rate: 250 MB/s\nsum: 5051\n"))
+    assert values(outcome)["elapsed"] == (0.5,)
+    assert outcome.wrong == ["sum: verify.expected: found 5051.0; expected 5050.0, 0.00505 more or less"]
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ def test_a_command_that_cannot_verify_says_nothing_about_a_node(
 ) -> None:
     file = SUM.replace("[limits]", 'command = "cmp a b"\n[limits]')
     bad = run_line(verify=verify)
-    found = verdict(tmp_path, bad, bad, file=file, status="failed")
-    assert found.absences[0].reason.startswith(f"sum size=100: {reason}") and bool(found.wrong) == wrong
+    outcome = verdict(tmp_path, bad, bad, file=file, status="failed")
+    assert outcome.absences[0].reason.startswith(f"sum size=100: {reason}") and bool(outcome.wrong) == wrong
 
 
 @pytest.mark.parametrize(
@@ -333,8 +333,8 @@ def test_a_command_that_cannot_verify_says_nothing_about_a_node(
 )
 def test_output_without_the_number_is_no_wrong_result(tmp_path: Path, run: dict[str, Any], reason: str) -> None:
     bad = run_line(**run)
-    found = verdict(tmp_path, bad, bad)
-    assert reason in found.absences[0].reason and not found.wrong
+    outcome = verdict(tmp_path, bad, bad)
+    assert reason in outcome.absences[0].reason and not outcome.wrong
 
 
 def test_work_of_others_and_of_the_hypervisor_is_flagged(tmp_path: Path) -> None:
@@ -353,9 +353,9 @@ def test_applications_are_ingested_like_instruments(tmp_path: Path) -> None:
     write_result(inbox, "n1", lines_with(lines_of("n1"), plan, run_line(1), run_line(2)))
     write_result(inbox, "n2", lines_with(lines_of("n2"), plan, run_line(1), wrong))
     write_result(inbox, "n3", lines_with(lines_of("n3"), plan, run_line(0, how="missing"), status="absent"))
-    found = ingest(fleet, name, "hawk")
-    assert sorted(found.nodes) == ["n1", "n2", "n3"]
-    assert found.failures == {"sum: found no program sh; it is in the package sum-tools": ["n3"]}
+    ingested = ingest(fleet, name, "hawk")
+    assert sorted(ingested.nodes) == ["n1", "n2", "n3"]
+    assert ingested.failures == {"sum: found no program sh; it is in the package sum-tools": ["n3"]}
     matrix = read_matrix(fleet, name, "hawk")
     assert {p.metric for p in matrix.points} == {"figure_of_merit", "elapsed", "user", "system", "peak_memory"}
     rows = query(fleet, "nodes", [name], "hawk", "SELECT node, wrong FROM read_parquet(?) ORDER BY node")
@@ -367,17 +367,17 @@ def judged(fleet: Fleet, kind: str, day: int, plan: NodePlan, nodes: list[str], 
     """A campaign in which the program is slow on n07, and computes wrongly on some nodes."""
     name = f"{kind}-202611{day:02d}T120000-{day:04x}"
     for node in nodes:
-        dice = random.Random(f"{node} {day}")
+        rng = random.Random(f"{node} {day}")
         total = 5051 if node in wrong else 5050
 
-        def runs(_step: int, node: str = node, dice: random.Random = dice, total: int = total) -> list[dict[str, Any]]:
+        def runs(_step: int, node: str = node, dice: random.Random = rng, total: int = total) -> list[dict[str, Any]]:
             factor = (0.9 if node == "n07" else 1.0) * (1 + dice.gauss(0, 0.005))
-            own = {
+            options = {
                 "elapsed_s": 0.5 / factor,
                 "user_s": 0.25 / factor,
                 "out": f"rate: {250 * factor} MB/s\nsum: {total}\n",
             }
-            return [run_line(number, **own) for number in (1, 2)]
+            return [run_line(number, **options) for number in (1, 2)]
 
         lines = lines_with(lines_of(node), plan, more=runs)
         write_result(fleet.campaign(name) / "inbox", node, lines)
@@ -389,12 +389,12 @@ def test_a_node_on_which_a_program_is_slow_is_named(tmp_path: Path) -> None:
     plan = with_plan(fleet, plan_of(tmp_path, spec=SPEC + "repetitions = 2\n"))
     for day in (1, 2, 3):
         judged(fleet, "check", day, plan, nodes)
-    seen = look(fleet, "cluster")
-    assert "n07" in seen.suspects()
-    again = with_plan(fleet, repeated(plan, 6))
-    judged(fleet, "confirm", 4, again, sorted({*seen.suspects(), *controls(seen)}))
-    fresh = Confirmation(read_panel(fleet, fleet.campaigns()[-1:], "cluster"), reference(fleet, "cluster", seen))
-    (named,) = decide(fleet, "cluster", seen, fresh)
+    findings = look(fleet, "cluster")
+    assert "n07" in findings.suspects()
+    confirm_plan = with_plan(fleet, repeated(plan, 6))
+    judged(fleet, "confirm", 4, confirm_plan, sorted({*findings.suspects(), *controls(findings)}))
+    fresh = Confirmation(read_panel(fleet, fleet.campaigns()[-1:], "cluster"), reference(fleet, "cluster", findings))
+    (named,) = decide(fleet, "cluster", findings, fresh)
     assert named.node == "n07" and {m.metric for m in named.metrics} == {"figure_of_merit", "elapsed", "user"}
     assert named.metrics[0].instrument == "app" and named.metrics[0].conditions["program"] == "sum"
 
@@ -405,9 +405,11 @@ def test_what_most_nodes_compute_wrongly_names_none(tmp_path: Path, count: int, 
     plan = with_plan(fleet, plan_of(tmp_path))
     judged(fleet, "check", 1, plan, [*nodes, *(f"m{i:02d}" for i in range(40))])  # more nodes than the newest has
     judged(fleet, "check", 2, plan, nodes, wrong=nodes[-count:])
-    seen = look(fleet, "cluster")
-    assert (set(seen.wrong) == set(nodes[-count:])) == suspected and seen.common == (set() if suspected else {"sum"})
-    assert set(nodes[-count:]) <= set(seen.suspects()) or not suspected
+    findings = look(fleet, "cluster")
+    assert (set(findings.wrong) == set(nodes[-count:])) == suspected and findings.common == (
+        set() if suspected else {"sum"}
+    )
+    assert set(nodes[-count:]) <= set(findings.suspects()) or not suspected
 
 
 def test_nodes_without_a_result_of_a_program_are_no_majority(tmp_path: Path) -> None:
@@ -421,8 +423,8 @@ def test_nodes_without_a_result_of_a_program_are_no_majority(tmp_path: Path) -> 
             line = run_line(0, how="missing", code=2)
         write_result(inbox, node, lines_with(lines_of(node), plan, line))
     ingest(fleet, name, "cluster")
-    seen = look(fleet, "cluster")
-    assert seen.common == {"sum"} and not seen.wrong, "7 of the 12 that have the program"
+    findings = look(fleet, "cluster")
+    assert findings.common == {"sum"} and not findings.wrong, "7 of the 12 that have the program"
 
 
 def test_health_checks_are_without_programs_of_users(tmp_path: Path) -> None:
@@ -438,8 +440,8 @@ def test_results_whose_plan_is_lost_are_kept_aside(tmp_path: Path) -> None:
     fleet, name = Fleet(tmp_path), new_campaign("check")
     plan = plan_of(tmp_path)
     write_result(fleet.campaign(name) / "inbox", "n1", lines_with(lines_of("n1"), plan, run_line()))
-    found = ingest(fleet, name, "hawk")
-    assert found.nodes == [] and "has its application" in found.skipped["n1.jsonl.gz"]
+    ingested = ingest(fleet, name, "hawk")
+    assert ingested.nodes == [] and "has its application" in ingested.skipped["n1.jsonl.gz"]
     assert len(list((fleet.campaign(name) / "refused").iterdir())) == 1
 
 
@@ -450,27 +452,27 @@ def carried_out(folder: Path, plan: NodePlan) -> Verdict:
     """What the native runner leaves for a plan."""
     with_plan(Fleet(folder), plan)
     words = [find_native("meshmark-node"), folder / "plans" / f"{plan.id}.json", "--out", folder, "--name", "n1"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*words, "--beside", "--scratch", folder], capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, done.stderr
-    (found,) = verdicts_of(folder / "plans", read_result(folder / "n1.jsonl.gz")).values()
-    return found
+    assert completed.returncode == 0, completed.stderr
+    (node_verdict,) = verdicts_of(folder / "plans", read_result(folder / "n1.jsonl.gz")).values()
+    return node_verdict
 
 
 def test_a_node_runs_a_program_and_its_figures_are_records(tmp_path: Path) -> None:
-    found = carried_out(tmp_path, plan_of(tmp_path))
-    assert not found.absences and not found.wrong
-    got = values(found)
-    assert got["figure_of_merit"] == (250e6, 250e6) and all(0 < e < 20 for e in got["elapsed"])
+    outcome = carried_out(tmp_path, plan_of(tmp_path))
+    assert not outcome.absences and not outcome.wrong
+    figures = values(outcome)
+    assert figures["figure_of_merit"] == (250e6, 250e6) and all(0 < e < 20 for e in figures["elapsed"])
     assert not list(tmp_path.glob("meshmark-node-*")), "the folder of the runs is removed"
 
 
 def test_what_a_node_refuses_to_compute_is_said_and_other_steps_go_on(tmp_path: Path) -> None:
     spec = SPEC + '[[step]]\ninstrument = "clock"\noptions = { budget = "100ms", clocks = "tsc" }\n'
     plan = plan_of(tmp_path, script="echo 'rate: 1 MB/s'; echo sum: 7\n", spec=spec)
-    found = carried_out(tmp_path, plan)
-    assert not found.records and "verify.expected: found 7.0" in found.absences[0].reason and found.wrong
+    outcome = carried_out(tmp_path, plan)
+    assert not outcome.records and "verify.expected: found 7.0" in outcome.absences[0].reason and outcome.wrong
     steps = read_result(tmp_path / "n1.jsonl.gz").steps
     assert [step.status for step in steps] == ["ok", "ok"] and steps[1].reading.records
 

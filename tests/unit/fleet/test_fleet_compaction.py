@@ -39,10 +39,10 @@ def arrive(fleet: Fleet, *nodes: str) -> None:
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
     """Five nodes in three files of each kind."""
-    made = Fleet(tmp_path / "fleet")
+    new_fleet = Fleet(tmp_path / "fleet")
     for nodes in (["n1", "n2"], ["n3"], ["n4", "n5"]):
-        arrive(made, *nodes)
-    return made
+        arrive(new_fleet, *nodes)
+    return new_fleet
 
 
 def names(fleet: Fleet, kind: str) -> list[str]:
@@ -99,10 +99,10 @@ def killed_at(patched: pytest.MonkeyPatch, step: int, after: bool) -> None:
             left -= 1
             if left < 0 or (left == 0 and not after):
                 raise Killed
-            done = real(*args, **options)
+            result = real(*args, **options)
             if left == 0:
                 raise Killed
-            return done
+            return result
 
         return call
 
@@ -128,8 +128,8 @@ def test_results_of_an_unfinished_ingestion_are_not_joined(fleet: Fleet) -> None
     (fleet.campaign(NAME) / "taken" / token).mkdir(parents=True)
     (fleet.campaign(NAME) / "taken" / token / ".lock").touch()
     write_result(fleet.campaign(NAME) / "taken" / token, "n6", lines_of("n6"))
-    own = fleet.table("results", NAME, CLUSTER)
-    shutil.copy(own / names(fleet, "results")[0], own / f"{NAME}-{token}-00000000.parquet")
+    results_folder = fleet.table("results", NAME, CLUSTER)
+    shutil.copy(results_folder / names(fleet, "results")[0], results_folder / f"{NAME}-{token}-00000000.parquet")
     compact(fleet)
     assert len(names(fleet, "results")) == 2
     ingest(fleet, NAME, CLUSTER)
@@ -142,13 +142,13 @@ def test_nodes_that_arrive_between_any_two_steps_stay(fleet: Fleet, monkeypatch:
     real, waiting = Fleet.files_of, iter(late)
 
     def then_one_arrives(self: Fleet, kind: str, campaign: str, cluster: str) -> list[Path]:
-        found = real(self, kind, campaign, cluster)
+        paths = real(self, kind, campaign, cluster)
         if not arriving:
             arriving.append(next(waiting, None))
             if arriving[0]:
                 arrive(fleet, arriving[0])
             arriving.clear()
-        return found
+        return paths
 
     arriving = list[str | None]()
     monkeypatch.setattr(Fleet, "files_of", then_one_arrives)
@@ -158,21 +158,21 @@ def test_nodes_that_arrive_between_any_two_steps_stay(fleet: Fleet, monkeypatch:
 
 
 def test_readers_and_ingestions_are_not_disturbed(fleet: Fleet) -> None:
-    wrong, over = list[object](), threading.Event()
+    errors, over = list[object](), threading.Event()
 
     def read() -> None:
-        found = query(fleet, "results", [NAME], CLUSTER, "SELECT node FROM read_parquet(?)")
-        assert found is not None
-        rows = Counter(found["node"].to_pylist())
+        table = query(fleet, "results", [NAME], CLUSTER, "SELECT node FROM read_parquet(?)")
+        assert table is not None
+        rows = Counter(table["node"].to_pylist())
         if any(rows[node] != len(KERNELS) for node in FIVE["nodes"]) or len(node_rows(fleet, [NAME], CLUSTER)) < 5:
-            wrong.append(rows)
+            errors.append(rows)
 
     def repeat(work: Callable[[], object]) -> None:
         while not over.is_set():
             try:
                 work()
-            except Exception as why:
-                wrong.append(why)
+            except Exception as error:
+                errors.append(error)
 
     threads = [threading.Thread(target=repeat, args=[work]) for work in (read, lambda: compact(fleet))]
     for thread in threads:
@@ -182,7 +182,7 @@ def test_readers_and_ingestions_are_not_disturbed(fleet: Fleet) -> None:
     over.set()
     for thread in threads:
         thread.join()
-    assert wrong == []
+    assert errors == []
     assert counts(fleet) == once(*FIVE["nodes"], *(f"m{i}" for i in range(12)))
 
 
@@ -190,8 +190,8 @@ def test_what_cannot_be_read_is_named_and_left(fleet: Fleet) -> None:
     path = fleet.table("nodes", NAME, CLUSTER) / names(fleet, "nodes")[1]
     path.write_bytes(path.read_bytes()[:100])
     before = names(fleet, "nodes")
-    found = compact(fleet)
-    assert found.files == {} and path.name in found.skipped[NAME]
+    outcome = compact(fleet)
+    assert outcome.files == {} and path.name in outcome.skipped[NAME]
     assert names(fleet, "nodes") == before
 
 
@@ -203,8 +203,8 @@ def test_two_at_once_are_refused(fleet: Fleet) -> None:
 
 
 def test_a_folder_that_does_not_exist_has_no_campaign(tmp_path: Path) -> None:
-    done = meshmark("fleet", "compact", str(tmp_path / "none"))
-    assert done.returncode == 77 and "has no campaign" in done.stderr
+    completed = meshmark("fleet", "compact", str(tmp_path / "none"))
+    assert completed.returncode == 77 and "has no campaign" in completed.stderr
 
 
 def test_a_folder_that_is_no_fleet_is_refused(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_a_folder_that_is_no_fleet_is_refused(tmp_path: Path) -> None:
         with pytest.raises(AbsentError, match="has no campaign"):
             Fleet(path).check()
     for command in ("compact", "ingest", "serve"):
-        done = meshmark("fleet", command, "/dev/null", *(["--port", "0"] if command == "serve" else []))
-        assert done.returncode == 2 and "FOLDER: found /dev/null" in done.stderr, done.stderr
+        completed = meshmark("fleet", command, "/dev/null", *(["--port", "0"] if command == "serve" else []))
+        assert completed.returncode == 2 and "FOLDER: found /dev/null" in completed.stderr, completed.stderr
 
 
 def test_a_joined_file_cannot_remove_other_files(fleet: Fleet) -> None:
@@ -236,10 +236,10 @@ def test_a_joined_file_cannot_remove_other_files(fleet: Fleet) -> None:
 
 
 def test_a_campaign_that_is_not_there_is_refused(fleet: Fleet) -> None:
-    done = meshmark("fleet", "compact", fleet.root, "--campaign", "check-20200101T000000-abcd")
-    assert done.returncode == 2 and "--campaign: found 'check-20200101T000000-abcd'" in done.stderr
+    completed = meshmark("fleet", "compact", fleet.root, "--campaign", "check-20200101T000000-abcd")
+    assert completed.returncode == 2 and "--campaign: found 'check-20200101T000000-abcd'" in completed.stderr
 
 
 def test_the_command_says_what_it_joined(fleet: Fleet) -> None:
-    done = meshmark("fleet", "compact", str(fleet.root))
-    assert done.returncode == 0 and "joined 6 files of 1 campaign\n" in done.stderr
+    completed = meshmark("fleet", "compact", str(fleet.root))
+    assert completed.returncode == 0 and "joined 6 files of 1 campaign\n" in completed.stderr

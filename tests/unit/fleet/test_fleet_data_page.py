@@ -28,16 +28,16 @@ def libraries(example: str) -> list[str]:
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """Two days of eight nodes, one of which has a low triad bandwidth."""
-    made = Fleet(tmp_path_factory.mktemp("shared") / "fleet")
+    shared_fleet = Fleet(tmp_path_factory.mktemp("shared") / "fleet")
     for day in (25, 26):
         name = f"check-202611{day}T060000-abcd"
         for nodes in (range(1, 5), range(5, 9)):
             for node in (f"n{i}" for i in nodes):
                 factors = noisy(node, day, {"triad": 0.1} if node == SLOW else None)
-                write_result(made.campaign(name) / "inbox", node, lines_of(node, factors))
-            ingest(made, name, "hawk")
-    compact(made)
-    return made
+                write_result(shared_fleet.campaign(name) / "inbox", node, lines_of(node, factors))
+            ingest(shared_fleet, name, "hawk")
+    compact(shared_fleet)
+    return shared_fleet
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_examples_find_the_slow_node(fleet: Fleet, tmp_path: Path, example: str)
         pytest.skip(f"{', '.join(missing)}: not installed")
     (tmp_path / "lake").mkdir()
     (tmp_path / "storage").mkdir()
-    here = f'fs.SubTreeFileSystem("{tmp_path / "storage"}", fs.LocalFileSystem())'
+    file_system = f'fs.SubTreeFileSystem("{tmp_path / "storage"}", fs.LocalFileSystem())'
     code = example.replace("/shared/fleet", str(fleet.root)).replace("/shared/lake", str(tmp_path / "lake"))
-    done = python(code.replace(STORAGE, here), timeout_s=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = re.search(r"\bn\d\b", done.stdout)
-    assert found and found[0] == SLOW, done.stdout
+    completed = python(code.replace(STORAGE, file_system), timeout_s=300)
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    match = re.search(r"\bn\d\b", completed.stdout)
+    assert match and match[0] == SLOW, completed.stdout
 
 
 def test_there_is_an_example_for_each() -> None:

@@ -15,11 +15,11 @@ from support.made_fleet import KERNELS, lines_of, write_result
 
 
 def test_a_whole_file_has_results_files_and_how_it_ended(tmp_path: Path) -> None:
-    found = read_result(write_result(tmp_path, "n1", lines_of("n1", repetitions=2, problems=["a wrong result"])))
-    assert (found.name, found.status, found.damage, found.wrong) == ("n1", "ok", "", ["a wrong result"])
-    assert [s.id for s in found.steps] == ["01-bandwidth.r1", "02-bandwidth.r2"]
-    assert [r.conditions["kernel"] for r in found.steps[0].reading.records] == list(KERNELS)
-    assert found.files["proc/sys/kernel/osrelease"] == b"6.1.0\n"
+    result = read_result(write_result(tmp_path, "n1", lines_of("n1", repetitions=2, problems=["a wrong result"])))
+    assert (result.name, result.status, result.damage, result.wrong) == ("n1", "ok", "", ["a wrong result"])
+    assert [s.id for s in result.steps] == ["01-bandwidth.r1", "02-bandwidth.r2"]
+    assert [r.conditions["kernel"] for r in result.steps[0].reading.records] == list(KERNELS)
+    assert result.files["proc/sys/kernel/osrelease"] == b"6.1.0\n"
 
 
 def test_bytes_of_firmware_tables_are_exact(tmp_path: Path) -> None:
@@ -31,9 +31,9 @@ def test_bytes_of_firmware_tables_are_exact(tmp_path: Path) -> None:
 def test_a_killed_runner_leaves_its_finished_steps(tmp_path: Path) -> None:
     whole = lines_of("n1", repetitions=2)
     path = write_result(tmp_path, "n1", whole[:-3])
-    found = read_result(path)
-    assert found.status == "damaged" and "the runner was killed" in found.damage
-    assert [s.status for s in found.steps] == ["ok", ""]
+    result = read_result(path)
+    assert result.status == "damaged" and "the runner was killed" in result.damage
+    assert [s.status for s in result.steps] == ["ok", ""]
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.99])
@@ -41,8 +41,8 @@ def test_a_file_that_ends_in_the_middle_is_read_until_there(tmp_path: Path, shar
     path = write_result(tmp_path, "n1", lines_of("n1", repetitions=20))
     data = path.read_bytes()
     path.write_bytes(data[: int(share * len(data))])
-    found = read_result(path)
-    assert "in the middle" in found.damage and found.name == "n1"
+    result = read_result(path)
+    assert "in the middle" in result.damage and result.name == "n1"
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ def test_a_node_says_whether_it_is_within_its_limits(tmp_path: Path, low: float,
     assert unknown.returncode == 2 and unknown.stdout.startswith("unknown: "), unknown.stdout + unknown.stderr
     hash_ = unknown.stdout.split()[-1]
     limit = {"instrument": "peak", "metric": "flop_rate", "conditions": {"type": "fp64"}, "low": low}
-    judged = run(replace(plan, limits={hash_: [limit]}))
-    if "no result without a flag" in judged.stdout:
+    completed = run(replace(plan, limits={hash_: [limit]}))
+    if "no result without a flag" in completed.stdout:
         pytest.skip("another process disturbed the measurement")
-    assert judged.returncode == status and judged.stdout.startswith(text), judged.stdout + judged.stderr
+    assert completed.returncode == status and completed.stdout.startswith(text), completed.stdout + completed.stderr
     assert json.loads((tmp_path / "plan.json").read_text())["limits"][hash_] == [limit]

@@ -37,11 +37,11 @@ def test_results_become_rows_of_the_store_with_their_node(tmp_path: Path, name: 
     fleet = Fleet(tmp_path)
     for node in ("n1", "n2"):
         write_result(inbox(fleet, name), node, lines_of(node))
-    found = ingest(fleet, name, "hawk")
-    assert sorted(found.nodes) == ["n1", "n2"] and not found.skipped and not found.doubts
-    got = rows(fleet, "results")
-    assert {(r["node"], r["kernel"]) for r in got} == {(n, k) for n in ("n1", "n2") for k in KERNELS}
-    assert {(r["campaign"], r["run"]) for r in got} == {(name, name)}
+    ingested = ingest(fleet, name, "hawk")
+    assert sorted(ingested.nodes) == ["n1", "n2"] and not ingested.skipped and not ingested.doubts
+    result_rows = rows(fleet, "results")
+    assert {(r["node"], r["kernel"]) for r in result_rows} == {(n, k) for n in ("n1", "n2") for k in KERNELS}
+    assert {(r["campaign"], r["run"]) for r in result_rows} == {(name, name)}
     assert sorted(p.name for p in fleet.campaign(name).rglob("*.gz")) == []
 
 
@@ -55,37 +55,37 @@ def test_the_same_file_counts_once(tmp_path: Path, name: str) -> None:
 
 def test_a_killed_ingestion_is_completed_by_the_next(tmp_path: Path, name: str) -> None:
     fleet = Fleet(tmp_path)
-    killed = fleet.campaign(name) / "taken" / "0123456789ab"
-    write_result(killed, "n1", lines_of("n1"))
-    (killed / ".lock").touch()
+    claim = fleet.campaign(name) / "taken" / "0123456789ab"
+    write_result(claim, "n1", lines_of("n1"))
+    (claim / ".lock").touch()
     active = fleet.campaign(name) / "taken" / "ba9876543210"
     write_result(active, "n2", lines_of("n2"))
     (active / ".lock").touch()
     assert lock(active / ".lock") is not None  # of an ingestion that is still at work
     write_result(inbox(fleet, name), "n3", lines_of("n3"))
     assert sorted(ingest(fleet, name, "hawk").nodes) == ["n1", "n3"]
-    assert not killed.exists() and active.exists()
+    assert not claim.exists() and active.exists()
 
 
 @pytest.mark.slow
 def test_results_of_a_killed_ingestion_whose_nodes_are_missing_count_once(tmp_path: Path, name: str) -> None:
     fleet = Fleet(tmp_path)
     names = [f"n{i}" for i in range(6)]
-    killed = fleet.campaign(name) / "taken" / "0123456789ab"
+    claim = fleet.campaign(name) / "taken" / "0123456789ab"
     for node in names:
         write_result(inbox(fleet, name), node, lines_of(node))
-        write_result(killed, node, lines_of(node))
-    (killed / ".lock").touch()
+        write_result(claim, node, lines_of(node))
+    (claim / ".lock").touch()
     ingest(fleet, name, "hawk", at_once=2)
     whole, *part = sorted(fleet.table("nodes", name, "hawk").iterdir())
     assert len(part) == 2
     # As if it had been killed again, after all of one part and the results of the others.
-    done = pq.ParquetFile(whole).read()["node"].to_pylist()
+    stored_nodes = pq.ParquetFile(whole).read()["node"].to_pylist()
     for path in part:
         path.unlink()
-    for node in set(names) - set(done):
-        write_result(killed, node, lines_of(node))
-    (killed / ".lock").touch()
+    for node in set(names) - set(stored_nodes):
+        write_result(claim, node, lines_of(node))
+    (claim / ".lock").touch()
     assert len(ingest(fleet, name, "hawk", at_once=3).nodes) == 4
     assert sorted(str(row["node"]) for row in rows(fleet, "nodes")) == names
     assert len(rows(fleet, "results")) == 6 * len(KERNELS)
@@ -95,10 +95,10 @@ def test_a_node_with_another_name_is_refused_and_kept(tmp_path: Path, name: str)
     fleet = Fleet(tmp_path)
     write_result(inbox(fleet, name), "n1", lines_of("n9"))
     write_result(inbox(fleet, name), "n3", lines_of("n3"))
-    found = ingest(fleet, name, "hawk", frozenset({"n1", "n2"}))
-    assert found.nodes == [] and len(list((fleet.campaign(name) / "refused").iterdir())) == 2
-    assert "says that it is n9" in found.skipped["n1.jsonl.gz"]
-    assert "no node of this campaign" in found.skipped["n3.jsonl.gz"]
+    ingested = ingest(fleet, name, "hawk", frozenset({"n1", "n2"}))
+    assert ingested.nodes == [] and len(list((fleet.campaign(name) / "refused").iterdir())) == 2
+    assert "says that it is n9" in ingested.skipped["n1.jsonl.gz"]
+    assert "no node of this campaign" in ingested.skipped["n3.jsonl.gz"]
 
 
 def test_half_written_files_are_named_and_left(tmp_path: Path, name: str) -> None:
@@ -114,8 +114,8 @@ def test_a_file_that_ends_in_the_middle_is_taken_in_until_there_and_named(tmp_pa
     fleet = Fleet(tmp_path)
     path = write_result(inbox(fleet, name), "n1", lines_of("n1", repetitions=20))
     path.write_bytes(path.read_bytes()[:-300])
-    found = ingest(fleet, name, "hawk")
-    assert found.nodes == ["n1"] and "in the middle" in found.doubts["n1"]
+    ingested = ingest(fleet, name, "hawk")
+    assert ingested.nodes == ["n1"] and "in the middle" in ingested.doubts["n1"]
     assert rows(fleet, "results") and {r["status"] for r in rows(fleet, "nodes")} == {"damaged"}
 
 
@@ -131,13 +131,13 @@ def test_what_is_strange_about_a_node_is_said(tmp_path: Path, name: str) -> None
     }
     for node in [f"n{i}" for i in range(1, 12)]:
         write_result(inbox(fleet, name), node, lines_of(node, **strange.get(node, {})))
-    found = ingest(fleet, name, "hawk")
-    assert found.doubts.keys() == strange.keys()
-    assert "its host is named n7" in found.doubts["n1"]
-    assert "the same machine as n3" in found.doubts["n2"]
-    assert "its clock differs by -" in found.doubts["n4"]
-    assert "its clock differs by +7" in found.doubts["n5"]
-    assert "another build, 0.0.9" in found.doubts["n6"]
+    ingested = ingest(fleet, name, "hawk")
+    assert ingested.doubts.keys() == strange.keys()
+    assert "its host is named n7" in ingested.doubts["n1"]
+    assert "the same machine as n3" in ingested.doubts["n2"]
+    assert "its clock differs by -" in ingested.doubts["n4"]
+    assert "its clock differs by +7" in ingested.doubts["n5"]
+    assert "another build, 0.0.9" in ingested.doubts["n6"]
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +158,8 @@ def test_nodes_that_refused_are_told_apart(tmp_path: Path, name: str) -> None:
     fleet = Fleet(tmp_path)
     write_result(inbox(fleet, name), "n1", lines_of("n1"))
     write_result(inbox(fleet, name), "n2", lines_of("n2", status="refused: 2.0 CPUs are busy"))
-    found = ingest(fleet, name, "hawk")
-    assert sorted(found.nodes) == ["n1", "n2"] and found.refusals == {"n2": "2.0 CPUs are busy"}
+    ingested = ingest(fleet, name, "hawk")
+    assert sorted(ingested.nodes) == ["n1", "n2"] and ingested.refusals == {"n2": "2.0 CPUs are busy"}
     assert measured_nodes(fleet, name, "hawk") == {"n1"}  # a resumed campaign tries n2 again
     write_result(inbox(fleet, name), "n2", lines_of("n2"))
     ingest(fleet, name, "hawk")
@@ -183,5 +183,5 @@ def test_what_an_interrupted_node_measured_counts_until_it_has_measured_all(tmp_
 
 def test_a_file_that_was_half_written_and_is_complete_now_is_no_trouble() -> None:
     first = Ingested(["n1"], skipped={".n2.jsonl.gz.0123456789ab": "half-written by n2", "n3.jsonl.gz": "no name"})
-    both = first.joined(Ingested(["n2"]))
-    assert both.nodes == ["n1", "n2"] and both.skipped == {"n3.jsonl.gz": "no name"}
+    total = first.joined(Ingested(["n2"]))
+    assert total.nodes == ["n1", "n2"] and total.skipped == {"n3.jsonl.gz": "no name"}

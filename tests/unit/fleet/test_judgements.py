@@ -27,9 +27,9 @@ SLOW = {"n07": dict.fromkeys(("triad",), 0.06), "n23": dict.fromkeys(KERNELS, 0.
 def campaign(fleet: Fleet, kind: str, day: int, nodes: list[str], repetitions: int, **more: dict[str, Any]) -> str:
     name = f"{kind}-202611{day:02d}T120000-{day:04x}"
     for node in nodes:
-        own = dict(more.get(node, {}))
-        slow = dict.fromkeys(KERNELS, own.pop("slow")) if "slow" in own else SLOW.get(node)
-        lines = lines_of(node, noisy(node, 100 * day, slow), repetitions=repetitions, **own)
+        changes = dict(more.get(node, {}))
+        slow = dict.fromkeys(KERNELS, changes.pop("slow")) if "slow" in changes else SLOW.get(node)
+        lines = lines_of(node, noisy(node, 100 * day, slow), repetitions=repetitions, **changes)
         write_result(fleet.campaign(name) / "inbox", node, lines)
     assert len(ingest(fleet, name, "cluster").nodes) == len(nodes)
     return name
@@ -41,10 +41,10 @@ def measured_again(fleet: Fleet, seen: Look, name: str) -> Confirmation:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    made = Fleet(tmp_path_factory.mktemp("fleet"))
+    new_fleet = Fleet(tmp_path_factory.mktemp("fleet"))
     for day in range(1, 5):
-        campaign(made, "check", day, NODES, 2, n07={"recorded": files(kernel="6.1.9")})
-    return made
+        campaign(new_fleet, "check", day, NODES, 2, n07={"recorded": files(kernel="6.1.9")})
+    return new_fleet
 
 
 def test_a_panel_has_every_value_in_its_place(fleet: Fleet) -> None:
@@ -59,23 +59,23 @@ def test_a_panel_has_every_value_in_its_place(fleet: Fleet) -> None:
 
 
 def test_slow_nodes_are_named_by_fresh_values_and_stay_open_cases(fleet: Fleet) -> None:
-    seen = look(fleet, "cluster")
-    suspects = seen.suspects()
-    assert set(SLOW) <= set(suspects) and seen.window == fleet.campaigns()
-    healthy = controls(seen)
+    findings = look(fleet, "cluster")
+    suspects = findings.suspects()
+    assert set(SLOW) <= set(suspects) and findings.window == fleet.campaigns()
+    healthy = controls(findings)
     assert healthy and not {*healthy} & {*SLOW}
-    again = campaign(fleet, "confirm", 5, sorted({*suspects, *healthy}), 8)
-    named = decide(fleet, "cluster", seen, measured_again(fleet, seen, again))
+    confirmation = campaign(fleet, "confirm", 5, sorted({*suspects, *healthy}), 8)
+    named = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
     assert {n.node for n in named} == set(SLOW)
     by_name = {n.node: n for n in named}
     first = by_name["n07"].metrics[0]
     assert first.conditions["kernel"] == "triad" and first.low < 0.06 / 0.94 < first.high
     assert {m.conditions["kernel"] for m in by_name["n23"].metrics} == set(KERNELS)
     assert by_name["n07"].differs == {"kernel": ("6.1.9", "6.1.0")} and by_name["n23"].differs == {}
-    kept = json.loads((fleet.root / "judgements" / f"{seen.campaign}.json").read_text())
-    assert [n["node"] for n in kept["named"]] == [n.node for n in named]
+    judgement = json.loads((fleet.root / "judgements" / f"{findings.campaign}.json").read_text())
+    assert [n["node"] for n in judgement["named"]] == [n.node for n in named]
     with pytest.raises(MeshmarkError, match="was judged before"):
-        decide(fleet, "cluster", seen, None)
+        decide(fleet, "cluster", findings, None)
     assert set(State.load(fleet, "cluster").open) == set(SLOW)
     assert not {*look(fleet, "cluster").suspects()} & {*SLOW}
 
@@ -84,11 +84,11 @@ def test_a_node_that_computes_wrongly_is_named_first(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     wrong = {"problems": ["dgemm: a kernel computed a wrong result"]}
     campaign(fleet, "check", 1, NODES, 2, n11=wrong)
-    seen = look(fleet, "cluster")
-    assert "n11" in seen.suspects()
-    nodes = sorted({"n11", *seen.suspects(), *controls(seen)})
-    again = campaign(fleet, "confirm", 2, nodes, 5, n11=wrong)
-    named = decide(fleet, "cluster", seen, measured_again(fleet, seen, again))
+    findings = look(fleet, "cluster")
+    assert "n11" in findings.suspects()
+    nodes = sorted({"n11", *findings.suspects(), *controls(findings)})
+    confirmation = campaign(fleet, "confirm", 2, nodes, 5, n11=wrong)
+    named = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
     assert named[0].node == "n11" and named[0].wrong == wrong["problems"]
 
 
@@ -104,12 +104,12 @@ def test_a_class_that_is_not_judged_says_why(tmp_path: Path) -> None:
     """It was called too small, although its results were flagged: after `fleet check --beside`, for example."""
     fleet = Fleet(tmp_path)
     campaign(fleet, "check", 1, OTHERS, 1, **{name: {"flags": ["disturbed"]} for name in OTHERS[2:]})
-    seen = look(fleet, "cluster")
-    assert [seen.reason(one) for one in seen.classes] == ["not judged, since 90 of 100 results are flagged"]
+    findings = look(fleet, "cluster")
+    assert [findings.reason(group) for group in findings.classes] == ["not judged, since 90 of 100 results are flagged"]
     few = Fleet(tmp_path / "few")
     campaign(few, "check", 1, OTHERS[:2], 1)
-    seen = look(few, "cluster")
-    assert [seen.reason(one) for one in seen.classes] == ["too few to compare"]
+    findings = look(few, "cluster")
+    assert [findings.reason(group) for group in findings.classes] == ["too few to compare"]
 
 
 def test_a_fleet_without_results_says_what_to_do(tmp_path: Path) -> None:
@@ -126,38 +126,38 @@ def test_a_damaged_state_is_not_forgotten(tmp_path: Path) -> None:
 
 
 def test_classes_are_found_from_hardware() -> None:
-    one = {"product": "Blade", "cpu": "A", "memory": "256 GiB", "firmware": "1"}
-    facts = [dict(one) for _ in range(20)] + [{**one, "cpu": "B"} for _ in range(12)]
+    node_facts = {"product": "Blade", "cpu": "A", "memory": "256 GiB", "firmware": "1"}
+    facts = [dict(node_facts) for _ in range(20)] + [{**node_facts, "cpu": "B"} for _ in range(12)]
     facts[3] |= {"memory": "224 GiB"}  # a memory module is missing
     facts[25] |= {"firmware": "0"}
-    found = classes(facts)
-    assert [len(c.members) for c in found] == [20, 12] and 3 in found[0].members
-    assert found[0].deviations(facts[3]) == {"memory": ("224 GiB", "256 GiB")}
-    assert found[1].deviations(facts[25]) == {"firmware": ("0", "1")}
-    assert all(c.judged for c in found)
+    groups = classes(facts)
+    assert [len(c.members) for c in groups] == [20, 12] and 3 in groups[0].members
+    assert groups[0].deviations(facts[3]) == {"memory": ("224 GiB", "256 GiB")}
+    assert groups[1].deviations(facts[25]) == {"firmware": ("0", "1")}
+    assert all(c.judged for c in groups)
 
 
 def test_nodes_of_a_rare_processor_are_not_judged() -> None:
-    found = classes([{"cpu": "A"}] * 10 + [{"cpu": "C", "memory": f"{i} GiB"} for i in range(3)])
-    assert [(len(c.members), c.judged) for c in found] == [(10, True), (3, False)]
+    groups = classes([{"cpu": "A"}] * 10 + [{"cpu": "C", "memory": f"{i} GiB"} for i in range(3)])
+    assert [(len(c.members), c.judged) for c in groups] == [(10, True), (3, False)]
 
 
 @pytest.mark.filterwarnings("error")
 def test_nodes_without_a_common_metric_are_judged_without_a_warning(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     campaign(fleet, "check", 1, OTHERS, 1, **{name: {"status": "refused: 2.0 CPUs are busy"} for name in OTHERS})
-    seen = look(fleet, "cluster")
-    assert seen.newest().size == 0 and decide(fleet, "cluster", seen, None) == []
+    findings = look(fleet, "cluster")
+    assert findings.newest().size == 0 and decide(fleet, "cluster", findings, None) == []
 
 
 def test_a_wrong_result_that_is_not_repeated_is_named_all_the_same(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     nodes = ["a", "b", "c"]  # too few to compare
     campaign(fleet, "check", 1, nodes, 1, b={"problems": ["peak: a kernel computed a wrong result"]})
-    seen = look(fleet, "cluster")
-    assert seen.suspects() == ["b"]
-    again = campaign(fleet, "confirm", 2, ["b"], 5)
-    (named,) = decide(fleet, "cluster", seen, measured_again(fleet, seen, again))
+    findings = look(fleet, "cluster")
+    assert findings.suspects() == ["b"]
+    confirmation = campaign(fleet, "confirm", 2, ["b"], 5)
+    (named,) = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
     assert named.node == "b" and named.wrong == ["peak: a kernel computed a wrong result (not again)"]
     # It stays a case for a person, and is not named again.
     campaign(fleet, "check", 3, nodes, 1, b={"problems": ["peak: a kernel computed a wrong result"]})
@@ -169,11 +169,13 @@ def test_since_when_a_node_is_worse_and_its_recovery(tmp_path: Path) -> None:
     for day in range(1, 13):
         bad = {"m07": {"slow": 0.1}} if day >= 6 else {}
         campaign(fleet, "check", day, OTHERS, 1, **bad)
-    seen = look(fleet, "cluster")
-    again = campaign(fleet, "confirm", 13, sorted({*seen.suspects(), *controls(seen)}), 7, m07={"slow": 0.1})
-    named = decide(fleet, "cluster", seen, measured_again(fleet, seen, again))
+    findings = look(fleet, "cluster")
+    confirmation = campaign(
+        fleet, "confirm", 13, sorted({*findings.suspects(), *controls(findings)}), 7, m07={"slow": 0.1}
+    )
+    named = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
     (case,) = [n for n in named if n.node == "m07"]
-    assert case.since == fleet.campaigns()[5] and case.campaign == seen.campaign
+    assert case.since == fleet.campaigns()[5] and case.campaign == findings.campaign
     for day in range(14, 17):
         assert "m07" in State.load(fleet, "cluster").open
         campaign(fleet, "check", day, OTHERS, 1)

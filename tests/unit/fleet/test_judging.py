@@ -30,13 +30,13 @@ class Nodes:
         self.own = self.dice.normal(size=(count, METRICS)) @ self.mix.T * 0.005
 
     def values(self, each: int, of: Sequence[int] | None = None) -> np.ndarray:
-        own = self.own if of is None else self.own[list(of)]
-        return own[:, None] + self.dice.standard_t(4, size=(len(own), each, METRICS)) @ self.mix.T * 0.01
+        offsets = self.own if of is None else self.own[list(of)]
+        return offsets[:, None] + self.dice.standard_t(4, size=(len(offsets), each, METRICS)) @ self.mix.T * 0.01
 
 
 def test_a_deviation_ignores_what_is_far_away() -> None:
-    dice = np.random.default_rng(1)
-    values = dice.normal(size=(4000, 2))
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(4000, 2))
     values[:40, 1] = 50.0
     assert deviation(values) == pytest.approx([1.0, 1.0], rel=0.05)
     assert deviation(np.zeros((9, 1))) == [0.0]
@@ -65,9 +65,9 @@ def test_a_correlation_of_few_nodes_is_not_singular() -> None:
 def test_a_tail_is_that_of_its_sample_and_not_too_light_beyond() -> None:
     sample = np.random.default_rng(5).normal(size=100_000)
     tail = Tail.of(sample)
-    found = np.exp(tail.log(np.array([-9.0, 0.0, 2.326, 3.719, 5.0])))
-    assert found[:4] == pytest.approx([1.0, 0.5, 0.01, 1e-4], rel=0.25)
-    assert 2.9e-7 < found[4] < 3e-5  # a normal one has 2.9e-7
+    probabilities = np.exp(tail.log(np.array([-9.0, 0.0, 2.326, 3.719, 5.0])))
+    assert probabilities[:4] == pytest.approx([1.0, 0.5, 0.01, 1e-4], rel=0.25)
+    assert 2.9e-7 < probabilities[4] < 3e-5  # a normal one has 2.9e-7
     assert np.exp(Tail.of(np.zeros(50)).log(np.array([0.0, 1.0]))) == pytest.approx([1.0, 0.0])
 
 
@@ -76,13 +76,13 @@ def test_p_values_of_healthy_nodes_are_right(nodes: int, each: int) -> None:
     small = {0.01: 0, 0.001: 0}
     total = 0
     for seed in range(12):
-        made = Nodes(nodes, seed)
-        baseline = fit(made.values(each), GROUPS, 8000, seed)
+        population = Nodes(nodes, seed)
+        baseline = fit(population.values(each), GROUPS, 8000, seed)
         others = Nodes(1000, 100 + seed)
-        found = evidence(location(others.values(each)), baseline).node
-        total += len(found)
+        p_values = evidence(location(others.values(each)), baseline).node
+        total += len(p_values)
         for level in small:
-            small[level] += int((found < level).sum())
+            small[level] += int((p_values < level).sum())
     assert 0.3 * 0.01 * total <= small[0.01] <= 2 * 0.01 * total
     assert small[0.001] <= 3 * 0.001 * total
 
@@ -96,39 +96,46 @@ def test_a_slow_node_is_suspected_and_its_fresh_values_are_clear(metrics: list[i
         nodes = Nodes(200, seed)
         nodes.own[17, metrics] += shift
         window = nodes.values(14)
-        seen = screen(window, 2, GROUPS)
-        if 17 not in seen.suspects:
+        screening = screen(window, 2, GROUPS)
+        if 17 not in screening.suspects:
             continue
-        healthy = [i for i in range(200) if i not in seen.suspects][:CONTROLS]
-        each = fresh_count(14)
-        found = fresh_evidence(seen.baseline, nodes.values(each, seen.suspects), nodes.values(each, healthy), healthy)
-        named += bool(found.node[seen.suspects.index(17)] < 1e-4)
+        healthy = [i for i in range(200) if i not in screening.suspects][:CONTROLS]
+        repetitions = fresh_count(14)
+        result = fresh_evidence(
+            screening.baseline,
+            nodes.values(repetitions, screening.suspects),
+            nodes.values(repetitions, healthy),
+            healthy,
+        )
+        named += bool(result.node[screening.suspects.index(17)] < 1e-4)
     assert named >= 8
 
 
 def test_what_changed_for_all_is_no_evidence_against_one() -> None:
     nodes = Nodes(100)
     window = nodes.values(6)
-    seen = screen(window, 2, GROUPS)
-    of, healthy = list(range(20)), list(range(40, 40 + CONTROLS))
-    slower = [nodes.values(6, who) + 0.03 for who in (of, healthy)]
-    assert (fresh_evidence(seen.baseline, slower[0], slower[1], healthy).node > 1e-3).all()
-    assert (evidence(location(slower[0]) - seen.baseline.level, seen.baseline).node < 1e-3).any()
+    screening = screen(window, 2, GROUPS)
+    suspects, healthy = list(range(20)), list(range(40, 40 + CONTROLS))
+    slower = [nodes.values(6, rows) + 0.03 for rows in (suspects, healthy)]
+    assert (fresh_evidence(screening.baseline, slower[0], slower[1], healthy).node > 1e-3).all()
+    assert (evidence(location(slower[0]) - screening.baseline.level, screening.baseline).node < 1e-3).any()
 
 
 def test_noise_that_lasts_as_long_as_a_confirmation_names_nobody() -> None:
     nodes, named = Nodes(200), 0
     window = nodes.values(14)
-    seen = screen(window, 1, GROUPS)
+    screening = screen(window, 1, GROUPS)
     for _ in range(20):
         # All fresh values of a node share a disturbance as large as the noise of one value.
         first, second = (
-            nodes.values(14, who) + 0.01 * nodes.dice.normal(size=(len(who), 1, METRICS))
-            for who in (range(40), range(60, 60 + CONTROLS))
+            nodes.values(14, rows) + 0.01 * nodes.dice.normal(size=(len(rows), 1, METRICS))
+            for rows in (range(40), range(60, 60 + CONTROLS))
         )
-        named += int((fresh_evidence(seen.baseline, first, second, list(range(60, 60 + CONTROLS))).node < 1e-5).sum())
+        named += int(
+            (fresh_evidence(screening.baseline, first, second, list(range(60, 60 + CONTROLS))).node < 1e-5).sum()
+        )
     assert named <= 2
-    alone = fresh_evidence(seen.baseline, first, np.empty((0, 14, METRICS)), [])
+    alone = fresh_evidence(screening.baseline, first, np.empty((0, 14, METRICS)), [])
     assert (alone.node < 1e-5).any()  # which the controls have prevented
 
 
@@ -155,8 +162,8 @@ def test_values_that_are_missing_are_no_evidence() -> None:
     window[3] = np.nan
     window[4, :, 2] = np.nan
     baseline = fit(window, GROUPS)
-    found = evidence(baseline.own, baseline)
-    assert np.isfinite(found.node).all() and found.node[3] > 0.01 and found.metrics[4, 2] == 1.0
+    result = evidence(baseline.own, baseline)
+    assert np.isfinite(result.node).all() and result.node[3] > 0.01 and result.metrics[4, 2] == 1.0
 
 
 def test_a_metric_that_never_varies_does_not_fail() -> None:
@@ -175,13 +182,13 @@ def test_few_nodes_are_refused() -> None:
 def test_decisions_go_on_from_their_state_and_spend_their_error() -> None:
     levels = np.linspace(1e-6, 1e-3, 40)
     whole = Discoveries()
-    decided = [whole.decide([p], 100) for p in levels]
+    expected = [whole.decide([p], 100) for p in levels]
     part = Discoveries()
-    again = []
+    decisions = []
     for p in levels:
-        again.append(part.decide([p], 100))
+        decisions.append(part.decide([p], 100))
         part = Discoveries(part.state())
-    assert again == decided and decided[0] == [True]
+    assert decisions == expected and expected[0] == [True]
     alone = Discoveries()
     for _ in range(50):
         assert alone.decide([0.01], 100) == [False]

@@ -29,11 +29,11 @@ POINTS = [point(metric, pause) for pause in range(5) for metric in ("load_latenc
 
 def panel(bandwidth: np.ndarray, slower: float = 0.0) -> np.ndarray:
     """Logarithms as of a panel, bandwidths of shape (nodes, values, loads); the last node has higher latencies."""
-    found = np.empty((*bandwidth.shape[:2], 10))
-    found[:, :, ::2] = np.log(latency(bandwidth))
-    found[:, :, 1::2] = -np.log(bandwidth)
-    found[-1, :, ::2] += slower
-    return found
+    logarithms = np.empty((*bandwidth.shape[:2], 10))
+    logarithms[:, :, ::2] = np.log(latency(bandwidth))
+    logarithms[:, :, 1::2] = -np.log(bandwidth)
+    logarithms[-1, :, ::2] += slower
+    return logarithms
 
 
 def spread() -> np.ndarray:
@@ -41,47 +41,49 @@ def spread() -> np.ndarray:
 
 
 def test_a_node_elsewhere_on_the_curve_is_near_it() -> None:
-    made = panel(spread())
-    before = made.copy()
-    as_distances(made, POINTS, [range(NODES)])
-    away, raw = (v[:, :, ::2] - np.median(v[:, :, ::2], axis=0) for v in (made, before))
+    values = panel(spread())
+    before = values.copy()
+    as_distances(values, POINTS, [range(NODES)])
+    away, raw = (v[:, :, ::2] - np.median(v[:, :, ::2], axis=0) for v in (values, before))
     assert np.abs(raw[:, :, 4]).max() > 0.2  # where the curve is steep, latencies alone differ by so much
     assert np.abs(away[:, :, :4]).max() < 0.01 and np.abs(away).max() < 0.3 * np.abs(raw).max()
-    assert np.isnan(made[:, :, 1::2]).all()
+    assert np.isnan(values[:, :, 1::2]).all()
 
 
 @pytest.mark.parametrize("load", [0, 1])
 def test_a_slower_node_is_away_from_the_flat_curve(load: int) -> None:
-    made = panel(spread(), 0.05)
-    as_distances(made, POINTS, [range(NODES)])
-    assert made[-1, :, 2 * load] - np.median(made[:, :, 2 * load], axis=0) == pytest.approx([0.05] * VALUES, abs=0.01)
+    values = panel(spread(), 0.05)
+    as_distances(values, POINTS, [range(NODES)])
+    assert values[-1, :, 2 * load] - np.median(values[:, :, 2 * load], axis=0) == pytest.approx(
+        [0.05] * VALUES, abs=0.01
+    )
 
 
 def test_a_lack_of_bandwidth_shows_where_the_curve_is_steep() -> None:
     bandwidth = spread()
-    made = panel(bandwidth)
-    made[-1, :, 9] += 0.05  # the same latency at a bandwidth that is 5 % lower
-    as_distances(made, POINTS, [range(NODES)])
-    assert made[-1, :, 8] - np.median(made[:, :, 8], axis=0) == pytest.approx([0.05] * VALUES, abs=0.01)
+    values = panel(bandwidth)
+    values[-1, :, 9] += 0.05  # the same latency at a bandwidth that is 5 % lower
+    as_distances(values, POINTS, [range(NODES)])
+    assert values[-1, :, 8] - np.median(values[:, :, 8], axis=0) == pytest.approx([0.05] * VALUES, abs=0.01)
 
 
 def test_classes_have_their_own_curves_and_a_change_for_all_stays() -> None:
     bandwidth = spread()
     bandwidth[10:] *= 0.5
-    made = panel(bandwidth)
-    made[:10, 2, ::2] += 0.3
-    before = made.copy()
-    as_distances(made, POINTS, [range(10), range(10, NODES)])
+    values = panel(bandwidth)
+    values[:10, 2, ::2] += 0.3
+    before = values.copy()
+    as_distances(values, POINTS, [range(10), range(10, NODES)])
     for nodes in (slice(0, 10), slice(10, NODES)):
-        assert np.median(made[nodes, :, ::2], axis=0) == pytest.approx(
+        assert np.median(values[nodes, :, ::2], axis=0) == pytest.approx(
             np.median(before[nodes, :, ::2], axis=0), abs=0.01
         )
 
 
 def test_few_loads_and_other_instruments_stay_as_they_are() -> None:
-    made = panel(spread())
-    before = made.copy()
-    as_distances(made[:, :, :4], POINTS[:4], [range(NODES)])
+    values = panel(spread())
+    before = values.copy()
+    as_distances(values[:, :, :4], POINTS[:4], [range(NODES)])
     other = [Point(p.key.replace("loaded", "latency"), "latency", p.metric, p.unit, p.better) for p in POINTS]
-    as_distances(made, other, [range(NODES)])
-    assert (made == before).all()
+    as_distances(values, other, [range(NODES)])
+    assert (values == before).all()

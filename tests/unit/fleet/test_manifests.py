@@ -34,9 +34,9 @@ def valid(found: Any) -> list[dict[str, Any]]:
 
 
 def test_each_node_gets_a_job_that_is_valid(tmp_path: Path) -> None:
-    done = manifests(tmp_path, "--claim", "fleet", "--nodes", "n[1-3]")
-    assert done.returncode == 0, done.stderr
-    items = valid(json.loads(done.stdout))
+    completed = manifests(tmp_path, "--claim", "fleet", "--nodes", "n[1-3]")
+    assert completed.returncode == 0, completed.stderr
+    items = valid(json.loads(completed.stdout))
     assert [item["kind"] for item in items] == ["Job"] * 3
     spec = items[1]["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"kubernetes.io/hostname": "n2"}
@@ -50,18 +50,20 @@ def test_each_node_gets_a_job_that_is_valid(tmp_path: Path) -> None:
     assert Path(words[0]).is_file() and Path(words[1]).is_file() and words[-2:] == ["--name", '"$NODE"']
     assert spec["containers"][0]["env"] == [{"name": "NODE", "value": "n2"}]
     assert Path(words[words.index("--out") + 1]) == fleet.campaign(name) / "inbox"
-    again = subprocess.run(
+    second_run = subprocess.run(
         command("fleet", "check", str(tmp_path), "--resume"), capture_output=True, text=True, timeout=120, check=False
     )
-    assert again.returncode == 2 and "one of kubernetes" in again.stderr and "fleet ingest" in again.stderr
+    assert (
+        second_run.returncode == 2 and "one of kubernetes" in second_run.stderr and "fleet ingest" in second_run.stderr
+    )
 
 
 def test_programs_of_the_image_run_in_an_empty_volume(tmp_path: Path) -> None:
     (tmp_path / "fleet.toml").write_text('scratch = "/local"\n', encoding="utf-8")
     spec = write_sum(tmp_path, SUM.replace("sh {source}/sum.sh", "sum"))
-    done = manifests(tmp_path, "--claim", "fleet", "--nodes", "n1", "--spec", str(spec))
-    assert done.returncode == 0, done.stderr
-    (item,) = valid(json.loads(done.stdout))
+    completed = manifests(tmp_path, "--claim", "fleet", "--nodes", "n1", "--spec", str(spec))
+    assert completed.returncode == 0, completed.stderr
+    (item,) = valid(json.loads(completed.stdout))
     spec_of_pod = item["spec"]["template"]["spec"]
     (container,) = spec_of_pod["containers"]
     assert "--scratch /local" in container["command"][2]
@@ -71,10 +73,10 @@ def test_programs_of_the_image_run_in_an_empty_volume(tmp_path: Path) -> None:
 
 def test_programs_in_folders_of_the_head_are_refused(tmp_path: Path) -> None:
     spec = write_sum(tmp_path)
-    done = manifests(tmp_path / "fleet", "--claim", "fleet", "--nodes", "n1", "--spec", str(spec))
+    completed = manifests(tmp_path / "fleet", "--claim", "fleet", "--nodes", "n1", "--spec", str(spec))
     assert (
-        done.returncode == 2
-        and "sum: application: found {source}; allowed on Kubernetes: programs of the" in done.stderr
+        completed.returncode == 2
+        and "sum: application: found {source}; allowed on Kubernetes: programs of the" in completed.stderr
     )
     assert not Fleet(tmp_path).campaigns()
 
@@ -82,9 +84,11 @@ def test_programs_in_folders_of_the_head_are_refused(tmp_path: Path) -> None:
 def test_a_daemon_checks_health(tmp_path: Path) -> None:
     plan = NodePlan("tiny", "check", False, 60.0, [STEP], {"cafe": []})
     (tmp_path / "health.json").write_bytes(plan.to_bytes())
-    done = manifests(tmp_path, "--host-path", "/shared", "--health", str(tmp_path / "health.json"), "--every", "10m")
-    assert done.returncode == 0, done.stderr
-    (item,) = valid(json.loads(done.stdout))
+    completed = manifests(
+        tmp_path, "--host-path", "/shared", "--health", str(tmp_path / "health.json"), "--every", "10m"
+    )
+    assert completed.returncode == 0, completed.stderr
+    (item,) = valid(json.loads(completed.stdout))
     assert item["kind"] == "DaemonSet"
     (container,) = item["spec"]["template"]["spec"]["containers"]
     assert (
@@ -102,5 +106,5 @@ def test_a_daemon_checks_health(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, words: list[str], wrong: str) -> None:
-    done = manifests(tmp_path, *words)
-    assert done.returncode == 2 and wrong in done.stderr and "Traceback" not in done.stderr
+    completed = manifests(tmp_path, *words)
+    assert completed.returncode == 2 and wrong in completed.stderr and "Traceback" not in completed.stderr

@@ -17,51 +17,51 @@ from support.made_network import MadeNetwork, leaves
 
 def test_a_slow_node_is_named_and_its_partners_are_not(tmp_path: Path) -> None:
     network = MadeNetwork(64, leaves(8, 8), 2, slow={"n20": 0.2})
-    seen = network.look()
-    assert seen.suspects()[0] == "n20"
-    found = network.confirmed(seen)
-    (named,) = decide_network(Fleet(tmp_path), "hawk", seen, found)
+    findings = network.look()
+    assert findings.suspects()[0] == "n20"
+    tests = network.confirmed(findings)
+    (named,) = decide_network(Fleet(tmp_path), "hawk", findings, tests)
     assert (named.node, named.kind) == ("n20", "network")
     assert all(m.low < np.expm1(0.2) < m.high for m in named.metrics)
     with pytest.raises(MeshmarkError, match="was judged before"):
-        decide_network(Fleet(tmp_path), "hawk", seen, found)
+        decide_network(Fleet(tmp_path), "hawk", findings, tests)
 
 
 def test_a_slow_uplink_is_the_switch_and_not_its_nodes(tmp_path: Path) -> None:
     network = MadeNetwork(64, leaves(8, 8), 3, uplinks={"s2": 0.15})
-    seen = network.look()
-    (named,) = decide_network(Fleet(tmp_path), "hawk", seen, network.confirmed(seen))
+    findings = network.look()
+    (named,) = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
     assert (named.node, named.kind) == ("switch:s2", "switch")
     assert named.metrics[0].low < np.expm1(0.15) < named.metrics[0].high
 
 
 def test_no_suspect_below_a_slow_switch_is_named_for_what_the_switch_takes(tmp_path: Path) -> None:
     network = MadeNetwork(512, leaves(16, 32), 3, uplinks={"s1": 0.1})
-    seen = network.look()
-    assert {int(name[1:]) for name in seen.suspects() if name.startswith("n")} & {*range(33, 65)}
-    (named,) = decide_network(Fleet(tmp_path), "hawk", seen, network.confirmed(seen))
+    findings = network.look()
+    assert {int(name[1:]) for name in findings.suspects() if name.startswith("n")} & {*range(33, 65)}
+    (named,) = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
     assert named.node == "switch:s1"
 
 
 def test_a_slow_node_below_a_slow_switch_is_named_too(tmp_path: Path) -> None:
     network = MadeNetwork(64, leaves(8, 8), 4, slow={"n20": 0.3}, uplinks={"s2": 0.2})
-    seen = network.look()
-    named = decide_network(Fleet(tmp_path), "hawk", seen, network.confirmed(seen))
+    findings = network.look()
+    named = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
     assert {n.node for n in named} == {"n20", "switch:s2"}
 
 
 def test_a_healthy_network_has_no_names() -> None:
     for seed in range(3):
         network = MadeNetwork(24, Tree(), seed)
-        seen = network.look()
-        found = network.confirmed(seen)
-        assert not any(Discoveries().decide([t.p for t in found], 24))
+        findings = network.look()
+        tests = network.confirmed(findings)
+        assert not any(Discoveries().decide([t.p for t in tests], 24))
 
 
 def test_few_nodes_are_measured_but_not_judged() -> None:
-    seen = MadeNetwork(6, Tree(), 1).look()
-    assert seen.screening is None and not seen.suspects()
-    assert set(shifts(seen)) == set(seen.seen.nodes)
+    findings = MadeNetwork(6, Tree(), 1).look()
+    assert findings.screening is None and not findings.suspects()
+    assert set(shifts(findings)) == set(findings.seen.nodes)
 
 
 def test_times_by_distance() -> None:

@@ -25,15 +25,15 @@ def test_the_clocks_of_all_cpus_are_copied(tmp_path: Path) -> None:
         for name, of_kind in values.items()
     }
     whole = write_shape(tmp_path / "whole", Shape(cores=[[0], [1], [2], [3]], files=files))
-    copied = {
+    copied_files = {
         str(path.relative_to(whole)): path.read_bytes()
         for pattern in FILES
         for path in whole.glob(pattern)
         if path.is_file()
     }
-    of_copy = clocks(FilesInMemory(copied))
-    assert of_copy == clocks(Tree(whole))
-    assert [(clock.cpus, clock.driver, clock.max_hz) for clock in of_copy] == [
+    copied_clocks = clocks(FilesInMemory(copied_files))
+    assert copied_clocks == clocks(Tree(whole))
+    assert [(clock.cpus, clock.driver, clock.max_hz) for clock in copied_clocks] == [
         ((0, 1), "intel_pstate", 5_000_000_000),
         ((2, 3), "intel_pstate", 3_800_000_000),
     ]

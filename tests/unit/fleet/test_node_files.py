@@ -49,26 +49,28 @@ def runner(folder: Path, *steps: dict[str, Any]) -> list[str]:
 
 
 def test_files_of_the_runner_have_the_form_and_are_read(tmp_path: Path) -> None:
-    done = subprocess.run(runner(tmp_path, CLOCK, UNKNOWN), timeout=60, check=False, capture_output=True, text=True)
+    completed = subprocess.run(
+        runner(tmp_path, CLOCK, UNKNOWN), timeout=60, check=False, capture_output=True, text=True
+    )
     path = tmp_path / "n1.jsonl.gz"
-    assert wrong(path) == [], done.stderr
-    found = read_result(path)
-    assert (found.name, found.status, found.damage) == ("n1", "ok", "")
-    assert [(s.id, s.status) for s in found.steps] == [(CLOCK["id"], "ok"), (UNKNOWN["id"], "failed")]
-    assert found.steps[0].reading.records and not found.steps[0].reading.invalid_records
-    assert found.files["proc/meminfo"].startswith(b"MemTotal")
+    assert wrong(path) == [], completed.stderr
+    result = read_result(path)
+    assert (result.name, result.status, result.damage) == ("n1", "ok", "")
+    assert [(s.id, s.status) for s in result.steps] == [(CLOCK["id"], "ok"), (UNKNOWN["id"], "failed")]
+    assert result.steps[0].reading.records and not result.steps[0].reading.invalid_records
+    assert result.files["proc/meminfo"].startswith(b"MemTotal")
 
 
 def test_programs_of_users_leave_lines_of_the_form(tmp_path: Path) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [*runner(tmp_path, PROGRAM, MISSING), "--scratch", tmp_path], timeout=60, check=False, capture_output=True
     )
     path = tmp_path / "n1.jsonl.gz"
-    assert wrong(path) == [], done.stderr
-    found = read_result(path).steps
-    assert [(s.status, s.reason) for s in found] == [("ok", ""), ("absent", "its program is not installed")]
-    assert [run["number"] for run in found[0].runs] == [1, 2] and all(s.program for s in found)
-    assert [run["verify"]["out"] for run in found[0].runs] == ["5\n", "5\n"]
+    assert wrong(path) == [], completed.stderr
+    steps = read_result(path).steps
+    assert [(s.status, s.reason) for s in steps] == [("ok", ""), ("absent", "its program is not installed")]
+    assert [run["number"] for run in steps[0].runs] == [1, 2] and all(s.program for s in steps)
+    assert [run["verify"]["out"] for run in steps[0].runs] == ["5\n", "5\n"]
 
 
 def test_an_interrupted_runner_leaves_a_file_of_the_form(tmp_path: Path) -> None:

@@ -39,17 +39,17 @@ ATTACKS = [
 @pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.parametrize("engine", ["local", "ssh"])
 def test_a_name_that_runs_a_command_is_refused_and_runs_none(tmp_path: Path, name: str, engine: str) -> None:
-    done = meshmark("fleet", "check", "fleet", "--engine", engine, "--nodes", name, cwd=tmp_path)
-    assert done.returncode == 2
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("hint: ")]
-    assert len(lines) == 1 and "nodes: found " in lines[0], done.stderr
+    completed = meshmark("fleet", "check", "fleet", "--engine", engine, "--nodes", name, cwd=tmp_path)
+    assert completed.returncode == 2
+    lines = [line for line in completed.stderr.splitlines() if not line.startswith("hint: ")]
+    assert len(lines) == 1 and "nodes: found " in lines[0], completed.stderr
     assert not list(tmp_path.rglob("x"))
 
 
 def test_a_name_in_the_file_of_a_site_is_refused_too(tmp_path: Path) -> None:
     (tmp_path / "fleet.toml").write_text(f"engine = 'local'\nnodes = {json.dumps(ATTACKS[0])}\n")
-    done = meshmark("fleet", "check", tmp_path, cwd=tmp_path)
-    assert done.returncode == 2 and "fleet.toml: nodes: found " in done.stderr
+    completed = meshmark("fleet", "check", tmp_path, cwd=tmp_path)
+    assert completed.returncode == 2 and "fleet.toml: nodes: found " in completed.stderr
     assert not list(tmp_path.rglob("x"))
 
 
@@ -257,8 +257,8 @@ def test_a_text_that_is_not_a_set_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "n1!n1"])
 def test_no_case_is_closed_by_a_set_without_nodes(tmp_path: Path, text: str) -> None:
-    done = CliRunner().invoke(app, ["fleet", "close", str(tmp_path), text])
-    assert isinstance(done.exception, UsageError) and "a set without nodes" in str(done.exception)
+    result = CliRunner().invoke(app, ["fleet", "close", str(tmp_path), text])
+    assert isinstance(result.exception, UsageError) and "a set without nodes" in str(result.exception)
 
 
 def test_a_host_whose_own_name_is_not_one_of_a_node_is_named_by_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,16 +24,16 @@ TOPOLOGY = "SwitchName=s0 Nodes=n[1-4]\nSwitchName=s1 Nodes=n[5-12]\nSwitchName=
 
 def made(seed: int, count: int = 11) -> Distances:
     """Nodes at random below switches of different sizes, with an uplink that is slow."""
-    dice = np.random.default_rng(seed)
-    at = np.sort(dice.integers(0, 4, count))
+    rng = np.random.default_rng(seed)
+    at = np.sort(rng.integers(0, 4, count))
     lines = [
         f"SwitchName=s{s} Nodes={','.join(f'n{i}' for i in np.flatnonzero(at == s))}" for s in np.unique(at).tolist()
     ]
     text = "\n".join([*lines, f"SwitchName=top Switches={','.join(f's{s}' for s in np.unique(at).tolist())}"])
     names = [f"n{i}" for i in range(count)]
     terms = Terms(
-        np.array([[0.0], [0.1], [0.1 + dice.uniform(0, 0.6)]]),
-        dice.normal(0, 0.15, (count, 1)),
+        np.array([[0.0], [0.1], [0.1 + rng.uniform(0, 0.6)]]),
+        rng.normal(0, 0.15, (count, 1)),
         {f"s{at[0]}": np.array([0.3])},
     )
     return Distances(read_tree(text, "made-up"), names, terms, names)
@@ -43,33 +43,33 @@ def made(seed: int, count: int = 11) -> Distances:
 def test_small_sets_are_as_good_as_the_best(count: int) -> None:
     for seed in range(12):
         distances = made(seed)
-        best = min(distances.spread(np.array(of)).mean for of in combinations(range(11), count))
-        found = choose(distances, np.arange(11), count)
-        assert len(set(found.tolist())) == count
-        assert distances.spread(found).mean <= best * 1.01
+        best = min(distances.spread(np.array(subset)).mean for subset in combinations(range(11), count))
+        indices = choose(distances, np.arange(11), count)
+        assert len(set(indices.tolist())) == count
+        assert distances.spread(indices).mean <= best * 1.01
 
 
 def test_a_slow_node_is_left_out_and_the_set_is_below_one_switch() -> None:
     network = MadeNetwork(64, leaves(8, 8), 5, slow={"n3": 0.4})
-    seen = network.look()
-    distances = Distances(network.tree, network.nodes, seen.terms, network.nodes)
-    chosen = choose(distances, np.arange(64), 7)
-    assert len({i // 8 for i in chosen.tolist()}) == 1 and 2 not in chosen
-    assert distances.spread(chosen).mean < random_spread(distances, np.arange(64), 7).mean
+    findings = network.look()
+    distances = Distances(network.tree, network.nodes, findings.terms, network.nodes)
+    indices = choose(distances, np.arange(64), 7)
+    assert len({i // 8 for i in indices.tolist()}) == 1 and 2 not in indices
+    assert distances.spread(indices).mean < random_spread(distances, np.arange(64), 7).mean
 
 
 def test_expected_times_are_as_far_apart_as_those_of_other_messages() -> None:
     """What a choice promises holds: the noise of what was measured is no difference between nodes."""
     for between in (0.0, 0.05):
         network = MadeNetwork(200, Tree(), 7, between=between)
-        seen = network.look()
-        terms = without_noise(seen.seen.met, seen.places, seen.terms)
+        findings = network.look()
+        terms = without_noise(findings.seen.met, findings.places, findings.terms)
         distances = Distances(network.tree, network.nodes, terms, network.nodes)
-        chosen = choose(distances, np.arange(200), 20)
-        true = np.mean([network.own[f"n{i + 1}"][0] for i in chosen.tolist()]) - np.median(
-            [own[0] for own in network.own.values()]
+        indices = choose(distances, np.arange(200), 20)
+        true = np.mean([network.own[f"n{i + 1}"][0] for i in indices.tolist()]) - np.median(
+            [times[0] for times in network.own.values()]
         )
-        promised = np.log(distances.spread(chosen).mean / distances.spread(np.arange(200)).median) / 2
+        promised = np.log(distances.spread(indices).mean / distances.spread(np.arange(200)).median) / 2
         assert promised == pytest.approx(true, abs=0.008)
 
 
@@ -97,9 +97,9 @@ def run(*words: str) -> Any:
 
 
 def test_without_measurements_switches_decide(folder: Path) -> None:
-    found = json.loads(run(str(folder), "--nodes", "6", "--json").stdout)
-    assert set(found["nodes"]) <= {f"n{i}" for i in range(5, 13)} and found["unit"] == "levels"
-    assert found["spreads"]["chosen"]["worst"] == 1.0 and found["spreads"]["first by name"]["worst"] == 2.0
+    answer = json.loads(run(str(folder), "--nodes", "6", "--json").stdout)
+    assert set(answer["nodes"]) <= {f"n{i}" for i in range(5, 13)} and answer["unit"] == "levels"
+    assert answer["spreads"]["chosen"]["worst"] == 1.0 and answer["spreads"]["first by name"]["worst"] == 2.0
 
 
 def test_nodes_with_an_open_case_are_avoided(folder: Path) -> None:
@@ -108,8 +108,8 @@ def test_nodes_with_an_open_case_are_avoided(folder: Path) -> None:
         state.open[name] = Named(name, "network", 0.0, [], [], {}, "pairs-20261126T120000-aaaaaa", "")
     (folder / "judgements").mkdir()
     state.save(Fleet(folder), "cluster", NETWORK)
-    found = json.loads(run(str(folder), "--nodes", "7", "--json").stdout)
-    assert found["nodes"] == ["n5", *(f"n{i}" for i in range(7, 13))] and found["avoided"] == ["n6"]
+    answer = json.loads(run(str(folder), "--nodes", "7", "--json").stdout)
+    assert answer["nodes"] == ["n5", *(f"n{i}" for i in range(7, 13))] and answer["avoided"] == ["n6"]
     assert "allowed: at most 11 of 12 nodes (1 with an open case)" in str(run(str(folder), "--nodes", "12").exception)
 
 

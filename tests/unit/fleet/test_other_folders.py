@@ -30,7 +30,7 @@ from meshmark.errors import UsageError
 )
 def test_no_command_writes_to_a_folder_of_something_else(words: str, tmp_path: Path) -> None:
     (tmp_path / "passwd").write_text("root")
-    done = CliRunner().invoke(app, ["fleet", *words.format(tmp_path).split()], catch_exceptions=True)
-    assert isinstance(done.exception, UsageError), done.output
-    assert str(done.exception).startswith(f"FOLDER: found {tmp_path}, which is not the folder of a fleet"), words
+    result = CliRunner().invoke(app, ["fleet", *words.format(tmp_path).split()], catch_exceptions=True)
+    assert isinstance(result.exception, UsageError), result.output
+    assert str(result.exception).startswith(f"FOLDER: found {tmp_path}, which is not the folder of a fleet"), words
     assert [path.name for path in tmp_path.iterdir()] == ["passwd"]

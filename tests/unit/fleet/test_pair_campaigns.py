@@ -31,8 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A fleet whose ranks exchange nothing."""
     lines = [json.dumps({"type": "header", "schema": 1, "instrument": "pingpong", "machine": "m"})]
     for size, value in ((8, 2e-6), (4 << 20, 1e-3)):
-        one = record("pingpong", "message_latency", value, (), message_bytes=size, protocol="send")
-        lines.append(json.dumps({"type": "result", "schema": 1, **one.to_json(), "machine": "m"}))
+        message_record = record("pingpong", "message_latency", value, (), message_bytes=size, protocol="send")
+        lines.append(json.dumps({"type": "result", "schema": 1, **message_record.to_json(), "machine": "m"}))
     lines.append(json.dumps({"type": "end", "status": "ok"}))
     program = tmp_path / "mpirun"
     program.write_text(
@@ -54,14 +54,14 @@ def run(*words: str) -> Any:
 
 
 def test_pairs_are_measured_and_summarized(folder: Path) -> None:
-    done = run("pairs", str(folder), "--rounds", "2", "--nodes", "n[1-6]", "--json")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["nodes"], found["pairs"], found["judged"]) == (6, 6, False)
+    result = run("pairs", str(folder), "--rounds", "2", "--nodes", "n[1-6]", "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert (summary["nodes"], summary["pairs"], summary["judged"]) == (6, 6, False)
     warnings: list[str] = []
     assert nodes_of(Fleet(folder), Site(), warnings.append) == [f"n{i}" for i in range(1, 7)]
     assert not warnings
-    (level,) = found["levels"]
+    (level,) = summary["levels"]
     assert level["times"] == {"8": pytest.approx(2e-6, rel=0.02), str(4 << 20): pytest.approx(1e-3, rel=0.02)}
 
 
@@ -77,8 +77,8 @@ def test_a_damaged_journal_does_not_stop_the_page_of_the_fleet(tmp_path: Path) -
 
 def test_what_the_launcher_says_is_the_reason(folder: Path) -> None:
     (folder.parent / "broken").touch()
-    done = run("pairs", str(folder), "--rounds", "1", "--nodes", "n[1-2]")
-    assert str(done.exception).endswith(": no pair has measured: no network")
+    result = run("pairs", str(folder), "--rounds", "1", "--nodes", "n[1-2]")
+    assert str(result.exception).endswith(": no pair has measured: no network")
 
 
 def test_a_killed_campaign_measures_only_the_pairs_that_it_lacks(folder: Path) -> None:
@@ -92,10 +92,10 @@ def test_a_killed_campaign_measures_only_the_pairs_that_it_lacks(folder: Path) -
     journal.write_text(begin)  # as if it had been killed at once
     pair = next(iter(json.loads(begin)["groups"]))
     write_result(fleet.campaign(name) / "inbox", pair, lines_of(pair))
-    done = run("pairs", str(folder), "--resume", "--json")
-    assert done.exit_code == 0, done.output
+    result = run("pairs", str(folder), "--resume", "--json")
+    assert result.exit_code == 0, result.output
     assert pair not in "".join(journal.read_text().splitlines()[1:])
-    assert json.loads(done.stdout.splitlines()[-1])["nodes"] == 4  # what the other two left is not of messages
+    assert json.loads(result.stdout.splitlines()[-1])["nodes"] == 4  # what the other two left is not of messages
 
 
 def test_what_a_killed_ingestion_had_claimed_is_not_measured_again(folder: Path) -> None:
@@ -123,8 +123,8 @@ def test_what_a_killed_ingestion_had_claimed_is_not_measured_again(folder: Path)
     ],
 )
 def test_bad_requests_are_refused(folder: Path, words: tuple[str, ...], message: str) -> None:
-    done = run("pairs", str(folder), *words)
-    assert done.exit_code != 0 and message in str(done.exception)
+    result = run("pairs", str(folder), *words)
+    assert result.exit_code != 0 and message in str(result.exception)
     assert not list(folder.glob("campaigns/*/journal.jsonl"))
 
 
@@ -134,8 +134,8 @@ def test_each_batch_system_starts_two_ranks_on_two_nodes() -> None:
     known = Launcher("openmpi", Path("/usr/bin/mpirun"), Path("/f/comm"))
 
     def lines(site: Site, engine: str, kind: str = "openmpi") -> list[str]:
-        made = script_maker(plan, work, replace(known, kind=kind), site, engine)(["r1+n1+n2", "r1+n3+n4"])
-        return [line for line in made.splitlines() if line.startswith("pair r1")]
+        script = script_maker(plan, work, replace(known, kind=kind), site, engine)(["r1+n1+n2", "r1+n3+n4"])
+        return [line for line in script.splitlines() if line.startswith("pair r1")]
 
     first, second = lines(Site(pairs=PairSite(options=("--tune", "x"))), "slurm")
     assert first.startswith("pair r1+n1+n2 /usr/bin/mpirun -n 2 -H n1:1,n2:1 ") and first.endswith("--tune x /f/comm &")

@@ -19,8 +19,8 @@ def test_every_node_has_one_partner_in_each_round(count: int) -> None:
     rounds = draw_rounds(places(Tree(), count), 5, seed=1)
     assert len(rounds) == 5
     for pairs in rounds:
-        met = [i for pair in pairs for i in pair]
-        assert len(met) == len(set(met)) == count // 2 * 2
+        members = [i for pair in pairs for i in pair]
+        assert len(members) == len(set(members)) == count // 2 * 2
 
 
 def test_partners_are_other_ones_in_each_round_if_there_are_enough() -> None:
@@ -51,8 +51,8 @@ def test_suspects_meet_healthy_nodes_only() -> None:
     suspects, healthy = [3, 4], list(range(8, 40))
     for pairs in draw_confirmation(where, suspects, healthy, 16, 8, seed=0):
         assert [a for a, _ in pairs if a in suspects] and all(b in healthy[16:] for a, b in pairs if a in suspects)
-        met = [i for pair in pairs for i in pair]
-        assert len(met) == len(set(met)) == 2 * 2 + 16
+        members = [i for pair in pairs for i in pair]
+        assert len(members) == len(set(members)) == 2 * 2 + 16
 
 
 def test_another_node_is_left_out_in_each_round() -> None:

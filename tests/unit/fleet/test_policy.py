@@ -50,29 +50,29 @@ def test_without_a_policy_nothing_is_done(tmp_path: Path) -> None:
 
 
 def test_nodes_that_are_out_already_are_left_alone_and_do_not_count(tmp_path: Path) -> None:
-    made = fleet(tmp_path, "[drain]\nwrong = true\nworse_by = 0.1\nmost = 1\n")
+    new_fleet = fleet(tmp_path, "[drain]\nwrong = true\nworse_by = 0.1\nmost = 1\n")
     engine = Drainable({"n4": Node("n4", "out", "drain: bad fan"), "n3": Node("n3", "busy")}, lambda *_: None)
-    done = drain_cases(made, load_policy(made), engine, CASES)
-    assert done.out == {"n4": "drain: bad fan"} and [node for node, _ in engine.drained] == ["n3"]
+    outcome = drain_cases(new_fleet, load_policy(new_fleet), engine, CASES)
+    assert outcome.out == {"n4": "drain: bad fan"} and [node for node, _ in engine.drained] == ["n3"]
 
 
 def test_as_many_nodes_as_allowed_are_drained_the_wrong_ones_first_and_each_once(tmp_path: Path) -> None:
-    made = fleet(tmp_path, "[drain]\nwrong = true\nworse_by = 0.1\nmost = 2\n")
+    new_fleet = fleet(tmp_path, "[drain]\nwrong = true\nworse_by = 0.1\nmost = 2\n")
     engine = Drainable({}, lambda *_: None)
-    done = drain_cases(made, load_policy(made), engine, CASES)
-    assert [node for node, _ in engine.drained] == ["n4", "n3"] and done.beyond == ["n2"]
+    outcome = drain_cases(new_fleet, load_policy(new_fleet), engine, CASES)
+    assert [node for node, _ in engine.drained] == ["n4", "n3"] and outcome.beyond == ["n2"]
     assert engine.drained[1][1] == "meshmark: bandwidth bandwidth_net 30% worse than its class"
-    again = drain_cases(made, load_policy(made), engine, CASES)
-    assert [node for node, _ in engine.drained] == ["n4", "n3", "n2"] and again.beyond == []
+    second_outcome = drain_cases(new_fleet, load_policy(new_fleet), engine, CASES)
+    assert [node for node, _ in engine.drained] == ["n4", "n3", "n2"] and second_outcome.beyond == []
 
 
 def test_a_node_that_could_not_be_drained_is_tried_again(tmp_path: Path) -> None:
-    made = fleet(tmp_path, "[drain]\nworse_by = 0.25\n")
+    new_fleet = fleet(tmp_path, "[drain]\nworse_by = 0.25\n")
     engine = Drainable({}, lambda *_: None, broken=True)
-    done = drain_cases(made, load_policy(made), engine, CASES)
-    assert done.failed == {"n3": "scontrol: Access denied"} and done.done == {}
+    outcome = drain_cases(new_fleet, load_policy(new_fleet), engine, CASES)
+    assert outcome.failed == {"n3": "scontrol: Access denied"} and outcome.done == {}
     engine.broken = False
-    assert drain_cases(made, load_policy(made), engine, CASES).done.keys() == {"n3"}
+    assert drain_cases(new_fleet, load_policy(new_fleet), engine, CASES).done.keys() == {"n3"}
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_a_typo_is_named(tmp_path: Path, text: str, wrong: str) -> None:
 
 
 def test_an_engine_without_queues_cannot_drain(tmp_path: Path) -> None:
-    made = fleet(tmp_path, "[drain]\nwrong = true\n")
+    new_fleet = fleet(tmp_path, "[drain]\nwrong = true\n")
     check_policy(Policy(), MadeEngine({}, lambda *_: None))
     with pytest.raises(UsageError, match="found with made-up; allowed with: slurm"):
-        check_policy(load_policy(made), MadeEngine({}, lambda *_: None))
+        check_policy(load_policy(new_fleet), MadeEngine({}, lambda *_: None))
     with pytest.raises(UsageError, match="found with made-up; allowed with: slurm"):
-        drain_cases(made, load_policy(made), MadeEngine({}, lambda *_: None), CASES)
+        drain_cases(new_fleet, load_policy(new_fleet), MadeEngine({}, lambda *_: None), CASES)
 
 
 def test_a_reason_is_one_line_of_ascii() -> None:

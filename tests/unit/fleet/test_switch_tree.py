@@ -47,8 +47,8 @@ DISTANCES = [
 def test_the_distance_is_the_height_of_the_lowest_common_switch(text: str) -> None:
     tree = read_tree(text, "topology.conf")
     places = Places.of(tree, NAMES)
-    every = np.arange(len(NAMES))
-    assert places.levels(every[:, None], every[None, :]).tolist() == DISTANCES
+    indices = np.arange(len(NAMES))
+    assert places.levels(indices[:, None], indices[None, :]).tolist() == DISTANCES
     assert [NAMES[i] for i in places.below("mid")] == ["n1", "n2", "n3", "n4"]
     assert tree.missing(NAMES) == ["n7"]
 
@@ -103,8 +103,8 @@ def test_all_lines_together_name_a_limited_number_of_nodes() -> None:
 def test_the_file_of_the_site_comes_before_what_slurm_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scontrol = tmp_path / "scontrol"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for shown, height in ((SHOWN, 3), ("No topology information available\n", 0)):
-        scontrol.write_text(f"#!/bin/sh\ncat <<EOF\n{shown}EOF\n")
+    for topology, height in ((SHOWN, 3), ("No topology information available\n", 0)):
+        scontrol.write_text(f"#!/bin/sh\ncat <<EOF\n{topology}EOF\n")
         scontrol.chmod(0o755)
         assert tree_of(Fleet(tmp_path), Site(), Slurm()).height == height
     (tmp_path / "t.conf").write_text("SwitchName=s Nodes=n[1-4]\n")
