@@ -65,17 +65,17 @@ def test_no_budget_is_scaled_without_limit() -> None:
 
 
 def test_budgets_grow_with_what_memory_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, ...]] = []
+    calls: list[tuple[str, ...]] = []
 
     def answer(_: str, argv: Sequence[str]) -> dict[str, int]:
-        asked.append(tuple(argv))
+        calls.append(tuple(argv))
         return {"memory_bytes": 1920 << 20}
 
     monkeypatch.setattr(budget, "check", answer)
-    of_memory = replace(MADE, parameters=(MADE.parameters[0], option("footprint", "sizes", "memory")))
-    assert budget_s(of_memory, []) == pytest.approx(37.5) == 10 * more(of_memory, [])
-    assert budget_s(of_memory, ["--budget", "3s"]) == 3
-    assert budget_s(of_memory, ["--footprint", "1GiB"]) == 10 and asked == [(), ()]
+    memory_instrument = replace(MADE, parameters=(MADE.parameters[0], option("footprint", "sizes", "memory")))
+    assert budget_s(memory_instrument, []) == pytest.approx(37.5) == 10 * more(memory_instrument, [])
+    assert budget_s(memory_instrument, ["--budget", "3s"]) == 3
+    assert budget_s(memory_instrument, ["--footprint", "1GiB"]) == 10 and calls == [(), ()]
     steps = make_plan(parse_spec('name="x"\n[[step]]\ninstrument="bandwidth"\noptions={budget="2s"}\n', "x")).steps
     assert [s.budget_s for s in steps] == [7.5] and "7.5s" in steps[0].argv
     fixed = 'name="x"\n[[step]]\ninstrument="bandwidth"\noptions={budget="2s", footprint="1MiB"}\n'
@@ -83,8 +83,8 @@ def test_budgets_grow_with_what_memory_means(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_instrument_says_what_memory_means() -> None:
-    found = check("bandwidth", ["--footprint", "memory"])["memory_bytes"]
-    assert found >= 64 << 20 and found % (1 << 20) == 0
+    memory_bytes = check("bandwidth", ["--footprint", "memory"])["memory_bytes"]
+    assert memory_bytes >= 64 << 20 and memory_bytes % (1 << 20) == 0
     assert check("bandwidth", ["--footprint", "1MiB"]) == {}
 
 

@@ -54,9 +54,9 @@ def written(folder: Path, rows: Sequence[tuple[str, Record]], name: str = "card.
 
 
 def compared(a: Side, b: Side) -> Comparison:
-    found = compare(a, b)
-    assert found.pairs and all(p.ratio is not None and p.ratio.value == 1 for p in found.pairs)
-    return found
+    comparison = compare(a, b)
+    assert comparison.pairs and all(p.ratio is not None and p.ratio.value == 1 for p in comparison.pairs)
+    return comparison
 
 
 @pytest.fixture
@@ -79,12 +79,12 @@ def test_a_card_compares_with_its_run_as_a_run_with_itself(tmp_path: Path, sides
     rows = steps()
     store = Store(tmp_path / "store")
     for step in ("a.r1", "a.r2"):
-        store.add(RUN, step, [r for of, r in rows if of == step])
+        store.add(RUN, step, [r for record_step, r in rows if record_step == step])
     path = str(written(tmp_path, rows))
     for name in (RUN, "host", path):
-        found = compared(sides.find(name), sides.find(path))
-        assert {p.word for p in found.pairs} == {"equal"} and len(found.pairs) > 40
-        assert not found.only_a and not found.only_b
+        comparison = compared(sides.find(name), sides.find(path))
+        assert {p.word for p in comparison.pairs} == {"equal"} and len(comparison.pairs) > 40
+        assert not comparison.only_a and not comparison.only_b
     slower = [(step, scaled(r, 2.0)) for step, r in rows]
     other = compare(sides.find(path), sides.find(str(written(tmp_path, slower, "other.json"))))
     ratios = [p.ratio.value for p in other.pairs if p.ratio and p.a.value]
@@ -104,8 +104,8 @@ def test_importing_the_card_of_a_run_adds_the_run_once(tmp_path: Path, sides: Si
     for _ in range(2):
         added = add_to(store, read_output(path, "siteb").parts)
     assert {run for run, _ in added} == {f"{RUN}-siteb"} and sum(count for _, count in added) == 0
-    found = compared(sides.find("host"), sides.find("siteb"))
-    assert {p.word for p in found.pairs} == {"equal"} and not found.only_a
+    comparison = compared(sides.find("host"), sides.find("siteb"))
+    assert {p.word for p in comparison.pairs} == {"equal"} and not comparison.only_a
     assert {run for run, _ in add_to(store, read_output(path, "sitec").parts, "named")} == {"named"}
     assert {p.word for p in compared(sides.find("named"), sides.find("siteb")).pairs} == {"equal"}
     assert [count for _, count in add_to(store, read_output(path, "sitec").parts, "named")] == [0, 0]
@@ -121,9 +121,9 @@ def test_what_is_too_much_for_a_card_is_named(tmp_path: Path, monkeypatch: pytes
     }
     most = max(counts, key=lambda name: counts[name])
     monkeypatch.setattr(of_card, "MAX_RESULTS", len(rows) - 1)
-    found = read_output(written(tmp_path, rows))
-    assert sum(len(p.records) for p in found.parts) == len(rows) - counts[most] and found.left_out_count == 1
-    assert str(found.left_out[0]).startswith(f"{most[0]} {most[1]}: {counts[most]} results are too many for a card")
+    imported = read_output(written(tmp_path, rows))
+    assert sum(len(p.records) for p in imported.parts) == len(rows) - counts[most] and imported.left_out_count == 1
+    assert str(imported.left_out[0]).startswith(f"{most[0]} {most[1]}: {counts[most]} results are too many for a card")
 
 
 def test_a_card_of_several_machines_gets_no_single_name(tmp_path: Path, sides: Sides) -> None:
@@ -185,9 +185,9 @@ def test_a_wrong_field_is_named(tmp_path: Path, edit: Callable[[dict[str, Any]],
     content = json.loads(path.read_text())
     edit(content)
     path.write_text(json.dumps(content))
-    with pytest.raises(MeshmarkError, match=message) as caught:
+    with pytest.raises(MeshmarkError, match=message) as error:
         read_output(path)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+    assert "\n" not in str(error.value) and len(str(error.value)) < 300
 
 
 def test_one_wrong_result_is_left_out_and_the_others_are_taken(tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_one_wrong_result_is_left_out_and_the_others_are_taken(tmp_path: Path) -
     content = json.loads(path.read_text())
     content["records"][0]["results"][1]["samples"][0] = "fast"
     path.write_text(json.dumps(content))
-    found = read_output(path)
-    assert sum(len(p.records) for p in found.parts) == len(steps()) - 1
-    assert found.left_out_count == 1 and found.left_out[0].where == "group 1 of records, result 2"
+    imported = read_output(path)
+    assert sum(len(p.records) for p in imported.parts) == len(steps()) - 1
+    assert imported.left_out_count == 1 and imported.left_out[0].where == "group 1 of records, result 2"
 
 
 def test_a_card_that_is_cut_or_nested_too_deeply_is_refused(tmp_path: Path) -> None:
@@ -206,9 +206,9 @@ def test_a_card_that_is_cut_or_nested_too_deeply_is_refused(tmp_path: Path) -> N
     old = text.replace(' "type": "card",\n "schema": 2', ' "schema": 1', 1)
     for cut in (text[:5000], text[:-3], old[: len(old) // 2], '{"type": "card", "records": ' + "[" * 200_000):
         path.write_text(cut)
-        with pytest.raises(UsageError, match=r"card\.json: the card is damaged: .+") as caught:
+        with pytest.raises(UsageError, match=r"card\.json: the card is damaged: .+") as error:
             read_output(path)
-        assert "\n" not in str(caught.value) and "write the card again" in caught.value.hint
+        assert "\n" not in str(error.value) and "write the card again" in error.value.hint
     path.write_text(f'{{"type": "card", "schema": {"9" * 5000}}}')
     with pytest.raises(UsageError, match="the card is damaged: Exceeds the limit"):
         read_output(path)
@@ -232,10 +232,10 @@ def test_any_change_of_a_card_gives_records_or_one_line(at: int, inserted: bytes
 def test_the_commands_name_the_field_and_the_remedy(tmp_path: Path) -> None:
     path = written(tmp_path, steps())
     env = {"XDG_DATA_HOME": str(tmp_path / "home")}
-    done = meshmark("compare", str(path), str(path), env=env)
-    assert done.returncode == 0 and "equal" in done.stdout, done.stderr
+    completed = meshmark("compare", str(path), str(path), env=env)
+    assert completed.returncode == 0 and "equal" in completed.stdout, completed.stderr
     path.write_text(path.read_text().replace('"schema": 2', '"schema": 1', 1))
-    done = meshmark("store", "import", str(path), env=env)
-    assert done.returncode == 2 and "schema: found 1, 2 is required" in done.stderr
-    assert "hint: write the card again: meshmark report RUN" in done.stderr and "Traceback" not in done.stderr
+    completed = meshmark("store", "import", str(path), env=env)
+    assert completed.returncode == 2 and "schema: found 1, 2 is required" in completed.stderr
+    assert "hint: write the card again: meshmark report RUN" in completed.stderr and "Traceback" not in completed.stderr
     assert "compare: " in meshmark("compare", str(path), str(path), env=env).stderr

@@ -27,8 +27,10 @@ def triad(value: float, flags: tuple[str, ...] = (), threads: int = 2, start: st
         "seed": int(value),
         **more,
     }
-    made = made_run.record("bandwidth", "bandwidth_net", value, flags, **{k: v for k, v in c.items() if k != "seed"})
-    return replace(made, provenance={**made.provenance, "start": start})
+    new_record = made_run.record(
+        "bandwidth", "bandwidth_net", value, flags, **{k: v for k, v in c.items() if k != "seed"}
+    )
+    return replace(new_record, provenance={**new_record.provenance, "start": start})
 
 
 def history(*values: float, threads: int = 2) -> list[Row]:
@@ -39,10 +41,10 @@ def history(*values: float, threads: int = 2) -> list[Row]:
 
 
 def test_a_departure_is_told_with_what_the_host_gave_before() -> None:
-    now = triad(54e9)
-    (found,) = departures([now], history(90e9, 92e9, 88e9, 91e9, 93e9), "now")
-    assert found.ratio == pytest.approx(0.59, abs=0.01) and len(found.earlier) == 5
-    (line,) = lines([found], [now])
+    current = triad(54e9)
+    (departure,) = departures([current], history(90e9, 92e9, 88e9, 91e9, 93e9), "now")
+    assert departure.ratio == pytest.approx(0.59, abs=0.01) and len(departure.earlier) == 5
+    (line,) = lines([departure], [current])
     assert line.startswith("departs from this host's history: bandwidth_net: 53.")
     assert line.endswith("GB/s") and ", 0.59 of the last 5 runs: 87." in line and " to 92." in line
 
@@ -88,26 +90,26 @@ def test_flagged_results_are_no_history() -> None:
 def test_a_value_of_zero_departs_most() -> None:
     zero = replace(triad(1.0), samples=(0.0,) * 9, value=0.0, interval=(0.0, 0.0))
     rows = history(90e9, 91e9) + history(90e9, 91e9, threads=1)
-    found = departures([triad(50e9, threads=1), zero], rows, "now")
-    assert [d.ratio > 0 for d in found] == [False, True] and len(lines(found, [zero])) == 2
+    changes = departures([triad(50e9, threads=1), zero], rows, "now")
+    assert [d.ratio > 0 for d in changes] == [False, True] and len(lines(changes, [zero])) == 2
 
 
 def test_runs_of_which_one_is_as_before_do_not_depart() -> None:
     rows = history(90e9, 92e9)
     pooled = pool([[triad(50e9)], [triad(91e9)], [triad(50e9)]])
     assert departures(pooled, rows, "now") == []
-    alike = pool([[triad(50e9)], [triad(51e9)], [triad(50e9)]])
-    assert len(departures(alike, rows, "now")) == 1
+    similar = pool([[triad(50e9)], [triad(51e9)], [triad(50e9)]])
+    assert len(departures(similar, rows, "now")) == 1
 
 
 def test_the_largest_come_first_and_what_varies_is_named() -> None:
     rows = [row for t in range(1, 6) for row in history(90e9, 91e9, threads=t)]
-    now = [triad(10e9 * t, threads=t) for t in range(1, 6)]
-    found = departures(now, rows, "now")
-    assert [d.record.conditions["threads"] for d in found] == [1, 2, 3, 4, 5]
-    said = lines(found, now)
-    assert len(said) == 4 and "bandwidth_net (threads 1): 10." in said[0]
-    assert said[3] == "and 2 more results depart from this host's history"
+    current = [triad(10e9 * t, threads=t) for t in range(1, 6)]
+    changes = departures(current, rows, "now")
+    assert [d.record.conditions["threads"] for d in changes] == [1, 2, 3, 4, 5]
+    messages = lines(changes, current)
+    assert len(messages) == 4 and "bandwidth_net (threads 1): 10." in messages[0]
+    assert messages[3] == "and 2 more results depart from this host's history"
 
 
 def test_what_changed_on_the_machine_is_told_with_a_departure(tmp_path: Path) -> None:
@@ -115,23 +117,27 @@ def test_what_changed_on_the_machine_is_told_with_a_departure(tmp_path: Path) ->
     rows = history(90e9, 92e9, 88e9)
     for run, step, record in rows:
         store.add(run, step, [record])
-    now = triad(54e9)
-    add_machine(store, now.machine, {"kernel": "6.1", "boot": "x"}, "2026-10-31")
-    assert [line.partition(":")[0] for line in in_store([now], store, "now")] == ["departs from this host's history"]
-    add_machine(store, now.machine, {"kernel": "6.12", "boot": "y"}, "2026-11-05")
-    *_, last = in_store([now], store, "now")
-    assert last == f"changed on {now.machine} since the first of those runs: kernel 6.1 → 6.12"
+    current = triad(54e9)
+    add_machine(store, current.machine, {"kernel": "6.1", "boot": "x"}, "2026-10-31")
+    assert [line.partition(":")[0] for line in in_store([current], store, "now")] == [
+        "departs from this host's history"
+    ]
+    add_machine(store, current.machine, {"kernel": "6.12", "boot": "y"}, "2026-11-05")
+    *_, last = in_store([current], store, "now")
+    assert last == f"changed on {current.machine} since the first of those runs: kernel 6.1 → 6.12"
     assert in_store([triad(91e9)], store, "now") == []
 
 
 def test_levels_of_other_runs_are_found_by_their_footprints() -> None:
     def level(value: float, number: int, low: int, high: int) -> Record:
         where = {"pages": "thp", "memory_node": 0, "cpu": 0, "stride_bytes": 64, "pattern": "random", "kind": "cache"}
-        made = made_run.record("latency", "level_latency", value, **where, level=number, from_bytes=low, to_bytes=high)
-        return replace(made, provenance={**made.provenance, "start": f"2026-11-{high.bit_length():02d}"})
+        new_record = made_run.record(
+            "latency", "level_latency", value, **where, level=number, from_bytes=low, to_bytes=high
+        )
+        return replace(new_record, provenance={**new_record.provenance, "start": f"2026-11-{high.bit_length():02d}"})
 
     rows = [(f"run-{high}", "latency", level(20e-9, 3, 2**20, high)) for high in (2**22, 2**23, 2**24, 2**25, 2**26)]
-    (now,) = pool([[level(40e-9, 4, 2**21, 2**23)], [level(40.1e-9, 3, 2**21, 2**24)]])
-    (found,) = departures([now], rows, "now")
-    assert found.ratio == pytest.approx(2, abs=0.1) and len(found.earlier) == 5
+    (current,) = pool([[level(40e-9, 4, 2**21, 2**23)], [level(40.1e-9, 3, 2**21, 2**24)]])
+    (departure,) = departures([current], rows, "now")
+    assert departure.ratio == pytest.approx(2, abs=0.1) and len(departure.earlier) == 5
     assert departures([level(40e-9, 3, 2**27, 2**28)], rows, "now") == [], "another plateau"

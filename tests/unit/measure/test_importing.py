@@ -75,9 +75,9 @@ def test_files_of_one_name_from_two_machines_stay_two_runs(tmp_path: Path) -> No
 def test_importing_twice_is_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     for text in (journal(), bare(result("m"), result("m", 1)), bare(result("m", 1), result("m"), result("m"))):
-        first, again = imported(store, tmp_path, text), imported(store, tmp_path, text)
-        assert [run for run, _ in first] == [run for run, _ in again]
-        assert all(count == 0 for _, count in again)
+        first, second = imported(store, tmp_path, text), imported(store, tmp_path, text)
+        assert [run for run, _ in first] == [run for run, _ in second]
+        assert all(count == 0 for _, count in second)
     assert len(store.query()) == 3, "the order of lines and a line that stands twice are no new content"
 
 
@@ -147,7 +147,7 @@ def test_runs_in_one_file_stay_apart_unless_one_resumed_the_other(tmp_path: Path
 @pytest.mark.parametrize("form", [to_jsonl, to_csv])
 def test_an_export_can_be_imported_with_its_runs(tmp_path: Path, form: Any) -> None:
     store, copy = Store(tmp_path / "s"), Store(tmp_path / "copy")
-    odd = {
+    odd_conditions = {
         "a": "5",
         "b": "true",
         "c": "",
@@ -160,7 +160,7 @@ def test_an_export_can_be_imported_with_its_runs(tmp_path: Path, form: Any) -> N
         "j": "ü",
     }
     for run in ("one", "two"):
-        records = [Record.from_json(result(run, n, conditions={**odd, "n": n})) for n in range(2)]
+        records = [Record.from_json(result(run, n, conditions={**odd_conditions, "n": n})) for n in range(2)]
         store.add(run, "step", records, [Absence(instrument="io", reason="no fio")])
     assert sorted(imported(copy, tmp_path, form(store.rows()))) == [("one", 2), ("two", 2)]
     assert copy.rows() == store.rows()
@@ -178,10 +178,10 @@ def test_what_measure_prints_can_be_imported(tmp_path: Path) -> None:
     with out.open("wb") as file:
         words = ["measure", "latency", "--on", "gs1280-4", "--footprint", "1MiB", "--json", "--no-store"]
         assert meshmark(*words, stdout=file, env=env).returncode == 0
-    done = meshmark("store", "import", out, env=env)
+    completed = meshmark("store", "import", out, env=env)
     count = len(out.read_bytes().splitlines())
-    assert done.stderr.splitlines() == [f"imported {count}"]
-    assert done.stdout.startswith("gs1280-4-")
+    assert completed.stderr.splitlines() == [f"imported {count}"]
+    assert completed.stdout.startswith("gs1280-4-")
 
 
 def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) ->
     wrong = bare(result("m", value=3.0), result("m")) + "not json\n" + '{"type": "progress"}\n'
     file = tmp_path / "wrong.jsonl"
     file.write_text(wrong)
-    found = read_output(file)
-    assert (len(found.parts[0].records), found.left_out_count, found.other_lines) == (1, 1, 2)
-    assert str(found.left_out[0]).startswith("line 1: value: found 3.0")
+    output = read_output(file)
+    assert (len(output.parts[0].records), output.left_out_count, output.other_lines) == (1, 1, 2)
+    assert str(output.left_out[0]).startswith("line 1: value: found 3.0")
     absent = '{"type": "absent", "instrument": "gups", "metric": "update_rate", "reason": "none", "enable": ""}\n'
     file.write_text(wrong + absent)
     assert read_output(file).other_lines == 3
@@ -206,9 +206,9 @@ def test_what_is_left_out_is_counted_with_its_line_and_the_rest_is_imported(tmp_
     text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
     file.write_text(text.replace("26412.7", "26..12"), encoding="utf-8")
     env = {"XDG_DATA_HOME": str(tmp_path)}
-    done = meshmark("store", "import", file, env=env)
+    completed = meshmark("store", "import", file, env=env)
     reason = "line 28: rate of scale: found '26..12', a number is required"
-    assert (done.returncode, done.stderr) == (0, f"imported 3, left out 1: {reason}\n")
+    assert (completed.returncode, completed.stderr) == (0, f"imported 3, left out 1: {reason}\n")
     strict = meshmark("store", "import", file, "--strict", "--json", env=env)
     rows = [json.loads(line) for line in strict.stdout.splitlines()]
     assert strict.returncode == 1 and [row["type"] for row in rows] == ["run", "left_out", "summary"]
@@ -221,8 +221,8 @@ def test_a_comparison_says_what_was_left_out_of_a_file(tmp_path: Path) -> None:
     text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     (tmp_path / "b.txt").write_text(text.replace("26412.7", "26..12"), encoding="utf-8")
-    done = meshmark("compare", tmp_path / "a.txt", tmp_path / "b.txt", env={"XDG_DATA_HOME": str(tmp_path)})
-    assert done.returncode == 0 and "file b.txt, left out 1: line 28: rate of scale" in done.stdout
+    completed = meshmark("compare", tmp_path / "a.txt", tmp_path / "b.txt", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert completed.returncode == 0 and "file b.txt, left out 1: line 28: rate of scale" in completed.stdout
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
@@ -236,9 +236,9 @@ def test_a_record_with_an_impossible_value_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "n1.jsonl"
     bad = result("m", samples=[-1.0], value=-1.0, interval=None)
     file.write_text(bare(result("m"), bad))
-    found = read_output(file)
-    assert len(found.parts[0].records) == 1
-    assert [str(item) for item in found.left_out] == ["line 2: value: found -1.0 s, at least 0 is required"]
+    output = read_output(file)
+    assert len(output.parts[0].records) == 1
+    assert [str(item) for item in output.left_out] == ["line 2: value: found -1.0 s, at least 0 is required"]
 
 
 def test_a_source_without_end_is_refused(tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ def test_any_bytes_are_read_or_refused_in_one_line(data: bytes) -> None:
         file.flush()
         try:
             read_output(Path(file.name))
-        except MeshmarkError as why:
-            assert "\n" not in str(why)
+        except MeshmarkError as error:
+            assert "\n" not in str(error)
 
 
 def test_what_another_tool_prints_is_imported_and_marked(tmp_path: Path) -> None:
@@ -288,6 +288,6 @@ def test_damaged_and_unknown_formats_are_told_apart(tmp_path: Path) -> None:
     unknown.write_text("dear diary", encoding="utf-8")
     with pytest.raises(UsageError, match=r"d\.txt: line 2: the run has no rate of copy"):
         read_output(damaged)
-    with pytest.raises(MeshmarkError, match="the format is not known") as found:
+    with pytest.raises(MeshmarkError, match="the format is not known") as error:
         read_output(unknown)
-    assert "stream" in found.value.hint
+    assert "stream" in error.value.hint

@@ -33,7 +33,7 @@ def test_a_value_derived_anew_takes_the_place_of_the_old_one() -> None:
 
 
 def lines(*said: object) -> list[bytes]:
-    return [one if isinstance(one, bytes) else json.dumps(one).encode() for one in said]
+    return [line if isinstance(line, bytes) else json.dumps(line).encode() for line in said]
 
 
 def test_every_kind_of_line_is_read() -> None:
@@ -81,8 +81,8 @@ def test_a_journal_that_is_resumed_has_one_header_and_the_last_end() -> None:
     torn = read_journal(lines(first, {"type": "end", "status": "truncated"}, error, second), "s")
     assert torn.header == first
     assert (torn.ended, torn.error) == (None, None), "the second part is under way"
-    ended = read_journal(lines(first, error, second, {"type": "end", "status": "ok"}), "s")
-    assert (ended.ended, ended.error) == ("ok", None)
+    reading = read_journal(lines(first, error, second, {"type": "end", "status": "ok"}), "s")
+    assert (reading.ended, reading.error) == ("ok", None)
     assert read_journal(lines({"type": "end"}), "s").ended == ""
 
 
@@ -101,8 +101,10 @@ def test_results_of_one_point_count_once_and_those_of_another_beside_it() -> Non
         samples = [value] * 6
         return {**LINE, "metric": metric, "point": point, "value": value, "samples": samples, "interval": [value] * 2}
 
-    found = read_journal(lines(result("a", 1, 3.0), result("a", 2, 4.0), result("b", 1, 5.0), result("a", 1, 6.0)), "s")
-    assert [(r.metric, r.value) for r in found.records] == [("a", 6.0), ("a", 4.0), ("b", 5.0)]
+    reading = read_journal(
+        lines(result("a", 1, 3.0), result("a", 2, 4.0), result("b", 1, 5.0), result("a", 1, 6.0)), "s"
+    )
+    assert [(r.metric, r.value) for r in reading.records] == [("a", 6.0), ("a", 4.0), ("b", 5.0)]
     derived = read_journal(
         lines({**LINE, "conditions": {"a": 1, "b": 2}}, {**LINE, "conditions": {"b": 2, "a": 1}}), "s"
     )

@@ -68,8 +68,8 @@ def test_threads_of_ranks_have_processes_of_their_own_and_share_the_budget(monke
         (4, 4, "4", 3.0),
     ]
     assert runs[1].argv[-2:] == ("--threads", "8") and "3s" in runs[1].argv
-    (one,) = launched(threaded, ("--mpi", "x", "--ranks", "2", "--threads", "5"))
-    assert (one.threads, one.value) == (5, "") and one.argv[-2:] == ("--threads", "5")
+    (variant,) = launched(threaded, ("--mpi", "x", "--ranks", "2", "--threads", "5"))
+    assert (variant.threads, variant.value) == (5, "") and variant.argv[-2:] == ("--threads", "5")
     (default,) = launched(threaded, ("--mpi", "x", "--ranks", "2"))
     assert default.threads == 1
     short = ("--mpi", "x", "--ranks", "2", "--threads", "1,2", "--budget", "4s")

@@ -38,8 +38,8 @@ def setting(placement: str, threads: int, read: float, share: float = 0.95, size
 
 
 def trial(topology: Topology = TWO_NODES) -> list[Point]:
-    made = [*setting("one-node", 8, 40 * GB), *setting("interleave", 8, 70 * GB), *setting("mirror", 8, 80 * GB)]
-    return points(made, topology)
+    records = [*setting("one-node", 8, 40 * GB), *setting("interleave", 8, 70 * GB), *setting("mirror", 8, 80 * GB)]
+    return points(records, topology)
 
 
 # ------------------------------------------------------------------ memory
@@ -93,17 +93,17 @@ def test_half_of_the_page_cache_of_a_node_is_available(tmp_path: Path) -> None:
 
 
 def test_large_weights_begin_with_a_trial_and_small_ones_do_not() -> None:
-    here = Memory.of(from_sysfs())
-    asked = request(["--weights", "1MiB,40GB,40GiB", "--threads", "1"], here)
-    assert asked.small == (1 << 20,) and asked.large == (40 * GB, 40 * GIB)
-    assert set(asked.trial_sizes) == {1 << 20, asked.trial_bytes}
-    assert request(["--weights", "2MiB"], here).trial_sizes == (2 << 20,)
-    assert request([], here).large == ()
+    memory = Memory.of(from_sysfs())
+    query = request(["--weights", "1MiB,40GB,40GiB", "--threads", "1"], memory)
+    assert query.small == (1 << 20,) and query.large == (40 * GB, 40 * GIB)
+    assert set(query.trial_sizes) == {1 << 20, query.trial_bytes}
+    assert request(["--weights", "2MiB"], memory).trial_sizes == (2 << 20,)
+    assert request([], memory).large == ()
 
 
 def test_a_trial_shrinks_to_the_memory_that_is_left() -> None:
-    asked = request(["--weights", "40GB"], Memory(300 << 20, None, {0: 300 << 20}))
-    assert asked.cached and 1 << 20 <= asked.trial_bytes <= 270 << 20
+    query = request(["--weights", "40GB"], Memory(300 << 20, None, {0: 300 << 20}))
+    assert query.cached and 1 << 20 <= query.trial_bytes <= 270 << 20
 
 
 def test_an_error_names_the_option_as_typed() -> None:
@@ -115,16 +115,16 @@ def test_an_error_names_the_option_as_typed() -> None:
 
 
 def test_a_budget_measures_all_settings_or_the_best_or_none() -> None:
-    found = trial()
-    costs = [cost_s(p, 40 * GB, 1e-9) for p in found]
-    best = max(found, key=lambda p: p.tokens.value)
-    of_best = cost_s(best, 40 * GB, 1e-9)
+    trial_points = trial()
+    costs = [cost_s(p, 40 * GB, 1e-9) for p in trial_points]
+    best = max(trial_points, key=lambda p: p.tokens.value)
+    best_cost = cost_s(best, 40 * GB, 1e-9)
     assert best.placement == "mirror" and best.copies == 2
-    assert choose(found, 40 * GB, ROOMY, 1e-9, 3 * max(costs), 0).points == tuple(found)
-    assert choose(found, 40 * GB, ROOMY, 1e-9, 1.1 * of_best, 0).points == (best,)
-    none = choose(found, 40 * GB, ROOMY, 1e-9, 0.9 * of_best, 0)
-    assert none.points == () and none.needs_s > of_best
-    assert choose(found, 40 * GB, ROOMY, 1e-9, none.needs_s, 0).points == (best,)
+    assert choose(trial_points, 40 * GB, ROOMY, 1e-9, 3 * max(costs), 0).points == tuple(trial_points)
+    assert choose(trial_points, 40 * GB, ROOMY, 1e-9, 1.1 * best_cost, 0).points == (best,)
+    choice = choose(trial_points, 40 * GB, ROOMY, 1e-9, 0.9 * best_cost, 0)
+    assert choice.points == () and choice.needs_s > best_cost
+    assert choose(trial_points, 40 * GB, ROOMY, 1e-9, choice.needs_s, 0).points == (best,)
 
 
 def test_only_settings_that_fit_are_measured() -> None:
@@ -134,16 +134,16 @@ def test_only_settings_that_fit_are_measured() -> None:
 
 
 def test_repetitions_share_the_rest_of_the_budget() -> None:
-    [one] = [p for p in trial() if p.placement == "interleave"]
-    cost = cost_s(one, 40 * GB, 1e-9)
-    assert [choose([one], 40 * GB, ROOMY, 1e-9, n * cost + 1e-6, 0).runs for n in (1, 2, 3, 9)] == [1, 2, 3, 3]
-    assert choose([one], 40 * GB, ROOMY, 1e-9, 2 * cost, 5).points == ()  # five were requested
+    [point] = [p for p in trial() if p.placement == "interleave"]
+    cost = cost_s(point, 40 * GB, 1e-9)
+    assert [choose([point], 40 * GB, ROOMY, 1e-9, n * cost + 1e-6, 0).runs for n in (1, 2, 3, 9)] == [1, 2, 3, 3]
+    assert choose([point], 40 * GB, ROOMY, 1e-9, 2 * cost, 5).points == ()  # five were requested
 
 
 def test_a_setting_is_measured_alone_with_its_options() -> None:
-    one = trial()[0].argv(["--weights", "1GiB,40GB", "--threads", "1,all", "--seed", "4"], 40 * GB)
+    argv = trial()[0].argv(["--weights", "1GiB,40GB", "--threads", "1,all", "--seed", "4"], 40 * GB)
     assert (
-        " ".join(one) == "--weights 40000000000 --threads 8 --seed 4 --placement one-node --pages thp --memory-node 0"
+        " ".join(argv) == "--weights 40000000000 --threads 8 --seed 4 --placement one-node --pages thp --memory-node 0"
     )
 
 
@@ -151,13 +151,15 @@ def test_a_setting_is_measured_alone_with_its_options() -> None:
 
 
 def test_points_belong_to_the_requested_size_that_they_round() -> None:
-    found = points([*setting("local", 2, 9e9, size=GIB - 4096), *setting("local", 2, 9e9, size=40 * GB - 9)], TWO_NODES)
-    assert [p.weights_bytes for p in of_size(found, 40 * GB, [GIB, 40 * GB])] == [40 * GB - 9]
+    measured_points = points(
+        [*setting("local", 2, 9e9, size=GIB - 4096), *setting("local", 2, 9e9, size=40 * GB - 9)], TWO_NODES
+    )
+    assert [p.weights_bytes for p in of_size(measured_points, 40 * GB, [GIB, 40 * GB])] == [40 * GB - 9]
 
 
 def test_a_prediction_is_the_read_bandwidth_over_the_weights() -> None:
-    asked = request(["--weights", "40GB", "--placement", "mirror"], Memory(300 << 20, None, {0: 300 << 20}))
-    first, *others = predicted_answer(trial(), 40 * GB, asked, ROOMY, "the budget is too short")
+    query = request(["--weights", "40GB", "--placement", "mirror"], Memory(300 << 20, None, {0: 300 << 20}))
+    first, *others = predicted_answer(trial(), 40 * GB, query, ROOMY, "the budget is too short")
     best = best_of(trial(), "read")[0]
     expected = best.read.value / (40 * GB)
     assert first.startswith(f"40 GB of weights: {expected:.2f} tokens/s (95 %: ") and "predicted" in first
@@ -168,9 +170,9 @@ def test_a_prediction_is_the_read_bandwidth_over_the_weights() -> None:
 
 def test_a_prediction_prefers_settings_that_fit() -> None:
     memory = Memory(70 * GB, None, {0: 35 * GB, 1: 35 * GB})
-    asked = request(["--weights", "40GB"], ROOMY)
-    assert "(interleave), 8 threads." in predicted_answer(trial(), 40 * GB, asked, memory, "")[0]
-    assert "if the memory were large enough" in predicted_answer(trial(), 400 * GB, asked, memory, "")[0]
+    query = request(["--weights", "40GB"], ROOMY)
+    assert "(interleave), 8 threads." in predicted_answer(trial(), 40 * GB, query, memory, "")[0]
+    assert "if the memory were large enough" in predicted_answer(trial(), 400 * GB, query, memory, "")[0]
 
 
 @pytest.mark.parametrize(
@@ -178,26 +180,26 @@ def test_a_prediction_prefers_settings_that_fit() -> None:
     [(0.97, "limits it."), (0.7, "for the most part"), (0.4, "is not what limits it")],
 )
 def test_a_measured_answer_says_what_limits_it(share: float, limit: str) -> None:
-    found = points(setting("interleave", 8, 70 * GB, share, 40 * GB), TWO_NODES)
-    first, *others = measured_answer(found, 40 * GB, trial(), 512 << 20, TWO_NODES)
+    measured_points = points(setting("interleave", 8, 70 * GB, share, 40 * GB), TWO_NODES)
+    first, *others = measured_answer(measured_points, 40 * GB, trial(), 512 << 20, TWO_NODES)
     assert "predicted" not in first and first.startswith("40 GB of weights: ")
     assert any(limit in line and f"{100 * share:.0f}" in line for line in others)
     assert any("2 other settings" in line for line in others)
 
 
 def test_flags_are_part_of_the_answer() -> None:
-    made = [
+    records = [
         record("llm", r.metric, r.value, flags=["disturbed"], **dict(r.conditions)) for r in setting("local", 2, 9e9)
     ]
-    lines = measured_answer(points(made, TWO_NODES), 512 << 20, (), 512 << 20, TWO_NODES)
+    lines = measured_answer(points(records, TWO_NODES), 512 << 20, (), 512 << 20, TWO_NODES)
     assert "flagged (disturbed)" in lines[-1]
 
 
 def test_weights_beyond_any_machine_get_a_prediction(tmp_path: Path) -> None:
-    done = meshmark(
+    completed = meshmark(
         *("measure", "llm", "--weights", "900TB", "--budget", "1s", "--threads", "1", "--no-store"),
         env={"XDG_DATA_HOME": str(tmp_path)},
     )
-    assert done.returncode == 0, done.stderr
-    answer = done.stdout
+    assert completed.returncode == 0, completed.stderr
+    answer = completed.stdout
     assert "900 TB of weights: " in answer and "This is a prediction" in answer and "to use" in answer

@@ -37,11 +37,13 @@ def test_verify_finds_runs_of_earlier_readers_and_importing_again_replaces_them(
     file.write_bytes((FIXTURES / "stream.txt").read_bytes())
     store = Store(tmp_path / "s")
     records = filled(store, file)
-    done = meshmark("store", "verify", "--store", tmp_path / "s")
-    assert done.returncode == 1 and done.stdout.startswith("old: imported by version 1 of the reader of stream")
-    assert "meshmark store import FILE replaces them" in done.stderr
-    again = meshmark("store", "import", file, "--store", tmp_path / "s")
-    assert again.returncode == 0 and again.stderr.splitlines() == [f"imported {len(records)}", "replaced old"]
+    completed = meshmark("store", "verify", "--store", tmp_path / "s")
+    assert completed.returncode == 1 and completed.stdout.startswith(
+        "old: imported by version 1 of the reader of stream"
+    )
+    assert "meshmark store import FILE replaces them" in completed.stderr
+    reimport = meshmark("store", "import", file, "--store", tmp_path / "s")
+    assert reimport.returncode == 0 and reimport.stderr.splitlines() == [f"imported {len(records)}", "replaced old"]
     assert meshmark("store", "verify", "--store", tmp_path / "s").returncode == 0
     rows = [json.loads(line) for line in meshmark("store", "export", "--store", tmp_path / "s").stdout.splitlines()]
     assert [row["conditions"]["threads"] for row in rows if row["run"] != "other"] == [

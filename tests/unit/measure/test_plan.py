@@ -44,8 +44,8 @@ def test_less_than_a_second_each_is_one_process(budget: str, steps: int) -> None
 def test_a_number_that_was_asked_for_is_kept() -> None:
     plan = measurement(description("latency"), ["--budget", "1s"], 5)
     assert len(plan.steps) == 5 and plan.budget_s == pytest.approx(1)
-    (one,) = measurement(description("latency"), ["--budget", "60s"], 1).steps
-    assert one.id == "latency" and one.budget_s == 60
+    (step,) = measurement(description("latency"), ["--budget", "60s"], 1).steps
+    assert step.id == "latency" and step.budget_s == 60
     assert len(measurement(description("linpack"), ["--budget", "60s"]).steps) == 1, "a solution may take minutes"
     assert len(measurement(description("linpack"), ["--budget", "60s"], 2).steps) == 2
 
@@ -60,12 +60,12 @@ def test_threads_of_a_library_are_measured_in_processes_of_their_own() -> None:
     assert [s.id for s in few.steps] == ["dgemm-1", "dgemm-2"], "not less than a second each"
     named = measurement(description("dgemm"), ["--threads", "1,2", "--cpus", "allowed"], 1)
     assert [s.id for s in named.steps] == ["dgemm-1", "dgemm-2"]
-    every = measurement(description("fft"), ["--threads", "1,all", "--cpus", "0"], 1)
-    assert [s.id for s in every.steps] == ["fft"], "all is one, too"
-    (refused,) = measurement(description("dgemm"), ["--threads", "many"], 1).steps
-    assert "many" in refused.argv, "the instrument says what is wrong"
-    (together,) = measurement(description("gups"), ["--threads", "1,2"], 1).steps
-    assert "1,2" in together.argv
+    all_threads = measurement(description("fft"), ["--threads", "1,all", "--cpus", "0"], 1)
+    assert [s.id for s in all_threads.steps] == ["fft"], "all is one, too"
+    (invalid_step,) = measurement(description("dgemm"), ["--threads", "many"], 1).steps
+    assert "many" in invalid_step.argv, "the instrument says what is wrong"
+    (combined_step,) = measurement(description("gups"), ["--threads", "1,2"], 1).steps
+    assert "1,2" in combined_step.argv
 
 
 def test_a_budget_that_is_none_is_refused() -> None:
@@ -78,8 +78,8 @@ def test_libraries_take_turns_in_each_repetition() -> None:
     plan = measurement(description("barrier"), ["--mpi", "all", "--ranks", "2", "--budget", "8s"], 2)
     a, b = installed()[:2]
     assert [s.mpi for s in plan.steps] == [a, b, b, a] * 2
-    of_a = [s.id for s in plan.steps if s.mpi == a]
-    assert of_a == [f"barrier-{a}-2.r{i}" for i in (1, 2, 3, 4)] and plan.budget_s == pytest.approx(2 * 8)
+    step_ids = [s.id for s in plan.steps if s.mpi == a]
+    assert step_ids == [f"barrier-{a}-2.r{i}" for i in (1, 2, 3, 4)] and plan.budget_s == pytest.approx(2 * 8)
 
 
 def test_ranks_are_started_several_times_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,10 +55,10 @@ def test_a_parent_that_died_before_the_request_starts_no_program(tmp_path: Path,
     """The process that runs this test is the parent; process 1 stands for one that has died."""
     receiver, report = os.pipe()
     words = [find_native("meshmark-start"), str(report), "1", str(int(number)), "--", "touch", tmp_path / "ran"]
-    done = subprocess.run(words, pass_fds=(report,), check=False)
+    completed = subprocess.run(words, pass_fds=(report,), check=False)
     os.close(report)
     os.close(receiver)
-    assert done.returncode == -number
+    assert completed.returncode == -number
     assert not (tmp_path / "ran").exists()
 
 
@@ -73,8 +73,8 @@ def test_the_program_has_the_cpus_limits_and_class_that_were_requested() -> None
         "import os, resource; print(os.sched_getaffinity(0), os.sched_getscheduler(0),"
         "resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
-    done = run([sys.executable, "-c", code], preparation, text=True)
-    assert done.stdout == f"{{{cpu}}} {os.SCHED_BATCH} (0, 0) (100, 200)\n"
+    completed = run([sys.executable, "-c", code], preparation, text=True)
+    assert completed.stdout == f"{{{cpu}}} {os.SCHED_BATCH} (0, 0) (100, 200)\n"
 
 
 def test_an_unlimited_value_stays_unlimited() -> None:
@@ -82,15 +82,15 @@ def test_an_unlimited_value_stays_unlimited() -> None:
     if resource.getrlimit(resource.RLIMIT_FSIZE) != unlimited:
         pytest.skip("the size of files is limited here")
     code = "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE))"
-    done = run([sys.executable, "-c", code], Preparation(limits={resource.RLIMIT_FSIZE: unlimited}), text=True)
-    assert done.stdout.strip() == str(unlimited)
+    completed = run([sys.executable, "-c", code], Preparation(limits={resource.RLIMIT_FSIZE: unlimited}), text=True)
+    assert completed.stdout.strip() == str(unlimited)
 
 
 def test_a_process_joins_a_group_before_its_program_runs(tmp_path: Path) -> None:
     tasks = tmp_path / "tasks"
     tasks.write_text("")
-    done = run(["sh", "-c", "echo $$"], Preparation(group=tasks), text=True)
-    assert done.stdout == tasks.read_text() != ""
+    completed = run(["sh", "-c", "echo $$"], Preparation(group=tasks), text=True)
+    assert completed.stdout == tasks.read_text() != ""
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_program_is_searched_in_the_path_of_its_environment(tmp_path: Path) ->
     program.parent.mkdir()
     program.write_text('#!/bin/sh\necho "$1"\n')
     program.chmod(0o700)
-    done = run(["greet", "a b"], env={"PATH": f"/proc/missing:{program.parent}:/bin"}, text=True)
-    assert done.stdout == "a b\n"
+    completed = run(["greet", "a b"], env={"PATH": f"/proc/missing:{program.parent}:/bin"}, text=True)
+    assert completed.stdout == "a b\n"
     assert run(["./greet", ""], cwd=program.parent, text=True).stdout == "\n"
 
 
@@ -140,8 +140,8 @@ def test_a_program_inherits_the_descriptors_that_it_is_given_and_no_other(tmp_pa
     )
     with (tmp_path / "file").open("w") as file, (tmp_path / "other").open("w") as other:
         os.set_inheritable(other.fileno(), True)
-        done = run([sys.executable, "-c", code], pass_fds=(file.fileno(),), text=True)
-        assert done.stdout.strip() == str([0, 1, 2, file.fileno()])
+        completed = run([sys.executable, "-c", code], pass_fds=(file.fileno(),), text=True)
+        assert completed.stdout.strip() == str([0, 1, 2, file.fileno()])
 
 
 def test_a_time_limit_ends_the_program() -> None:

@@ -34,12 +34,12 @@ def line(value: float, flags: tuple[str, ...] = (), **more: Any) -> Record:
 
 def test_samples_join_and_the_summary_is_theirs() -> None:
     a, b = line(100e-9), line(100.1e-9, seed=2)
-    (both,) = pool([[a], [b]])
-    assert sorted(both.samples) == sorted(a.samples + b.samples)
-    assert both.value == median(both.samples) and both.interval == median_interval(both.samples)
-    assert both.conditions["runs"] == 2 and not both.flags
-    assert both.conditions["run_spread"] == pytest.approx(abs(a.value - b.value) / min(a.value, b.value))
-    assert Record.from_json(both.to_json()) == both  # still a record as the store demands it
+    (pooled,) = pool([[a], [b]])
+    assert sorted(pooled.samples) == sorted(a.samples + b.samples)
+    assert pooled.value == median(pooled.samples) and pooled.interval == median_interval(pooled.samples)
+    assert pooled.conditions["runs"] == 2 and not pooled.flags
+    assert pooled.conditions["run_spread"] == pytest.approx(abs(a.value - b.value) / min(a.value, b.value))
+    assert Record.from_json(pooled.to_json()) == pooled  # still a record as the store demands it
 
 
 def test_runs_that_do_not_meet_are_modes() -> None:
@@ -80,8 +80,8 @@ def test_modes_are_apart_by_a_twentieth_between_their_intervals() -> None:
 
 
 def test_flags_of_any_run_stay() -> None:
-    (kept,) = pool([[line(100e-9, ("stolen",))], [line(100e-9, ("migrated",), seed=2)]])
-    assert kept.flags == {"stolen", "migrated"}
+    (pooled,) = pool([[line(100e-9, ("stolen",))], [line(100e-9, ("migrated",), seed=2)]])
+    assert pooled.flags == {"stolen", "migrated"}
 
 
 def test_points_of_one_run_only_are_kept_as_they_are() -> None:
@@ -92,12 +92,12 @@ def test_points_of_one_run_only_are_kept_as_they_are() -> None:
 
 def test_few_runs_are_bounded_by_their_intervals_and_their_distance() -> None:
     a, b = line(100e-9), line(103e-9, seed=2)
-    (both,) = pool([[a], [b]])
+    (pooled,) = pool([[a], [b]])
     assert a.interval is not None and b.interval is not None
     apart = 1.5 * (b.value - a.value)
-    assert both.bounds == pytest.approx((a.interval[0] - apart, b.interval[1] + apart))
-    assert both.bounds == (both.conditions["run_low"], both.conditions["run_high"])
-    assert both.half_width == pytest.approx((both.bounds[1] - both.bounds[0]) / 2 / both.value)
+    assert pooled.bounds == pytest.approx((a.interval[0] - apart, b.interval[1] + apart))
+    assert pooled.bounds == (pooled.conditions["run_low"], pooled.conditions["run_high"])
+    assert pooled.half_width == pytest.approx((pooled.bounds[1] - pooled.bounds[0]) / 2 / pooled.value)
     few = replace(b, samples=b.samples[:3], value=median(b.samples[:3]), interval=None)
     low, high = run_bounds([a, few]) or (math.nan, math.nan)
     apart = 1.5 * (few.value - a.value)
@@ -119,27 +119,27 @@ def test_six_runs_give_an_interval_as_samples_do() -> None:
 
 def test_bounds_hold_what_another_run_gives_more_often_than_the_samples_interval() -> None:
     """Runs whose levels differ by 1 %, with a tight interval each: the case in which pooled samples mislead."""
-    dice = random.Random(5)
+    rng = random.Random(5)
 
     def run() -> Record:
-        level = dice.gauss(100e-9, 1e-9)
-        samples = tuple(dice.gauss(level, 0.2e-9) for _ in range(20))
+        level = rng.gauss(100e-9, 1e-9)
+        samples = tuple(rng.gauss(level, 0.2e-9) for _ in range(20))
         return replace(line(1.0), samples=samples, value=median(samples), interval=median_interval(samples))
 
-    held = narrow = 0
+    covered = narrow = 0
     for _ in range(400):
-        (both,) = (r for r in pool([[run()], [run()], [run()]]) if r.metric == "line_latency")
-        assert both.bounds is not None and both.interval is not None
-        held += both.bounds[0] <= 100e-9 <= both.bounds[1]
-        narrow += both.interval[0] <= 100e-9 <= both.interval[1]
-    assert held >= 0.95 * 400 and narrow < 0.8 * 400
+        (pooled,) = (r for r in pool([[run()], [run()], [run()]]) if r.metric == "line_latency")
+        assert pooled.bounds is not None and pooled.interval is not None
+        covered += pooled.bounds[0] <= 100e-9 <= pooled.bounds[1]
+        narrow += pooled.interval[0] <= 100e-9 <= pooled.interval[1]
+    assert covered >= 0.95 * 400 and narrow < 0.8 * 400
 
 
 def test_runs_of_nothing_have_no_share_between_them() -> None:
     a = line(100e-9)
     zero = replace(a, samples=(0.0,) * 9, value=0.0, interval=(0.0, 0.0))
-    (without,) = pool([[zero], [zero]])
-    assert without.conditions["run_spread"] is None, "of nothing there is no share"
+    (pooled_zero,) = pool([[zero], [zero]])
+    assert pooled_zero.conditions["run_spread"] is None, "of nothing there is no share"
 
 
 def step(name: str, *words: str) -> Step:
@@ -149,15 +149,15 @@ def step(name: str, *words: str) -> Step:
 def test_steps_are_pooled_by_their_name() -> None:
     a, b, c = line(100e-9), line(100e-9, seed=2), line(50e-9, to_cpu=2)
     alone = line(70e-9, to_cpu=3)
-    found = pool_steps([(step("01-pairs.r1"), [a, c]), (step("02-one"), [alone]), (step("03-pairs.r2"), [b])])
-    assert [r.value for r in found] == [median(a.samples + b.samples), c.value, alone.value]
-    assert found[0].conditions["runs"] == 2
-    assert found[2] == alone
+    pooled = pool_steps([(step("01-pairs.r1"), [a, c]), (step("02-one"), [alone]), (step("03-pairs.r2"), [b])])
+    assert [r.value for r in pooled] == [median(a.samples + b.samples), c.value, alone.value]
+    assert pooled[0].conditions["runs"] == 2
+    assert pooled[2] == alone
 
 
 def test_what_every_repetition_lacks_is_said_once_and_an_error_of_each() -> None:
     first = Absence(instrument="lines", metric="m", conditions={"cpu": 1}, reason="no counter", step="01")
-    again = replace(first, step="02")
+    duplicate = replace(first, step="02")
     others = [
         replace(first, instrument="latency"),
         replace(first, metric="n"),
@@ -165,7 +165,7 @@ def test_what_every_repetition_lacks_is_said_once_and_an_error_of_each() -> None
         replace(first, reason="not permitted"),
     ]
     broken, broken_too = (replace(first, kind="error", step=s) for s in ("01", "02"))
-    assert unique([first, again, *others]) == [first, *others]
+    assert unique([first, duplicate, *others]) == [first, *others]
     assert unique([broken, broken_too, broken]) == [broken, broken_too]
 
 
@@ -181,8 +181,8 @@ def test_a_point_is_told_by_what_its_instrument_says_tells_points_apart() -> Non
 def test_programs_of_two_runs_meet_whatever_they_found() -> None:
     runs = [made_run.programs(seed=1), made_run.programs(seed=2)]
     assert all(a.conditions != b.conditions for a, b in zip(*runs, strict=True))
-    both = [r for r in pool(runs) if not r.metric.endswith(MODE)]
-    assert len(both) == len(runs[0]) and all(r.conditions["runs"] == 2 for r in both)
+    pooled = [r for r in pool(runs) if not r.metric.endswith(MODE)]
+    assert len(pooled) == len(runs[0]) and all(r.conditions["runs"] == 2 for r in pooled)
     other = pool([made_run.programs(), made_run.programs("mpich")])
     assert len(other) == 2 * len(runs[0]), "another library is another point"
 
@@ -195,12 +195,12 @@ def test_repetitions_of_a_step_have_one_name_in_common() -> None:
 
 def test_quality_counts_points_and_not_metrics() -> None:
     gross, net = line(1e-7, ("stolen",)), replace(line(1e-7), metric="other")
-    asked = {"interval_asked": 1e-6}
-    wide, wide_and_flagged = line(1e-7, to_cpu=2, **asked), line(1e-7, ("stolen", "migrated"), to_cpu=3, **asked)
+    request = {"interval_asked": 1e-6}
+    wide, wide_and_flagged = line(1e-7, to_cpu=2, **request), line(1e-7, ("stolen", "migrated"), to_cpu=3, **request)
     mode = replace(line(1e-7, ("faulted",), to_cpu=4), metric="line_latency_mode")
-    found = quality([gross, net, wide, wide_and_flagged, mode, line(1e-7, to_cpu=5)])
-    assert found == Quality(4, 2, {"migrated": 1, "stolen": 2}, 1)
-    assert str(found) == "4 points: 2 flagged (migrated 1, stolen 2), 1 wider than requested"
+    summary = quality([gross, net, wide, wide_and_flagged, mode, line(1e-7, to_cpu=5)])
+    assert summary == Quality(4, 2, {"migrated": 1, "stolen": 2}, 1)
+    assert str(summary) == "4 points: 2 flagged (migrated 1, stolen 2), 1 wider than requested"
     assert str(quality([line(1e-7)])) == "1 point: none flagged"
     assert quality([line(1e-7), replace(line(1e-7), machine="another")]).points == 2
     unknown = replace(line(1e-7), instrument="of a later version")
@@ -242,16 +242,16 @@ def level(number: int, low: int, high: int, value: float, metric: str = "level_l
 def test_levels_pool_by_their_footprints_and_not_by_their_number() -> None:
     first = [level(2, 2**16, 2**19, 4e-9), level(3, 2**22, 2**23, 44e-9), level(4, 2**27, 2**28, 166e-9)]
     second = [level(2, 2**16, 2**20, 4e-9), level(3, 2**26, 2**29, 162e-9)]
-    found = [r for r in pool([first, second]) if not r.metric.endswith(MODE)]
-    shown = [tuple(r.conditions.get(k) for k in ("level", "from_bytes", "to_bytes", "runs")) for r in found]
-    assert shown == [(2, 2**16, 2**19, 2), (3, 2**22, 2**23, None), (4, 2**27, 2**28, 2)]
-    assert found[1].value == pytest.approx(44e-9, rel=0.02)
-    assert all("run_modes" not in r.conditions for r in found)
-    assert len({point_key(r) for r in found}) == 3
+    pooled = [r for r in pool([first, second]) if not r.metric.endswith(MODE)]
+    levels = [tuple(r.conditions.get(k) for k in ("level", "from_bytes", "to_bytes", "runs")) for r in pooled]
+    assert levels == [(2, 2**16, 2**19, 2), (3, 2**22, 2**23, None), (4, 2**27, 2**28, 2)]
+    assert pooled[1].value == pytest.approx(44e-9, rel=0.02)
+    assert all("run_modes" not in r.conditions for r in pooled)
+    assert len({point_key(r) for r in pooled}) == 3
 
 
 def test_the_capacity_of_a_level_pools_as_its_latency_does() -> None:
     first, second = level(3, 2**22, 2**25, 2.0**25, "level_capacity"), level(3, 2**23, 2**24, 2.0**24, "level_capacity")
-    whole, *each = pool([[first], [second]])
+    whole, *modes = pool([[first], [second]])
     assert (whole.conditions["from_bytes"], whole.conditions["to_bytes"]) == (2**23, 2**24)
-    assert whole.conditions["run_modes"] == 2 and len(each) == 2
+    assert whole.conditions["run_modes"] == 2 and len(modes) == 2

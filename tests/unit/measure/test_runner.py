@@ -41,8 +41,8 @@ def test_a_step_runs_and_a_second_run_measures_nothing(tmp_path: Path, fake: Pat
     first = runner.run_step(step())
     assert first.status == "ok" and len(first.reading.records) == 4
     measured = fake.read_text()
-    again = runner.run_step(step())
-    assert again.status == "resumed" and again.reading.records == first.reading.records
+    second = runner.run_step(step())
+    assert second.status == "resumed" and second.reading.records == first.reading.records
     assert fake.read_text() == measured
 
 
@@ -58,11 +58,11 @@ def test_a_step_runs_and_a_second_run_measures_nothing(tmp_path: Path, fake: Pat
 )
 def test_a_fault_is_one_clear_line_and_the_others_go_on(tmp_path: Path, fault: str, says: str) -> None:
     bad, good = step("--fault", fault), Step("02-fake", "fake", ("fake",), 2)
-    said: list[str] = []
+    messages: list[str] = []
     store = Store(tmp_path / "store")
-    results = run_plan(Plan("p", (bad, good)), tmp_path / "run", store, "r", None, said.append)
+    results = run_plan(Plan("p", (bad, good)), tmp_path / "run", store, "r", None, messages.append)
     assert [r.status for r in results] == ["failed", "ok"]
-    assert len(said) == 1 and says in said[0] and "\n" not in said[0]
+    assert len(messages) == 1 and says in messages[0] and "\n" not in messages[0]
     assert len(store.query(step="02-fake")) == 4
     assert [a.kind for a in store.absences(step="01-fake")] == ["error"]
 
@@ -98,12 +98,12 @@ from meshmark.store.store import Store
 steps = tuple(Step(f"0{{i}}-fake", "fake", ("fake", "--seed", str(i), "--pause", "0.02"), 2) for i in range(3))
 run_plan(Plan("p", steps), Path({str(tmp_path / "run")!r}), Store(Path({str(tmp_path / "store")!r})), "r")
 """
-    dice = random.Random(5)
+    rng = random.Random(5)
     kills = 0
     while True:
         child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
         try:
-            child.wait(timeout=dice.uniform(0.3, 0.7) if kills < 8 else 60)
+            child.wait(timeout=rng.uniform(0.3, 0.7) if kills < 8 else 60)
         except subprocess.TimeoutExpired:
             child.send_signal(signal.SIGKILL)
             child.wait()
@@ -116,8 +116,8 @@ run_plan(Plan("p", steps), Path({str(tmp_path / "run")!r}), Store(Path({str(tmp_
     store = Store(tmp_path / "store")
     assert len(store.query()) == 12
     # A sample that was taken but not yet written when the kill came is lost, and only that one is taken again.
-    taken = Counter(fake.read_text().split())
-    assert sum(taken.values()) <= 3 * 4 * 7 + kills
+    sample_counts = Counter(fake.read_text().split())
+    assert sum(sample_counts.values()) <= 3 * 4 * 7 + kills
     assert all(len(r.samples) == 7 for r in store.query())
 
 
@@ -148,12 +148,12 @@ def test_a_full_disk_under_the_journal_is_one_line(tmp_path: Path) -> None:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(small)], check=False).returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:
-        said: list[str] = []
+        messages: list[str] = []
         store = Store(tmp_path / "store")
         store.add("before", "s", Runner(tmp_path / "r0").run_step(step()).reading.records)
         plan = Plan("p", (step("--points", "90"), Step("02-fake", "fake", ("fake",), 2)))
-        results = run_plan(plan, small, store, "r", None, said.append)
-        assert results[0].status == "failed" and "No space left" in said[0]
+        results = run_plan(plan, small, store, "r", None, messages.append)
+        assert results[0].status == "failed" and "No space left" in messages[0]
         assert len(store.query(run="before")) == 4, "the store stays readable"
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -182,9 +182,9 @@ def test_repetitions_are_fresh_steps_one_round_after_the_other() -> None:
     ],
 )
 def test_a_wrong_spec_is_refused_by_name(text: str, says: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError) as error:
         make_plan(parse_spec(text, "my.toml"))
-    assert says in str(caught.value) and "my.toml" in str(caught.value)
+    assert says in str(error.value) and "my.toml" in str(error.value)
 
 
 def test_a_spec_that_is_not_there() -> None:

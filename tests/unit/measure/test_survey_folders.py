@@ -23,9 +23,9 @@ def test_other_runs_that_have_a_plan_are_no_surveys(tmp_path: Path) -> None:
     make_folder(tmp_path, "experiment-2026-01-03", "experiment.json")
     assert surveys(tmp_path) == [survey]
     assert last_run(tmp_path) == find_run("latest", tmp_path) == find_run(survey.name, tmp_path) == survey
-    with pytest.raises(UsageError, match=f"found no run '{advice.name}'") as refused:
+    with pytest.raises(UsageError, match=f"found no run '{advice.name}'") as error:
         find_run(advice.name, tmp_path)
-    assert refused.value.hint == f"recent runs: {survey.name}"
+    assert error.value.hint == f"recent runs: {survey.name}"
 
 
 def test_a_folder_without_surveys_is_named(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def triad(footprint: int, cpus: str = "0-1", source: str = "host") -> Record:
 
 
 def test_a_memory_bandwidth_whose_footprint_fits_the_caches() -> None:
-    (found,) = texts(triad(24 << 20))
-    assert "24 MiB fit the last-level caches (32" in found and "at least 128" in found
+    (message,) = texts(triad(24 << 20))
+    assert "24 MiB fit the last-level caches (32" in message and "at least 128" in message
     assert texts(triad(24 << 20), triad(64 << 20)) == []  # the largest of a series counts
     assert texts(triad(48 << 20)) == []
     assert len(texts(triad(48 << 20, "0-3"))) == 1  # both caches together hold it
@@ -51,16 +51,16 @@ def latency(footprint: int, ns: float, pattern: str = "random", stride: int = 64
 
 
 def test_a_stride_that_prefetchers_follow_is_no_latency() -> None:
-    (found,) = texts(latency(1 << 20, 2.2, "stride"), latency(64 << 20, 2.2, "stride"))
-    assert "2.200 ns: prefetchers can follow" in found and "--pattern random" in found
+    (message,) = texts(latency(1 << 20, 2.2, "stride"), latency(64 << 20, 2.2, "stride"))
+    assert "2.200 ns: prefetchers can follow" in message and "--pattern random" in message
     assert texts(latency(16 << 10, 1.0, "stride"), latency(64 << 20, 90, "stride", 4096)) == []
 
 
 @pytest.mark.parametrize(("second", "count"), [(90.0, 1), (98.0, 0), (120.0, 0)])
 def test_a_latency_does_not_fall_as_the_footprint_grows(second: float, count: int) -> None:
-    found = texts(latency(1 << 20, 100.0), latency(2 << 20, second * 0.98))
-    assert len(found) == count
-    assert not found or ("at 1 MiB" in found[0] and "0.88" in found[0])
+    messages = texts(latency(1 << 20, 100.0), latency(2 << 20, second * 0.98))
+    assert len(messages) == count
+    assert not messages or ("at 1 MiB" in messages[0] and "0.88" in messages[0])
 
 
 def test_other_patterns_are_other_curves() -> None:
@@ -73,13 +73,13 @@ def share(value: float, **more: object) -> Record:
 
 
 def test_a_library_far_below_the_peak_is_named_with_what_was_tried() -> None:
-    (found,) = texts(share(0.76, trial_Haswell=5e10, trial_Zen=4.9e10, trial_SapphireRapids=0.0), share(0.5, n=500))
+    (message,) = texts(share(0.76, trial_Haswell=5e10, trial_Zen=4.9e10, trial_SapphireRapids=0.0), share(0.5, n=500))
     assert (
-        "kernel Haswell stays below 80 %" in found
-        and "tried on one core: Haswell 50.00 GFLOP/s, Zen 49.00 GFLOP/s;" in found
+        "kernel Haswell stays below 80 %" in message
+        and "tried on one core: Haswell 50.00 GFLOP/s, Zen 49.00 GFLOP/s;" in message
     )
-    assert "SapphireRapids" not in found and "not installed" not in found
-    assert "may give up to 1.32 times as much" in found
+    assert "SapphireRapids" not in message and "not installed" not in message
+    assert "may give up to 1.32 times as much" in message
     (alone,) = texts(share(0.5, library_missing="MKL, BLIS"))
     assert "peak; not installed: MKL, BLIS;" in alone
     (forced,) = texts(share(0.46, kernel_chosen_by="environment"))
@@ -98,5 +98,7 @@ def test_conditions_of_an_odd_kind_are_no_reason_to_fail(odd: object) -> None:
 
 
 def test_a_clock_that_no_core_has() -> None:
-    (found,) = texts(record("clock", "core_frequency", 21.8e9, cpu=0), record("clock", "core_frequency", 4.1e9, cpu=1))
-    assert found.startswith("clock core_frequency 21.80 GHz: no core has such a clock")
+    (message,) = texts(
+        record("clock", "core_frequency", 21.8e9, cpu=0), record("clock", "core_frequency", 4.1e9, cpu=1)
+    )
+    assert message.startswith("clock core_frequency 21.80 GHz: no core has such a clock")

@@ -42,8 +42,8 @@ class Home:
 
     def measure(self, *words: str) -> tuple[int, list[str], str]:
         with self.start(*words) as child:
-            told, talk = child.communicate(timeout=120)
-        return child.returncode, told.splitlines(), talk
+            output, messages = child.communicate(timeout=120)
+        return child.returncode, output.splitlines(), messages
 
     def cut_off(self, *words: str) -> None:
         """Killed when some samples were taken."""
@@ -65,7 +65,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_goes_on_and_measures_nothing_twice(home: Home) -> None:
-    dice = random.Random(5)
+    rng = random.Random(5)
     words = ["fake", "--pause", "0.05", "--json"]
     kills = 0
     while kills < 6:
@@ -73,7 +73,7 @@ def test_killed_at_random_moments_it_goes_on_and_measures_nothing_twice(home: Ho
         with home.start(*words) as child:
             home.taken(min(before + 1, 27))
             try:
-                child.wait(dice.uniform(0, 0.3))
+                child.wait(rng.uniform(0, 0.3))
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 kills += 1
@@ -82,8 +82,8 @@ def test_killed_at_random_moments_it_goes_on_and_measures_nothing_twice(home: Ho
             break
         words = ["--resume", "--json"]
     else:
-        status, told, _ = home.measure(*words)
-        assert status == 0 and len(told) == 4
+        status, results, _ = home.measure(*words)
+        assert status == 0 and len(results) == 4
     assert kills >= 3, "it was never killed in the middle"
     records = Store(home.data / "store").query()
     assert len(records) == 4 and all(len(r.samples) == 7 for r in records)
@@ -97,10 +97,12 @@ def test_an_interrupt_keeps_what_was_measured_and_says_so(home: Home) -> None:
     with home.start("fake", "--pause", "0.1") as child:
         home.taken(3)
         child.send_signal(signal.SIGINT)
-        _, talk = child.communicate(timeout=60)
-    assert child.returncode == 130 and "resume with meshmark measure --resume" in talk and "Traceback" not in talk
-    status, told, talk = home.measure("fake", "--resume", "--json")
-    assert status == 0 and len(told) == 4 and "resuming" in talk
+        _, messages = child.communicate(timeout=60)
+    assert (
+        child.returncode == 130 and "resume with meshmark measure --resume" in messages and "Traceback" not in messages
+    )
+    status, results, messages = home.measure("fake", "--resume", "--json")
+    assert status == 0 and len(results) == 4 and "resuming" in messages
     assert len(home.log.read_text().split()) <= 4 * 7 + 1 and not home.left()
 
 
@@ -108,21 +110,21 @@ def test_without_a_store_nothing_is_kept_and_it_says_so(home: Home) -> None:
     with home.start("fake", "--pause", "0.1", "--no-store") as child:
         home.taken(3)
         child.send_signal(signal.SIGINT)
-        _, talk = child.communicate(timeout=60)
-    assert child.returncode == 130 and "nothing is stored" in talk and "--resume" not in talk
+        _, messages = child.communicate(timeout=60)
+    assert child.returncode == 130 and "nothing is stored" in messages and "--resume" not in messages
     assert not home.data.exists()
 
 
 def test_what_failed_after_some_points_goes_on_and_what_failed_at_once_does_not(home: Home) -> None:
-    status, told, talk = home.measure("fake", "--fault", "crash_once", "--json")
-    assert status == 1 and len(told) == 1 and "SIGSEGV" in talk and "meshmark measure --resume" in talk
+    status, results, messages = home.measure("fake", "--fault", "crash_once", "--json")
+    assert status == 1 and len(results) == 1 and "SIGSEGV" in messages and "meshmark measure --resume" in messages
     assert len(home.left()) == 1
-    status, told, talk = home.measure("--resume", "--json")
-    assert status == 0 and len(told) == 4, talk
+    status, results, messages = home.measure("--resume", "--json")
+    assert status == 0 and len(results) == 4, messages
     assert not home.left()
     for fault, expected in (("usage", 2), ("absent", 77)):
-        status, told, talk = home.measure("fake", "--fault", fault)
-        assert status == expected and not told and "--resume" not in talk
+        status, results, messages = home.measure("fake", "--fault", fault)
+        assert status == expected and not results and "--resume" not in messages
         assert not home.left()
 
 
@@ -134,10 +136,10 @@ def test_the_store_and_the_words_are_those_of_the_first_time(home: Home, tmp_pat
     with home.start("--resume", "--store", str(tmp_path / "mine")) as child:
         home.taken(6)
         child.send_signal(signal.SIGINT)
-        _, talk = child.communicate(timeout=60)
-    assert f"resume with meshmark measure --resume --store {tmp_path / 'mine'}" in talk
-    status, told, _ = home.measure("--resume", "--json", "--store", str(tmp_path / "mine"))
-    assert status == 0 and len(told) == 2
+        _, messages = child.communicate(timeout=60)
+    assert f"resume with meshmark measure --resume --store {tmp_path / 'mine'}" in messages
+    status, results, _ = home.measure("--resume", "--json", "--store", str(tmp_path / "mine"))
+    assert status == 0 and len(results) == 2
     assert len(Store(tmp_path / "mine").query()) == 2 and not (home.data / "store").exists()
 
 
@@ -153,24 +155,24 @@ def test_the_store_and_the_words_are_those_of_the_first_time(home: Home, tmp_pat
     ],
 )
 def test_a_bad_word_is_one_line(home: Home, words: tuple[str, ...], says: str) -> None:
-    status, told, talk = home.measure(*words)
-    assert status == 2 and not told and says in talk and "Traceback" not in talk
-    assert len([x for x in talk.splitlines() if x.startswith("meshmark: error")]) == 1
+    status, results, messages = home.measure(*words)
+    assert status == 2 and not results and says in messages and "Traceback" not in messages
+    assert len([x for x in messages.splitlines() if x.startswith("meshmark: error")]) == 1
 
 
 @pytest.mark.parametrize("spoilt", ["plan.json", "run.json"])
 def test_a_spoilt_folder_is_one_line(home: Home, spoilt: str) -> None:
     home.cut_off()
     (home.left()[0] / spoilt).write_text("{")
-    status, told, talk = home.measure("--resume")
-    assert status == 1 and not told and spoilt in talk and "Traceback" not in talk
+    status, results, messages = home.measure("--resume")
+    assert status == 1 and not results and spoilt in messages and "Traceback" not in messages
 
 
 def test_nobody_goes_on_with_what_is_being_measured(home: Home) -> None:
     with home.start("fake", "--pause", "0.1") as child:
         home.taken(3)
-        status, _, talk = home.measure("--resume")
-        assert status == 2 and "found no interrupted measurement on " in talk
+        status, _, messages = home.measure("--resume")
+        assert status == 2 and "found no interrupted measurement on " in messages
         assert child.wait(60) == 0
     assert not home.left()
 
@@ -178,10 +180,10 @@ def test_nobody_goes_on_with_what_is_being_measured(home: Home) -> None:
 def test_the_newest_of_an_instrument_is_taken_and_old_ones_go(tmp_path: Path) -> None:
     for i in range(2 * KEPT):
         plan = Plan("measure", (Step(f"s{i}", "odd" if i % 2 else "even", (), 1.0),))
-        one = begin(tmp_path, f"r{i:02d}", plan, "n1")
-        os.utime(one.folder / "run.json", (i, i))
-        assert one.lock is not None
-        os.close(one.lock)  # as a kill would
+        run = begin(tmp_path, f"r{i:02d}", plan, "n1")
+        os.utime(run.folder / "run.json", (i, i))
+        assert run.lock is not None
+        os.close(run.lock)  # as a kill would
     assert sorted(p.name for p in (tmp_path / MEASURING).iterdir()) == [f"r{i:02d}" for i in range(KEPT, 2 * KEPT)]
     first, second = newest(tmp_path, "n1", "even"), newest(tmp_path, "n1")
     assert (first.run_id, second.run_id) == (f"r{2 * KEPT - 2:02d}", f"r{2 * KEPT - 1:02d}")
@@ -210,10 +212,10 @@ def test_many_at_once_do_not_meet(tmp_path: Path) -> None:
 
     def one(i: int) -> None:
         for j in range(20):
-            mine = begin(tmp_path, f"r{i}-{j}", plan, "n1")
-            assert mine.lock is not None
-            mine.remove()
+            run = begin(tmp_path, f"r{i}-{j}", plan, "n1")
+            assert run.lock is not None
+            run.remove()
 
-    with ThreadPoolExecutor(8) as all_:
-        list(all_.map(one, range(8)))
+    with ThreadPoolExecutor(8) as executor:
+        list(executor.map(one, range(8)))
     assert not list((tmp_path / MEASURING).iterdir())

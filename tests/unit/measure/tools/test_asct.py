@@ -29,12 +29,12 @@ def test_a_report_has_all_memory_benchmarks() -> None:
 
 
 def test_columns_of_a_matrix_are_nodes_of_memory() -> None:
-    found = {
+    latencies = {
         (r.conditions["cpu_node"], r.conditions["memory_node"]): r.value
         for r in taken_from(TEXT)
         if r.instrument == "latency" and "cpu_node" in r.conditions
     }
-    assert found == pytest.approx({(0, 0): 113.3e-9, (0, 1): 266.9e-9, (1, 0): 266.5e-9, (1, 1): 115.7e-9})
+    assert latencies == pytest.approx({(0, 0): 113.3e-9, (0, 1): 266.9e-9, (1, 0): 266.5e-9, (1, 1): 115.7e-9})
 
 
 def test_a_benchmarks_csv_and_json() -> None:

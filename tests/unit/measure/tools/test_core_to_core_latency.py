@@ -26,8 +26,8 @@ def test_each_pair_of_cores_has_a_one_way_time() -> None:
 
 def test_two_cores_are_the_smallest_file() -> None:
     assert recognised("\n25.25\n") == recognised("a,b\n1,2\n") == []
-    (only,) = records_of(fixture("core_to_core_latency-two.csv"))
-    assert only.value == pytest.approx(110.14e-9)
+    (record,) = records_of(fixture("core_to_core_latency-two.csv"))
+    assert record.value == pytest.approx(110.14e-9)
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,14 @@ def test_bandwidth_and_latency_are_those_stored() -> None:
     first = records[0]
     assert first.instrument == "io" and first.provenance["tool_version"] == "3.33"
     assert first.provenance["start"] == "2026-11-25T18:02:36+00:00"
-    stated = {"direction": "read", "block_bytes": 131072, "queue_depth": 1, "jobs": 1, "size_bytes": 8 << 20}
-    assert stated.items() <= first.conditions.items()
+    expected = {"direction": "read", "block_bytes": 131072, "queue_depth": 1, "jobs": 1, "size_bytes": 8 << 20}
+    assert expected.items() <= first.conditions.items()
 
 
 def test_percentiles_are_those_stored() -> None:
     latencies = [r for r in records_of(TEXT, job="read128") if r.metric == "completion_latency"]
-    found = {r.conditions["percentile"]: r.value for r in latencies}
-    assert found[50.0] == pytest.approx(10560e-9) and found[99.9] == pytest.approx(5275648e-9)
+    percentiles = {r.conditions["percentile"]: r.value for r in latencies}
+    assert percentiles[50.0] == pytest.approx(10560e-9) and percentiles[99.9] == pytest.approx(5275648e-9)
 
 
 def test_processes_of_a_job_are_summed_and_their_latencies_are_samples() -> None:

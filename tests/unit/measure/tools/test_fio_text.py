@@ -30,7 +30,7 @@ def test_rates_latencies_and_percentiles_are_those_of_the_json() -> None:
     assert values["operation_latency", "randwrite", None] == pytest.approx(37.47e-3)
     assert values["completion_latency", "randread", 99.99] == pytest.approx(3.674211)
     assert len(values) == len(records) == 10
-    stated = {
+    expected = {
         "job": "mixed",
         "jobs": 4,
         "queue_depth": 256,
@@ -38,7 +38,7 @@ def test_rates_latencies_and_percentiles_are_those_of_the_json() -> None:
         "block_bytes": 4096,
         "mixed": "randrw",
     }
-    assert all(stated.items() <= r.conditions.items() for r in records)
+    assert all(expected.items() <= r.conditions.items() for r in records)
     assert {r.provenance["tool"] for r in records} == {"fio"}
     assert {(r.provenance["tool_version"], r.provenance["start"]) for r in records} == {("3.36", "2023-11-16T08:35:05")}
 

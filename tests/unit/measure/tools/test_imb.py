@@ -22,12 +22,12 @@ def test_messages_are_those_printed() -> None:
 
 def test_collectives_and_exchange_are_those_printed() -> None:
     records = records_of(TEXT)
-    found = {
+    latencies = {
         r.conditions["over_ranks"]: r.value
         for r in records
         if r.instrument == "allreduce" and r.conditions["message_bytes"] == 16
     }
-    assert found == pytest.approx({"minimum": 0.21e-6, "maximum": 0.24e-6, "mean": 0.22e-6})
+    assert latencies == pytest.approx({"minimum": 0.21e-6, "maximum": 0.24e-6, "mean": 0.22e-6})
     exchange = [r for r in records if r.instrument == "exchange" and r.conditions["message_bytes"] == 128]
     assert {r.metric: r.value for r in exchange} == pytest.approx(
         {"collective_time": 0.88e-6, "bandwidth_net": 580.43e6}
@@ -167,8 +167,8 @@ def test_appended_runs_and_the_megabytes_of_former_versions() -> None:
 
 
 def test_a_run_that_was_killed_gives_the_rows_it_printed_and_unknown_columns_are_refused() -> None:
-    killed = run(PAIR).partition("# All")[0] + "# Benchmarking Barrier\n# #processes = 2\n"
-    results = results_of(killed)
+    text = run(PAIR).partition("# All")[0] + "# Benchmarking Barrier\n# #processes = 2\n"
+    results = results_of(text)
     assert len(results.records) == 2 and "found no rows of Barrier above" in str(results.left_out[0])
     with pytest.raises(FormatError, match=r"the column 't\[fortnight\]' is not known"):
         results_of(run(PAIR.replace("t[usec]", "t[fortnight]")))

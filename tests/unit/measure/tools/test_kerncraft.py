@@ -16,17 +16,17 @@ def test_measurements_are_bandwidths() -> None:
     assert recognises(TEXT)
     records = [r for r in taken_from(TEXT) if r.metric == "bandwidth_net"]
     assert len(records) == 4 * 5 * 4
-    of = {
+    rates = {
         (r.conditions["level"], r.conditions["kernel"], r.conditions["threads"], r.conditions["cores"]): r
         for r in records
     }
-    load = of["L1", "read", 1, 1]
+    load = rates["L1", "read", 1, 1]
     assert load.value == pytest.approx(42.98e9) and load.conditions["footprint_bytes"] == 21120
     assert load.instrument == "bandwidth" and load.provenance["tool_version"] == "0.7.1"
-    assert of["MEM", "copy", 4, 4].value == pytest.approx(37.00e9)
-    assert of["MEM", "schoenauer", 8, 4].value == pytest.approx(44.01e9)
-    assert of["MEM", "daxpy", 8, 4].conditions["threads_per_core"] == 2
-    assert of["L3", "update", 3, 3].value == pytest.approx(122.22e9)
+    assert rates["MEM", "copy", 4, 4].value == pytest.approx(37.00e9)
+    assert rates["MEM", "schoenauer", 8, 4].value == pytest.approx(44.01e9)
+    assert rates["MEM", "daxpy", 8, 4].conditions["threads_per_core"] == 2
+    assert rates["L3", "update", 3, 3].value == pytest.approx(122.22e9)
 
 
 def test_stated_quantities() -> None:

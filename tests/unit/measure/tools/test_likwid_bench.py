@@ -13,8 +13,8 @@ TEXT = fixture("likwid_bench.txt")
 
 
 def test_rate_and_cycles_are_those_printed() -> None:
-    made = {r.metric: r for r in records_of(TEXT)}
-    assert {k: r.value for k, r in made.items()} == pytest.approx(
+    records = {r.metric: r for r in records_of(TEXT)}
+    assert {k: r.value for k, r in records.items()} == pytest.approx(
         {
             "bandwidth_net": 1220.05e6,
             "flop_rate": 76.25e6,
@@ -23,7 +23,7 @@ def test_rate_and_cycles_are_those_printed() -> None:
             "elapsed": 6.714486,
         }
     )
-    rate = made["bandwidth_net"]
+    rate = records["bandwidth_net"]
     assert rate.instrument == "bandwidth" and rate.conditions["kernel"] == "vector_triad"
     assert rate.conditions["threads"] == 1 and rate.conditions["footprint_bytes"] == 16_000_000
 

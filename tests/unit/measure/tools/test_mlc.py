@@ -28,8 +28,8 @@ def test_all_sections_of_a_complete_run_are_read() -> None:
     assert {r.provenance["tool_version"] for r in records} == {"3.9"}
     (idle,) = among(records, "load_latency", cpu_node=1, memory_node=3)
     assert idle.value == pytest.approx(137.6e-9) and idle.instrument == "latency" and "pattern" not in idle.conditions
-    (own,) = among(records, "bandwidth_net", cpu_node=3, memory_node=2, kernel="read")
-    assert own.value == pytest.approx(59171.9e6)
+    (record,) = among(records, "bandwidth_net", cpu_node=3, memory_node=2, kernel="read")
+    assert record.value == pytest.approx(59171.9e6)
 
 
 def test_mixes_are_gross_rates_and_reads_are_net() -> None:

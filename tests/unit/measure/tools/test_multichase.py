@@ -20,16 +20,16 @@ PINGPONG = fixture("multichase-pingpong.txt")
 
 def test_a_single_number_has_its_own_format() -> None:
     assert records_of(SINGLE) and [recognised(text) for text in ("86.5\n", "1234.56\n", "3\n")] == [[]] * 3
-    (only,) = records_of(" 86.512\n")
+    (record,) = records_of(" 86.512\n")
     assert [r.value for r in records_of(" 86.512\n 86.513\n")] == pytest.approx([86.512e-9, 86.513e-9])
-    assert only.value == pytest.approx(86.512e-9) and only.instrument == "latency"
+    assert record.value == pytest.approx(86.512e-9) and record.instrument == "latency"
 
 
 def test_the_samples_are_imported_with_their_conditions() -> None:
-    (only,) = records_of(SAMPLES)
-    assert only.samples == pytest.approx((7468.0e-9, 5475.6e-9, 9692.3e-9, 4827.5e-9))
-    assert only.conditions["footprint_bytes"] == 16 * 2**20 and only.conditions["stride_bytes"] == 256
-    assert only.conditions["processes"] == 1 and only.conditions["page_bytes"] == 4096
+    (record,) = records_of(SAMPLES)
+    assert record.samples == pytest.approx((7468.0e-9, 5475.6e-9, 9692.3e-9, 4827.5e-9))
+    assert record.conditions["footprint_bytes"] == 16 * 2**20 and record.conditions["stride_bytes"] == 256
+    assert record.conditions["processes"] == 1 and record.conditions["page_bytes"] == 4096
 
 
 def test_multiload_has_a_loaded_latency_and_rates() -> None:

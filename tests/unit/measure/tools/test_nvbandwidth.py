@@ -24,8 +24,10 @@ def test_cells_are_those_stored() -> None:
 
 def test_cells_without_a_number_and_waived_tests_are_left_out_and_totals_are_read() -> None:
     records = records_of(TEXT)
-    both = [r.value for r in records if str(r.conditions["testcase"]).startswith("device_to_device_bidirectional")]
-    assert both == pytest.approx([552.18e9, 552.71e9])
+    bidirectional = [
+        r.value for r in records if str(r.conditions["testcase"]).startswith("device_to_device_bidirectional")
+    ]
+    assert bidirectional == pytest.approx([552.18e9, 552.71e9])
     assert not any(r.conditions["testcase"] == "device_to_device_latency_sm" for r in records)
 
 

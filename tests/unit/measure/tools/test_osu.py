@@ -21,12 +21,12 @@ def test_times_and_rates_are_those_printed() -> None:
 
 
 def test_a_collective_has_the_mean_the_fastest_and_the_slowest_rank() -> None:
-    found = {
+    latencies = {
         r.conditions["over_ranks"]: r.value
         for r in records_of(TEXT)
         if r.instrument == "allreduce" and r.conditions["message_bytes"] == 64
     }
-    assert found == pytest.approx({"mean": 0.63e-6, "minimum": 0.56e-6, "maximum": 0.71e-6})
+    assert latencies == pytest.approx({"mean": 0.63e-6, "minimum": 0.56e-6, "maximum": 0.71e-6})
 
 
 def test_other_programs_and_columns() -> None:

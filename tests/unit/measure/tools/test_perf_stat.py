@@ -55,9 +55,10 @@ def test_derived_metrics_of_counters() -> None:
     assert records["instructions"].conditions["counted"] == "part"
     text = "2000,,cycles:u,100,100.00,,\n1000,,instructions:u,100,100.00,0.50,insn per cycle\n"
     text += ",,,,,0.25,stalled cycles per insn\n"
-    found = values(text, "event")
+    measured = values(text, "event")
     assert (
-        found["insn_per_cycle", "instructions:u"] == 0.5 and found["stalled_cycles_per_insn", "instructions:u"] == 0.25
+        measured["insn_per_cycle", "instructions:u"] == 0.5
+        and measured["stalled_cycles_per_insn", "instructions:u"] == 0.25
     )
 
 
@@ -108,10 +109,10 @@ def test_a_metric_without_an_event_is_of_no_event() -> None:
     text += '{"metric-value" : "15.0", "metric-unit" : "%  tma_retiring"}\n'
     text += '{"event-runtime" : 9, "pcnt-running" : 100.00, "metricgroup" : "TopdownL1 (cpu_atom)"}\n'
     text += '{"metric-value" : "25.0", "metric-unit" : "%  tma_retiring"}\n'
-    found = values(text, "event", "metric_group")
-    assert found["of_all_branches", "branch-misses", None] == 0.01
-    assert found["tma_retiring", None, "TopdownL1 (cpu_core)"] == 0.15
-    assert found["tma_retiring", None, "TopdownL1 (cpu_atom)"] == 0.25
+    measured = values(text, "event", "metric_group")
+    assert measured["of_all_branches", "branch-misses", None] == 0.01
+    assert measured["tma_retiring", None, "TopdownL1 (cpu_core)"] == 0.15
+    assert measured["tma_retiring", None, "TopdownL1 (cpu_atom)"] == 0.25
     text = "7,,branches,100,100.00,,\n,9,100.00,,,,TopdownL1\n,,,,,15.00,%  tma_retiring\n"
     assert values(text, "event", "metric_group")["tma_retiring", None, "TopdownL1"] == 0.15
 
@@ -158,8 +159,8 @@ def test_numbers_by_the_locale() -> None:
 def test_commas_between_cells_and_in_numbers() -> None:
     text = "1,01,msec,task-clock,1010000,100,00,0,900,CPUs utilized\n7369473,,branches,1010000,100,00,7,296,G/sec\n"
     text += "CPU1,54747,,branch-misses,1,25%,1010000,100,00,0,74,of all branches\n"
-    found = values(text, "cpu")
-    assert found == {
+    measured = values(text, "cpu")
+    assert measured == {
         ("task-clock", None): pytest.approx(1.01e-3),
         ("cpus_utilized", None): 0.9,
         ("branches", None): 7369473.0,

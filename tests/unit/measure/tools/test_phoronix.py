@@ -48,8 +48,8 @@ def test_a_file_that_is_cut_off_keeps_its_whole_results() -> None:
 
 def test_results_of_one_description_are_told_apart_by_their_arguments() -> None:
     begin, end = TEXT.index("  <Result>"), TEXT.index("  </Result>") + len("  </Result>\n")
-    again = TEXT[begin:end].replace("<Arguments>Copy</Arguments>", "<Arguments>Copy -n 7</Arguments>")
-    records = [r for r in taken_from(TEXT[:end] + again + TEXT[end:]) if r.instrument == "bandwidth"]
+    second_result = TEXT[begin:end].replace("<Arguments>Copy</Arguments>", "<Arguments>Copy -n 7</Arguments>")
+    records = [r for r in taken_from(TEXT[:end] + second_result + TEXT[end:]) if r.instrument == "bandwidth"]
     assert [r.conditions["arguments"] for r in records] == ["Copy", "Copy -n 7"]
 
 

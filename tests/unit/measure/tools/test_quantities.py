@@ -164,8 +164,8 @@ def test_a_name_is_text_that_is_not_empty() -> None:
 
 
 def test_conditions_do_not_take_the_names_of_other_arguments() -> None:
-    given = {"unit": 1, "n": "x", "": 2, "\ud800": 3, "m": "\ud800", "samples": None, "flag": False}
-    assert named(given) == {"unit_": 1, "n": "x", "samples_": None, "flag": False}
+    source = {"unit": 1, "n": "x", "": 2, "\ud800": 3, "m": "\ud800", "samples": None, "flag": False}
+    assert named(source) == {"unit_": 1, "n": "x", "samples_": None, "flag": False}
 
 
 def test_names_of_other_tools_become_names_of_metrics() -> None:

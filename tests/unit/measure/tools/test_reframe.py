@@ -20,7 +20,7 @@ OLD = fixture("reframe-3.txt")
 
 def test_a_log_with_a_header() -> None:
     assert recognises(TEXT)
-    copy, elapsed, missed, _ = taken_from(TEXT)
+    copy, elapsed, failed, _ = taken_from(TEXT)
     assert copy.metric == "copy" and copy.value == pytest.approx(41000.5e6) and copy.unit == "B/s"
     assert copy.conditions == {
         "test": "tiny",
@@ -32,7 +32,7 @@ def test_a_log_with_a_header() -> None:
     }
     assert elapsed.value == pytest.approx(0.25) and elapsed.better == "lower"
     assert elapsed.provenance["start"] == "2026-11-25T18:05:41"
-    assert missed.value == pytest.approx(82001.0e6) and missed.conditions["result"] == "fail"
+    assert failed.value == pytest.approx(82001.0e6) and failed.conditions["result"] == "fail"
 
 
 def test_a_log_with_commas() -> None:
@@ -96,8 +96,8 @@ def test_prefixes_of_cells_are_no_part_of_them() -> None:
         assert recognises(header + row)
         (record,) = taken_from(header + row)
         assert (record.metric, record.unit) == ("flops", "flop/s") and record.value == pytest.approx(1.05e9)
-        stated = {"test": "Sombrero", "n": 2, "system": "sys", "partition": "part", "environ": "gnu", "ranks": 4}
-        assert record.conditions == {**stated, "spec": "sombrero@2021"}
+        expected = {"test": "Sombrero", "n": 2, "system": "sys", "partition": "part", "environ": "gnu", "ranks": 4}
+        assert record.conditions == {**expected, "spec": "sombrero@2021"}
         assert record.provenance["tool_version"] == "4.1.0"
 
 
@@ -170,8 +170,8 @@ def test_a_report_of_version_3() -> None:
     case = {"name": "t", "system": "s", "environment": "gnu", "num_tasks": 2, "result": "failure"}
     report = {"session_info": {"data_version": "2.0", "version": "3.12.0", "cmdline": "reframe -r"}}
     (record,) = taken_from(json.dumps({**report, "runs": [{"testcases": [{**case, "perfvars": [variable]}]}]}))
-    stated = {"test": "t", "system": "s", "environ": "gnu", "ranks": 2, "result": "fail"}
-    assert record.conditions == stated and record.value == 5e6
+    expected = {"test": "t", "system": "s", "environ": "gnu", "ranks": 2, "result": "fail"}
+    assert record.conditions == expected and record.value == 5e6
 
 
 def test_a_damaged_line_of_version_3_is_left_out() -> None:

@@ -17,14 +17,14 @@ RAW = fixture("spec_raw.txt")
 def test_all_runs_of_a_program_are_samples() -> None:
     assert formats_of(TEXT) == ["spec"]
     records = taken_from(TEXT)
-    of = {(r.conditions.get("benchmark"), r.conditions["tune"], r.metric): r for r in records}
-    waves = of["503.bwaves_r", "base", "elapsed"]
+    results = {(r.conditions.get("benchmark"), r.conditions["tune"], r.metric): r for r in records}
+    waves = results["503.bwaves_r", "base", "elapsed"]
     assert waves.samples == pytest.approx([775.120334, 774.54528]) and waves.unit == "s"
     assert waves.conditions["copies"] == 8 and waves.conditions["estimated"] is True
     assert waves.conditions["suite"] == "CPU2017 Floating Point Rate"
-    assert of["519.lbm_r", "peak", "ratio"].samples == pytest.approx([13.998704, 13.980676])
-    assert ("503.bwaves_r", "peak", "elapsed") not in of
-    score = of[None, "base", "score"]
+    assert results["519.lbm_r", "peak", "ratio"].samples == pytest.approx([13.998704, 13.980676])
+    assert ("503.bwaves_r", "peak", "elapsed") not in results
+    score = results[None, "base", "score"]
     assert score.value == pytest.approx(30.082246) and score.conditions["suite"] == "SPECrate2017_fp"
 
 
@@ -72,7 +72,9 @@ def test_workloads_that_are_not_of_a_score_are_told_apart() -> None:
 
 def test_a_raw_file() -> None:
     assert formats_of(RAW) == ["spec_raw"]
-    of = {(r.conditions.get("benchmark"), r.metric): r for r in taken_from(RAW)}
-    assert of["519.lbm_r", "elapsed"].samples == pytest.approx([612.88711, 613.604624])
-    assert of["505.mcf_r", "ratio"].samples == pytest.approx([15.726, 15.770707])
-    assert of["505.mcf_r", "ratio"].conditions["copies"] == 8 and of[None, "score"].value == pytest.approx(14.7)
+    results = {(r.conditions.get("benchmark"), r.metric): r for r in taken_from(RAW)}
+    assert results["519.lbm_r", "elapsed"].samples == pytest.approx([612.88711, 613.604624])
+    assert results["505.mcf_r", "ratio"].samples == pytest.approx([15.726, 15.770707])
+    assert results["505.mcf_r", "ratio"].conditions["copies"] == 8 and results[None, "score"].value == pytest.approx(
+        14.7
+    )
