@@ -34,9 +34,12 @@ def test_times_count_as_rates_and_equal_metrics_share_a_sentence() -> None:
         for size in ("1", "2")
         for ghz in (1.0, 1.5, 2.0)
     ]
-    found = clock_sweeps(records)
-    assert [(one["word"], one["others"]) for one in found] == [("proportional", "size=1"), ("proportional", "size=2")]
-    assert found[0]["metrics"] == ["rate", "time"] and found[0]["computed"] is True
+    sweeps = clock_sweeps(records)
+    assert [(sweep["word"], sweep["others"]) for sweep in sweeps] == [
+        ("proportional", "size=1"),
+        ("proportional", "size=2"),
+    ]
+    assert sweeps[0]["metrics"] == ["rate", "time"] and sweeps[0]["computed"] is True
 
 
 def test_without_several_clocks_nothing_is_said() -> None:
@@ -48,16 +51,16 @@ def test_the_rate_of_a_published_machine_has_a_plateau() -> None:
     options = {"threads": "2", "store": "streaming"}
     vary = [f"{CLOCK}=1.4,1.6,1.8,2.0,2.2"]
     records = run_sweep(find_machine("e325"), vary, "bandwidth", options, None, False, None, lambda _: None)
-    (found,) = clock_sweeps(records)
-    assert found["metrics"] == ["bandwidth_net", "bandwidth_gross"]
-    assert (found["word"], found["plateau_hz"]) == ("plateau", 2.0e9)
-    assert found["exponent"]["interval"] is None and found["exponent"]["value"] == pytest.approx(0.34, abs=0.02)
+    (sweep,) = clock_sweeps(records)
+    assert sweep["metrics"] == ["bandwidth_net", "bandwidth_gross"]
+    assert (sweep["word"], sweep["plateau_hz"]) == ("plateau", 2.0e9)
+    assert sweep["exponent"]["interval"] is None and sweep["exponent"]["value"] == pytest.approx(0.34, abs=0.02)
 
 
 def test_the_sentence_follows_the_table_and_the_records() -> None:
     command = ("model", "sweep", "e325", "--vary", f"{CLOCK}=1.4,2.0", "--instrument", "latency", "--no-store")
-    said = meshmark(*command).stdout.splitlines()
-    assert said[-1].startswith("clock, load_latency, ") and "computed: inconclusive" in said[-1]
-    assert "2 clocks, at least 3 are needed; exponent 0." in said[-1]
+    output_lines = meshmark(*command).stdout.splitlines()
+    assert output_lines[-1].startswith("clock, load_latency, ") and "computed: inconclusive" in output_lines[-1]
+    assert "2 clocks, at least 3 are needed; exponent 0." in output_lines[-1]
     lines = [json.loads(line) for line in meshmark(*command, "--json").stdout.splitlines()]
     assert lines[-1]["type"] == "clock" and lines[-1]["word"] == "inconclusive" and "metric" in lines[0]

@@ -98,9 +98,9 @@ def per_line(rate: float) -> Callable[[int], float]:
 
 @pytest.fixture
 def simulator(monkeypatch: pytest.MonkeyPatch) -> Simulator:
-    instead = Simulator(per_line(1e9))
-    monkeypatch.setattr(fitting, "ask", instead)
-    return instead
+    replacement = Simulator(per_line(1e9))
+    monkeypatch.setattr(fitting, "ask", replacement)
+    return replacement
 
 
 def fitted(folder: Path, *records: Record, cpus: Sequence[int] = (4,), line: int = 64) -> dict[str, Any]:
@@ -168,9 +168,9 @@ def test_a_fit_writes_a_machine_file_with_the_origin_of_each_number(simulator: S
 
 
 def test_a_title_is_quoted_and_numbers_have_six_digits(simulator: Simulator, tmp_path: Path) -> None:
-    found = fit([level(3, 1 << 25, 12.3456789e-9), *SURVEY], 'a "b"', [4], 64, tmp_path).text
-    assert 'title = "a \\"b\\", fitted to its survey"' in found
-    assert value(tomllib.loads(found)["cache"][2], "latency_ns") == 12.3457
+    text = fit([level(3, 1 << 25, 12.3456789e-9), *SURVEY], 'a "b"', [4], 64, tmp_path).text
+    assert 'title = "a \\"b\\", fitted to its survey"' in text
+    assert value(tomllib.loads(text)["cache"][2], "latency_ns") == 12.3457
 
 
 LINKS = """\
@@ -232,18 +232,18 @@ def test_the_latency_of_a_link_comes_from_the_loads_of_each_node_that_reach_its_
 def test_caches_are_those_of_the_huge_pages_or_else_of_the_first_pages(simulator: Simulator, tmp_path: Path) -> None:
     others = [r for r in SURVEY if r.instrument != "latency"]
     small = [level(2, 1 << 21, 7e-9, "4KiB"), level(1, 1 << 14, 2e-9, "4KiB"), level(1, 1 << 13, 3e-9, "2MiB")]
-    found = tomllib.loads(fit([*small, *others], "made", [4], 64, tmp_path).text)
-    assert [(c["name"], value(c, "size_kib"), value(c, "latency_ns")) for c in found["cache"]] == [
+    machine = tomllib.loads(fit([*small, *others], "made", [4], 64, tmp_path).text)
+    assert [(c["name"], value(c, "size_kib"), value(c, "latency_ns")) for c in machine["cache"]] == [
         ("L1", 16, 2),
         ("L2", 2048, 7),
     ]
-    both = fitted(tmp_path, *small)["cache"]
-    assert [value(c, "size_kib") for c in both] == [32, 1024]
+    caches = fitted(tmp_path, *small)["cache"]
+    assert [value(c, "size_kib") for c in caches] == [32, 1024]
 
 
 def test_caches_are_ordered_by_the_number_of_their_level(simulator: Simulator, tmp_path: Path) -> None:
-    found = fitted(tmp_path, level(10, 1 << 26, 40e-9))["cache"]
-    assert [value(c, "size_kib") for c in found] == [32, 1024, 65536]
+    caches = fitted(tmp_path, level(10, 1 << 26, 40e-9))["cache"]
+    assert [value(c, "size_kib") for c in caches] == [32, 1024, 65536]
 
 
 def test_only_plateaus_of_caches_are_caches(simulator: Simulator, tmp_path: Path) -> None:
@@ -256,16 +256,16 @@ def test_the_latency_is_that_of_one_chain_with_the_fewest_flags_and_the_narrowes
 ) -> None:
     where: dict[str, Any] = {"mode": "chains", "chains": 1, "threads": 1}
     others = [r for r in SURVEY if not (r.metric == "load_latency" and r.conditions["chains"] == 1)]
-    ones = [
+    loaded = [
         rec("loaded", "load_latency", 60e-9, flags=["disturbed"], **where),  # no spread, but a flag
         rec("loaded", "load_latency", 100e-9, 140e-9, **where),
         rec("loaded", "load_latency", 76e-9, 84e-9, **where),
         rec("loaded", "load_latency", 20e-9, **{**where, "threads": 2}),
         rec("loaded", "load_latency", 20e-9, **{**where, "mode": "stream"}),
     ]
-    found = tomllib.loads(fit([*ones, *others], "made", [4], 64, tmp_path).text)
-    assert value(found, "memory.access_ns") == 40
-    assert value(found, "cpu.request_ns") == value(found, "cpu.fill_ns") == 20
+    machine = tomllib.loads(fit([*loaded, *others], "made", [4], 64, tmp_path).text)
+    assert value(machine, "memory.access_ns") == 40
+    assert value(machine, "cpu.request_ns") == value(machine, "cpu.fill_ns") == 20
 
 
 @pytest.mark.parametrize(
@@ -286,9 +286,9 @@ def test_a_core_has_as_many_loads_outstanding_as_its_chains_show(
 
 
 def test_the_length_of_a_line_divides_what_is_outstanding(simulator: Simulator, tmp_path: Path) -> None:
-    found = fitted(tmp_path, line=128)
-    assert value(found, "cpu.outstanding") == 4  # 3.5, to even
-    assert value(found, "memory.line_bytes") == 128
+    machine = fitted(tmp_path, line=128)
+    assert value(machine, "cpu.outstanding") == 4  # 3.5, to even
+    assert value(machine, "memory.line_bytes") == 128
 
 
 @pytest.mark.parametrize(
@@ -364,26 +364,26 @@ def test_outstanding_loads_follow_the_rate_of_the_simulation(
     simulator: Simulator, tmp_path: Path, rate: Callable[[int], float], tried: list[int]
 ) -> None:
     simulator.stream_rate = rate
-    found = fitted(tmp_path)
+    machine = fitted(tmp_path)
     *alone, compared = simulator.asked
     assert [runs[0]["actors"][0]["chains"] for runs in alone] == tried
     assert len(compared) > 1
-    assert value(found, "cpu.stream_outstanding") == tried[-1]
-    assert value(found, "cpu.write_buffers") == max(8, tried[-1])
+    assert value(machine, "cpu.stream_outstanding") == tried[-1]
+    assert value(machine, "cpu.write_buffers") == max(8, tried[-1])
 
 
 # ------------------------------------------------------------------ the comparison
 
 
 def points(simulator: Simulator, folder: Path, *records: Record) -> dict[str, Point]:
-    found = fit([*SURVEY, *records], "made", [4], 64, folder).points
-    assert len({p.what for p in found}) == len(found)
-    return {p.what: p for p in found}
+    comparison = fit([*SURVEY, *records], "made", [4], 64, folder).points
+    assert len({p.what for p in comparison}) == len(comparison)
+    return {p.what: p for p in comparison}
 
 
 def test_every_point_of_the_survey_is_compared_in_its_unit(simulator: Simulator, tmp_path: Path) -> None:
-    found = points(simulator, tmp_path)
-    assert [(p.what, p.host, p.model, p.unit, p.fitted) for p in found.values()] == [
+    comparison = points(simulator, tmp_path)
+    assert [(p.what, p.host, p.model, p.unit, p.fitted) for p in comparison.values()] == [
         ("load latency, 1 chains, 1 CPUs", 100e-9, pytest.approx(1 / 5e7), "s", True),
         ("load latency, 8 chains, 1 CPUs", 120e-9, pytest.approx(8 / 5e7), "s", False),
         ("random reads, 1 chains, 1 CPUs", 0.6e9, 5e7 * 64, "B/s", False),
@@ -391,14 +391,14 @@ def test_every_point_of_the_survey_is_compared_in_its_unit(simulator: Simulator,
         ("triad, streaming stores, 1 CPUs", 9.6e9, 10e9, "B/s", True),
         ("triad, streaming stores, 4 CPUs", 40e9, 10e9, "B/s", True),
     ]
-    first, *_ = found.values()
+    first, *_ = comparison.values()
     assert first.error == pytest.approx(-0.8)
 
 
 def test_points_are_sorted_by_their_numbers(simulator: Simulator, tmp_path: Path) -> None:
     more = [*chains(16, 2, 1e-7, 1e9), *chains(2, 4, 1e-7, 1e9), *chains(2, 1, 1e-7, 1e9)]
-    found = [w.removeprefix("load latency, ") for w in points(simulator, tmp_path, *more) if w.startswith("load")]
-    assert found == [
+    comparison = [w.removeprefix("load latency, ") for w in points(simulator, tmp_path, *more) if w.startswith("load")]
+    assert comparison == [
         "1 chains, 1 CPUs",
         "2 chains, 1 CPUs",
         "2 chains, 4 CPUs",
@@ -410,10 +410,10 @@ def test_points_are_sorted_by_their_numbers(simulator: Simulator, tmp_path: Path
 def test_chains_of_all_cpus_share_the_time_of_a_load_and_a_core_limits_them(
     simulator: Simulator, tmp_path: Path
 ) -> None:
-    found = points(simulator, tmp_path, *chains(16, 4, 1e-7, 2e9), *chains(16, 5, 1e-7, 2e9))
-    assert found["load latency, 16 chains, 4 CPUs"].model == pytest.approx(64 / 5e7)
-    assert not found["load latency, 16 chains, 4 CPUs"].fitted
-    assert not any("5 CPUs" in what for what in found)  # more than there are
+    comparison = points(simulator, tmp_path, *chains(16, 4, 1e-7, 2e9), *chains(16, 5, 1e-7, 2e9))
+    assert comparison["load latency, 16 chains, 4 CPUs"].model == pytest.approx(64 / 5e7)
+    assert not comparison["load latency, 16 chains, 4 CPUs"].fitted
+    assert not any("5 CPUs" in name for name in comparison)  # more than there are
     actors = [run["actors"][0] for run in simulator.asked[-1] if run["actors"][0]["cpus"] == [0, 1, 2, 3]]
     chased = {"homes": "local", "random": True}
     assert actors[0] == {"cpus": [0, 1, 2, 3], "chains": 7, "streams": [chased]}
@@ -423,24 +423,24 @@ def test_chains_of_all_cpus_share_the_time_of_a_load_and_a_core_limits_them(
 
 def test_the_first_of_equal_points_counts(simulator: Simulator, tmp_path: Path) -> None:
     more = [*chains(8, 1, 777e-9, 1e9), *stream("triad", "streaming", 4, 1e9)]
-    again = [*chains(3, 1, 150e-9, 1e9), *chains(3, 1, 160e-9, 2e9)]
-    found = points(simulator, tmp_path, *more, *again)
-    assert found["load latency, 8 chains, 1 CPUs"].host == 120e-9
-    assert found["triad, streaming stores, 4 CPUs"].host == 40e9
-    assert found["random reads, 3 chains, 1 CPUs"].host == 1e9
+    repeats = [*chains(3, 1, 150e-9, 1e9), *chains(3, 1, 160e-9, 2e9)]
+    comparison = points(simulator, tmp_path, *more, *repeats)
+    assert comparison["load latency, 8 chains, 1 CPUs"].host == 120e-9
+    assert comparison["triad, streaming stores, 4 CPUs"].host == 40e9
+    assert comparison["random reads, 3 chains, 1 CPUs"].host == 1e9
 
 
 def test_a_latency_without_its_rate_is_a_point_of_its_own(simulator: Simulator, tmp_path: Path) -> None:
-    found = points(simulator, tmp_path, chains(3, 2, 150e-9, 1e9)[0])
-    assert "load latency, 3 chains, 2 CPUs" in found
-    assert "random reads, 3 chains, 2 CPUs" not in found
+    comparison = points(simulator, tmp_path, chains(3, 2, 150e-9, 1e9)[0])
+    assert "load latency, 3 chains, 2 CPUs" in comparison
+    assert "random reads, 3 chains, 2 CPUs" not in comparison
 
 
 def test_loads_beside_a_stream_are_not_compared(simulator: Simulator, tmp_path: Path) -> None:
-    beside = [
+    unrelated = [
         rec("loaded", metric, 1e-7, mode="stream", chains=3, threads=1) for metric in ("load_latency", "bandwidth_net")
     ]
-    assert points(simulator, tmp_path, *beside).keys() == points(simulator, tmp_path).keys()
+    assert points(simulator, tmp_path, *unrelated).keys() == points(simulator, tmp_path).keys()
 
 
 @pytest.mark.parametrize(
@@ -456,8 +456,8 @@ def test_loads_beside_a_stream_are_not_compared(simulator: Simulator, tmp_path: 
 def test_the_model_of_a_kernel_counts_the_operands_that_it_names(
     simulator: Simulator, tmp_path: Path, kernel: str, store: str, model: float
 ) -> None:
-    found = points(simulator, tmp_path, *stream(kernel, store, 2, 8e9, net=6e9))
-    point = found[f"{kernel}, {store} stores, 2 CPUs"]
+    comparison = points(simulator, tmp_path, *stream(kernel, store, 2, 8e9, net=6e9))
+    point = comparison[f"{kernel}, {store} stores, 2 CPUs"]
     assert (point.host, point.model, point.fitted) == (6e9, pytest.approx(model), False)
     actor = next(a for run in simulator.asked[-1] for a in run["actors"] if len(a["cpus"]) == 2)
     assert (actor["cpus"], actor["chains"], actor["streams"][0]["homes"]) == ([0, 1], 10, "local")
@@ -471,8 +471,8 @@ def test_kernels_that_the_model_does_not_cover_are_left_out(simulator: Simulator
         *stream("scale", "ordinary", 2, 8e9, int(0.4 * GIB)),  # below 0.4 of the largest footprint
     ]
     covered = [*stream("copy", "ordinary", 4, 8e9), *stream("scale", "streaming", 2, 8e9, int(0.4 * GIB) + 1)]
-    found = points(simulator, tmp_path, *left_out, *covered)
-    assert found.keys() - points(simulator, tmp_path).keys() == {
+    comparison = points(simulator, tmp_path, *left_out, *covered)
+    assert comparison.keys() - points(simulator, tmp_path).keys() == {
         "copy, ordinary stores, 4 CPUs",
         "scale, streaming stores, 2 CPUs",
     }
@@ -482,7 +482,7 @@ def test_random_updates_are_compared_by_their_rate(simulator: Simulator, tmp_pat
     def updates(threads: int, rate: float, **more: Any) -> Record:
         return rec("gups", "update_rate", rate, **{"kernel": "plain", "threads": threads, "pages": "thp", **more})
 
-    found = points(
+    comparison = points(
         simulator,
         tmp_path,
         updates(1, 9e6, pages="4KiB"),  # misses of the TLB, which the model does not have
@@ -491,7 +491,7 @@ def test_random_updates_are_compared_by_their_rate(simulator: Simulator, tmp_pat
         updates(5, 5e7),
         updates(3, 3e7, kernel="atomic"),
     )
-    compared = [(p.what, p.host, p.model, p.unit, p.fitted) for p in found.values() if "updates" in p.what]
+    compared = [(p.what, p.host, p.model, p.unit, p.fitted) for p in comparison.values() if "updates" in p.what]
     assert compared == [
         ("random updates, 2 CPUs", 2e7, 5e7, "op/s", False),
         ("random updates, 4 CPUs", 4e7, 5e7, "op/s", False),
@@ -504,25 +504,25 @@ def test_random_updates_are_compared_by_their_rate(simulator: Simulator, tmp_pat
 
 def test_a_point_has_the_flags_of_its_record(simulator: Simulator, tmp_path: Path) -> None:
     where = {"mode": "chains", "chains": 3, "threads": 1}
-    found = points(simulator, tmp_path, rec("loaded", "load_latency", 1e-7, flags=["disturbed"], **where))
-    assert found["load latency, 3 chains, 1 CPUs"].flags == {"disturbed"}
-    assert found["load latency, 8 chains, 1 CPUs"].flags == set()
+    comparison = points(simulator, tmp_path, rec("loaded", "load_latency", 1e-7, flags=["disturbed"], **where))
+    assert comparison["load latency, 3 chains, 1 CPUs"].flags == {"disturbed"}
+    assert comparison["load latency, 8 chains, 1 CPUs"].flags == set()
 
 
 def test_progress_counts_answers_of_all_points(simulator: Simulator, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    found = fit(SURVEY, "made", [4], 64, tmp_path, lambda done, total: told.append((done, total)))
-    assert len(found.points) == 6
-    assert told == [(done, 6) for n in range(6) for done in (n, n + 1)]  # a frame, then an answer
+    frames: list[tuple[int, int]] = []
+    result = fit(SURVEY, "made", [4], 64, tmp_path, lambda done, total: frames.append((done, total)))
+    assert len(result.points) == 6
+    assert frames == [(count, 6) for n in range(6) for count in (n, n + 1)]  # a frame, then an answer
 
 
 def test_the_error_of_a_fit_is_the_root_mean_square_of_its_relative_errors() -> None:
     def point(model: float, used: bool) -> Point:
         return Point("x", 2.0, model, "s", used, frozenset())
 
-    found = Fit("", (point(2.6, True), point(1.2, True), point(3.0, False)))
-    assert found.rms(True) == pytest.approx(math.sqrt((0.3**2 + 0.4**2) / 2))
-    assert found.rms(False) == pytest.approx(0.5)
+    result = Fit("", (point(2.6, True), point(1.2, True), point(3.0, False)))
+    assert result.rms(True) == pytest.approx(math.sqrt((0.3**2 + 0.4**2) / 2))
+    assert result.rms(False) == pytest.approx(0.5)
     assert math.isnan(Fit("", (point(2.6, True),)).rms(False))
 
 
@@ -542,15 +542,15 @@ def test_a_survey_that_lacks_a_value_is_refused_by_its_name(
     simulator: Simulator, tmp_path: Path, missing: dict[str, Any], says: str
 ) -> None:
     def lacks(r: Record) -> bool:
-        has = {"instrument": r.instrument, "metric": r.metric, **r.conditions}
-        return all(has.get(k) == v for k, v in missing.items())
+        fields = {"instrument": r.instrument, "metric": r.metric, **r.conditions}
+        return all(fields.get(k) == v for k, v in missing.items())
 
     left = [r for r in SURVEY if not lacks(r)]
     assert len(left) < len(SURVEY)
-    with pytest.raises(AbsentError) as why:
+    with pytest.raises(AbsentError) as error:
         fit(left, "made", [4], 64, tmp_path)
-    assert str(why.value) == f"fit: the survey has no {says}"
-    assert why.value.hint == "run meshmark survey"
+    assert str(error.value) == f"fit: the survey has no {says}"
+    assert error.value.hint == "run meshmark survey"
     assert simulator.asked == []
 
 

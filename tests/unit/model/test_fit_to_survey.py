@@ -72,18 +72,18 @@ def latency_record(like: Record, metric: str, latency_s: float, conditions: dict
 
 
 def test_a_fit_to_a_known_machine_finds_its_numbers(survey: list[Record], tmp_path: Path) -> None:
-    found = fit(survey, "again", [4], 64, tmp_path)
-    again = machine_of(tmp_path, found.text)
-    assert again.number("cpu.outstanding") == 10
-    assert again.number("memory.channel_gb_per_s") == pytest.approx(20, rel=0.03)
-    assert found.rms(True) < 0.05
-    assert found.rms(False) < 0.10
-    shown = [p.to_json() for p in found.points]
-    assert all(p["error"] == pytest.approx(p["model"] / p["host"] - 1) for p in shown)
-    assert {p["unit"] for p in shown} <= {"s", "B/s"}
-    assert {p.fitted for p in found.points} == {True, False}
-    assert all(o.kind in {"fitted", "derived", "assumed"} for o in again.origins.values())
-    assert tomllib.loads(found.text)["topology"] == {"kind": "single"}
+    result = fit(survey, "again", [4], 64, tmp_path)
+    refitted = machine_of(tmp_path, result.text)
+    assert refitted.number("cpu.outstanding") == 10
+    assert refitted.number("memory.channel_gb_per_s") == pytest.approx(20, rel=0.03)
+    assert result.rms(True) < 0.05
+    assert result.rms(False) < 0.10
+    points = [p.to_json() for p in result.points]
+    assert all(p["error"] == pytest.approx(p["model"] / p["host"] - 1) for p in points)
+    assert {p["unit"] for p in points} <= {"s", "B/s"}
+    assert {p.fitted for p in result.points} == {True, False}
+    assert all(o.kind in {"fitted", "derived", "assumed"} for o in refitted.origins.values())
+    assert tomllib.loads(result.text)["topology"] == {"kind": "single"}
 
 
 def test_nodes_of_a_fit_are_joined_by_links_that_cost_what_the_survey_found_beyond_the_local_latency(
@@ -95,14 +95,14 @@ def test_nodes_of_a_fit_are_joined_by_links_that_cost_what_the_survey_found_beyo
 
     # The least of a node's latencies counts, and a footprint that caches serve says nothing about memory.
     remote = [load(0, 100e-9, 2**30), load(1, 190e-9, 2**30), load(1, 160e-9, 2**30), load(1, 2e-9, 2**12)]
-    found = tomllib.loads(fit([*survey, *remote], "two", [2, 2], 64, tmp_path).text)
-    assert found["topology"]["kind"] == "graph"
-    assert (found["topology"]["routers"], found["topology"]["edges"]) == (2, [[0, 1, "between"]])
-    assert found["links"]["between"]["latency_ns"]["value"] == pytest.approx(30)  # on the way there and back
-    assert "fitted" in found["links"]["between"]["latency_ns"]
-    assert found["node"]["cpus"]["value"] == 2
+    machine = tomllib.loads(fit([*survey, *remote], "two", [2, 2], 64, tmp_path).text)
+    assert machine["topology"]["kind"] == "graph"
+    assert (machine["topology"]["routers"], machine["topology"]["edges"]) == (2, [[0, 1, "between"]])
+    assert machine["links"]["between"]["latency_ns"]["value"] == pytest.approx(30)  # on the way there and back
+    assert "fitted" in machine["links"]["between"]["latency_ns"]
+    assert machine["node"]["cpus"]["value"] == 2
     # All CPUs share what one node had: each of two has half of it.
-    assert found["memory"]["channel_gb_per_s"]["value"] == pytest.approx(10, rel=0.03)
+    assert machine["memory"]["channel_gb_per_s"]["value"] == pytest.approx(10, rel=0.03)
     unknown = tomllib.loads(fit(survey, "two", [2, 2], 64, tmp_path).text)
     assert "assumed" in unknown["links"]["between"]["latency_ns"]
 

@@ -39,9 +39,9 @@ def fitted(folder: Path, given: dict[str, float], store: str = "ordinary") -> Fi
     ],
 )
 def test_the_model_gives_the_numbers_that_were_given(tmp_path: Path, given: dict[str, float]) -> None:
-    found = fitted(tmp_path, given)
-    assert {o.name for o in found.outcomes if o.given is not None} == set(given)
-    for outcome in found.outcomes:
+    result = fitted(tmp_path, given)
+    assert {o.name for o in result.outcomes if o.given is not None} == set(given)
+    for outcome in result.outcomes:
         near = 0.05 if outcome.name == "loaded" else 0.01
         assert outcome.error is None or abs(outcome.error) < near, outcome
         assert not outcome.warning
@@ -50,49 +50,49 @@ def test_the_model_gives_the_numbers_that_were_given(tmp_path: Path, given: dict
 
 
 def test_the_file_alone_gives_the_numbers(tmp_path: Path) -> None:
-    found = fitted(tmp_path, ALL)
-    far = measure("latency", found.machine, {"footprint": "4GiB"})
+    result = fitted(tmp_path, ALL)
+    far = measure("latency", result.machine, {"footprint": "4GiB"})
     assert [r.value for r in far] == pytest.approx([80e-9, 140e-9], rel=1e-3)
     (read,) = [
         r.value
-        for r in measure("bandwidth", found.machine, {"kernel": "read", "threads": "all", "footprint": "4GiB"})
+        for r in measure("bandwidth", result.machine, {"kernel": "read", "threads": "all", "footprint": "4GiB"})
         if r.metric == "bandwidth_net"
     ]
     assert read == pytest.approx(200e9, rel=0.01)
 
 
 def test_every_number_of_the_file_states_whether_it_was_given_fitted_or_assumed(tmp_path: Path) -> None:
-    few, all_ = fitted(tmp_path, TWO).machine, fitted(tmp_path, ALL).machine
+    few, complete = fitted(tmp_path, TWO).machine, fitted(tmp_path, ALL).machine
     assert few.origins["links.socket.bandwidth_gb_per_s"].kind == "assumed"
-    assert all_.origins["links.socket.bandwidth_gb_per_s"].kind == "fitted"
-    assert all_.origins["links.socket.bandwidth_gb_per_s"].text == "link 35.00 GB/s, --link"
-    assert (all_.origins["cpu.clock_ghz"].kind, all_.number("cpu.clock_ghz")) == ("published", 2.4)
-    assert len(all_.uncertain_keys()) < len(few.uncertain_keys())
+    assert complete.origins["links.socket.bandwidth_gb_per_s"].kind == "fitted"
+    assert complete.origins["links.socket.bandwidth_gb_per_s"].text == "link 35.00 GB/s, --link"
+    assert (complete.origins["cpu.clock_ghz"].kind, complete.number("cpu.clock_ghz")) == ("published", 2.4)
+    assert len(complete.uncertain_keys()) < len(few.uncertain_keys())
 
 
 def test_an_assumed_number_makes_assumed_parameters(tmp_path: Path) -> None:
-    given = {n: Given(v, "--x", assumed=n == "idle-local") for n, v in ONE.items()}
-    found = fit_numbers(KeyNumbers(1, given), "made", tmp_path)
-    assert found.machine.origins["memory.access_ns"].kind == "assumed"
-    assert found.machine.origins["memory.channel_gb_per_s"].kind == "fitted"
-    assert {o.name: o.how.split(":")[0] for o in found.outcomes}["idle-local"] == "assumed"
+    numbers = {n: Given(v, "--x", assumed=n == "idle-local") for n, v in ONE.items()}
+    result = fit_numbers(KeyNumbers(1, numbers), "made", tmp_path)
+    assert result.machine.origins["memory.access_ns"].kind == "assumed"
+    assert result.machine.origins["memory.channel_gb_per_s"].kind == "fitted"
+    assert {o.name: o.how.split(":")[0] for o in result.outcomes}["idle-local"] == "assumed"
 
 
 @pytest.mark.parametrize("cores", [128, pytest.param(1024, marks=pytest.mark.slow)])
 def test_a_large_socket_is_one_node(tmp_path: Path, cores: int) -> None:
-    found = fitted(tmp_path, {**TWO, "cores": cores})
-    assert found.machine.data["node"]["cpus"] == cores // 2
+    result = fitted(tmp_path, {**TWO, "cores": cores})
+    assert result.machine.data["node"]["cpus"] == cores // 2
     threads = f"{cores // 4},{cores // 2}"
-    rates = measure("bandwidth", found.machine, {"kernel": "read", "threads": threads, "footprint": "4GiB"})
+    rates = measure("bandwidth", result.machine, {"kernel": "read", "threads": threads, "footprint": "4GiB"})
     half = [r.value for r in rates if r.metric == "bandwidth_net"]
     assert half == pytest.approx([100e9, 100e9], rel=0.01)  # of one socket, also if only half of its cores read
-    latencies = measure("latency", found.machine, {"footprint": "4GiB"})
+    latencies = measure("latency", result.machine, {"footprint": "4GiB"})
     assert [r.value for r in latencies] == pytest.approx([80e-9, 140e-9], rel=1e-3)
 
 
 def test_a_number_that_cannot_be_met_has_a_warning_and_the_nearest_value(tmp_path: Path) -> None:
-    found = fitted(tmp_path, {**ONE, "triad": 39e9})
-    (triad,) = [o for o in found.outcomes if o.name == "triad"]
+    result = fitted(tmp_path, {**ONE, "triad": 39e9})
+    (triad,) = [o for o in result.outcomes if o.name == "triad"]
     assert triad.model == pytest.approx(30e9, rel=0.01) and "give at most 30.00 GB/s" in triad.warning
     assert "--store streaming" in triad.warning and triad.how == "nearest: memory.turnaround_ns"
     streaming = fitted(tmp_path, {**ONE, "triad": 39e9}, "streaming")

@@ -63,6 +63,6 @@ def test_values_at_the_limits_are_allowed_and_kept(table: str, key: str, value: 
     ],
 )
 def test_values_beyond_the_limits_are_refused_by_their_key(table: str, key: str, value: Any, at: str) -> None:
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(UsageError) as error:
         checked(Machine, {table: {key: value}}, "m.toml")
-    assert str(why.value).startswith(f"m.toml: {at}")
+    assert str(error.value).startswith(f"m.toml: {at}")

@@ -129,11 +129,11 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
 def test_a_wrong_file_is_refused_by_file_and_key(tmp_path: Path, was: str, now: str, says: str) -> None:
     assert was in GOOD
     path = write(tmp_path, GOOD.replace(was, now, 1))
-    done = meshmark("measure", "latency", "--on", str(path), "--no-store")
-    assert done.returncode == 2
-    assert done.stderr.startswith("meshmark: error: m.toml: "), done.stderr
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = meshmark("measure", "latency", "--on", str(path), "--no-store")
+    assert completed.returncode == 2
+    assert completed.stderr.startswith("meshmark: error: m.toml: "), completed.stderr
+    assert says in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_unconnected_and_deadlocking_machines_are_refused(tmp_path: Path) -> None:
@@ -207,8 +207,8 @@ def test_no_value_of_any_key_gets_past_the_checks_as_a_crash() -> None:
                 setting = f"{table.replace('*', 'module')}.{key}={value}"
                 try:
                     resolved = find_machine("e325", [setting]).resolved()
-                except MeshmarkError as why:
-                    assert "\n" not in str(why), setting
+                except MeshmarkError as error:
+                    assert "\n" not in str(error), setting
                     continue
                 assert value not in {"-1", "inf"} and resolved, setting
     for wrong in ("cpu.outstanding=", "cpu.outstanding=2.5", "cpu.clock_ghz=0", "tlb.entries=x", "io.outstanding=0"):
@@ -231,11 +231,11 @@ def test_every_machine_of_the_package_is_sound(name: str) -> None:
 def test_every_key_of_a_machine_file_is_read_somewhere() -> None:
     native = "".join(p.read_text() for p in (ROOT / "native" / "model").glob("*.cpp"))
     readers = (FOLDER.parent, FOLDER.parents[1] / "validation")
-    ours = "".join(p.read_text() for folder in readers for p in folder.rglob("*.py"))
+    source = "".join(p.read_text() for folder in readers for p in folder.rglob("*.py"))
     for table, keys in KEYS.items():
         for key in keys:
             # Once where it is described; and once more where it is used.
-            used = f'"{key}"' in native or len(re.findall(rf"\b{key}\b", ours)) > 1
+            used = f'"{key}"' in native or len(re.findall(rf"\b{key}\b", source)) > 1
             used = used or key.endswith(("_cycles", "_clocks", "streaming_store_ns"))  # their names are put together
             assert used, f"{table}.{key} is read nowhere"
 
@@ -278,9 +278,9 @@ JSON = st.recursive(
 @example({"topology": [None, [{"links": False, "bandwidth_gb_per_s": None, "node": "\x80"}]]})  # not cut in a letter
 def test_no_machine_makes_the_simulator_crash(machine: Any) -> None:
     text = json.dumps({"machine": machine, "runs": [{"kind": "hops"}]})
-    done = subprocess.run([find_engine()], input=text, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode in {0, 1, 2}, done.stderr
-    assert done.returncode == 0 or done.stderr.count("\n") == 1
+    completed = subprocess.run([find_engine()], input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode in {0, 1, 2}, completed.stderr
+    assert completed.returncode == 0 or completed.stderr.count("\n") == 1
 
 
 def test_threads_spread_over_the_nodes() -> None:
@@ -292,9 +292,9 @@ def test_threads_spread_over_the_nodes() -> None:
 
 def test_the_latency_map_is_the_published_one() -> None:
     records = measure("latency", find_machine("gs1280-16"), {"pattern": "stride"})
-    ours = {int(str(r.conditions["memory_node"])): r.value * 1e9 for r in records}
+    computed = {int(str(r.conditions["memory_node"])): r.value * 1e9 for r in records}
     published = (82, 141, 177, 149, 133, 169, 216, 176, 176, 215, 250, 216, 150, 184, 228, 192)
-    errors = [ours[n] / p - 1 for n, p in enumerate(published)]
+    errors = [computed[n] / p - 1 for n, p in enumerate(published)]
     assert max(map(abs, errors)) <= 0.05
     assert math.sqrt(sum(e * e for e in errors) / 16) <= 0.03
     assert all(r.source == "model" and r.metric == "load_latency" and r.unit == "s" for r in records)
@@ -312,15 +312,15 @@ def test_records_are_those_of_a_host_and_go_into_the_store(tmp_path: Path) -> No
         ["latency", "--footprint", "16KiB,1MiB,64MiB", "--memory-node", "0"],
     )
     for line in lines:
-        done = meshmark("measure", line[0], "--on", "gs1280-8", "--json", *line[1:], env=env)
-        assert done.returncode == 0, done.stderr
-        found = [Record.from_json(json.loads(text)) for text in done.stdout.splitlines()]
-        assert found
-        assert {r.source for r in found} == {"model"}
-        assert {r.machine for r in found} == {"gs1280-8"}
-        assert "assumed" in done.stderr
-    kept = Store(tmp_path / "meshmark" / "store").query(source="model")
-    assert {r.instrument for r in kept} == {"bandwidth", "loaded", "gups", "io", "peak", "lines", "latency"}
+        completed = meshmark("measure", line[0], "--on", "gs1280-8", "--json", *line[1:], env=env)
+        assert completed.returncode == 0, completed.stderr
+        records = [Record.from_json(json.loads(text)) for text in completed.stdout.splitlines()]
+        assert records
+        assert {r.source for r in records} == {"model"}
+        assert {r.machine for r in records} == {"gs1280-8"}
+        assert "assumed" in completed.stderr
+    stored = Store(tmp_path / "meshmark" / "store").query(source="model")
+    assert {r.instrument for r in stored} == {"bandwidth", "loaded", "gups", "io", "peak", "lines", "latency"}
 
 
 def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
@@ -340,16 +340,16 @@ def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
 def test_a_model_refuses_every_option_that_it_cannot_honour(instrument: str) -> None:
     """One that it ignored made it measure something else, with exit status 0."""
     d, machine, (_, defaults) = description(instrument), find_machine("gs1280-4"), POINTS[instrument]
-    words = {p.word: p for p in d.parameters}
-    assert defaults.keys() <= words.keys(), "a model has no options of its own"
-    for word in words.keys() - defaults.keys() - {"seed"}:
-        with pytest.raises(UsageError, match=f"{words[word].option}: not supported by models, which take --"):
-            measure(instrument, machine, {word: words[word].default})
-    shown = " ".join(meshmark("measure", instrument, "--help").stdout.split())
-    assert "accepts " + ", ".join(words[w].option for w in defaults) + ", --seed" in shown
+    parameters = {p.word: p for p in d.parameters}
+    assert defaults.keys() <= parameters.keys(), "a model has no options of its own"
+    for word in parameters.keys() - defaults.keys() - {"seed"}:
+        with pytest.raises(UsageError, match=f"{parameters[word].option}: not supported by models, which take --"):
+            measure(instrument, machine, {word: parameters[word].default})
+    help_text = " ".join(meshmark("measure", instrument, "--help").stdout.split())
+    assert "accepts " + ", ".join(parameters[w].option for w in defaults) + ", --seed" in help_text
     for word, value in defaults.items():
-        if value and value != words[word].default:
-            assert f"of a model {value}]" in shown
+        if value and value != parameters[word].default:
+            assert f"of a model {value}]" in help_text
 
 
 def test_a_model_refuses_a_way_to_measure_that_it_has_not() -> None:
@@ -375,10 +375,10 @@ def test_a_wrong_rate_is_refused_by_its_own_option(option: str, value: Any) -> N
 
 
 def test_frames_need_a_window(tmp_path: Path) -> None:
-    done = meshmark(
+    completed = meshmark(
         "model", "measure", "hot_spot", "gs1280-4", "--window", "0", "--frames", str(tmp_path / "f"), "--no-store"
     )
-    assert done.returncode == 2 and "--window" in done.stderr and not (tmp_path / "f").exists()
+    assert completed.returncode == 2 and "--window" in completed.stderr and not (tmp_path / "f").exists()
 
 
 def test_a_drawing_says_which_link_is_which_and_whether_edges_wrap(tmp_path: Path) -> None:
@@ -394,9 +394,9 @@ def test_answers_do_not_depend_on_the_number_of_threads() -> None:
     runs = [{**random_reads(m, k), "window_ns": 5000.0, "links": True} for k in (1, 3, 8, 16)]
     lines: list[list[Any]] = []
     for threads in (1, 2, 4):
-        heard: list[Any] = []
-        ask(m, runs, threads=threads, on_line=heard.append)
-        lines.append(heard)
+        answers: list[Any] = []
+        ask(m, runs, threads=threads, on_line=answers.append)
+        lines.append(answers)
     assert lines[0] == lines[1] == lines[2]
     assert {x["type"] for x in lines[0]} == {"frame", "answer"}
 
@@ -424,9 +424,9 @@ def test_frames_say_where_a_hot_spot_is() -> None:
 def test_every_workload_moves_bytes(workload: str) -> None:
     request = Request(workload, chains="4", block="16KiB", rate="1.5")
     records, _ = run_pattern(find_machine("gs1280-8"), request, "test")
-    moved = [r for r in records if r.metric == "bandwidth_net"]
-    assert moved
-    assert all(1e7 < r.value < 2e11 for r in moved)
+    bandwidths = [r for r in records if r.metric == "bandwidth_net"]
+    assert bandwidths
+    assert all(1e7 < r.value < 2e11 for r in bandwidths)
 
 
 def test_all_cpus_of_a_node_exchange_messages() -> None:
@@ -456,27 +456,29 @@ def test_messages_need_a_partner() -> None:
 def test_example_transcript_is_exact() -> None:
     """What the how-to shows is what the command says, to the letter."""
     page = (ROOT / "docs" / "how-to" / "models.md").read_text()
-    shown = page.split("```console\n$ meshmark model place-io gs1280-16 --ports 4 --minimize max\n")[1].split("```")[0]
-    assert meshmark("model", "place-io", "gs1280-16", "--ports", "4", "--minimize", "max").stdout == shown
-    shown = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
-    done = meshmark("model", "compare", "gs1280-8", "es80")
-    assert [line.rstrip() for line in (done.stdout + done.stderr).splitlines()] == [
-        line.rstrip() for line in shown.splitlines()
+    example = page.split("```console\n$ meshmark model place-io gs1280-16 --ports 4 --minimize max\n")[1].split("```")[
+        0
+    ]
+    assert meshmark("model", "place-io", "gs1280-16", "--ports", "4", "--minimize", "max").stdout == example
+    example = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
+    completed = meshmark("model", "compare", "gs1280-8", "es80")
+    assert [line.rstrip() for line in (completed.stdout + completed.stderr).splitlines()] == [
+        line.rstrip() for line in example.splitlines()
     ]
 
 
 def test_programs_on_one_bus_slow_each_other_down() -> None:
     text = "0-1=2.14:0.33,2=2.14:0.33,4=0.3:0"
     slow: dict[bool, dict[str, float]] = {False: {}, True: {}}
-    for in_step, found in slow.items():
+    for in_step, times in slow.items():
         records, _ = run_pattern(find_machine("altix3700"), Request("programs", programs=text, in_step=in_step), "test")
         for r in records:
             name = str(r.conditions["program"]).partition("=")[0]
             if r.metric == "slowdown":
-                found[name] = r.value
+                times[name] = r.value
             elif name == "2":  # alone on its bus it moves what was asked for
                 assert r.value == pytest.approx(2.14e9, rel=0.01)
-        assert found["2"] == pytest.approx(1, abs=0.01)
+        assert times["2"] == pytest.approx(1, abs=0.01)
     assert slow[False]["0+1"] > 1.05  # two on one bus meet now and then
     # In step they always do: a phase is longer by what the bus (6.4 GB/s less headers) lacks for two of 4.6.
     assert slow[True]["0+1"] == pytest.approx(1 + 2.14 / 4.6 * (2 * 4.6 / 6.02 - 1), abs=0.01)
@@ -514,13 +516,13 @@ def test_a_trace_is_played_with_its_coherence(tmp_path: Path) -> None:
     elapsed = [r.value for r in records if r.metric == "elapsed"]
     assert elapsed[1] < elapsed[0]
     assert all(0 < r.value < 1 for r in records if r.metric == "hit_share")
-    for wrong, says in (
+    for wrong, message in (
         ("8 0 r", "allowed CPUs: 0 to 7"),
         ("0 x r", "line 1"),
         ("0 0 q", "CPU ADDR"),
         ("# no", "no access"),
     ):
-        with pytest.raises(UsageError, match=says):
+        with pytest.raises(UsageError, match=message):
             run_pattern(find_machine("gs1280-8"), Request("trace", trace=write(tmp_path, wrong)), "test")
     with pytest.raises(UsageError, match="a file of accesses is needed"):
         run_pattern(find_machine("gs1280-8"), Request("trace"), "test")
@@ -539,7 +541,7 @@ def test_ranges_and_grids() -> None:
 
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    words = (
+    command = (
         "model",
         "sweep",
         "gs1280-16",
@@ -552,25 +554,25 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
         "--store",
         tmp_path / "s",
     )
-    with start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+    with start(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         assert until(lambda: len(list((tmp_path / "s").rglob("sweep*.parquet"))) >= 3)
         child.send_signal(signal.SIGKILL)
-    done = len(Store(tmp_path / "s").query())
-    assert 3 <= done < 40
-    said: list[str] = []
+    stored_count = len(Store(tmp_path / "s").query())
+    assert 3 <= stored_count < 40
+    messages: list[str] = []
     machine = find_machine("gs1280-16")
     vary = ["links.bandwidth=1..6/40"]
-    records = run_sweep(machine, vary, "gups", {"threads": "all"}, tmp_path / "s", True, None, said.append)
+    records = run_sweep(machine, vary, "gups", {"threads": "all"}, tmp_path / "s", True, None, messages.append)
     assert len(records) == 40
-    assert said == [f"{done} of 40 points were already in the store"]
+    assert messages == [f"{stored_count} of 40 points were already in the store"]
     assert records == sorted(records, key=lambda r: float(str(r.conditions["links.bandwidth"])))
 
 
 def test_ports_are_placed_where_they_are_proved_best() -> None:
     four = place(find_machine("gs1280-16"), 4, "max")
     assert (four["max_hops"], four["proved"]) == (1, True)  # a perfect code of the 4 x 4 torus
-    one = place(find_machine("gs1280-16"), 1, "mean")
-    assert one["mean_hops"] == pytest.approx(2.0)
+    placement = place(find_machine("gs1280-16"), 1, "mean")
+    assert placement["mean_hops"] == pytest.approx(2.0)
     with pytest.raises(UsageError, match="allowed: 1 to 16"):
         place(find_machine("gs1280-16"), 17, "mean")
 
