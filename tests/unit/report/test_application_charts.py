@@ -27,16 +27,16 @@ def record(value: float, metric: Metric = RATE, **conditions: Any) -> Record:
 
 
 def drawn(records: list[Record]) -> tuple[dict[str, list[dict[str, Any]]], str]:
-    found = configurations(records)
-    assert found is not None
-    return found.data, json.dumps(found.chart.to_dict(validate=True))
+    drawing = configurations(records)
+    assert drawing is not None
+    return drawing.data, json.dumps(drawing.chart.to_dict(validate=True))
 
 
 def test_several_numbers_of_threads_make_curves_with_lines_in_proportion() -> None:
     records = [record(v * n, threads=n, build=b) for n in (1, 2, 4) for b, v in (("O2", 1e9), ("O3", 2e9))]
     data, text = drawn(records)
     assert "threads" in text and "figure of merit (GB/s)" in text
-    rows = [r for of in data.values() for r in of]
+    rows = [r for dataset in data.values() for r in dataset]
     assert {r["series"] for r in rows} == {"p build=O2", "p build=O3"}
     at_four = [r["value"] for r in rows if r["series"] == "p build=O2" and r["x"] == 4]
     assert at_four == pytest.approx([4.12] * len(at_four)) and len(at_four) == 2
@@ -45,15 +45,15 @@ def test_several_numbers_of_threads_make_curves_with_lines_in_proportion() -> No
 def test_configurations_without_numbers_of_workers_are_listed() -> None:
     data, text = drawn([record(1.0, TIME, size=s) for s in ("10", "20")])
     assert "elapsed time (s)" in text
-    assert [r["name"] for of in data.values() for r in of] == ["p size=10", "p size=20"]
+    assert [r["name"] for dataset in data.values() for r in dataset] == ["p size=10", "p size=20"]
 
 
 @pytest.mark.parametrize("odd", [False, "many", -1, 0, 1 << 70, "²"])
 def test_what_is_no_number_of_workers_has_no_place_on_a_curve(odd: object) -> None:
     data, _ = drawn([record(1e9, threads=1), record(2e9, threads=2), record(3e9, threads=odd)])
-    assert {r["x"] for of in data.values() for r in of} == {1.0, 2.0}
+    assert {r["x"] for dataset in data.values() for r in dataset} == {1.0, 2.0}
     data, _ = drawn([record(1e9, threads=1), record(3e9, threads=odd)])
-    assert len({r["name"] for of in data.values() for r in of}) == 2
+    assert len({r["name"] for dataset in data.values() for r in dataset}) == 2
 
 
 def test_other_instruments_are_not_drawn() -> None:
@@ -91,13 +91,13 @@ def test_the_hottest_functions_are_listed_with_their_intervals() -> None:
 
 
 def test_ratios_of_a_composite_are_drawn_with_its_mean() -> None:
-    of = {"composite": "c", "reference": "old"}
+    data = {"composite": "c", "reference": "old"}
     ratio, whole = (Metric(name, "1", "higher", "") for name in ("ratio", "composite"))
-    records = [record(v, ratio, member=m, **of) for m, v in (("x", 2.0), ("y", 8.0))]
+    records = [record(v, ratio, member=m, **data) for m, v in (("x", 2.0), ("y", 8.0))]
     records += [record(3.0, ratio, member="z", composite="other", reference="old"), record(4.0, whole, program="c")]
-    found = composites(records)
-    assert found is not None and "ratio to old" in json.dumps(found.chart.to_dict(validate=True))
-    rows = [r for of in found.data.values() for r in of]
+    drawing = composites(records)
+    assert drawing is not None and "ratio to old" in json.dumps(drawing.chart.to_dict(validate=True))
+    rows = [r for data in drawing.data.values() for r in data]
     assert {r["name"]: r["value"] for r in rows if "name" in r} == pytest.approx({"x": 2.06, "y": 8.24})
     lines = [(r["at"], r["text"]) for r in rows if "at" in r]
     assert lines == [(1.0, ""), (pytest.approx(4.12), "geometric mean 4.12")]

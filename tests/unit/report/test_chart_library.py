@@ -12,12 +12,12 @@ from meshmark.report.drawing import chart_page
 def test_the_chart_library_is_kept_and_not_taken_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     whole = chart_page("charts.html", {}, title="none")
-    (kept,) = (tmp_path / "meshmark").iterdir()
+    (cache_file,) = (tmp_path / "meshmark").iterdir()
     assert "vegaEmbed" in whole and len(whole) > 500_000
-    kept.chmod(0o644)
-    kept.write_text("// kept", encoding="utf-8")
+    cache_file.chmod(0o644)
+    cache_file.write_text("// kept", encoding="utf-8")
     assert "// kept" in chart_page("charts.html", {}, title="none")
-    kept.chmod(0o666)
+    cache_file.chmod(0o666)
     assert chart_page("charts.html", {}, title="none") == whole
 
 

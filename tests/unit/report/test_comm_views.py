@@ -40,10 +40,14 @@ from support.paths import MACHINES
 
 
 def exchange(protocol: str, words: int, samples: list[float], mpi: str = "openmpi", **more: Any) -> Record:
-    made = made_run.halo([mpi])[0]
-    conditions = {**made.conditions, "protocol": protocol, "words": words, **more}
+    template = made_run.halo([mpi])[0]
+    conditions = {**template.conditions, "protocol": protocol, "words": words, **more}
     return dataclasses.replace(
-        made, samples=tuple(samples), value=median(samples), interval=median_interval(samples), conditions=conditions
+        template,
+        samples=tuple(samples),
+        value=median(samples),
+        interval=median_interval(samples),
+        conditions=conditions,
     )
 
 
@@ -53,25 +57,29 @@ def level(value: float) -> list[float]:
 
 
 def test_a_ranking_is_in_the_order_of_how_near_each_is_to_the_best() -> None:
-    (one,) = rankings(made_run.halo())
-    assert one.library == "Open MPI 4.1.4" and one.where == "2 ranks, grid 2x1" and one.transport == "shared memory"
-    assert one.sizes == tuple(2**k for k in range(0, 15, 2))
-    means = [one.over_lowest(p) for p in one.protocols]
+    (ranking,) = rankings(made_run.halo())
+    assert (
+        ranking.library == "Open MPI 4.1.4"
+        and ranking.where == "2 ranks, grid 2x1"
+        and ranking.transport == "shared memory"
+    )
+    assert ranking.sizes == tuple(2**k for k in range(0, 15, 2))
+    means = [ranking.over_lowest(p) for p in ranking.protocols]
     assert means == sorted(means) and means[0] >= 1
-    assert set(one.protocols) == set(made_run.HALOS) and one.protocols[-1] == "shmem_put"
-    for size in one.sizes:
-        times = {p: one.cells[p, size].value for p in one.protocols}
-        best = one.best(size)
+    assert set(ranking.protocols) == set(made_run.HALOS) and ranking.protocols[-1] == "shmem_put"
+    for size in ranking.sizes:
+        times = {p: ranking.cells[p, size].value for p in ranking.protocols}
+        best = ranking.best(size)
         assert best is not None and best.value == min(times.values())
 
 
 def test_winners_are_told_by_stretches_and_ties_by_intervals() -> None:
-    (one,) = rankings(made_run.halo())
-    first, second = stretches(one)
+    (ranking,) = rankings(made_run.halo())
+    first, second = stretches(ranking)
     assert (first.first, first.last, first.winner, first.others) == (1, 64, "neighbour", ())
     assert (second.first, second.last) == (256, 2**14)
     assert {second.winner, *second.others} == {"irecv_isend", "persistent_irecv_isend"}
-    assert winner_lines(one) == [
+    assert winner_lines(ranking) == [
         "up to 64 words: neighbour",
         f"from 256 words: {second.winner}; equal: {second.others[0]}",
     ]
@@ -83,9 +91,9 @@ def test_noise_within_the_intervals_is_no_crossover() -> None:
     for k, words in enumerate((1, 2, 4, 8)):
         records.append(exchange("a", words, level(1.000e-6 if k % 2 else 1.003e-6)))
         records.append(exchange("b", words, level(1.003e-6 if k % 2 else 1.000e-6)))
-    (found,) = stretches(rankings(records)[0])
-    assert {found.winner, *found.others} == {"a", "b"} and (found.first, found.last) == (1, 8)
-    assert winner_lines(rankings(records)[0]) == [f"at every size: {found.winner}; equal: {found.others[0]}"]
+    (stretch,) = stretches(rankings(records)[0])
+    assert {stretch.winner, *stretch.others} == {"a", "b"} and (stretch.first, stretch.last) == (1, 8)
+    assert winner_lines(rankings(records)[0]) == [f"at every size: {stretch.winner}; equal: {stretch.others[0]}"]
     # … and by more than their intervals: as many stretches as turns.
     records = [
         exchange(p, w, level(1.1e-6 if (k + (p == "a")) % 2 else 1e-6))
@@ -131,25 +139,27 @@ def test_modes_are_named_below_a_ranking(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_too_few_samples_for_an_interval_decide_nothing() -> None:
-    one, other = exchange("a", 1, [1e-6]), exchange("b", 1, level(5e-6))
-    assert one.interval is None and bounds(one) == (0, math.inf) and half_percent(one) == "±?"
-    assert winner_lines(rankings([one, other])[0])[0] == "at every size: inconclusive: a, b"
+    first, second = exchange("a", 1, [1e-6]), exchange("b", 1, level(5e-6))
+    assert first.interval is None and bounds(first) == (0, math.inf) and half_percent(first) == "±?"
+    assert winner_lines(rankings([first, second])[0])[0] == "at every size: inconclusive: a, b"
     assert half_percent(exchange("a", 1, [1e-6, 1e-6, 1e-6, 1.5e-6, 2e-6, 2e-6])) == "±40%"
 
 
 def test_only_sizes_that_all_were_measured_at_are_ranked() -> None:
     records = [exchange(p, w, level(t * 1e-6)) for p, t in (("a", 1), ("b", 2)) for w in (1, 8, 64)]
     lacking = [exchange("c", 8, level(3e-6)), exchange("c", 512, level(1e-9))]
-    (one,) = rankings([*records, *lacking])
-    assert one.common == (8,) and one.protocols == ("a", "b", "c") and one.over_lowest("c") == pytest.approx(3)
-    assert winner_lines(one) == [
+    (ranking,) = rankings([*records, *lacking])
+    assert (
+        ranking.common == (8,) and ranking.protocols == ("a", "b", "c") and ranking.over_lowest("c") == pytest.approx(3)
+    )
+    assert winner_lines(ranking) == [
         "at every size: a",
         "not ranked: 1 word and others, where not every protocol was measured",
     ]
     apart = [exchange("a", 1, level(1e-6)), exchange("b", 8, level(1e-6))]
-    (one,) = rankings(apart)
-    assert one.common == () and math.isnan(one.over_lowest("a"))
-    assert winner_lines(one) == ["not ranked: 1 word and others, where not every protocol was measured"]
+    (ranking,) = rankings(apart)
+    assert ranking.common == () and math.isnan(ranking.over_lowest("a"))
+    assert winner_lines(ranking) == ["not ranked: 1 word and others, where not every protocol was measured"]
     assert "–" in comm.halo_details(apart)
 
 
@@ -163,8 +173,8 @@ def test_undecided_sizes_in_a_row_are_one_stretch() -> None:
         512: (level(2), level(1)),
     }.items():
         records += [exchange("a", words, [v * 1e-6 for v in a]), exchange("b", words, [v * 1e-6 for v in b])]
-    (one,) = rankings(records)
-    assert winner_lines(one) == [
+    (ranking,) = rankings(records)
+    assert winner_lines(ranking) == [
         "at 1 word: a",
         "from 8 words to 64 words: inconclusive: a, b",
         "at 512 words: b",
@@ -179,8 +189,8 @@ def test_of_two_measurements_of_one_point_the_clearer_counts() -> None:
 
 
 def test_two_libraries_are_compared_where_both_were_asked_the_same() -> None:
-    found = rankings(made_run.halo(made_run.LIBRARIES))
-    ((a, b, ratios),) = comparisons(found)
+    ranked = rankings(made_run.halo(made_run.LIBRARIES))
+    ((a, b, ratios),) = comparisons(ranked)
     assert (a.library, b.library) == ("Open MPI 4.1.4", "MPICH 4.0.2")
     assert {p for p, _ in ratios} == set(made_run.HALOS) - {"shmem_put"}
     for ratio in ratios.values():
@@ -197,8 +207,8 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = made_run.halo(made_run.LIBRARIES)
-    noisy = next(i for i, r in enumerate(records) if r.conditions["protocol"] == "caf_sync")
-    records[noisy] = dataclasses.replace(records[noisy], flags=frozenset({"disturbed"}))
+    noisy_index = next(i for i, r in enumerate(records) if r.conditions["protocol"] == "caf_sync")
+    records[noisy_index] = dataclasses.replace(records[noisy_index], flags=frozenset({"disturbed"}))
     for width in (80, 120):
         monkeypatch.setenv("COLUMNS", str(width))
         monkeypatch.setattr("meshmark.report.ranking.WIDE", width)
@@ -245,9 +255,9 @@ def test_observed_conditions_are_no_columns(records: list[Record], capsys: pytes
 
 
 def specs(page: str) -> dict[str, Any]:
-    found = re.search(r'<script id="specs" type="application/json">(.*?)</script>', page, re.S)
-    assert found
-    parsed: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script id="specs" type="application/json">(.*?)</script>', page, re.S)
+    assert match
+    parsed: dict[str, Any] = json.loads(match[1])
     return parsed
 
 
@@ -259,8 +269,8 @@ def rows_of(drawn: drawing.Drawn | None) -> list[dict[str, Any]]:
 def test_the_report_has_communication_only_where_it_was_asked_for(tmp_path: Path) -> None:
     page = write_report(made_run.latency(), [], made_run.run_info(), tmp_path).html.read_text()
     assert 'id="halo"' not in page and 'id="swap"' not in page and 'id="collectives"' not in page
-    one = write_report(made_run.halo(), [], made_run.run_info(), tmp_path / "1").html.read_text()
-    assert "Ranking of 5 protocols" in one and 'id="halo_libraries"' not in one
+    halo_page = write_report(made_run.halo(), [], made_run.run_info(), tmp_path / "1").html.read_text()
+    assert "Ranking of 5 protocols" in halo_page and 'id="halo_libraries"' not in halo_page
     records = [*made_run.latency(), *made_run.communication()]
     page = write_report(records, [], made_run.run_info(), tmp_path / "2").html.read_text()
     names = {
@@ -287,8 +297,8 @@ def test_two_ranks_have_one_line_and_nothing_to_contend_with(tmp_path: Path) -> 
     assert "swap" not in specs(page)
     part = page.partition('id="swap"')[2].partition("</section>")[0]
     assert "results as a table" in part and "Only one pair at each distance, so there is no contention." in part
-    drawn = specs(page)["swap_pairs"]
-    texts = {r["text"] for rows in drawn["datasets"].values() for r in rows if "text" in r}
+    spec = specs(page)["swap_pairs"]
+    texts = {r["text"] for rows in spec["datasets"].values() for r in rows if "text" in r}
     assert texts > {"CPU 0", "CPU 1"} and any(t.endswith("ns") for t in texts) and any("GB/s" in t for t in texts)
     part = page.partition('id="swap_pairs"')[2].partition("</section>")[0]
     assert re.search('<td>8.B</td><td>same node</td><td class="n">1</td>', part)
@@ -334,8 +344,10 @@ def swapped(
     c = {"message_bytes": size, "distance": distance, "mode": mode, **made_run.ranks(count=ranks), **more}
     if mode == "alone":
         c |= {"from_rank": first, "to_rank": first + distance}
-    made = made_run.record("swap", "exchange_time", 1.0, **c)
-    return dataclasses.replace(made, samples=tuple(samples), value=median(samples), interval=median_interval(samples))
+    template = made_run.record("swap", "exchange_time", 1.0, **c)
+    return dataclasses.replace(
+        template, samples=tuple(samples), value=median(samples), interval=median_interval(samples)
+    )
 
 
 def of_factors(*factors: list[float]) -> Contention:
@@ -343,16 +355,16 @@ def of_factors(*factors: list[float]) -> Contention:
     records = []
     for size, samples in zip(SIZES, factors, strict=False):
         records += [swapped(1, "alone", size, level(1e-6)), swapped(1, "together", size, [f * 1e-6 for f in samples])]
-    (found,) = contentions(records)
-    return found
+    (result,) = contentions(records)
+    return result
 
 
 def test_contention_starts_where_the_whole_interval_is_above() -> None:
-    found = of_factors(level(1.0), level(1.105), level(1.5), level(1.02))
-    assert found.start(1) == 2**16
-    factor = found.cells[1, 2**16]
+    result = of_factors(level(1.0), level(1.105), level(1.5), level(1.02))
+    assert result.start(1) == 2**16
+    factor = result.cells[1, 2**16]
     assert factor.ratio.value == pytest.approx(1.5) and factor.ratio.interval == pytest.approx((1.485, 1.515), abs=1e-3)
-    (line,) = contention.start_lines(found)
+    (line,) = contention.start_lines(result)
     assert re.fullmatch(r"distance 1: from 64.KiB, 1.50 \(1.49 – 1.52\); inconclusive at 1.MiB", line)
 
 
@@ -369,15 +381,15 @@ def test_a_pair_that_is_slow_by_itself_is_no_contention() -> None:
     """At distance 1 of six ranks 0-1, 2-3 and 4-5 are together; 1-2 is not, however slow."""
     alone = {0: 1e-6, 1: 9e-6, 2: 3e-6, 3: 8e-6, 4: 1e-6}
     records = [swapped(1, "alone", 8, level(t), first=i, ranks=6) for i, t in alone.items()]
-    (found,) = contentions([*records, swapped(1, "together", 8, level(3.03e-6), ranks=6)])
-    assert found.cells[1, 8].alone.conditions["from_rank"] == 2
-    assert found.cells[1, 8].ratio.value == pytest.approx(1.01)
-    assert re.fullmatch("distance 1: none up to 8.B", contention.start_lines(found)[0])
+    (result,) = contentions([*records, swapped(1, "together", 8, level(3.03e-6), ranks=6)])
+    assert result.cells[1, 8].alone.conditions["from_rank"] == 2
+    assert result.cells[1, 8].ratio.value == pytest.approx(1.01)
+    assert re.fullmatch("distance 1: none up to 8.B", contention.start_lines(result)[0])
 
 
 def test_neighbouring_distances_that_say_the_same_share_a_line() -> None:
-    (found,) = contentions(made_run.swap(16, SIZES, 4))
-    lines = [line.replace("\u00a0", " ") for line in contention.start_lines(found)]
+    (result,) = contentions(made_run.swap(16, SIZES, 4))
+    lines = [line.replace("\u00a0", " ") for line in contention.start_lines(result)]
     assert lines == [
         "distances 1 to 2: none up to 1 MiB",
         "distances 3 to 14: from 64 KiB, 1.39 to 2.60",
@@ -482,9 +494,9 @@ def test_the_ring_has_every_rank_and_every_pair_once() -> None:
     values = [r["value"] for r in lines]
     assert values == sorted(values), "the best lie on top"
     # Ranks that are not bound in the order of their CPUs stand where their CPU is.
-    swapped_ = [dataclasses.replace(r, conditions={**r.conditions, "rank_cpus": "0,2,1,3"}) for r in made_run.swap(4)]
+    reordered = [dataclasses.replace(r, conditions={**r.conditions, "rank_cpus": "0,2,1,3"}) for r in made_run.swap(4)]
     two = from_synthetic("pack:2 [numa] core:2 pu:1").to_dict()
-    order = [r["rank"] for r in rows_of(swaps.pairs(swapped_, two)) if "rank" in r]
+    order = [r["rank"] for r in rows_of(swaps.pairs(reordered, two)) if "rank" in r]
     assert order == ["0", "2", "1", "3"] * 2
 
 
@@ -497,15 +509,15 @@ def test_short_messages_are_times_and_long_ones_bandwidths() -> None:
 
 def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
     records = []
-    for words, (one, other) in {
+    for words, (first, second) in {
         1: (1.0, 1.5),
         8: (1.0, 1.2),
         64: (1.0, 1.001),
         512: (1.3, 1.0),
         4096: (2.0, 1.0),
     }.items():
-        records.append(exchange("a", words, level(one * 1e-6)))
-        records.append(exchange("a", words, level(other * 1e-6), "mpich"))
+        records.append(exchange("a", words, level(first * 1e-6)))
+        records.append(exchange("a", words, level(second * 1e-6), "mpich"))
     (pair,) = comparisons(rankings(records))
     lines = ["up to 8 words: Open MPI 4.1.4", "at 64 words: equal", "from 512 words: MPICH 4.0.2"]
     assert pair.faster(pair.of("a")) == pair.faster(pair.best) == lines
@@ -546,16 +558,16 @@ def again(record: Record, factor: float) -> Record:
 
 def test_what_runs_of_a_library_differ_by_is_no_difference_of_libraries() -> None:
     """1.2 times between two libraries, whose own runs differ by 1.3 and by nothing."""
-    one = [exchange("a", w, level(1e-6)) for w in (1, 8)]
-    other = [exchange("a", w, level(1.2e-6), "mpich") for w in (1, 8)]
-    (pair,) = comparisons(rankings([*one, *other]))
+    first = [exchange("a", w, level(1e-6)) for w in (1, 8)]
+    second = [exchange("a", w, level(1.2e-6), "mpich") for w in (1, 8)]
+    (pair,) = comparisons(rankings([*first, *second]))
     assert all(r.differs for r in pair.ratios.values()) and not pair.alternated
-    steady = pool([one, one]) + pool([other, other])
+    steady = pool([first, first]) + pool([second, second])
     (pair,) = comparisons(rankings(steady))
     assert all(r.differs for r in pair.ratios.values()) and pair.alternated == 2
-    (pair,) = comparisons(rankings([*steady[:1], *one[1:], *steady[2:]]))
+    (pair,) = comparisons(rankings([*steady[:1], *first[1:], *steady[2:]]))
     assert pair.alternated == 1 and run_order_note(pair).endswith("; 1 of 2 compare a single run of a library")
-    apart = pool([one, [again(one[0], 1.3), one[1]]]) + pool([other, other])
+    apart = pool([first, [again(first[0], 1.3), first[1]]]) + pool([second, second])
     (pair,) = comparisons(rankings(apart))
     assert [r.differs for _, r in sorted(pair.ratios.items())] == [False, True]
     low, high = bounds(apart[0])
@@ -568,7 +580,7 @@ def test_nine_lines_have_nine_colours() -> None:
     record = made_run.record("allreduce", "collective_time", 1e-6, algorithm="library", message_bytes=8)
     rows = [charts.row(record, series=f"way {n}", x=8.0, message="8 B") for n in range(9)]
     axis = charts.log_axis(rows, "time", comm.TIME)
-    drawn = charts.drawing(lambda: charts.layered(rows, comm.alt.X("x:Q"), axis, "series", ["message"]))()
-    assert drawn is not None
-    colours = drawn.chart.to_dict()["layer"][0]["encoding"]["color"]["scale"]["range"]
+    chart = charts.drawing(lambda: charts.layered(rows, comm.alt.X("x:Q"), axis, "series", ["message"]))()
+    assert chart is not None
+    colours = chart.chart.to_dict()["layer"][0]["encoding"]["color"]["scale"]["range"]
     assert len(set(colours)) == 9

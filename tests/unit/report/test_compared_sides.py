@@ -22,8 +22,8 @@ from support.made_run import record
 
 
 def side(name: str, records: list[Record]) -> Side:
-    mine = [replace(r, machine=name) for r in records]
-    return Side(name=name, what="made", machine=name, start="2026-11-28T10:00:00Z", records=mine)
+    own_records = [replace(r, machine=name) for r in records]
+    return Side(name=name, what="made", machine=name, start="2026-11-28T10:00:00Z", records=own_records)
 
 
 def scaled(r: Record, factor: float) -> Record:
@@ -41,12 +41,14 @@ def three() -> list[Comparison]:
 
 
 def test_each_result_of_a_is_a_line_with_a_cell_for_each_side(three: list[Comparison]) -> None:
-    found = {b.metric: b for b in blocks(three)}
-    assert [len(line.cells) for line in found["load_latency"].lines] == [2] * len(found["load_latency"].lines)
+    blocks_by_metric = {b.metric: b for b in blocks(three)}
+    assert [len(line.cells) for line in blocks_by_metric["load_latency"].lines] == [2] * len(
+        blocks_by_metric["load_latency"].lines
+    )
     latency = next(b for b in blocks(three) if b.instrument == "latency")
     words = [[cell.word for cell in line.cells if cell] for line in latency.lines]
     assert words == [["slower", "equal"]] * 4
-    assert all(line.cells[1] is None for line in found["bandwidth_net"].lines)
+    assert all(line.cells[1] is None for line in blocks_by_metric["bandwidth_net"].lines)
 
 
 def test_the_terminal_has_a_column_for_each_side(three: list[Comparison], capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,9 +60,9 @@ def test_the_terminal_has_a_column_for_each_side(three: list[Comparison], capsys
 
 
 def test_one_chart_has_the_curves_of_all_sides(three: list[Comparison]) -> None:
-    drawn = charts(three)
-    assert {"means", "latency", "loaded"} <= drawn.keys()
-    series = {r["series"] for data in drawn["latency"].data.values() for r in data if "series" in r}
+    drawings = charts(three)
+    assert {"means", "latency", "loaded"} <= drawings.keys()
+    series = {r["series"] for data in drawings["latency"].data.values() for r in data if "series" in r}
     assert {text[:1] for text in series} == {"A", "B", "C"}
     page = comparison_page(three)
     assert "old, new and x|y" in page and "C is" in page
@@ -73,8 +75,8 @@ def lines_of(comparisons: list[Comparison], ideal: float | None) -> dict[tuple[s
 
 
 def test_the_chart_of_ratios_has_each_side_beside_1_and_beside_what_is_ideal(three: list[Comparison]) -> None:
-    drawn = charts(three, 1.25)["means"]
-    rows = [r for data in drawn.data.values() for r in data if "side" in r]
+    drawing = charts(three, 1.25)["means"]
+    rows = [r for data in drawing.data.values() for r in data if "side" in r]
     latency = {r["side"]: r for r in rows if r["name"] == "latency load latency"}
     assert latency["B: new"]["value"] == pytest.approx(1.2) and latency["C: x|y"]["value"] == pytest.approx(1.0)
     assert all(r["low"] <= r["value"] <= r["high"] for r in rows)
@@ -83,7 +85,7 @@ def test_the_chart_of_ratios_has_each_side_beside_1_and_beside_what_is_ideal(thr
     assert lines["bandwidth net", "ideal 1.25"] == 1.25 and lines["latency load latency", "ideal 1.25"] == 0.8
     assert {at for (_, line), at in lines.items() if line == "equal to A"} == {1.0}
     assert {line for _, line in lines_of(three, None)} == {"equal to A"}
-    low, high = drawn.chart.to_dict()["layer"][-1]["encoding"]["x"]["scale"]["domain"]
+    low, high = drawing.chart.to_dict()["layer"][-1]["encoding"]["x"]["scale"]["domain"]
     assert low < 0.8 and high > 1.25, "the lines are within the axis"
     page = comparison_page(three, 1.25)
     assert (
@@ -107,18 +109,20 @@ def test_an_ideal_needs_a_page() -> None:
 def memory(name: str, factor: float, threads: int, **more: str | int) -> Side:
     """Results of memory: rates that grow with the factor, and half of it for each of all threads."""
     where = {"memory_level": "memory", "memory_place": "local", "cpus_within": "machine", "pages": "thp", **more}
-    every: list[Record] = []
+    memory_records: list[Record] = []
     for kernel, rate in (("read", 12e9), ("triad", 10e9), ("copy", 9e9)):
-        for count, each in ((1, rate), (threads, rate / 2)):
-            of = {"kernel": kernel, "threads": count, "cpus_fill": "machine" if count > 1 else "core"}
-            value = factor * each * count
-            every.append(record("bandwidth", "bandwidth_net", value, footprint_bytes=2**30, **of, **where))
+        for count, thread_rate in ((1, rate), (threads, rate / 2)):
+            conditions = {"kernel": kernel, "threads": count, "cpus_fill": "machine" if count > 1 else "core"}
+            value = factor * thread_rate * count
+            memory_records.append(
+                record("bandwidth", "bandwidth_net", value, footprint_bytes=2**30, **conditions, **where)
+            )
     of_latency = {"pattern": "random", "processes": 1, "cpu": 0, "memory_node": 0, "locality_bytes": 0}
-    every += [
+    memory_records += [
         record("latency", "load_latency", seconds / factor, footprint_bytes=size, **of_latency, **where)
         for size, seconds in ((2**29, 95e-9), (2**30, 100e-9))
     ]
-    return side(name, [replace(r, conditions={**r.conditions, "runs": 2}) for r in every])
+    return side(name, [replace(r, conditions={**r.conditions, "runs": 2}) for r in memory_records])
 
 
 def trend(comparisons: list[Comparison], chart: str) -> dict[str, list[tuple[str, float]]]:
@@ -147,13 +151,13 @@ def test_a_trend_over_machines_is_in_their_order_and_per_thread() -> None:
 
 
 def test_a_machine_without_a_result_has_no_point_and_one_machine_has_no_trend() -> None:
-    one, two, three_ = memory("a", 1.0, 8), memory("b", 0.5, 16), memory("c", 2.0, 64)
-    lacking = replace(two, records=[r for r in two.records if r.conditions.get("kernel") != "triad"])
-    lines = trend([compare(one, lacking), compare(one, three_)], "bandwidth-over-machines")
+    side_a, side_b, side_c = memory("a", 1.0, 8), memory("b", 0.5, 16), memory("c", 2.0, 64)
+    lacking = replace(side_b, records=[r for r in side_b.records if r.conditions.get("kernel") != "triad"])
+    lines = trend([compare(side_a, lacking), compare(side_a, side_c)], "bandwidth-over-machines")
     assert [name for name, _ in lines["triad, one thread"]] == ["A: a", "C: c"]
     assert [name for name, _ in lines["read, one thread"]] == ["A: a", "B: b", "C: c"]
-    later = replace(one, name="later")
-    assert not {name for name in charts([compare(one, later)]) if "machines" in name}
+    later = replace(side_a, name="later")
+    assert not {name for name in charts([compare(side_a, later)]) if "machines" in name}
 
 
 def test_copy_stands_for_kernels_that_publications_lack(tmp_path: Path) -> None:

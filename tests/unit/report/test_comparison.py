@@ -45,13 +45,13 @@ def test_a_ratio_has_the_digits_that_matter() -> None:
 
 
 def test_blocks_name_what_varies_and_share_the_rest(both: Comparison) -> None:
-    found = {b.metric: b for b in blocks([both]) if b.instrument == "bandwidth"}["bandwidth_net"]
-    assert "isa avx2" in found.common and all("isa" not in line.point for line in found.lines)
-    assert all("kernel" in line.point for line in found.lines)
-    assert {line.cells[0].word for line in found.lines} == {"faster"} and all(
-        line.cells[0].better for line in found.lines
+    block = {b.metric: b for b in blocks([both]) if b.instrument == "bandwidth"}["bandwidth_net"]
+    assert "isa avx2" in block.common and all("isa" not in line.point for line in block.lines)
+    assert all("kernel" in line.point for line in block.lines)
+    assert {line.cells[0].word for line in block.lines} == {"faster"} and all(
+        line.cells[0].better for line in block.lines
     )
-    assert found.means[0].startswith("1.20 (")
+    assert block.means[0].startswith("1.20 (")
 
 
 def test_the_summary_counts_and_the_reasons_follow(both: Comparison) -> None:
@@ -82,8 +82,8 @@ def test_the_terminal_lists_all_but_equal_results_unless_asked_for_all(capsys: p
 
 @pytest.mark.parametrize("few", [1, 2])
 def test_a_single_result_has_a_page_and_a_table(few: int, capsys: pytest.CaptureFixture[str]) -> None:
-    one = everything()[:few]
-    c = compare(side("a", one), side("b", one, "other"))
+    records = everything()[:few]
+    c = compare(side("a", records), side("b", records, "other"))
     assert "on both" in comparison_page([c])
     print_comparison([c], every=True)
     assert "equal" in capsys.readouterr().out

@@ -41,9 +41,11 @@ def test_a_recording_that_cannot_be_plotted_gives_one_line_and_status_1(tmp_path
     with Recorder(tmp_path / "r.parquet", header()) as recorder:
         for n in range(1, 6):
             recorder.add(frame(n, 0.2, None, 0.55, 1.0))
-    done = limited(tmp_path, "-m", "meshmark", "plot", str(tmp_path / "r.parquet"), "--out", str(tmp_path / "plots"))
-    assert done.returncode == 1 and done.stdout == ""
-    lines = done.stderr.splitlines()
+    completed = limited(
+        tmp_path, "-m", "meshmark", "plot", str(tmp_path / "r.parquet"), "--out", str(tmp_path / "plots")
+    )
+    assert completed.returncode == 1 and completed.stdout == ""
+    lines = completed.stderr.splitlines()
     assert lines[0].startswith(f"meshmark: error: {REASON}") and lines[1].startswith("hint: ") and len(lines) == 2
 
 
@@ -59,24 +61,24 @@ print(paths.undrawn)
 
 
 def test_a_report_without_charts_has_the_numbers_and_the_reason(tmp_path: Path) -> None:
-    done = limited(tmp_path, "-c", REPORT, str(tmp_path / "report"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(REASON) and done.stderr == ""
+    completed = limited(tmp_path, "-c", REPORT, str(tmp_path / "report"))
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith(REASON) and completed.stderr == ""
     page = (tmp_path / "report" / "report.html").read_text()
-    assert reason_in(page) == done.stdout.strip() and "results as a table" in page
+    assert reason_in(page) == completed.stdout.strip() and "results as a table" in page
     assert (tmp_path / "report" / "card.json").exists() and not (tmp_path / "report" / "charts").exists()
 
 
 def test_a_validation_is_written_without_charts_and_one_line_says_so(tmp_path: Path) -> None:
     out = tmp_path / "validation"
-    done = limited(tmp_path, "-m", "meshmark", "model", "validate", "A01", "--out", str(out))
-    assert done.returncode == 0
-    assert done.stderr.splitlines()[-1].startswith(f"warning: no charts: {REASON}")
-    assert "Trace" not in done.stderr and (out / "validation.json").exists()
+    completed = limited(tmp_path, "-m", "meshmark", "model", "validate", "A01", "--out", str(out))
+    assert completed.returncode == 0
+    assert completed.stderr.splitlines()[-1].startswith(f"warning: no charts: {REASON}")
+    assert "Trace" not in completed.stderr and (out / "validation.json").exists()
 
 
 def test_pages_have_their_charts_where_the_chart_library_was_made_before(tmp_path: Path) -> None:
-    made = run(
+    completed = run(
         [
             sys.executable,
             "-c",
@@ -84,7 +86,7 @@ def test_pages_have_their_charts_where_the_chart_library_was_made_before(tmp_pat
         ],
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
     )
-    assert made.returncode == 0, made.stderr
+    assert completed.returncode == 0, completed.stderr
     assert limited(tmp_path, "-c", REPORT, str(tmp_path / "report")).returncode == 0
     page = (tmp_path / "report" / "report.html").read_text()
     assert reason_in(page) == "" and "vegaEmbed" in page

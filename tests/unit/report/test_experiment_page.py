@@ -12,15 +12,18 @@ from support.made_run import experiment as ratio
 def rows(*records: Record) -> list[dict[str, Any]]:
     chart = pairs(records)
     assert chart is not None
-    return [row for of in chart.data.values() for row in of]
+    return [row for dataset in chart.data.values() for row in dataset]
 
 
 def test_every_pair_is_a_point_in_its_order() -> None:
-    found = rows(ratio(1.1, 1.2, 0.9, run_low=0.95, run_high=1.15))
-    points = [(row["x"], row["value"]) for row in found if "text" in row]
+    chart_rows = rows(ratio(1.1, 1.2, 0.9, run_low=0.95, run_high=1.15))
+    points = [(row["x"], row["value"]) for row in chart_rows if "text" in row]
     assert points == [(1, 1.1), (2, 1.2), (3, 0.9)]
-    assert {row["series"] for row in found if "series" in row} == {"N=2 over N=1"}
-    assert [(row["x"], row["low"], row["high"]) for row in found if "low" in row] == [(1, 0.95, 1.15), (3, 0.95, 1.15)]
+    assert {row["series"] for row in chart_rows if "series" in row} == {"N=2 over N=1"}
+    assert [(row["x"], row["low"], row["high"]) for row in chart_rows if "low" in row] == [
+        (1, 0.95, 1.15),
+        (3, 0.95, 1.15),
+    ]
 
 
 def test_ratios_that_are_none_are_not_drawn() -> None:

@@ -68,9 +68,9 @@ def test_caches_are_described_by_their_fastest_plateau() -> None:
 def test_load_and_arithmetic_are_put_beside_what_limits_them() -> None:
     knee = record("loaded", "knee_bandwidth", 12e9, threads=2, mode="chains", pages="thp", reached="yes")
     dgemm = record("dgemm", "flop_rate", 75e9, n=2000, threads=2, library="x")
-    found = texts([triad(2, 48e9), peak(2, 100e9), knee, dgemm])
-    assert "GB/s on 2 CPUs, 2" in found[1] and found[1].endswith("% of triad's rate.")
-    assert "of which dgemm reaches 75 %" in found[2] and "flop per byte of triad" in found[2]
+    messages = texts([triad(2, 48e9), peak(2, 100e9), knee, dgemm])
+    assert "GB/s on 2 CPUs, 2" in messages[1] and messages[1].endswith("% of triad's rate.")
+    assert "of which dgemm reaches 75 %" in messages[2] and "flop per byte of triad" in messages[2]
     (alone,) = texts([knee])
     assert "triad" not in alone
     (open_end,) = texts([replace(knee, conditions={**knee.conditions, "reached": "no: latency stayed below the knee"})])
@@ -79,15 +79,15 @@ def test_load_and_arithmetic_are_put_beside_what_limits_them() -> None:
 
 def test_a_sentence_carries_the_flags_of_what_it_rests_on() -> None:
     records = [triad(1, 25e9, ("disturbed",)), triad(2, 47e9, ("stolen",))]
-    (found,) = sentences(records, figures(records, 2))
-    assert found.flags == ("disturbed", "stolen") and str(found).endswith(". (disturbed, stolen)")
+    (sentence,) = sentences(records, figures(records, 2))
+    assert sentence.flags == ("disturbed", "stolen") and str(sentence).endswith(". (disturbed, stolen)")
 
 
 def test_trust_names_what_helps() -> None:
     quiet = [triad(n, 1e9 * n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)]
     assert trust(quiet) == "No point is flagged or has a wider interval than requested."
-    one = [*quiet[:9], triad(10, 1e10, ("stolen",))]
-    assert trust(one) == f"1 of 10 points is flagged (stolen): {REMEDIES['stolen']}."
+    one_flagged = [*quiet[:9], triad(10, 1e10, ("stolen",))]
+    assert trust(one_flagged) == f"1 of 10 points is flagged (stolen): {REMEDIES['stolen']}."
     many = [*quiet[:6], *(triad(n, 1e9, ("disturbed",)) for n in (7, 8, 9, 10))]
     assert trust(many).startswith("Do not rely on this run: 4 of 10 points are flagged (disturbed): samples were")
     assert trust([replace(r, source="model") for r in quiet]) == ""
@@ -124,8 +124,8 @@ def test_the_latency_of_memory_is_measured_with_the_usual_stride() -> None:
     near = record("latency", "load_latency", 1e-9, **{**slow.conditions, "footprint_bytes": 2**14, "stride_bytes": 64})
     far = record("latency", "load_latency", 171e-9, **{**slow.conditions, "stride_bytes": 64})
     assert "A load within 64 MiB takes 171 ns (huge pages)." in texts([near, far, fast])
-    only = [replace(r, conditions={**r.conditions, "stride_bytes": 4096}) for r in (near, fast)]
-    assert "(huge pages, stride 4 KiB)" in " ".join(texts(only))
+    strided = [replace(r, conditions={**r.conditions, "stride_bytes": 4096}) for r in (near, fast)]
+    assert "(huge pages, stride 4 KiB)" in " ".join(texts(strided))
 
 
 def test_the_card_says_a_stride_that_is_not_the_usual_one() -> None:

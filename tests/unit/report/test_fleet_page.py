@@ -34,31 +34,31 @@ def seen(made: tuple[Fleet, list[str]], **more: int) -> Overview:
 
 
 def test_an_overview_finds_what_changed_and_when(made: tuple[Fleet, list[str]]) -> None:
-    of = seen(made)
-    (one,) = of.classes
-    assert [(s.point.key, s.worse, s.at) for s in one.steps] == [(POINTS[1].key, True, 8)]
-    assert one.steps[0].by == pytest.approx(-0.04, abs=0.005)
-    (fact,) = one.facts
+    fleet_overview = seen(made)
+    (node_class,) = fleet_overview.classes
+    assert [(s.point.key, s.worse, s.at) for s in node_class.steps] == [(POINTS[1].key, True, 8)]
+    assert node_class.steps[0].by == pytest.approx(-0.04, abs=0.005)
+    (fact,) = node_class.facts
     assert (fact.fact, fact.before, fact.after, fact.at, fact.nodes) == ("kernel", "6.1.0-30", "6.1.0-31", 8, 40)
-    assert [case.node for case in of.open] == ["n09", "n07"] and of.left == {}
-    assert list(of.racks) == ["r1", ""] and of.racks[""] == NODES[30:]
+    assert [case.node for case in fleet_overview.open] == ["n09", "n07"] and fleet_overview.left == {}
+    assert list(fleet_overview.racks) == ["r1", ""] and fleet_overview.racks[""] == NODES[30:]
 
 
 def test_history_is_as_long_as_asked_for(made: tuple[Fleet, list[str]]) -> None:
-    of = seen(made, days=5)
-    assert list(of.campaigns) == made[1][-5:]
-    assert of.classes[0].trend.centre.shape == (5, 6) and not of.classes[0].steps
+    fleet_overview = seen(made, days=5)
+    assert list(fleet_overview.campaigns) == made[1][-5:]
+    assert fleet_overview.classes[0].trend.centre.shape == (5, 6) and not fleet_overview.classes[0].steps
 
 
 def test_an_earlier_campaign_is_shown_as_it_was(made: tuple[Fleet, list[str]]) -> None:
-    of = overview(made[0], Site(), made[1][-2])
-    assert of.seen.campaign == made[1][-2]
-    assert [case.node for case in of.open] == ["n07"]
+    fleet_overview = overview(made[0], Site(), made[1][-2])
+    assert fleet_overview.seen.campaign == made[1][-2]
+    assert [case.node for case in fleet_overview.open] == ["n07"]
 
 
 def test_the_page_names_cases_suspects_and_changes(made: tuple[Fleet, list[str]]) -> None:
-    of = seen(made)
-    page = fleet_page(of)
+    fleet_overview = seen(made)
+    page = fleet_page(fleet_overview)
     for text in (
         "40 nodes measured, 40 compared",
         "2 open cases",
@@ -76,12 +76,12 @@ def test_the_page_names_cases_suspects_and_changes(made: tuple[Fleet, list[str]]
 
 def test_the_map_has_the_deviation_of_every_node(made: tuple[Fleet, list[str]]) -> None:
     page = fleet_page(seen(made))
-    found = re.search(r'<script id="map-data" type="application/json">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    metrics = json.loads(found[1])
+    match = re.search(r'<script id="map-data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    metrics = json.loads(match[1])
     assert len(metrics) == 6
-    (own,) = [m for m in metrics if m["name"] == "latency, 16\u00a0KiB"]
-    values = np.frombuffer(base64.b64decode(own["data"]), np.int8)
+    (latency_metric,) = [m for m in metrics if m["name"] == "latency, 16\u00a0KiB"]
+    values = np.frombuffer(base64.b64decode(latency_metric["data"]), np.int8)
     assert len(values) == 40 and int(values.argmax()) == NODES.index("n07") and values.max() > 50
 
 
@@ -97,17 +97,20 @@ def test_a_chart_has_the_figure_of_each_application_by_its_name(tmp_path: Path) 
         return Point(json.dumps(["app", metric, {"program": program}]), "app", metric, unit, better)
 
     fleet = Fleet(tmp_path)
-    both = [
-        one
+    programs = [
+        program_point
         for program in ("melt", "solve")
-        for one in (point(program, "elapsed", "s", "lower"), point(program, "figure_of_merit", "B/s", "higher"))
+        for program_point in (
+            point(program, "elapsed", "s", "lower"),
+            point(program, "figure_of_merit", "B/s", "higher"),
+        )
     ]
-    many = ManyNodes(fleet, NODES, [*both, POINTS[0]])
+    many = ManyNodes(fleet, NODES, [*programs, POINTS[0]])
     for day in (1, 2, 3):
         many.write(day)
     page = fleet_page(overview(fleet, Site()))
-    drawn = set(re.findall(r'"metric": ?"([^"]+)"', page))
-    assert drawn == {"melt figure of merit", "solve figure of merit", "latency"}
+    metric_names = set(re.findall(r'"metric": ?"([^"]+)"', page))
+    assert metric_names == {"melt figure of merit", "solve figure of merit", "latency"}
     assert "solve elapsed" in page and "app elapsed" not in page
 
 
@@ -120,6 +123,6 @@ def test_cases_of_surveys_and_nodes_that_left_nothing_are_shown(tmp_path: Path) 
     (journal,) = [p for p in fleet.root.glob("campaigns/*/journal.jsonl") if "20261126" in str(p)]
     text = journal.read_text()
     journal.write_text(text.replace("n[01-40]", "n[01-41]"))
-    of = overview(fleet, Site())
-    assert [case.node for case in of.open] == ["n07"] and of.left == {"n41": "no result"}
-    assert of.racks[""][-1] == "n41" and 'class="m-left"' in fleet_page(of)
+    fleet_overview = overview(fleet, Site())
+    assert [case.node for case in fleet_overview.open] == ["n07"] and fleet_overview.left == {"n41": "no result"}
+    assert fleet_overview.racks[""][-1] == "n41" and 'class="m-left"' in fleet_page(fleet_overview)

@@ -23,7 +23,7 @@ def found() -> History:
     """Two directions of which one becomes slower, one point of few runs, a flagged result, and one without a start."""
 
     def of(direction: str, n: int, slower: float) -> Series:
-        one = record("io", "bandwidth_net", 1e9, target="<b>", direction=direction)
+        current = record("io", "bandwidth_net", 1e9, target="<b>", direction=direction)
         values = [1e9 * (1 + (7 * i % 5 - 2) / 500) * (slower if i >= n // 2 else 1) for i in range(n)]
         runs = [
             RunValue(
@@ -36,11 +36,11 @@ def found() -> History:
             )
             for i, v in enumerate(values)
         ]
-        return Series(one, tuple(runs))
+        return Series(current, tuple(runs))
 
     read, write, few = of("read", 30, 0.9), of("write", 30, 1), of("trim", 3, 1)
-    odd = (replace(read.runs[0], run="f", flags=("stolen",)), replace(read.runs[0], run="s", start=""))
-    return over_time("n042", [replace(read, runs=read.runs + odd), write, few], (), NOW)
+    odd_runs = (replace(read.runs[0], run="f", flags=("stolen",)), replace(read.runs[0], run="s", start=""))
+    return over_time("n042", [replace(read, runs=read.runs + odd_runs), write, few], (), NOW)
 
 
 def test_changes_between_the_same_runs_are_one_group(found: History) -> None:

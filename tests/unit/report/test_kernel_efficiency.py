@@ -34,9 +34,9 @@ def topology(l2: int = MIB) -> dict[str, Any]:
 def pair(efficiency: float, half: float = 0.01, threads: int = THREADS, **more: Any) -> list[Record]:
     """A variant with one thread and with several; `half` is half the interval of the second over its value."""
     conditions: Mapping[str, Any] = {"kernel": "triad", "kind": "stream", "volume_bytes": 8 * MIB, "stride": 1, **more}
-    found = []
+    records = []
     for n, value, part in ((1, 1e-8, 0.0), (threads, 1e-8 / threads / efficiency, half)):
-        one = record(
+        base = record(
             "kernels",
             "unit_time",
             value,
@@ -46,8 +46,8 @@ def pair(efficiency: float, half: float = 0.01, threads: int = THREADS, **more: 
             run_high=value * (1 + part),
             **conditions,
         )
-        found.append(replace(one, value=value))
-    return found
+        records.append(replace(base, value=value))
+    return records
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def pair(efficiency: float, half: float = 0.01, threads: int = THREADS, **more: 
     ],
 )
 def test_only_the_whole_interval_decides(efficiency: float, half: float, verdict: str) -> None:
-    (found,) = efficiencies(pair(efficiency, half))
-    assert (found.verdict, found.threads) == (verdict, THREADS)
-    assert found.value == pytest.approx(efficiency)
-    assert found.interval and found.interval[0] < efficiency < found.interval[1]
-    assert bool(found.doubt) == (verdict == UNCLEAR)
+    (result,) = efficiencies(pair(efficiency, half))
+    assert (result.verdict, result.threads) == (verdict, THREADS)
+    assert result.value == pytest.approx(efficiency)
+    assert result.interval and result.interval[0] < efficiency < result.interval[1]
+    assert bool(result.doubt) == (verdict == UNCLEAR)
 
 
 def test_flagged_variants_and_those_with_few_samples_are_not_judged() -> None:
@@ -77,8 +77,8 @@ def test_flagged_variants_and_those_with_few_samples_are_not_judged() -> None:
         replace(r, interval=None, conditions={k: v for k, v in r.conditions.items() if not k.startswith("run_")})
         for r in pair(1.4, kernel="add")
     ]
-    found = efficiencies([*flagged, *few])
-    assert [(e.verdict, e.doubt) for e in found] == [(UNCLEAR, "too few samples"), (UNCLEAR, "disturbed")]
+    results = efficiencies([*flagged, *few])
+    assert [(e.verdict, e.doubt) for e in results] == [(UNCLEAR, "too few samples"), (UNCLEAR, "disturbed")]
     text = efficiency_details([*flagged, *few], topology())
     assert "No variant is super-linear" in text and "1 variant: disturbed" in text
     assert "Super-linear variants" not in text
@@ -113,13 +113,15 @@ def test_without_recorded_cpus_the_reason_is_not_guessed() -> None:
 
 def test_kernels_that_contend_by_design_refer_to_the_fewest_threads_by_operations() -> None:
     def team(threads: int, seconds: float) -> Record:
-        (_, one) = pair(1.0, 0.0, threads, kernel="false_sharing", kind="sharing", team=True, int_ops=64 * threads)
+        (_, team_record) = pair(
+            1.0, 0.0, threads, kernel="false_sharing", kind="sharing", team=True, int_ops=64 * threads
+        )
         low_high = {"run_low": 0.99 * seconds, "run_high": 1.01 * seconds}
-        return replace(one, value=seconds, conditions={**one.conditions, **low_high})
+        return replace(team_record, value=seconds, conditions={**team_record.conditions, **low_high})
 
     slower = [team(2, 1e-7), team(8, 8e-7)]  # eight threads do four times as much in eight times the time
-    (found,) = efficiencies([*slower, *pair(1.0)[1:]])
-    assert (found.verdict, found.threads) == (DESIGN, 8) and found.value == pytest.approx(1 / 8)
+    (result,) = efficiencies([*slower, *pair(1.0)[1:]])
+    assert (result.verdict, result.threads) == (DESIGN, 8) and result.value == pytest.approx(1 / 8)
     text = efficiency_details([*pair(1.0), slower[1]], topology())
     assert "need at least 2 threads" in text and "only: false_sharing." in text
     assert "only: false_sharing." in efficiency_details(slower[1:], topology())
@@ -134,11 +136,11 @@ def test_each_number_of_threads_has_a_panel_with_the_verdicts_of_its_variants() 
         *pair(0.05, kernel="false_sharing", kind="sharing"),
         *pair(1.0, threads=2)[1:],
     ]
-    drawn = kernel_efficiency(records, {})
-    assert drawn is not None
-    panels = [rows for rows in drawn.data.values() if "from" in rows[0]]
+    drawing = kernel_efficiency(records, {})
+    assert drawing is not None
+    panels = [rows for rows in drawing.data.values() if "from" in rows[0]]
     assert [sum(r["variants"] for r in rows) for rows in panels] == [1, 4]
     bars = {r["verdict"]: (r["from"], r["variants"]) for r in panels[1] if r["from"] < 1.5}
     assert bars == {ABOUT: (1.0, 1), SUPER: (1.3, 1), DESIGN: (0.05, 1)}
     assert [r["from"] for r in panels[1] if r["from"] > 1.4] == [1.5], "the last bin has all that are larger"
-    assert drawn.chart.to_dict(validate=True)["concat"][0]["title"] == "2 threads"
+    assert drawing.chart.to_dict(validate=True)["concat"][0]["title"] == "2 threads"

@@ -86,24 +86,24 @@ def test_times_of_0_have_no_place_on_a_logarithmic_axis() -> None:
 
 def test_of_protocols_and_grids_the_fastest_is_shown() -> None:
     records = [r for n in (2, 4, 16) for r in made_run.pop(made_run.LIBRARIES, count=n)]
-    one, other = phases(records, POP)
-    assert one.title == "Open MPI 4.1.4, neighbour, 1 reduction" and other.title.startswith("MPICH")
-    assert one.splits[16].total.conditions["grid"] == "4x4"
+    first, second = phases(records, POP)
+    assert first.title == "Open MPI 4.1.4, neighbour, 1 reduction" and second.title.startswith("MPICH")
+    assert first.splits[16].total.conditions["grid"] == "4x4"
     assert {r["phase"] for r in lines_of(phase_chart(POP)(records))[0]} >= {"whole iteration", "reductions"}
 
 
 def test_a_protocol_without_the_most_ranks_is_not_shown() -> None:
     records = [r for n in (1, 2) for r in made_run.swim(count=n)]
     records += [r for r in made_run.swim(count=4) if r.conditions["protocol"] != "shared"]
-    (one,) = phases(records, SWIM)
-    assert "irecv_isend" in one.title and list(one.splits) == [1, 2, 4]
+    (swim,) = phases(records, SWIM)
+    assert "irecv_isend" in swim.title and list(swim.splits) == [1, 2, 4]
 
 
 def test_ranks_on_several_hosts_are_apart_only_if_a_number_of_ranks_is_on_several() -> None:
     spread = [*made_run.gyro(count=2), *made_run.gyro(count=4, hosts=2)]
     assert [list(p.splits) for p in phases(spread, GYRO)] == [[2, 4], [2, 4]]
-    both = [*gyro(2, 4), *(r for n in (2, 4) for r in made_run.gyro(count=n, hosts=2))]
-    assert len(phases(both, GYRO)) == 4
+    records = [*gyro(2, 4), *(r for n in (2, 4) for r in made_run.gyro(count=n, hosts=2))]
+    assert len(phases(records, GYRO)) == 4
 
 
 def test_programs_of_several_machines_are_named() -> None:

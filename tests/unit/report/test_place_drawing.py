@@ -23,14 +23,14 @@ def place(*words: str) -> subprocess.CompletedProcess[str]:
 
 def fills(svg: str, kind: str) -> dict[str, str]:
     """Label of a box → its colour; "" where it has none of its own."""
-    found = {}
+    colour_by_label = {}
     for group in ET.fromstring(svg).iter(f"{SVG}g"):
         box, label = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
         if box is None or label is None or kind not in (box.get("class") or ""):
             continue
         colour = re.search(r"fill:(#[0-9a-f]{6})", box.get("style") or "")
-        found[str(label.text)] = colour[1] if colour else ""
-    return found
+        colour_by_label[str(label.text)] = colour[1] if colour else ""
+    return colour_by_label
 
 
 def test_cores_show_who_holds_them() -> None:
@@ -54,11 +54,11 @@ def test_without_jobs_the_drawing_is_the_reports() -> None:
 )
 def test_a_plan_is_drawn_on_its_machine(machine: list[str], kind: str, held: set[str], tmp_path: Path) -> None:
     file = tmp_path / "plan.svg"
-    done = place(*machine, "--policy", "compact", "--jobs", "4", "--svg", str(file))
-    assert done.returncode == 0, done.stderr
-    drawn = fills(file.read_text(), kind)
-    assert {label for label, colour in drawn.items() if colour} == held
-    assert set(drawn.values()) == {"", JOB_FILLS[0]}
+    completed = place(*machine, "--policy", "compact", "--jobs", "4", "--svg", str(file))
+    assert completed.returncode == 0, completed.stderr
+    colour_by_label = fills(file.read_text(), kind)
+    assert {label for label, colour in colour_by_label.items() if colour} == held
+    assert set(colour_by_label.values()) == {"", JOB_FILLS[0]}
 
 
 def test_the_plan_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,13 +67,17 @@ def test_the_plan_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     counting.chmod(0o755)
     monkeypatch.setenv("MESHMARK_PLACE", str(counting))
     words = ["--topology", "pack:2 core:2 pu:1", "--policy", "pack", "--svg", str(tmp_path / "plan.svg"), "--jobs"]
-    done = place(*words, "2,9")
-    assert done.returncode == 1 and "1 of 2 jobs could not be placed" in done.stderr, done
-    assert (tmp_path / "plan.svg").exists() and "job  slots" in done.stdout
+    completed = place(*words, "2,9")
+    assert completed.returncode == 1 and "1 of 2 jobs could not be placed" in completed.stderr, completed
+    assert (tmp_path / "plan.svg").exists() and "job  slots" in completed.stdout
     assert (tmp_path / "calls").read_text().split().count("plan") == 1
     assert place(*words, "none").returncode == 2
 
 
 def test_only_svg_is_written() -> None:
-    done = place("--policy", "any", "--jobs", "1", "--svg", "plan.png")
-    assert done.returncode == 2 and "--svg: found 'plan.png'" in done.stderr and "Traceback" not in done.stderr
+    completed = place("--policy", "any", "--jobs", "1", "--svg", "plan.png")
+    assert (
+        completed.returncode == 2
+        and "--svg: found 'plan.png'" in completed.stderr
+        and "Traceback" not in completed.stderr
+    )

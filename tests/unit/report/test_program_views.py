@@ -54,15 +54,15 @@ def later(records: list[Record], factor: float, start: str, flags: tuple[str, ..
 
 
 def test_steps_are_ranked_within_what_can_be_compared() -> None:
-    found = steps(made_run.pop(made_run.LIBRARIES, 16), POP)
-    assert len(found) == 2 * 5, "a table a library and grid"
-    for one in found:
-        values = [s.total.value for s in one.splits]
+    tables = steps(made_run.pop(made_run.LIBRARIES, 16), POP)
+    assert len(tables) == 2 * 5, "a table a library and grid"
+    for table in tables:
+        values = [s.total.value for s in table.splits]
         assert values == sorted(values) and len(values) == 6
-        for s in one.splits:
+        for s in table.splits:
             assert sum(s.share(p) for p in s.parts) == pytest.approx(1)
             assert sum(r.value for r in s.parts.values()) < s.total.value, "means beside the slowest rank's"
-    assert {s.name for s in found[0].splits} >= {"neighbour, 1 reduction", "neighbour, 2 reductions"}
+    assert {s.name for s in tables[0].splits} >= {"neighbour, 1 reduction", "neighbour, 2 reductions"}
     (gyro,) = steps(made_run.gyro(), GYRO)
     assert [s.name for s in gyro.splits] == ["16 modes", "64 modes"], "other work is not ranked"
 
@@ -76,8 +76,8 @@ def test_the_best_grid_is_told_with_how_it_was_found() -> None:
     alone = [r for r in records if r.conditions["grid"] == "4x4"]
     assert shown(alone, POP)[0].where == "16 ranks, grid 4x4"
     c = {k: v for k, v in alone[0].conditions.items() if k in {"ranks", "hosts", "library", "mpi"}}
-    looked = made_run.record("pop", "best_time", 1e-5, grids_tried="best", **c)
-    assert shown([*alone, looked], POP)[0].where.endswith(", the best in a quick search")
+    quick_search = made_run.record("pop", "best_time", 1e-5, grids_tried="best", **c)
+    assert shown([*alone, quick_search], POP)[0].where.endswith(", the best in a quick search")
     marks = [r for r in rows_of(program_charts.pop_grids(records)) if r["grid"] == "4x4" and r["series"] == "neighbour"]
     assert len(marks) == 2 and program_charts.pop_grids(alone) is None, "a line's point and the mark; one grid is none"
 
@@ -87,8 +87,8 @@ def test_parts_are_of_the_run_of_their_step() -> None:
     noisy = later(made_run.swim(), 3.0, "2026-11-21T07:00:00Z", ("disturbed",))
     clear = later(made_run.swim(), 1.0, "2026-11-21T08:00:00Z")
     for records in ([*noisy, *clear], [*clear, *noisy]):
-        (one,) = steps(records, SWIM)
-        for s in one.splits:
+        (table,) = steps(records, SWIM)
+        for s in table.splits:
             assert not s.flags and {r.provenance["start"] for r in s.parts.values()} == {"2026-11-21T08:00:00Z"}
 
 
@@ -122,22 +122,23 @@ def test_of_several_machines_each_has_its_models() -> None:
 
 def test_another_latency_is_predicted_and_what_was_tried_stands_beside() -> None:
     records = made_run.anatomy(flags=["disturbed"])
-    (one,) = steps(records, ANATOMY)
-    assert [s.name for s in one.splits] == ["pop, irecv_isend, 2 reductions", "gyro", "swim, irecv_isend"]
-    pop, gyro, _ = one.splits
-    found = prediction(records, pop)
-    assert found.half and found.more and found.measured and found.error
-    assert found.half.value < pop.total.value < found.more.value < found.measured.value
-    half, more = map(flat, prediction_lines(pop, found))
+    (table,) = steps(records, ANATOMY)
+    assert [s.name for s in table.splits] == ["pop, irecv_isend, 2 reductions", "gyro", "swim, irecv_isend"]
+    pop, gyro, _ = table.splits
+    result = prediction(records, pop)
+    assert result.half and result.more and result.measured and result.error
+    assert result.half.value < pop.total.value < result.more.value < result.measured.value
+    half, more = map(flat, prediction_lines(pop, result))
     assert re.fullmatch(r"half the latency: predicted 41\.\d µs, -1\d\.\d %", half)
     assert re.fullmatch(
         r"twice the latency: predicted 6\d\.\d µs, measured 6\d\.\d µs ±\S+; "
         r"error of the prediction -\d\.\d % \[disturbed\]",
         more,
     )
-    assert "disturbed" not in prediction_lines(pop, found, frozenset({"disturbed"}))[1]
+    assert "disturbed" not in prediction_lines(pop, result, frozenset({"disturbed"}))[1]
     assert (
-        "other is -" in prediction_lines(gyro, prediction(records, gyro))[-1] and len(prediction_lines(pop, found)) == 2
+        "other is -" in prediction_lines(gyro, prediction(records, gyro))[-1]
+        and len(prediction_lines(pop, result)) == 2
     )
 
 
@@ -151,9 +152,9 @@ def test_a_negative_part_is_said_and_not_drawn() -> None:
     assert len(notes) == 2 * 3 and sum("other -" in n for n in notes) == 2
     # Each bar's parts meet, and end where the curves say: beyond the step where they explain too much.
     for label in ("Open MPI 4.1.4", "MPICH 4.0.2"):
-        mine = [r for r in bars if r["label"] == label]
-        starts = {round(r["from"], 12) for r in mine}
-        assert starts <= {0.0} | {round(r["to"], 12) for r in mine}
+        label_bars = [r for r in bars if r["label"] == label]
+        starts = {round(r["from"], 12) for r in label_bars}
+        assert starts <= {0.0} | {round(r["to"], 12) for r in label_bars}
 
 
 def test_latencies_are_drawn_over_the_step_as_it_is() -> None:
@@ -179,12 +180,12 @@ def test_kernels_are_told_with_their_check(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_kernels_are_drawn_by_their_speed_over_one_rank_of_one_thread() -> None:
-    one = {"kernel": "lu", "class": "S", "mpi": "openmpi", "library": "Open MPI 4.1.4", "ranks": 1, "threads": 1}
-    elapsed = made_run.record("npb", "elapsed", 0.4, **one)
-    two = made_run.record("npb", "elapsed", 0.1, **{**one, "threads": 2, "run_low": 0.08, "run_high": 0.2})
-    slow = made_run.record("npb", "elapsed", 0.8, **{**one, "ranks": 2}, flags=["disturbed"])
+    conditions = {"kernel": "lu", "class": "S", "mpi": "openmpi", "library": "Open MPI 4.1.4", "ranks": 1, "threads": 1}
+    elapsed = made_run.record("npb", "elapsed", 0.4, **conditions)
+    two = made_run.record("npb", "elapsed", 0.1, **{**conditions, "threads": 2, "run_low": 0.08, "run_high": 0.2})
+    slow = made_run.record("npb", "elapsed", 0.8, **{**conditions, "ranks": 2}, flags=["disturbed"])
     other = made_run.record(
-        "npb", "elapsed", 0.1, **{**one, "kernel": "sp", "threads": 2}
+        "npb", "elapsed", 0.1, **{**conditions, "kernel": "sp", "threads": 2}
     )  # alone, it was not measured
     rows = rows_of(program_charts.npb([two, elapsed, slow, other]))
     assert {r["series"]: (r["value"], r["flagged"]) for r in rows} == {

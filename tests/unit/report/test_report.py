@@ -25,9 +25,9 @@ from support.paths import MACHINES
 
 
 def specs(page: str) -> dict[str, Any]:
-    found = re.search(r'<script id="specs" type="application/json">(.*?)</script>', page, re.S)
-    assert found
-    parsed: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script id="specs" type="application/json">(.*?)</script>', page, re.S)
+    assert match
+    parsed: dict[str, Any] = json.loads(match[1])
     return parsed
 
 
@@ -42,8 +42,8 @@ def test_every_section_is_drawn_and_the_page_needs_nothing_from_outside(tmp_path
         records += program(count=4)  # phases are drawn over several numbers of ranks
     paths = write_report(records, made_run.absences(), made_run.run_info(), tmp_path)
     page = paths.html.read_text()
-    drawn = specs(page)
-    assert set(drawn) == {s.name for s in SECTIONS}
+    chart_specs = specs(page)
+    assert set(chart_specs) == {s.name for s in SECTIONS}
     for section in SECTIONS:
         assert f'id="chart-{section.name}"' in page
         for suffix in ("png", "svg"):
@@ -110,9 +110,9 @@ def test_the_card_says_what_the_records_say() -> None:
     card = machine_card(records, [], made_run.run_info())
     for key, (_, record) in figures(records).items():
         assert record is not None, key
-        said = card["figures"][key]
-        assert said["value"] == record.value and said["samples"] == len(record.samples)
-        assert tuple(said["interval"]) == record.interval
+        figure = card["figures"][key]
+        assert figure["value"] == record.value and figure["samples"] == len(record.samples)
+        assert tuple(figure["interval"]) == record.interval
     triads = [r for r in records if r.conditions.get("kernel") == "triad" and r.metric == "bandwidth_net"]
     best = max((r for r in triads if r.conditions["footprint_bytes"] == 2**29), key=lambda r: r.value)
     assert card["figures"]["triad_all"]["value"] == best.value
@@ -128,9 +128,9 @@ def test_a_headline_has_the_modes_of_its_point() -> None:
         return made_run.record("peak", "flop_rate", value, type="fp64", isa="avx2", threads=1, cpus="0")
 
     records = pool([[peak(v * 1e9)] for v in (50, 100, 50)])
-    found = machine_card(records, [], made_run.run_info())["figures"]["peak_fp64"]
-    assert found["value"] == pytest.approx(50e9, rel=0.05)
-    assert [(m["value"] > 90e9, m["runs"]) for m in found["modes"]] == [(False, 2), (True, 1)]
+    figure = machine_card(records, [], made_run.run_info())["figures"]["peak_fp64"]
+    assert figure["value"] == pytest.approx(50e9, rel=0.05)
+    assert [(m["value"] > 90e9, m["runs"]) for m in figure["modes"]] == [(False, 2), (True, 1)]
     (alone,) = pool([[peak(50e9)]])
     assert "modes" not in machine_card([alone], [], made_run.run_info())["figures"]["peak_fp64"]
 
@@ -187,12 +187,12 @@ def test_a_machine_of_256_cpus_is_drawn_whole_and_small_enough(tmp_path: Path) -
 def test_a_drawing_holds_every_cpu_and_node_once(name: str) -> None:
     topology = open_machine(str(MACHINES / name)).topology.to_dict()
     svg = topology_svg(topology)
-    drawn = [
+    drawn_cpus = [
         int(n)
         for words in re.findall(r'class="t-text t-core-text"[^>]*>(?:CPU )?([\d,]+)<', svg)
         for n in words.split(",")
     ]
-    assert sorted(drawn) == sorted(c for core in topology["cores"] for c in core["cpus"])
+    assert sorted(drawn_cpus) == sorted(c for core in topology["cores"] for c in core["cpus"])
     for node in topology["nodes"]:
         assert len(re.findall(rf">node {node['os_index']} · [^<]*</text>", svg)) == 1
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0])
@@ -232,8 +232,8 @@ def test_the_headline_names_the_modes(tmp_path: Path, capsys: pytest.CaptureFixt
     records = two_modes()
     page = write_report(records, [], made_run.run_info(), tmp_path).html.read_text().replace("\u00a0", " ")
     tile = page.partition("Triad bandwidth, 2 threads")[2].partition("</div>")[0]
-    found = re.search(r"([\d.]+) or ([\d.]+) GB/s", tile)
-    assert found and float(found[2]) == pytest.approx(2 * float(found[1]), rel=0.02)
+    match = re.search(r"([\d.]+) or ([\d.]+) GB/s", tile)
+    assert match and float(match[2]) == pytest.approx(2 * float(match[1]), rel=0.02)
     assert "2 and 1 of 3 runs" in tile
     print_records([r for r in records if r.conditions["kernel"] == "read"])
     text = capsys.readouterr().out.replace("\u00a0", " ")
@@ -255,14 +255,14 @@ def test_a_latency_that_does_not_level_off_says_so(tmp_path: Path) -> None:
 def test_charts_mark_the_modes() -> None:
     records = two_modes()
     triads = [r for r in records if r.conditions["kernel"] == "triad" and r.metric == "bandwidth_net"]
-    both = next(r for r in triads if r.conditions["threads"] == 2 and r.conditions["footprint_bytes"] == 2**29)
-    wanted = sorted(m.value for m in modes_of(records, both))
-    assert wanted[1] == pytest.approx(2 * wanted[0], rel=0.02)
-    drawn = charts.bandwidth_kernels(records)
-    assert drawn is not None and '"shape":"stroke"' in json.dumps(drawn.chart.to_dict(), separators=(",", ":"))
-    marks = [r for rows in drawn.data.values() for r in rows if "level" in r and r["kernel"] == "triad"]
-    marks = [r for r in marks if r["value"] == both.value]
-    assert sorted(r["level"] for r in marks) == wanted
+    pooled = next(r for r in triads if r.conditions["threads"] == 2 and r.conditions["footprint_bytes"] == 2**29)
+    mode_values = sorted(m.value for m in modes_of(records, pooled))
+    assert mode_values[1] == pytest.approx(2 * mode_values[0], rel=0.02)
+    drawing = charts.bandwidth_kernels(records)
+    assert drawing is not None and '"shape":"stroke"' in json.dumps(drawing.chart.to_dict(), separators=(",", ":"))
+    marks = [r for rows in drawing.data.values() for r in rows if "level" in r and r["kernel"] == "triad"]
+    marks = [r for r in marks if r["value"] == pooled.value]
+    assert sorted(r["level"] for r in marks) == mode_values
     assert {r["modes"].endswith("2 and 1 of 3 runs") for r in marks} == {True}
     plain = charts.bandwidth_kernels(made_run.bandwidth())
     assert plain is not None and '"stroke"' not in json.dumps(plain.chart.to_dict()["layer"][-1]["mark"])
@@ -289,14 +289,14 @@ def test_a_wide_interval_is_shown_beside_the_one_requested(tmp_path: Path, capsy
 
 
 def test_the_tables_of_a_page_have_every_result_with_its_modes(tmp_path: Path) -> None:
-    one, *_ = made_run.latency()
-    mode = dataclasses.replace(one, metric="load_latency_mode", conditions={**one.conditions, "trial_words": 7})
-    page = write_report([one, mode], [], made_run.run_info(), tmp_path).html.read_text()
+    first, *_ = made_run.latency()
+    mode = dataclasses.replace(first, metric="load_latency_mode", conditions={**first.conditions, "trial_words": 7})
+    page = write_report([first, mode], [], made_run.run_info(), tmp_path).html.read_text()
     assert "2 results as a table" in page and "<td>load latency mode</td>" in page and "First 1 " not in page
     assert "trial words" not in page
 
 
 def test_a_histogram_shows_where_the_samples_are() -> None:
     assert drawing.histogram([1.0] * 5) == ""
-    drawn = drawing.histogram([1.0] * 8 + [2.0], bins=4)
-    assert len(drawn) == 4 and drawn[0] == "█" and drawn[1:3] == "··" and drawn[3] != "·"
+    bars = drawing.histogram([1.0] * 8 + [2.0], bins=4)
+    assert len(bars) == 4 and bars[0] == "█" and bars[1:3] == "··" and bars[3] != "·"

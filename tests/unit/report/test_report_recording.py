@@ -27,18 +27,18 @@ def test_bins_are_means_of_what_was_known() -> None:
 
 
 def test_a_recording_and_a_difference_are_drawn(tmp_path: Path) -> None:
-    one = [frame(n, 0.2, None, 0.55, 1.0) for n in range(1, 31)]
+    frames = [frame(n, 0.2, None, 0.55, 1.0) for n in range(1, 31)]
     two = [frame(n, 0.2, 0.5, 0.25, 1.0) for n in range(1, 21)]
-    paths = draw_recording(header(), one, tmp_path)
+    paths = draw_recording(header(), frames, tmp_path)
     assert sorted(p.name for p in paths) == ["cpu.png", "cpu.svg"]
     text = (tmp_path / "cpu.svg").read_text()
     for step in (2, 5, 9):
         assert PALETTES["inferno"][step] in text
     assert "CPU 3" in text and "use (%)" in text and "#ddd" in text
-    paths = draw_difference((header(), one), (header(), two), tmp_path / "d")
+    paths = draw_difference((header(), frames), (header(), two), tmp_path / "d")
     assert "change (points)" in paths[1].read_text()
     with pytest.raises(MeshmarkError, match="CPUs: 4 and 5"):
-        draw_difference((header(), one), (header(5), two), tmp_path)
+        draw_difference((header(), frames), (header(5), two), tmp_path)
 
 
 def estimated(use: str = "memory.pressure") -> Header:
@@ -62,12 +62,12 @@ def told(of: Header, memory: float) -> list[Frame]:
 
 
 def test_what_colours_a_class_is_drawn_and_an_estimate_says_so(tmp_path: Path) -> None:
-    of = estimated()
-    cpus, memories = binned(of, told(of, 0.45))
+    estimated_header = estimated()
+    cpus, memories = binned(estimated_header, told(estimated_header, 0.45))
     assert (cpus.metric, cpus.estimated) == ("cpu.busy", False)
     assert (memories.metric, memories.estimated) == ("memory.pressure", True)
     assert memories.use[0] == pytest.approx([0.45] * 10) and memories.use[1] == [None] * 10
-    paths = draw_recording(of, told(of, 0.45), tmp_path)
+    paths = draw_recording(estimated_header, told(estimated_header, 0.45), tmp_path)
     assert sorted(p.name for p in paths) == ["cpu.png", "cpu.svg", "memory.png", "memory.svg"]
     text = (tmp_path / "memory.svg").read_text()
     assert "Memory, estimated (memory.pressure)" in text and PALETTES["inferno"][4] in text
@@ -81,13 +81,13 @@ def test_plot_says_what_it_does_not_draw(tmp_path: Path) -> None:
         with Recorder(tmp_path / name, estimated(use)) as recorder:
             for f in told(estimated(use), 0.5):
                 recorder.add(f)
-    done = CliRunner().invoke(app, ["plot", str(tmp_path / "a"), "--out", str(tmp_path / "plots")])
-    assert done.exit_code == 0 and "memory.svg" in done.stdout
-    assert done.stderr.strip() == "link: not drawn: no counters here"
+    result = CliRunner().invoke(app, ["plot", str(tmp_path / "a"), "--out", str(tmp_path / "plots")])
+    assert result.exit_code == 0 and "memory.svg" in result.stdout
+    assert result.stderr.strip() == "link: not drawn: no counters here"
     words = ["plot", str(tmp_path / "a"), "--against", str(tmp_path / "b"), "--out", str(tmp_path / "change")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0 and "cpu-difference.svg" in done.stdout and "memory-difference" not in done.stdout
-    assert "memory: not drawn: it is memory.busy before and memory.pressure after" in done.stderr
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0 and "cpu-difference.svg" in result.stdout and "memory-difference" not in result.stdout
+    assert "memory: not drawn: it is memory.busy before and memory.pressure after" in result.stderr
     wrong = CliRunner().invoke(app, [*words, "--palette", "cividis"])
     assert isinstance(wrong.exception, UsageError) and str(wrong.exception).startswith(
         "--palette: found with --against"

@@ -107,10 +107,10 @@ def unchecked() -> Iterator[None]:
 
 @functools.cache
 def made() -> dict[str, tuple[Record, ...]]:
-    found: dict[str, list[Record]] = {}
+    by_instrument: dict[str, list[Record]] = {}
     for r in [*made_run.everything(), *made_run.swap(4, node=2), *made_run.pop(count=4)]:
-        found.setdefault(r.instrument, []).append(r)
-    return {name: tuple(records) for name, records in found.items()}
+        by_instrument.setdefault(r.instrument, []).append(r)
+    return {name: tuple(records) for name, records in by_instrument.items()}
 
 
 def described(name: str) -> list[Record]:
@@ -120,10 +120,10 @@ def described(name: str) -> list[Record]:
     records = []
     for metric in d.metrics:
         for i in range(2):
-            own: dict[str, Any] = {}
+            conditions: dict[str, Any] = {}
             for key in d.identity:
                 p = next((p for p in d.parameters if p.name == key), None)
-                own[key] = p.choices[i % len(p.choices)] if p and p.choices else 8 << i
+                conditions[key] = p.choices[i % len(p.choices)] if p and p.choices else 8 << i
             samples = tuple((1 + i) * (1 + k / 100) for k in range(7))
             records.append(
                 Record.of(
@@ -132,7 +132,7 @@ def described(name: str) -> list[Record]:
                     source="host",
                     machine="made-up",
                     instrument=name,
-                    conditions={**common, **own},
+                    conditions={**common, **conditions},
                     provenance={"command": f"{name} --seed {i}"},
                 )
             )
@@ -141,11 +141,11 @@ def described(name: str) -> list[Record]:
 
 def some(records: Sequence[Record], most: int) -> list[Record]:
     """A few of each metric, evenly."""
-    kept = []
+    selection = []
     for metric in dict.fromkeys(r.metric for r in records):
-        of = [r for r in records if r.metric == metric]
-        kept += of[:: max(1, math.ceil(len(of) / most))]
-    return kept
+        metric_records = [r for r in records if r.metric == metric]
+        selection += metric_records[:: max(1, math.ceil(len(metric_records) / most))]
+    return selection
 
 
 def altered(record: Record, key: str, value: Scalar) -> Record:
@@ -173,9 +173,9 @@ def render(records: Sequence[Record], capsys: pytest.CaptureFixture[str] | None 
     page = report_page(records, [], BARE)
     specs = re.findall(r'<script id="specs" type="application/json">(.*?)</script>', page, re.S)
     assert len(specs) == 1
-    drawn = json.loads(specs[0], parse_constant=refused)
-    shown = re.findall(r'id="chart-(\w+)"', page)
-    assert sorted(shown) == sorted(drawn)
+    chart_specs = json.loads(specs[0], parse_constant=refused)
+    chart_ids = re.findall(r'id="chart-(\w+)"', page)
+    assert sorted(chart_ids) == sorted(chart_specs)
     text = re.sub(r"<script.*?</script>", "", page, flags=re.S)
     assert not re.search(r"<!--(?!\s)|\bnan\b|\bNone\b", text)
     assert '"None' not in specs[0] and "None," not in specs[0] and ", None" not in specs[0]
@@ -227,8 +227,10 @@ def test_an_instrument_without_a_section_has_its_table(name: str, tmp_path: Path
 
 
 def test_records_of_several_machines_and_sources_render_together() -> None:
-    one = [replace(r, machine="other", source="model") for name in INSTRUMENTS for r in made().get(name, ())[:3]]
-    render([*one, *(r for name in INSTRUMENTS for r in some(made().get(name, ()), 4))])
+    model_records = [
+        replace(r, machine="other", source="model") for name in INSTRUMENTS for r in made().get(name, ())[:3]
+    ]
+    render([*model_records, *(r for name in INSTRUMENTS for r in some(made().get(name, ()), 4))])
 
 
 # ---------------------------------------------------------------- what records lack
@@ -238,9 +240,9 @@ def test_records_of_several_machines_and_sources_render_together() -> None:
 @pytest.mark.parametrize("name", INSTRUMENTS)
 def test_every_result_alone_renders(name: str) -> None:
     for metric in dict.fromkeys(r.metric for r in made().get(name, ())):
-        of = [r for r in made()[name] if r.metric == metric]
-        render([of[0]])
-        render([replace(of[-1], conditions={}, provenance={})])
+        metric_records = [r for r in made()[name] if r.metric == metric]
+        render([metric_records[0]])
+        render([replace(metric_records[-1], conditions={}, provenance={})])
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -327,10 +329,10 @@ def test_only_what_is_known_of_a_run_is_said() -> None:
     peak = [r for r in made()["peak"] if r.conditions["threads"] == 2]
     four = report_page(peak, [], HOST)
     assert "Peak fp64, 2 threads" in four and "all CPUs" not in four.split("<script")[0]
-    all_ = report_page([altered(r, "threads", 4) for r in peak], [], HOST)
-    assert "Peak fp64, all CPUs" in all_
-    one = [r for r in made()["peak"] if r.conditions["threads"] == 1]
-    card = machine_card([*one, *(r for r in made()["bandwidth"] if r.conditions["threads"] == 2)], [], BARE)
+    all_cpus_page = report_page([altered(r, "threads", 4) for r in peak], [], HOST)
+    assert "Peak fp64, all CPUs" in all_cpus_page
+    single_thread = [r for r in made()["peak"] if r.conditions["threads"] == 1]
+    card = machine_card([*single_thread, *(r for r in made()["bandwidth"] if r.conditions["threads"] == 2)], [], BARE)
     assert card["figures"]["balance"].keys() == {"absent"}  # of one thread over those of all
 
 
@@ -348,9 +350,9 @@ def test_every_run_of_a_store_has_a_report(tmp_path: Path) -> None:
     bare = [replace(r, conditions={}, provenance={}) for records in made().values() for r in records[:2]]
     store.add("bare", "x", bare)
     runs = Runs(tmp_path / "store", tmp_path / "none")
-    listed = [row.name for row in runs.rows()]
-    assert len(listed) == len(POINTS) + len(made()) + 1
-    for name in listed:
+    names = [row.name for row in runs.rows()]
+    assert len(names) == len(POINTS) + len(made()) + 1
+    for name in names:
         page = runs.report(name).decode()
         assert page.startswith("<!doctype html>") and html.escape(name) in page
 
@@ -358,8 +360,8 @@ def test_every_run_of_a_store_has_a_report(tmp_path: Path) -> None:
 def test_charts_of_a_model_are_files_too(tmp_path: Path) -> None:
     machine = find_machine("gs1280-4")
     records = [r for name in ("loaded", "gups", "io") for r in measure(name, machine, SMALL[name], command=name)]
-    made_ = write_report(records, [], BARE, tmp_path)
-    assert {p.name for p in made_.charts} == {f"{n}.{s}" for n in ("loaded", "gups", "io") for s in ("png", "svg")}
+    report = write_report(records, [], BARE, tmp_path)
+    assert {p.name for p in report.charts} == {f"{n}.{s}" for n in ("loaded", "gups", "io") for s in ("png", "svg")}
 
 
 # ---------------------------------------------------------------- loads and studies
@@ -374,17 +376,17 @@ def written(folder: Path, records: Sequence[Record]) -> Path:
 def study_records(folder: Path, study: str) -> list[Record]:
     made_study(folder, study)
     lines = [json.loads(line) for line in (folder / RECORDS).read_text().splitlines()]
-    found = [Record.from_json(line) for line in lines if line["type"] == "result"]
+    records = [Record.from_json(line) for line in lines if line["type"] == "result"]
     extra = [
         replace(
-            found[0],
+            records[0],
             metric=m,
-            conditions={**found[0].conditions, "programs": 3, "wait_policy": "active", "company": "together"},
+            conditions={**records[0].conditions, "programs": 3, "wait_policy": "active", "company": "together"},
         )
         for m in ("user_sum", "system_sum", "idle", "waiting_sum", "serialisation")
     ]
-    both = {"programs": 3, "wait_policy": "active", "domains": 2, "write_fraction": 0.3}
-    return [*(replace(r, conditions={**both, **r.conditions}) for r in found), *extra]
+    conditions = {"programs": 3, "wait_policy": "active", "domains": 2, "write_fraction": 0.3}
+    return [*(replace(r, conditions={**conditions, **r.conditions}) for r in records), *extra]
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -396,7 +398,7 @@ def test_a_study_that_lacks_conditions_has_a_page(tmp_path: Path, study: str) ->
     keys = list(dict.fromkeys(k for r in records for k in r.conditions))
     cases = [[without(r, key) for r in records] for key in keys]
     others = [k for k in keys if k != "study"]
-    cases += [[all_altered(r, others, odd) for r in records] for odd in ("text", None, True, math.nan, "<b>")]
+    cases += [[all_altered(r, others, value) for r in records] for value in ("text", None, True, math.nan, "<b>")]
     cases += [[sampled(r, [0.0]) for r in records], records[-1:], [altered(r, "study", None) for r in records]]
     for case in cases:
         text = re.sub(r"<script.*?</script>", "", study_page(written(folder, case)), flags=re.S)
@@ -415,19 +417,23 @@ def test_a_load_run_is_drawn_however_it_went(tmp_path: Path, shape: dict[str, An
     render(records_of(run)[0])
     if not shape.get("cut") and any(lasted):
         sides = [read_side(tmp_path / "run", name) for name in ("a", "b")]
-        found = compare(sides[0], sides[1])
-        assert compare_text(found) and "<html" in compare_html(found)
+        comparison = compare(sides[0], sides[1])
+        assert compare_text(comparison) and "<html" in compare_html(comparison)
 
 
 # ---------------------------------------------------------------- the selection itself
 
 
 def test_a_condition_is_a_number_only_where_it_is_one() -> None:
-    of = made_run.record("peak", "flop_rate", 1.0, a=3, b=2.5, c=True, d="3", e=None, f=math.nan, g=math.inf, h=10**400)
-    assert [number(of, k) for k in "abcdefghi"] == [3.0, 2.5, *[None] * 7]
-    assert [text_of(of, k) for k in "aei"] == ["3", "not recorded", "not recorded"]
-    assert selected([of], "peak", "flop_rate", numbers=("a",), positive=("b",), texts=("d",)) == [of]
-    assert not selected([of], "peak", "flop_rate", numbers=("c",)) and not selected([of], (), "flop_rate", texts=("e",))
+    record = made_run.record(
+        "peak", "flop_rate", 1.0, a=3, b=2.5, c=True, d="3", e=None, f=math.nan, g=math.inf, h=10**400
+    )
+    assert [number(record, k) for k in "abcdefghi"] == [3.0, 2.5, *[None] * 7]
+    assert [text_of(record, k) for k in "aei"] == ["3", "not recorded", "not recorded"]
+    assert selected([record], "peak", "flop_rate", numbers=("a",), positive=("b",), texts=("d",)) == [record]
+    assert not selected([record], "peak", "flop_rate", numbers=("c",)) and not selected(
+        [record], (), "flop_rate", texts=("e",)
+    )
 
 
 def test_names_are_sorted_by_their_numbers_whatever_digits_they_have() -> None:
@@ -455,9 +461,9 @@ def test_every_condition_of_every_odd_kind_has_a_page(name: str) -> None:
     odds = (None, False, True, "", "text", "-3", 0, -1, 1 << 70, math.nan, -math.inf)
     for place, key in enumerate(dict.fromkeys(k for r in records for k in r.conditions)):
         render([without(r, key) if i % 2 else r for i, r in enumerate(records)])
-        for kind, odd in enumerate(odds):
-            every = 1 + (place + kind) % 2
-            render([altered(r, key, odd) if i % every == 0 else r for i, r in enumerate(records)])
+        for kind, value in enumerate(odds):
+            step = 1 + (place + kind) % 2
+            render([altered(r, key, value) if i % step == 0 else r for i, r in enumerate(records)])
 
 
 ODD: Final = st.one_of(
@@ -477,9 +483,9 @@ def test_whatever_records_are_in_a_store_there_is_a_page(data: st.DataObject) ->
     names = data.draw(st.lists(st.sampled_from(sorted(made())), min_size=1, max_size=3))
     records: list[Record] = []
     for name in names:
-        picked = data.draw(st.lists(st.sampled_from(made()[name]), min_size=1, max_size=8))
+        chosen_records = data.draw(st.lists(st.sampled_from(made()[name]), min_size=1, max_size=8))
         keys = st.sampled_from(keys_of(made()[name]))
-        for r in picked:
+        for r in chosen_records:
             conditions = {**r.conditions, **data.draw(st.dictionaries(keys, ODD, max_size=3))}
             for gone in data.draw(st.lists(keys, max_size=3)):
                 conditions.pop(gone, None)

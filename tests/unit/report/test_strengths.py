@@ -52,9 +52,9 @@ def dgemm(value: float, flags: Iterable[str] = ()) -> Record:
 
 @pytest.mark.parametrize(("share", "good"), [(0.9, True), (0.7, None), (0.4, False)])
 def test_bandwidth_is_put_beside_the_peak_of_the_memory_modules(share: float, good: bool | None) -> None:
-    found = points([triad(share * 1e11)], host(cpu={}, memory={"peak_bytes_per_s": 1e11}))
-    assert [p.good for p in found] == ([] if good is None else [good])
-    for p in found:
+    strengths = points([triad(share * 1e11)], host(cpu={}, memory={"peak_bytes_per_s": 1e11}))
+    assert [p.good for p in strengths] == ([] if good is None else [good])
+    for p in strengths:
         assert "theoretical peak of the memory modules (100" in p.text and "×" in p.text
         assert p.certainty.startswith("95") and p.flags == ()
 
@@ -76,30 +76,30 @@ def test_an_interval_that_reaches_what_is_neither_makes_no_point() -> None:
 
 def test_flagged_results_say_so_and_come_last() -> None:
     records = [triad(9e10), dgemm(9.5e10, ["stolen"]), peak(1e11, 2), peak(5e10, 1)]
-    found = points(records, host(cpu={}, memory={"peak_bytes_per_s": 1e11}))
-    assert [p.flags for p in found][-1] == ("stolen",) and str(found[-1]).endswith("flagged: stolen)")
-    assert all(p.good for p in found)
+    strengths = points(records, host(cpu={}, memory={"peak_bytes_per_s": 1e11}))
+    assert [p.flags for p in strengths][-1] == ("stolen",) and str(strengths[-1]).endswith("flagged: stolen)")
+    assert all(p.good for p in strengths)
 
 
 def test_at_most_three_points_of_each_kind_are_named() -> None:
     records = [triad(9e10), dgemm(9.5e10), peak(1e11, 2), peak(5e10, 1)]
     before = [replace(r, samples=tuple(s / 2 for s in r.samples)) for r in records]
     facts = host(cpu={}, memory={"peak_bytes_per_s": 1e11})
-    found = points(records, facts, [Earlier("old", "2026-01-01T00:00:00Z", before)])
-    assert sum(p.good for p in found) == MOST
+    strengths = points(records, facts, [Earlier("old", "2026-01-01T00:00:00Z", before)])
+    assert sum(p.good for p in strengths) == MOST
 
 
 def test_an_earlier_run_is_named_with_its_day_and_value() -> None:
-    (found,) = points([triad(8e10)], None, [Earlier("survey-7", "2026-10-12T08:00:00Z", [triad(1.6e11)])])
-    assert not found.good and "the earlier run survey-7 of 2026-10-12 (1" in found.text
+    (strength,) = points([triad(8e10)], None, [Earlier("survey-7", "2026-10-12T08:00:00Z", [triad(1.6e11)])])
+    assert not strength.good and "the earlier run survey-7 of 2026-10-12 (1" in strength.text
     assert points([triad(8e10)], None, [Earlier("other", "2026-10-12", [triad(1.6e11, threads=1)])]) == []
 
 
 def test_published_machines_of_the_class_are_named_with_their_year() -> None:
     copy = replace(triad(5e10, threads=1), conditions={**triad(1).conditions, "kernel": "copy", "threads": 1})
-    (found,) = points([copy], host())
-    assert found.good and "paper:xeon5500" in found.text and "of 2009" in found.text
-    assert "published without an interval" in found.certainty
+    (strength,) = points([copy], host())
+    assert strength.good and "paper:xeon5500" in strength.text and "of 2009" in strength.text
+    assert "published without an interval" in strength.certainty
     assert points([copy], host(cpu={"isa": ["sve"]})) == [], "of another architecture"
 
 
@@ -115,8 +115,10 @@ def test_a_cache_is_put_beside_its_reported_size() -> None:
         to_bytes=2**22,
         claimed_bytes=2**25,
     )
-    (found,) = points([level], host())
-    assert not found.good and found.title.startswith("Cache of 32") and "operating system reports" in found.text
+    (strength,) = points([level], host())
+    assert (
+        not strength.good and strength.title.startswith("Cache of 32") and "operating system reports" in strength.text
+    )
 
 
 def test_nothing_is_said_of_several_machines_or_of_nothing() -> None:
@@ -134,10 +136,10 @@ def test_earlier_runs_are_those_of_this_machine_that_started_before(tmp_path: Pa
         ("c", "30", "made-up"),
         ("d", "03", "x"),
     ):
-        kept = replace(triad(1e10), machine=machine, provenance={"start": f"2026-11-{start}T00:00:00Z"})
-        store.add(run, "s", [kept])
-    found = earlier_runs([triad(1e10)], made_run.run_info(), store)
-    assert [(e.run, e.started[:10]) for e in found] == [("b", "2026-11-02"), ("a", "2026-11-01")]
+        record = replace(triad(1e10), machine=machine, provenance={"start": f"2026-11-{start}T00:00:00Z"})
+        store.add(run, "s", [record])
+    earlier = earlier_runs([triad(1e10)], made_run.run_info(), store)
+    assert [(e.run, e.started[:10]) for e in earlier] == [("b", "2026-11-02"), ("a", "2026-11-01")]
     assert earlier_runs([triad(1e10)], made_run.run_info(), Store(tmp_path / "none")) == []
 
 

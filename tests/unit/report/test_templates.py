@@ -26,7 +26,7 @@ ELSEWHERE = {
 
 def test_python_writes_no_markup() -> None:
     source = ROOT / "src" / "meshmark"
-    found = set()
+    files = set()
     for path in source.rglob("*.py"):
         if path.parent.name == "tools":  # patterns of what other tools write
             continue
@@ -35,11 +35,11 @@ def test_python_writes_no_markup() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in sentences:
                 if MARKUP.search(node.value):
-                    found.add(str(path.relative_to(source)))
+                    files.add(str(path.relative_to(source)))
             elif isinstance(node, ast.ImportFrom | ast.Import):
                 names = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
                 assert "html" not in names, f"{path}: html"
-    assert found == ELSEWHERE
+    assert files == ELSEWHERE
 
 
 def test_data_stay_texts_and_parts_stay_markup() -> None:
@@ -59,5 +59,5 @@ def test_what_a_template_needs_must_be_given() -> None:
 
 def test_jinja_is_imported_with_the_first_page() -> None:
     code = "import sys, meshmark.cli.app, meshmark.report.render; print('jinja2' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout == "False\n"
