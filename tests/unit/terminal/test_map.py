@@ -16,10 +16,10 @@ from support.paths import ROOT
 
 def test_the_terminal_shows_the_steps_of_the_scale() -> None:
     h = header()
-    shown = draw(h, map_of(h), frame(1, 0.05, None, 0.55, 1.0))
-    colours = {str(s.style.bgcolor.name) for s in shown.spans if getattr(s.style, "bgcolor", None)}  # type: ignore[union-attr]
+    text = draw(h, map_of(h), frame(1, 0.05, None, 0.55, 1.0))
+    colours = {str(s.style.bgcolor.name) for s in text.spans if getattr(s.style, "bgcolor", None)}  # type: ignore[union-attr]
     assert colours == {PALETTES["inferno"][i] for i in (0, 5, 9)}
-    assert UNKNOWN in shown.plain and "55" in shown.plain and "5.0" in shown.plain
+    assert UNKNOWN in text.plain and "55" in text.plain and "5.0" in text.plain
     narrow = draw(h, map_of(h), frame(1, 0.05, None, 0.09, 0.0), low=0.01, high=0.1)
     colours = {str(s.style.bgcolor.name) for s in narrow.spans if getattr(s.style, "bgcolor", None)}  # type: ignore[union-attr]
     assert colours == {PALETTES["inferno"][i] for i in (4, 8, 0)}
@@ -33,10 +33,10 @@ def test_both_directions_of_a_link_are_seen_in_the_terminal() -> None:
     for i, link in enumerate(links):
         ends = (link["from_router"], link["to_router"])
         use[i] = {(5, 6): 1.0, (6, 5): 0.55, (5, 9): 0.75, (9, 5): 0.35}.get(ends, 0.0)
-    shown = draw(h, map_of(h), Frame(1, 0.0, 1.0, {"link.busy": use}))
-    colours = {getattr(s.style, k).name for s in shown.spans for k in ("color", "bgcolor") if getattr(s.style, k, None)}
+    text = draw(h, map_of(h), Frame(1, 0.0, 1.0, {"link.busy": use}))
+    colours = {getattr(s.style, k).name for s in text.spans for k in ("color", "bgcolor") if getattr(s.style, k, None)}
     assert {PALETTES["inferno"][i] for i in (0, 9, 5, 7, 3)} <= colours
-    rows = shown.plain.split("\n")
+    rows = text.plain.split("\n")
     assert len({tuple(i for i, c in enumerate(r) if c == "┃") for r in rows if "┃" in r}) == 1  # all nodes alike
 
 

@@ -23,14 +23,14 @@ QUIET = [1.0] * 6
 
 
 def header() -> Header:
-    made = made_header(cpus=2)
+    header = made_header(cpus=2)
     return Header(
-        made.source,
-        made.machine,
-        made.started,
+        header.source,
+        header.machine,
+        header.started,
         1.0,
-        {**made.components, "host": ({"name": "host"},)},
-        (*made.metrics, Metric("host.running", "1", "running and runnable tasks")),
+        {**header.components, "host": ({"name": "host"},)},
+        (*header.metrics, Metric("host.running", "1", "running and runnable tasks")),
     )
 
 
@@ -54,25 +54,25 @@ def test_the_printed_frames_say_it_while_it_is_so(
     monkeypatch: pytest.MonkeyPatch, running: list[float], last: bool
 ) -> None:
     monkeypatch.setattr(live, "this_host", lambda *_: contextlib.nullcontext(FakeLive(running)))
-    done = CliRunner().invoke(app, ["watch"])
-    assert done.exit_code == 0, done.output
-    shown = done.stdout.split("test  host  ")[1:]
-    assert len(shown) == len(running)
-    assert (SENTENCE in shown[-1]) is last and (SENTENCE in shown[min(5, len(shown) - 1)]) is (running != QUIET)
+    result = CliRunner().invoke(app, ["watch"])
+    assert result.exit_code == 0, result.output
+    frames = result.stdout.split("test  host  ")[1:]
+    assert len(frames) == len(running)
+    assert (SENTENCE in frames[-1]) is last and (SENTENCE in frames[min(5, len(frames) - 1)]) is (running != QUIET)
 
 
 @pytest.mark.parametrize(("running", "said"), [(CROWDED, SENTENCE), ([*CROWDED, *QUIET], "")])
 def test_the_interactive_map_says_it_while_it_is_so(running: list[float], said: str) -> None:
-    drawn = threading.Event()
+    frame_drawn = threading.Event()
 
     def stream() -> Iterator[Frame]:
         yield from frames(running)
-        drawn.set()  # the view asks for the next frame after it has drawn one
+        frame_drawn.set()  # the view asks for the next frame after it has drawn one
 
     async def shown() -> str:
         view = MeshApp(header(), stream())
         async with view.run_test(size=(120, 40)) as pilot:
-            while not drawn.is_set():
+            while not frame_drawn.is_set():
                 await pilot.pause(0.01)
             return str(view.query_one("#spots", Static).render())
 

@@ -12,9 +12,9 @@ from meshmark.watch.frames import Frame, Header, Metric
 
 def printed(what: RenderableType) -> list[str]:
     console = Console(width=120, record=True, file=None, force_terminal=False, quiet=False)
-    with console.capture() as captured:
+    with console.capture() as capture:
         console.print(what)
-    return captured.get().splitlines()
+    return capture.get().splitlines()
 
 
 def header(disks: int) -> Header:
@@ -57,8 +57,8 @@ def test_of_many_components_the_busiest_are_shown_in_their_order() -> None:
 
 def test_processes_have_a_table() -> None:
     assert processes(frame(1, [0], [0])) is None
-    one = {"pid": 7, "name": "a [b] c", "cpu": 1.5, "threads": 2, "on": 1, "rss": 3 * 2**20}
-    table = processes(frame(1, [0], [0], processes=[one]))
+    process = {"pid": 7, "name": "a [b] c", "cpu": 1.5, "threads": 2, "on": 1, "rss": 3 * 2**20}
+    table = processes(frame(1, [0], [0], processes=[process]))
     assert table is not None
     head, row = printed(table)
     assert head.split() == ["process", "PID", "CPU", "threads", "on", "CPU", "memory"]

@@ -15,16 +15,16 @@ from support import made_run
 def columns(records: list[Record], capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Words of the heads of all tables."""
     print_records(records)
-    heads = [line for line in capsys.readouterr().out.splitlines() if "median" in line and "95 % interval" in line]
-    return " ".join(heads).replace(" cpu", "_cpu").split()
+    headings = [line for line in capsys.readouterr().out.splitlines() if "median" in line and "95 % interval" in line]
+    return " ".join(headings).replace(" cpu", "_cpu").split()
 
 
 def test_what_programs_found_is_no_column(capsys: pytest.CaptureFixture[str]) -> None:
     records = [r for seed in (1, 2) for r in made_run.programs(seed=seed)]
     for instrument in ("npb", "pop", "gyro", "swim", "anatomy"):
-        mine = [r for r in records if r.instrument == instrument]
-        assert any(k in OBSERVED for r in mine for k in r.conditions)
-        assert not OBSERVED & {*columns(mine, capsys)}
+        instrument_records = [r for r in records if r.instrument == instrument]
+        assert any(k in OBSERVED for r in instrument_records for k in r.conditions)
+        assert not OBSERVED & {*columns(instrument_records, capsys)}
     assert "kernel" in columns([r for r in records if r.instrument == "npb"], capsys)
 
 
@@ -44,17 +44,19 @@ def printed(records: list[Record], width: int, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize("instrument", ["latency", "bandwidth", "loaded", "kernels", "npb", "anatomy", "pingpong"])
 def test_a_table_has_no_column_that_never_varies(instrument: str) -> None:
     records = [r for r in [*made_run.everything(), *made_run.kernels()] if r.instrument == instrument]
-    shared, found = listings(records)
-    assert sum(len(one.records) for one in found) == len(records)
-    for one in found:
-        assert all(len({str(r.conditions[k]) for r in one.records}) > 1 for k in one.columns)  # nor one without a value
-        assert all(len({str(r.conditions[k]) for r in one.records}) == 1 for k in (*one.common, *shared))
+    shared, tables = listings(records)
+    assert sum(len(listing.records) for listing in tables) == len(records)
+    for listing in tables:
+        assert all(
+            len({str(r.conditions[k]) for r in listing.records}) > 1 for k in listing.columns
+        )  # nor one without a value
+        assert all(len({str(r.conditions[k]) for r in listing.records}) == 1 for k in (*listing.common, *shared))
 
 
 def test_rows_are_in_the_order_of_their_conditions() -> None:
     records = [made_run.record("latency", "load_latency", 1e-9, footprint_bytes=2**k) for k in (20, 12, 9)]
-    (one,) = listings(records)[1]
-    assert [r.conditions["footprint_bytes"] for r in one.records] == [2**9, 2**12, 2**20]
+    (listing,) = listings(records)[1]
+    assert [r.conditions["footprint_bytes"] for r in listing.records] == [2**9, 2**12, 2**20]
 
 
 def test_value_interval_and_flags_come_first(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,16 +64,16 @@ def test_value_interval_and_flags_come_first(capsys: pytest.CaptureFixture[str])
         made_run.record("latency", "load_latency", 1e-9, footprint_bytes=4096),
         made_run.record("latency", "load_latency", 2e-9, ["stolen"], footprint_bytes=8192),
     ]
-    title, metric, head, first, second = printed(records, 120, capsys)
+    title, metric, heading, first, second = printed(records, 120, capsys)
     assert title == "made-up: latency" and metric == "load_latency"
-    assert head.split() == ["median", "95", "%", "interval", "flags", "footprint", "best", "spread", "n"]
+    assert heading.split() == ["median", "95", "%", "interval", "flags", "footprint", "best", "spread", "n"]
     assert "stolen" in second and "stolen" not in first and "8 KiB" in second
 
 
 def test_a_flag_of_all_rows_stands_above_them(capsys: pytest.CaptureFixture[str]) -> None:
     records = [made_run.record("latency", "load_latency", 1e-9, ["stolen"], footprint_bytes=2**k) for k in (12, 13)]
-    _, above, head, *rows = printed(records, 120, capsys)
-    assert above == "load_latency; all stolen" and "flags" not in head and not any("stolen" in r for r in rows)
+    _, above, heading, *rows = printed(records, 120, capsys)
+    assert above == "load_latency; all stolen" and "flags" not in heading and not any("stolen" in r for r in rows)
 
 
 def test_a_narrow_terminal_leaves_out_the_last_columns_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,8 +108,8 @@ def test_a_table_that_sweeps_threads_keeps_the_order_of_its_matrices(capsys: pyt
         for threads in (1, 2)
     ]
     lines = printed(rows, 80, capsys)
-    heads = next(line for line in lines if "median" in line)
-    assert "order" in heads
+    heading = next(line for line in lines if "median" in line)
+    assert "order" in heading
     assert "trial" not in " ".join(lines)
     assert all(sum(f" {n} " in f"{line} " for line in lines) == 2 for n in (64, 256, 1000))
 
