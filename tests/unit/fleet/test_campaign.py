@@ -29,7 +29,7 @@ def measure(node: str, work: Work) -> None:
 
 
 class Clock:
-    """Time that passes only while a campaign sleeps."""
+    """A clock that advances only while a campaign sleeps."""
 
     gmtime, strftime = time.gmtime, time.strftime
 
@@ -85,12 +85,12 @@ def test_a_node_that_dies_is_tried_twice_and_named(tmp_path: Path) -> None:
 
 
 def test_a_node_that_a_signal_interrupted_is_tried_again(tmp_path: Path) -> None:
-    tried: list[str] = []
+    attempts: list[str] = []
 
     def interrupted(node: str, work: Work) -> None:
-        first = node == "n5" and node not in tried
-        tried.append(node)
-        write_result(work.inbox, node, lines_of(node, status="interrupted" if first else "ok"))
+        is_first = node == "n5" and node not in attempts
+        attempts.append(node)
+        write_result(work.inbox, node, lines_of(node, status="interrupted" if is_first else "ok"))
 
     engine = MadeEngine.of(NAMES, interrupted)
     progress = drive(tmp_path, begun(tmp_path, engine), engine)
@@ -99,7 +99,9 @@ def test_a_node_that_a_signal_interrupted_is_tried_again(tmp_path: Path) -> None
 
 
 def test_a_job_that_a_dead_node_keeps_alive_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshmark.fleet.campaign.GRACE_S", -60.0)  # beyond the limit of its plan, which is as long
+    monkeypatch.setattr(
+        "meshmark.fleet.campaign.GRACE_S", -60.0
+    )  # so that jobs are over time at once: the limit of their plan is 60 s
     engine = MadeEngine.of(NAMES[:4], lambda node, work: measure(node, work) if node != "n3" else None)
     engine.lasting = True
     progress = drive(tmp_path, begun(tmp_path, engine), engine)
@@ -114,14 +116,14 @@ def test_busy_nodes_wait_in_jobs_of_their_own(tmp_path: Path) -> None:
     assert progress.nodes["n2"].status == "waiting" and progress.counts()["done"] == 7
     assert [nodes for _, nodes in engine.submitted][-1] == ["n2"]
     engine.states["n2"] = Node("n2", "idle")
-    measure("n2", work_in(tmp_path, name))  # its job starts
+    measure("n2", work_in(tmp_path, name))  # the job of n2 starts
     assert drive(tmp_path, name, engine).counts()["done"] == 8
     assert sum("n2" in nodes for _, nodes in engine.submitted) == 1
 
 
 def test_nodes_that_are_off_share_jobs_with_one_another_until_one_fails(tmp_path: Path) -> None:
-    off = {n: Node(n, "off", "idle~: powered off") for n in ("n2", "n5", "n7")}
-    engine = MadeEngine.of(NAMES, measure, **off)
+    powered_off = {n: Node(n, "off", "idle~: powered off") for n in ("n2", "n5", "n7")}
+    engine = MadeEngine.of(NAMES, measure, **powered_off)
     assert drive(tmp_path, begun(tmp_path, engine), engine).counts()["done"] == 8
     assert [nodes for _, nodes in engine.submitted] == [["n1", "n3", "n4", "n6"], ["n8"], ["n2", "n5", "n7"]]
 
@@ -130,7 +132,7 @@ def test_nodes_that_are_off_share_jobs_with_one_another_until_one_fails(tmp_path
             measure(node, work)
 
     folder = tmp_path / "one does not start"
-    engine = MadeEngine.of(["n2", "n5", "n7"], start_alone, **off)
+    engine = MadeEngine.of(["n2", "n5", "n7"], start_alone, **powered_off)
     assert drive(folder, begun(folder, engine), engine).counts()["done"] == 3
     assert [nodes for _, nodes in engine.submitted] == [["n2", "n5", "n7"], ["n2"], ["n5"], ["n7"]]
 
@@ -138,16 +140,16 @@ def test_nodes_that_are_off_share_jobs_with_one_another_until_one_fails(tmp_path
 def test_a_job_that_waits_for_one_node_gives_the_others_back(tmp_path: Path) -> None:
     engine = MadeEngine.of(NAMES[:4], measure)
     name = begun(tmp_path, engine)
-    seen: list[int] = []
+    looks: list[int] = []
 
     def busy_after_the_first_look(node: str, work: Work) -> None:
         engine.states["n2"] = Node("n2", "busy")
-        if seen or node != "n1":
+        if looks or node != "n1":
             measure(node, work)
 
     def look(progress: Progress) -> None:
-        seen.append(1)
-        if len(seen) > 4:
+        looks.append(1)
+        if len(looks) > 4:
             engine.states["n2"] = Node("n2", "idle")
 
     engine.measure = busy_after_the_first_look
@@ -259,16 +261,16 @@ def test_nodes_that_are_out_after_the_engine_was_away_may_come_back(tmp_path: Pa
             self.looks += 1
             if self.looks == 3:
                 raise EngineError("sinfo: Unable to contact slurm controller")
-            out = 3 < self.looks < 7
-            return [Node(n, "out", "idle*") for n in NAMES] if out else super().nodes()
+            is_out = 3 < self.looks < 7
+            return [Node(n, "out", "idle*") for n in NAMES] if is_out else super().nodes()
 
     engine = Restarted({n: Node(n, "idle") for n in NAMES}, measure)
     assert drive(tmp_path, begun(tmp_path, engine), engine, max_nodes=1).counts()["done"] == 8
 
 
 def test_idle_nodes_do_not_wait_behind_busy_ones(tmp_path: Path) -> None:
-    busy = {name: Node(name, "busy") for name in NAMES}
-    engine = MadeEngine.of(NAMES, measure, **busy)
+    busy_nodes = {name: Node(name, "busy") for name in NAMES}
+    engine = MadeEngine.of(NAMES, measure, **busy_nodes)
     name = begun(tmp_path, engine)
 
     def look(_: Progress) -> None:
@@ -307,7 +309,7 @@ def test_an_engine_that_stops_answering_ends_the_campaign(tmp_path: Path) -> Non
 
 
 class Short(MadeEngine):
-    """Jobs run for at most this long."""
+    """An engine that limits how long its jobs run."""
 
     limit_s = 20.0
 

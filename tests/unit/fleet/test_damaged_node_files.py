@@ -1,4 +1,4 @@
-"""Damaged and hostile files of nodes: each is judged alone, and the results of the other nodes are taken in."""
+"""Damaged and hostile node files: each is checked alone, and the results of the other nodes are ingested."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from meshmark.store.files import make_folder
 from support.made_application import lines_with, plan_of, run_line
 from support.made_fleet import lines_of, write_result
 
-RAW = "RAW:"  # begins a text that stands for itself in the file, since `json` does not write such values
+RAW = "RAW:"  # prefix of a text that is written to the file as it is, since `json` does not write such values
 HOSTILE: tuple[Any, ...] = (
     RAW + "1" + "0" * 399,
     RAW + "1e400",
@@ -57,7 +57,7 @@ ABSENT = {"type": "absent", "instrument": "clock", "metric": "m", "reason": "r",
 
 
 def places(value: object, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The keys that lead to each value within a line."""
+    """Yield, for each value within a line, the keys that lead to it."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*at, key)
@@ -70,39 +70,41 @@ def written(lines: list[dict[str, Any]]) -> bytes:
 
 
 def damaged(lines: list[dict[str, Any]], name: str, seed: int) -> bytes:
-    """The file of a node with one or two hostile values; the place and the value follow from the seed."""
+    """Return a node file with one or two hostile values; the seed determines their places and the values."""
     rng = random.Random(seed)
-    changed = copy.deepcopy(lines)
-    changed[0]["name"] = name
+    copies = copy.deepcopy(lines)
+    copies[0]["name"] = name
     kinds = sorted({line["type"] for line in lines})
     for _ in range(rng.randint(1, 2)):
         kind = rng.choice(kinds)
-        at = rng.choice([i for i, line in enumerate(lines) if line["type"] == kind])
-        *parents, last = rng.choice(list(places(lines[at])))
-        inner: Any = changed[at]
-        with contextlib.suppress(TypeError, LookupError):  # the place is within a value that was changed before
+        index = rng.choice([i for i, line in enumerate(lines) if line["type"] == kind])
+        *parents, last = rng.choice(list(places(lines[index])))
+        inner: Any = copies[index]
+        with contextlib.suppress(
+            TypeError, LookupError
+        ):  # an earlier change replaced the value that contains this place
             for key in parents:
                 inner = inner[key]
             inner[last] = rng.choice(HOSTILE)
-    return written(changed)
+    return written(copies)
 
 
 def taken_in(folder: Path, files: dict[str, bytes]) -> Ingested:
-    """What becomes of these files beside those of three sound nodes, which are always taken in."""
+    """Ingest these files beside the files of three sound nodes, which are always ingested; return the outcome."""
     fleet, name = Fleet(folder), new_campaign("check")
     inbox = fleet.campaign(name) / "inbox"
-    sound = ["a1", "a2", "z9"]
-    for node in sound:
+    sound_nodes = ["a1", "a2", "z9"]
+    for node in sound_nodes:
         write_result(inbox, node, lines_of(node))
     for node, data in files.items():
         (inbox / f"{node}.jsonl.gz").write_bytes(data)
-    ingested = ingest(fleet, name, "hawk", frozenset({*sound, *files}), at_once=10**6)
-    assert set(sound) <= set(ingested.nodes)
+    ingested = ingest(fleet, name, "hawk", frozenset({*sound_nodes, *files}), at_once=10**6)
+    assert set(sound_nodes) <= set(ingested.nodes)
     assert not list(inbox.iterdir()) and not list((fleet.campaign(name) / "taken").iterdir())
-    assert set(ingested.nodes) | {name.partition(".")[0] for name in ingested.skipped} == {*sound, *files}
+    assert set(ingested.nodes) | {name.partition(".")[0] for name in ingested.skipped} == {*sound_nodes, *files}
     refused_folder = fleet.campaign(name) / "refused"
     assert len(list(refused_folder.iterdir()) if refused_folder.exists() else []) == len(ingested.skipped)
-    assert not ingest(fleet, name, "hawk").skipped  # the next time, nothing is in the way
+    assert not ingest(fleet, name, "hawk").skipped  # the next ingestion finds nothing to skip
     return ingested
 
 
@@ -111,15 +113,15 @@ def test_no_value_in_the_file_of_a_node_keeps_those_of_others(tmp_path: Path) ->
     plan = plan_of(tmp_path)
     fleet.plans.mkdir()
     (fleet.plans / f"{plan.id}.json").write_bytes(plan.to_bytes())
-    verified = run_line(2, verify={"how": "status", "code": 0, "out": "ok"}, file="")
+    run = run_line(2, verify={"how": "status", "code": 0, "out": "ok"}, file="")
     for label, lines in (
         ("i", [*lines_of("n"), ABSENT]),
-        ("p", lines_with(lines_of("n"), plan, run_line(1), verified)),
+        ("p", lines_with(lines_of("n"), plan, run_line(1), run)),
     ):
         lines.append(lines.pop(lines.index(next(line for line in lines if line["type"] == "finished"))))
         files = {f"{label}{seed}": damaged(lines, f"{label}{seed}", seed) for seed in range(250)}
         ingested = taken_in(tmp_path, files)
-        assert 20 < len(ingested.skipped) < 200  # others have a hostile value where it does no harm
+        assert 20 < len(ingested.skipped) < 200  # in the other files, the hostile value does no harm
         for reason in (*ingested.skipped.values(), *ingested.doubts.values()):
             assert "unexpected" not in reason and reason.isprintable() and len(reason) < 1000, reason
 
@@ -194,8 +196,8 @@ def test_a_node_cannot_say_that_its_results_are_of_another(tmp_path: Path) -> No
     ],
 )
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, content: bytes, limit: str) -> None:
-    whole = gzip.decompress(write_result(tmp_path, "n1", lines_of("n1")).read_bytes())
-    (path := tmp_path / "n1.jsonl.gz").write_bytes(gzip.compress(whole + content, 1))
+    content_before = gzip.decompress(write_result(tmp_path, "n1", lines_of("n1")).read_bytes())
+    (path := tmp_path / "n1.jsonl.gz").write_bytes(gzip.compress(content_before + content, 1))
     with pytest.raises(ResultError, match=f"found {limit}, which is the limit"):
         read_result(path)
 
@@ -231,11 +233,11 @@ def test_what_an_ingestion_and_a_job_create_is_for_their_owner_only(tmp_path: Pa
 def test_what_is_no_claim_is_named_and_left(tmp_path: Path) -> None:
     fleet, name = Fleet(tmp_path), new_campaign("check")
     claims_folder = fleet.campaign(name) / "taken"
-    elsewhere = tmp_path / "elsewhere"
-    write_result(elsewhere, "n3", lines_of("n3"))
+    other_folder = tmp_path / "elsewhere"
+    write_result(other_folder, "n3", lines_of("n3"))
     claims_folder.mkdir(parents=True)
     (claims_folder / "file").touch()
-    (claims_folder / "link").symlink_to(elsewhere)
+    (claims_folder / "link").symlink_to(other_folder)
     (claims_folder / "nothing").symlink_to("nothing")
     os.mkfifo(claims_folder / "pipe")
     (claims_folder / "lock-is-a-folder" / ".lock").mkdir(parents=True)
@@ -247,7 +249,7 @@ def test_what_is_no_claim_is_named_and_left(tmp_path: Path) -> None:
     assert sorted(ingested.nodes) == ["n1", "n2"]
     names = ("file", "link", "nothing", "pipe", "lock-is-a-folder", "lock-is-a-link")
     assert set(ingested.skipped) == {f"taken/{entry}" for entry in names}
-    assert (elsewhere / "n3.jsonl.gz").exists() and (claims_folder / "link").is_symlink()
+    assert (other_folder / "n3.jsonl.gz").exists() and (claims_folder / "link").is_symlink()
 
 
 def test_one_content_under_two_names_counts_once(tmp_path: Path) -> None:

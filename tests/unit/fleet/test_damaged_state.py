@@ -1,4 +1,4 @@
-"""A damaged state of a fleet is refused with what to do: deciding without it would forget what was decided."""
+"""A damaged state file of a fleet is refused with a remedy: without it, earlier decisions would be forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines: what their commands print is understood, and what we submit is what they take."""
+"""Engines: the output of their commands is parsed, and the jobs we submit are in the form that they accept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Fake = Callable[..., Path]
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Makes a command that prints a text, and keeps its arguments and its input in files."""
+    """Return a function that creates a command, which prints a text and saves its arguments and its input in files."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def make(name: str, text: str = "", status: int = 0, error: str = "") -> Path:
@@ -90,7 +90,7 @@ def test_nodes_outside_the_default_partition_of_slurm_are_out(fake: Fake) -> Non
     assert "only in partition gpu" in Slurm().nodes()[2].why
     assert {n.state for n in Slurm("gpu").nodes()} == {"idle"}
     fake("sinfo", "gpu|idle|n[2-3]|none\nbatch|idle|n[1-2]|none\n")
-    assert {n.state for n in Slurm().nodes()} == {"idle"}  # no partition is the default
+    assert {n.state for n in Slurm().nodes()} == {"idle"}  # no partition is marked as the default
 
 
 def test_a_job_of_slurm(fake: Fake) -> None:
@@ -305,8 +305,8 @@ n2
      resources_available.host = n2
      comment = /var/spool "full" = 100 %
 """
-    spoiled = '{"nodes": {"n2": {"state": "offline", "comment": "/var/spool "full""}}}'
-    script.write_text(f"#!/bin/sh\ncase $* in\n*json*) echo '{spoiled}';;\n*) cat <<'X'\n{text}\nX\nesac\n")
+    document = '{"nodes": {"n2": {"state": "offline", "comment": "/var/spool "full""}}}'
+    script.write_text(f"#!/bin/sh\ncase $* in\n*json*) echo '{document}';;\n*) cat <<'X'\n{text}\nX\nesac\n")
     assert Pbs().nodes() == [Node("n1", "idle"), Node("n2", "out", 'offline: /var/spool "full" = 100 %')]
 
 
@@ -359,9 +359,9 @@ def test_a_host_that_lsf_lists_for_lost_jobs_is_no_node(fake: Fake) -> None:
 @pytest.mark.parametrize("name", ["a$(touch x)", "a;touch x", "-oProxyCommand=x", "../a", "a\nb", ""])
 def test_a_name_that_no_node_may_have_is_out_and_changed(fake: Fake, name: str) -> None:
     fake("pbsnodes", json.dumps({"nodes": {name: vnode(name, "free"), "n1": vnode("n1", "free")}}))
-    invalid, good = Pbs().nodes()
-    assert invalid.state == "out" and is_node_name(invalid.name) and "name of a node" in invalid.why
-    assert good == Node("n1", "idle")
+    first, second = Pbs().nodes()
+    assert first.state == "out" and is_node_name(first.name) and "name of a node" in first.why
+    assert second == Node("n1", "idle")
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_ssh_starts_the_runner_on_each_node(fake: Fake, tmp_path: Path) -> None:
     assert engine.submit("mm-1", ["n1", "n2"], work) == "mm-1"
     assert until(lambda: not engine.jobs({"mm-1"}))
     *options, last, node, command = arguments(tmp_path / "ssh")
-    assert options[:2] == ["-oProxyCommand=nc %h 22", "-oBatchMode=no"]  # a site's own count
+    assert options[:2] == ["-oProxyCommand=nc %h 22", "-oBatchMode=no"]  # the options of the site come first
     assert "-oBatchMode=yes" in options and last == "--" and node in {"n1", "n2"}
     assert command == f"exec /fleet/node '/a plan' --out /100%n --once --name {node}"
     with pytest.raises(UsageError, match="ssh knows no nodes"):
@@ -443,14 +443,14 @@ def test_processes_of_jobs_are_found_by_other_processes(tmp_path: Path) -> None:
     runner.write_text("#!/bin/sh\nexec sleep 60\n")
     runner.chmod(0o755)
     engine.submit("mm-1", ["n1"], Work(runner, tmp_path, tmp_path, tmp_path, 5.0))
-    # The kernel does not show the environment of a process that it is just starting.
+    # While the kernel starts a process, it does not show the environment of the process.
     assert until(lambda: [job.id for job in other.jobs({"mm-1", "mm-2"})] == ["mm-1"]) and not other.jobs({"mm-2"})
     other.cancel(["mm-1"])
     assert until(lambda: not engine.jobs({"mm-1"}))
 
 
 def test_a_process_whose_environment_is_not_to_be_seen_is_still_a_job(tmp_path: Path) -> None:
-    """As of one that the kernel is just starting."""
+    """The kernel shows no environment of a process that it is just starting."""
     processes = Processes()
     processes.start("mm-1", ["env", "-i", "sleep", "60"], tmp_path / "log")
     assert until(lambda: not Processes().jobs({"mm-1"}))

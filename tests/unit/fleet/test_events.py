@@ -1,4 +1,4 @@
-"""The events in the journal of a campaign name nodes, and a damaged one is refused where it is read."""
+"""The events in the journal of a campaign name nodes, and a damaged event is refused when it is read."""
 
 from __future__ import annotations
 

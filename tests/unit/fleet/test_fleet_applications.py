@@ -1,4 +1,4 @@
-"""Applications on nodes: what is refused before anything runs, what nodes run, and what their runs say."""
+"""Applications on nodes: what is refused before anything runs, what nodes run, and the verdicts on their runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_plan(fleet: Fleet, plan: NodePlan) -> NodePlan:
 
 
 def verdict(folder: Path, *runs: dict[str, Any], status: str = "ok", file: str = SUM, spec: str = SPEC) -> Verdict:
-    """What these runs say."""
+    """Return the verdict on these runs."""
     plan = with_plan(Fleet(folder), plan_of(folder, file, spec=spec))
     path = write_result(folder, "n1", lines_with(lines_of("n1"), plan, *runs, status=status))
     (node_verdict,) = verdicts_of(folder / "plans", read_result(path)).values()
@@ -64,7 +64,7 @@ def test_a_step_has_all_that_a_node_needs_to_run_the_program(tmp_path: Path) -> 
     program = first["program"]
     assert program["files"] == {"input.txt": "7", "sub/{{x}}": "1 {}"}
     assert (program["runs"], program["warmup"], program["kept"], program["timeout_s"]) == (2, 0, 1024, 20.0)
-    # As of `measure app`: the runner has no constants of its own.
+    # The limits are the same as in `measure app`: the runner defines no constants.
     assert (program["verify_timeout_s"], program["verify_output"], program["failures"]) == (300.0, 1 << 30, 2)
     assert first["limit_s"] >= 3 * 20.0 and plan.limit_s == 2 * first["limit_s"]
 
@@ -170,7 +170,7 @@ def test_outputs_that_no_head_would_take_in_are_refused(tmp_path: Path) -> None:
     plan_of(tmp_path, spec=spec.replace("512", "321"))
     with pytest.raises(UsageError, match=r"step\[0\]\.output_kib: found 321"):
         plan_of(tmp_path, SUM.replace("[figure]", 'output = "r"\n[figure]'), spec=spec.replace("512", "321"))
-    plan_of(tmp_path, spec=SPEC.replace("runs = 2", "repetitions = 100"))  # the defaults
+    plan_of(tmp_path, spec=SPEC.replace("runs = 2", "repetitions = 100"))  # the limits have their default values
 
 
 def test_a_survey_of_one_machine_has_no_applications() -> None:
@@ -217,7 +217,7 @@ def test_runs_become_records_as_of_measure_app(tmp_path: Path) -> None:
     assert (figure.instrument, figure.unit, figure.better, figure.flags) == ("app", "B/s", "higher", frozenset())
     assert figure.conditions["program"] == "sum" and figure.conditions["size"] == "100"
     assert figure.machine == "n1-0123abcd" and figure.provenance["verified"] is True
-    # Counts of events are neither good nor bad: nodes are not judged by them.
+    # For counts of events, neither direction is better: nodes are not judged by these metrics.
     assert {r.better for r in outcome.records if r.unit == "1"} == {"none"}
 
 
@@ -349,9 +349,9 @@ def test_applications_are_ingested_like_instruments(tmp_path: Path) -> None:
     fleet, name = Fleet(tmp_path), new_campaign("check")
     plan = with_plan(fleet, plan_of(tmp_path))
     inbox = fleet.campaign(name) / "inbox"
-    wrong = run_line(2, out="rate: 1 MB/s\nsum: 1\n")
+    wrong_run = run_line(2, out="rate: 1 MB/s\nsum: 1\n")
     write_result(inbox, "n1", lines_with(lines_of("n1"), plan, run_line(1), run_line(2)))
-    write_result(inbox, "n2", lines_with(lines_of("n2"), plan, run_line(1), wrong))
+    write_result(inbox, "n2", lines_with(lines_of("n2"), plan, run_line(1), wrong_run))
     write_result(inbox, "n3", lines_with(lines_of("n3"), plan, run_line(0, how="missing"), status="absent"))
     ingested = ingest(fleet, name, "hawk")
     assert sorted(ingested.nodes) == ["n1", "n2", "n3"]
@@ -364,7 +364,7 @@ def test_applications_are_ingested_like_instruments(tmp_path: Path) -> None:
 
 
 def judged(fleet: Fleet, kind: str, day: int, plan: NodePlan, nodes: list[str], wrong: Sequence[str] = ()) -> None:
-    """A campaign in which the program is slow on n07, and computes wrongly on some nodes."""
+    """Ingest a campaign in which the program is slow on n07 and gives a wrong result on some nodes."""
     name = f"{kind}-202611{day:02d}T120000-{day:04x}"
     for node in nodes:
         rng = random.Random(f"{node} {day}")
@@ -393,17 +393,21 @@ def test_a_node_on_which_a_program_is_slow_is_named(tmp_path: Path) -> None:
     assert "n07" in findings.suspects()
     confirm_plan = with_plan(fleet, repeated(plan, 6))
     judged(fleet, "confirm", 4, confirm_plan, sorted({*findings.suspects(), *controls(findings)}))
-    fresh = Confirmation(read_panel(fleet, fleet.campaigns()[-1:], "cluster"), reference(fleet, "cluster", findings))
-    (named,) = decide(fleet, "cluster", findings, fresh)
-    assert named.node == "n07" and {m.metric for m in named.metrics} == {"figure_of_merit", "elapsed", "user"}
-    assert named.metrics[0].instrument == "app" and named.metrics[0].conditions["program"] == "sum"
+    confirmation = Confirmation(
+        read_panel(fleet, fleet.campaigns()[-1:], "cluster"), reference(fleet, "cluster", findings)
+    )
+    (case,) = decide(fleet, "cluster", findings, confirmation)
+    assert case.node == "n07" and {m.metric for m in case.metrics} == {"figure_of_merit", "elapsed", "user"}
+    assert case.metrics[0].instrument == "app" and case.metrics[0].conditions["program"] == "sum"
 
 
 @pytest.mark.parametrize(("count", "suspected"), [(1, True), (10, True), (11, False), (20, False)])
 def test_what_most_nodes_compute_wrongly_names_none(tmp_path: Path, count: int, suspected: bool) -> None:
     fleet, nodes = Fleet(tmp_path), [f"n{i:02d}" for i in range(1, 21)]
     plan = with_plan(fleet, plan_of(tmp_path))
-    judged(fleet, "check", 1, plan, [*nodes, *(f"m{i:02d}" for i in range(40))])  # more nodes than the newest has
+    judged(
+        fleet, "check", 1, plan, [*nodes, *(f"m{i:02d}" for i in range(40))]
+    )  # more nodes than the newest campaign has
     judged(fleet, "check", 2, plan, nodes, wrong=nodes[-count:])
     findings = look(fleet, "cluster")
     assert (set(findings.wrong) == set(nodes[-count:])) == suspected and findings.common == (
@@ -449,7 +453,7 @@ def test_results_whose_plan_is_lost_are_kept_aside(tmp_path: Path) -> None:
 
 
 def carried_out(folder: Path, plan: NodePlan) -> Verdict:
-    """What the native runner leaves for a plan."""
+    """Run a plan with the native runner and return the verdict on the file that it writes."""
     with_plan(Fleet(folder), plan)
     words = [find_native("meshmark-node"), folder / "plans" / f"{plan.id}.json", "--out", folder, "--name", "n1"]
     completed = subprocess.run(

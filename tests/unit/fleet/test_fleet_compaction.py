@@ -1,4 +1,4 @@
-"""Compaction of a fleet: each row is there once at any moment, for readers and after a kill."""
+"""Compaction of a fleet: at any moment, readers find each row exactly once, and also after a kill."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def arrive(fleet: Fleet, *nodes: str) -> None:
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    """Five nodes in three files of each kind."""
+    """Return a fleet with five nodes in three files of each kind."""
     new_fleet = Fleet(tmp_path / "fleet")
     for nodes in (["n1", "n2"], ["n3"], ["n4", "n5"]):
         arrive(new_fleet, *nodes)
@@ -50,7 +50,7 @@ def names(fleet: Fleet, kind: str) -> list[str]:
 
 
 def counts(fleet: Fleet) -> dict[str, Counter[str]]:
-    """Rows of each node, as readers find them."""
+    """Return the number of rows of each node that readers find."""
     return {
         kind: Counter(
             node
@@ -80,17 +80,17 @@ def test_many_files_become_one_of_each_kind_again_and_again(fleet: Fleet) -> Non
 def test_values_are_kept_and_not_made_again(fleet: Fleet) -> None:
     before = read_matrix(fleet, NAME, CLUSTER)
     compact(fleet)
-    hidden = fleet.root / "results"
-    hidden.rename(fleet.root / "elsewhere")
+    results_folder = fleet.root / "results"
+    results_folder.rename(fleet.root / "elsewhere")
     after = read_matrix(fleet, NAME, CLUSTER)
     assert after.points == before.points and np.array_equal(after.values, before.values)
-    (fleet.root / "elsewhere").rename(hidden)
+    (fleet.root / "elsewhere").rename(results_folder)
     arrive(fleet, "n6")
     assert "n6" in read_matrix(fleet, NAME, CLUSTER).nodes
 
 
 def killed_at(patched: pytest.MonkeyPatch, step: int, after: bool) -> None:
-    """Let the given rename or removal be the last."""
+    """Patch renames and removals so that the given one is the last before a kill."""
     left = step
 
     def dying(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,27 +138,27 @@ def test_results_of_an_unfinished_ingestion_are_not_joined(fleet: Fleet) -> None
 
 
 def test_nodes_that_arrive_between_any_two_steps_stay(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    late = [f"m{i}" for i in range(6)]
-    real, waiting = Fleet.files_of, iter(late)
+    late_nodes = [f"m{i}" for i in range(6)]
+    files_of, nodes_to_come = Fleet.files_of, iter(late_nodes)
 
     def then_one_arrives(self: Fleet, kind: str, campaign: str, cluster: str) -> list[Path]:
-        paths = real(self, kind, campaign, cluster)
-        if not arriving:
-            arriving.append(next(waiting, None))
-            if arriving[0]:
-                arrive(fleet, arriving[0])
-            arriving.clear()
+        paths = files_of(self, kind, campaign, cluster)
+        if not pending:
+            pending.append(next(nodes_to_come, None))
+            if pending[0]:
+                arrive(fleet, pending[0])
+            pending.clear()
         return paths
 
-    arriving = list[str | None]()
+    pending = list[str | None]()
     monkeypatch.setattr(Fleet, "files_of", then_one_arrives)
     for _ in range(3):
         compact(fleet)
-    assert counts(fleet) == once(*FIVE["nodes"], *late)
+    assert counts(fleet) == once(*FIVE["nodes"], *late_nodes)
 
 
 def test_readers_and_ingestions_are_not_disturbed(fleet: Fleet) -> None:
-    errors, over = list[object](), threading.Event()
+    errors, finished = list[object](), threading.Event()
 
     def read() -> None:
         table = query(fleet, "results", [NAME], CLUSTER, "SELECT node FROM read_parquet(?)")
@@ -168,7 +168,7 @@ def test_readers_and_ingestions_are_not_disturbed(fleet: Fleet) -> None:
             errors.append(rows)
 
     def repeat(work: Callable[[], object]) -> None:
-        while not over.is_set():
+        while not finished.is_set():
             try:
                 work()
             except Exception as error:
@@ -179,7 +179,7 @@ def test_readers_and_ingestions_are_not_disturbed(fleet: Fleet) -> None:
         thread.start()
     for i in range(12):
         arrive(fleet, f"m{i}")
-    over.set()
+    finished.set()
     for thread in threads:
         thread.join()
     assert errors == []
@@ -226,13 +226,13 @@ def test_a_folder_that_is_no_fleet_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_joined_file_cannot_remove_other_files(fleet: Fleet) -> None:
-    (victim := fleet.root / "fleet.toml").touch()
+    (settings_file := fleet.root / "fleet.toml").touch()
     table = pq.read_table(fleet.table("nodes", NAME, CLUSTER) / names(fleet, "nodes")[0], partitioning=None)
-    for number, replaced in enumerate([["../../../fleet.toml", str(victim), 7, None, []], 7, [["x"]]]):
+    for number, entry in enumerate([["../../../fleet.toml", str(settings_file), 7, None, []], 7, [["x"]]]):
         path = fleet.table("nodes", NAME, CLUSTER) / f"{NAME}-joined-{number:012x}.parquet"
-        pq.write_table(table.replace_schema_metadata({"meshmark replaces": json.dumps(replaced)}), path)
+        pq.write_table(table.replace_schema_metadata({"meshmark replaces": json.dumps(entry)}), path)
     compact(fleet)
-    assert victim.exists()
+    assert settings_file.exists()
 
 
 def test_a_campaign_that_is_not_there_is_refused(fleet: Fleet) -> None:

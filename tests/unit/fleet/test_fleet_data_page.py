@@ -27,7 +27,7 @@ def libraries(example: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    """Two days of eight nodes, one of which has a low triad bandwidth."""
+    """Return a fleet with two days of eight nodes, of which one node has a low triad bandwidth."""
     shared_fleet = Fleet(tmp_path_factory.mktemp("shared") / "fleet")
     for day in (25, 26):
         name = f"check-202611{day}T060000-abcd"

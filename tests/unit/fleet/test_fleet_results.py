@@ -1,4 +1,4 @@
-"""Files of nodes: whole, damaged, and of others."""
+"""Node files: complete files, damaged files, and files of other programs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_bytes_of_firmware_tables_are_exact(tmp_path: Path) -> None:
 
 
 def test_a_killed_runner_leaves_its_finished_steps(tmp_path: Path) -> None:
-    whole = lines_of("n1", repetitions=2)
-    path = write_result(tmp_path, "n1", whole[:-3])
+    lines = lines_of("n1", repetitions=2)
+    path = write_result(tmp_path, "n1", lines[:-3])
     result = read_result(path)
     assert result.status == "damaged" and "the runner was killed" in result.damage
     assert [s.status for s in result.steps] == ["ok", ""]

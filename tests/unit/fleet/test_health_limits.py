@@ -1,4 +1,4 @@
-"""Limits for health checks, from what classes measure to what the runner on a node says."""
+"""Limits for health checks: they are derived from the results of node classes and applied by the runner on a node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_limits_are_far_from_the_class_on_its_worse_side(tmp_path: Path) -> None
     plan = with_limits(fleet, "cluster", look(fleet, "cluster"))
     latency, bandwidth = plan.limits[HASH]
     assert latency["instrument"] == "latency" and latency["conditions"] == {"footprint_bytes": 16384}
-    # Single values vary by 0.6 %: ten percent is farther away than six standard deviations.
+    # Single values vary by 0.6 %, so that 10 % is more than six standard deviations.
     assert latency["high"] == pytest.approx(1.1e-7, rel=0.01) and "low" not in latency
     assert bandwidth["low"] == pytest.approx(1e11 / 1.1, rel=0.01) and "high" not in bandwidth
     path = tmp_path / "health.json"

@@ -1,4 +1,4 @@
-"""Ingestion of what nodes left: once, also after a kill, with what is strange about nodes named."""
+"""Ingestion of node files: each counts once, also after a kill, and anything unusual about a node is reported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_killed_ingestion_is_completed_by_the_next(tmp_path: Path, name: str) 
     active = fleet.campaign(name) / "taken" / "ba9876543210"
     write_result(active, "n2", lines_of("n2"))
     (active / ".lock").touch()
-    assert lock(active / ".lock") is not None  # of an ingestion that is still at work
+    assert lock(active / ".lock") is not None  # another ingestion that is still running holds this lock
     write_result(inbox(fleet, name), "n3", lines_of("n3"))
     assert sorted(ingest(fleet, name, "hawk").nodes) == ["n1", "n3"]
     assert not claim.exists() and active.exists()
@@ -77,10 +77,10 @@ def test_results_of_a_killed_ingestion_whose_nodes_are_missing_count_once(tmp_pa
         write_result(claim, node, lines_of(node))
     (claim / ".lock").touch()
     ingest(fleet, name, "hawk", at_once=2)
-    whole, *part = sorted(fleet.table("nodes", name, "hawk").iterdir())
+    complete_file, *part = sorted(fleet.table("nodes", name, "hawk").iterdir())
     assert len(part) == 2
-    # As if it had been killed again, after all of one part and the results of the others.
-    stored_nodes = pq.ParquetFile(whole).read()["node"].to_pylist()
+    # The state after another kill: one part is complete, and of the other parts only the results are written.
+    stored_nodes = pq.ParquetFile(complete_file).read()["node"].to_pylist()
     for path in part:
         path.unlink()
     for node in set(names) - set(stored_nodes):
@@ -104,10 +104,10 @@ def test_a_node_with_another_name_is_refused_and_kept(tmp_path: Path, name: str)
 def test_half_written_files_are_named_and_left(tmp_path: Path, name: str) -> None:
     fleet = Fleet(tmp_path)
     path = write_result(inbox(fleet, name), "n1", lines_of("n1", repetitions=2)[:-4])
-    half = path.with_name(f".{path.name}.0123456789ab")
-    path.rename(half)
-    assert "half-written by n1, with 2 steps" in ingest(fleet, name, "hawk").skipped[half.name]
-    assert half.exists()
+    partial_file = path.with_name(f".{path.name}.0123456789ab")
+    path.rename(partial_file)
+    assert "half-written by n1, with 2 steps" in ingest(fleet, name, "hawk").skipped[partial_file.name]
+    assert partial_file.exists()
 
 
 def test_a_file_that_ends_in_the_middle_is_taken_in_until_there_and_named(tmp_path: Path, name: str) -> None:
@@ -121,7 +121,7 @@ def test_a_file_that_ends_in_the_middle_is_taken_in_until_there_and_named(tmp_pa
 
 def test_what_is_strange_about_a_node_is_said(tmp_path: Path, name: str) -> None:
     fleet = Fleet(tmp_path)
-    strange = {
+    changes = {
         "n1": {"hostname": "n7"},
         "n2": {"boot": "same"},
         "n3": {"boot": "same"},
@@ -130,9 +130,9 @@ def test_what_is_strange_about_a_node_is_said(tmp_path: Path, name: str) -> None
         "n6": {"build": "0.0.9"},
     }
     for node in [f"n{i}" for i in range(1, 12)]:
-        write_result(inbox(fleet, name), node, lines_of(node, **strange.get(node, {})))
+        write_result(inbox(fleet, name), node, lines_of(node, **changes.get(node, {})))
     ingested = ingest(fleet, name, "hawk")
-    assert ingested.doubts.keys() == strange.keys()
+    assert ingested.doubts.keys() == changes.keys()
     assert "its host is named n7" in ingested.doubts["n1"]
     assert "the same machine as n3" in ingested.doubts["n2"]
     assert "its clock differs by -" in ingested.doubts["n4"]

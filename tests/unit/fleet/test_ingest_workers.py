@@ -1,4 +1,4 @@
-"""Processes that read results: they end with the ingestion, however that ends."""
+"""Processes that read results end with the ingestion, however it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.made_fleet import lines_of, write_result
 from support.processes import children_of, descendants_with
 from support.waiting import until
 
-# As the command does it, but with a process for each node.
+# The program ingests like the command, but with one process per node.
 CODE = """
 import sys
 from pathlib import Path
@@ -35,7 +35,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         sys.exit(130)
 """
-RESULTS = 40_000  # that take many seconds to read
+RESULTS = 40_000  # enough to take many seconds to read
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_no_process_outlives_an_ingestion(
         stderr=subprocess.PIPE,
         text=True,
     )
-    least = 1 if is_early else 3  # the one that tracks semaphores, and those that read
+    least = 1 if is_early else 3  # the semaphore tracker and at least two readers
     assert until(lambda: len(children_of(child.pid)) >= least)
     child.send_signal(number)
     _, errors = child.communicate(timeout=60)

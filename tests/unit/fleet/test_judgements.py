@@ -1,4 +1,4 @@
-"""From files of nodes to named nodes."""
+"""Judgements: from node files to the nodes that are named."""
 
 from __future__ import annotations
 
@@ -52,10 +52,12 @@ def test_a_panel_has_every_value_in_its_place(fleet: Fleet) -> None:
     panel = read_panel(fleet, names, "cluster")
     assert panel.nodes == NODES and panel.values.shape == (40, 8, 5)
     assert panel.of == [n for n in names for _ in range(2)]
-    at = [p.conditions["kernel"] for p in panel.points].index("triad")
+    index = [p.conditions["kernel"] for p in panel.points].index("triad")
     # Bandwidths: higher is better, so that their logarithms are negative.
-    assert np.nanmedian(panel.values[6, :, at]) - np.nanmedian(panel.values[:, :, at]) == pytest.approx(0.06, abs=0.02)
-    assert panel.values[0, 0, at] == pytest.approx(-math.log(1e11), abs=0.05)
+    assert np.nanmedian(panel.values[6, :, index]) - np.nanmedian(panel.values[:, :, index]) == pytest.approx(
+        0.06, abs=0.02
+    )
+    assert panel.values[0, 0, index] == pytest.approx(-math.log(1e11), abs=0.05)
 
 
 def test_slow_nodes_are_named_by_fresh_values_and_stay_open_cases(fleet: Fleet) -> None:
@@ -65,15 +67,15 @@ def test_slow_nodes_are_named_by_fresh_values_and_stay_open_cases(fleet: Fleet) 
     healthy = controls(findings)
     assert healthy and not {*healthy} & {*SLOW}
     confirmation = campaign(fleet, "confirm", 5, sorted({*suspects, *healthy}), 8)
-    named = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
-    assert {n.node for n in named} == set(SLOW)
-    by_name = {n.node: n for n in named}
+    cases = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
+    assert {n.node for n in cases} == set(SLOW)
+    by_name = {n.node: n for n in cases}
     first = by_name["n07"].metrics[0]
     assert first.conditions["kernel"] == "triad" and first.low < 0.06 / 0.94 < first.high
     assert {m.conditions["kernel"] for m in by_name["n23"].metrics} == set(KERNELS)
     assert by_name["n07"].differs == {"kernel": ("6.1.9", "6.1.0")} and by_name["n23"].differs == {}
     judgement = json.loads((fleet.root / "judgements" / f"{findings.campaign}.json").read_text())
-    assert [n["node"] for n in judgement["named"]] == [n.node for n in named]
+    assert [n["node"] for n in judgement["named"]] == [n.node for n in cases]
     with pytest.raises(MeshmarkError, match="was judged before"):
         decide(fleet, "cluster", findings, None)
     assert set(State.load(fleet, "cluster").open) == set(SLOW)
@@ -82,14 +84,14 @@ def test_slow_nodes_are_named_by_fresh_values_and_stay_open_cases(fleet: Fleet) 
 
 def test_a_node_that_computes_wrongly_is_named_first(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
-    wrong = {"problems": ["dgemm: a kernel computed a wrong result"]}
-    campaign(fleet, "check", 1, NODES, 2, n11=wrong)
+    problems = {"problems": ["dgemm: a kernel computed a wrong result"]}
+    campaign(fleet, "check", 1, NODES, 2, n11=problems)
     findings = look(fleet, "cluster")
     assert "n11" in findings.suspects()
     nodes = sorted({"n11", *findings.suspects(), *controls(findings)})
-    confirmation = campaign(fleet, "confirm", 2, nodes, 5, n11=wrong)
-    named = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
-    assert named[0].node == "n11" and named[0].wrong == wrong["problems"]
+    confirmation = campaign(fleet, "confirm", 2, nodes, 5, n11=problems)
+    cases = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
+    assert cases[0].node == "n11" and cases[0].wrong == problems["problems"]
 
 
 def test_flagged_results_and_doubtful_nodes_are_left_out(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_flagged_results_and_doubtful_nodes_are_left_out(tmp_path: Path) -> None
 
 
 def test_a_class_that_is_not_judged_says_why(tmp_path: Path) -> None:
-    """It was called too small, although its results were flagged: after `fleet check --beside`, for example."""
+    """The reason is the flags, as after `fleet check --beside`, and not the size of the class."""
     fleet = Fleet(tmp_path)
     campaign(fleet, "check", 1, OTHERS, 1, **{name: {"flags": ["disturbed"]} for name in OTHERS[2:]})
     findings = look(fleet, "cluster")
@@ -157,9 +159,9 @@ def test_a_wrong_result_that_is_not_repeated_is_named_all_the_same(tmp_path: Pat
     findings = look(fleet, "cluster")
     assert findings.suspects() == ["b"]
     confirmation = campaign(fleet, "confirm", 2, ["b"], 5)
-    (named,) = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
-    assert named.node == "b" and named.wrong == ["peak: a kernel computed a wrong result (not again)"]
-    # It stays a case for a person, and is not named again.
+    (case,) = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
+    assert case.node == "b" and case.wrong == ["peak: a kernel computed a wrong result (not again)"]
+    # The case stays open for a person to decide, and the node is not named again.
     campaign(fleet, "check", 3, nodes, 1, b={"problems": ["peak: a kernel computed a wrong result"]})
     assert look(fleet, "cluster").suspects() == []
 
@@ -173,15 +175,17 @@ def test_since_when_a_node_is_worse_and_its_recovery(tmp_path: Path) -> None:
     confirmation = campaign(
         fleet, "confirm", 13, sorted({*findings.suspects(), *controls(findings)}), 7, m07={"slow": 0.1}
     )
-    named = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
-    (case,) = [n for n in named if n.node == "m07"]
+    cases = decide(fleet, "cluster", findings, measured_again(fleet, findings, confirmation))
+    (case,) = [n for n in cases if n.node == "m07"]
     assert case.since == fleet.campaigns()[5] and case.campaign == findings.campaign
     for day in range(14, 17):
         assert "m07" in State.load(fleet, "cluster").open
         campaign(fleet, "check", day, OTHERS, 1)
         decide(fleet, "cluster", look(fleet, "cluster"), None)
     state = State.load(fleet, "cluster")
-    assert "m07" not in state.open and [(c.node, at[:14]) for c, at in state.closed] == [("m07", "check-20261116")]
+    assert "m07" not in state.open and [(c.node, closed_in[:14]) for c, closed_in in state.closed] == [
+        ("m07", "check-20261116")
+    ]
 
 
 def test_a_person_may_close_a_case(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Judging: healthy fleets are left alone, planted faults are found, and few names are false."""
+"""Judging: healthy nodes are not named, injected faults are found, and few named nodes are healthy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ GROUPS = np.repeat(np.eye(3, dtype=bool), 4, axis=0)
 
 
 class Nodes:
-    """Nodes that differ by 0.5 %, with noise of 1 % and heavy tails; metrics are correlated.
+    """Simulated nodes that differ by 0.5 %, with 1 % of heavy-tailed noise and correlated metrics.
 
     Args:
-        count: Of nodes.
+        count: Number of nodes.
     """
 
     def __init__(self, count: int, seed: int = 0) -> None:
@@ -46,7 +46,7 @@ def test_a_deviation_ignores_what_is_far_away() -> None:
 def test_a_location_leaves_out_what_is_far_away_and_what_is_missing() -> None:
     values = np.array([[[1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [99.0]]])
     assert location(values) == [[4.0]]
-    values[0, 6] = np.nan  # of six values, one is left out at each end
+    values[0, 6] = np.nan  # the trimmed mean leaves out one of six values at each end
     assert location(values) == [[3.5]]
     assert location(values[:, :3]) == [[2.0]] and np.isnan(location(values[:, 6:]))
 
@@ -67,7 +67,7 @@ def test_a_tail_is_that_of_its_sample_and_not_too_light_beyond() -> None:
     tail = Tail.of(sample)
     probabilities = np.exp(tail.log(np.array([-9.0, 0.0, 2.326, 3.719, 5.0])))
     assert probabilities[:4] == pytest.approx([1.0, 0.5, 0.01, 1e-4], rel=0.25)
-    assert 2.9e-7 < probabilities[4] < 3e-5  # a normal one has 2.9e-7
+    assert 2.9e-7 < probabilities[4] < 3e-5  # the tail of a normal distribution has 2.9e-7
     assert np.exp(Tail.of(np.zeros(50)).log(np.array([0.0, 1.0]))) == pytest.approx([1.0, 0.0])
 
 
@@ -91,7 +91,7 @@ def test_p_values_of_healthy_nodes_are_right(nodes: int, each: int) -> None:
     ("metrics", "shift"), [([3], 0.05), ([0, 1, 2, 3], 0.02)], ids=["5 % in one metric", "2 % in a group"]
 )
 def test_a_slow_node_is_suspected_and_its_fresh_values_are_clear(metrics: list[int], shift: float) -> None:
-    named = 0
+    named_count = 0
     for seed in range(10):
         nodes = Nodes(200, seed)
         nodes.own[17, metrics] += shift
@@ -107,8 +107,8 @@ def test_a_slow_node_is_suspected_and_its_fresh_values_are_clear(metrics: list[i
             nodes.values(repetitions, healthy),
             healthy,
         )
-        named += bool(result.node[screening.suspects.index(17)] < 1e-4)
-    assert named >= 8
+        named_count += bool(result.node[screening.suspects.index(17)] < 1e-4)
+    assert named_count >= 8
 
 
 def test_what_changed_for_all_is_no_evidence_against_one() -> None:
@@ -122,7 +122,7 @@ def test_what_changed_for_all_is_no_evidence_against_one() -> None:
 
 
 def test_noise_that_lasts_as_long_as_a_confirmation_names_nobody() -> None:
-    nodes, named = Nodes(200), 0
+    nodes, named_count = Nodes(200), 0
     window = nodes.values(14)
     screening = screen(window, 1, GROUPS)
     for _ in range(20):
@@ -131,21 +131,21 @@ def test_noise_that_lasts_as_long_as_a_confirmation_names_nobody() -> None:
             nodes.values(14, rows) + 0.01 * nodes.dice.normal(size=(len(rows), 1, METRICS))
             for rows in (range(40), range(60, 60 + CONTROLS))
         )
-        named += int(
+        named_count += int(
             (fresh_evidence(screening.baseline, first, second, list(range(60, 60 + CONTROLS))).node < 1e-5).sum()
         )
-    assert named <= 2
-    alone = fresh_evidence(screening.baseline, first, np.empty((0, 14, METRICS)), [])
-    assert (alone.node < 1e-5).any()  # which the controls have prevented
+    assert named_count <= 2
+    single = fresh_evidence(screening.baseline, first, np.empty((0, 14, METRICS)), [])
+    assert (single.node < 1e-5).any()  # with controls, this false alarm does not occur
 
 
 def test_a_change_of_the_whole_class_does_not_widen_its_scale() -> None:
     window = Nodes(100).values(14)
-    usual = fit(window, GROUPS, 2000)
+    baseline = fit(window, GROUPS, 2000)
     window[:, 8:] += 0.3
-    changed = fit(window, GROUPS, 2000)
-    assert changed.scale == pytest.approx(usual.scale)
-    assert changed.level == pytest.approx(usual.level + 0.3)
+    baseline_with_change = fit(window, GROUPS, 2000)
+    assert baseline_with_change.scale == pytest.approx(baseline.scale)
+    assert baseline_with_change.level == pytest.approx(baseline.level + 0.3)
 
 
 def test_a_named_node_is_not_suspected_again() -> None:
@@ -189,6 +189,6 @@ def test_decisions_go_on_from_their_state_and_spend_their_error() -> None:
         decisions.append(part.decide([p], 100))
         part = Discoveries(part.state())
     assert decisions == expected and expected[0] == [True]
-    alone = Discoveries()
+    single = Discoveries()
     for _ in range(50):
-        assert alone.decide([0.01], 100) == [False]
+        assert single.decide([0.01], 100) == [False]

@@ -20,7 +20,7 @@ def point(metric: str, pause: int) -> Point:
 
 
 def latency(bandwidth: np.ndarray) -> np.ndarray:
-    """A queue whose capacity is 100 GB/s."""
+    """Return the latency of a queue whose capacity is 100 GB/s."""
     return np.asarray(100e-9 * (1 + 0.2 * bandwidth / (100 - bandwidth)))
 
 
@@ -28,7 +28,10 @@ POINTS = [point(metric, pause) for pause in range(5) for metric in ("load_latenc
 
 
 def panel(bandwidth: np.ndarray, slower: float = 0.0) -> np.ndarray:
-    """Logarithms as of a panel, bandwidths of shape (nodes, values, loads); the last node has higher latencies."""
+    """Return the logarithms that a panel holds for bandwidths of shape (nodes, values, loads).
+
+    The latencies of the last node are higher by `slower`.
+    """
     logarithms = np.empty((*bandwidth.shape[:2], 10))
     logarithms[:, :, ::2] = np.log(latency(bandwidth))
     logarithms[:, :, 1::2] = -np.log(bandwidth)
@@ -44,9 +47,9 @@ def test_a_node_elsewhere_on_the_curve_is_near_it() -> None:
     values = panel(spread())
     before = values.copy()
     as_distances(values, POINTS, [range(NODES)])
-    away, raw = (v[:, :, ::2] - np.median(v[:, :, ::2], axis=0) for v in (values, before))
-    assert np.abs(raw[:, :, 4]).max() > 0.2  # where the curve is steep, latencies alone differ by so much
-    assert np.abs(away[:, :, :4]).max() < 0.01 and np.abs(away).max() < 0.3 * np.abs(raw).max()
+    deviations, raw_deviations = (v[:, :, ::2] - np.median(v[:, :, ::2], axis=0) for v in (values, before))
+    assert np.abs(raw_deviations[:, :, 4]).max() > 0.2  # latencies alone differ by this much where the curve is steep
+    assert np.abs(deviations[:, :, :4]).max() < 0.01 and np.abs(deviations).max() < 0.3 * np.abs(raw_deviations).max()
     assert np.isnan(values[:, :, 1::2]).all()
 
 

@@ -1,4 +1,4 @@
-"""Manifests for Kubernetes: valid by its schemas, and their commands are those of the runner."""
+"""Manifests for Kubernetes: they satisfy its schemas, and their commands start the runner."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_node_gets_a_job_that_is_valid(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     (name,) = fleet.campaigns()
     assert list(Campaign.load(fleet, name).nodes) == ["n1", "n2", "n3"]
-    # The same command on this host, where the volume is the folder.
+    # The same command works on this host if the mount point of the volume is replaced by the folder.
     line = spec["containers"][0]["command"][2].replace("/fleet/", f"{tmp_path}/")
     words = line.split()
     assert Path(words[0]).is_file() and Path(words[1]).is_file() and words[-2:] == ["--name", '"$NODE"']

@@ -1,4 +1,4 @@
-"""A slow node, and a slow uplink of a switch, are told from noise and from each other."""
+"""A slow node and a slow uplink of a switch are distinguished from noise and from each other."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def test_a_slow_node_is_named_and_its_partners_are_not(tmp_path: Path) -> None:
     findings = network.look()
     assert findings.suspects()[0] == "n20"
     tests = network.confirmed(findings)
-    (named,) = decide_network(Fleet(tmp_path), "hawk", findings, tests)
-    assert (named.node, named.kind) == ("n20", "network")
-    assert all(m.low < np.expm1(0.2) < m.high for m in named.metrics)
+    (case,) = decide_network(Fleet(tmp_path), "hawk", findings, tests)
+    assert (case.node, case.kind) == ("n20", "network")
+    assert all(m.low < np.expm1(0.2) < m.high for m in case.metrics)
     with pytest.raises(MeshmarkError, match="was judged before"):
         decide_network(Fleet(tmp_path), "hawk", findings, tests)
 
@@ -30,24 +30,24 @@ def test_a_slow_node_is_named_and_its_partners_are_not(tmp_path: Path) -> None:
 def test_a_slow_uplink_is_the_switch_and_not_its_nodes(tmp_path: Path) -> None:
     network = MadeNetwork(64, leaves(8, 8), 3, uplinks={"s2": 0.15})
     findings = network.look()
-    (named,) = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
-    assert (named.node, named.kind) == ("switch:s2", "switch")
-    assert named.metrics[0].low < np.expm1(0.15) < named.metrics[0].high
+    (case,) = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
+    assert (case.node, case.kind) == ("switch:s2", "switch")
+    assert case.metrics[0].low < np.expm1(0.15) < case.metrics[0].high
 
 
 def test_no_suspect_below_a_slow_switch_is_named_for_what_the_switch_takes(tmp_path: Path) -> None:
     network = MadeNetwork(512, leaves(16, 32), 3, uplinks={"s1": 0.1})
     findings = network.look()
     assert {int(name[1:]) for name in findings.suspects() if name.startswith("n")} & {*range(33, 65)}
-    (named,) = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
-    assert named.node == "switch:s1"
+    (case,) = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
+    assert case.node == "switch:s1"
 
 
 def test_a_slow_node_below_a_slow_switch_is_named_too(tmp_path: Path) -> None:
     network = MadeNetwork(64, leaves(8, 8), 4, slow={"n20": 0.3}, uplinks={"s2": 0.2})
     findings = network.look()
-    named = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
-    assert {n.node for n in named} == {"n20", "switch:s2"}
+    cases = decide_network(Fleet(tmp_path), "hawk", findings, network.confirmed(findings))
+    assert {n.node for n in cases} == {"n20", "switch:s2"}
 
 
 def test_a_healthy_network_has_no_names() -> None:

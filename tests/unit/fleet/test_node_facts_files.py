@@ -1,4 +1,4 @@
-"""What nodes copy of their file systems is enough to describe them."""
+"""The files that nodes copy from their file systems are enough to describe the nodes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def test_the_clocks_of_all_cpus_are_copied(tmp_path: Path) -> None:
         for cpu in range(4)
         for name, of_kind in values.items()
     }
-    whole = write_shape(tmp_path / "whole", Shape(cores=[[0], [1], [2], [3]], files=files))
+    root = write_shape(tmp_path / "whole", Shape(cores=[[0], [1], [2], [3]], files=files))
     copied_files = {
-        str(path.relative_to(whole)): path.read_bytes()
+        str(path.relative_to(root)): path.read_bytes()
         for pattern in FILES
-        for path in whole.glob(pattern)
+        for path in root.glob(pattern)
         if path.is_file()
     }
     copied_clocks = clocks(FilesInMemory(copied_files))
-    assert copied_clocks == clocks(Tree(whole))
+    assert copied_clocks == clocks(Tree(root))
     assert [(clock.cpus, clock.driver, clock.max_hz) for clock in copied_clocks] == [
         ((0, 1), "intel_pstate", 5_000_000_000),
         ((2, 3), "intel_pstate", 3_800_000_000),

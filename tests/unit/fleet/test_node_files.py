@@ -1,4 +1,4 @@
-"""The file of a node has the form of schema/node.json, and Python reads what the runner writes."""
+"""Node files satisfy schema/node.json, and Python reads the files that the runner writes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ MISSING = {"id": "04-missing", "argv": ["none-such"], "limit_s": 20.0, "program"
 
 
 def wrong(path: Path) -> list[str]:
-    """The lines of a file that the schema does not allow."""
+    """Return the lines of a file that the schema does not allow."""
     lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     return [f"{line['type']}: {e.message[:300]}" for line in lines for e in VALIDATOR.iter_errors(line)]
 
 
 def runner(folder: Path, *steps: dict[str, Any]) -> list[str]:
-    """The command of a node named n1."""
+    """Return the command of the runner for a node named n1."""
     plan = folder / "plan.json"
     plan.write_bytes(NodePlan("made-up", "check", False, 60.0, list(steps)).to_bytes())
     return list(map(str, (find_native("meshmark-node"), plan, "--out", folder, "--name", "n1", "--beside")))

@@ -1,4 +1,4 @@
-"""A name of a node is a word and no part of a shell's text; a set of nodes is counted before it is built."""
+"""Node names are single words and are never parsed by a shell; a set of nodes is counted before it is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes near one another: as good as the best of all sets, and better than the first by name."""
+"""Choosing nodes near each other: the set is as good as the best of all sets, and better than the first by name."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ TOPOLOGY = "SwitchName=s0 Nodes=n[1-4]\nSwitchName=s1 Nodes=n[5-12]\nSwitchName=
 
 
 def made(seed: int, count: int = 11) -> Distances:
-    """Nodes at random below switches of different sizes, with an uplink that is slow."""
+    """Return the distances of nodes that are distributed randomly below switches, one of which has a slow uplink."""
     rng = np.random.default_rng(seed)
-    at = np.sort(rng.integers(0, 4, count))
+    switches = np.sort(rng.integers(0, 4, count))
     lines = [
-        f"SwitchName=s{s} Nodes={','.join(f'n{i}' for i in np.flatnonzero(at == s))}" for s in np.unique(at).tolist()
+        f"SwitchName=s{s} Nodes={','.join(f'n{i}' for i in np.flatnonzero(switches == s))}"
+        for s in np.unique(switches).tolist()
     ]
-    text = "\n".join([*lines, f"SwitchName=top Switches={','.join(f's{s}' for s in np.unique(at).tolist())}"])
+    text = "\n".join([*lines, f"SwitchName=top Switches={','.join(f's{s}' for s in np.unique(switches).tolist())}"])
     names = [f"n{i}" for i in range(count)]
     terms = Terms(
         np.array([[0.0], [0.1], [0.1 + rng.uniform(0, 0.6)]]),
         rng.normal(0, 0.15, (count, 1)),
-        {f"s{at[0]}": np.array([0.3])},
+        {f"s{switches[0]}": np.array([0.3])},
     )
     return Distances(read_tree(text, "made-up"), names, terms, names)
 
@@ -59,18 +60,18 @@ def test_a_slow_node_is_left_out_and_the_set_is_below_one_switch() -> None:
 
 
 def test_expected_times_are_as_far_apart_as_those_of_other_messages() -> None:
-    """What a choice promises holds: the noise of what was measured is no difference between nodes."""
+    """The expected time of the chosen nodes holds, since noise of measurements does not count as a difference of nodes."""
     for between in (0.0, 0.05):
         network = MadeNetwork(200, Tree(), 7, between=between)
         findings = network.look()
         terms = without_noise(findings.seen.met, findings.places, findings.terms)
         distances = Distances(network.tree, network.nodes, terms, network.nodes)
         indices = choose(distances, np.arange(200), 20)
-        true = np.mean([network.own[f"n{i + 1}"][0] for i in indices.tolist()]) - np.median(
+        true_time = np.mean([network.own[f"n{i + 1}"][0] for i in indices.tolist()]) - np.median(
             [times[0] for times in network.own.values()]
         )
-        promised = np.log(distances.spread(indices).mean / distances.spread(np.arange(200)).median) / 2
-        assert promised == pytest.approx(true, abs=0.008)
+        promised_time = np.log(distances.spread(indices).mean / distances.spread(np.arange(200)).median) / 2
+        assert promised_time == pytest.approx(true_time, abs=0.008)
 
 
 def test_options_of_batch_systems() -> None:

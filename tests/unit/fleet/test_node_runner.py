@@ -1,4 +1,4 @@
-"""The runner on a node: one at a time, and no second measurement for the same folder."""
+"""The runner on a node: one runs at a time, and a folder gets no second measurement of the same node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder that is not a fleet's is refused before anything is written to it."""
+"""A folder that does not belong to a fleet is refused before anything is written to it."""
 
 from __future__ import annotations
 

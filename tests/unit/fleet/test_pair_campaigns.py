@@ -1,4 +1,4 @@
-"""Campaigns of pairs, with a launcher that only prints what two ranks would."""
+"""Campaigns of pairs, with a launcher that only prints the output of two ranks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOML = 'engine = "local"\nnodes = "n[1-9]"\n'
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fleet whose ranks exchange nothing."""
+    """Return the folder of a fleet whose ranks do not exchange messages."""
     lines = [json.dumps({"type": "header", "schema": 1, "instrument": "pingpong", "machine": "m"})]
     for size, value in ((8, 2e-6), (4 << 20, 1e-3)):
         message_record = record("pingpong", "message_latency", value, (), message_bytes=size, protocol="send")
@@ -88,14 +88,16 @@ def test_a_killed_campaign_measures_only_the_pairs_that_it_lacks(folder: Path) -
     fleet = Fleet(folder)
     (name,) = fleet.campaigns()
     journal = fleet.campaign(name) / "journal.jsonl"
-    begin, *_ = journal.read_text().splitlines(keepends=True)
-    journal.write_text(begin)  # as if it had been killed at once
-    pair = next(iter(json.loads(begin)["groups"]))
+    first_line, *_ = journal.read_text().splitlines(keepends=True)
+    journal.write_text(first_line)  # the journal of a campaign that was killed at once
+    pair = next(iter(json.loads(first_line)["groups"]))
     write_result(fleet.campaign(name) / "inbox", pair, lines_of(pair))
     result = run("pairs", str(folder), "--resume", "--json")
     assert result.exit_code == 0, result.output
     assert pair not in "".join(journal.read_text().splitlines()[1:])
-    assert json.loads(result.stdout.splitlines()[-1])["nodes"] == 4  # what the other two left is not of messages
+    assert (
+        json.loads(result.stdout.splitlines()[-1])["nodes"] == 4
+    )  # the file of the other two nodes has no results of messages
 
 
 def test_what_a_killed_ingestion_had_claimed_is_not_measured_again(folder: Path) -> None:
@@ -131,10 +133,10 @@ def test_bad_requests_are_refused(folder: Path, words: tuple[str, ...], message:
 def test_each_batch_system_starts_two_ranks_on_two_nodes() -> None:
     plan = Messages().plan()
     work = Work(Path("/f/comm"), Path("/f/plan"), Path("/f/in box"), Path("/f/logs"), plan.limit_s)
-    known = Launcher("openmpi", Path("/usr/bin/mpirun"), Path("/f/comm"))
+    launcher = Launcher("openmpi", Path("/usr/bin/mpirun"), Path("/f/comm"))
 
     def lines(site: Site, engine: str, kind: str = "openmpi") -> list[str]:
-        script = script_maker(plan, work, replace(known, kind=kind), site, engine)(["r1+n1+n2", "r1+n3+n4"])
+        script = script_maker(plan, work, replace(launcher, kind=kind), site, engine)(["r1+n1+n2", "r1+n3+n4"])
         return [line for line in script.splitlines() if line.startswith("pair r1")]
 
     first, second = lines(Site(pairs=PairSite(options=("--tune", "x"))), "slurm")

@@ -35,9 +35,9 @@ def test_each_round_prefers_one_distance() -> None:
         + "SwitchName=top Switches=m[0-1]\n",
         "made-up",
     )
-    where = places(tree, 32)
-    for r, pairs in enumerate(draw_rounds(where, 6, seed=3)):
-        assert {int(where.levels(np.array(a), np.array(b))) for a, b in pairs} == {r % 3 + 1}
+    node_places = places(tree, 32)
+    for r, pairs in enumerate(draw_rounds(node_places, 6, seed=3)):
+        assert {int(node_places.levels(np.array(a), np.array(b))) for a, b in pairs} == {r % 3 + 1}
 
 
 def test_a_large_branch_does_not_keep_its_nodes_alone() -> None:
@@ -47,9 +47,9 @@ def test_a_large_branch_does_not_keep_its_nodes_alone() -> None:
 
 
 def test_suspects_meet_healthy_nodes_only() -> None:
-    where = places(leaves(8, 8), 64)
+    node_places = places(leaves(8, 8), 64)
     suspects, healthy = [3, 4], list(range(8, 40))
-    for pairs in draw_confirmation(where, suspects, healthy, 16, 8, seed=0):
+    for pairs in draw_confirmation(node_places, suspects, healthy, 16, 8, seed=0):
         assert [a for a, _ in pairs if a in suspects] and all(b in healthy[16:] for a, b in pairs if a in suspects)
         members = [i for pair in pairs for i in pair]
         assert len(members) == len(set(members)) == 2 * 2 + 16

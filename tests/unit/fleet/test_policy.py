@@ -1,4 +1,4 @@
-"""What a site allows to be done with named nodes."""
+"""Policies of a site: which named nodes may be drained."""
 
 from __future__ import annotations
 

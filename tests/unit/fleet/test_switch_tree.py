@@ -31,7 +31,7 @@ SwitchName=s9 Level=0 LinkSpeed=1 Nodes=n[5-6]
 SwitchName=mid Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=s[0-1]
 SwitchName=top Level=2 LinkSpeed=1 Nodes=n[1-6] Switches=mid,s9
 """
-NAMES = [f"n{i}" for i in range(1, 8)]  # n7 is below no switch
+NAMES = [f"n{i}" for i in range(1, 8)]  # n7 is not below any switch
 DISTANCES = [
     [0, 1, 2, 2, 3, 3, 4],
     [1, 0, 2, 2, 3, 3, 4],
