@@ -48,7 +48,7 @@ MADE = Description(
         (["--footprint", "1KiB"], 0.5),
         (["--footprint", "1KiB..8KiB", "--threads", "1,2,4", "--state", "clean,dirty"], 12),
         (["--threads", "1,2,all"], len({1, 2, len(os.sched_getaffinity(0))})),
-        (["--threads", "many", "--footprint", "1XiB"], 0.5),  # the instrument refuses them
+        (["--threads", "many", "--footprint", "1XiB"], 0.5),  # the instrument refuses these values
         (["--cpus", "0-7", "--seed", "5"], 1),
     ],
 )
@@ -91,16 +91,16 @@ def test_the_instrument_says_what_memory_means() -> None:
 def test_every_process_gets_its_share_of_a_scaled_budget() -> None:
     d = description("bandwidth")
     kernels = d.parameter("kernel")
-    twice = ["--kernel", ",".join(dict.fromkeys([*kernels.choices]))]
-    times = relative_points(d, dict(itertools.pairwise(twice)))
-    plan = measurement(d, twice)
-    times *= memory_scale(d, twice)
+    argv = ["--kernel", ",".join(dict.fromkeys([*kernels.choices]))]
+    times = relative_points(d, dict(itertools.pairwise(argv)))
+    plan = measurement(d, argv)
+    times *= memory_scale(d, argv)
     assert times > 1 and plan.budget_s == pytest.approx(min(budget.MAX_S, 10 * times))
     assert len({dict(itertools.pairwise(s.argv))["--budget"] for s in plan.steps}) == 1
-    (run,) = launched(d, twice)
+    (run,) = launched(d, argv)
     assert run.argv[-2] == "--budget" and run.budget_s == pytest.approx(plan.budget_s)
-    (plain,) = launched(d, ["--footprint", "1MiB"])
-    assert plain.argv == ("bandwidth", "--footprint", "1MiB"), "the default is left to the instrument"
+    (process,) = launched(d, ["--footprint", "1MiB"])
+    assert process.argv == ("bandwidth", "--footprint", "1MiB"), "the default is left to the instrument"
 
 
 def test_every_named_cpu_has_time_where_each_is_measured_alone() -> None:

@@ -34,16 +34,16 @@ def scaled(r: Record, factor: float) -> Record:
 
 
 def steps() -> list[tuple[str, Record]]:
-    """Two repetitions of everything, of which the second is slower, and some results are odd."""
+    """Return two repetitions of everything: the second is slower, and some results are unusual."""
     first = made_run.everything()
     first[0] = replace(first[0], flags=frozenset({"stolen"}), conditions={**first[0].conditions, "task": None})
     first[1] = replace(first[1], samples=first[1].samples[:3], value=sorted(first[1].samples[:3])[1], interval=None)
-    first[2] = replace(first[2], value=first[2].value * (1 + 1e-12))  # another rounding of the same median
-    stamped = [
+    first[2] = replace(first[2], value=first[2].value * (1 + 1e-12))  # the same median, rounded in another way
+    marked_records = [
         replace(r, provenance={**r.provenance, "start": f"2026-11-25T10:{i % 60:02}:00Z"}) for i, r in enumerate(first)
     ]
     second = [scaled(r, 1.3) for r in first[20:]]
-    return [*(("a.r1", r) for r in stamped), *(("a.r2", r) for r in second)]
+    return [*(("a.r1", r) for r in marked_records), *(("a.r2", r) for r in second)]
 
 
 def written(folder: Path, rows: Sequence[tuple[str, Record]], name: str = "card.json") -> Path:
@@ -100,7 +100,7 @@ def test_importing_the_card_of_a_run_adds_the_run_once(tmp_path: Path, sides: Si
     assert [count for _, count in add_to(store, read_output(path).parts)] == [0, 0]
     assert [row["run"] for row in store.runs()] == [RUN]
     assert {a.reason for a in store.absences(run=RUN)} == {a.reason for a in made_run.absences()}
-    # The same results under another name are equal to themselves, and are not mixed with those of their machine.
+    # The same results under another name are equal, and are not mixed with the results of the original machine.
     for _ in range(2):
         added = add_to(store, read_output(path, "siteb").parts)
     assert {run for run, _ in added} == {f"{RUN}-siteb"} and sum(count for _, count in added) == 0
@@ -119,11 +119,13 @@ def test_what_is_too_much_for_a_card_is_named(tmp_path: Path, monkeypatch: pytes
         name: sum((r.instrument, r.metric) == name for _, r in rows)
         for name in {(r.instrument, r.metric) for _, r in rows}
     }
-    most = max(counts, key=lambda name: counts[name])
+    largest = max(counts, key=lambda name: counts[name])
     monkeypatch.setattr(of_card, "MAX_RESULTS", len(rows) - 1)
     imported = read_output(written(tmp_path, rows))
-    assert sum(len(p.records) for p in imported.parts) == len(rows) - counts[most] and imported.left_out_count == 1
-    assert str(imported.left_out[0]).startswith(f"{most[0]} {most[1]}: {counts[most]} results are too many for a card")
+    assert sum(len(p.records) for p in imported.parts) == len(rows) - counts[largest] and imported.left_out_count == 1
+    assert str(imported.left_out[0]).startswith(
+        f"{largest[0]} {largest[1]}: {counts[largest]} results are too many for a card"
+    )
 
 
 def test_a_card_of_several_machines_gets_no_single_name(tmp_path: Path, sides: Sides) -> None:
@@ -203,8 +205,8 @@ def test_one_wrong_result_is_left_out_and_the_others_are_taken(tmp_path: Path) -
 def test_a_card_that_is_cut_or_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, steps())
     text = path.read_text()
-    old = text.replace(' "type": "card",\n "schema": 2', ' "schema": 1', 1)
-    for cut in (text[:5000], text[:-3], old[: len(old) // 2], '{"type": "card", "records": ' + "[" * 200_000):
+    old_text = text.replace(' "type": "card",\n "schema": 2', ' "schema": 1', 1)
+    for cut in (text[:5000], text[:-3], old_text[: len(old_text) // 2], '{"type": "card", "records": ' + "[" * 200_000):
         path.write_text(cut)
         with pytest.raises(UsageError, match=r"card\.json: the card is damaged: .+") as error:
             read_output(path)

@@ -1,4 +1,4 @@
-"""Results beside what the same host gave before."""
+"""New results compared with earlier results of the same host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def triad(value: float, flags: tuple[str, ...] = (), threads: int = 2, start: st
 
 
 def history(*values: float, threads: int = 2) -> list[Row]:
-    """Runs at these levels, one a day."""
+    """Return runs at these levels, one per day."""
     return [
         (f"run-{i}", "bandwidth", triad(v, threads=threads, start=f"2026-11-{i + 1:02d}")) for i, v in enumerate(values)
     ]
@@ -81,10 +81,10 @@ def test_flagged_and_few_samples_are_not_judged() -> None:
 
 
 def test_flagged_results_are_no_history() -> None:
-    clean = history(90e9, 92e9)
-    flagged = [(f"bad-{i}", "bandwidth", triad(54e9, ("disturbed",), start=f"2026-12-0{i}")) for i in (1, 2)]
-    assert len(departures([triad(54e9)], clean + flagged, "now")) == 1, "they do not make it usual"
-    assert departures([triad(90e9)], flagged, "now") == [], "nor anything unusual"
+    clean_rows = history(90e9, 92e9)
+    flagged_rows = [(f"bad-{i}", "bandwidth", triad(54e9, ("disturbed",), start=f"2026-12-0{i}")) for i in (1, 2)]
+    assert len(departures([triad(54e9)], clean_rows + flagged_rows, "now")) == 1, "they do not make it usual"
+    assert departures([triad(90e9)], flagged_rows, "now") == [], "nor anything unusual"
 
 
 def test_a_value_of_zero_departs_most() -> None:
@@ -130,9 +130,16 @@ def test_what_changed_on_the_machine_is_told_with_a_departure(tmp_path: Path) ->
 
 def test_levels_of_other_runs_are_found_by_their_footprints() -> None:
     def level(value: float, number: int, low: int, high: int) -> Record:
-        where = {"pages": "thp", "memory_node": 0, "cpu": 0, "stride_bytes": 64, "pattern": "random", "kind": "cache"}
+        conditions = {
+            "pages": "thp",
+            "memory_node": 0,
+            "cpu": 0,
+            "stride_bytes": 64,
+            "pattern": "random",
+            "kind": "cache",
+        }
         new_record = made_run.record(
-            "latency", "level_latency", value, **where, level=number, from_bytes=low, to_bytes=high
+            "latency", "level_latency", value, **conditions, level=number, from_bytes=low, to_bytes=high
         )
         return replace(new_record, provenance={**new_record.provenance, "start": f"2026-11-{high.bit_length():02d}"})
 

@@ -1,4 +1,4 @@
-"""Importing: what Meshmark prints can be read again, once, and replaces nothing."""
+"""Importing: the output of Meshmark can be imported once, and replaces nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def result(machine: str = "n1", n: int = 0, **more: Any) -> dict[str, Any]:
 
 
 def journal(machine: str = "n1", n: int = 0, resumed: int = 0, ended: bool = True) -> str:
-    """What meshmark-probe prints."""
+    """Return the text that meshmark-probe prints."""
     lines = [
         {"type": "header", "schema": 1, "instrument": "latency", "machine": machine, "parameters": {"pages": "thp"}},
         {"type": "result", "schema": 1, "point": n, **result(machine, n)},
@@ -92,14 +92,15 @@ def test_no_name_replaces_another_run(tmp_path: Path) -> None:
 
 
 def test_files_of_one_call_replace_nothing_of_each_other(tmp_path: Path) -> None:
-    """Two instruments of one survey, exported each by itself, are of one run and one step."""
-    whole, store = Store(tmp_path / "whole"), Store(tmp_path / "s")
+    """Two instruments of one survey that are exported separately have the same run and the same step."""
+    whole_store, store = Store(tmp_path / "whole"), Store(tmp_path / "s")
     for instrument in ("latency", "gups"):
-        whole.add("survey", instrument, [Record.from_json(result(instrument=instrument))])
+        whole_store.add("survey", instrument, [Record.from_json(result(instrument=instrument))])
     files = []
     for instrument in ("latency", "gups"):
         lines = [
-            json.loads(line) | {"step": "import"} for line in to_jsonl(whole.rows(instrument=instrument)).splitlines()
+            json.loads(line) | {"step": "import"}
+            for line in to_jsonl(whole_store.rows(instrument=instrument)).splitlines()
         ]
         files.append(tmp_path / f"{instrument}.jsonl")
         files[-1].write_text(bare(*lines))
@@ -107,7 +108,7 @@ def test_files_of_one_call_replace_nothing_of_each_other(tmp_path: Path) -> None
     for counts in ([1, 1, 0, 0], [0, 0, 0, 0]):
         assert [n for _, n in add_to(store, parts + parts)] == counts
     assert {r.instrument for r in store.query()} == {"latency", "gups"}
-    # With a name, and what is not named by its file.
+    # The run is named by the caller, or, without a name, by its part.
     for name, runs in (("night", {"night", "night-2"}), ("", {part.name for part in parts})):
         other = Store(tmp_path / f"other{name}")
         bare_parts = [replace(part, run="") for part in parts]
@@ -120,9 +121,9 @@ def test_a_damaged_file_is_not_replaced(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     assert imported(store, tmp_path, bare(result(run="r", step="a"))) == [("r", 1)]
     (file,) = store.files()
-    file.write_bytes(damaged := file.read_bytes()[:-20])
+    file.write_bytes(content := file.read_bytes()[:-20])
     ((run, count),) = imported(store, tmp_path, bare(result(run="r", step="a")))
-    assert run.startswith("r-") and count == 1 and file.read_bytes() == damaged
+    assert run.startswith("r-") and count == 1 and file.read_bytes() == content
 
 
 def test_importers_of_one_run_wait_for_one_another(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_an_export_can_be_imported_with_its_runs(tmp_path: Path, form: Any) -> N
     assert sorted(imported(copy, tmp_path, form(store.rows()))) == [("one", 2), ("two", 2)]
     assert copy.rows() == store.rows()
     assert sorted(imported(copy, tmp_path, form(store.rows()))) == [("one", 0), ("two", 0)]
-    # Another content under the name of a run gets another name.
+    # Different content under the name of an existing run gets another name.
     other = Store(tmp_path / "other")
     other.add("one", "step", [Record.from_json(result("one", 9))])
     ((name, count),) = imported(copy, tmp_path, form(other.rows()))
@@ -174,12 +175,12 @@ def test_an_export_can_be_imported_with_its_runs(tmp_path: Path, form: Any) -> N
 
 def test_what_measure_prints_can_be_imported(tmp_path: Path) -> None:
     env = {"XDG_DATA_HOME": str(tmp_path)}
-    out = tmp_path / "out.jsonl"
-    with out.open("wb") as file:
+    out_path = tmp_path / "out.jsonl"
+    with out_path.open("wb") as file:
         words = ["measure", "latency", "--on", "gs1280-4", "--footprint", "1MiB", "--json", "--no-store"]
         assert meshmark(*words, stdout=file, env=env).returncode == 0
-    completed = meshmark("store", "import", out, env=env)
-    count = len(out.read_bytes().splitlines())
+    completed = meshmark("store", "import", out_path, env=env)
+    count = len(out_path.read_bytes().splitlines())
     assert completed.stderr.splitlines() == [f"imported {count}"]
     assert completed.stdout.startswith("gs1280-4-")
 
@@ -187,14 +188,14 @@ def test_what_measure_prints_can_be_imported(tmp_path: Path) -> None:
 def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     assert imported(store, tmp_path, bare(result()).rstrip("\n"))[0][1] == 1
-    wrong = bare(result("m", value=3.0), result("m")) + "not json\n" + '{"type": "progress"}\n'
+    text = bare(result("m", value=3.0), result("m")) + "not json\n" + '{"type": "progress"}\n'
     file = tmp_path / "wrong.jsonl"
-    file.write_text(wrong)
+    file.write_text(text)
     output = read_output(file)
     assert (len(output.parts[0].records), output.left_out_count, output.other_lines) == (1, 1, 2)
     assert str(output.left_out[0]).startswith("line 1: value: found 3.0")
-    absent = '{"type": "absent", "instrument": "gups", "metric": "update_rate", "reason": "none", "enable": ""}\n'
-    file.write_text(wrong + absent)
+    absent_line = '{"type": "absent", "instrument": "gups", "metric": "update_rate", "reason": "none", "enable": ""}\n'
+    file.write_text(text + absent_line)
     assert read_output(file).other_lines == 3
     file.write_text(bare(result(conditions={"a": "\ud800"})))
     with pytest.raises(MeshmarkError, match="conditions"):

@@ -1,4 +1,4 @@
-"""Journals: nonsense is read without an error, and a value derived anew takes the place of the old one."""
+"""Journals: invalid lines are read without an error, and a value that is derived again replaces the old value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_journal_of_nonsense_is_read_without_an_error(noise: bytes) -> None:
 
 
 def test_a_value_derived_anew_takes_the_place_of_the_old_one() -> None:
-    """A run that goes on derives once more, and by then others stand beside it among the conditions observed."""
+    """A resumed run derives the value again, and by then the observed conditions may have other values."""
 
     def derived(grid: str, uncertainty: float) -> bytes:
         conditions = {"grid": grid, "derived_from": "iteration_time", "clock_offset_uncertainty": uncertainty}

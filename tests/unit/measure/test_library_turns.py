@@ -1,4 +1,4 @@
-"""Libraries of MPI share the time of one measurement."""
+"""MPI libraries share the time of one measurement."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_libraries_take_turns_with_half_of_the_budget(monkeypatch: pytest.Monkey
     assert {r.budget_s for r in runs} == {3.0}
     assert runs[0].argv == ("made", "--ranks", "2", "--mpi", "x", "--budget", "3s", "--seed", "1", "--words", "8")
     assert runs[3].argv == ("made", "--ranks", "2", "--mpi", "x", "--budget", "3s", "--seed", "2", "--words", "8")
-    (alone,) = launched(AMONG_RANKS, ("--mpi", "x", "--ranks", "2"))
-    assert (alone.budget_s, alone.turn) == (10.0, 0) and "10s" in alone.argv
+    (process,) = launched(AMONG_RANKS, ("--mpi", "x", "--ranks", "2"))
+    assert (process.budget_s, process.turn) == (10.0, 0) and "10s" in process.argv
     with pytest.raises(UsageError, match="--budget: found 'soon'"):
         launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2", "--budget", "soon"))
 

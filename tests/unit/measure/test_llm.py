@@ -1,4 +1,4 @@
-"""Tokens per second of a language model: what is measured, what is predicted, and what either says."""
+"""Tokens per second of a language model: what is measured, what is predicted, and how each answer reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOMY = Memory(1000 * GB, None, {0: 500 * GB, 1: 500 * GB})
 
 
 def setting(placement: str, threads: int, read: float, share: float = 0.95, size: int = 512 << 20) -> list[Record]:
-    """Records of a setting on two nodes of four CPUs each."""
+    """Return the records of a setting on two nodes of four CPUs each."""
     conditions = {
         "weights_bytes": size,
         "placement": placement,
@@ -59,8 +59,8 @@ def trial(topology: Topology = TWO_NODES) -> list[Point]:
 )
 def test_weights_must_fit_into_machine_group_and_node(memory: Memory, placement: str, reason: str) -> None:
     [point] = [p for p in trial() if p.placement == placement]
-    lacks = memory.lacks(point, 40 * GB)
-    assert reason in lacks and bool(reason) == bool(lacks)
+    reasons = memory.lacks(point, 40 * GB)
+    assert reason in reasons and bool(reason) == bool(reasons)
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,13 @@ FIXTURES = Path(__file__).parent / "tools" / "fixtures"
 
 
 def as_imported_before(record: Record) -> Record:
-    """What the first version of the readers made of it: without a version, and with one thread."""
+    """Return the record as the first version of the readers imported it: without a version, and with one thread."""
     provenance = {k: v for k, v in record.provenance.items() if k not in {"reader", "reader_version", "output"}}
     return replace(record, conditions={**record.conditions, "threads": 1}, provenance=provenance)
 
 
 def filled(store: Store, file: Path) -> list[Record]:
-    """The records of the file; the store gets them as an earlier version imported them, and a run of Meshmark."""
+    """Return the records of the file; store them as an earlier version imported them, and a run of Meshmark."""
     records = read_output(file).parts[0].records
     store.add("old", "import", [as_imported_before(r) for r in records])
     store.add("other", "import", [replace(records[0], source="host", provenance={})])
@@ -104,16 +104,16 @@ def test_without_a_digest_half_of_the_values_are_the_same(tmp_path: Path) -> Non
     part = read_stream(tmp_path)
     values = [record.value for record in part.records]
     assert len(set(values)) >= 4
-    before = [as_imported_before(record) for record in part.records]
+    old_records = [as_imported_before(record) for record in part.records]
 
     def others(count: int) -> list[Record]:
-        return [replace(before[0], value=1.5 + i, samples=(1.5 + i,), conditions={"i": i}) for i in range(count)]
+        return [replace(old_records[0], value=1.5 + i, samples=(1.5 + i,), conditions={"i": i}) for i in range(count)]
 
     for name, records, is_replaced in [
-        ("two", before[:2], False),
-        ("three", before[:3], True),
-        ("half", before[:4] + others(4), True),
-        ("less", before[:4] + others(5), False),
+        ("two", old_records[:2], False),
+        ("three", old_records[:3], True),
+        ("half", old_records[:4] + others(4), True),
+        ("less", old_records[:4] + others(5), False),
     ]:
         store = Store(tmp_path / name)
         store.add(name, "import", records)

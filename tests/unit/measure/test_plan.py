@@ -1,4 +1,4 @@
-"""The plan of one measurement: fresh processes, which share its budget."""
+"""The plan of one measurement: it uses fresh processes, which share the budget."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_libraries_take_turns_in_each_repetition() -> None:
 
 
 def test_ranks_are_started_several_times_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks keep their pages and their meeting of processors for a start: one start has one mode."""
+    """Ranks keep their pages and the pairing of their CPUs until they exit: one start shows only one mode."""
     monkeypatch.setattr(launch, "chosen", lambda _: ["openmpi"])
     steps = measurement(description("exchange"), ["--ranks", "2"]).steps
     assert [s.id for s in steps] == [f"exchange-openmpi-2.r{i}" for i in (1, 2, 3)]

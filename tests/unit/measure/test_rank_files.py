@@ -1,4 +1,4 @@
-"""Files of ranks: a folder of their own, which the next start removes if its owner died."""
+"""Files of ranks are in a separate folder, which the next start removes if the owner has died."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_the_next_start_removes_the_folder_of_a_killed_owner_and_no_other(tmp_pa
     os.kill(dead.pid, signal.SIGKILL)
     dead.communicate()
     (tmp_path / f"meshmark-ranks-{os.getuid()}-link").symlink_to(tmp_path)
-    (tmp_path / f"meshmark-ranks-{os.getuid()}-new").mkdir()  # its owner has not locked it yet
+    (tmp_path / f"meshmark-ranks-{os.getuid()}-new").mkdir()  # the owner has not locked the folder yet
     with rank_files("openmpi", 1, tmp_path):
         pass
-    left = {path.name.rpartition("-")[2] for path in tmp_path.iterdir()}
-    assert {"link", "new"} < left and len(left) == 3
+    remaining = {path.name.rpartition("-")[2] for path in tmp_path.iterdir()}
+    assert {"link", "new"} < remaining and len(remaining) == 3
     alive.communicate(b"")
     assert {path.name.rpartition("-")[2] for path in tmp_path.iterdir()} == {"link", "new"}
 

@@ -1,4 +1,4 @@
-"""Repetitions are pooled: all samples, flags of any run, and runs that do not meet are told apart as modes."""
+"""Repetitions are pooled with all samples and the flags of any run; runs that do not overlap become modes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_samples_join_and_the_summary_is_theirs() -> None:
     assert pooled.value == median(pooled.samples) and pooled.interval == median_interval(pooled.samples)
     assert pooled.conditions["runs"] == 2 and not pooled.flags
     assert pooled.conditions["run_spread"] == pytest.approx(abs(a.value - b.value) / min(a.value, b.value))
-    assert Record.from_json(pooled.to_json()) == pooled  # still a record as the store demands it
+    assert Record.from_json(pooled.to_json()) == pooled  # the pooled record still satisfies the store
 
 
 def test_runs_that_do_not_meet_are_modes() -> None:
@@ -67,13 +67,13 @@ def test_modes_are_apart_by_a_twentieth_between_their_intervals() -> None:
     assert modes([b, a]) == [[a], [b]]
     near = at(1.1 * 1.0499, 1.2, 1.3)
     assert modes([near, a]) == [[a, near]]
-    # A wide run between two others joins them, whatever the order.
+    # A run with a wide interval between two others joins them, in any order.
     wide = at(0.5, 1.05, 1.5)
     assert modes([b, wide, a]) == [[a, wide, b]]
     assert modes([at(1, 1, 1), at(1, 1, 1)]) == [[at(1, 1, 1), at(1, 1, 1)]]
     lone = replace(b, interval=None, value=2.0, samples=(2.1, 2.0, 1.9))
     assert modes([lone, a]) == [[a], [lone]]
-    scattered = replace(lone, samples=(1.1, 2.0, 2.1))  # too few for an interval: its samples
+    scattered = replace(lone, samples=(1.1, 2.0, 2.1))  # too few samples for an interval, so that their range counts
     assert modes([scattered, a]) == [[a, scattered]]
     (zero,) = modes([at(0, 0, 0), at(0, 0, 0)])
     assert len(zero) == 2
@@ -94,14 +94,14 @@ def test_few_runs_are_bounded_by_their_intervals_and_their_distance() -> None:
     a, b = line(100e-9), line(103e-9, seed=2)
     (pooled,) = pool([[a], [b]])
     assert a.interval is not None and b.interval is not None
-    apart = 1.5 * (b.value - a.value)
-    assert pooled.bounds == pytest.approx((a.interval[0] - apart, b.interval[1] + apart))
+    margin = 1.5 * (b.value - a.value)
+    assert pooled.bounds == pytest.approx((a.interval[0] - margin, b.interval[1] + margin))
     assert pooled.bounds == (pooled.conditions["run_low"], pooled.conditions["run_high"])
     assert pooled.half_width == pytest.approx((pooled.bounds[1] - pooled.bounds[0]) / 2 / pooled.value)
     few = replace(b, samples=b.samples[:3], value=median(b.samples[:3]), interval=None)
     low, high = run_bounds([a, few]) or (math.nan, math.nan)
-    apart = 1.5 * (few.value - a.value)
-    assert (low, high) == pytest.approx((a.interval[0] - apart, max(few.samples) + apart)), "the ends of its samples"
+    margin = 1.5 * (few.value - a.value)
+    assert (low, high) == pytest.approx((a.interval[0] - margin, max(few.samples) + margin)), "the ends of its samples"
     third = line(101e-9, seed=3)
     assert run_bounds([a, b, third])[1] == pytest.approx(b.interval[1] + b.value - a.value)  # type: ignore[index]
     assert run_bounds([few]) is None and run_bounds([replace(few, samples=few.samples[:2])] * 2) is None
@@ -118,7 +118,7 @@ def test_six_runs_give_an_interval_as_samples_do() -> None:
 
 
 def test_bounds_hold_what_another_run_gives_more_often_than_the_samples_interval() -> None:
-    """Runs whose levels differ by 1 %, with a tight interval each: the case in which pooled samples mislead."""
+    """The levels of the runs differ by 1 %, and each has a narrow interval: here, pooled samples are misleading."""
     rng = random.Random(5)
 
     def run() -> Record:
@@ -126,13 +126,13 @@ def test_bounds_hold_what_another_run_gives_more_often_than_the_samples_interval
         samples = tuple(rng.gauss(level, 0.2e-9) for _ in range(20))
         return replace(line(1.0), samples=samples, value=median(samples), interval=median_interval(samples))
 
-    covered = narrow = 0
+    covered_by_bounds = covered_by_samples = 0
     for _ in range(400):
         (pooled,) = (r for r in pool([[run()], [run()], [run()]]) if r.metric == "line_latency")
         assert pooled.bounds is not None and pooled.interval is not None
-        covered += pooled.bounds[0] <= 100e-9 <= pooled.bounds[1]
-        narrow += pooled.interval[0] <= 100e-9 <= pooled.interval[1]
-    assert covered >= 0.95 * 400 and narrow < 0.8 * 400
+        covered_by_bounds += pooled.bounds[0] <= 100e-9 <= pooled.bounds[1]
+        covered_by_samples += pooled.interval[0] <= 100e-9 <= pooled.interval[1]
+    assert covered_by_bounds >= 0.95 * 400 and covered_by_samples < 0.8 * 400
 
 
 def test_runs_of_nothing_have_no_share_between_them() -> None:
@@ -213,7 +213,7 @@ def test_a_budget_is_proposed_for_points_that_are_too_wide_or_short() -> None:
 
     assert shortfall([wide(0.02), wide(0.01, home_node=1)], 10) == ""
     text = shortfall([wide(0.04), wide(0.01, home_node=1)], 10)
-    assert text.startswith("1 of 2 points") and "--budget 25s" in text  # four times as long for one of two
+    assert text.startswith("1 of 2 points") and "--budget 25s" in text  # four times the time for one of two points
     few = wide(0.01)
     few = replace(few, samples=few.samples[:3], interval=None)
     assert "--budget 20s" in shortfall([few], 10)
@@ -221,21 +221,29 @@ def test_a_budget_is_proposed_for_points_that_are_too_wide_or_short() -> None:
     assert "--budget 12s" in shortfall([wide(0.0201)], 10)  # at least a fifth more
     assert "--budget 400s" in shortfall([wide(0.04)], 99)
     assert "--budget 3600s" in shortfall([wide(0.04)], 900) and "quieter machine" in shortfall([wide(0.04)], 901)
-    # What more samples do not help:
+    # More samples do not help in these cases:
     assert shortfall([replace(wide(0.2), flags=frozenset({"stolen"}))], 10) == ""
     assert shortfall([wide(0.2, run_modes=2)], 10) == ""
-    apart = wide(0.01, run_low=0.9, run_high=1.1)
-    text = shortfall([apart, wide(0.01, home_node=1)], 10)
+    spread_runs = wide(0.01, run_low=0.9, run_high=1.1)
+    text = shortfall([spread_runs, wide(0.01, home_node=1)], 10)
     assert text == "the runs of 1 of 2 points differ by more than the interval requested; more --repetitions help"
-    text = shortfall([apart, wide(0.04, home_node=1)], 10)
+    text = shortfall([spread_runs, wide(0.04, home_node=1)], 10)
     assert "--budget 25s" in text and "the runs of 1 of 2 points" in text
     assert shortfall([replace(line(1.0), interval=(0.5, 1.5))], 10) == ""  # no width was requested
 
 
 def level(number: int, low: int, high: int, value: float, metric: str = "level_latency") -> Record:
-    where = {"pages": "thp", "memory_node": 0, "cpu": 0, "pattern": "random", "stride_bytes": 64, "kind": "cache"}
+    conditions = {"pages": "thp", "memory_node": 0, "cpu": 0, "pattern": "random", "stride_bytes": 64, "kind": "cache"}
     return made_run.record(
-        "latency", metric, value, **where, level=number, from_bytes=low, to_bytes=high, claimed_bytes=2**28, count=7
+        "latency",
+        metric,
+        value,
+        **conditions,
+        level=number,
+        from_bytes=low,
+        to_bytes=high,
+        claimed_bytes=2**28,
+        count=7,
     )
 
 

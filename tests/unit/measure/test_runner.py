@@ -1,4 +1,4 @@
-"""Runner and journal: killed, hung, crashed, talking nonsense; nothing lost and nothing measured twice."""
+"""Runner and journal: if a process is killed, hangs, crashes or prints invalid lines, nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def test_a_step_runs_and_a_second_run_measures_nothing(tmp_path: Path, fake: Pat
     runner = Runner(tmp_path / "run")
     first = runner.run_step(step())
     assert first.status == "ok" and len(first.reading.records) == 4
-    measured = fake.read_text()
+    log_text = fake.read_text()
     second = runner.run_step(step())
     assert second.status == "resumed" and second.reading.records == first.reading.records
-    assert fake.read_text() == measured
+    assert fake.read_text() == log_text
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ run_plan(Plan("p", steps), Path({str(tmp_path / "run")!r}), Store(Path({str(tmp_
     assert kills >= 3, "it was never killed in the middle"
     store = Store(tmp_path / "store")
     assert len(store.query()) == 12
-    # A sample that was taken but not yet written when the kill came is lost, and only that one is taken again.
+    # A sample that was taken but not yet written at the time of the kill is lost; only this sample is repeated.
     sample_counts = Counter(fake.read_text().split())
     assert sum(sample_counts.values()) <= 3 * 4 * 7 + kills
     assert all(len(r.samples) == 7 for r in store.query())
@@ -134,10 +134,10 @@ Runner(Path({str(tmp_path)!r})).run_step(Step("s", "fake", ("fake", "--fault", "
         return [p for p in children_of(child.pid) if b"fake_probe" in Path(f"/proc/{p}/cmdline").read_bytes()]
 
     assert until(probes)
-    started = probes()
+    processes = probes()
     child.kill()
     child.wait()
-    assert until(lambda: not any(map(alive, started)))
+    assert until(lambda: not any(map(alive, processes)))
 
 
 def test_a_full_disk_under_the_journal_is_one_line(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_specification_names_no_file_that_the_probe_would_read(word: str) -> N
 
 
 def test_two_resumed_surveys_do_not_measure_the_same_step(tmp_path: Path, fake: Path) -> None:
-    """The second is refused in one line, and the first finishes."""
+    """The second run is refused with one line, and the first run finishes."""
     folder = tmp_path / "run"
     begin = f"""
 import sys
@@ -233,10 +233,10 @@ except MeshmarkError as why:
     words = [sys.executable, "-c", begin, str(spec)]
     first = subprocess.Popen([*words, "new"], stdout=subprocess.PIPE, text=True)
     assert until(fake.exists)
-    first.send_signal(signal.SIGSTOP)  # it stays where it is, however long the second takes to start
+    first.send_signal(signal.SIGSTOP)  # the first run stays at this point, however long the second takes to start
     plan, state = (folder / "plan.json").read_bytes(), (folder / "run.json").read_bytes()
     second = subprocess.run([*words, "resume"], capture_output=True, text=True, check=True)
-    (folder / "plan.json").unlink()  # as before the first saved it
+    (folder / "plan.json").unlink()  # the state before the first run saved the plan
     new = subprocess.run([*words, "new"], capture_output=True, text=True, check=True)
     assert "in use by another measuring process" in new.stdout and not (folder / "plan.json").exists()
     assert (folder / "run.json").read_bytes() == state
@@ -250,13 +250,13 @@ except MeshmarkError as why:
 
 
 def test_a_step_that_cannot_start_is_absent_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no journal, and is no failure: neither at once nor after a run that resumed the survey."""
-    begin = runner.program_of
+    """The step has no journal and does not count as failed, neither at once nor after a run that resumes the survey."""
+    program_of = runner.program_of
 
     def program(step: Step) -> list[str]:
         if step.id.startswith("02"):
             raise AbsentError("MPICH is not installed", "apt install mpich")
-        return begin(step)
+        return program_of(step)
 
     monkeypatch.setattr(runner, "program_of", program)
     spec = tmp_path / "my.toml"

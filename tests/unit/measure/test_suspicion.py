@@ -1,4 +1,4 @@
-"""Results that are probably not what they are called."""
+"""Results that probably do not measure what their name says."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def triad(footprint: int, cpus: str = "0-1", source: str = "host") -> Record:
 def test_a_memory_bandwidth_whose_footprint_fits_the_caches() -> None:
     (message,) = texts(triad(24 << 20))
     assert "24 MiB fit the last-level caches (32" in message and "at least 128" in message
-    assert texts(triad(24 << 20), triad(64 << 20)) == []  # the largest of a series counts
+    assert texts(triad(24 << 20), triad(64 << 20)) == []  # the largest footprint of a series counts
     assert texts(triad(48 << 20)) == []
-    assert len(texts(triad(48 << 20, "0-3"))) == 1  # both caches together hold it
+    assert len(texts(triad(48 << 20, "0-3"))) == 1  # the two caches together hold the footprint
     assert texts(triad(24 << 20, source="model")) == []
-    assert suspicions([triad(24 << 20)]) == []  # nothing is claimed
+    assert suspicions([triad(24 << 20)]) == []  # no cache sizes are reported
 
 
 def latency(footprint: int, ns: float, pattern: str = "random", stride: int = 64) -> Record:
@@ -80,10 +80,12 @@ def test_a_library_far_below_the_peak_is_named_with_what_was_tried() -> None:
     )
     assert "SapphireRapids" not in message and "not installed" not in message
     assert "may give up to 1.32 times as much" in message
-    (alone,) = texts(share(0.5, library_missing="MKL, BLIS"))
-    assert "peak; not installed: MKL, BLIS;" in alone
-    (forced,) = texts(share(0.46, kernel_chosen_by="environment"))
-    assert "OPENBLAS_CORETYPE in the environment forces" in forced and "unset OPENBLAS_CORETYPE" in forced
+    (missing_message,) = texts(share(0.5, library_missing="MKL, BLIS"))
+    assert "peak; not installed: MKL, BLIS;" in missing_message
+    (forced_message,) = texts(share(0.46, kernel_chosen_by="environment"))
+    assert (
+        "OPENBLAS_CORETYPE in the environment forces" in forced_message and "unset OPENBLAS_CORETYPE" in forced_message
+    )
     assert texts(share(0.81)) == []
     for limited_by_memory in ("mod2d", "linpack"):
         assert texts(replace(share(0.4), instrument=limited_by_memory)) == []

@@ -1,4 +1,4 @@
-"""`meshmark measure`, cut off: what was measured is kept, and `--resume` goes on with it, once."""
+"""An interrupted `meshmark measure` keeps its results, and `--resume` continues it once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Home:
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """`meshmark measure`, in a session of its own, as a terminal would hold it."""
+        """Start `meshmark measure` in a new session, as a terminal does."""
         return start("measure", *words, env=self.env, start_new_session=True)
 
     def measure(self, *words: str) -> tuple[int, list[str], str]:
@@ -46,7 +46,7 @@ class Home:
         return child.returncode, output.splitlines(), messages
 
     def cut_off(self, *words: str) -> None:
-        """Killed when some samples were taken."""
+        """Start a measurement and kill it after some samples."""
         with self.start("fake", "--pause", "0.1", *words) as child:
             self.taken(3)
             os.killpg(child.pid, signal.SIGKILL)
@@ -69,16 +69,16 @@ def test_killed_at_random_moments_it_goes_on_and_measures_nothing_twice(home: Ho
     words = ["fake", "--pause", "0.05", "--json"]
     kills = 0
     while kills < 6:
-        before = len(home.log.read_text().split()) if home.log.exists() else 0
+        count = len(home.log.read_text().split()) if home.log.exists() else 0
         with home.start(*words) as child:
-            home.taken(min(before + 1, 27))
+            home.taken(min(count + 1, 27))
             try:
                 child.wait(rng.uniform(0, 0.3))
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 kills += 1
         assert nobody_with(f"FAKE_LOG={home.log}"), "the probe dies with its parent"
-        if not home.left():  # it was done, and maybe killed when it had told so
+        if not home.left():  # the measurement was complete, and was perhaps killed after it had reported that
             break
         words = ["--resume", "--json"]
     else:
@@ -87,7 +87,7 @@ def test_killed_at_random_moments_it_goes_on_and_measures_nothing_twice(home: Ho
     assert kills >= 3, "it was never killed in the middle"
     records = Store(home.data / "store").query()
     assert len(records) == 4 and all(len(r.samples) == 7 for r in records)
-    # A sample that was taken but not yet written when the kill came is lost, and only that one is taken again.
+    # A sample that was taken but not yet written at the time of the kill is lost; only this sample is repeated.
     assert sum(Counter(home.log.read_text().split()).values()) <= 4 * 7 + kills
     assert not home.left()
     assert len(Store(home.data / "store").runs()) == 1
@@ -131,7 +131,9 @@ def test_what_failed_after_some_points_goes_on_and_what_failed_at_once_does_not(
 def test_the_store_and_the_words_are_those_of_the_first_time(home: Home, tmp_path: Path) -> None:
     home.cut_off("--store", str(tmp_path / "mine"), "--points", "2")
     store = Store(tmp_path / "mine")
-    assert not store.query() and not [wrong for _, wrong in store.verify() if wrong], "what is cut off is no data yet"
+    assert not store.query() and not [problem for _, problem in store.verify() if problem], (
+        "what is cut off is no data yet"
+    )
     assert home.measure("--resume")[0] == 2, "in another store"
     with home.start("--resume", "--store", str(tmp_path / "mine")) as child:
         home.taken(6)
@@ -183,7 +185,7 @@ def test_the_newest_of_an_instrument_is_taken_and_old_ones_go(tmp_path: Path) ->
         run = begin(tmp_path, f"r{i:02d}", plan, "n1")
         os.utime(run.folder / "run.json", (i, i))
         assert run.lock is not None
-        os.close(run.lock)  # as a kill would
+        os.close(run.lock)  # a kill also closes the lock
     assert sorted(p.name for p in (tmp_path / MEASURING).iterdir()) == [f"r{i:02d}" for i in range(KEPT, 2 * KEPT)]
     first, second = newest(tmp_path, "n1", "even"), newest(tmp_path, "n1")
     assert (first.run_id, second.run_id) == (f"r{2 * KEPT - 2:02d}", f"r{2 * KEPT - 1:02d}")

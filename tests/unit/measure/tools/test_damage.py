@@ -1,4 +1,4 @@
-"""Damaged outputs of all tools: what is damaged is left out with its reason, or all of the file is refused."""
+"""Damaged outputs of all tools: a damaged item is left out with a reason, or the whole file is refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from support.imports import fixture, problems_of, taken_from
 
-DAMAGES = {  # by fixture: what is replaced, by what, and the reason that is given
+DAMAGES = {  # by fixture: the text that is replaced, its replacement, and the expected reason
     "asct.json": [
         ("114.838327", '"slow"', "latency-sweep: row DRAM: Latency [ns]: found 'slow'"),
         ('"DRAM": 1073741824', '"RAM": 1073741824', "found other rows than in the first column"),
@@ -138,7 +138,8 @@ DAMAGES = {  # by fixture: what is replaced, by what, and the reason that is giv
 }
 
 
-# By fixture: what is replaced, by what, the reason that is given, and the numbers of items and records that are lost.
+# By fixture: the text that is replaced, its replacement, the expected reason, and the numbers of items and records
+# that are left out.
 LOSSES = {
     "likwid_perfctr.csv": [
         ("6458.3733", "64..3", "Memory read bandwidth [MBytes/s]: found '64..3', a number is required", 1, 2),

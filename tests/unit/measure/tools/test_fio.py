@@ -1,4 +1,4 @@
-"""fio. The fixtures are runs of fio 3.33 of one job file, without and with --group_reporting."""
+"""fio. The fixtures are outputs of fio 3.33 for one job file, without and with --group_reporting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def records_of(text: str, **conditions: object) -> list[Record]:
 
 
 def report(options: dict[str, str], **parts: Any) -> dict[str, Any]:
-    """A report of one job with a second of reads, changed by `parts`: an object of the job, or fields of it."""
+    """Return a report of one job with one second of reads; `parts` replaces fields of the job."""
     latency = {"min": 1000, "max": 9000, "mean": 4000.0, "stddev": 1.0, "N": 100}
     read: dict[str, Any] = {
         "io_bytes": 1,

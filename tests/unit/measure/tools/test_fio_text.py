@@ -1,4 +1,4 @@
-"""The text of fio. The outputs are written by hand in the shape of those of fio 2.2 and 3.36."""
+"""The text output of fio. The examples are written by hand in the layout of fio 2.2 and 3.36."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPTIONS = (
 
 
 def job(rate: str = "1000MiB/s", *, processes: int = 1, pid: int = 42, error: int = 0, operations: str = "8000") -> str:
-    """The report of a job, whose mean latency is 145.05 us."""
+    """Return the report of a job with a mean latency of 145.05 us."""
     return (
         f"seq: (groupid=0, jobs={processes}): err= {error}: pid={pid}: Wed May 12 11:01:45 2021\n"
         f"  read: IOPS={operations}, BW={rate} (1049MB/s)(97.7GiB/100000msec)\n"

@@ -1,4 +1,4 @@
-"""All formats: each fixture is recognised as one and has records; damaged parts are left out or refused in one line."""
+"""All formats: each fixture is recognised as one format and has records; damaged parts are left out or refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIXTURES = sorted((Path(__file__).parent / "fixtures").iterdir())
 
 
 def reader_of(path: Path) -> str:
-    """A fixture is named after its format: `stream.txt`, `mlc-3.11.txt`."""
+    """Return the name of the format, with which the name of a fixture begins: `stream.txt`, `mlc-3.11.txt`."""
     return path.stem.partition("-")[0]
 
 
@@ -44,16 +44,16 @@ def test_a_fixture_is_of_one_format_and_has_records(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda p: p.name)
 def test_a_hundred_mutilated_files_are_refused_in_a_line_or_are_sound(path: Path) -> None:
-    """Cut off, cut apart, with other bytes: never another exception, never a number that is none."""
+    """Text is cut off, removed or replaced: no other exception is raised, and no value is invalid."""
     text = path.read_text(encoding="utf-8")
     rng = random.Random(path.name)
     refusals = 0
     for _ in range(100):
-        at, length = rng.randrange(len(text)), rng.randrange(1, 200)
+        position, length = rng.randrange(len(text)), rng.randrange(1, 200)
         change = rng.choice(("", "x", "-", "\n", "\0", "1e999", '"', "{"))
-        damaged = text[:at] + change + (text[at + length :] if rng.random() < 0.5 else "")
+        changed_text = text[:position] + change + (text[position + length :] if rng.random() < 0.5 else "")
         try:
-            results = read_text(damaged, "n042")
+            results = read_text(changed_text, "n042")
             for record in results.records if results else ():
                 assert Record.from_json(record.to_json()) == record
         except FormatError as error:
@@ -82,7 +82,7 @@ def test_several_tools_in_one_file_each_take_their_lines() -> None:
     }
     results = read_text("\n".join(["job 17 on n042", *texts.values()]), "n042")
     assert results is not None and results.left_out_count == 0
-    counts = {name: len(alone.records) for name, text in texts.items() if (alone := read_text(text, "n042"))}
+    counts = {name: len(result.records) for name, text in texts.items() if (result := read_text(text, "n042"))}
     assert len(results.records) == sum(counts.values())
     assert {r.provenance["reader"] for r in results.records} == {"stream", "osu", "mlc"}
 

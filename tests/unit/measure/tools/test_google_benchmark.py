@@ -1,4 +1,4 @@
-"""Google Benchmark. The fixtures are output of a program of three benchmarks with Debian's version 1.7.1."""
+"""Google Benchmark. The fixtures are the output of a program with three benchmarks and Debian's version 1.7.1."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def entry(name: str, **more: object) -> dict[str, object]:
 
 
 def report(*entries: dict[str, object], **context: object) -> str:
-    known = {"date": "2025-01-01", "num_cpus": 8, "mhz_per_cpu": 3000}
-    return json.dumps({"context": {**known, **context}, "benchmarks": entries})
+    defaults = {"date": "2025-01-01", "num_cpus": 8, "mhz_per_cpu": 3000}
+    return json.dumps({"context": {**defaults, **context}, "benchmarks": entries})
 
 
 def test_threads_of_old_versions_are_in_the_name() -> None:
@@ -58,8 +58,11 @@ def test_threads_of_old_versions_are_in_the_name() -> None:
 
 
 def test_fits_of_complexity_are_not_read() -> None:
-    fits = [{"name": "BM_BigO", "cpu_coefficient": 672, "big_o": "N", "time_unit": "ns"}, {"name": "BM_RMS", "rms": 0}]
-    results = results_of(report(entry("BM/8"), *fits))
+    fit_entries = [
+        {"name": "BM_BigO", "cpu_coefficient": 672, "big_o": "N", "time_unit": "ns"},
+        {"name": "BM_RMS", "rms": 0},
+    ]
+    results = results_of(report(entry("BM/8"), *fit_entries))
     assert len(results.records) == 2 and not results.left_out
 
 
@@ -106,8 +109,8 @@ def test_keys_may_be_in_any_order_and_runs_may_be_appended() -> None:
 
 def test_aggregates_alone_are_mean_and_median() -> None:
     text = fixture("google_benchmark-aggregates.json")
-    real = {r.conditions["statistic"]: r.value for r in taken_from(text) if r.metric == "real_time"}
-    assert real == pytest.approx({"mean": 2.8338795866754174e-07, "median": 3.1842112400045147e-07})
+    times = {r.conditions["statistic"]: r.value for r in taken_from(text) if r.metric == "real_time"}
+    assert times == pytest.approx({"mean": 2.8338795866754174e-07, "median": 3.1842112400045147e-07})
 
 
 def test_the_version_is_that_of_newer_files() -> None:

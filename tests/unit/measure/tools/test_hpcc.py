@@ -1,7 +1,7 @@
 """HPC Challenge.
 
 `hpcc-one.txt` is the head and the summary of a real run of version 1.5.0f with one process (n = 200) on a busy virtual
-machine; `hpcc-four.txt` is the same with the numbers of messages written by hand.
+machine; `hpcc-four.txt` is the same run with message results that are written by hand.
 """
 
 from __future__ import annotations

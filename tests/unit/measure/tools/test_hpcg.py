@@ -1,4 +1,4 @@
-"""HPCG. The fixture is written by hand in the layout of version 3.1, with numbers of no machine."""
+"""HPCG. The fixture is written by hand in the layout of version 3.1, with invented numbers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_rates_and_times_are_read_with_ranks_and_all_threads() -> None:
     assert {r.conditions["kernel"]: r.value for r in records if r.unit == "s"} == pytest.approx(
         {"ddot": 0.447, "mg": 60.5, "total": 72.3}
     )
-    same = {"nx": 104, "ny": 104, "nz": 104, "ranks": 2, "threads": 8}
-    assert all(same.items() <= r.conditions.items() for r in records)
+    common = {"nx": 104, "ny": 104, "nz": 104, "ranks": 2, "threads": 8}
+    assert all(common.items() <= r.conditions.items() for r in records)
 
 
 def test_invalid_runs_and_damaged_values_are_left_out() -> None:

@@ -1,4 +1,4 @@
-"""HPL. The fixture is written by hand in the layout of version 2.3, with numbers of no machine."""
+"""HPL. The fixture is written by hand in the layout of version 2.3, with invented numbers."""
 
 from __future__ import annotations
 

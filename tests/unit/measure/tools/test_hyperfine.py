@@ -1,4 +1,4 @@
-"""hyperfine. The fixtures are output of version 1.15.0 on this project's first machine."""
+"""hyperfine. The fixtures are the output of version 1.15.0 on this project's first machine."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_csv_has_summaries() -> None:
 
 def test_keys_may_be_in_any_order_and_runs_may_be_appended() -> None:
     text = json.dumps(json.loads(TEXT), sort_keys=True, indent=1)
-    reversed_keys = json.dumps({"results": [dict(reversed(r.items())) for r in json.loads(TEXT)["results"]]})
-    assert len(taken_from(f"{text}\n{reversed_keys}\n")) == 2 * len(taken_from(TEXT))
+    document = json.dumps({"results": [dict(reversed(r.items())) for r in json.loads(TEXT)["results"]]})
+    assert len(taken_from(f"{text}\n{document}\n")) == 2 * len(taken_from(TEXT))
 
 
 def test_markdown_has_mean_and_extremes_in_the_unit_of_its_header() -> None:

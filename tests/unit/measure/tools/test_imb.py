@@ -1,4 +1,4 @@
-"""Intel MPI Benchmarks. The fixtures are runs of version 2021.11 with Open MPI 4.1.4, two and four ranks."""
+"""Intel MPI Benchmarks. The fixtures are outputs of version 2021.11 with Open MPI 4.1.4 and two or four ranks."""
 
 from __future__ import annotations
 

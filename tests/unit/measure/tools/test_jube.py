@@ -1,4 +1,4 @@
-"""JUBE. The fixtures are output of version 2.7.1 with a benchmark of two work packages."""
+"""JUBE. The fixtures are the output of version 2.7.1 for a benchmark of two work packages."""
 
 from __future__ import annotations
 

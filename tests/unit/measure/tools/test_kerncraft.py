@@ -1,5 +1,5 @@
-"""kerncraft. The fixture is written by hand from the layout of its machine descriptions, with the rates that the
-one of the Xeon Gold 5122 states.
+"""kerncraft. The fixture is written by hand from the layout of its machine descriptions, with the rates in the
+description of the Xeon Gold 5122.
 """
 
 from __future__ import annotations

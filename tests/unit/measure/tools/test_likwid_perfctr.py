@@ -1,5 +1,5 @@
-"""likwid-perfctr. The fixtures are written by hand from the source and performance groups of LIKWID 5.2.2, with numbers
-of no machine."""
+"""likwid-perfctr. The fixtures are written by hand from the source and performance groups of LIKWID 5.2.2, with
+invented numbers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """lmbench.
 
 The fixtures are written by hand from the formats in the program's source (intel/lmbench, version 3): curves of
-lat_mem_rd, three calls of bw_mem, and the sections of memory of a results file.
+lat_mem_rd, three calls of bw_mem, and the memory sections of a results file.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def test_rates_without_a_title_are_those_of_an_unknown_operation() -> None:
 def test_titles_of_a_results_file_tell_the_operation() -> None:
     records = records_of(RESULTS)
     assert {r.provenance["tool_version"] for r in records} == {"3.0"}
-    reads = {r.conditions["footprint_bytes"]: r.value for r in records if r.conditions.get("kernel") == "read"}
-    assert reads == pytest.approx({512: 27112.38e6, 1024: 28014.62e6, 524288: 25780.44e6, 1050000: 24990.13e6})
+    rates = {r.conditions["footprint_bytes"]: r.value for r in records if r.conditions.get("kernel") == "read"}
+    assert rates == pytest.approx({512: 27112.38e6, 1024: 28014.62e6, 524288: 25780.44e6, 1050000: 24990.13e6})
     random = [r for r in records if r.conditions.get("pattern") == "random"]
     assert [r.value for r in random] == pytest.approx([1.103e-9, 1.104e-9, 1.104e-9, 1.198e-9])
     copies = [r for r in records if r.conditions.get("operation") == "bcopy_unaligned"]

@@ -1,4 +1,4 @@
-"""lmbench's summary. The fixture is written by hand in the layout of version 3, with numbers of no machine."""
+"""lmbench's summary. The fixture is written by hand in the layout of version 3, with invented numbers."""
 
 from __future__ import annotations
 

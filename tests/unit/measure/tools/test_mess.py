@@ -1,4 +1,4 @@
-"""Mess. memory_curves.csv is written by hand from the plotter of Mess 2.0, with numbers of no machine; bwlat.txt has
+"""Mess. memory_curves.csv is written by hand from the plotter of Mess 2.0, with invented numbers; bwlat.txt contains
 points of the published curve of Graviton 3 with 64 % reads."""
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def test_impossible_points_are_left_out() -> None:
 
 
 def test_columns_that_are_not_known_are_conditions() -> None:
-    text = "\n".join(f"{line},{'node' if not at else at % 2}" for at, line in enumerate(TEXT.splitlines())) + "\n"
+    text = (
+        "\n".join(f"{line},{'node' if not number else number % 2}" for number, line in enumerate(TEXT.splitlines()))
+        + "\n"
+    )
     assert {r.conditions["node"] for r in taken_from(text)} == {0, 1}
 
 

@@ -1,7 +1,7 @@
 """Intel MLC. The fixtures are written by hand after public outputs and field notes.
 
-`snc` has the numbers of two Xeon 8269CY (complete), `one` those of a laptop (complete), `pair` those of two sockets,
-`cxl` those of two EPYC 9224 (some made up within the published range).
+`snc` has the numbers of two Xeon 8269CY (complete), `one` the numbers of a laptop (complete), `pair` the numbers of
+two sockets, and `cxl` the numbers of two EPYC 9224 (some are invented within the published range).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def test_mixes_are_gross_rates_and_reads_are_net() -> None:
     records = records_of(SNC)
     gross = {r.conditions["read_share"]: r.value for r in among(records, "bandwidth_gross")}
     assert gross == pytest.approx({0.75: 216680.7e6, 2 / 3: 213856.4e6, 0.5: 197430.7e6})
-    (reads,) = among(records, "bandwidth_net", kernel="read", test="peak")
+    (read,) = among(records, "bandwidth_net", kernel="read", test="peak")
     (triad,) = among(records, "bandwidth_net", kernel="triad")
-    assert [reads.value, triad.value] == pytest.approx([232777.7e6, 194310.3e6])
+    assert [read.value, triad.value] == pytest.approx([232777.7e6, 194310.3e6])
 
 
 def test_a_loaded_latency_and_its_rate_share_the_delay() -> None:

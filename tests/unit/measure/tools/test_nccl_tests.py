@@ -1,4 +1,4 @@
-"""nccl-tests. The fixture is written by hand in the layout of version 2.17, with numbers of no machine."""
+"""nccl-tests. The fixture is written by hand in the layout of version 2.17, with invented numbers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_times_and_rates_are_read_out_of_place_and_in_place() -> None:
             ("bus_bandwidth", "in"): 181.47e9,
         }
     )
-    same = {"operation": "all_reduce", "ranks": 2, "gpus_per_thread": 2}
-    assert all(same.items() <= r.conditions.items() for r in records) and len(records) == 13
+    common = {"operation": "all_reduce", "ranks": 2, "gpus_per_thread": 2}
+    assert all(common.items() <= r.conditions.items() for r in records) and len(records) == 13
     assert records[0].conditions["datatype"] == "float" and records[0].conditions["reduction"] == "sum"
 
 

@@ -1,4 +1,4 @@
-"""nvbandwidth. The fixture is written by hand from the source of version 0.8, with numbers of no machine."""
+"""nvbandwidth. The fixture is written by hand from the source of version 0.8, with invented numbers."""
 
 from __future__ import annotations
 

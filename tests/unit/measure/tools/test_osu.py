@@ -1,4 +1,4 @@
-"""The OSU micro-benchmarks. The fixtures are runs of version 7.4 with two ranks of Open MPI 4.1.4 on a busy machine."""
+"""The OSU micro-benchmarks. The fixtures are outputs of version 7.4 for two ranks of Open MPI 4.1.4 on a busy host."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def test_results_that_fail_validation_are_left_out_and_unknown_units_refused() -
 
 
 def test_startup_and_rates_of_operations_are_read() -> None:
-    startup = records_of("# OSU MPI Init Test v5.6.3\nnprocs: 4, min: 13 ms, max: 15 ms, avg: 14 ms\n")
-    times = {r.conditions["over_ranks"]: r.value for r in startup}
+    records = records_of("# OSU MPI Init Test v5.6.3\nnprocs: 4, min: 13 ms, max: 15 ms, avg: 14 ms\n")
+    times = {r.conditions["over_ranks"]: r.value for r in records}
     assert times == pytest.approx({"minimum": 0.013, "maximum": 0.015, "mean": 0.014})
-    assert {r.conditions["ranks"] for r in startup} == {4}
+    assert {r.conditions["ranks"] for r in records} == {4}
     atomics = records_of(
         "# OSU OpenSHMEM Atomic Operation Rate Test v5.6.3\n"
         "# Operation                     Million ops/s     Latency (us)\n"

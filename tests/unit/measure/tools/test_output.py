@@ -1,4 +1,4 @@
-"""What all readers share: encodings, labels, and items that are left out."""
+"""Functions that all readers share: encodings, labels, and items that are left out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_lines_keep_their_numbers_whatever_they_contain() -> None:
     output = ToolOutput("a\x0c\x85b  \n\nc", "n1")
     assert [(line.number, line.text) for line in output.lines] == [(1, "a\x0c\x85b"), (2, ""), (3, "c")]
     assert output.text == "a\x0c\x85b\n\nc" and output.is_cut(output.lines[2]) and not output.is_cut(output.lines[0])
-    assert [output.line_at(at) for at in (0, 4, 5, 6)] == [1, 1, 2, 3]
+    assert [output.line_at(position) for position in (0, 4, 5, 6)] == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_time_stamps_before_lines_are_removed(stamp: str) -> None:
 
 def test_an_item_is_taken_as_a_whole_or_left_out_with_its_line() -> None:
     output = ToolOutput("x\n", "n1")
-    for at in range(MAX_LISTED + 5):
-        with output.item(at):
+    for k in range(MAX_LISTED + 5):
+        with output.item(k):
             number("1e999", "rate")
     assert output.left_out_count == MAX_LISTED + 5 and len(output.left_out) == MAX_LISTED
     assert str(output.left_out[7]) == "line 7: rate: found '1e999', a number is required"

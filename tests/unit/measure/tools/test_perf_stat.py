@@ -1,4 +1,4 @@
-"""perf stat. The fixtures are runs of perf 6.1 on a machine without hardware counters."""
+"""perf stat. The fixtures are outputs of perf 6.1 on a machine without hardware counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNTER = '{"counter-value" : "2000.0", "unit" : "", "event" : "%s", "event-runt
 
 
 def values(text: str, *keys: str) -> dict[object, float]:
-    """Values by metric and the named conditions."""
+    """Return the values by metric and the named conditions."""
     return {
         (r.metric, *(r.conditions.get(k) for k in keys)) if keys else r.metric: r.value
         for r in results_of(text).records

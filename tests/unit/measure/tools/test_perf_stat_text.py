@@ -1,4 +1,4 @@
-"""The text of perf stat. The outputs are written by hand in the shape of those of Linux 4.4 to 6.8."""
+"""The text output of perf stat. The examples are written by hand in the layout of Linux 4.4 to 6.8."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def test_json_of_a_result_file() -> None:
     (record,) = taken_from(json.dumps(document))
     assert record.samples == pytest.approx([190120.4e6, 190725.3e6]) and record.conditions["kernel"] == "copy"
     assert record.provenance["tool_version"] == "10.8.4" and record.provenance["start"] == "2024-03-05 14:02:33"
-    old = {"arguments": "Type: Add", "units": "MB/s", "results": {"n1": {"value": "7", "all_results": "6:8"}}}
-    (record,) = taken_from(json.dumps({"title": "t", "results": {"pts/stream-1.3.1": old}}, indent=4))
+    old_result = {"arguments": "Type: Add", "units": "MB/s", "results": {"n1": {"value": "7", "all_results": "6:8"}}}
+    (record,) = taken_from(json.dumps({"title": "t", "results": {"pts/stream-1.3.1": old_result}}, indent=4))
     assert record.samples == (6e6, 8e6) and record.conditions["kernel"] == "add"
 
 

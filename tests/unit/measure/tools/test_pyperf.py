@@ -1,4 +1,4 @@
-"""pyperf. The fixture is output of `pyperf timeit` of version 2.11.0 on this project's first machine."""
+"""pyperf. The fixture is the output of `pyperf timeit` of version 2.11.0 on this project's first machine."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def test_a_calibration_has_no_values() -> None:
 
 def test_keys_may_be_in_any_order() -> None:
     text = json.dumps(json.loads(TEXT), sort_keys=True)
-    flipped = json.dumps(dict(reversed(json.loads(TEXT).items())))
+    document = json.dumps(dict(reversed(json.loads(TEXT).items())))
     assert (
         [r.samples for r in taken_from(text)]
-        == [r.samples for r in taken_from(flipped)]
+        == [r.samples for r in taken_from(document)]
         == [taken_from(TEXT)[0].samples]
     )
 

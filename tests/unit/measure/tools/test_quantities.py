@@ -1,4 +1,4 @@
-"""Units and values of other tools, as all readers of general formats take them."""
+"""Units and values of other tools, as all readers of general formats convert them."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_values_that_cannot_have_been_measured_are_refused(value: float, unit: s
     if is_possible:
         assert measured(value, unit, "x") == value
     else:
-        least = "of at least 0" if unit in {"J", "Hz"} else "above 0"
-        with pytest.raises(FormatError, match=f"^x: found {value!r}, a number {least} is required$"):
+        minimum = "of at least 0" if unit in {"J", "Hz"} else "above 0"
+        with pytest.raises(FormatError, match=f"^x: found {value!r}, a number {minimum} is required$"):
             measured(value, unit, "x")
 
 

@@ -1,4 +1,4 @@
-"""Recognising a format takes linear time, whatever the text: files of other programs are tried with every reader."""
+"""Recognising a format takes linear time for any text, since files of other programs are tried with every reader."""
 
 from __future__ import annotations
 

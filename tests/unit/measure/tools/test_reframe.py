@@ -1,4 +1,4 @@
-"""ReFrame. The log and the report are output of version 4.10.4 with a test of two cases, of which one misses its
+"""ReFrame. The log and the report are the output of version 4.10.4 for a test of two cases, of which one misses its
 reference; the log of version 3 is written by hand from that version's documentation.
 """
 
@@ -20,7 +20,7 @@ OLD = fixture("reframe-3.txt")
 
 def test_a_log_with_a_header() -> None:
     assert recognises(TEXT)
-    copy, elapsed, failed, _ = taken_from(TEXT)
+    copy, elapsed, failure, _ = taken_from(TEXT)
     assert copy.metric == "copy" and copy.value == pytest.approx(41000.5e6) and copy.unit == "B/s"
     assert copy.conditions == {
         "test": "tiny",
@@ -32,7 +32,7 @@ def test_a_log_with_a_header() -> None:
     }
     assert elapsed.value == pytest.approx(0.25) and elapsed.better == "lower"
     assert elapsed.provenance["start"] == "2026-11-25T18:05:41"
-    assert failed.value == pytest.approx(82001.0e6) and failed.conditions["result"] == "fail"
+    assert failure.value == pytest.approx(82001.0e6) and failure.conditions["result"] == "fail"
 
 
 def test_a_log_with_commas() -> None:

@@ -1,5 +1,5 @@
 """SPEC. The fixtures are written by hand from the published layout of SPEC CPU 2017's result files, with rates of an
-estimate that a parser's documentation quotes and others made up.
+estimate that the documentation of a parser quotes, and with invented rates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""STREAM. The fixture is written by hand from the program's source, with rates of this project's first machine."""
+"""STREAM. The fixture is written by hand from the program's source, with rates of the project's first machine."""
 
 from __future__ import annotations
 

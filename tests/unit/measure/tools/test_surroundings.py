@@ -1,4 +1,4 @@
-"""Text around the output of a tool, before its lines and between them changes no result."""
+"""Additional text around the output of a tool, or before or between its lines, does not change any result."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ DISTORTIONS: dict[str, Callable[[str], str]] = {
 )
 def test_lines_around_and_before_those_of_a_tool_change_no_result(name: str, distortion: str) -> None:
     text = fixture(name)
-    distorted = "".join(DISTORTIONS[distortion](line) + "\n" for line in text.splitlines())
-    assert [(r.metric, r.value, r.conditions) for r in taken_from(distorted)] == [
+    changed_text = "".join(DISTORTIONS[distortion](line) + "\n" for line in text.splitlines())
+    assert [(r.metric, r.value, r.conditions) for r in taken_from(changed_text)] == [
         (r.metric, r.value, r.conditions) for r in taken_from(text)
     ]
 
