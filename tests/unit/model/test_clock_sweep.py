@@ -1,4 +1,4 @@
-"""Sweeps over the core clock of a modelled machine: what is said below the table, and with --json."""
+"""Sweeps over the core clock of a modelled machine: the sentence below the table and the output of --json."""
 
 from __future__ import annotations
 

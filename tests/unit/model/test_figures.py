@@ -1,4 +1,4 @@
-"""Key figures of modelled machines: what limits what."""
+"""Key figures of modelled machines and the bounds that limit them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_requests_take_bandwidth_of_links_as_lines_do() -> None:
 
 @pytest.mark.parametrize("name", ["gs1280-8", "es80"])
 def test_no_load_of_uniform_reads_exceeds_the_bound(name: str) -> None:
-    """The bound is that of the most loaded link; reads of the own node, which need none, make 1 of n."""
+    """The most loaded link sets the bound; one of n reads goes to the node of its CPU and needs no link."""
     values = {f.name: f.value for f in figures(find_machine(name))}
     (reads,) = (v for k, v in values.items() if k.startswith("reads of random CPUs") and k.endswith(": bandwidth"))
     assert reads <= values[BOUND] * 8 / 7

@@ -1,4 +1,4 @@
-"""Fits of machines to surveys whose numbers are round, so that each number of the file is computed by hand."""
+"""Fits of machines to surveys whose numbers are round, so that each number of the file can be computed by hand."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def level(number: int, to_bytes: int, latency_s: float, pages: str = "thp") -> R
 
 
 def chains(count: int, threads: int, latency_s: float, rate: float, **more: Any) -> list[Record]:
-    where = {"mode": "chains", "chains": count, "threads": threads}
+    conditions = {"mode": "chains", "chains": count, "threads": threads}
     return [
-        rec("loaded", "load_latency", latency_s, **where, **more),
-        rec("loaded", "bandwidth_net", rate, **where, **more),
+        rec("loaded", "load_latency", latency_s, **conditions, **more),
+        rec("loaded", "bandwidth_net", rate, **conditions, **more),
     ]
 
 
 def stream(
     kernel: str, store: str, threads: int, gross: float, size: int = GIB, net: float | None = None
 ) -> list[Record]:
-    where = {"kernel": kernel, "store": store, "threads": threads, "footprint_bytes": size}
+    conditions = {"kernel": kernel, "store": store, "threads": threads, "footprint_bytes": size}
     return [
-        rec("bandwidth", "bandwidth_gross", gross, **where),
-        rec("bandwidth", "bandwidth_net", gross if net is None else net, **where),
+        rec("bandwidth", "bandwidth_gross", gross, **conditions),
+        rec("bandwidth", "bandwidth_net", gross if net is None else net, **conditions),
     ]
 
 
-# 7 lines of 64 B are on their way: 4.48 GB/s x 100 ns / 64 B. A triad of 9.6 GB/s reads two thirds of it: 10 lines.
+# 7 lines of 64 B are in flight: 4.48 GB/s x 100 ns / 64 B. Two thirds of a triad's 9.6 GB/s are reads: 10 lines.
 LEVELS = [level(2, 1 << 20, 5e-9), level(1, 32768, 1.5e-9), level(1, 49152, 9e-9, "4KiB")]
 CHAINS = [*chains(1, 1, 100e-9, 0.6e9), *chains(8, 1, 120e-9, 4.48e9)]
 STREAMS = [*stream("triad", "streaming", 1, 9.6e9), *stream("triad", "streaming", 4, 40e9)]
@@ -70,7 +70,7 @@ SURVEY = [*LEVELS, *CHAINS, *STREAMS]
 
 
 class Simulator:
-    """Answers in place of the simulator: `stream_rate` of a STREAM actor, by its chains, and 5e7 loads/s of others."""
+    """A replacement for the simulator: STREAM actors get `stream_rate` of their chains, others 5e7 loads/s."""
 
     def __init__(self, stream_rate: Callable[[int], float]) -> None:
         self.stream_rate = stream_rate
@@ -108,10 +108,10 @@ def fitted(folder: Path, *records: Record, cpus: Sequence[int] = (4,), line: int
 
 
 def value(machine: dict[str, Any], dotted: str) -> float:
-    at: Any = machine
+    table: Any = machine
     for key in dotted.split("."):
-        at = at[key]
-    return float(at["value"])
+        table = table[key]
+    return float(table["value"])
 
 
 # ------------------------------------------------------------------ the file
@@ -189,8 +189,8 @@ latency_ns = { value = 40, fitted = "mean latency of the other nodes less the lo
 
 
 def on_node(node: object, latency_s: float, size: int = GIB, **more: Any) -> Record:
-    where = {"pattern": "random", "processes": 1, "memory_node": node, "footprint_bytes": size, **more}
-    return rec("latency", "load_latency", latency_s, **where)
+    conditions = {"pattern": "random", "processes": 1, "memory_node": node, "footprint_bytes": size, **more}
+    return rec("latency", "load_latency", latency_s, **conditions)
 
 
 def test_nodes_are_joined_pairwise_by_links_of_half_the_additional_latency(
@@ -210,9 +210,9 @@ def test_nodes_are_joined_pairwise_by_links_of_half_the_additional_latency(
         ([on_node(1, 90e-9)], 0, "fitted"),  # never below 0
         ([on_node(0, 110e-9)], 20, "assumed"),
         ([], 20, "assumed"),
-        ([on_node(1, 160e-9), on_node(1, 150e-9), on_node(1, 170e-9)], 25, "fitted"),  # the minimum of a node
+        ([on_node(1, 160e-9), on_node(1, 150e-9), on_node(1, 170e-9)], 25, "fitted"),  # the minimum of the node counts
         ([on_node(1, 160e-9, GIB // 4)], 30, "fitted"),
-        ([on_node(1, 160e-9, GIB // 4 - 1)], 20, "assumed"),  # caches may serve a quarter
+        ([on_node(1, 160e-9, GIB // 4 - 1)], 20, "assumed"),  # caches may serve a quarter of the accesses
         ([on_node(1, 160e-9, processes=2)], 20, "assumed"),
         ([on_node(1, 160e-9, pattern="sequential")], 20, "assumed"),
         ([on_node("all", 160e-9), on_node(None, 160e-9)], 20, "assumed"),
@@ -254,14 +254,14 @@ def test_only_plateaus_of_caches_are_caches(simulator: Simulator, tmp_path: Path
 def test_the_latency_is_that_of_one_chain_with_the_fewest_flags_and_the_narrowest_spread(
     simulator: Simulator, tmp_path: Path
 ) -> None:
-    where: dict[str, Any] = {"mode": "chains", "chains": 1, "threads": 1}
+    conditions: dict[str, Any] = {"mode": "chains", "chains": 1, "threads": 1}
     others = [r for r in SURVEY if not (r.metric == "load_latency" and r.conditions["chains"] == 1)]
     loaded = [
-        rec("loaded", "load_latency", 60e-9, flags=["disturbed"], **where),  # no spread, but a flag
-        rec("loaded", "load_latency", 100e-9, 140e-9, **where),
-        rec("loaded", "load_latency", 76e-9, 84e-9, **where),
-        rec("loaded", "load_latency", 20e-9, **{**where, "threads": 2}),
-        rec("loaded", "load_latency", 20e-9, **{**where, "mode": "stream"}),
+        rec("loaded", "load_latency", 60e-9, flags=["disturbed"], **conditions),  # no spread, but flagged
+        rec("loaded", "load_latency", 100e-9, 140e-9, **conditions),
+        rec("loaded", "load_latency", 76e-9, 84e-9, **conditions),
+        rec("loaded", "load_latency", 20e-9, **{**conditions, "threads": 2}),
+        rec("loaded", "load_latency", 20e-9, **{**conditions, "mode": "stream"}),
     ]
     machine = tomllib.loads(fit([*loaded, *others], "made", [4], 64, tmp_path).text)
     assert value(machine, "memory.access_ns") == 40
@@ -275,7 +275,7 @@ def test_the_latency_is_that_of_one_chain_with_the_fewest_flags_and_the_narrowes
         ([rec("loaded", "memory_parallelism", 11.6, threads=1)], 12),
         ([rec("loaded", "memory_parallelism", 11.6, threads=2)], 7),
         ([rec("loaded", "memory_parallelism", 0.3, threads=1)], 1),
-        (chains(16, 1, 150e-9, 5.12e9), 8),  # the maximum
+        (chains(16, 1, 150e-9, 5.12e9), 8),  # the maximum of all chains counts
         (chains(16, 2, 150e-9, 5.12e9), 7),
     ],
 )
@@ -287,7 +287,7 @@ def test_a_core_has_as_many_loads_outstanding_as_its_chains_show(
 
 def test_the_length_of_a_line_divides_what_is_outstanding(simulator: Simulator, tmp_path: Path) -> None:
     machine = fitted(tmp_path, line=128)
-    assert value(machine, "cpu.outstanding") == 4  # 3.5, to even
+    assert value(machine, "cpu.outstanding") == 4  # 3.5 is rounded to even
     assert value(machine, "memory.line_bytes") == 128
 
 
@@ -297,10 +297,10 @@ def test_the_length_of_a_line_divides_what_is_outstanding(simulator: Simulator, 
         (stream("copy", "ordinary", 2, 44e9), 44),
         (stream("copy", "ordinary", 2, 44e9, GIB // 4), 44),
         (stream("copy", "ordinary", 2, 44e9, GIB // 4 - 8), 40),
-        (stream("stencil", "ordinary", 2, 44e9), 40),  # no STREAM kernel
+        (stream("stencil", "ordinary", 2, 44e9), 40),  # the stencil is not a STREAM kernel
         ([rec("loaded", "bandwidth_gross", 44e9, kernel="copy", footprint_bytes=GIB)], 40),
         (stream("triad", "streaming", 4, 30e9, net=80e9), 40),
-        (stream("copy", "ordinary", 4, 44e9, 8 * GIB), 44),  # larger than any of one thread
+        (stream("copy", "ordinary", 4, 44e9, 8 * GIB), 44),  # a larger footprint than any of one thread
         ([*stream("copy", "ordinary", 4, 44e9, GIB // 2), *stream("copy", "ordinary", 1, 1e9, 4 * GIB)], 40),
     ],
 )
@@ -331,7 +331,7 @@ def test_without_streaming_stores_a_triad_reads_three_quarters_of_its_traffic(
     assert 'stream_outstanding = { value = 15, fitted = "triad, ordinary stores, one CPU" }' in text
     assert "write_buffers = { value = 15," in text
     first = simulator.asked[0][0]["actors"][0]
-    assert first["chains"] == 15  # three quarters of 12.8 GB/s, 100 ns and 64 B
+    assert first["chains"] == 15  # three quarters of 12.8 GB/s x 100 ns / 64 B
     assert [s["op"] for s in first["streams"]] == ["read", "read", "own", "write"]
 
 
@@ -352,7 +352,7 @@ def test_the_streams_of_a_core_are_simulated_on_its_own_node_with_the_outstandin
 @pytest.mark.parametrize(
     ("rate", "tried"),
     [
-        (per_line(1e9), [10]),  # 9.6 of 10 GB/s: rounds to 10 again
+        (per_line(1e9), [10]),  # 9.6 of 10 GB/s rounds to 10 again
         (per_line(0.5e9), [10, 19]),  # 10 x 9.6 / 5, then 19 x 9.6 / 9.5
         (lambda lines: 4e9, [10, 24, 58, 139, 334, 512]),
         (lambda lines: 1e8, [10, 512]),  # at most
@@ -365,8 +365,8 @@ def test_outstanding_loads_follow_the_rate_of_the_simulation(
 ) -> None:
     simulator.stream_rate = rate
     machine = fitted(tmp_path)
-    *alone, compared = simulator.asked
-    assert [runs[0]["actors"][0]["chains"] for runs in alone] == tried
+    *searches, compared = simulator.asked
+    assert [runs[0]["actors"][0]["chains"] for runs in searches] == tried
     assert len(compared) > 1
     assert value(machine, "cpu.stream_outstanding") == tried[-1]
     assert value(machine, "cpu.write_buffers") == max(8, tried[-1])
@@ -413,12 +413,14 @@ def test_chains_of_all_cpus_share_the_time_of_a_load_and_a_core_limits_them(
     comparison = points(simulator, tmp_path, *chains(16, 4, 1e-7, 2e9), *chains(16, 5, 1e-7, 2e9))
     assert comparison["load latency, 16 chains, 4 CPUs"].model == pytest.approx(64 / 5e7)
     assert not comparison["load latency, 16 chains, 4 CPUs"].fitted
-    assert not any("5 CPUs" in name for name in comparison)  # more than there are
+    assert not any("5 CPUs" in name for name in comparison)  # more CPUs than the machine has
     actors = [run["actors"][0] for run in simulator.asked[-1] if run["actors"][0]["cpus"] == [0, 1, 2, 3]]
     chased = {"homes": "local", "random": True}
     assert actors[0] == {"cpus": [0, 1, 2, 3], "chains": 7, "streams": [chased]}
     short = [run["actors"][0] for run in simulator.asked[-1] if run["actors"][0]["chains"] == 1]
-    assert short == [{"cpus": [0], "chains": 1, "streams": [chased]}] * 2  # its latency and its rate
+    assert (
+        short == [{"cpus": [0], "chains": 1, "streams": [chased]}] * 2
+    )  # one run for the latency and one for the rate
 
 
 def test_the_first_of_equal_points_counts(simulator: Simulator, tmp_path: Path) -> None:
@@ -446,7 +448,7 @@ def test_loads_beside_a_stream_are_not_compared(simulator: Simulator, tmp_path: 
 @pytest.mark.parametrize(
     ("kernel", "store", "model"),
     [
-        ("copy", "ordinary", 10e9 * 2 / 3),  # one operand in three is a write-allocate
+        ("copy", "ordinary", 10e9 * 2 / 3),  # one operand in three is a write-allocate read
         ("copy", "streaming", 10e9),
         ("add", "ordinary", 7.5e9),
         ("write", "ordinary", 5e9),
@@ -485,14 +487,14 @@ def test_random_updates_are_compared_by_their_rate(simulator: Simulator, tmp_pat
     comparison = points(
         simulator,
         tmp_path,
-        updates(1, 9e6, pages="4KiB"),  # misses of the TLB, which the model does not have
+        updates(1, 9e6, pages="4KiB"),  # TLB misses, which the model does not cover
         updates(2, 2e7),
         updates(4, 4e7),
         updates(5, 5e7),
         updates(3, 3e7, kernel="atomic"),
     )
-    compared = [(p.what, p.host, p.model, p.unit, p.fitted) for p in comparison.values() if "updates" in p.what]
-    assert compared == [
+    rows = [(p.what, p.host, p.model, p.unit, p.fitted) for p in comparison.values() if "updates" in p.what]
+    assert rows == [
         ("random updates, 2 CPUs", 2e7, 5e7, "op/s", False),
         ("random updates, 4 CPUs", 4e7, 5e7, "op/s", False),
     ]
@@ -503,8 +505,8 @@ def test_random_updates_are_compared_by_their_rate(simulator: Simulator, tmp_pat
 
 
 def test_a_point_has_the_flags_of_its_record(simulator: Simulator, tmp_path: Path) -> None:
-    where = {"mode": "chains", "chains": 3, "threads": 1}
-    comparison = points(simulator, tmp_path, rec("loaded", "load_latency", 1e-7, flags=["disturbed"], **where))
+    conditions = {"mode": "chains", "chains": 3, "threads": 1}
+    comparison = points(simulator, tmp_path, rec("loaded", "load_latency", 1e-7, flags=["disturbed"], **conditions))
     assert comparison["load latency, 3 chains, 1 CPUs"].flags == {"disturbed"}
     assert comparison["load latency, 8 chains, 1 CPUs"].flags == set()
 
@@ -513,7 +515,7 @@ def test_progress_counts_answers_of_all_points(simulator: Simulator, tmp_path: P
     frames: list[tuple[int, int]] = []
     result = fit(SURVEY, "made", [4], 64, tmp_path, lambda done, total: frames.append((done, total)))
     assert len(result.points) == 6
-    assert frames == [(count, 6) for n in range(6) for count in (n, n + 1)]  # a frame, then an answer
+    assert frames == [(count, 6) for n in range(6) for count in (n, n + 1)]  # each answer follows a frame
 
 
 def test_the_error_of_a_fit_is_the_root_mean_square_of_its_relative_errors() -> None:
@@ -545,10 +547,10 @@ def test_a_survey_that_lacks_a_value_is_refused_by_its_name(
         fields = {"instrument": r.instrument, "metric": r.metric, **r.conditions}
         return all(fields.get(k) == v for k, v in missing.items())
 
-    left = [r for r in SURVEY if not lacks(r)]
-    assert len(left) < len(SURVEY)
+    remaining = [r for r in SURVEY if not lacks(r)]
+    assert len(remaining) < len(SURVEY)
     with pytest.raises(AbsentError) as error:
-        fit(left, "made", [4], 64, tmp_path)
+        fit(remaining, "made", [4], 64, tmp_path)
     assert str(error.value) == f"fit: the survey has no {says}"
     assert error.value.hint == "run meshmark survey"
     assert simulator.asked == []

@@ -1,4 +1,4 @@
-"""Fits of a machine file to the survey of a known machine."""
+"""Machine files that are fitted to the survey of a known machine."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ kind = "snoop"
 
 @pytest.fixture(scope="module")
 def survey(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
-    """The survey of a model is a survey whose truth is known."""
-    truth = machine_of(tmp_path_factory.mktemp("truth"), TRUTH)
-    records = as_host(measure("loaded", truth, {"threads": "1,4", "chains": "1,2,4,8,10,16"}))
+    """Return the survey of a modelled machine, whose true parameters are known."""
+    true_machine = machine_of(tmp_path_factory.mktemp("truth"), TRUTH)
+    records = as_host(measure("loaded", true_machine, {"threads": "1,4", "chains": "1,2,4,8,10,16"}))
     kernels = {"threads": "1,2,4", "kernel": "triad,copy", "store": "streaming,ordinary", "footprint": "1GiB"}
-    records += as_host(measure("bandwidth", truth, kernels))
+    records += as_host(measure("bandwidth", true_machine, kernels))
     plateau = {"kind": "cache", "level": 1, "pages": "thp", "to_bytes": 32768}
     return [*records, latency_record(records[0], "level_latency", 1.5e-9, plateau)]
 
@@ -90,21 +90,23 @@ def test_nodes_of_a_fit_are_joined_by_links_that_cost_what_the_survey_found_beyo
     survey: list[Record], tmp_path: Path
 ) -> None:
     def load(node: int, latency_s: float, footprint_bytes: int) -> Record:
-        where = {"pattern": "random", "processes": 1, "memory_node": node, "footprint_bytes": footprint_bytes}
-        return latency_record(survey[0], "load_latency", latency_s, where)
+        conditions = {"pattern": "random", "processes": 1, "memory_node": node, "footprint_bytes": footprint_bytes}
+        return latency_record(survey[0], "load_latency", latency_s, conditions)
 
-    # The least of a node's latencies counts, and a footprint that caches serve says nothing about memory.
+    # The smallest latency of a node counts; a footprint that caches serve contains no information about memory.
     remote = [load(0, 100e-9, 2**30), load(1, 190e-9, 2**30), load(1, 160e-9, 2**30), load(1, 2e-9, 2**12)]
     machine = tomllib.loads(fit([*survey, *remote], "two", [2, 2], 64, tmp_path).text)
     assert machine["topology"]["kind"] == "graph"
     assert (machine["topology"]["routers"], machine["topology"]["edges"]) == (2, [[0, 1, "between"]])
-    assert machine["links"]["between"]["latency_ns"]["value"] == pytest.approx(30)  # on the way there and back
+    assert machine["links"]["between"]["latency_ns"]["value"] == pytest.approx(
+        30
+    )  # half of the additional latency, for each direction
     assert "fitted" in machine["links"]["between"]["latency_ns"]
     assert machine["node"]["cpus"]["value"] == 2
-    # All CPUs share what one node had: each of two has half of it.
+    # All CPUs share the bandwidth of the memory: each of the two nodes gets half of it.
     assert machine["memory"]["channel_gb_per_s"]["value"] == pytest.approx(10, rel=0.03)
-    unknown = tomllib.loads(fit(survey, "two", [2, 2], 64, tmp_path).text)
-    assert "assumed" in unknown["links"]["between"]["latency_ns"]
+    without_remote = tomllib.loads(fit(survey, "two", [2, 2], 64, tmp_path).text)
+    assert "assumed" in without_remote["links"]["between"]["latency_ns"]
 
 
 def test_a_fit_says_what_the_survey_lacks(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Machine files that are fitted to key numbers: the simulated instruments give these numbers."""
+"""Machine files that are fitted to key numbers: simulated instruments reproduce these numbers."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_the_model_gives_the_numbers_that_were_given(tmp_path: Path, given: dict
     result = fitted(tmp_path, given)
     assert {o.name for o in result.outcomes if o.given is not None} == set(given)
     for outcome in result.outcomes:
-        near = 0.05 if outcome.name == "loaded" else 0.01
-        assert outcome.error is None or abs(outcome.error) < near, outcome
+        tolerance = 0.05 if outcome.name == "loaded" else 0.01
+        assert outcome.error is None or abs(outcome.error) < tolerance, outcome
         assert not outcome.warning
         kind = "given" if outcome.given is not None else "assumed"
         assert outcome.how.startswith((kind, "fitted")) if outcome.given is not None else outcome.how.startswith(kind)
@@ -84,8 +84,10 @@ def test_a_large_socket_is_one_node(tmp_path: Path, cores: int) -> None:
     assert result.machine.data["node"]["cpus"] == cores // 2
     threads = f"{cores // 4},{cores // 2}"
     rates = measure("bandwidth", result.machine, {"kernel": "read", "threads": threads, "footprint": "4GiB"})
-    half = [r.value for r in rates if r.metric == "bandwidth_net"]
-    assert half == pytest.approx([100e9, 100e9], rel=0.01)  # of one socket, also if only half of its cores read
+    rates_of_half = [r.value for r in rates if r.metric == "bandwidth_net"]
+    assert rates_of_half == pytest.approx(
+        [100e9, 100e9], rel=0.01
+    )  # the bandwidth of one socket, also if only half of its cores read
     latencies = measure("latency", result.machine, {"footprint": "4GiB"})
     assert [r.value for r in latencies] == pytest.approx([80e-9, 140e-9], rel=1e-3)
 

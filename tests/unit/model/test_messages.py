@@ -1,4 +1,4 @@
-"""Messages between the CPUs of modelled machines: what limits neighbours that read from each other."""
+"""Messages between the CPUs of modelled machines: the limits of neighbours that read from each other."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ def swap_us(distance: int, *settings: str, block: str = "64KiB") -> float:
 
 
 def test_partners_in_a_row_and_in_a_column_need_the_same_time() -> None:
-    """All links have one rate. Partners that started at the same picosecond stayed in step in columns only."""
+    """All links have one rate, so that rows and columns take equally long, even if partners start simultaneously."""
     assert swap_us(4) == pytest.approx(swap_us(1), rel=0.01)
 
 
 def test_two_controllers_get_two_grants_for_one_request_of_the_cpu() -> None:
     """The partner that is ahead reads at twice the rate of the other, whose requests wait for its lines."""
-    ahead_us = LINES * (DATA + REQUEST / 2) * FLIT_NS / 1000  # its lines, and a request of the other for every two
-    rest_us = LINES / 2 * DATA * FLIT_NS / 1000  # then the other half alone
+    ahead_us = (
+        LINES * (DATA + REQUEST / 2) * FLIT_NS / 1000
+    )  # lines of the first partner, and one request of the other for every two lines
+    rest_us = LINES / 2 * DATA * FLIT_NS / 1000  # then the other partner reads its second half alone
     for distance in (1, 4):
         assert swap_us(distance) == pytest.approx(ahead_us + rest_us, rel=0.01)
 
@@ -36,7 +38,7 @@ def test_with_one_controller_neighbours_reach_the_limit_of_their_link() -> None:
     limit_us = LINES * (DATA + REQUEST) * FLIT_NS / 1000
     for distance in (1, 4):
         assert swap_us(distance, "node.controllers=1") == pytest.approx(limit_us, rel=0.01)
-    for distance in (2, 8):  # two paths
+    for distance in (2, 8):  # these distances have two paths
         assert swap_us(distance) == pytest.approx(limit_us, rel=0.04)
 
 

@@ -197,7 +197,7 @@ def test_settings_find_striping_and_caches_where_one_looks_for_them() -> None:
             find_machine("gs1280-16", [wrong])
 
 
-# A setting passes by the reader of files, and some numbers never reach the simulator: each must still be refused.
+# Settings bypass the reader of files, and some numbers never reach the simulator: each must still be refused.
 def test_no_value_of_any_key_gets_past_the_checks_as_a_crash() -> None:
     for table, keys in KEYS.items():
         if not table or "[]" in table:
@@ -234,10 +234,12 @@ def test_every_key_of_a_machine_file_is_read_somewhere() -> None:
     source = "".join(p.read_text() for folder in readers for p in folder.rglob("*.py"))
     for table, keys in KEYS.items():
         for key in keys:
-            # Once where it is described; and once more where it is used.
-            used = f'"{key}"' in native or len(re.findall(rf"\b{key}\b", source)) > 1
-            used = used or key.endswith(("_cycles", "_clocks", "streaming_store_ns"))  # their names are put together
-            assert used, f"{table}.{key} is read nowhere"
+            # A key occurs once where it is described, and at least once where it is used.
+            is_used = f'"{key}"' in native or len(re.findall(rf"\b{key}\b", source)) > 1
+            is_used = is_used or key.endswith(
+                ("_cycles", "_clocks", "streaming_store_ns")
+            )  # the code composes these names
+            assert is_used, f"{table}.{key} is read nowhere"
 
 
 def test_the_ratchet_is_the_printed_one() -> None:
@@ -275,7 +277,9 @@ JSON = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(JSON)
-@example({"topology": [None, [{"links": False, "bandwidth_gb_per_s": None, "node": "\x80"}]]})  # not cut in a letter
+@example(
+    {"topology": [None, [{"links": False, "bandwidth_gb_per_s": None, "node": "\x80"}]]}
+)  # the message is not cut within a character
 def test_no_machine_makes_the_simulator_crash(machine: Any) -> None:
     text = json.dumps({"machine": machine, "runs": [{"kind": "hops"}]})
     completed = subprocess.run([find_engine()], input=text, capture_output=True, text=True, timeout=60, check=False)
@@ -293,8 +297,8 @@ def test_threads_spread_over_the_nodes() -> None:
 def test_the_latency_map_is_the_published_one() -> None:
     records = measure("latency", find_machine("gs1280-16"), {"pattern": "stride"})
     computed = {int(str(r.conditions["memory_node"])): r.value * 1e9 for r in records}
-    published = (82, 141, 177, 149, 133, 169, 216, 176, 176, 215, 250, 216, 150, 184, 228, 192)
-    errors = [computed[n] / p - 1 for n, p in enumerate(published)]
+    published_ns = (82, 141, 177, 149, 133, 169, 216, 176, 176, 215, 250, 216, 150, 184, 228, 192)
+    errors = [computed[n] / p - 1 for n, p in enumerate(published_ns)]
     assert max(map(abs, errors)) <= 0.05
     assert math.sqrt(sum(e * e for e in errors) / 16) <= 0.03
     assert all(r.source == "model" and r.metric == "load_latency" and r.unit == "s" for r in records)
@@ -338,7 +342,7 @@ def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
 
 @pytest.mark.parametrize("instrument", sorted(POINTS))
 def test_a_model_refuses_every_option_that_it_cannot_honour(instrument: str) -> None:
-    """One that it ignored made it measure something else, with exit status 0."""
+    """If an option were ignored, the model would measure something else with exit status 0."""
     d, machine, (_, defaults) = description(instrument), find_machine("gs1280-4"), POINTS[instrument]
     parameters = {p.word: p for p in d.parameters}
     assert defaults.keys() <= parameters.keys(), "a model has no options of its own"
@@ -448,40 +452,38 @@ def test_messages_need_a_partner() -> None:
     ):
         with pytest.raises(UsageError, match=r"^--threads: found"):
             run_pattern(find_machine(name), Request(workload, threads=threads), "test")
-    # A processor without a partner is idle; the others go on.
+    # A processor without a partner is idle; the others exchange messages.
     records, _ = run_pattern(find_machine("gs1280-8"), Request("swap", threads="3", block="4KiB"), "test")
     assert {r.conditions["threads"] for r in records} == {2}
 
 
 def test_example_transcript_is_exact() -> None:
-    """What the how-to shows is what the command says, to the letter."""
+    """The how-to shows exactly the output of the command."""
     page = (ROOT / "docs" / "how-to" / "models.md").read_text()
-    example = page.split("```console\n$ meshmark model place-io gs1280-16 --ports 4 --minimize max\n")[1].split("```")[
-        0
-    ]
-    assert meshmark("model", "place-io", "gs1280-16", "--ports", "4", "--minimize", "max").stdout == example
-    example = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
+    text = page.split("```console\n$ meshmark model place-io gs1280-16 --ports 4 --minimize max\n")[1].split("```")[0]
+    assert meshmark("model", "place-io", "gs1280-16", "--ports", "4", "--minimize", "max").stdout == text
+    text = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
     completed = meshmark("model", "compare", "gs1280-8", "es80")
     assert [line.rstrip() for line in (completed.stdout + completed.stderr).splitlines()] == [
-        line.rstrip() for line in example.splitlines()
+        line.rstrip() for line in text.splitlines()
     ]
 
 
 def test_programs_on_one_bus_slow_each_other_down() -> None:
     text = "0-1=2.14:0.33,2=2.14:0.33,4=0.3:0"
-    slow: dict[bool, dict[str, float]] = {False: {}, True: {}}
-    for in_step, times in slow.items():
+    slowdowns: dict[bool, dict[str, float]] = {False: {}, True: {}}
+    for in_step, times in slowdowns.items():
         records, _ = run_pattern(find_machine("altix3700"), Request("programs", programs=text, in_step=in_step), "test")
         for r in records:
             name = str(r.conditions["program"]).partition("=")[0]
             if r.metric == "slowdown":
                 times[name] = r.value
-            elif name == "2":  # alone on its bus it moves what was asked for
+            elif name == "2":  # alone on its bus, the program reaches the requested rate
                 assert r.value == pytest.approx(2.14e9, rel=0.01)
         assert times["2"] == pytest.approx(1, abs=0.01)
-    assert slow[False]["0+1"] > 1.05  # two on one bus meet now and then
-    # In step they always do: a phase is longer by what the bus (6.4 GB/s less headers) lacks for two of 4.6.
-    assert slow[True]["0+1"] == pytest.approx(1 + 2.14 / 4.6 * (2 * 4.6 / 6.02 - 1), abs=0.01)
+    assert slowdowns[False]["0+1"] > 1.05  # two programs on one bus sometimes collide
+    # In step, they always collide: a phase is longer because the bus (6.4 GB/s less headers) cannot carry 2 x 4.6 GB/s.
+    assert slowdowns[True]["0+1"] == pytest.approx(1 + 2.14 / 4.6 * (2 * 4.6 / 6.02 - 1), abs=0.01)
     for wrong in ("", "0", "0=x", "0=1:0.9", "0=1,0=2", "99=1", "0=-1"):
         with pytest.raises(UsageError, match="--programs"):
             run_pattern(find_machine("altix3700"), Request("programs", programs=wrong), "test")
@@ -490,7 +492,7 @@ def test_programs_on_one_bus_slow_each_other_down() -> None:
 
 
 def test_the_clocks_of_a_memory_follow_its_ratchet() -> None:
-    machine = find_machine("e325", ["cpu.clock_ghz=2.2"])  # DDR333 runs at 2 x 2200 / 14 there
+    machine = find_machine("e325", ["cpu.clock_ghz=2.2"])  # here, DDR333 runs at 2 x 2200 / 14 MT/s
     memory = machine.resolved()["memory"]
     assert memory["channel_gb_per_s"] == pytest.approx(16 * 2 * 2.2 / 14)
     assert memory["access_ns"] == pytest.approx(8 * 14 / 2.2)
@@ -499,7 +501,7 @@ def test_the_clocks_of_a_memory_follow_its_ratchet() -> None:
 
 
 def test_a_core_keeps_a_streaming_store_longer_than_a_load() -> None:
-    """One core of a Xeon 5500 fills its socket's memory with ordinary stores, and does not with streaming ones."""
+    """One core of a Xeon 5500 saturates its socket's memory with write-allocate stores, but not with streaming stores."""
     machine = find_machine("xeon5500", ["memory.node_share=[1,1]"])
     gross = {}
     for store, lines in (("ordinary", 3), ("streaming", 2)):

@@ -1,4 +1,4 @@
-"""Workloads as the simulator takes them: what each asks for, without simulating it."""
+"""Workloads in the form that the simulator accepts; nothing is simulated."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_chase_is_one_dependent_load_at_a_time() -> None:
         ("copy", "streaming", {"read": 1, "write": 1}),
         ("read", "ordinary", {"read": 1}),
         ("write", "ordinary", {"own": 1, "write": 1}),
-        ("update", "ordinary", {"own": 1, "write": 1}),  # the line that is read is the one that is written
+        ("update", "ordinary", {"own": 1, "write": 1}),  # the line that is read is also written
     ],
 )
 def test_ordinary_stores_own_a_line_and_write_it_back_and_streaming_ones_only_write(
@@ -77,8 +77,8 @@ def test_the_core_works_on_lines_that_it_reads_or_stores_past_its_caches() -> No
 def test_work_in_cycles_adds_to_that_in_ns_and_a_streaming_store_costs_a_line_by_default(tmp_path: Path) -> None:
     text = find_machine("xeon5500").path.read_text()
     lines = [x for x in text.splitlines() if not x.startswith(("line_work_", "streaming_store_", "clock_ghz"))]
-    at = lines.index("[cpu]") + 1
-    lines[at:at] = [
+    index = lines.index("[cpu]") + 1
+    lines[index:index] = [
         'line_work_ns = { value = 3, assumed = "made up" }',
         'line_work_cycles = { value = 10, assumed = "made up" }',
         'clock_ghz = { value = 2.5, assumed = "made up" }',
@@ -91,17 +91,17 @@ def test_work_in_cycles_adds_to_that_in_ns_and_a_streaming_store_costs_a_line_by
 
 def test_random_reads_have_as_many_on_their_way_as_a_core_can() -> None:
     machine = find_machine("gs1280-4")
-    most = int(machine.number("cpu.outstanding"))
+    limit = int(machine.number("cpu.outstanding"))
     actor = actor_of(random_reads(machine, 2))
     assert actor == {"cpus": "all", "chains": 2, "streams": [{"homes": "others", "random": False}]}
-    actor = actor_of(random_reads(machine, most + 1, (0, 2), [3], random=True))
-    assert actor == {"cpus": [0, 2], "chains": most, "streams": [{"homes": [3], "random": True}]}
+    actor = actor_of(random_reads(machine, limit + 1, (0, 2), [3], random=True))
+    assert actor == {"cpus": [0, 2], "chains": limit, "streams": [{"homes": [3], "random": True}]}
     assert random_reads(machine, 2, links=True)["links"] is True
 
 
 def test_random_updates_own_a_line_of_a_table_on_all_nodes_and_write_it_back() -> None:
-    everywhere = {"homes": "uniform", "random": True}
-    streams = [{"op": "own", **everywhere}, {"op": "write", **everywhere}]
+    fields = {"homes": "uniform", "random": True}
+    streams = [{"op": "own", **fields}, {"op": "write", **fields}]
     assert actor_of(gups((0, 1), 4)) == {"cpus": [0, 1], "chains": 4, "streams": streams}
     assert actor_of(gups("all", 4))["cpus"] == "all"
     assert gups("all", 4, links=True)["links"] is True
