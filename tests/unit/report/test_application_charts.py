@@ -92,9 +92,9 @@ def test_the_hottest_functions_are_listed_with_their_intervals() -> None:
 
 def test_ratios_of_a_composite_are_drawn_with_its_mean() -> None:
     data = {"composite": "c", "reference": "old"}
-    ratio, whole = (Metric(name, "1", "higher", "") for name in ("ratio", "composite"))
+    ratio, composite = (Metric(name, "1", "higher", "") for name in ("ratio", "composite"))
     records = [record(v, ratio, member=m, **data) for m, v in (("x", 2.0), ("y", 8.0))]
-    records += [record(3.0, ratio, member="z", composite="other", reference="old"), record(4.0, whole, program="c")]
+    records += [record(3.0, ratio, member="z", composite="other", reference="old"), record(4.0, composite, program="c")]
     drawing = composites(records)
     assert drawing is not None and "ratio to old" in json.dumps(drawing.chart.to_dict(validate=True))
     rows = [r for data in drawing.data.values() for r in data]

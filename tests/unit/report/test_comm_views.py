@@ -52,7 +52,7 @@ def exchange(protocol: str, words: int, samples: list[float], mpi: str = "openmp
 
 
 def level(value: float) -> list[float]:
-    """Samples whose interval is half a per cent to each side."""
+    """Return samples whose interval extends 0.5 % to each side."""
     return [value * (1 + k / 400) for k in (-3, -2, -2, -1, 0, 1, 2, 2, 3)]
 
 
@@ -86,7 +86,7 @@ def test_winners_are_told_by_stretches_and_ties_by_intervals() -> None:
 
 
 def test_noise_within_the_intervals_is_no_crossover() -> None:
-    """Two protocols that lead by turns, by less than their intervals: one stretch, both named."""
+    """Two protocols lead in alternation by less than their intervals: the result is one stretch that names both."""
     records = []
     for k, words in enumerate((1, 2, 4, 8)):
         records.append(exchange("a", words, level(1.000e-6 if k % 2 else 1.003e-6)))
@@ -94,7 +94,7 @@ def test_noise_within_the_intervals_is_no_crossover() -> None:
     (stretch,) = stretches(rankings(records)[0])
     assert {stretch.winner, *stretch.others} == {"a", "b"} and (stretch.first, stretch.last) == (1, 8)
     assert winner_lines(rankings(records)[0]) == [f"at every size: {stretch.winner}; equal: {stretch.others[0]}"]
-    # … and by more than their intervals: as many stretches as turns.
+    # If they lead by more than their intervals, there are as many stretches as changes of the lead.
     records = [
         exchange(p, w, level(1.1e-6 if (k + (p == "a")) % 2 else 1e-6))
         for k, w in enumerate((1, 2, 4, 8))
@@ -147,8 +147,8 @@ def test_too_few_samples_for_an_interval_decide_nothing() -> None:
 
 def test_only_sizes_that_all_were_measured_at_are_ranked() -> None:
     records = [exchange(p, w, level(t * 1e-6)) for p, t in (("a", 1), ("b", 2)) for w in (1, 8, 64)]
-    lacking = [exchange("c", 8, level(3e-6)), exchange("c", 512, level(1e-9))]
-    (ranking,) = rankings([*records, *lacking])
+    incomplete = [exchange("c", 8, level(3e-6)), exchange("c", 512, level(1e-9))]
+    (ranking,) = rankings([*records, *incomplete])
     assert (
         ranking.common == (8,) and ranking.protocols == ("a", "b", "c") and ranking.over_lowest("c") == pytest.approx(3)
     )
@@ -156,11 +156,11 @@ def test_only_sizes_that_all_were_measured_at_are_ranked() -> None:
         "at every size: a",
         "not ranked: 1 word and others, where not every protocol was measured",
     ]
-    apart = [exchange("a", 1, level(1e-6)), exchange("b", 8, level(1e-6))]
-    (ranking,) = rankings(apart)
+    separate = [exchange("a", 1, level(1e-6)), exchange("b", 8, level(1e-6))]
+    (ranking,) = rankings(separate)
     assert ranking.common == () and math.isnan(ranking.over_lowest("a"))
     assert winner_lines(ranking) == ["not ranked: 1 word and others, where not every protocol was measured"]
-    assert "–" in comm.halo_details(apart)
+    assert "–" in comm.halo_details(separate)
 
 
 def test_undecided_sizes_in_a_row_are_one_stretch() -> None:
@@ -218,8 +218,8 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
         assert max(map(len, lines)) <= width
         table = [line for line in lines if line.startswith(("neighbour ", "irecv_isend "))]
         assert len({line.split()[0] for line in table}) == 2
-        # Every size of both libraries, and of their ratio, has its best marked in one lot of columns.
-        assert text.count("*") == 2 * 8 + 2  # … and once in each legend
+        # The best protocol of every size is marked once, for both libraries and for their ratio.
+        assert text.count("*") == 2 * 8 + 2  # the mark is also in each legend
         assert "up to 64 words: neighbour" in text and "d disturbed" in text
         assert "MPICH 4.0.2 relative to Open MPI 4.1.4" in text
         counts = "MPICH 4.0.2 is slower in 31 of 32, faster in 0; equal in 0, inconclusive in 1"
@@ -351,7 +351,7 @@ def swapped(
 
 
 def of_factors(*factors: list[float]) -> Contention:
-    """Contention at distance 1 whose times together are these, alone 1 us."""
+    """Return the contention at distance 1 for pairs that take 1 us alone and these times together."""
     records = []
     for size, samples in zip(SIZES, factors, strict=False):
         records += [swapped(1, "alone", size, level(1e-6)), swapped(1, "together", size, [f * 1e-6 for f in samples])]
@@ -373,14 +373,14 @@ def test_contention_that_never_starts_is_told_apart_from_what_is_not_clear() -> 
     assert re.fullmatch("distance 1: none up to 64.KiB", line)
     (line,) = contention.start_lines(of_factors(level(1.0), [1.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.0]))
     assert re.fullmatch(r"distance 1: inconclusive up to 1.KiB; at most 1.50 \(1.00 – 2.01\) at 1.KiB", line)
-    (line,) = contention.start_lines(of_factors([3.0]))  # no interval
+    (line,) = contention.start_lines(of_factors([3.0]))  # one sample has no interval
     assert re.fullmatch(r"distance 1: inconclusive up to 8.B; at most 3.00 \(too few samples\) at 8.B", line)
 
 
 def test_a_pair_that_is_slow_by_itself_is_no_contention() -> None:
-    """At distance 1 of six ranks 0-1, 2-3 and 4-5 are together; 1-2 is not, however slow."""
-    alone = {0: 1e-6, 1: 9e-6, 2: 3e-6, 3: 8e-6, 4: 1e-6}
-    records = [swapped(1, "alone", 8, level(t), first=i, ranks=6) for i, t in alone.items()]
+    """At distance 1 of six ranks, 0-1, 2-3 and 4-5 run together; 1-2 does not, and its time does not count."""
+    times = {0: 1e-6, 1: 9e-6, 2: 3e-6, 3: 8e-6, 4: 1e-6}
+    records = [swapped(1, "alone", 8, level(t), first=i, ranks=6) for i, t in times.items()]
     (result,) = contentions([*records, swapped(1, "together", 8, level(3.03e-6), ranks=6)])
     assert result.cells[1, 8].alone.conditions["from_rank"] == 2
     assert result.cells[1, 8].ratio.value == pytest.approx(1.01)
@@ -447,8 +447,8 @@ def test_the_map_of_contention_says_what_lies_between(tmp_path: Path) -> None:
 )
 def test_what_lies_between_two_ranks(topology: str, cpus: tuple[int, int], between: str) -> None:
     records = made_run.swap(2)
-    where = ",".join(map(str, cpus))
-    records = [dataclasses.replace(r, conditions={**r.conditions, "rank_cpus": where}) for r in records]
+    cpu_list = ",".join(map(str, cpus))
+    records = [dataclasses.replace(r, conditions={**r.conditions, "rank_cpus": cpu_list}) for r in records]
     rows = [r for r in rows_of(swaps.pairs(records, from_synthetic(topology).to_dict())) if "pair" in r]
     assert {(r["between"], r["CPUs"]) for r in rows} == {(between, f"{cpus[0]} and {cpus[1]}")}
 
@@ -493,7 +493,7 @@ def test_the_ring_has_every_rank_and_every_pair_once() -> None:
     assert [r["name"] for r in rows if "name" in r] == [f"node {n}" for n in range(4)]
     values = [r["value"] for r in lines]
     assert values == sorted(values), "the best lie on top"
-    # Ranks that are not bound in the order of their CPUs stand where their CPU is.
+    # Ranks are drawn at their CPU, also if they are not bound in the order of CPUs.
     reordered = [dataclasses.replace(r, conditions={**r.conditions, "rank_cpus": "0,2,1,3"}) for r in made_run.swap(4)]
     two = from_synthetic("pack:2 [numa] core:2 pu:1").to_dict()
     order = [r["rank"] for r in rows_of(swaps.pairs(reordered, two)) if "rank" in r]
@@ -557,7 +557,7 @@ def again(record: Record, factor: float) -> Record:
 
 
 def test_what_runs_of_a_library_differ_by_is_no_difference_of_libraries() -> None:
-    """1.2 times between two libraries, whose own runs differ by 1.3 and by nothing."""
+    """The libraries differ by a factor of 1.2, but the runs of one library differ by a factor of 1.3."""
     first = [exchange("a", w, level(1e-6)) for w in (1, 8)]
     second = [exchange("a", w, level(1.2e-6), "mpich") for w in (1, 8)]
     (pair,) = comparisons(rankings([*first, *second]))
@@ -567,12 +567,12 @@ def test_what_runs_of_a_library_differ_by_is_no_difference_of_libraries() -> Non
     assert all(r.differs for r in pair.ratios.values()) and pair.alternated == 2
     (pair,) = comparisons(rankings([*steady[:1], *first[1:], *steady[2:]]))
     assert pair.alternated == 1 and run_order_note(pair).endswith("; 1 of 2 compare a single run of a library")
-    apart = pool([first, [again(first[0], 1.3), first[1]]]) + pool([second, second])
-    (pair,) = comparisons(rankings(apart))
+    separate = pool([first, [again(first[0], 1.3), first[1]]]) + pool([second, second])
+    (pair,) = comparisons(rankings(separate))
     assert [r.differs for _, r in sorted(pair.ratios.items())] == [False, True]
-    low, high = bounds(apart[0])
+    low, high = bounds(separate[0])
     assert low == pytest.approx(0.55e-6, rel=0.01) and high == pytest.approx(1.75e-6, rel=0.01)
-    assert apart[0].conditions["run_modes"] == 2 and half_percent(apart[0]).startswith("±53")
+    assert separate[0].conditions["run_modes"] == 2 and half_percent(separate[0]).startswith("±53")
     assert "alternating runs" in comm.comparison_table(steady, HALO)
 
 

@@ -33,7 +33,7 @@ def scaled(r: Record, factor: float) -> Record:
 
 @pytest.fixture
 def three() -> list[Comparison]:
-    """Times of B are 20 % longer; C has latencies only, as A's."""
+    """Return comparisons of A with B, whose times are 20 % longer, and with C, which has only latencies, equal to A."""
     a = one_socket()
     b = [scaled(r, 1.2 if r.unit == "s" else 1.0) for r in a]
     sides = [side("new", b), side("x|y", [r for r in a if r.instrument == "latency"])]
@@ -53,9 +53,9 @@ def test_each_result_of_a_is_a_line_with_a_cell_for_each_side(three: list[Compar
 
 def test_the_terminal_has_a_column_for_each_side(three: list[Comparison], capsys: pytest.CaptureFixture[str]) -> None:
     print_comparison(three, every=True)
-    out = capsys.readouterr().out
-    assert "A: old" in out and "B: new" in out and "C: x|y" in out
-    memory = next(line for line in out.splitlines() if line.startswith("footprint 1 GiB"))
+    output = capsys.readouterr().out
+    assert "A: old" in output and "B: new" in output and "C: x|y" in output
+    memory = next(line for line in output.splitlines() if line.startswith("footprint 1 GiB"))
     assert "1.20 slower" in memory and "1.000 equal" in memory
 
 
@@ -69,7 +69,7 @@ def test_one_chart_has_the_curves_of_all_sides(three: list[Comparison]) -> None:
 
 
 def lines_of(comparisons: list[Comparison], ideal: float | None) -> dict[tuple[str, str], float]:
-    """Where the lines of the chart of ratios are, by metric and name."""
+    """Return the positions of the lines in the chart of ratios, by metric and name."""
     rows = [r for data in charts(comparisons, ideal)["means"].data.values() for r in data]
     return {(r["name"], r["line"]): r["at"] for r in rows if "line" in r}
 
@@ -81,9 +81,9 @@ def test_the_chart_of_ratios_has_each_side_beside_1_and_beside_what_is_ideal(thr
     assert latency["B: new"]["value"] == pytest.approx(1.2) and latency["C: x|y"]["value"] == pytest.approx(1.0)
     assert all(r["low"] <= r["value"] <= r["high"] for r in rows)
     lines = lines_of(three, 1.25)
-    # A clock that is 25 % higher gives 1.25 times the rate, and 0.8 times the time.
+    # With a clock that is 25 % higher, the ideal rate is 1.25 times and the ideal time 0.8 times the old one.
     assert lines["bandwidth net", "ideal 1.25"] == 1.25 and lines["latency load latency", "ideal 1.25"] == 0.8
-    assert {at for (_, line), at in lines.items() if line == "equal to A"} == {1.0}
+    assert {x for (_, line), x in lines.items() if line == "equal to A"} == {1.0}
     assert {line for _, line in lines_of(three, None)} == {"equal to A"}
     low, high = drawing.chart.to_dict()["layer"][-1]["encoding"]["x"]["scale"]["domain"]
     assert low < 0.8 and high > 1.25, "the lines are within the axis"
@@ -107,26 +107,32 @@ def test_an_ideal_needs_a_page() -> None:
 
 
 def memory(name: str, factor: float, threads: int, **more: str | int) -> Side:
-    """Results of memory: rates that grow with the factor, and half of it for each of all threads."""
-    where = {"memory_level": "memory", "memory_place": "local", "cpus_within": "machine", "pages": "thp", **more}
+    """Return memory results whose rates grow with the factor; with all threads, each has half of its rate alone."""
+    shared_conditions = {
+        "memory_level": "memory",
+        "memory_place": "local",
+        "cpus_within": "machine",
+        "pages": "thp",
+        **more,
+    }
     memory_records: list[Record] = []
     for kernel, rate in (("read", 12e9), ("triad", 10e9), ("copy", 9e9)):
         for count, thread_rate in ((1, rate), (threads, rate / 2)):
             conditions = {"kernel": kernel, "threads": count, "cpus_fill": "machine" if count > 1 else "core"}
             value = factor * thread_rate * count
             memory_records.append(
-                record("bandwidth", "bandwidth_net", value, footprint_bytes=2**30, **conditions, **where)
+                record("bandwidth", "bandwidth_net", value, footprint_bytes=2**30, **conditions, **shared_conditions)
             )
     of_latency = {"pattern": "random", "processes": 1, "cpu": 0, "memory_node": 0, "locality_bytes": 0}
     memory_records += [
-        record("latency", "load_latency", seconds / factor, footprint_bytes=size, **of_latency, **where)
+        record("latency", "load_latency", seconds / factor, footprint_bytes=size, **of_latency, **shared_conditions)
         for size, seconds in ((2**29, 95e-9), (2**30, 100e-9))
     ]
     return side(name, [replace(r, conditions={**r.conditions, "runs": 2}) for r in memory_records])
 
 
 def trend(comparisons: list[Comparison], chart: str) -> dict[str, list[tuple[str, float]]]:
-    """Machines and values by line, in the order of the machines."""
+    """Return the machines and values of each line, in the order of the machines."""
     rows = [r for data in charts(comparisons)[chart].data.values() for r in data]
     lines: dict[str, list[tuple[str, float]]] = {}
     for r in sorted(rows, key=lambda r: r["order"]):
@@ -141,8 +147,8 @@ def test_a_trend_over_machines_is_in_their_order_and_per_thread() -> None:
     assert list(lines) == ["read, one thread", "read, 8 to 64 threads", "triad, one thread", "triad, 8 to 64 threads"]
     names, values = zip(*lines["triad, 8 to 64 threads"], strict=True)
     assert names == ("A: zeta", "B: beta", "C: alpha") and values == pytest.approx((5e9, 2.5e9, 10e9), rel=0.02)
-    whole = trend([compare(sides[0], other) for other in sides[1:]], "bandwidth-over-machines")
-    assert [v for _, v in whole["triad, 8 to 64 threads"]] == pytest.approx([40e9, 40e9, 640e9], rel=0.02)
+    lines_of_machines = trend([compare(sides[0], other) for other in sides[1:]], "bandwidth-over-machines")
+    assert [v for _, v in lines_of_machines["triad, 8 to 64 threads"]] == pytest.approx([40e9, 40e9, 640e9], rel=0.02)
     latency = trend(comparisons, "latency-over-machines")
     assert list(latency) == ["memory latency, one process"]
     assert [v for _, v in latency["memory latency, one process"]] == pytest.approx([1e-7, 2e-7, 5e-8], rel=0.02)
@@ -152,8 +158,8 @@ def test_a_trend_over_machines_is_in_their_order_and_per_thread() -> None:
 
 def test_a_machine_without_a_result_has_no_point_and_one_machine_has_no_trend() -> None:
     side_a, side_b, side_c = memory("a", 1.0, 8), memory("b", 0.5, 16), memory("c", 2.0, 64)
-    lacking = replace(side_b, records=[r for r in side_b.records if r.conditions.get("kernel") != "triad"])
-    lines = trend([compare(side_a, lacking), compare(side_a, side_c)], "bandwidth-over-machines")
+    without_triad = replace(side_b, records=[r for r in side_b.records if r.conditions.get("kernel") != "triad"])
+    lines = trend([compare(side_a, without_triad), compare(side_a, side_c)], "bandwidth-over-machines")
     assert [name for name, _ in lines["triad, one thread"]] == ["A: a", "C: c"]
     assert [name for name, _ in lines["read, one thread"]] == ["A: a", "B: b", "C: c"]
     later = replace(side_a, name="later")
@@ -162,11 +168,11 @@ def test_a_machine_without_a_result_has_no_point_and_one_machine_has_no_trend() 
 
 def test_copy_stands_for_kernels_that_publications_lack(tmp_path: Path) -> None:
     find = Sides(Store(tmp_path / "store"), tmp_path / "runs", "here")
-    old, new = find.find_all(["paper:xeon5400", "paper:xeon5500"])
-    lines = trend([compare(old, new, per="thread")], "bandwidth-over-machines")
+    older, newer = find.find_all(["paper:xeon5400", "paper:xeon5500"])
+    lines = trend([compare(older, newer, per="thread")], "bandwidth-over-machines")
     assert list(lines) == ["copy, one thread", "copy, 8 threads"]
     assert [round(v / 1e9, 2) for _, v in lines["copy, 8 threads"]] == [1.38, 4.08]
-    page = comparison_page([compare(old, new, per="thread")])
+    page = comparison_page([compare(older, newer, per="thread")])
     assert 'id="bandwidth-over-machines"' in page and "net bandwidth per thread" in page
 
 

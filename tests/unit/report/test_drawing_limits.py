@@ -1,4 +1,4 @@
-"""Charts where the address space is limited, as on login nodes: one line instead of the death of the command."""
+"""Charts where the address space is limited, as on login nodes: the command prints one line instead of crashing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASON = "cannot draw charts: the address space is limited to 3.81 GiB (ulimit -
 
 
 def reason_in(page: str) -> str:
-    """The reason that a page states for the absence of its charts, or ""."""
+    """Return the reason that a page states for the absence of its charts, or ""."""
     match = re.search(r'<p class="absent" id="undrawn">(.*?)</p>', page)
     return html.unescape(match[1]) if match else ""
 
@@ -70,11 +70,11 @@ def test_a_report_without_charts_has_the_numbers_and_the_reason(tmp_path: Path) 
 
 
 def test_a_validation_is_written_without_charts_and_one_line_says_so(tmp_path: Path) -> None:
-    out = tmp_path / "validation"
-    completed = limited(tmp_path, "-m", "meshmark", "model", "validate", "A01", "--out", str(out))
+    out_folder = tmp_path / "validation"
+    completed = limited(tmp_path, "-m", "meshmark", "model", "validate", "A01", "--out", str(out_folder))
     assert completed.returncode == 0
     assert completed.stderr.splitlines()[-1].startswith(f"warning: no charts: {REASON}")
-    assert "Trace" not in completed.stderr and (out / "validation.json").exists()
+    assert "Trace" not in completed.stderr and (out_folder / "validation.json").exists()
 
 
 def test_pages_have_their_charts_where_the_chart_library_was_made_before(tmp_path: Path) -> None:

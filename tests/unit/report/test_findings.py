@@ -1,4 +1,4 @@
-"""The sentences at the top of a report: made from records, with their flags, and left out where records are missing."""
+"""The sentences at the top of a report: they show the flags of their records and are absent if records are missing."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def texts(records: list[Record], cpus: int = 2) -> list[str]:
 
 
 def triad(threads: int, value: float, flags: tuple[str, ...] = ()) -> Record:
-    where = {"kernel": "triad", "store": "streaming", "footprint_bytes": 2**31, "cpus": f"0-{threads - 1}"}
-    return record("bandwidth", "bandwidth_net", value, flags, threads=threads, **where)
+    conditions = {"kernel": "triad", "store": "streaming", "footprint_bytes": 2**31, "cpus": f"0-{threads - 1}"}
+    return record("bandwidth", "bandwidth_net", value, flags, threads=threads, **conditions)
 
 
 def chase(footprint: int, value: float, pages: str = "thp") -> Record:
-    where = {"pages": pages, "pattern": "random", "cpu": 0, "memory_node": 0, "processes": 1}
-    return record("latency", "load_latency", value, footprint_bytes=footprint, **where)
+    conditions = {"pages": pages, "pattern": "random", "cpu": 0, "memory_node": 0, "processes": 1}
+    return record("latency", "load_latency", value, footprint_bytes=footprint, **conditions)
 
 
 def plateau(level: int, to: int, claimed: int | None, value: float, kind: str = "cache") -> Record:
-    where = {"pages": "thp", "pattern": "random", "cpu": 0, "memory_node": 0, "kind": kind, "from_bytes": 2048}
-    return record("latency", "level_latency", value, level=level, to_bytes=to, claimed_bytes=claimed, **where)
+    conditions = {"pages": "thp", "pattern": "random", "cpu": 0, "memory_node": 0, "kind": kind, "from_bytes": 2048}
+    return record("latency", "level_latency", value, level=level, to_bytes=to, claimed_bytes=claimed, **conditions)
 
 
 def peak(threads: int, value: float) -> Record:
@@ -71,10 +71,12 @@ def test_load_and_arithmetic_are_put_beside_what_limits_them() -> None:
     messages = texts([triad(2, 48e9), peak(2, 100e9), knee, dgemm])
     assert "GB/s on 2 CPUs, 2" in messages[1] and messages[1].endswith("% of triad's rate.")
     assert "of which dgemm reaches 75 %" in messages[2] and "flop per byte of triad" in messages[2]
-    (alone,) = texts([knee])
-    assert "triad" not in alone
-    (open_end,) = texts([replace(knee, conditions={**knee.conditions, "reached": "no: latency stayed below the knee"})])
-    assert open_end.endswith("(the most that was measured).")
+    (message,) = texts([knee])
+    assert "triad" not in message
+    (open_message,) = texts(
+        [replace(knee, conditions={**knee.conditions, "reached": "no: latency stayed below the knee"})]
+    )
+    assert open_message.endswith("(the most that was measured).")
 
 
 def test_a_sentence_carries_the_flags_of_what_it_rests_on() -> None:
@@ -129,8 +131,8 @@ def test_the_latency_of_memory_is_measured_with_the_usual_stride() -> None:
 
 
 def test_the_card_says_a_stride_that_is_not_the_usual_one() -> None:
-    where = {"kind": "memory", "pages": "thp", "level": 4, "from_bytes": 2**26, "to_bytes": 2**30}
-    usual = record("latency", "level_latency", 171e-9, stride_bytes=64, **where)
-    wide = record("latency", "level_latency", 80e-9, stride_bytes=4096, **where)
+    conditions = {"kind": "memory", "pages": "thp", "level": 4, "from_bytes": 2**26, "to_bytes": 2**30}
+    usual = record("latency", "level_latency", 171e-9, stride_bytes=64, **conditions)
+    wide = record("latency", "level_latency", 80e-9, stride_bytes=4096, **conditions)
     assert figures([wide, usual])["memory_latency"] == ("Memory latency, huge pages", usual)
     assert figures([wide])["memory_latency"] == (f"Memory latency, huge pages, stride 4{NBSP}KiB", wide)

@@ -20,7 +20,7 @@ DAY_S = 86400.0
 
 @pytest.fixture
 def found() -> History:
-    """Two directions of which one becomes slower, one point of few runs, a flagged result, and one without a start."""
+    """Return two directions (one becomes slower), a point with few runs, a flagged run, and a run without a start."""
 
     def of(direction: str, n: int, slower: float) -> Series:
         current = record("io", "bandwidth_net", 1e9, target="<b>", direction=direction)
@@ -69,8 +69,10 @@ def test_old_results_are_marked(found: History, stale_s: float, says: str) -> No
 
 def test_the_terminal_shows_all_of_it(found: History, capsys: pytest.CaptureFixture[str]) -> None:
     print_history(found, NOW, DAY_S)
-    out = capsys.readouterr().out
-    assert "runs r14 → r15" in out and "slower" in out and "\u00a0" not in out and "(older than 1 day)" in out
+    output = capsys.readouterr().out
+    assert (
+        "runs r14 → r15" in output and "slower" in output and "\u00a0" not in output and "(older than 1 day)" in output
+    )
 
 
 def test_the_page_draws_each_changed_point_and_escapes(found: History) -> None:

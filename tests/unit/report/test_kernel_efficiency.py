@@ -1,4 +1,4 @@
-"""Parallel efficiency of load kernels: verdicts by intervals, and the caches that super-linear variants gained."""
+"""Parallel efficiency of load kernels: verdicts from intervals, and caches that explain super-linear variants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def topology(l2: int = MIB) -> dict[str, Any]:
 
 
 def pair(efficiency: float, half: float = 0.01, threads: int = THREADS, **more: Any) -> list[Record]:
-    """A variant with one thread and with several; `half` is half the interval of the second over its value."""
+    """Return a variant with one thread and with several; `half` is the relative half-width of the second interval."""
     conditions: Mapping[str, Any] = {"kernel": "triad", "kind": "stream", "volume_bytes": 8 * MIB, "stride": 1, **more}
     records = []
     for n, value, part in ((1, 1e-8, 0.0), (threads, 1e-8 / threads / efficiency, half)):
@@ -119,7 +119,7 @@ def test_kernels_that_contend_by_design_refer_to_the_fewest_threads_by_operation
         low_high = {"run_low": 0.99 * seconds, "run_high": 1.01 * seconds}
         return replace(team_record, value=seconds, conditions={**team_record.conditions, **low_high})
 
-    slower = [team(2, 1e-7), team(8, 8e-7)]  # eight threads do four times as much in eight times the time
+    slower = [team(2, 1e-7), team(8, 8e-7)]  # eight threads do four times the work in eight times the time
     (result,) = efficiencies([*slower, *pair(1.0)[1:]])
     assert (result.verdict, result.threads) == (DESIGN, 8) and result.value == pytest.approx(1 / 8)
     text = efficiency_details([*pair(1.0), slower[1]], topology())

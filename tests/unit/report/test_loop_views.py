@@ -15,7 +15,7 @@ LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def times(half: float, rate: float, *, wrong: float = 0.0, **more: Any) -> list[Record]:
-    """Loops of n elements that take (n + half) / rate, alternately longer and shorter by `wrong`."""
+    """Return loops of n elements that take (n + half) / rate, alternately longer and shorter by the share `wrong`."""
     c = {"kernel": "axpy", "isa": "avx2", "cpu": 0, **more}
     return [
         record("loops", "loop_time", (n + half) / rate * (1 + wrong * (-1) ** i), length=n, **c)

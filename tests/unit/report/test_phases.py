@@ -20,7 +20,7 @@ def gyro(*counts: int) -> list[Record]:
 
 
 def lines_of(drawn: Drawn | None) -> list[list[dict[str, Any]]]:
-    """The rows of the lines of each panel."""
+    """Return the rows of the lines of each panel."""
     assert drawn is not None
     assert drawn.chart.to_dict(validate=True)["concat"]
     return [rows for rows in drawn.data.values() if any(r["phase"] == IDEAL for r in rows)]
@@ -58,17 +58,21 @@ def test_the_fitted_line_is_between_points_that_are_not_on_it() -> None:
     ]
     (split, _) = phases(records, GYRO)
     panel = lines_of(phase_chart(GYRO)(records))[0]
-    at = {r["ranks"]: r["value"] for r in panel if r["phase"] == "transposes"}
-    measured = {n: r.value for n, r in split.times("transposes").items()}
-    assert at[2] < measured[2] and at[1] > measured[1] and at[4] > measured[4]
-    assert at[1] / at[2] == pytest.approx(at[2] / at[4]), "a power law"
+    fitted_times = {r["ranks"]: r["value"] for r in panel if r["phase"] == "transposes"}
+    measured_times = {n: r.value for n, r in split.times("transposes").items()}
+    assert (
+        fitted_times[2] < measured_times[2]
+        and fitted_times[1] > measured_times[1]
+        and fitted_times[4] > measured_times[4]
+    )
+    assert fitted_times[1] / fitted_times[2] == pytest.approx(fitted_times[2] / fitted_times[4]), "a power law"
 
 
 def test_two_numbers_of_ranks_are_joined_without_a_fit() -> None:
     panel = lines_of(phase_chart(GYRO)(gyro(1, 2)))[0]
     (small, _) = phases(gyro(1, 2), GYRO)
-    joined = {r["ranks"]: r["value"] for r in panel if r["phase"] == "computing"}
-    assert joined == {n: r.value for n, r in small.times("computing").items()}
+    drawn_times = {r["ranks"]: r["value"] for r in panel if r["phase"] == "computing"}
+    assert drawn_times == {n: r.value for n, r in small.times("computing").items()}
     assert "no fit: 2 numbers of ranks with a time above 0, 3 are needed" in text_of(gyro(1, 2), GYRO)
 
 
@@ -121,8 +125,8 @@ def test_a_phase_below_0_is_in_the_table_and_not_in_the_chart() -> None:
 
 def test_flags_are_in_the_row_of_their_phase() -> None:
     records = [replace(r, flags=frozenset({"stolen"})) if r.metric == "transpose_time" else r for r in gyro(1, 2, 4)]
-    head, _, rest = phase_table(GYRO)(records).partition(">transposes<")
-    assert "stolen" not in head and "stolen" in rest
+    head, _, rows = phase_table(GYRO)(records).partition(">transposes<")
+    assert "stolen" not in head and "stolen" in rows
 
 
 def test_every_program_with_phases_has_a_section() -> None:

@@ -1,4 +1,4 @@
-"""What `meshmark place --svg` draws: each held CPU in the colour and with the number of its job, and no other."""
+"""The drawing of `meshmark place --svg`: the CPUs of a job have its colour and number, and no other CPUs have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def place(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def fills(svg: str, kind: str) -> dict[str, str]:
-    """Label of a box → its colour; "" where it has none of its own."""
+    """Return the colour of each box by its label; "" if the box has no fill of a job."""
     colour_by_label = {}
     for group in ET.fromstring(svg).iter(f"{SVG}g"):
         box, label = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
@@ -36,8 +36,8 @@ def fills(svg: str, kind: str) -> dict[str, str]:
 def test_cores_show_who_holds_them() -> None:
     parts = from_synthetic("pack:2 [numa] core:2 pu:2").to_dict()
     cores = fills(topology_svg(parts, {0: [1], 1: [1], 4: [2], 5: [2]}), "t-core")
-    first, second = JOB_FILLS[:2]
-    assert cores == {"CPU 0,1 · job 1": first, "CPU 2,3": "", "CPU 4,5 · job 2": second, "CPU 6,7": ""}
+    first_fill, second_fill = JOB_FILLS[:2]
+    assert cores == {"CPU 0,1 · job 1": first_fill, "CPU 2,3": "", "CPU 4,5 · job 2": second_fill, "CPU 6,7": ""}
 
 
 def test_without_jobs_the_drawing_is_the_reports() -> None:

@@ -1,4 +1,4 @@
-"""Views of programs among ranks: a step and its parts, the best grid, a step taken apart, kernels with their check."""
+"""Views of programs on several ranks: steps and their parts, the best grid, predictions, and kernels with checks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows_of(drawn: drawing.Drawn | None) -> list[dict[str, Any]]:
 
 
 def later(records: list[Record], factor: float, start: str, flags: tuple[str, ...] = ()) -> list[Record]:
-    """The same by another run of the same command."""
+    """Return the records as another run of the same command would produce them."""
     return [
         dataclasses.replace(
             r,
@@ -83,7 +83,7 @@ def test_the_best_grid_is_told_with_how_it_was_found() -> None:
 
 
 def test_parts_are_of_the_run_of_their_step() -> None:
-    """Two runs of one command: the clear one is prediction_lines, with its own parts, in whatever order they stand."""
+    """The run without flags, of two runs of one command, is shown with its own parts, in any order of the records."""
     noisy = later(made_run.swim(), 3.0, "2026-11-21T07:00:00Z", ("disturbed",))
     clear = later(made_run.swim(), 1.0, "2026-11-21T08:00:00Z")
     for records in ([*noisy, *clear], [*clear, *noisy]):
@@ -128,12 +128,12 @@ def test_another_latency_is_predicted_and_what_was_tried_stands_beside() -> None
     result = prediction(records, pop)
     assert result.half and result.more and result.measured and result.error
     assert result.half.value < pop.total.value < result.more.value < result.measured.value
-    half, more = map(flat, prediction_lines(pop, result))
-    assert re.fullmatch(r"half the latency: predicted 41\.\d µs, -1\d\.\d %", half)
+    half_line, more_line = map(flat, prediction_lines(pop, result))
+    assert re.fullmatch(r"half the latency: predicted 41\.\d µs, -1\d\.\d %", half_line)
     assert re.fullmatch(
         r"twice the latency: predicted 6\d\.\d µs, measured 6\d\.\d µs ±\S+; "
         r"error of the prediction -\d\.\d % \[disturbed\]",
-        more,
+        more_line,
     )
     assert "disturbed" not in prediction_lines(pop, result, frozenset({"disturbed"}))[1]
     assert (
@@ -150,7 +150,7 @@ def test_a_negative_part_is_said_and_not_drawn() -> None:
     assert sum(r["part"] == "other" for r in bars) == 2 * 2, "gyro has none in either library"
     notes = [flat(r["note"]) for r in rows if "note" in r]
     assert len(notes) == 2 * 3 and sum("other -" in n for n in notes) == 2
-    # Each bar's parts meet, and end where the curves say: beyond the step where they explain too much.
+    # The parts of each bar are adjacent and extend beyond the step if the curves explain more than its time.
     for label in ("Open MPI 4.1.4", "MPICH 4.0.2"):
         label_bars = [r for r in bars if r["label"] == label]
         starts = {round(r["from"], 12) for r in label_bars}
@@ -186,7 +186,7 @@ def test_kernels_are_drawn_by_their_speed_over_one_rank_of_one_thread() -> None:
     slow = made_run.record("npb", "elapsed", 0.8, **{**conditions, "ranks": 2}, flags=["disturbed"])
     other = made_run.record(
         "npb", "elapsed", 0.1, **{**conditions, "kernel": "sp", "threads": 2}
-    )  # alone, it was not measured
+    )  # not measured with one rank of one thread
     rows = rows_of(program_charts.npb([two, elapsed, slow, other]))
     assert {r["series"]: (r["value"], r["flagged"]) for r in rows} == {
         "Open MPI 4.1.4, 1 rank of 2 threads": (pytest.approx(4, rel=0.01), False),
@@ -227,8 +227,8 @@ def test_the_report_has_programs_and_a_line_of_what_was_not_asked(tmp_path: Path
         "flags",
         "provenance",
     ]
-    (rest,) = re.findall("<p>Not requested in this run: (.*?)\\.</p>", page)
-    assert {"latency", "halo", "npb", "clock"} < {*rest.split(", ")} and "pop" not in rest.split(", ")
+    (names,) = re.findall("<p>Not requested in this run: (.*?)\\.</p>", page)
+    assert {"latency", "halo", "npb", "clock"} < {*names.split(", ")} and "pop" not in names.split(", ")
     assert "absent: not measured" not in page and '<div class="tile"' not in page and "tile none" not in page
     assert "<b>neighbour, 1 reduction</b>" in page and "the best of 5 grids" in page
     assert re.search(r"<li>gyro: other is -\d+ µs: the curves overestimate the communication time</li>", page)

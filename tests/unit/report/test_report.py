@@ -1,4 +1,4 @@
-"""The report: every section, absent ones with their reason, flags in every view, nothing from outside, never half."""
+"""The report: every section, absent results with reasons, flags in every view, nothing external, no partial page."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def specs(page: str) -> dict[str, Any]:
 
 
 def rows_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """All rows of a chart's specification."""
+    """Return all rows of the specification of a chart."""
     return [r for rows in spec["datasets"].values() for r in rows]
 
 
 def test_every_section_is_drawn_and_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
     records = [*made_run.everything(), made_run.experiment(1.0, 1.1, 1.2)]
     for program in (made_run.pop, made_run.gyro, made_run.swim, made_run.anatomy):
-        records += program(count=4)  # phases are drawn over several numbers of ranks
+        records += program(count=4)  # phases need several numbers of ranks
     paths = write_report(records, made_run.absences(), made_run.run_info(), tmp_path)
     page = paths.html.read_text()
     chart_specs = specs(page)
@@ -49,9 +49,11 @@ def test_every_section_is_drawn_and_the_page_needs_nothing_from_outside(tmp_path
         for suffix in ("png", "svg"):
             assert (tmp_path / "charts" / f"{section.name}.{suffix}").stat().st_size > 1000
     assert (tmp_path / "charts" / "latency.png").read_bytes().startswith(b"\x89PNG")
-    outside = re.findall(r'(?:src|href)="(?!#|data:)([^"]+)"|url\((https?:[^)]+)\)|@import', page.split("<script>")[0])
-    assert not outside
-    assert "<!--" not in page.split("<script>")[0]  # every placeholder was filled
+    references = re.findall(
+        r'(?:src|href)="(?!#|data:)([^"]+)"|url\((https?:[^)]+)\)|@import', page.split("<script>")[0]
+    )
+    assert not references
+    assert "<!--" not in page.split("<script>")[0]  # every placeholder is filled
     assert "meshmark measure latency --seed 1" in page
     assert "no 2MiB pages in the pool" in page and "vm.nr_hugepages" in page and "fio died (SIGSEGV)" in page
 
@@ -82,7 +84,9 @@ def test_a_flag_is_seen_in_every_view(tmp_path: Path, flag: str) -> None:
     page = paths.html.read_text()
     rows = [r for r in rows_of(specs(page)["latency"]) if "flagged" in r]
     assert rows and all(r["flagged"] and flag in r["flags"] for r in rows)
-    assert page.count(f">{flag}</span>") > len([r for r in records if r.flags])  # the table, and the legend
+    assert page.count(f">{flag}</span>") > len(
+        [r for r in records if r.flags]
+    )  # flags are in the tables and in the legend
     flagged_card = machine_card(
         [made_run.record("gups", "update_rate", 1e8, [flag], threads=1)], [], made_run.run_info()
     )
@@ -101,7 +105,7 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     page = paths.html.read_text()
     assert "<img" not in page.replace("\\u003c", "").split("window.vegaEmbed")[0].split("<script")[0]
     texts = [r.get("series", "") for r in rows_of(specs(page)["gups"])]
-    assert any(evil in t for t in texts)  # and it came through whole
+    assert any(evil in t for t in texts)  # the text is unchanged
     assert page.count("<script") == page.count("</script>") == 3
 
 
@@ -116,7 +120,7 @@ def test_the_card_says_what_the_records_say() -> None:
     triads = [r for r in records if r.conditions.get("kernel") == "triad" and r.metric == "bandwidth_net"]
     best = max((r for r in triads if r.conditions["footprint_bytes"] == 2**29), key=lambda r: r.value)
     assert card["figures"]["triad_all"]["value"] == best.value
-    assert max(r.value for r in triads) > best.value  # a cache is faster, and is not memory
+    assert max(r.value for r in triads) > best.value  # the faster triads are in caches and do not count
     assert card["figures"]["balance"]["value"] == pytest.approx(card["figures"]["peak_fp64"]["value"] / best.value)
     level = next(x for x in card["levels"] if x["conditions"]["level"] == 1)
     assert level["capacity"] == pytest.approx(2**15, rel=0.02)
@@ -146,11 +150,11 @@ def test_a_flagged_result_is_the_headline_only_if_all_are_flagged() -> None:
 
 
 def test_facts_that_could_not_be_read_are_absent(tmp_path: Path) -> None:
-    unread = {"absent": "no such file"}
+    absent_value = {"absent": "no such file"}
     host = {
-        "caches": [{"level": 1, "kind": "data", "size_bytes": unread, "shared_by": 1}],
-        "cpu": {"isa": unread},
-        "pages": {"huge": unread},
+        "caches": [{"level": 1, "kind": "data", "size_bytes": absent_value, "shared_by": 1}],
+        "cpu": {"isa": absent_value},
+        "pages": {"huge": absent_value},
     }
     page = write_report(made_run.latency(), [], made_run.run_info(host), tmp_path).html.read_text()
     assert "L1 of unknown size" in page and page.count("absent: no such file") == 2
@@ -203,7 +207,7 @@ def test_half_a_file_never_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     from meshmark.report import build
 
     write_report(made_run.latency(), [], made_run.run_info(), tmp_path)
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    content_by_path = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 
     def broken(*_: object) -> dict[str, object]:
         raise MeshmarkError("the disk is full")
@@ -211,12 +215,12 @@ def test_half_a_file_never_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(build, "machine_card", broken)
     with pytest.raises(MeshmarkError):
         write_report(made_run.latency(flags=["disturbed"]), [], made_run.run_info(), tmp_path)
-    assert {p for p in tmp_path.rglob("*") if p.is_file()} == set(before)
-    assert (tmp_path / "report.html").read_bytes() == before[tmp_path / "report.html"]
+    assert {p for p in tmp_path.rglob("*") if p.is_file()} == set(content_by_path)
+    assert (tmp_path / "report.html").read_bytes() == content_by_path[tmp_path / "report.html"]
 
 
 def two_modes() -> list[Record]:
-    """Three runs of triad, of which one is twice as fast."""
+    """Return three runs of triad, of which one is twice as fast."""
     runs = [made_run.bandwidth() for _ in range(3)]
     fast = [again(r, 2) if r.conditions["threads"] == 2 else r for r in runs[1]]
     return pool([runs[0], fast, runs[2]])

@@ -1,4 +1,4 @@
-"""Recordings on paper: means over time, differences, estimates, and what is not drawn."""
+"""Drawings of recordings: means over time, differences, estimates, and the data that is not drawn."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_recording_and_a_difference_are_drawn(tmp_path: Path) -> None:
 
 
 def estimated(use: str = "memory.pressure") -> Header:
-    """Two CPUs that are counted, and two memories: `use` is estimated."""
+    """Return a header with two CPUs, whose metric is counted, and two memories, whose metric `use` is estimated."""
     parts = {k: ({"name": f"{k} 0"}, {"name": f"{k} 1"}) for k in ("cpu", "memory", "link")}
     metrics = (Metric("cpu.busy", "1", "busy", "time"), Metric(use, "1", "told from latency", "bandwidth", True))
     return Header(
@@ -72,7 +72,7 @@ def test_what_colours_a_class_is_drawn_and_an_estimate_says_so(tmp_path: Path) -
     text = (tmp_path / "memory.svg").read_text()
     assert "Memory, estimated (memory.pressure)" in text and PALETTES["inferno"][4] in text
     assert "estimated" not in (tmp_path / "cpu.svg").read_text()
-    # A header that calls something else the use of a class is not believed.
+    # A header cannot declare another metric as the use of a class.
     assert Header("host", "t", "", 1.0, {}, (), (), {"use": {"memory": "cpu.busy"}}).use == USE
 
 

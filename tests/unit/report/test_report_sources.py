@@ -1,7 +1,7 @@
-"""A report of any records there can be: each instrument from each source, whole, in part and odd.
+"""Reports of any possible records: each instrument from each source, complete, partial and unusual.
 
-A stored run may be a model's, one measurement, an import or of another version: it lacks conditions that the charts of
-a survey have. There is always a page, it is whole, and it says nothing that the records do not.
+A stored run may come from a model, one measurement, an import or another version, and lack conditions that the charts
+of a survey need. There is always a complete page, and it states nothing beyond the records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from meshmark.terminal.tables import print_tables
 from support import made_run
 from support.made_load import made_load, made_study
 
-# Of this host, by name: what is collected must not depend on what was built.
+# The instruments of this host are listed by name: the collected tests must not depend on what is built.
 INSTRUMENTS: Final = (
     "bandwidth",
     "clock",
@@ -100,7 +100,7 @@ HOST: Final = made_run.run_info({"topology": from_synthetic("pack:2 [numa] core:
 
 @pytest.fixture
 def unchecked() -> Iterator[None]:
-    """Altair checks every part of a chart against the schema, which is most of the time: once a chart is enough."""
+    """Turn off Altair's schema checks of each part of a chart, which take most of the time; one per chart is enough."""
     with schemapi.debug_mode(False):
         yield
 
@@ -114,7 +114,7 @@ def made() -> dict[str, tuple[Record, ...]]:
 
 
 def described(name: str) -> list[Record]:
-    """Two records of every metric that an instrument describes, with the conditions that tell its points apart."""
+    """Return two records of every metric of an instrument, with the conditions that distinguish its points."""
     d = descriptions()[name]
     common = made_run.ranks() if d.ranks else {}
     records = []
@@ -140,7 +140,7 @@ def described(name: str) -> list[Record]:
 
 
 def some(records: Sequence[Record], most: int) -> list[Record]:
-    """A few of each metric, evenly."""
+    """Return at most about `most` records of each metric, evenly spaced."""
     selection = []
     for metric in dict.fromkeys(r.metric for r in records):
         metric_records = [r for r in records if r.metric == metric]
@@ -169,7 +169,7 @@ def refused(constant: str) -> None:
 
 
 def render(records: Sequence[Record], capsys: pytest.CaptureFixture[str] | None = None) -> str:
-    """The page of these records, and their tables; a page that is whole, and names nothing None."""
+    """Return the page of these records and print their tables; the page must be complete and must not show None."""
     page = report_page(records, [], BARE)
     specs = re.findall(r'<script id="specs" type="application/json">(.*?)</script>', page, re.S)
     assert len(specs) == 1
@@ -191,7 +191,7 @@ def render(records: Sequence[Record], capsys: pytest.CaptureFixture[str] | None 
 
 def test_every_instrument_that_can_be_measured_is_tested_here() -> None:
     assert {*descriptions()} <= {*INSTRUMENTS} and {*POINTS} == {*SMALL}
-    assert {*INSTRUMENTS} - {*made()} <= {"alltoall", "exchange", "reduce"}  # of one kind with `allreduce`
+    assert {*INSTRUMENTS} - {*made()} <= {"alltoall", "exchange", "reduce"}  # these are of the same kind as `allreduce`
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -210,7 +210,7 @@ def test_what_a_model_answers_is_drawn(name: str, capsys: pytest.CaptureFixture[
     records = measure(name, find_machine("gs1280-4"), SMALL[name], command=f"{name} --on gs1280-4")
     page = render(records, capsys)
     assert f"meshmark measure {name} --on gs1280-4" in page and "A simulated machine." in page
-    # One kernel is nothing to compare, and has its table.
+    # A single kernel has no chart, only a table.
     assert (f'id="chart-{name}"' in page) == (name not in {"peak", "bandwidth"}) and "as a table" in page
 
 
@@ -252,7 +252,7 @@ def test_every_result_alone_renders(name: str) -> None:
 )
 def test_without_any_one_condition_there_is_a_page(name: str) -> None:
     records = some(made().get(name, ()), 2)
-    # What all among ranks have is asked for by few charts; the slow test has it of every one.
+    # Few charts use the conditions that all instruments of ranks share; the slow test covers them for every instrument.
     known = {*made_run.ranks()} if name not in {"halo", "pop", "swap"} else OBSERVED - {"rank_cpus"}
     for key in dict.fromkeys(k for r in records for k in r.conditions if k not in known):
         render([without(r, key) for r in records])
@@ -304,10 +304,10 @@ def test_odd_values_have_a_page(name: str, odd: str) -> None:
 @pytest.mark.parametrize("name", INSTRUMENTS)
 def test_negative_values_have_a_page_or_cannot_be_made(name: str) -> None:
     records = some(made().get(name, ()), 2)
-    possible = [r for r in records if not impossible(r.unit, r.better, -abs(r.value))]
-    render([sampled(r, [-r.value]) for r in possible])
+    possible_records = [r for r in records if not impossible(r.unit, r.better, -abs(r.value))]
+    render([sampled(r, [-r.value]) for r in possible_records])
     for record in records:
-        if record.value > 0 and record not in possible:
+        if record.value > 0 and record not in possible_records:
             with pytest.raises(RecordError):
                 sampled(record, [-record.value])
 
@@ -333,10 +333,12 @@ def test_only_what_is_known_of_a_run_is_said() -> None:
     assert "Peak fp64, all CPUs" in all_cpus_page
     single_thread = [r for r in made()["peak"] if r.conditions["threads"] == 1]
     card = machine_card([*single_thread, *(r for r in made()["bandwidth"] if r.conditions["threads"] == 2)], [], BARE)
-    assert card["figures"]["balance"].keys() == {"absent"}  # of one thread over those of all
+    assert card["figures"]["balance"].keys() == {
+        "absent"
+    }  # the rate of one thread cannot be divided by the rates of all threads
 
 
-# ---------------------------------------------------------------- the way of `meshmark serve`
+# ---------------------------------------------------------------- the path of `meshmark serve`
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -347,8 +349,8 @@ def test_every_run_of_a_store_has_a_report(tmp_path: Path) -> None:
         store.add(f"model-{name}", "x", measure(name, machine, SMALL[name], command=name))
     for name, records in made().items():
         store.add(f"one-{name}", "x", records[:1])
-    bare = [replace(r, conditions={}, provenance={}) for records in made().values() for r in records[:2]]
-    store.add("bare", "x", bare)
+    bare_records = [replace(r, conditions={}, provenance={}) for records in made().values() for r in records[:2]]
+    store.add("bare", "x", bare_records)
     runs = Runs(tmp_path / "store", tmp_path / "none")
     names = [row.name for row in runs.rows()]
     assert len(names) == len(POINTS) + len(made()) + 1
@@ -444,19 +446,19 @@ def test_names_are_sorted_by_their_numbers_whatever_digits_they_have() -> None:
 def test_brackets_of_a_condition_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     records = [altered(made()["gups"][0], "machine_file", t) for t in ("[/x]", "pack:2 [numa] core:4")]
     print_tables(records)
-    out = capsys.readouterr().out
-    assert "[/x]" in out and "[numa]" in out
+    output = capsys.readouterr().out
+    assert "[/x]" in output and "[numa]" in output
     print_tables([])
 
 
-# ---------------------------------------------------------------- more of it
+# ---------------------------------------------------------------- slow variants
 
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INSTRUMENTS)
 def test_every_condition_of_every_odd_kind_has_a_page(name: str) -> None:
-    """In all records, or in every second one: each key and each kind has both."""
+    """The value is in all records or in every second record: each key and each kind occurs both ways."""
     records = some(made().get(name, ()), 6)
     odds = (None, False, True, "", "text", "-3", 0, -1, 1 << 70, math.nan, -math.inf)
     for place, key in enumerate(dict.fromkeys(k for r in records for k in r.conditions)):
@@ -487,8 +489,8 @@ def test_whatever_records_are_in_a_store_there_is_a_page(data: st.DataObject) ->
         keys = st.sampled_from(keys_of(made()[name]))
         for r in chosen_records:
             conditions = {**r.conditions, **data.draw(st.dictionaries(keys, ODD, max_size=3))}
-            for gone in data.draw(st.lists(keys, max_size=3)):
-                conditions.pop(gone, None)
+            for key in data.draw(st.lists(keys, max_size=3)):
+                conditions.pop(key, None)
             lowest = 0.0 if impossible(r.unit, r.better, -1.0) else -1e20
             values = st.floats(min_value=lowest, max_value=1e20)
             samples = data.draw(st.one_of(st.just(list(r.samples)), st.lists(values, min_size=1, max_size=8)))

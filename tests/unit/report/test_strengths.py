@@ -1,4 +1,4 @@
-"""The good and bad points of a machine: each beside a reference that its sentence names, none without evidence."""
+"""The good and bad points of a machine: each sentence names a reference, and every point needs evidence."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def points(
 
 
 def triad(value: float, threads: int = 2, flags: Iterable[str] = (), **more: Any) -> Record:
-    where = {"kernel": "triad", "store": "streaming", "footprint_bytes": 2**31, "isa": "avx2"}
-    return record("bandwidth", "bandwidth_net", value, flags, **where, threads=threads, **more)
+    conditions = {"kernel": "triad", "store": "streaming", "footprint_bytes": 2**31, "isa": "avx2"}
+    return record("bandwidth", "bandwidth_net", value, flags, **conditions, threads=threads, **more)
 
 
 def peak(value: float, threads: int, flags: Iterable[str] = ()) -> Record:
@@ -60,7 +60,7 @@ def test_bandwidth_is_put_beside_the_peak_of_the_memory_modules(share: float, go
 
 
 def test_an_interval_that_reaches_what_is_neither_makes_no_point() -> None:
-    """A median of half the peak is bad only if the whole interval is."""
+    """A median of half the peak is bad only if the whole interval is below the limit."""
     wide = Record.of(
         description("bandwidth").metric("bandwidth_net"),
         [3e10, 4e10, 5e10, 5e10, 6e10, 7e10, 9e10],
@@ -83,9 +83,9 @@ def test_flagged_results_say_so_and_come_last() -> None:
 
 def test_at_most_three_points_of_each_kind_are_named() -> None:
     records = [triad(9e10), dgemm(9.5e10), peak(1e11, 2), peak(5e10, 1)]
-    before = [replace(r, samples=tuple(s / 2 for s in r.samples)) for r in records]
+    earlier_records = [replace(r, samples=tuple(s / 2 for s in r.samples)) for r in records]
     facts = host(cpu={}, memory={"peak_bytes_per_s": 1e11})
-    strengths = points(records, facts, [Earlier("old", "2026-01-01T00:00:00Z", before)])
+    strengths = points(records, facts, [Earlier("old", "2026-01-01T00:00:00Z", earlier_records)])
     assert sum(p.good for p in strengths) == MOST
 
 

@@ -1,4 +1,4 @@
-"""Templates: they alone write markup, whatever they are given stays text, and nothing may be missing."""
+"""Templates: only they write markup, their arguments stay text, and no argument may be missing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from support.paths import ROOT
 
 MARKUP = re.compile(r"</?[a-z][a-z0-9]*[ />]|<!doctype", re.IGNORECASE)
 ELSEWHERE = {
-    "report/markdown.py",  # Markdown has no other way to fold a part
-    "web/page.py",  # looks for them in the built page
+    "report/markdown.py",  # Markdown has no other syntax for a foldable part
+    "web/page.py",  # searches the built page for tags
     "cli/place.py",  # help: --svg <file>
     "cli/instrument_help.py",
 }
@@ -28,7 +28,7 @@ def test_python_writes_no_markup() -> None:
     source = ROOT / "src" / "meshmark"
     files = set()
     for path in source.rglob("*.py"):
-        if path.parent.name == "tools":  # patterns of what other tools write
+        if path.parent.name == "tools":  # patterns for the output of other tools
             continue
         tree = ast.parse(path.read_text())
         sentences = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}  # docstrings
@@ -48,8 +48,8 @@ def test_data_stay_texts_and_parts_stay_markup() -> None:
     assert "<script" not in part and "<b>&lt;script&gt;" in part and "&#34;2&#34;" in part
     page = render("site/forward.html", to=evil)
     assert "<script" not in page
-    whole = render("site/forward.html", to=Markup("<i>"))
-    assert 'href="<i>"' in whole
+    forward_page = render("site/forward.html", to=Markup("<i>"))
+    assert 'href="<i>"' in forward_page
 
 
 def test_what_a_template_needs_must_be_given() -> None:
