@@ -20,8 +20,8 @@ def test_the_terminal_shows_the_steps_of_the_scale() -> None:
     colours = {str(s.style.bgcolor.name) for s in text.spans if getattr(s.style, "bgcolor", None)}  # type: ignore[union-attr]
     assert colours == {PALETTES["inferno"][i] for i in (0, 5, 9)}
     assert UNKNOWN in text.plain and "55" in text.plain and "5.0" in text.plain
-    narrow = draw(h, map_of(h), frame(1, 0.05, None, 0.09, 0.0), low=0.01, high=0.1)
-    colours = {str(s.style.bgcolor.name) for s in narrow.spans if getattr(s.style, "bgcolor", None)}  # type: ignore[union-attr]
+    narrow_text = draw(h, map_of(h), frame(1, 0.05, None, 0.09, 0.0), low=0.01, high=0.1)
+    colours = {str(s.style.bgcolor.name) for s in narrow_text.spans if getattr(s.style, "bgcolor", None)}  # type: ignore[union-attr]
     assert colours == {PALETTES["inferno"][i] for i in (4, 8, 0)}
     assert [step_of(v, 0, 1) for v in (None, 0.0, 0.0999, 0.1, 0.999, 1.0)] == [-1, 0, 0, 1, 9, 9]
 
@@ -37,7 +37,9 @@ def test_both_directions_of_a_link_are_seen_in_the_terminal() -> None:
     colours = {getattr(s.style, k).name for s in text.spans for k in ("color", "bgcolor") if getattr(s.style, k, None)}
     assert {PALETTES["inferno"][i] for i in (0, 9, 5, 7, 3)} <= colours
     rows = text.plain.split("\n")
-    assert len({tuple(i for i, c in enumerate(r) if c == "┃") for r in rows if "┃" in r}) == 1  # all nodes alike
+    assert (
+        len({tuple(i for i, c in enumerate(r) if c == "┃") for r in rows if "┃" in r}) == 1
+    )  # the borders of all nodes are in the same columns
 
 
 def test_terminal_and_browser_have_the_same_palettes() -> None:

@@ -1,4 +1,4 @@
-"""The views of `meshmark watch` in a terminal say that CPUs are oversubscribed, and stop when it is over."""
+"""The views of `meshmark watch` in a terminal say that CPUs are oversubscribed, and stop when it ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def frames(running: list[float]) -> list[Frame]:
 
 
 class FakeLive:
-    """Stands for the sampler of this machine."""
+    """A replacement for the sampler of this machine."""
 
     def __init__(self, running: list[float]) -> None:
         self.header, self._frames = header(), frames(running)

@@ -43,7 +43,7 @@ def test_history_is_a_character_per_frame() -> None:
     assert "last 3 frames" in head
     assert cpus.split()[:4] == ["2", "CPUs", "50", "%"] and cpus.rstrip().endswith(
         "▁█▅"
-    )  # the mean of those that are known
+    )  # the mean of the known values
     assert "reads 1.00\u00a0MB/s, writes 1.00\u00a0MB/s" in disk and "▁·█" in disk
 
 

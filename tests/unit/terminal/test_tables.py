@@ -1,4 +1,4 @@
-"""Tables on the terminal: columns are what was set and differs, not what was found meanwhile."""
+"""Tables on the terminal: columns are conditions that were set and vary, not conditions that were observed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support import made_run
 
 
 def columns(records: list[Record], capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Words of the heads of all tables."""
+    """Return the words of the headings of all tables."""
     print_records(records)
     headings = [line for line in capsys.readouterr().out.splitlines() if "median" in line and "95 % interval" in line]
     return " ".join(headings).replace(" cpu", "_cpu").split()
@@ -33,7 +33,7 @@ def test_states_of_a_line_are_told_apart(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def printed(records: list[Record], width: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The lines on a terminal of this width."""
+    """Return the lines that are printed on a terminal of this width."""
     from unittest import mock
 
     with mock.patch.dict("os.environ", {"COLUMNS": str(width)}), mock.patch("sys.stdout.isatty", return_value=True):
@@ -49,7 +49,7 @@ def test_a_table_has_no_column_that_never_varies(instrument: str) -> None:
     for listing in tables:
         assert all(
             len({str(r.conditions[k]) for r in listing.records}) > 1 for k in listing.columns
-        )  # nor one without a value
+        )  # every column varies and has a value in each row
         assert all(len({str(r.conditions[k]) for r in listing.records}) == 1 for k in (*listing.common, *shared))
 
 
@@ -72,8 +72,8 @@ def test_value_interval_and_flags_come_first(capsys: pytest.CaptureFixture[str])
 
 def test_a_flag_of_all_rows_stands_above_them(capsys: pytest.CaptureFixture[str]) -> None:
     records = [made_run.record("latency", "load_latency", 1e-9, ["stolen"], footprint_bytes=2**k) for k in (12, 13)]
-    _, above, heading, *rows = printed(records, 120, capsys)
-    assert above == "load_latency; all stolen" and "flags" not in heading and not any("stolen" in r for r in rows)
+    _, shared_line, heading, *rows = printed(records, 120, capsys)
+    assert shared_line == "load_latency; all stolen" and "flags" not in heading and not any("stolen" in r for r in rows)
 
 
 def test_a_narrow_terminal_leaves_out_the_last_columns_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +116,6 @@ def test_a_table_that_sweeps_threads_keeps_the_order_of_its_matrices(capsys: pyt
 
 def test_the_order_of_a_matrix_is_not_mistaken_for_the_number_of_samples(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [made_run.record("dgemm", "flop_rate", 1e10 * n, n=n, threads=1) for n in (64, 1000)]
-    out = "\n".join(printed(rows, 46, capsys))
-    assert "64" in out
-    assert "1000" in out
+    output = "\n".join(printed(rows, 46, capsys))
+    assert "64" in output
+    assert "1000" in output
