@@ -60,7 +60,7 @@ def test_a_slow_node_is_left_out_and_the_set_is_below_one_switch() -> None:
 
 
 def test_expected_times_are_as_far_apart_as_those_of_other_messages() -> None:
-    """The expected time of the chosen nodes holds, since noise of measurements does not count as a difference of nodes."""
+    """The expected time of the chosen nodes holds: measurement noise does not count as a difference of nodes."""
     for between in (0.0, 0.05):
         network = MadeNetwork(200, Tree(), 7, between=between)
         findings = network.look()

@@ -134,7 +134,7 @@ def test_a_program_is_searched_in_the_path_of_its_environment(tmp_path: Path) ->
 
 
 def test_a_program_inherits_the_descriptors_that_it_is_given_and_no_other(tmp_path: Path) -> None:
-    # The descriptor that listdir itself has opened is closed by then.
+    # The check for existence leaves out the descriptor that listdir itself has opened.
     code = (
         "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + n)))"
     )

@@ -434,7 +434,7 @@ def test_every_workload_moves_bytes(workload: str) -> None:
 
 
 def test_all_cpus_of_a_node_exchange_messages() -> None:
-    """Four processors of an X1 node share its memory ports: together they move more, and each less."""
+    """Four processors of an X1 node share its memory ports: together they move more bytes, and each moves fewer."""
     request = Request("swap", threads="16,64", block="64KiB", distance="15")
     records, _ = run_pattern(find_machine("cray-x1"), request, "test")
     elapsed, rate = ({r.conditions["threads"]: r.value for r in records if r.metric == m} for m in METRICS_OF_MESSAGES)
@@ -501,7 +501,7 @@ def test_the_clocks_of_a_memory_follow_its_ratchet() -> None:
 
 
 def test_a_core_keeps_a_streaming_store_longer_than_a_load() -> None:
-    """One core of a Xeon 5500 saturates its socket's memory with write-allocate stores, but not with streaming stores."""
+    """One core of a Xeon 5500 saturates its local memory with write-allocate stores, but not with streaming stores."""
     machine = find_machine("xeon5500", ["memory.node_share=[1,1]"])
     gross = {}
     for store, lines in (("ordinary", 3), ("streaming", 2)):
