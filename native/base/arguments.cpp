@@ -14,22 +14,22 @@ namespace mm {
 namespace {
 
 constexpr std::size_t kWide = 78;         // columns of help
-constexpr std::size_t kOptionsWide = 28;  // of the column of options, at most
+constexpr std::size_t kOptionsWide = 28;  // maximum width of the column of options
 
-/// Columns that a text in UTF-8 takes.
+/// Returns the number of columns that a text in UTF-8 occupies.
 std::size_t columns(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; }));
 }
 
-/// A list with a space after every comma.
+/// Returns a list with a space after every comma.
 std::string spaced(const std::string& list) {
   std::string all;
   for (const char c : list) all += c == ',' ? std::string(", ") : std::string(1, c);
   return all;
 }
 
-/// Words of a text in lines of `width` columns, each after `indent`.
+/// Wraps the words of a text into lines of `width` columns. Every line but the first begins with `indent`.
 std::string wrapped(const std::string& text, std::size_t width, const std::string& indent) {
   std::istringstream words(text);
   std::string all, line;
@@ -43,71 +43,71 @@ std::string wrapped(const std::string& text, std::size_t width, const std::strin
   return all + line;
 }
 
-/// Paragraphs, indented; lines that follow each other are one.
+/// Returns the paragraphs of a text, indented and wrapped. Empty lines separate paragraphs.
 std::string paragraphs(const std::string& text) {
   std::istringstream lines(text);
-  std::string all, one;
+  std::string all, paragraph;
   const auto end = [&] {
-    if (!one.empty()) all += "\n  " + wrapped(one, kWide - 2, "  ") + "\n";
-    one.clear();
+    if (!paragraph.empty()) all += "\n  " + wrapped(paragraph, kWide - 2, "  ") + "\n";
+    paragraph.clear();
   };
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) end();
-    one += (one.empty() ? "" : " ") + line;
+    paragraph += (paragraph.empty() ? "" : " ") + line;
   }
   end();
   return all;
 }
 
-/// Help in the form of the commands in Python.
+/// Formats the help like the help of the commands in Python.
 class HelpFormat : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode /*mode*/) const override {
-    std::string operands, described;
-    std::vector<std::pair<std::string, std::string>> rows, last;
+    std::string operands, operand_help;
+    std::vector<std::pair<std::string, std::string>> rows, last_rows;
     for (const CLI::Option* option : app->get_options()) {
       if (option->get_group().empty()) continue;  // hidden
       auto row = std::pair(label(*option), text(*option));
       if (option->nonpositional()) {
-        (option == app->get_help_ptr() ? last : rows).push_back(std::move(row));
+        (option == app->get_help_ptr() ? last_rows : rows).push_back(std::move(row));
         continue;
       }
       const std::string operand = option->get_name(true);
       operands += option->get_required() ? " " + operand : " [" + operand + "]";
-      described += entry(row, kOptionsWide);
+      operand_help += entry(row, kOptionsWide);
     }
-    rows.insert(rows.end(), last.begin(), last.end());
-    std::size_t wide = 0;
+    rows.insert(rows.end(), last_rows.begin(), last_rows.end());
+    std::size_t option_width = 0;
     for (const auto& [option, help] : rows)
-      if (columns(option) <= kOptionsWide) wide = std::max(wide, columns(option));
+      if (columns(option) <= kOptionsWide) option_width = std::max(option_width, columns(option));
     std::string all = "Usage: " + name + " [OPTIONS]" + operands + "\n" + paragraphs(app->get_description());
-    if (!described.empty()) all += "\nArguments:\n" + described;
+    if (!operand_help.empty()) all += "\nArguments:\n" + operand_help;
     all += "\nOptions:\n";
-    for (const auto& row : rows) all += entry(row, wide);
-    std::istringstream footer(app->get_footer());  // a table, whose lines stay as they are
+    for (const auto& row : rows) all += entry(row, option_width);
+    std::istringstream footer(app->get_footer());  // a table, whose lines are not wrapped
     if (!app->get_footer().empty()) all += "\n";
     for (std::string line; std::getline(footer, line);) all += line + "\n";
     return all;
   }
 
  private:
-  /// `--slots <text>`, `-h, --help`.
+  /// Returns the label of an option, such as `--slots <text>` or `-h, --help`.
   static std::string label(const CLI::Option& option) {
     std::string all = spaced(option.get_name(!option.nonpositional(), option.nonpositional()));
     std::string type = option.get_type_name();
     if (option.get_items_expected_max() == 0 || type.empty()) return all;
     type = type.substr(0, type.find(':'));
-    if (type.starts_with('{')) type = "choice";  // the values are in the text
+    if (type.starts_with('{')) type = "choice";  // the help lists the values
     std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
     return option.nonpositional() ? all + " <" + type + ">" : all;
   }
 
-  /// The help, the values that are allowed, and the default.
+  /// Returns the help text of an option with the allowed values and the default.
   static std::string text(const CLI::Option& option) {
     std::string all = option.get_description();
     const std::string type = option.get_type_name();
-    if (const auto from = type.find(" in ["); from != std::string::npos) {
-      std::string range = type.substr(from + 5, type.find(']', from) - from - 5);
+    if (const auto range_at = type.find(" in ["); range_at != std::string::npos) {
+      std::string range = type.substr(range_at + 5, type.find(']', range_at) - range_at - 5);
       if (const auto dash = range.find(" - "); dash != std::string::npos) range.replace(dash, 3, " to ");
       all += " (" + range + ")";
     } else if (const auto brace = type.find(":{"); brace != std::string::npos) {
@@ -117,7 +117,7 @@ class HelpFormat : public CLI::FormatterBase {
     return all;
   }
 
-  /// A row of two columns; a long first one has a line of its own.
+  /// Returns a row of two columns. An option that is wider than its column gets a separate line.
   static std::string entry(const std::pair<std::string, std::string>& row, std::size_t wide) {
     const auto& [option, help] = row;
     const std::string indent(wide + 4, ' ');
@@ -217,10 +217,10 @@ Option Arguments::add(const std::string& name, std::vector<std::string>& value, 
 
 Option Arguments::time(const std::string& name, double& value_s, const std::string& help, double low_s, double high_s) {
   const auto parse = [name, &value_s, low_s, high_s](const std::string& text) {
-    const double found_s = parse_time(name, text);
-    if (found_s < low_s || found_s > high_s)
+    const double parsed_s = parse_time(name, text);
+    if (parsed_s < low_s || parsed_s > high_s)
       throw UsageError(name, "found " + quote(text), shown_time(low_s) + " to " + shown_time(high_s));
-    value_s = found_s;
+    value_s = parsed_s;
   };
   return Option(app_->add_option_function<std::string>(name, parse, help)->type_name("TIME"));
 }
@@ -239,7 +239,7 @@ bool Arguments::read(int argc, char** argv, const std::string& verb) {
     return false;
   } catch (const CLI::ParseError& error) {
     throw UsageError(verb, shown_message(error.what()));
-  } catch (const UsageError& error) {  // of a value
+  } catch (const UsageError& error) {  // from the parser of a value
     throw UsageError(verb, error.field + ": " + error.what() + "; allowed: " + error.allowed);
   }
   return true;

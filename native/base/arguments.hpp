@@ -27,7 +27,7 @@ class Arguments {
    public:
     explicit Option(CLI::Option* option) : option_(option) {}
     Option& required();
-    Option& show_default();  ///< in `--help`: the current value
+    Option& show_default();  ///< shows the current value in `--help`
     Option& may_be_bare();   ///< the value is optional
     Option& from(int min, int max);
     Option& from(double min, double max);
@@ -40,13 +40,14 @@ class Arguments {
     CLI::Option* option_;
   };
 
-  /// A name without a leading dash declares an operand. `value` keeps its content if the option is not given.
+  /// Adds an option, or an operand if the name has no leading dash. `value` keeps its content if the option is not
+  /// given.
   Option add(const std::string& name, std::string& value, const std::string& help);
   Option add(const std::string& name, std::optional<std::string>& value, const std::string& help);
   Option add(const std::string& name, int& value, const std::string& help);
   Option add(const std::string& name, double& value, const std::string& help);
   Option add(const std::string& name, std::vector<std::string>& value, const std::string& help);  ///< comma-separated
-  /// A time such as 500ms, 10s or 5m, converted to s; a bare number is in s.
+  /// Adds an option for a time such as 500ms, 10s or 5m, which is converted to s; a bare number is in s.
   Option time(const std::string& name, double& value_s, const std::string& help, double low_s = 0,
               double high_s = kLongest_s);
   Option flag(const std::string& name, bool& value, const std::string& help);

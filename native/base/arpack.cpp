@@ -27,13 +27,14 @@ std::shared_ptr<const Arpack> Arpack::load(int threads) {
   if (handle == nullptr)
     throw Absent("ARPACK is not installed (looked for libarpack.so.2)",
                  "Debian and Ubuntu: libarpack2; Fedora: arpack; Spack: arpack-ng");
-  auto found = std::make_shared<Arpack>();
-  found->step_ = reinterpret_cast<Step>(dlsym(handle, "dsaupd_"));
-  found->extract_ = reinterpret_cast<Extract>(dlsym(handle, "dseupd_"));
-  if (found->step_ == nullptr || found->extract_ == nullptr) throw Failure("libarpack.so.2 lacks dsaupd or dseupd");
-  found->path = file_of(reinterpret_cast<void*>(found->step_));
-  if (void* blas = dlsym(handle, "dgemv_")) found->blas_path = file_of(blas);  // also searches what it depends on
-  return found;
+  auto library = std::make_shared<Arpack>();
+  library->step_ = reinterpret_cast<Step>(dlsym(handle, "dsaupd_"));
+  library->extract_ = reinterpret_cast<Extract>(dlsym(handle, "dseupd_"));
+  if (library->step_ == nullptr || library->extract_ == nullptr) throw Failure("libarpack.so.2 lacks dsaupd or dseupd");
+  library->path = file_of(reinterpret_cast<void*>(library->step_));
+  if (void* blas = dlsym(handle, "dgemv_"))
+    library->blas_path = file_of(blas);  // also searches the libraries that it depends on
+  return library;
 }
 
 std::size_t Arpack::words(std::size_t rows, int basis) {
@@ -49,34 +50,34 @@ Arpack::Solution Arpack::solve(const Problem& p, double* memory) const {
   double* const small = basis + m * rows;
   const int small_size = p.basis * (p.basis + 8);
   int parameters[11] = {1, 0, kMaxRestarts, 1, 0, 0, 1}, pointers[14] = {};
-  int what = 0, info = 1;  // 1: starts with `residual`
-  Solution found;
+  int request = 0, info = 1;  // 1: start with `residual`
+  Solution solution;
   for (;;) {
-    step_(&what, "I", &p.rows, "LA", &p.values, &p.tolerance, residual, &p.basis, basis, &p.rows, parameters, pointers,
-          work, small, &small_size, &info, 1, 2);
-    if (what != -1 && what != 1) break;
+    step_(&request, "I", &p.rows, "LA", &p.values, &p.tolerance, residual, &p.basis, basis, &p.rows, parameters,
+          pointers, work, small, &small_size, &info, 1, 2);
+    if (request != -1 && request != 1) break;
     p.multiply(work + pointers[0] - 1, work + pointers[1] - 1);
-    ++found.products;
+    ++solution.products;
   }
-  found.info = info;
-  if (info != 0) return found;
+  solution.info = info;
+  if (info != 0) return solution;
   const int vectors = 1;
   const double unused = 0;
-  std::vector<int> selected(m);
+  std::vector<int> selection(m);
   std::vector<double> values(static_cast<std::size_t>(p.values));
-  extract_(&vectors, "A", selected.data(), values.data(), basis, &p.rows, &unused, "I", &p.rows, "LA", &p.values,
+  extract_(&vectors, "A", selection.data(), values.data(), basis, &p.rows, &unused, "I", &p.rows, "LA", &p.values,
            &p.tolerance, residual, &p.basis, basis, &p.rows, parameters, pointers, work, small, &small_size, &info, 1,
            1, 2);
-  found.info = info;
-  if (info != 0) return found;
+  solution.info = info;
+  if (info != 0) return solution;
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
   for (const std::size_t i : order) {
-    found.values.push_back(values[i]);
-    found.vectors.push_back(basis + i * rows);
+    solution.values.push_back(values[i]);
+    solution.vectors.push_back(basis + i * rows);
   }
-  return found;
+  return solution;
 }
 
 }  // namespace mm

@@ -9,16 +9,17 @@ namespace mm {
 
 class Arpack {
  public:
-  /// Loads the library. The linear algebra library under it has `threads` threads, as far as it obeys the usual
-  /// variables. Throws Absent, with the packages to install, if there is none.
+  /// Loads the library. The linear algebra library that it calls uses `threads` threads, as far as it obeys the usual
+  /// environment variables. Throws Absent, with the packages to install, if ARPACK is not installed.
   static std::shared_ptr<const Arpack> load(int threads);
 
   struct Problem {
     int rows, values, basis;
-    double tolerance;                                      ///< of a residual, relative to the eigenvalue
+    double tolerance;                                      ///< largest residual, relative to the eigenvalue
     std::function<void(const double*, double*)> multiply;  ///< y = A x
   };
-  /// Numbers that `solve` needs: the start vector, work vectors, and the basis with a stride of `rows`.
+  /// Returns how many numbers `solve` needs for the start vector, the work vectors, and the basis with a stride of
+  /// `rows`.
   static std::size_t words(std::size_t rows, int basis);
 
   struct Solution {
@@ -26,8 +27,8 @@ class Arpack {
     std::vector<const double*> vectors;
     int products = 0, info = 0;
   };
-  /// Implicitly restarted Lanczos (dsaupd, dseupd). The first `rows` numbers of `memory` are the vector to start with,
-  /// which becomes the residual.
+  /// Runs the implicitly restarted Lanczos method (dsaupd, dseupd). The first `rows` numbers of `memory` are the start
+  /// vector, which the residual overwrites.
   Solution solve(const Problem& problem, double* memory) const;
 
   std::string path, blas_path;

@@ -30,7 +30,7 @@ using Dsyevd = void (*)(const char*, const char*, const int*, double*, const int
 struct Candidate {
   const char *which, *name;
   std::vector<const char*> files;
-  bool optimised = true;  ///< a library of its own, made for speed
+  bool optimised = true;  ///< an optimised implementation, neither a wrapper nor the reference
 };
 
 const std::vector<Candidate>& candidates() {
@@ -63,11 +63,11 @@ class Loaded final : public Blas {
   bool can_solve() const override { return gesv_ != nullptr; }
   int eigen(int n, double* a, double* values, EigenWork& work) const override {
     int info = 0;
-    if (work.numbers.empty()) {  // the library says how much it needs
-      const int ask = -1;
+    if (work.numbers.empty()) {  // ask the library how much it needs
+      const int query = -1;
       double numbers = 0;
       int integers = 0;
-      syevd_("V", "U", &n, a, &n, values, &numbers, &ask, &integers, &ask, &info);
+      syevd_("V", "U", &n, a, &n, values, &numbers, &query, &integers, &query, &info);
       if (info != 0) return info;
       work.numbers.resize(static_cast<std::size_t>(numbers));
       work.integers.resize(static_cast<std::size_t>(integers));
@@ -116,7 +116,7 @@ class Loaded final : public Blas {
   Dsyevd syevd_ = nullptr;
 };
 
-/// Rate of a small product, flop/s; 0 if the product is wrong.
+/// Returns the rate of a small product in flop/s; 0 if the product is wrong.
 double trial_rate(const Blas& blas) {
   constexpr int n = 384;
   constexpr auto size = static_cast<std::size_t>(n);
@@ -142,15 +142,16 @@ double trial_rate(const Blas& blas) {
   return best;
 }
 
-/// What a child process found out about a library.
+/// Result of the trial of a library in a child process.
 struct Tried {
   char kernel[64], path[512];
-  double flop_rate;  ///< 0: a wrong product
-  bool solves;       ///< has its own LAPACK
+  double flop_rate;  ///< flop/s; 0 if the product was wrong
+  bool solves;       ///< the library contains LAPACK
 };
 
 /// Loads a library with one of its kernels ("": its default) in a child process, because a library reads the choice of
-/// its kernel only once, when it is loaded, and may crash. None if it is missing, crashed or rejected the kernel.
+/// its kernel only once, when it is loaded, and may crash. Returns nothing if the library is missing, crashes or
+/// rejects the kernel.
 std::optional<Tried> try_library(const std::string& file, const std::string& kernel) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return std::nullopt;
@@ -163,22 +164,23 @@ std::optional<Tried> try_library(const std::string& file, const std::string& ker
     limit_library_threads(1);
     Loaded blas;
     if (!blas.open(file, 1)) _exit(1);
-    if (!kernel.empty() && strcasecmp(blas.kernel.c_str(), kernel.c_str()) != 0) _exit(1);  // it fell back to another
-    Tried tried{};
-    blas.kernel.copy(tried.kernel, sizeof tried.kernel - 1);
+    if (!kernel.empty() && strcasecmp(blas.kernel.c_str(), kernel.c_str()) != 0)
+      _exit(1);  // it fell back to another kernel
+    Tried trial{};
+    blas.kernel.copy(trial.kernel, sizeof trial.kernel - 1);
     std::error_code ignored;
     const std::string path = std::filesystem::weakly_canonical(blas.path, ignored).string();
-    path.copy(tried.path, sizeof tried.path - 1);
-    tried.flop_rate = trial_rate(blas);
-    tried.solves = blas.own_lapack;
-    _exit(write(pipe_ends[1], &tried, sizeof tried) == sizeof tried ? 0 : 1);
+    path.copy(trial.path, sizeof trial.path - 1);
+    trial.flop_rate = trial_rate(blas);
+    trial.solves = blas.own_lapack;
+    _exit(write(pipe_ends[1], &trial, sizeof trial) == sizeof trial ? 0 : 1);
   }
   close(pipe_ends[1]);
-  Tried tried{};
-  const bool complete = child > 0 && read(pipe_ends[0], &tried, sizeof tried) == sizeof tried;
+  Tried trial{};
+  const bool complete = child > 0 && read(pipe_ends[0], &trial, sizeof trial) == sizeof trial;
   close(pipe_ends[0]);
   if (child > 0) waitpid(child, nullptr, 0);
-  return complete ? std::optional(tried) : std::nullopt;
+  return complete ? std::optional(trial) : std::nullopt;
 }
 
 std::vector<const char*> runnable_kernels() {
@@ -205,19 +207,19 @@ struct Choice {
   double flop_rate;
 };
 
-/// The installed libraries with their default kernels, in the order of `wanted`.
+/// Returns the installed libraries with their default kernels, in the order of `wanted`.
 std::vector<Choice> installed(const std::vector<Candidate>& wanted, bool solve) {
-  std::vector<Choice> found;
+  std::vector<Choice> choices;
   std::set<std::string> paths;  // one library may have several names
   for (const Candidate& c : wanted)
     for (const char* file : c.files) {
-      const auto tried = try_library(file, "");
-      // Without its own LAPACK, systems are solved by another library's.
-      if (!tried || (solve && !tried->solves && wanted.size() > 1)) continue;
-      if (paths.insert(tried->path).second) found.push_back({c.name, file, tried->kernel, tried->flop_rate});
+      const auto trial = try_library(file, "");
+      // A library without LAPACK would solve systems with the LAPACK of another library.
+      if (!trial || (solve && !trial->solves && wanted.size() > 1)) continue;
+      if (paths.insert(trial->path).second) choices.push_back({c.name, file, trial->kernel, trial->flop_rate});
       break;
     }
-  return found;
+  return choices;
 }
 
 }  // namespace
@@ -228,17 +230,17 @@ void limit_library_threads(int threads) {
 }
 
 std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& kernel, int threads, bool solve) {
-  std::vector<Candidate> wanted;
+  std::vector<Candidate> requested_libraries;
   for (const Candidate& c : candidates())
-    if (which == "auto" || which == c.which) wanted.push_back(c);
+    if (which == "auto" || which == c.which) requested_libraries.push_back(c);
   if (which.find('/') != std::string::npos) {
     if (access(which.c_str(), R_OK) != 0)
       throw UsageError("library", "cannot read " + quote(which), "a shared library");
-    wanted = {{"path", "BLAS", {which.c_str()}}};
+    requested_libraries = {{"path", "BLAS", {which.c_str()}}};
   }
-  if (wanted.empty())
+  if (requested_libraries.empty())
     throw UsageError("library", "found " + quote(which), "auto, mkl, openblas, flexiblas, blis, reference, or a path");
-  std::vector<Choice> choices = installed(wanted, solve);
+  std::vector<Choice> choices = installed(requested_libraries, solve);
   if (choices.empty())
     throw Absent("no BLAS library is installed (looked for " + which + ")",
                  "Debian and Ubuntu: libopenblas0-pthread; Fedora: openblas-threads; Spack: openblas");
@@ -246,40 +248,40 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
     std::erase_if(choices, [](const Choice& c) { return c.kernel.empty(); });
     if (choices.empty()) throw UsageError("coretype", "found " + quote(kernel) + " without OpenBLAS", "auto");
   }
-  const bool forced = std::getenv("OPENBLAS_CORETYPE") != nullptr;
-  if (kernel == "auto" && !forced)
+  const bool is_forced = std::getenv("OPENBLAS_CORETYPE") != nullptr;
+  if (kernel == "auto" && !is_forced)
     for (const Choice& c : std::vector<Choice>(choices))
       if (!c.kernel.empty())  // OpenBLAS: its kernel can be set
         for (const char* name : runnable_kernels())
           if (name != c.kernel) {
-            const auto tried = try_library(c.file, name);
-            choices.push_back({c.library, c.file, name, tried ? tried->flop_rate : 0});
+            const auto trial = try_library(c.file, name);
+            choices.push_back({c.library, c.file, name, trial ? trial->flop_rate : 0});
           }
-  // Switch only for a clear gain: the first choice rests on more than a short trial.
+  // Switch only for a clear gain, because the default rests on more than a short trial.
   const auto best = std::max_element(choices.begin(), choices.end(),
                                      [](const Choice& a, const Choice& b) { return a.flop_rate < b.flop_rate; });
   const bool switches = best->flop_rate > 1.1 * choices.front().flop_rate;
-  const Choice chosen = switches ? *best : choices.front();
+  const Choice selection = switches ? *best : choices.front();
 
   auto blas = std::make_unique<Loaded>();
-  blas->name = chosen.library;
+  blas->name = selection.library;
   blas->chosen_by = switches ? "trial" : "library";
-  if (!chosen.kernel.empty() && kernel != "auto") {
+  if (!selection.kernel.empty() && kernel != "auto") {
     setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
     blas->chosen_by = "user";
-  } else if (!chosen.kernel.empty() && forced) {
+  } else if (!selection.kernel.empty() && is_forced) {
     blas->chosen_by = "environment";
-  } else if (!chosen.kernel.empty() && switches) {
-    setenv("OPENBLAS_CORETYPE", chosen.kernel.c_str(), 1);
+  } else if (!selection.kernel.empty() && switches) {
+    setenv("OPENBLAS_CORETYPE", selection.kernel.c_str(), 1);
   }
   if (choices.size() > 1)
     for (const Choice& c : choices) blas->trials.push_back({c.kernel.empty() ? c.library : c.kernel, c.flop_rate});
-  for (const Candidate& c : wanted)
+  for (const Candidate& c : requested_libraries)
     if (c.optimised &&
         std::none_of(choices.begin(), choices.end(), [&](const Choice& x) { return x.library == c.name; }))
       blas->missing.emplace_back(c.name);
   limit_library_threads(threads);
-  if (!blas->open(chosen.file, threads)) throw Failure(chosen.file + " cannot be loaded");
+  if (!blas->open(selection.file, threads)) throw Failure(selection.file + " cannot be loaded");
   return blas;
 }
 

@@ -6,37 +6,39 @@
 
 namespace mm {
 
-/// Sets the variables from which libraries take the number of their threads when they are loaded.
+/// Sets the environment variables from which libraries take the number of their threads when they are loaded.
 void limit_library_threads(int threads);
 
 /// A loaded library. Matrices are column-major; integers are 32 bits wide (LP64).
 class Blas {
  public:
-  /// `which`: openblas, mkl, blis, flexiblas, reference, a path, or "auto" for the fastest one that is installed.
-  /// `kernel`: for OpenBLAS a core name, or "auto" for the fastest one on this processor. Short trials in child
-  /// processes, whose products are verified, decide both. `solve`: a library without LAPACK of its own is not chosen.
-  /// Does not bind threads: the library's threads inherit the affinity of the calling thread. Throws Absent (with the
-  /// packages to install) if no library is installed, UsageError for an unknown library.
+  /// Loads a library. `which` is openblas, mkl, blis, flexiblas, reference, a path, or "auto" for the fastest installed
+  /// library. `kernel` is a core name of OpenBLAS, or "auto" for the fastest kernel on this processor. Short trials in
+  /// child processes, whose products are verified, decide both. With `solve`, a library that does not contain LAPACK is
+  /// not chosen. Does not bind threads: the library's threads inherit the affinity of the calling thread. Throws Absent
+  /// (with the packages to install) if no library is installed, and UsageError for an unknown library.
   static std::unique_ptr<Blas> load(const std::string& which, const std::string& kernel, int threads, bool solve);
   virtual ~Blas() = default;
 
-  /// C = A · B, all n × n.
+  /// Computes C = A · B. All matrices are n × n.
   virtual void multiply(int n, const double* a, const double* b, double* c) const = 0;
-  /// Solves A x = b in place by LU with partial pivoting: A becomes its factors, b becomes x. Returns LAPACK's info.
+  /// Solves A x = b in place by LU with partial pivoting: the factors overwrite A, and x overwrites b. Returns LAPACK's
+  /// info.
   virtual int solve(int n, double* a, int* pivots, double* b) const = 0;
   virtual bool can_solve() const = 0;
-  /// Eigenvalues, ascending, and eigenvectors of a symmetric matrix, by divide and conquer (dsyevd): the columns of A
-  /// become the vectors. `work` keeps its memory between calls. Returns LAPACK's info.
+  /// Work memory of `eigen`.
   struct EigenWork {
     std::vector<double> numbers;
     std::vector<int> integers;
   };
+  /// Computes the eigenvalues, ascending, and the eigenvectors of a symmetric matrix by divide and conquer (dsyevd).
+  /// The eigenvectors overwrite the columns of A. `work` keeps its memory between calls. Returns LAPACK's info.
   virtual int eigen(int n, double* a, double* values, EigenWork& work) const = 0;
   virtual bool can_eigen() const = 0;
 
   struct Trial {
-    std::string name;  ///< of OpenBLAS's kernel, or of the library
-    double flop_rate;  ///< 0: it crashed, or its product was wrong
+    std::string name;  ///< name of OpenBLAS's kernel, or of the library
+    double flop_rate;  ///< flop/s; 0 if it crashed or its product was wrong
   };
   std::string name;       ///< "OpenBLAS", "BLIS" …
   std::string version;    ///< as the library reports it
@@ -44,7 +46,7 @@ class Blas {
   std::string chosen_by;  ///< "library", "trial", "user" or "environment"
   std::string path;
   std::vector<Trial> trials;
-  std::vector<std::string> missing;  ///< libraries that were looked for and are not installed
+  std::vector<std::string> missing;  ///< optimised libraries that were looked for and are not installed
 };
 
 }  // namespace mm

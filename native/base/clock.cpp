@@ -21,7 +21,7 @@ bool declared_invariant() {
 #endif
 }
 
-// Reads both clocks back to back and keeps the pair with the shortest bracket, which has the least noise.
+/// Reads both clocks back to back and keeps the pair with the shortest bracket, which has the least noise.
 std::pair<Ticks, Ticks> paired_read() {
   Ticks best = ~Ticks{0}, at_ns = 0, at_ticks = 0;
   for (int i = 0; i < 50; ++i) {

@@ -44,7 +44,7 @@ struct ClockInfo {
   bool invariant;           ///< as the processor declares (constant_tsc and nonstop_tsc)
 };
 
-/// Calibrated on first use (about 20 ms).
+/// Returns the properties of the clock, which is calibrated on first use (about 20 ms).
 const ClockInfo& clock_info();
 
 inline double seconds(Ticks ticks) { return static_cast<double>(ticks) * clock_info().seconds_per_tick; }
@@ -53,15 +53,15 @@ inline double seconds(const timeval& t) {
   return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
 }
 
-/// Wall time in seconds since an arbitrary start; for budgets, not for samples.
+/// Returns the wall time in seconds since an arbitrary start; for budgets, not for samples.
 inline double wall_s() { return static_cast<double>(kernel_ns(CLOCK_MONOTONIC)) * 1e-9; }
 
-/// ISO 8601 UTC with milliseconds.
+/// Returns the current time in UTC as ISO 8601 with milliseconds.
 std::string utc_now();
 
-/// A chain of `adds` dependent additions of a register, one clock cycle each. Additions of a constant would not do:
-/// processors since Golden Cove execute several of them per cycle, when they rename registers. Returns the sum, so that
-/// the compiler keeps the chain.
+/// Performs a chain of `adds` dependent additions of a register, which take one clock cycle each. Additions of a
+/// constant would not suit, because processors since Golden Cove execute several of them per cycle when they rename
+/// registers. Returns the sum, so that the compiler keeps the chain.
 inline std::uint64_t dependent_adds(std::uint64_t adds) noexcept {
   std::uint64_t x = adds, step = 3;
 #if defined(__x86_64__)

@@ -18,8 +18,8 @@
 namespace mm {
 namespace {
 
-/// Reads back where the pages are and how large they are. Each query reads all mappings, so that only a few evenly
-/// spaced arenas are checked.
+/// Reads back where the pages are and how large they are. Each query reads all mappings, so only a few evenly spaced
+/// arenas are checked.
 void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& conditions,
                     std::vector<std::string>& flags) {
   constexpr std::size_t kMaxChecked = 8;
@@ -49,20 +49,21 @@ void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& con
 }
 
 constexpr double kOthers = 0.05;     // share of the CPUs' time that other processes may use
-constexpr double kAccounted = 0.03;  // s: less may be an error of the accounting in ticks
+constexpr double kAccounted = 0.03;  // s; a shorter time may be an error of the accounting in ticks
 
-/// The exponent of the power law value = a * ratio^exponent, from all pairs of samples whose ratios differ by over 1 %
-/// (Theil and Sen); 0 unless three quarters of the pairs agree on its sign, because the values scatter for other
-/// reasons, too. Too few samples show none: then the value is taken to be as slow as the clock.
+/// Returns the exponent of the power law value = a * ratio^exponent, from all pairs of samples whose ratios differ by
+/// more than 1 % (Theil and Sen). Returns 0 unless three quarters of the pairs agree on its sign, because values
+/// scatter for other reasons, too. Returns 1 if there are too few samples: then the value is assumed to be as slow as
+/// the clock.
 double exponent_of(const std::vector<double>& ratios, std::span<const double> values) {
   constexpr std::size_t kMin = 4;
   if (values.size() < kMin) return 1;
   std::vector<double> exponents;
   for (std::size_t i = 0; i < values.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
-      if (const double apart = std::log(ratios[i] / ratios[j]);
-          std::fabs(apart) > 0.01 && values[i] > 0 && values[j] > 0)
-        exponents.push_back(std::log(values[i] / values[j]) / apart);
+      if (const double log_ratio = std::log(ratios[i] / ratios[j]);
+          std::fabs(log_ratio) > 0.01 && values[i] > 0 && values[j] > 0)
+        exponents.push_back(std::log(values[i] / values[j]) / log_ratio);
   if (exponents.empty()) return 1;
   const auto agree = [&](auto sign) {
     return std::count_if(exponents.begin(), exponents.end(), sign) * 4 >= std::ssize(exponents) * 3;
@@ -70,8 +71,9 @@ double exponent_of(const std::vector<double>& ratios, std::span<const double> va
   return agree([](double e) { return e > 0; }) || agree([](double e) { return e < 0; }) ? median(exponents) : 0;
 }
 
-/// Whether the clock changed from sample to sample, and the value follows it by more than the interval may be wide. A
-/// clock that is the same during all samples is a condition of the value: processors choose it by the kind of work.
+/// Returns whether the clock varied between samples and the value follows it by more than the permitted width of the
+/// interval. A clock that is the same during all samples is a condition of the value, because processors choose it by
+/// the kind of work.
 bool clock_varied(const Progress& p, double percent) {
   constexpr double kSpread = 1.05;
   // Samples of an earlier output have no ratios.
@@ -79,7 +81,8 @@ bool clock_varied(const Progress& p, double percent) {
   if (n < 2 || n > p.samples[0].size()) return false;
   std::vector<double> sorted = p.clock_ratios;
   std::sort(sorted.begin(), sorted.end());
-  const double spread = sorted[n - 1 - n / 4] / sorted[n / 4];  // fewer samples than a quarter do not move the median
+  // Fewer than a quarter of the samples do not move the median.
+  const double spread = sorted[n - 1 - n / 4] / sorted[n / 4];
   if (spread < kSpread) return false;
   const double exponent = exponent_of(p.clock_ratios, std::span(p.samples[0]).last(n));
   return 100 * std::fabs(std::expm1(exponent * std::log(spread))) / 2 > percent;
@@ -100,7 +103,8 @@ std::vector<std::string> flags_of(const Progress& p, double percent, const Other
   return flags;
 }
 
-/// Adds what tells a kind of result from others on any machine: the parts in which CPUs and memory are.
+/// Adds conditions that distinguish kinds of results on any machine: the parts of the machine in which the CPUs and the
+/// memory are.
 void add_parts(const Point& point, const std::vector<int>& cpus, json& conditions) {
   const Machine& machine = topology();
   const auto add = [&](const char* name, const std::string& word) {
@@ -124,19 +128,20 @@ double Progress::share_marked(int mark) const {
 
 namespace {
 
-/// CPU time of a process, and its parent; 0 and 0 if it has ended.
+/// Returns the CPU time of a process in s, and its parent; both are 0 if the process has ended.
 std::pair<double, pid_t> cpu_time_s(pid_t process) {
   const auto stat = parse_stat(read_text("/proc/" + std::to_string(process) + "/stat"));
   if (!stat) return {0, 0};
   return {static_cast<double>(stat->user + stat->system) / ticks_per_second(), stat->parent};
 }
 
-/// CPU time of this process, its ancestors, and its descendants, those that have ended included.
+/// Returns the CPU time of this process, its ancestors and its descendants in s. Descendants that have ended count,
+/// too.
 double own_time_s() {
   auto [sum_s, process] = cpu_time_s(getpid());
-  rusage ended{};
-  getrusage(RUSAGE_CHILDREN, &ended);
-  for (const timeval& t : {ended.ru_utime, ended.ru_stime})
+  rusage ended_children{};
+  getrusage(RUSAGE_CHILDREN, &ended_children);
+  for (const timeval& t : {ended_children.ru_utime, ended_children.ru_stime})
     sum_s += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   for (const pid_t child : descendants(getpid())) sum_s += cpu_time_s(child).first;
   while (process > 1) {
@@ -159,24 +164,26 @@ double OtherUse::elapsed_s() const { return wall_s() - begun_s_; }
 
 OtherUse::Shares OtherUse::shares(const std::vector<int>& cpus) const {
   const CpuTimes now = read_cpu_times();
-  const double own_s = own_time_s() - own_s_, elapsed = std::max(elapsed_s(), 0.01);
-  const auto since = [&](std::vector<long long> CpuTimes::* kind, std::size_t cpu) {
+  const double excluded_s = own_time_s() - own_s_, elapsed = std::max(elapsed_s(), 0.01);
+  const auto increase_s = [&](std::vector<long long> CpuTimes::* kind, std::size_t cpu) {
     const auto &before = before_.*kind, &after = now.*kind;
     return cpu < std::min(before.size(), after.size())
                ? static_cast<double>(after[cpu] - before[cpu]) / ticks_per_second()
                : 0.0;
   };
-  double all_s = 0, here_s = 0, stolen_s = 0;
-  for (std::size_t cpu = 0; cpu < now.busy.size(); ++cpu) all_s += since(&CpuTimes::busy, cpu);
-  const std::vector<int> own_cpus = distinct(cpus);
-  for (const int cpu : own_cpus) {
-    here_s += since(&CpuTimes::busy, static_cast<std::size_t>(cpu));
-    stolen_s = std::max(stolen_s, since(&CpuTimes::steal, static_cast<std::size_t>(cpu)));
+  double total_busy_s = 0, point_busy_s = 0, stolen_s = 0;
+  for (std::size_t cpu = 0; cpu < now.busy.size(); ++cpu) total_busy_s += increase_s(&CpuTimes::busy, cpu);
+  const std::vector<int> unique_cpus = distinct(cpus);
+  for (const int cpu : unique_cpus) {
+    point_busy_s += increase_s(&CpuTimes::busy, static_cast<std::size_t>(cpu));
+    stolen_s = std::max(stolen_s, increase_s(&CpuTimes::steal, static_cast<std::size_t>(cpu)));
   }
-  const auto others = [&](double busy_s, std::size_t count) {
-    return std::clamp((busy_s - own_s) / (elapsed * static_cast<double>(std::max<std::size_t>(count, 1))), 0.0, 1.0);
+  const auto share_of_others = [&](double busy_s, std::size_t count) {
+    return std::clamp((busy_s - excluded_s) / (elapsed * static_cast<double>(std::max<std::size_t>(count, 1))), 0.0,
+                      1.0);
   };
-  return {stolen_s / elapsed, std::max(others(all_s, now.busy.size()), others(here_s, own_cpus.size()))};
+  return {stolen_s / elapsed,
+          std::max(share_of_others(total_busy_s, now.busy.size()), share_of_others(point_busy_s, unique_cpus.size()))};
 }
 
 std::pair<json, std::vector<std::string>> observed(const Progress& p, const std::string& shield, double percent,
@@ -185,16 +192,17 @@ std::pair<json, std::vector<std::string>> observed(const Progress& p, const std:
   json conditions = point.conditions;
   std::vector<std::string> flags;
   if (point.observe) {
-    const json added = point.observe();  // named: a range-for does not extend the lifetime of nested temporaries
-    for (const auto& [key, value] : added.items()) conditions[key] = value;
+    // A variable, because a range-for does not extend the lifetime of nested temporaries.
+    const json observations = point.observe();
+    for (const auto& [key, value] : observations.items()) conditions[key] = value;
   }
   if (point.check) flags = point.check();
   if (!point.arenas.empty()) observe_arenas(point.arenas, conditions, flags);
-  const bool named = conditions.contains("observed_cpus");  // by processes, for which no thread of ours works
-  if (!named) conditions["observed_cpus"] = cpu_list(point.team->cpus());
+  const bool has_cpus = conditions.contains("observed_cpus");  // set by instruments whose work other processes do
+  if (!has_cpus) conditions["observed_cpus"] = cpu_list(point.team->cpus());
   if (const std::string kinds = kind_names(topology(), point.team->cpus()); !kinds.empty())
     conditions["core_kinds"] = kinds;
-  add_parts(point, named ? parse_cpu_list("observed_cpus", conditions["observed_cpus"]) : point.team->cpus(),
+  add_parts(point, has_cpus ? parse_cpu_list("observed_cpus", conditions["observed_cpus"]) : point.team->cpus(),
             conditions);
   const OtherUse::Shares shares = other.shares(point.team->cpus());
   conditions["steal_share"] = shares.stolen;

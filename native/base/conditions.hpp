@@ -1,5 +1,5 @@
 #pragma once
-/// Circumstances of a point: marks of its samples, observed conditions, and flags for violated ones.
+/// Conditions of a point: marks of its samples, observed conditions, and flags for violated conditions.
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,26 +16,28 @@ struct Progress {
   std::size_t index = 0;
   std::vector<std::vector<double>> samples;  ///< per metric
   std::vector<int> marks;
-  std::vector<double> clock_ratios;  ///< per sample: time of the reference loop over its best time, the shorter of two
+  /// Per sample: time of the reference loop over its best time. The loop runs before and after the burst; the smaller
+  /// ratio counts.
+  std::vector<double> clock_ratios;
   std::string start;
   double spent_s = 0, overhead = 0;
-  std::vector<std::string> flags;  ///< of its results, once it is done
+  std::vector<std::string> flags;  ///< flags of its results, once it is done
   bool done = false, shielded = false;
   bool wide = true;     ///< its interval is wider than requested
-  bool inside = false;  ///< the burst runs on the only member's thread; otherwise it calls team->run itself
+  bool inside = false;  ///< the burst runs on the thread of the only member; otherwise it calls team->run itself
 
   bool without_samples() const { return samples.empty() || samples[0].empty(); }
   double share_marked(int mark) const;
 };
 
-/// What else used the CPUs since the start: the hypervisor, and other processes. The Linux kernel accounts in ticks of
+/// Use of the CPUs by the hypervisor and by other processes since the start. The Linux kernel accounts in ticks of
 /// usually 10 ms.
 class OtherUse {
  public:
   struct Shares {
-    double stolen;  ///< largest share of steal time of any of the CPUs
-    /// CPU time of other processes, as a share of the time of all CPUs or of these, whichever is larger. This process,
-    /// its descendants, and its ancestors, which read its output, are not others.
+    double stolen;  ///< largest share of steal time on any of the CPUs
+    /// CPU time of other processes, as a share of the time of all CPUs or of the given CPUs, whichever share is larger.
+    /// It excludes this process, its descendants, and its ancestors, which read its output.
     double others;
   };
   void start();
@@ -47,8 +49,8 @@ class OtherUse {
   double begun_s_ = 0, own_s_ = 0;
 };
 
-/// Conditions and flags of a finished point; `shield` is the option's value, `percent` the requested half width of the
-/// interval.
+/// Returns the conditions and flags of a finished point. `shield` is the option's value, `percent` the requested half
+/// width of the interval.
 std::pair<json, std::vector<std::string>> observed(const Progress& progress, const std::string& shield, double percent,
                                                    const OtherUse& other);
 

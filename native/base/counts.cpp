@@ -37,8 +37,9 @@ ThreadEvents::Lacking why_not(int error) {
 class RealKernel : public Kernel {
  public:
   int open(perf_event_attr& attributes, int cpu, int leader) override {
-    const long got = ::syscall(SYS_perf_event_open, &attributes, cpu < 0 ? 0 : -1, cpu, leader, PERF_FLAG_FD_CLOEXEC);
-    return got < 0 ? -errno : static_cast<int>(got);
+    const long descriptor =
+        ::syscall(SYS_perf_event_open, &attributes, cpu < 0 ? 0 : -1, cpu, leader, PERF_FLAG_FD_CLOEXEC);
+    return descriptor < 0 ? -errno : static_cast<int>(descriptor);
   }
   long read(int descriptor, void* into, std::size_t bytes) override { return ::read(descriptor, into, bytes); }
   void close(int descriptor) override { ::close(descriptor); }
@@ -46,8 +47,9 @@ class RealKernel : public Kernel {
 
 }  // namespace
 
-/// In pairs: every processor has two programmable counters, and processors with more run the pairs concurrently, like
-/// one group. The Linux kernel accepts a group with more events than counters but never counts it.
+/// Events are grouped in pairs, because every processor has two programmable counters; processors with more counters
+/// run the pairs concurrently, like one group. The Linux kernel accepts a group with more events than counters but
+/// never counts it.
 std::vector<Event> thread_events() {
   return {
       {"cycles", "1", "processor cycles of the threads while they ran", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1,
@@ -94,7 +96,7 @@ void Counts::close() {
 
 int Counts::open() {
   close();
-  int wrong = 0;
+  int first_error = 0;
   for (Event& e : events_) {
     perf_event_attr attributes{};
     attributes.size = sizeof attributes;
@@ -104,23 +106,23 @@ int Counts::open() {
     attributes.config2 = e.encoding.config[2];
     attributes.exclude_kernel = attributes.exclude_hv = user_only_ ? 1 : 0;
     attributes.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
-    int got = -1;
-    if (!groups_.empty()) got = kernel_.open(attributes, cpu_, groups_.back().leader);
-    if (groups_.empty() ||
-        got == -EINVAL) {  // the PMU has no counter left for this group: a further group is multiplexed with it
-      got = kernel_.open(attributes, cpu_, -1);
-      if (got >= 0) groups_.push_back({got});
+    int descriptor = -1;
+    if (!groups_.empty()) descriptor = kernel_.open(attributes, cpu_, groups_.back().leader);
+    // If the PMU has no counter left for this group, start another group, which is multiplexed with it.
+    if (groups_.empty() || descriptor == -EINVAL) {
+      descriptor = kernel_.open(attributes, cpu_, -1);
+      if (descriptor >= 0) groups_.push_back({descriptor});
     }
-    if (got < 0) {
-      if (wrong == 0) wrong = -got;
-      if (got == -EACCES || got == -EPERM || got == -EMFILE) break;  // no other event can succeed
+    if (descriptor < 0) {
+      if (first_error == 0) first_error = -descriptor;
+      if (descriptor == -EACCES || descriptor == -EPERM || descriptor == -EMFILE) break;  // no other event can succeed
       continue;
     }
-    e.descriptor = got;
+    e.descriptor = descriptor;
     e.group = static_cast<int>(groups_.size()) - 1;
     e.place = groups_.back().size++;
   }
-  return wrong;
+  return first_error;
 }
 
 bool Counts::read(double now) {
@@ -134,18 +136,18 @@ bool Counts::read(double now) {
             static_cast<long>(bytes) ||
         buffer_[0] != group.size)
       continue;
-    const auto since = [](std::uint64_t now_ns, std::uint64_t then_ns) {
+    const auto increase = [](std::uint64_t now_ns, std::uint64_t then_ns) {
       return now_ns > then_ns ? now_ns - then_ns : 0;
     };
-    const std::uint64_t enabled = since(buffer_[1], group.enabled), running = since(buffer_[2], group.running);
-    const bool known = group.has_baseline && enabled > 0 && running > 0;
+    const std::uint64_t enabled = increase(buffer_[1], group.enabled), running = increase(buffer_[2], group.running);
+    const bool can_extrapolate = group.has_baseline && enabled > 0 && running > 0;
     alive = alive || enabled > 0;
     if (group.has_baseline && enabled > 0)
       counted_ = std::min(counted_, std::min(1.0, static_cast<double>(running) / static_cast<double>(enabled)));
     for (Event& e : events_) {
       if (e.group != static_cast<int>(g)) continue;
       const std::uint64_t value = buffer_[3 + e.place];
-      if (known && value >= e.last) {
+      if (can_extrapolate && value >= e.last) {
         // Extrapolated from the time the event counted to the time it was enabled.
         e.grown = static_cast<double>(value - e.last) * e.encoding.scale *
                   (static_cast<double>(enabled) / static_cast<double>(running));
@@ -185,32 +187,34 @@ ThreadEvents::ThreadEvents(Kernel& kernel) : kernel_(&kernel) {
   // Use the same mode for all events: a ratio of events in different modes is meaningless.
   user_only_ = std::any_of(all.begin(), all.end(), [&](const Event& e) { return forbidden(opens(e)); });
   for (const Event& e : all) {
-    Lacking why;
+    Lacking absence;
     if (user_only_ && e.in_kernel)
-      why = {{},
-             "the Linux kernel permits this user to count only user-space events",
-             "CAP_PERFMON, or kernel.perf_event_paranoid=1"};
+      absence = {{},
+                 "the Linux kernel permits this user to count only user-space events",
+                 "CAP_PERFMON, or kernel.perf_event_paranoid=1"};
     else if (const int error = opens(e); error != 0)
-      why = why_not(error);
-    if (why.reason.empty()) {
+      absence = why_not(error);
+    if (absence.reason.empty()) {
       had_.push_back(e);
       continue;
     }
-    const auto known =
-        std::find_if(lacking_.begin(), lacking_.end(), [&](const Lacking& l) { return l.reason == why.reason; });
-    (known == lacking_.end() ? lacking_.emplace_back(std::move(why)) : *known).names.push_back(e.name);
+    const auto same_reason =
+        std::find_if(lacking_.begin(), lacking_.end(), [&](const Lacking& l) { return l.reason == absence.reason; });
+    (same_reason == lacking_.end() ? lacking_.emplace_back(std::move(absence)) : *same_reason).names.push_back(e.name);
   }
 }
 
 ThreadCounts::ThreadCounts(const ThreadEvents& events) {
-  const std::vector<Event>& had = events.had();
-  for (std::size_t i = 0; i < had.size();) {
+  const std::vector<Event>& available_events = events.had();
+  for (std::size_t i = 0; i < available_events.size();) {
     std::vector<Encoding> encodings;
-    for (const int group = had[i].group; i < had.size() && had[i].group == group; ++i) {
+    for (const int group = available_events[i].group; i < available_events.size() && available_events[i].group == group;
+         ++i) {
       places_.push_back({groups_.size(), encodings.size()});
-      encodings.push_back({{had[i].config, 0, 0}, had[i].scale});
+      encodings.push_back({{available_events[i].config, 0, 0}, available_events[i].scale});
     }
-    groups_.push_back(std::make_unique<Counts>(events.kernel(), had[i - 1].type, -1, encodings, events.user_only()));
+    groups_.push_back(
+        std::make_unique<Counts>(events.kernel(), available_events[i - 1].type, -1, encodings, events.user_only()));
     groups_.back()->open();
   }
 }
@@ -224,8 +228,8 @@ void ThreadCounts::end() {
 }
 
 double ThreadCounts::of(std::size_t event) const {
-  const Place& at = places_.at(event);
-  return groups_[at.group]->grown(at.index);
+  const Place& place = places_.at(event);
+  return groups_[place.group]->grown(place.index);
 }
 
 }  // namespace mm::perf

@@ -45,12 +45,12 @@ class Counts {
   /// a second.
   bool read(double now);
 
-  /// Counts of an event since the last reading, scaled and extrapolated to the full time; unknown if it did not count
-  /// at all.
+  /// Returns the counts of an event between the last two calls of `read`, scaled and extrapolated to the full time; NaN
+  /// if it did not count at all.
   double grown(std::size_t event) const { return events_[event].grown; }
-  /// Time in which the event's group was enabled, s.
+  /// Returns the time in which the event's group was enabled, in s.
   double window(std::size_t event) const { return events_[event].window; }
-  /// Share of that time in which the events counted; below 1 if more events than counters share a PMU.
+  /// Returns the share of that time in which the events counted; below 1 if more events than counters share a PMU.
   double counted() const { return counted_; }
   bool has(std::size_t event) const { return events_[event].group >= 0; }
   int cpu() const { return cpu_; }
@@ -97,10 +97,10 @@ struct Event {
   bool in_kernel = false;  ///< it occurs only inside the Linux kernel
 };
 
-/// All events that can be counted per thread, whether or not this machine supports them.
+/// Returns all events that can be counted per thread, whether or not this machine supports them.
 std::vector<Event> thread_events();
 
-/// The events that this process may count of its own threads. The constructor tests each by opening it.
+/// The events that this process may count for its threads. The constructor tests each event by opening it.
 class ThreadEvents {
  public:
   explicit ThreadEvents(Kernel& kernel = real_kernel());
@@ -110,9 +110,9 @@ class ThreadEvents {
     std::string reason, enable;
   };
   const std::vector<Event>& had() const { return had_; }
-  /// The unavailable events, grouped by reason.
+  /// Returns the unavailable events, grouped by reason.
   const std::vector<Lacking>& lacking() const { return lacking_; }
-  /// Only user-space events are counted, because the Linux kernel permits no more.
+  /// Returns whether only user-space events are counted, because the Linux kernel permits no others.
   bool user_only() const { return user_only_; }
   Kernel& kernel() const { return *kernel_; }
 
@@ -123,13 +123,14 @@ class ThreadEvents {
   bool user_only_ = false;
 };
 
-/// Counts of the calling thread from `begin` to `end`; the same thread calls all members.
+/// Counts of the calling thread from `begin` to `end`. The same thread must call all members.
 class ThreadCounts {
  public:
   explicit ThreadCounts(const ThreadEvents& events);
   void begin();
   void end();
-  /// Count of an available event, by its index and extrapolated to the full time; NaN if it never counted.
+  /// Returns the count of an available event, extrapolated to the full time; NaN if it never counted. `event` is its
+  /// index in `ThreadEvents::had`.
   double of(std::size_t event) const;
 
  private:

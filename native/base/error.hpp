@@ -9,7 +9,7 @@
 
 namespace mm {
 
-/// The request is invalid: names the field, what was found and what is allowed. Exit status 2.
+/// The request is invalid. Names the field, the value that was found and the values that are allowed. Exit status 2.
 struct UsageError : std::runtime_error {
   UsageError(std::string field_, const std::string& message, std::string allowed_ = {})
       : std::runtime_error(message), field(std::move(field_)), allowed(std::move(allowed_)) {}
@@ -30,10 +30,12 @@ struct Failure : std::runtime_error {
   std::string hint;
 };
 
-/// The message of an exception on one line. If memory or a thread was unavailable, it names the limit that is set.
+/// Returns the message of an exception on one line. If memory or a thread was unavailable, the message names the limit
+/// of the address space, if there is one.
 std::string message_of(const std::exception& error);
 
-/// "" or "; the address space is limited to 200000 KiB (ulimit -v)", the usual reason for such failures.
+/// Returns "; the address space is limited to 200000 KiB (ulimit -v)", the usual reason for such failures, or "" if
+/// there is no limit.
 std::string address_limit();
 
 }  // namespace mm

@@ -24,27 +24,28 @@ std::shared_ptr<const Fftw> Fftw::load(int threads) {
   if (handle == nullptr)
     throw Absent("FFTW is not installed (looked for libfftw3.so.3)",
                  "Debian and Ubuntu: libfftw3-double3; Fedora: fftw-libs-double; Spack: fftw");
-  auto found = std::make_shared<Fftw>();
-  if (!get(handle, "fftw_plan_dft", found->plan_dft_) || !get(handle, "fftw_execute", found->execute_) ||
-      !get(handle, "fftw_destroy_plan", found->destroy_plan_) ||
-      !get(handle, "fftw_set_timelimit", found->set_timelimit_))
+  auto library = std::make_shared<Fftw>();
+  if (!get(handle, "fftw_plan_dft", library->plan_dft_) || !get(handle, "fftw_execute", library->execute_) ||
+      !get(handle, "fftw_destroy_plan", library->destroy_plan_) ||
+      !get(handle, "fftw_set_timelimit", library->set_timelimit_))
     throw Failure("libfftw3.so.3 lacks functions of FFTW 3");
-  if (const auto* text = static_cast<const char*>(dlsym(handle, "fftw_version"))) found->version = text;
+  if (const auto* text = static_cast<const char*>(dlsym(handle, "fftw_version"))) library->version = text;
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(found->execute_), &info) != 0 && info.dli_fname != nullptr)
-    found->path = info.dli_fname;
+  if (dladdr(reinterpret_cast<void*>(library->execute_), &info) != 0 && info.dli_fname != nullptr)
+    library->path = info.dli_fname;
   if (threads > 1) {
     int (*init)() = nullptr;
     void (*set)(int) = nullptr;
     for (const char* file : {"libfftw3_omp.so.3", "libfftw3_threads.so.3"})
-      if (void* more = dlopen(file, RTLD_NOW | RTLD_GLOBAL))
-        if (get(more, "fftw_init_threads", init) && get(more, "fftw_plan_with_nthreads", set)) break;
+      if (void* threads_library = dlopen(file, RTLD_NOW | RTLD_GLOBAL))
+        if (get(threads_library, "fftw_init_threads", init) && get(threads_library, "fftw_plan_with_nthreads", set))
+          break;
     if (init == nullptr || set == nullptr || init() == 0)
       throw Absent("FFTW has no threads here (looked for libfftw3_omp.so.3 and libfftw3_threads.so.3)",
                    "Debian and Ubuntu: libfftw3-double3");
     set(threads);
   }
-  return found;
+  return library;
 }
 
 Fftw::Plan::Plan(const Fftw& library, const std::vector<int>& shape, Complex* in, Complex* out, bool forward,

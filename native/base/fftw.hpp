@@ -11,8 +11,8 @@ class Fftw {
  public:
   using Complex = std::complex<double>;
 
-  /// Loads the library for this number of threads. Throws Absent, with the packages to install, if there is none, or
-  /// none with threads where more than one is asked for.
+  /// Loads the library for this number of threads. Throws Absent, with the packages to install, if FFTW is not
+  /// installed, or if `threads` is above 1 and its library for threads is not installed.
   static std::shared_ptr<const Fftw> load(int threads);
 
   /// A plan of a complex transform between two arrays, in row-major order.
@@ -30,7 +30,7 @@ class Fftw {
     void* plan_;
   };
 
-  /// Limits the time in which the library makes a plan by trials, in s.
+  /// Limits the time, in s, that the library spends on trials when it makes a plan.
   void limit_planning(double seconds) const { set_timelimit_(seconds); }
 
   std::string version, path;

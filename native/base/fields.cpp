@@ -13,9 +13,9 @@ void Fields::refuse(const std::string& key, const json& found, const std::string
 bool Fields::has(const std::string& key) const { return object.contains(key) && !object[key].is_null(); }
 
 const json& Fields::at(const std::string& key) const {
-  const auto found = object.find(key);
-  if (found == object.end()) throw Failure(where + ": has no " + key);
-  return *found;
+  const auto entry = object.find(key);
+  if (entry == object.end()) throw Failure(where + ": has no " + key);
+  return *entry;
 }
 
 std::string Fields::text(const std::string& key) const {
@@ -72,12 +72,12 @@ std::vector<int> Fields::cpus(const std::string& key) const {
 }
 
 json read_format(const std::string& path, const std::string& format) {
-  const std::string shown = shown_path(path);
+  const std::string file = shown_path(path);
   const Input input = read_input(path);
-  if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
+  if (!input.wrong.empty()) throw Failure(file + ": " + input.wrong + "; allowed: " + input.allowed);
   json raw = parse_json(input.text);
-  if (!raw.is_object()) throw Failure(shown + ": not a JSON object");
-  const Fields f{raw, shown};
+  if (!raw.is_object()) throw Failure(file + ": not a JSON object");
+  const Fields f{raw, file};
   if (f.text("format", "") != format) f.refuse("format", raw.value("format", json()), format);
   if (f.whole("version", 0, 0, 1 << 20) != 1) f.refuse("version", raw.value("version", json()), "1");
   return raw;

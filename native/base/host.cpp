@@ -15,13 +15,13 @@
 namespace mm {
 namespace {
 
-// "always [madvise] never" → "madvise"
+/// Returns the word in brackets: "always [madvise] never" → "madvise". Returns the whole line if it has no brackets.
 std::string chosen(const std::string& line) {
   const std::size_t open = line.find('['), close = line.find(']');
   return open == std::string::npos || close == std::string::npos ? line : line.substr(open + 1, close - open - 1);
 }
 
-/// The governors of the CPUs that may be used, sorted and separated by commas; "" if the Linux kernel has none.
+/// Returns the governors of the allowed CPUs, sorted and separated by commas; "" if the Linux kernel has none.
 std::string governors() {
   std::set<std::string> names;
   for (const int cpu : allowed_cpus())
@@ -35,7 +35,7 @@ std::string governors() {
 }
 
 void put(json& to, const char* key, const std::string& value) {
-  if (!value.empty()) to[key] = value;  // what sysfs lacks is left out
+  if (!value.empty()) to[key] = value;  // leave out values that sysfs lacks
 }
 
 }  // namespace

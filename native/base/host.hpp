@@ -7,10 +7,11 @@
 
 namespace mm {
 
-/// Conditions of the host for every record: Linux kernel, governor, huge pages, load, allowed CPUs.
+/// Returns the conditions of the host for every record: Linux kernel, governor, huge pages, load, allowed CPUs.
 json host_conditions();
 double load_1min();
-/// Release of the Linux kernel of the machine whose /proc is below `root` ("": this host); "" if the tree lacks it.
+/// Returns the release of the Linux kernel of the machine whose /proc is below `root` ("": this host); "" if the tree
+/// lacks it.
 std::string kernel_release(const std::string& root = "");
 std::string host_name();
 

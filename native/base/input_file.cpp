@@ -20,7 +20,7 @@ std::string kind(mode_t mode) {
   return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "not a regular file";
 }
 
-/// With the largest unit that divides it.
+/// Formats a size in MiB if it is a multiple of 1 MiB, otherwise in B.
 std::string size(std::size_t bytes) {
   if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return std::to_string(bytes >> 20) + " MiB";
   return std::to_string(bytes) + " B";

@@ -60,7 +60,7 @@ Instrument::Instrument(const Description& d, void (*m)(Run&)) : description(d), 
 const std::vector<const Instrument*>& instruments() { return registry(); }
 
 std::vector<Parameter> common_parameters(const Description& d) {
-  std::vector<Parameter> placed = {
+  std::vector<Parameter> placement = {
       {"cpus", "CPUs to use", "", Kind::cpus, "allowed"},
       {"memory_node", "NUMA node that holds the memory: a number, a list, or all; empty: by policy", "", Kind::text,
        ""},
@@ -93,7 +93,7 @@ std::vector<Parameter> common_parameters(const Description& d) {
       {"machine", "name in the records", "", Kind::text, ""},
   };
   if (d.ranks) {
-    std::vector<Parameter> ranked = {
+    std::vector<Parameter> rank_parameters = {
         {"ranks", "number of ranks; meshmark measure accepts a list, one run each", "", Kind::integers, "all", 1},
         {"mpi",
          "MPI library whose launcher starts the ranks; meshmark measure accepts a list, or all installed ones",
@@ -103,14 +103,14 @@ std::vector<Parameter> common_parameters(const Description& d) {
          {},
          {},
          {"any", "all", "openmpi", "mpich", "mpi"}}};
-    ranked.insert(ranked.end(), all.begin(), all.end());
-    return ranked;
+    rank_parameters.insert(rank_parameters.end(), all.begin(), all.end());
+    return rank_parameters;
   }
   // Keeps the established order of listings.
-  const auto shield = std::prev(placed.end());
-  placed.insert(shield, all.begin(), all.begin() + 2);
-  placed.insert(placed.end(), all.begin() + 2, all.end());
-  return placed;
+  const auto shield = std::prev(placement.end());
+  placement.insert(shield, all.begin(), all.begin() + 2);
+  placement.insert(placement.end(), all.begin() + 2, all.end());
+  return placement;
 }
 
 std::string option_of(const Parameter& p) {
@@ -211,8 +211,8 @@ double Run::real(std::string_view name) const {
 
 namespace {
 
-/// A footprint larger than any cache: four times all last-level caches (STREAM's rule), at least 512 MiB, at most a
-/// quarter of the available memory.
+/// Returns a footprint that is larger than any cache: four times all last-level caches (STREAM's rule), at least
+/// 512 MiB, and at most a quarter of the available memory.
 std::size_t memory_footprint() {
   const std::size_t bytes = std::max<std::size_t>(512 << 20, 4 * topology().all_last_level_bytes);
   return std::min(bytes, std::max<std::size_t>(memory_available() / 4, 64 << 20)) >> 20 << 20;
@@ -349,12 +349,12 @@ std::vector<int> Run::cpus() const {
   const std::string& text = state_.value("cpus");
   std::vector<int> allowed = allowed_cpus();
   if (text == "allowed" || text == "all") return allowed;
-  std::vector<int> selected = parse_cpu_list("cpus", text, allowed);
-  for (int cpu : selected)
+  std::vector<int> numbers = parse_cpu_list("cpus", text, allowed);
+  for (int cpu : numbers)
     if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
       throw UsageError("cpus", "found cpu " + std::to_string(cpu) + ", which this process may not use",
                        cpu_list(allowed));
-  return selected;
+  return numbers;
 }
 
 std::vector<Pages> Run::pages() const {
@@ -364,9 +364,9 @@ std::vector<Pages> Run::pages() const {
 }
 
 std::vector<int> Run::single_cpus() const {
-  std::vector<int> each = cpus();
-  if (!given("cpus")) each.resize(1);
-  return each;
+  std::vector<int> candidates = cpus();
+  if (!given("cpus")) candidates.resize(1);
+  return candidates;
 }
 
 Pages Run::single_pages() const {
@@ -390,12 +390,12 @@ std::vector<int> Run::memory_nodes() const {
   if (text.empty()) return {};
   const std::vector<int>& nodes = topology().memory_nodes;
   if (text == "all") return nodes;
-  std::vector<int> selected = parse_cpu_list("memory_node", text, nodes);
-  for (int node : selected)
+  std::vector<int> numbers = parse_cpu_list("memory_node", text, nodes);
+  for (int node : numbers)
     if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
       throw UsageError("memory_node", "found node " + std::to_string(node) + ", which has no memory for this process",
                        cpu_list(nodes));
-  return selected;
+  return numbers;
 }
 
 std::vector<int> Run::placed_nodes() const {
@@ -474,19 +474,19 @@ void Run::State::load_earlier(const std::string& path) {
     if (type == "header" && !earlier.any) {
       if (!j.contains("instrument") || j["instrument"] != description->name || !j.contains("parameters"))
         throw UsageError("resume", quote(path) + " is from another instrument", "output of " + description->name);
-      const json mine = parameters_json();
-      for (const auto& [key, value] : mine.items())
+      const json current_parameters = parameters_json();
+      for (const auto& [key, value] : current_parameters.items())
         if (!j["parameters"].contains(key) || j["parameters"][key] != value)
           throw UsageError("resume", quote(path) + " was measured with another " + key, "the parameters of that file");
       earlier.any = true;
     } else if (type == "sample" && j.contains("point") && j["point"].is_number_unsigned() && j.contains("values") &&
                j["values"].is_array()) {
-      Values found;
+      Values numbers;
       for (const json& v : j["values"])
-        if (v.is_number()) found.push_back(v);
-      if (found.size() == j["values"].size())
+        if (v.is_number()) numbers.push_back(v);
+      if (numbers.size() == j["values"].size())
         earlier.samples[j["point"]].emplace_back(
-            std::move(found), j.contains("marks") && j["marks"].is_number_integer() ? j["marks"].get<int>() : 0);
+            std::move(numbers), j.contains("marks") && j["marks"].is_number_integer() ? j["marks"].get<int>() : 0);
     } else if (type == "result" && j.contains("point") && j["point"].is_number_unsigned() && j.contains("flags") &&
                j["flags"].is_array()) {
       std::vector<std::string>& flags = earlier.flags[j["point"]];

@@ -4,7 +4,7 @@
 
 namespace mm {
 
-constexpr int kMaxNested = 100;  // levels; our input has six, and printing needs stack for each
+constexpr int kMaxNested = 100;  // levels; valid input has six, and printing needs stack space for each
 
 json parse_json(std::string_view text) {
   int depth = 0;

@@ -1,5 +1,5 @@
 #pragma once
-/// Marks of disturbed samples, of the probe and of blocks of ranks.
+/// Marks of disturbed samples, for the probe and for blocks of ranks.
 
 namespace mm {
 

@@ -35,7 +35,7 @@ std::size_t alignment(Pages pages) { return pages == Pages::huge_1g ? kMi << 10 
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-/// The value in kB of a key of meminfo, in B.
+/// Returns the value of a key in a meminfo text, converted from kB to bytes; 0 if the key is missing.
 std::size_t meminfo_bytes(const std::string& text, const char* key) {
   const std::size_t at = text.find(key);
   if (at == std::string::npos) return 0;
@@ -43,17 +43,17 @@ std::size_t meminfo_bytes(const std::string& text, const char* key) {
   return digits == std::string::npos ? 0 : leading_number(std::string_view(text).substr(digits)) << 10;
 }
 
-// The Linux kernel kills a process that exceeds its cgroup's limit, so the limit counts as much as the machine's
-// memory.
+/// Returns the rest of the memory limits of this process's cgroups in bytes. The Linux kernel kills a process that
+/// exceeds such a limit, so the limit counts as much as the machine's memory.
 std::size_t cgroup_available() {
   std::string path = value_of(read_text("/proc/self/cgroup"), "0::");
   std::size_t available = std::numeric_limits<std::size_t>::max();
   while (!path.empty()) {
     const std::string dir = "/sys/fs/cgroup" + path;
     const std::int64_t limit = number_in(dir + "/memory.max", kUnlimited);
-    const std::int64_t used = number_in(dir + "/memory.current", kUnlimited);
-    if (limit != kUnlimited && used != kUnlimited)
-      available = std::min(available, static_cast<std::size_t>(std::max<std::int64_t>(0, limit - used)));
+    const std::int64_t usage = number_in(dir + "/memory.current", kUnlimited);
+    if (limit != kUnlimited && usage != kUnlimited)
+      available = std::min(available, static_cast<std::size_t>(std::max<std::int64_t>(0, limit - usage)));
     if (path == "/") break;
     path = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
     if (path == "/") break;
@@ -61,7 +61,8 @@ std::size_t cgroup_available() {
   return available;
 }
 
-/// Memory available on a node: free pages and half of the page cache, which is not all reclaimable.
+/// Returns the memory available on a node in bytes: free pages and half of the page cache, which is not all
+/// reclaimable.
 std::size_t node_available(int node) {
   const std::string text = read_text("/sys/devices/system/node/node" + std::to_string(node) + "/meminfo");
   const std::size_t free = meminfo_bytes(text, "MemFree:"), cache = meminfo_bytes(text, "FilePages:");
@@ -139,7 +140,7 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
   const std::size_t bytes = (request.bytes + page - 1) / page * page;
   const bool pool = request.pages == Pages::huge_2m || request.pages == Pages::huge_1g;
   // Leave a tenth free: a measurement that makes the host swap or kill processes is worthless. With several nodes, the
-  // node's own memory counts: a bound process that exceeds it is killed.
+  // memory of the requested node counts, too: a bound process that exceeds it is killed.
   std::size_t available = memory_available();
   const bool one_node = request.policy == Policy::node && topology().memory_nodes.size() > 1;
   if (one_node) available = std::min(available, node_available(request.node));
@@ -152,11 +153,11 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
   std::shared_ptr<Arena> arena(new Arena);
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   if (pool) {
-    const auto text = page / 1024;
+    const auto page_kib = page / 1024;
     const std::string pool_dir =
         (one_node ? "/sys/devices/system/node/node" + std::to_string(request.node) + "/hugepages"
                   : std::string("/sys/kernel/mm/hugepages")) +
-        "/hugepages-" + std::to_string(text) + "kB";
+        "/hugepages-" + std::to_string(page_kib) + "kB";
     const std::int64_t free_pages = number_in(pool_dir + "/free_hugepages", 0);
     if (static_cast<std::size_t>(free_pages) * page < bytes)
       throw Absent("not enough explicit huge pages of " + name(request.pages) + " in the pool (" +
@@ -165,10 +166,11 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
     flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | ((request.pages == Pages::huge_2m ? 21 : 30) << 26);
   }
   arena->map_bytes_ = pool ? bytes : bytes + align;
-  void* at = mmap(nullptr, arena->map_bytes_, PROT_READ | PROT_WRITE, flags, -1, 0);
-  if (at == MAP_FAILED) throw Absent("cannot map memory: " + std::string(std::strerror(errno)), "a smaller footprint");
-  arena->map_ = static_cast<std::byte*>(at);
-  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  void* mapping = mmap(nullptr, arena->map_bytes_, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (mapping == MAP_FAILED)
+    throw Absent("cannot map memory: " + std::string(std::strerror(errno)), "a smaller footprint");
+  arena->map_ = static_cast<std::byte*>(mapping);
+  const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   arena->data_ = arena->map_ + ((address + align - 1) / align * align - address);
   arena->bytes_ = bytes;
   arena->request_ = request;
@@ -201,13 +203,13 @@ double Arena::huge_share() const {
 }
 
 std::map<int, double> Arena::node_shares(std::size_t max_pages) const {
-  const std::size_t page = base_page(), all = bytes_ / page;
-  const std::size_t count = std::max<std::size_t>(1, std::min(all, max_pages));
-  std::vector<void*> at(count);
+  const std::size_t page = base_page(), total_pages = bytes_ / page;
+  const std::size_t count = std::max<std::size_t>(1, std::min(total_pages, max_pages));
+  std::vector<void*> addresses(count);
   std::vector<int> status(count, -1);
-  for (std::size_t i = 0; i < count; ++i) at[i] = data_ + i * all / count * page;
+  for (std::size_t i = 0; i < count; ++i) addresses[i] = data_ + i * total_pages / count * page;
   std::map<int, double> shares;
-  if (syscall(SYS_move_pages, 0, count, at.data(), nullptr, status.data(), 0) != 0) return {{-1, 1.0}};
+  if (syscall(SYS_move_pages, 0, count, addresses.data(), nullptr, status.data(), 0) != 0) return {{-1, 1.0}};
   for (int node : status) shares[node < 0 ? -1 : node] += 1.0 / static_cast<double>(count);
   return shares;
 }

@@ -23,7 +23,7 @@ struct MemoryRequest {
   Pages pages = Pages::base;
   Policy policy = Policy::local;
   int node = -1;       ///< for Policy::node
-  int touch_cpu = -1;  ///< CPU that touches it first; -1: that of the caller
+  int touch_cpu = -1;  ///< CPU that touches it first; -1: the caller's CPU
 };
 
 /// A private anonymous mapping, aligned to 2 MiB (or 1 GiB), unmapped with the object.
@@ -43,9 +43,10 @@ class Arena {
     return {reinterpret_cast<T*>(data_), bytes_ / sizeof(T)};
   }
 
-  /// Share of the mapping in huge pages, 0 to 1, from /proc/self/smaps.
+  /// Returns the share of the mapping in huge pages, 0 to 1, from /proc/self/smaps.
   double huge_share() const;
-  /// Share of sampled pages per node, from move_pages(2); node -1: unknown (not permitted, not present).
+  /// Returns the share of the sampled pages on each node, from move_pages(2). Node -1 stands for pages whose node is
+  /// unknown (not permitted, not present).
   std::map<int, double> node_shares(std::size_t max_pages = 1024) const;
   const MemoryRequest& request() const { return request_; }
 
@@ -56,7 +57,7 @@ class Arena {
   MemoryRequest request_;
 };
 
-/// Bytes that may still be allocated: the minimum of MemAvailable and the cgroup's remaining limit.
+/// Returns how many bytes may still be allocated: the minimum of MemAvailable and the cgroup's remaining limit.
 std::size_t memory_available();
 
 }  // namespace mm

@@ -21,12 +21,12 @@ namespace {
 
 constexpr const char* kSize =
     "a size such as 64, 64k, 512KiB, 1Gi or 64MB (k, Ki and KiB are 1024 B, kB is 1000 B; likewise M, G and T)";
-constexpr int kMaxNumbers = 1 << 16;  // in a range
+constexpr int kMaxNumbers = 1 << 16;  // in a range of integers
 constexpr long long kHighestCpu = 1 << 20;
 constexpr const char* kTime = "a time such as 500ms, 10s or 5m";
 
-/// Whether the whole text is a number. std::from_chars ignores the locale and accepts neither white space nor
-/// hexadecimal.
+/// Parses a number and returns whether the whole text is one. std::from_chars ignores the locale and accepts neither
+/// white space nor hexadecimal.
 template <class Number>
 bool whole(const std::string& text, Number& number) {
   const char* const end = text.data() + text.size();
@@ -34,7 +34,7 @@ bool whole(const std::string& text, Number& number) {
   return error == std::errc() && rest == end;
 }
 
-// A number followed by one of `units`.
+/// Returns the product of a number and the unit that follows it, which must be one of `units`.
 double with_unit(const std::string& field, const std::string& text, const std::map<std::string, double>& units,
                  const char* allowed) {
   double number = 0;
@@ -48,7 +48,8 @@ double with_unit(const std::string& field, const std::string& text, const std::m
 }  // namespace
 
 std::size_t parse_size(const std::string& field, const std::string& text) {
-  // Binary as numactl, fio and lmbench mean k, m and g, and Kubernetes Ki; only a B alone makes a unit decimal.
+  // k, m and g are binary as in numactl, fio and lmbench, and Ki as in Kubernetes; only a B without i makes a unit
+  // decimal.
   static const std::map<std::string, double> units = [] {
     std::map<std::string, double> all = {{"", 1},     {"B", 1},    {"kB", 1e3}, {"KB", 1e3},
                                          {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
@@ -133,10 +134,10 @@ namespace {
 struct Range {
   long long low = 0, high = 0, used = 1, group = 1;
 
-  long long count() const { return (high - low + group) / group * std::min(used, high - low + 1); }  // or a few more
+  long long count() const { return (high - low + group) / group * std::min(used, high - low + 1); }  // upper bound
 };
 
-/// The range of a text, whose ends `number` reads; none if it is not one. `text` has no `^`.
+/// Returns the range in a text, whose ends `number` parses; nothing if the text is not a range. `text` has no `^`.
 std::optional<Range> range_of(const std::string& text,
                               const std::function<std::optional<long long>(const std::string&)>& number) {
   const std::size_t colon = text.find(':');
@@ -170,7 +171,7 @@ std::string trimmed(const std::string& text) {
 }  // namespace
 
 std::vector<int> parse_integers(const std::string& field, const std::string& text, int all) {
-  const auto one = [&](const std::string& word) {
+  const auto parse_word = [&](const std::string& word) {
     if (word == "all") return all;
     const long long n = parse_integer(field, word);
     if (n < 0 || n > 1 << 24) wrong(field, word, "0 to 16777216");
@@ -179,18 +180,18 @@ std::vector<int> parse_integers(const std::string& field, const std::string& tex
   std::set<int> numbers;
   for (const std::string& part : split(text, ',')) {
     if (const std::size_t dots = part.find(".."); dots != std::string::npos) {
-      const int low = one(part.substr(0, dots)), high = one(part.substr(dots + 2));
+      const int low = parse_word(part.substr(0, dots)), high = parse_word(part.substr(dots + 2));
       if (high < low || low < 1) wrong(field, part, "a rising range such as 1..16 or 0-3");
       for (long long n = low; n < high; n *= 2) numbers.insert(static_cast<int>(n));
       numbers.insert(high);
       continue;
     }
-    const auto range = range_of(part, one);
+    const auto range = range_of(part, parse_word);
     if (!range || range->high < range->low) wrong(field, part, "a rising range such as 1..16, 0-3 or 0-30:2");
     if (range->count() > kMaxNumbers + 1) wrong(field, part, "a range of at most 65536 numbers");
-    std::vector<int> more;
-    append(more, *range);
-    numbers.insert(more.begin(), more.end());
+    std::vector<int> range_numbers;
+    append(range_numbers, *range);
+    numbers.insert(range_numbers.begin(), range_numbers.end());
   }
   return {numbers.begin(), numbers.end()};
 }
@@ -209,30 +210,31 @@ std::vector<int> parse_cpu_sequence(const std::string& field, const std::string&
     return n;
   };
   std::vector<int> numbers;
-  std::unordered_set<int> present, excluded;
+  std::unordered_set<int> present_numbers, excluded_numbers;
   for (const std::string& part : split(text, ',')) {
     std::string item = trimmed(part);
     const bool exclude = item.starts_with('^');
     if (exclude) item = item.substr(1);
-    std::vector<int> more;
+    std::vector<int> item_numbers;
     if (item == "all" && !all.empty()) {
-      more = all;
+      item_numbers = all;
     } else {
       const auto range = range_of(item, number);
       if (!range || range->high < range->low || (range->used > 1 && item.find('/') == std::string::npos))
         wrong(field, part, kList);
       if (range->count() + std::ssize(numbers) > kHighestCpu + 1) wrong(field, text, "at most 1048577 numbers");
-      append(more, *range);
+      append(item_numbers, *range);
     }
-    // libvirt excludes from what stands before, OpenStack from the whole list: only what both read alike is allowed.
-    for (const int n : more) {
-      if (exclude && !present.contains(n)) wrong(field, part, "^ and numbers that the list has before it");
-      if (!exclude && excluded.contains(n)) wrong(field, text, "no number again that ^ excludes");
-      (exclude ? excluded : present).insert(n);
+    // libvirt excludes numbers from the list before the `^`, OpenStack from the whole list. Only lists that mean the
+    // same to both are allowed.
+    for (const int n : item_numbers) {
+      if (exclude && !present_numbers.contains(n)) wrong(field, part, "^ and numbers that the list has before it");
+      if (!exclude && excluded_numbers.contains(n)) wrong(field, text, "no number again that ^ excludes");
+      (exclude ? excluded_numbers : present_numbers).insert(n);
       if (!exclude) numbers.push_back(n);
     }
   }
-  std::erase_if(numbers, [&](int n) { return excluded.contains(n); });
+  std::erase_if(numbers, [&](int n) { return excluded_numbers.contains(n); });
   if (numbers.empty()) wrong(field, text, "a list that has a number");
   return numbers;
 }
@@ -257,9 +259,9 @@ std::optional<std::vector<int>> parse_mask(const std::string& text) {
   }
   std::vector<int> bits;
   for (std::size_t i = 0; i < digits.size(); ++i) {
-    const int four = std::stoi(std::string(1, digits[digits.size() - 1 - i]), nullptr, 16);
+    const int digit = std::stoi(std::string(1, digits[digits.size() - 1 - i]), nullptr, 16);
     for (int b = 0; b < 4; ++b)
-      if (four >> b & 1) bits.push_back(static_cast<int>(4 * i) + b);
+      if (digit >> b & 1) bits.push_back(static_cast<int>(4 * i) + b);
   }
   if (bits.empty()) return std::nullopt;
   return bits;

@@ -28,7 +28,7 @@ struct ProcessTeam::Shared {
   Order order{};
 };
 
-/// One process's cache line of the shared memory.
+/// Part of the shared memory that one process writes, in cache lines that it does not share.
 struct alignas(64) ProcessTeam::Member {
   Ticks begin = 0, end = 0;
   double value = 0;
@@ -57,7 +57,7 @@ ProcessTeam::ProcessTeam(std::vector<int> cpus, const std::function<Work(int)>& 
       if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) _exit(1);
-        for (int fd : lines_) close(fd);  // open here, they would hide the parent's death from the other processes
+        for (int fd : lines_) close(fd);  // descriptors open here would hide the parent's death from the others
         serve(rank, ends[1], prepare);
       }
       const int error = errno;
@@ -115,21 +115,21 @@ void ProcessTeam::serve(int rank, int line, const std::function<Work(int)>& prep
 
 /// Waits for one byte from every process, in any order: if one dies, the others do not answer.
 void ProcessTeam::wait_for_all() {
-  std::vector<pollfd> waiting;
-  for (int fd : lines_) waiting.push_back({fd, POLLIN, 0});
-  for (std::size_t pending = waiting.size(); pending > 0;) {
-    if (poll(waiting.data(), waiting.size(), -1) < 0) {
+  std::vector<pollfd> polls;
+  for (int fd : lines_) polls.push_back({fd, POLLIN, 0});
+  for (std::size_t pending = polls.size(); pending > 0;) {
+    if (poll(polls.data(), polls.size(), -1) < 0) {
       if (errno == EINTR) continue;
       throw Failure(std::string("cannot wait for the processes: ") + std::strerror(errno));
     }
-    for (std::size_t rank = 0; rank < waiting.size(); ++rank) {
-      if (waiting[rank].revents == 0) continue;
+    for (std::size_t rank = 0; rank < polls.size(); ++rank) {
+      if (polls[rank].revents == 0) continue;
       char byte = 0;
       if (read(lines_[rank], &byte, 1) != 1) {
-        const char* reported = members_[rank].error;
-        throw Failure(*reported != 0 ? std::string(reported) : "process " + std::to_string(rank) + " of the team died");
+        const char* message = members_[rank].error;
+        throw Failure(*message != 0 ? std::string(message) : "process " + std::to_string(rank) + " of the team died");
       }
-      waiting[rank].fd = -1;  // poll ignores it
+      polls[rank].fd = -1;  // poll ignores it
       --pending;
     }
   }

@@ -11,7 +11,7 @@ namespace mm {
 namespace {
 
 constexpr std::uint64_t kReferenceAdds = 1 << 16;  // about 20 us of work without memory accesses
-constexpr double kDisturbedRatio = 1.5;            // no clock is that much slower during work of the same kind
+constexpr double kDisturbedRatio = 1.5;            // no clock slows down that much during work of the same kind
 constexpr int kMaxSamples = 400;
 
 }  // namespace
@@ -50,12 +50,12 @@ Progress Rounds::begin(Point point) {
 void Rounds::run() {
   other_.start();
   state_.real_time.start();
-  for (bool more = true; more;) {
-    more = false;
+  for (bool has_unfinished = true; has_unfinished;) {
+    has_unfinished = false;
     for (Progress& p : points_) {
       if (p.done) continue;
       step(p);
-      more = more || !p.done;
+      has_unfinished = has_unfinished || !p.done;
     }
   }
 }
@@ -63,7 +63,7 @@ void Rounds::run() {
 void Rounds::step(Progress& p) {
   const bool first = p.without_samples();
   if (wall_s() > state_.budget_end_s && !first) return finish(p);
-  // A point takes one sample even after the budget ends, the very first one in any case, but not much later.
+  // A point without a sample may still take one shortly after the budget ends; the first point always takes one.
   if (p.point.missing || (first && wall_s() > run_.last_call_s() && state_.sampled)) return finish(p);
   state_.sampled = true;
   try {
@@ -106,7 +106,7 @@ void Rounds::visit(Progress& p) {
   state_.real_time.ran(sample.real_time_s);
 }
 
-/// One burst inside the shield, between two runs of the reference loop.
+/// Runs one burst inside the shield, between two runs of the reference loop.
 Rounds::Sample Rounds::take_sample(const Progress& p) {
   const Point& point = p.point;
   Team& team = *point.team;
@@ -114,7 +114,7 @@ Rounds::Sample Rounds::take_sample(const Progress& p) {
   std::vector<Team::Span> spans;
   Shield shield(team, point.shield ? shield_ : "off", cpus_);
   const double before = reference_ratio(team);
-  const double reference_s = team.elapsed_s(), from_s = wall_s();
+  const double reference_s = team.elapsed_s(), burst_begin_s = wall_s();
   if (p.inside) {
     spans = team.run([&](int) { sample.values = point.burst(); });
   } else {
@@ -122,7 +122,7 @@ Rounds::Sample Rounds::take_sample(const Progress& p) {
     spans = team.last();
   }
   // A library with its own threads does not use the team, whose last run is then still the reference loop.
-  sample.burst_s = team.elapsed_s() != reference_s ? team.elapsed_s() : wall_s() - from_s;
+  sample.burst_s = team.elapsed_s() != reference_s ? team.elapsed_s() : wall_s() - burst_begin_s;
   const double after = reference_ratio(team);
   sample.real_time_s = shield.release();
   if (point.timed_inside)
@@ -132,31 +132,31 @@ Rounds::Sample Rounds::take_sample(const Progress& p) {
       if (span.faults > 0) sample.marks |= kFaulted;
     }
   if (std::max(before, after) > kDisturbedRatio) sample.marks |= kDisturbed;
-  sample.clock_ratio = std::min(before, after);  // an interruption of one of them is not the clock
+  sample.clock_ratio = std::min(before, after);  // an interruption of one loop is not a change of the clock
   return sample;
 }
 
-/// Time of the reference loop over its best time on the same CPU. All members do the same fixed work; the slowest shows
-/// whether any was disturbed.
+/// Returns the time of the reference loop over its best time on the same CPU. All members do the same fixed work; the
+/// slowest member shows whether any of them was disturbed.
 double Rounds::reference_ratio(Team& team) {
   const auto& spans = team.run([](int) { keep(dependent_adds(kReferenceAdds)); });
   double worst = 1;
   for (int i = 0; i < team.size(); ++i) {
     const auto& span = spans[static_cast<std::size_t>(i)];
-    const double took_s = seconds(span.end - span.begin);
-    auto [best, fresh] = state_.best_reference_s.emplace(team.cpus()[static_cast<std::size_t>(i)], took_s);
-    best->second = std::min(best->second, took_s);
-    worst = std::max(worst, took_s / best->second);
+    const double elapsed_s = seconds(span.end - span.begin);
+    auto [best, fresh] = state_.best_reference_s.emplace(team.cpus()[static_cast<std::size_t>(i)], elapsed_s);
+    best->second = std::min(best->second, elapsed_s);
+    worst = std::max(worst, elapsed_s / best->second);
   }
   return worst;
 }
 
-/// Whether a point has converged.
+/// Returns whether a point has converged.
 bool Rounds::narrow(const Progress& p) const {
-  const int taken = static_cast<int>(p.samples[0].size());
-  const bool many = taken >= p.point.least_samples;
-  if (p.point.once || !many) return many;
-  if (wall_s() - begun_s_ < min_span_s_ && taken < kMaxSamples) return false;
+  const int sample_count = static_cast<int>(p.samples[0].size());
+  const bool has_enough = sample_count >= p.point.least_samples;
+  if (p.point.once || !has_enough) return has_enough;
+  if (wall_s() - begun_s_ < min_span_s_ && sample_count < kMaxSamples) return false;
   const auto metrics = static_cast<std::ptrdiff_t>(p.point.width_of_first_only ? 1 : p.samples.size());
   return std::all_of(p.samples.begin(), p.samples.begin() + metrics,
                      [&](const auto& samples) { return inside_width(samples, percent_); });
@@ -168,7 +168,7 @@ void Rounds::fail(Progress& p, const Absent& error) {
   finish(p);
 }
 
-/// Writes the results of a point, or the reason why there are none.
+/// Writes the results of a point, or the reason why it has no results.
 void Rounds::finish(Progress& p) {
   p.done = true;
   const Point& point = p.point;

@@ -1,8 +1,9 @@
 #pragma once
 /// The measurement loop: rounds over points, with one burst per visit, and checks for disturbances.
 ///
-/// Noise comes in phases: a point with all samples in one bad second would look precise and be wrong. With rounds, the
-/// samples of every point cover all phases, and the shape of a curve does not depend on when its parts were measured.
+/// Noise comes in phases: a point whose samples all fall into one bad second would look precise and be wrong. With
+/// rounds, the samples of every point cover all phases, and the shape of a curve does not depend on when its parts were
+/// measured.
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace mm {
 
 class Rounds {
  public:
-  /// Numbers the points, adopts their samples of an earlier output, and writes the header.
+  /// Numbers the points, takes over their samples from an earlier output, and writes the header.
   Rounds(Run& run, Run::State& state, std::vector<Point> points);
   /// Visits the points in turn until each has converged, has failed, or the budget ends.
   void run();
@@ -24,9 +25,9 @@ class Rounds {
   struct Sample {
     Values values;
     int marks = 0;
-    double clock_ratio = 1;  ///< reference_ratio() before or after the burst, the smaller
+    double clock_ratio = 1;  ///< the smaller reference_ratio() of the runs before and after the burst
     double burst_s = 0;
-    double real_time_s = 0;  ///< time of the team at real-time priority; 0: none
+    double real_time_s = 0;  ///< time of the team at real-time priority; 0 if it had none
   };
 
   Progress begin(Point point);
@@ -44,8 +45,8 @@ class Rounds {
   const std::string shield_;
   const std::vector<int> cpus_;
   const double begun_s_;
-  /// A point may take only milliseconds, shorter than typical quiet and busy phases of a machine: the samples of every
-  /// point span at least this time.
+  /// The samples of every point span at least this time. A point may take only milliseconds, which is shorter than the
+  /// typical quiet and busy phases of a machine.
   const double min_span_s_;
   std::vector<Progress> points_;
   OtherUse other_;

@@ -118,8 +118,9 @@ void Run::derive(const std::string& metric, const std::vector<double>& samples, 
 
 double Run::last_call_s() const {
   // The first point gets more time, so that the run has at least one result.
-  const bool any = state_.sampled || state_.results > 0 || state_.resumed > 0;
-  return state_.started_s + budget_s() + (any ? std::clamp(0.1 * budget_s(), 0.3, 10.0) : std::max(budget_s(), 1.0));
+  const bool has_results = state_.sampled || state_.results > 0 || state_.resumed > 0;
+  return state_.started_s + budget_s() +
+         (has_results ? std::clamp(0.1 * budget_s(), 0.3, 10.0) : std::max(budget_s(), 1.0));
 }
 
 Absent Run::out_of_budget() const {
@@ -136,8 +137,8 @@ std::pair<std::size_t, bool> Run::next_point() {
 }
 
 std::vector<std::pair<Values, int>> Run::earlier(std::size_t point) const {
-  const auto found = state_.earlier.samples.find(point);
-  return found == state_.earlier.samples.end() ? std::vector<std::pair<Values, int>>{} : found->second;
+  const auto entry = state_.earlier.samples.find(point);
+  return entry == state_.earlier.samples.end() ? std::vector<std::pair<Values, int>>{} : entry->second;
 }
 
 void Run::processes(const json& all) { state_.processes = all; }
@@ -169,19 +170,20 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
   return rounds.outcomes();
 }
 
-constexpr double kInterrupted = 20;  // times the target: the longest that an interruption makes a batch seem
+constexpr double kInterrupted = 20;  // times the target; interruptions rarely make a batch take that long
 
 std::uint64_t iterations_for(double target_s, const std::function<double(std::uint64_t)>& batch_s, std::uint64_t start,
                              std::uint64_t max) {
   std::uint64_t n = std::max<std::uint64_t>(1, start);
   for (;;) {
-    double took = batch_s(n);
-    // An interruption can last longer than the target, so a batch that seems long enough is timed again. It seldom
-    // lasts many times as long: then the batch is long, and timing it twice would cost a slow machine its budget.
-    if (took >= target_s && took < kInterrupted * target_s) took = std::min(took, batch_s(n));
-    if (took >= target_s || n >= max) return n;
+    double elapsed_s = batch_s(n);
+    // An interruption can last longer than the target, so a batch that seems long enough is timed again. Interruptions
+    // seldom last many times as long, so a batch that takes that long is not timed again: doing so would cost a slow
+    // machine its budget.
+    if (elapsed_s >= target_s && elapsed_s < kInterrupted * target_s) elapsed_s = std::min(elapsed_s, batch_s(n));
+    if (elapsed_s >= target_s || n >= max) return n;
     // Grow in proportion, but at most tenfold: the batch may have been disturbed.
-    const double factor = took > 0 ? std::clamp(1.2 * target_s / took, 1.5, 10.0) : 10.0;
+    const double factor = elapsed_s > 0 ? std::clamp(1.2 * target_s / elapsed_s, 1.5, 10.0) : 10.0;
     n = std::min(max, static_cast<std::uint64_t>(static_cast<double>(n) * factor) + 1);
   }
 }

@@ -14,7 +14,7 @@ struct Run::State {
   const Description* description = nullptr;
   std::map<std::string, std::string> values;  ///< by parameter name, as text
   std::map<std::string, bool> was_given;
-  std::vector<Parameter> parameters;  ///< its own and the common ones
+  std::vector<Parameter> parameters;  ///< the instrument's specific parameters and the common ones
   std::string machine, command;
   double started_s = 0, budget_end_s = 0;
   double worst_overhead = 0;  ///< largest share of clock reads in the time of a sample
@@ -29,7 +29,7 @@ struct Run::State {
   struct Earlier {
     std::map<std::size_t, std::vector<std::pair<Values, int>>> samples;  ///< values and sample marks
     std::map<std::size_t, bool> finished;
-    std::map<std::size_t, std::vector<std::string>> flags;  ///< of the results of a point
+    std::map<std::size_t, std::vector<std::string>> flags;  ///< flags of the results, by point
     json parameters;
     bool any = false;
   } earlier;
@@ -43,13 +43,14 @@ struct Run::State {
   json parameters_json() const;
   void write_header(std::size_t points);
   json provenance(const std::string& start, double duration_s) const;
-  /// A result line of samples in the metric's unit. Throws std::logic_error for a metric that is not described.
+  /// Returns a result line for samples in the metric's unit. Throws std::logic_error for a metric that is not
+  /// described.
   json result(const std::string& metric, const std::vector<double>& samples, json conditions,
               const std::vector<std::string>& flags, json provenance) const;
   json identity(const json& conditions) const;  ///< the conditions that identify a point
 };
 
-/// The parameters of every instrument.
+/// Returns the parameters that every instrument has.
 std::vector<Parameter> common_parameters(const Description& description);
 std::string option_of(const Parameter& parameter);
 const char* better_name(Better better);  ///< in descriptions and records: lower, higher, none

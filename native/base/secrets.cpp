@@ -7,7 +7,7 @@
 namespace mm {
 namespace {
 
-// Parts of names at any place, and words between underscores at the end.
+// Parts that a name may contain anywhere, and words that may end it after an underscore.
 constexpr std::array<std::string_view, 11> kAnywhere = {"secret",      "passw",      "passphrase", "credential",
                                                         "apikey",      "api_key",    "access_key", "accesskey",
                                                         "private_key", "privatekey", "bearer"};
@@ -23,14 +23,14 @@ bool contains(const Words& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// Whether a word is an option such as --api-key, whose value is the next word.
+/// Returns whether a word is an option such as --api-key, whose value is the next word.
 bool names_secret(const std::string& word) {
   const std::size_t begin = word.find_first_not_of('-');
   if (begin == 0 || begin == std::string::npos) return false;
   return std::all_of(word.begin(), word.end(), in_name) && is_secret(std::string_view(word).substr(begin));
 }
 
-/// Whether a word can be a secret: it is neither an option nor a number, as in `--sort-key 2`.
+/// Returns whether a word can be a secret: it is neither an option nor a number, as in `--sort-key 2`.
 bool can_be_secret(const std::string& word) {
   return !word.starts_with('-') && word.find_first_not_of("0123456789.") != std::string::npos;
 }
@@ -54,8 +54,8 @@ bool is_secret(std::string_view name) {
 }
 
 std::vector<std::string> without_secrets(const std::vector<std::string>& words) {
-  std::vector<std::string> masked = words;
-  for (std::string& word : masked)
+  std::vector<std::string> masked_words = words;
+  for (std::string& word : masked_words)
     for (std::size_t at = word.find('='); at != std::string::npos; at = word.find('=', at + 1)) {
       std::size_t begin = at;
       while (begin > 0 && in_name(word[begin - 1])) --begin;
@@ -64,8 +64,8 @@ std::vector<std::string> without_secrets(const std::vector<std::string>& words) 
       break;
     }
   for (std::size_t i = 1; i < words.size(); ++i)
-    if (names_secret(words[i - 1]) && can_be_secret(words[i])) masked[i] = "…";
-  return masked;
+    if (names_secret(words[i - 1]) && can_be_secret(words[i])) masked_words[i] = "…";
+  return masked_words;
 }
 
 }  // namespace mm

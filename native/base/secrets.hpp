@@ -7,11 +7,11 @@
 namespace mm {
 
 /// Returns true if a variable or an option of this name usually holds a secret, such as HF_TOKEN, DB_PASSWORD or
-/// api-key. Not case-sensitive.
+/// api-key. Ignores case.
 bool is_secret(std::string_view name);
 
-/// Returns the words of a command line as records contain them: the rest of a word after the first `NAME=` of a secret
-/// is `…`, and so is the word after an option such as --api-key.
+/// Returns the words of a command line as records contain them: `…` replaces the rest of a word after the first `NAME=`
+/// of a secret, and the word after an option such as --api-key.
 std::vector<std::string> without_secrets(const std::vector<std::string>& words);
 
 }  // namespace mm

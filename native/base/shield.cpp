@@ -12,7 +12,7 @@
 namespace mm {
 namespace {
 
-constexpr double kRealTimeShare = 0.7;  // of wall time; well below the Linux kernel's throttle at 0.95
+constexpr double kRealTimeShare = 0.7;  // share of wall time; well below the Linux kernel's throttle at 0.95
 
 }  // namespace
 
@@ -41,7 +41,7 @@ class Shield::Holder {
     try {
       pin(cpu);
     } catch (const Failure&) {
-      return;  // the CPU went offline: nothing to hold
+      return;  // the CPU went offline: there is nothing to occupy
     }
     sched_param param{};
     param.sched_priority = 5;
@@ -59,10 +59,10 @@ class Shield::Holder {
 Shield::Shield(Team& team, const std::string& kind, const std::vector<int>& cpus)
     : team_(team), real_time_(kind != "off" && team.real_time(true)) {
   if (real_time_ && kind == "hold") {
-    std::vector<int> others;
+    std::vector<int> other_cpus;
     for (const int cpu : cpus)
-      if (std::find(team.cpus().begin(), team.cpus().end(), cpu) == team.cpus().end()) others.push_back(cpu);
-    holder_ = std::make_unique<Holder>(others);
+      if (std::find(team.cpus().begin(), team.cpus().end(), cpu) == team.cpus().end()) other_cpus.push_back(cpu);
+    holder_ = std::make_unique<Holder>(other_cpus);
   }
   from_s_ = wall_s();
 }

@@ -1,5 +1,5 @@
 #pragma once
-/// Shields bursts: real-time priority for the team; optionally keeps the other CPUs idle.
+/// Shields bursts by real-time priority for the team, and optionally keeps other processes off the other CPUs.
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace mm {
 /// Shields a team from construction until `release` or destruction.
 class Shield {
  public:
-  /// `kind` is off, on or hold; hold also occupies those of `cpus` that the team does not use.
+  /// `kind` is off, on or hold; hold also occupies the CPUs in `cpus` that the team does not use.
   Shield(Team& team, const std::string& kind, const std::vector<int>& cpus);
   ~Shield();
   Shield(const Shield&) = delete;

@@ -39,9 +39,9 @@ bool inside_width(std::span<const double> samples, double percent) {
 }
 
 std::vector<Plateau> plateaus(std::span<const double> y, double tolerance, std::size_t min_points) {
-  // Greedy by length: the longest level stretch is the most certain plateau; both sides of it are searched again. A
+  // Greedy by length: the longest level stretch is the most certain plateau, and both sides of it are searched again. A
   // slope (between two cache levels) never has `min_points` points within the tolerance.
-  std::vector<Plateau> found;
+  std::vector<Plateau> stretches;
   const auto search = [&](auto&& self, std::size_t begin, std::size_t end) -> void {
     std::size_t best_first = 0, best_length = 0;
     double best_ratio = 0;
@@ -62,33 +62,35 @@ std::vector<Plateau> plateaus(std::span<const double> y, double tolerance, std::
     if (best_length < min_points) return;
     const std::size_t last = best_first + best_length - 1;
     self(self, begin, best_first);
-    found.push_back({best_first, last, median(y.subspan(best_first, best_length))});
+    stretches.push_back({best_first, last, median(y.subspan(best_first, best_length))});
     self(self, last + 1, end);
   };
   search(search, 0, y.size());
-  std::vector<Plateau> merged;
-  for (const Plateau& p : found) {
-    if (!merged.empty() && p.level <= merged.back().level * (1 + tolerance)) {
-      merged.back().last = p.last;
-      merged.back().level = median(y.subspan(merged.back().first, p.last - merged.back().first + 1));
+  std::vector<Plateau> distinct_plateaus;
+  for (const Plateau& p : stretches) {
+    if (!distinct_plateaus.empty() && p.level <= distinct_plateaus.back().level * (1 + tolerance)) {
+      distinct_plateaus.back().last = p.last;
+      distinct_plateaus.back().level =
+          median(y.subspan(distinct_plateaus.back().first, p.last - distinct_plateaus.back().first + 1));
     } else {
-      merged.push_back(p);
+      distinct_plateaus.push_back(p);
     }
   }
-  return merged;
+  return distinct_plateaus;
 }
 
 std::vector<Plateau> levels(std::span<const double> y, double apart) {
-  std::vector<Plateau> joined;
+  std::vector<Plateau> distinct_levels;
   for (const Plateau& p : plateaus(y)) {
-    if (!joined.empty() && p.level < apart * joined.back().level) {
-      joined.back().last = p.last;
-      joined.back().level = median(y.subspan(joined.back().first, p.last - joined.back().first + 1));
+    if (!distinct_levels.empty() && p.level < apart * distinct_levels.back().level) {
+      distinct_levels.back().last = p.last;
+      distinct_levels.back().level =
+          median(y.subspan(distinct_levels.back().first, p.last - distinct_levels.back().first + 1));
     } else {
-      joined.push_back(p);
+      distinct_levels.push_back(p);
     }
   }
-  return joined;
+  return distinct_levels;
 }
 
 }  // namespace mm

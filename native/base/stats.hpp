@@ -9,7 +9,7 @@
 
 namespace mm {
 
-/// Each value once, ascending.
+/// Returns each value once, ascending.
 template <typename T>
 std::vector<T> distinct(std::vector<T> values) {
   std::sort(values.begin(), values.end());
@@ -19,14 +19,14 @@ std::vector<T> distinct(std::vector<T> values) {
 
 double median(std::span<const double> samples);  ///< Pre: not empty.
 
-/// Largest k with 1 - 2 P(Bin(n, 1/2) < k) >= 0.95; 0 if there is none (n < 6).
+/// Returns the largest k with 1 - 2 P(Bin(n, 1/2) < k) >= 0.95, or 0 if no k satisfies it (n < 6).
 std::size_t median_rank(std::size_t n);
 
-/// 95 % order-statistic interval of the median; none below 6 samples. Source: Le Boudec, Performance Evaluation of
-/// Computer and Communication Systems (2010), section 2.2.
+/// Returns the 95 % order-statistic interval of the median; nothing if there are fewer than 6 samples. Source: Le
+/// Boudec, Performance Evaluation of Computer and Communication Systems (2010), section 2.2.
 std::optional<std::pair<double, double>> median_interval(std::span<const double> samples);
 
-/// Whether that interval extends at most `percent` per cent from the median to either side, on average.
+/// Returns whether half the width of that interval is at most `percent` per cent of the median.
 bool inside_width(std::span<const double> samples, double percent);
 
 /// A stretch of a curve that is level within a tolerance.
@@ -35,13 +35,13 @@ struct Plateau {
   double level;             ///< median of the stretch
 };
 
-/// Plateaus of a rising curve y(x), x ascending (typically doubling). A plateau has at least `min_points` points, and
-/// its highest point is at most (1 + tolerance) times its lowest; longer plateaus take precedence, and neighbours whose
-/// levels differ by less than the tolerance are merged.
+/// Returns the plateaus of a rising curve y(x), x ascending (typically doubling). A plateau has at least `min_points`
+/// points, and its highest point is at most (1 + tolerance) times its lowest. Longer plateaus take precedence, and
+/// neighbours whose levels differ by at most the tolerance are merged.
 std::vector<Plateau> plateaus(std::span<const double> y, double tolerance = 0.15, std::size_t min_points = 2);
 
-/// Plateaus that differ by at least a factor of `apart`: levels of a hierarchy. Smaller steps belong to one level,
-/// whose share of translation misses, or of a busy cache, grows with the footprint.
+/// Returns the plateaus that differ by at least a factor of `apart`: the levels of a hierarchy. Smaller steps belong to
+/// one level, in which the share of translation misses, or of a busy cache, grows with the footprint.
 std::vector<Plateau> levels(std::span<const double> y, double apart = 1.4);
 
 }  // namespace mm

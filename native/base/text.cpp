@@ -5,7 +5,8 @@
 namespace mm {
 namespace {
 
-/// Length in bytes of the UTF-8 character at the start of `text`; 0 if it is invalid or a control character.
+/// Returns the length in bytes of the UTF-8 character at the start of `text`; 0 if it is invalid or a control
+/// character.
 std::size_t printable_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(0);
@@ -21,7 +22,7 @@ std::size_t printable_length(std::string_view text) {
   return overlong || beyond || control ? 0 : length;
 }
 
-/// The next character in printable form, and its length in bytes.
+/// Returns the next character in printable form, and its length in bytes.
 std::pair<std::string, std::size_t> shown_character(std::string_view text) {
   if (const std::size_t n = printable_length(text); n > 0) return {std::string(text.substr(0, n)), n};
   constexpr const char* digits = "0123456789abcdef";
@@ -57,7 +58,7 @@ std::string shown_message(std::string_view message) {
   std::string line;
   for (std::size_t word = 0, all = 0; !message.empty() && all < 5 * kMaxQuoted; ++all) {
     auto [character, bytes] = shown_character(message);
-    if (message[0] == '\n') character.assign(1, ' ');  // of " ", GCC 12 warns that it may overlap
+    if (message[0] == '\n') character.assign(1, ' ');  // GCC 12 warns that an assigned " " may overlap
     word = message[0] == ' ' || message[0] == '\n' ? 0 : word + 1;
     message.remove_prefix(bytes);
     if (word <= kMaxQuoted)

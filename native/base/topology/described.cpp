@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kTopologies = "host, a description such as 'pack:2 [numa] core:4 pu:1', or a file of hwloc's XML";
 
-/// hwloc and the XML library behind it write on standard error what they do not like; we say it in one line of our own.
+/// Discards standard error, on which hwloc and its XML library print complaints: Meshmark reports them on one line.
 class Hush {
  public:
   Hush() : saved_(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
@@ -45,7 +45,8 @@ class Hush {
   int saved_;
 };
 
-/// Whether this reads like a description (`pack:2 core:4`, or hwloc's short form `2 4`) rather than a file's name.
+/// Returns whether the text looks like a description (`pack:2 core:4`, or hwloc's short form `2 4`) rather than the
+/// name of a file.
 bool is_synthetic(const std::string& text) {
   return text.size() <= 500 && text.find_first_of("0123456789") != std::string::npos &&
          (text.find(':') != std::string::npos || text.find_first_not_of("0123456789 ") == std::string::npos) &&
@@ -53,7 +54,7 @@ bool is_synthetic(const std::string& text) {
              std::string::npos;
 }
 
-/// CPUs that a description would make, so that `pack:99999 core:99999` is refused before hwloc allocates them.
+/// Returns how many CPUs a description has, so that `pack:99999 core:99999` is refused before hwloc allocates them.
 double cpus_of_synthetic(const std::string& text) {
   double product = 1;
   int depth = 0;
@@ -67,24 +68,25 @@ double cpus_of_synthetic(const std::string& text) {
   return product;
 }
 
-/// hwloc trusts what it is given: some XML makes it abort, some makes it read where nothing is, some never lets it end,
-/// and where memory ends so does it. A child of our own tries all that we will do. "" or how that one ended.
+/// Runs `all` in a child process, because hwloc trusts its input: some XML makes it abort, read out of bounds or run
+/// forever, and it ends the process when memory is exhausted. Returns "" if the child succeeded, otherwise how it
+/// ended.
 std::string ending_of_trial(const std::function<void()>& all) {
-  constexpr rlim_t kMax_s = 10;  // of CPU time; 4 x 64 cores take 0.02 s
+  constexpr rlim_t kMax_s = 10;  // CPU time; 4 x 64 cores take 0.02 s
   const pid_t child = fork();
   if (child < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   if (child == 0) {
-    const rlimit none{0, 0}, time{kMax_s, kMax_s};
-    setrlimit(RLIMIT_CORE, &none);
-    setrlimit(RLIMIT_CPU, &time);
+    const rlimit no_core_dump{0, 0}, cpu_time{kMax_s, kMax_s};
+    setrlimit(RLIMIT_CORE, &no_core_dump);
+    setrlimit(RLIMIT_CPU, &cpu_time);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
-      std::signal(fault, SIG_DFL);  // a sanitizer's, say
+      std::signal(fault, SIG_DFL);  // removes handlers such as a sanitizer's
     const Hush hush;
     try {
       all();
     } catch (const std::exception&) {
-      _exit(0);  // that one can be said by the parent
+      _exit(0);  // the parent gets and reports the same exception
     }
     _exit(0);
   }
@@ -94,7 +96,7 @@ std::string ending_of_trial(const std::function<void()>& all) {
   return WEXITSTATUS(status) == 0 ? "" : "it ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-/// Empty where hwloc does not take the description.
+/// Returns the topology of a description; an empty handle if hwloc rejects it.
 HwlocHandle handle_of_synthetic(const std::string& text, HwlocHandle handle = empty_hwloc()) {
   const Hush hush;
   if (hwloc_topology_set_synthetic(handle.get(), text.c_str()) != 0 || hwloc_topology_load(handle.get()) != 0)
@@ -113,12 +115,12 @@ Machine from_synthetic(const std::string& text) {
   machine.source = text;
   machine.allowed = machine.ids();
   for (Node& node : machine.nodes)
-    if (node.bytes == 0) node.bytes.reset();  // the description of a node may leave out its size
+    if (node.bytes == 0) node.bytes.reset();  // the description of a node may omit its size
   describe_machine(handle.get(), machine);
   return machine;
 }
 
-/// An hwloc with this XML in it; none where hwloc does not take it.
+/// Returns the topology of this XML; an empty handle if hwloc rejects it.
 HwlocHandle handle_of_xml(const std::string& xml, HwlocHandle handle = empty_hwloc(true)) {
   hwloc_topology_set_io_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   hwloc_topology_set_icache_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -136,7 +138,8 @@ Machine read_xml(const HwlocHandle& handle) {
   return machine;
 }
 
-/// hwloc 3 writes format 3.0, in which CPUs, caches, nodes and distances are as in 2.0, and hwloc 2 refuses the number.
+/// Returns XML of format 3.0, which hwloc 3 writes, as format 2.0. Both describe CPUs, caches, nodes and distances
+/// alike, but hwloc 2 refuses the number.
 std::string as_format_2(std::string text) {
   constexpr std::string_view kFormat3 = "<topology version=\"3.";
   const std::size_t at = text.find(kFormat3);
@@ -146,28 +149,29 @@ std::string as_format_2(std::string text) {
 }
 
 Machine from_xml(const std::string& path) {
-  const std::string text = as_format_2(read_input_of("topology", path)), named = shown_path(path);
+  const std::string text = as_format_2(read_input_of("topology", path)), shown_name = shown_path(path);
   if (text.find("<topology") == std::string::npos)
-    throw UsageError("topology", named + ": found no <topology>", kTopologies);
+    throw UsageError("topology", shown_name + ": found no <topology>", kTopologies);
   if (text.find("<!ENTITY") != std::string::npos)
-    throw UsageError("topology", named + ": found a declaration of an entity, which hwloc never writes", kTopologies);
-  const auto all = [&] {
+    throw UsageError("topology", shown_name + ": found a declaration of an entity, which hwloc never writes",
+                     kTopologies);
+  const auto read_all = [&] {
     if (const HwlocHandle handle = handle_of_xml(text)) read_xml(handle);
   };
-  if (const std::string ending = ending_of_trial(all); !ending.empty())
-    throw UsageError("topology", named + ": found XML that hwloc does not survive: " + ending, kTopologies);
+  if (const std::string ending = ending_of_trial(read_all); !ending.empty())
+    throw UsageError("topology", shown_name + ": found XML that hwloc does not survive: " + ending, kTopologies);
   const HwlocHandle handle = handle_of_xml(text);
-  if (!handle) throw UsageError("topology", named + ": found no XML that hwloc takes", kTopologies);
+  if (!handle) throw UsageError("topology", shown_name + ": found no XML that hwloc takes", kTopologies);
   Machine machine = read_xml(handle);
   machine.source = text;
   machine.allowed = online_of(machine, ids(hwloc_topology_get_allowed_cpuset(handle.get())));
   const char* host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(handle.get()), "HostName");
-  char here[256] = {};
-  gethostname(here, sizeof here - 1);
-  if (host != nullptr && std::string(host) == here &&
+  char this_host[256] = {};
+  gethostname(this_host, sizeof this_host - 1);
+  if (host != nullptr && std::string(host) == this_host &&
       sysconf(_SC_NPROCESSORS_ONLN) == static_cast<long>(machine.cpus.size()))
     machine.allowed = online_of(machine, allowed_cpus());
-  if (machine.allowed.empty()) throw UsageError("topology", named + ": allows no CPU", kTopologies);
+  if (machine.allowed.empty()) throw UsageError("topology", shown_name + ": allows no CPU", kTopologies);
   return machine;
 }
 
@@ -202,8 +206,8 @@ HwlocHandle whole_hwloc(const Machine& machine) {
 
 Machine machine_of(const std::string& topology) {
   if (topology == "host") return host_machine();
-  std::error_code none;
-  if (std::filesystem::exists(topology, none)) return from_xml(topology);
+  std::error_code ignored;
+  if (std::filesystem::exists(topology, ignored)) return from_xml(topology);
   if (is_synthetic(topology)) return from_synthetic(topology);
   throw UsageError("topology", "found " + quote(topology), kTopologies);
 }

@@ -1,4 +1,4 @@
-/// What a tree of /sys states beyond CPUs, nodes and distances: caches, and the CPUs near each node.
+/// Reads from a tree of /sys what `machine_of_tree` leaves out: caches, and the CPUs near each node.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -14,14 +14,14 @@
 namespace mm {
 namespace {
 
-constexpr std::int64_t kMaxIndex = 16;  // of a CPU's caches
+constexpr std::int64_t kMaxIndex = 16;  // limit of the indices of a CPU's caches
 constexpr std::int64_t kMaxNode = 1 << 16;
 
 std::string cpu_folder(const std::string& root, int cpu) {
   return root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/";
 }
 
-/// A size such as 32K, in bytes; 0 if it is something else.
+/// Reads a size such as 32K and returns it in bytes; 0 if the file contains anything else.
 std::uint64_t size_in(const std::string& path) {
   std::string text = first_line(path);
   std::uint64_t unit = 1;
@@ -36,11 +36,11 @@ std::uint64_t positive_in(const std::string& path) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(number_in(path, 0), 0));
 }
 
-/// Ways of a cache. Kernels state 0 or -1 for a fully associative or unknown cache; sizes then tell, except with one
-/// set.
+/// Returns the number of ways of a cache. Linux kernels state 0 or -1 for a fully associative or unknown cache; then
+/// the number follows from the sizes, unless the cache has only one set.
 std::uint64_t ways_in(const std::string& at, const Cache& cache) {
-  if (const std::int64_t stated = number_in(at + "ways_of_associativity", 0); stated > 0)
-    return static_cast<std::uint64_t>(stated);
+  if (const std::int64_t stated_ways = number_in(at + "ways_of_associativity", 0); stated_ways > 0)
+    return static_cast<std::uint64_t>(stated_ways);
   const std::uint64_t sets = positive_in(at + "number_of_sets");
   const std::uint64_t lines = std::max<std::uint64_t>(positive_in(at + "physical_line_partition"), 1);
   return sets < 2 || cache.line_bytes == 0 ? 0 : cache.bytes / cache.line_bytes / lines / sets;
@@ -50,8 +50,8 @@ std::string kind_of(const std::string& type) {
   return type == "Data" ? "data" : type == "Instruction" ? "instruction" : type == "Unified" ? "unified" : "";
 }
 
-/// CPUs of the nodes in `nodeN/accessCLASS/initiators`; those of class 1 are CPUs only, those of class 0 may be
-/// devices.
+/// Returns the CPUs of the nodes in `nodeN/accessCLASS/initiators`. Initiators of class 1 are always CPUs; initiators
+/// of class 0 may be devices.
 std::vector<int> cpus_of_initiators(const std::string& node_folder, int node, const Machine& machine) {
   for (const char* access : {"access1", "access0"}) {
     const auto initiators = numbered_names(node_folder + access + "/initiators", "node", kMaxNode);
@@ -64,7 +64,7 @@ std::vector<int> cpus_of_initiators(const std::string& node_folder, int node, co
   return {};
 }
 
-/// CPUs of the nodes that are nearest to a memory-only node by the firmware's distances.
+/// Returns the CPUs of the nodes that are nearest to a memory-only node by the firmware's distances.
 std::vector<int> nearest_cpus(const Machine& machine, std::size_t node) {
   if (machine.distance_from.empty()) return {};
   double shortest = std::numeric_limits<double>::infinity();
@@ -92,8 +92,8 @@ void read_near_cpus(const std::string& root, Machine& machine) {
 
 using CacheKey = std::tuple<int, std::string, std::vector<int>>;
 
-/// Caches of SPARC, which has their sizes in the folder of each CPU and does not state who shares them: taken as the
-/// core's.
+/// Adds the caches of a SPARC machine, whose tree has their sizes in the folder of each CPU. It does not state which
+/// CPUs share them, so they are attributed to the core.
 void add_sparc_caches(const std::string& folder, const std::vector<int>& core, std::map<CacheKey, Cache>& caches) {
   struct Names {
     int level;
@@ -110,10 +110,10 @@ void add_sparc_caches(const std::string& folder, const std::vector<int>& core, s
 
 std::vector<Cache> caches_of_tree(const std::string& root, const Machine& machine) {
   const std::vector<int> online = machine.ids();
-  std::map<int, std::vector<int>> cores;  // CPUs by dense number
+  std::map<int, std::vector<int>> cores;  // CPUs by the dense number of their core
   for (const Cpu& cpu : machine.cpus) cores[cpu.core].push_back(cpu.id);
-  // CPUs whose cache of a level and kind was read. Indices differ where some cores lack a level.
-  std::map<std::pair<std::int64_t, std::string>, std::set<int>> covered;
+  // CPUs whose cache of a level and kind was read. Indices differ between cores if some of them lack a level.
+  std::map<std::pair<std::int64_t, std::string>, std::set<int>> covered_by_kind;
   std::map<CacheKey, Cache> caches;
   for (const Cpu& cpu : machine.cpus) {
     const std::string folder = cpu_folder(root, cpu.id) + "cache/";
@@ -124,16 +124,16 @@ std::vector<Cache> caches_of_tree(const std::string& root, const Machine& machin
       const std::int64_t level = number_in(at + "level", -1);
       const std::string kind = kind_of(first_line(at + "type"));
       if (level < 1 || level > 9 || kind.empty()) continue;
-      std::set<int>& others = covered[{level, kind}];
-      if (others.contains(cpu.id)) continue;
-      const auto stated = ids_in(at, {kCacheCpus}, [&](const std::vector<int>& ids) {
+      std::set<int>& covered_cpus = covered_by_kind[{level, kind}];
+      if (covered_cpus.contains(cpu.id)) continue;
+      const auto listed_cpus = ids_in(at, {kCacheCpus}, [&](const std::vector<int>& ids) {
         return ids.empty() || (std::binary_search(ids.begin(), ids.end(), cpu.id) &&
-                               std::none_of(ids.begin(), ids.end(), [&](int id) { return others.contains(id); }));
+                               std::none_of(ids.begin(), ids.end(), [&](int id) { return covered_cpus.contains(id); }));
       });
-      if (!stated) continue;  // which CPUs share it is unknown
-      // Linux on Itanium has empty sets for some caches, which are a core's.
-      const std::vector<int> cpus = stated->empty() ? cores[cpu.core] : common_ids(*stated, online);
-      others.insert(cpus.begin(), cpus.end());
+      if (!listed_cpus) continue;  // which CPUs share it is unknown
+      // Linux on Itanium has empty sets for some caches, which belong to one core.
+      const std::vector<int> cpus = listed_cpus->empty() ? cores[cpu.core] : common_ids(*listed_cpus, online);
+      covered_cpus.insert(cpus.begin(), cpus.end());
       Cache cache{
           static_cast<int>(level), kind, size_in(at + "size"), positive_in(at + "coherency_line_size"), 0, cpus};
       cache.ways = ways_in(at, cache);

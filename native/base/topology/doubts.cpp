@@ -37,12 +37,12 @@ void doubt_parts(Machine& machine) {
 }
 
 void doubt_nodes(Machine& machine) {
-  std::vector<int> taken;
+  std::vector<int> earlier_cpus;
   for (const Node& node : machine.nodes) {
-    if (const auto twice = common_ids(node.cpus, taken); !twice.empty())
-      machine.doubts.push_back("CPUs " + id_list(twice) + " are in node " + std::to_string(node.id) +
+    if (const auto shared_cpus = common_ids(node.cpus, earlier_cpus); !shared_cpus.empty())
+      machine.doubts.push_back("CPUs " + id_list(shared_cpus) + " are in node " + std::to_string(node.id) +
                                " and an earlier one, which is used");
-    taken = all_ids(taken, node.cpus);
+    earlier_cpus = all_ids(earlier_cpus, node.cpus);
   }
   if (machine.distance_from.empty()) return;
   for (std::size_t i = 0; i < machine.nodes.size(); ++i)
@@ -65,7 +65,7 @@ void doubt_memory(Machine& machine) {
                              ": the smaller value is used");
 }
 
-/// A cache of several nodes of one package is normal (sub-NUMA clusters); one of several packages does not exist.
+/// A cache that spans nodes of one package is normal (sub-NUMA clusters); a cache that spans packages does not exist.
 void doubt_caches(Machine& machine) {
   std::map<int, const Cpu*> by_id;
   for (const Cpu& cpu : machine.cpus) by_id[cpu.id] = &cpu;

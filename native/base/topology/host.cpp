@@ -12,7 +12,7 @@
 namespace mm {
 namespace {
 
-/// Data and unified caches of the first CPU that may be used, of a machine that hwloc did not read.
+/// Sets the data and unified caches of the first allowed CPU, for a machine that hwloc did not read.
 void take_caches(Machine& machine) {
   if (machine.allowed.empty()) return;
   for (const Cache& cache : machine.all_caches) {
@@ -28,7 +28,7 @@ void take_caches(Machine& machine) {
   machine.all_last_level_bytes = machine.caches.back().bytes * std::max<std::size_t>(1, instances);
 }
 
-/// Data and unified caches around the first CPU that may be used, the nearest first.
+/// Sets the data and unified caches of the first allowed CPU, the nearest first.
 void read_caches(hwloc_topology_t t, Machine& machine) {
   if (machine.allowed.empty()) return;
   if (!machine.all_caches.empty()) {
@@ -50,16 +50,17 @@ void read_caches(hwloc_topology_t t, Machine& machine) {
   machine.all_last_level_bytes = machine.caches.back().bytes * std::max<std::size_t>(1, instances);
 }
 
-/// The root of the tree that hwloc takes for this host's; empty if that is this host's own.
+/// Returns the root of the tree that hwloc reads as this host; "" if it reads the files of this host itself.
 std::string root_of_hwloc() {
   const char* root = std::getenv("HWLOC_FSROOT");
   return root == nullptr || std::string(root) == "/" ? "" : root;
 }
 
-/// Whether hwloc describes the machine of `root_of_hwloc()` rather than XML or a description from its environment.
+/// Returns whether hwloc describes the machine of `root_of_hwloc()` rather than XML or a description from its
+/// environment.
 bool is_from_tree() { return std::getenv("HWLOC_XMLFILE") == nullptr && std::getenv("HWLOC_SYNTHETIC") == nullptr; }
 
-/// This host by the files of the kernel alone, where hwloc does not read them.
+/// Reads this host from the files of the Linux kernel alone, for hosts whose files hwloc does not read.
 Machine host_by_tree() {
   const std::string root = root_of_hwloc();
   Machine machine = described_tree(root);
@@ -80,7 +81,7 @@ Machine host_by_tree() {
 Machine read_host(hwloc_topology_t t) {
   Machine machine = read_machine(t, "host");
   const std::vector<int> usable = allowed_cpus();
-  // hwloc leaves out CPUs that the list of online CPUs lacks, as in containers with LXCFS.
+  // hwloc omits CPUs that the list of online CPUs lacks, as in containers with LXCFS.
   const bool lacks_cpus = root_of_hwloc().empty() && !ids_without(usable, machine.ids()).empty();
   Machine by_tree;
   if (is_from_tree() && (lacks_cpus || has_empty_node_folder())) by_tree = host_by_tree();

@@ -25,7 +25,7 @@ constexpr std::size_t kMaxNodes = 1024;
 
 using Matrix = std::vector<std::vector<double>>;
 
-/// Objects of NUMA nodes, and the nodes, in the same order.
+/// Adds the NUMA nodes to the machine. Returns their objects in the same order.
 std::vector<hwloc_obj_t> read_nodes(hwloc_topology_t t, Machine& machine) {
   std::vector<hwloc_obj_t> objects;
   for (hwloc_obj_t o = nullptr; (o = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, o)) != nullptr;)
@@ -40,8 +40,8 @@ std::vector<hwloc_obj_t> read_nodes(hwloc_topology_t t, Machine& machine) {
       machine.memory_nodes.push_back(static_cast<int>(o->os_index));
   }
 
-  // Memory of another kind (CXL, HBM) hangs at the same CPUs as the node that owns them, so each CPU belongs to the
-  // smallest node around it, and among equals to the first.
+  // Memory of another kind (CXL, HBM) is attached to the same CPUs as the node that owns them, so each CPU belongs to
+  // the smallest node that contains it, and to the first one of several nodes of that size.
   std::vector<std::size_t> order(objects.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -54,14 +54,15 @@ std::vector<hwloc_obj_t> read_nodes(hwloc_topology_t t, Machine& machine) {
   return objects;
 }
 
-/// Whether `meshmark export hwloc-xml` has added a matrix, whose measured latencies are not distances of the machine.
+/// Returns whether `meshmark export hwloc-xml` added the matrix: its measured latencies are not distances of the
+/// machine.
 bool is_measured(hwloc_topology_t t, hwloc_distances_s* matrix) {
   const char* name = hwloc_distances_get_name(t, matrix);
   return name != nullptr && std::string(name) == "load_latency_ns";
 }
 
-/// Preference among matrices of latencies between nodes: hwloc names the firmware's NUMALatency; in XML of hwloc 1, and
-/// after hwloc-annotate, it has no name.
+/// Returns the rank of a matrix of latencies between nodes; the lowest rank is preferred. hwloc names the firmware's
+/// matrix NUMALatency; in XML of hwloc 1, and after hwloc-annotate, it has no name.
 int rank_of_matrix(hwloc_topology_t t, hwloc_distances_s* matrix) {
   const char* name = hwloc_distances_get_name(t, matrix);
   if (name != nullptr && std::string(name) == "NUMALatency") return 0;
@@ -71,19 +72,20 @@ int rank_of_matrix(hwloc_topology_t t, hwloc_distances_s* matrix) {
 std::optional<Matrix> square(hwloc_distances_s* matrix, const std::vector<hwloc_obj_t>& nodes) {
   const std::size_t count = nodes.size();
   if (matrix->nbobjs != count) return std::nullopt;
-  std::vector<std::size_t> at;
+  std::vector<std::size_t> positions;
   for (const hwloc_obj_t node : nodes) {
     const int index = hwloc_distances_obj_index(matrix, node);
     if (index < 0) return std::nullopt;
-    at.push_back(static_cast<std::size_t>(index));
+    positions.push_back(static_cast<std::size_t>(index));
   }
   Matrix distance(count, std::vector<double>(count));
   for (std::size_t i = 0; i < count; ++i)
-    for (std::size_t j = 0; j < count; ++j) distance[i][j] = static_cast<double>(matrix->values[at[i] * count + at[j]]);
+    for (std::size_t j = 0; j < count; ++j)
+      distance[i][j] = static_cast<double>(matrix->values[positions[i] * count + positions[j]]);
   return distance;
 }
 
-/// The best matrix of latencies that covers all nodes; a doubt if there are only others.
+/// Returns the best matrix of latencies that covers all nodes. Adds a doubt if only other matrices exist.
 std::optional<Matrix> read_distances(hwloc_topology_t t, const std::vector<hwloc_obj_t>& nodes, Machine& machine) {
   unsigned count = 0;
   const unsigned long kind = HWLOC_DISTANCES_KIND_MEANS_LATENCY;
@@ -94,24 +96,24 @@ std::optional<Matrix> read_distances(hwloc_topology_t t, const std::vector<hwloc
   matrices.resize(std::min<std::size_t>(count, matrices.size()));
   std::optional<Matrix> best;
   int best_rank = 3;
-  bool any = false;
+  bool has_matrix = false;
   for (hwloc_distances_s* matrix : matrices) {
     if (!is_measured(t, matrix)) {
-      any = true;
+      has_matrix = true;
       const int rank = rank_of_matrix(t, matrix);
       if (auto distance = square(matrix, nodes); distance && rank < best_rank)
         best = std::move(distance), best_rank = rank;
     }
     hwloc_distances_release(t, matrix);
   }
-  if (!best && any) {
+  if (!best && has_matrix) {
     const std::string size = std::to_string(nodes.size());
     machine.doubts.push_back("node distances are not a " + size + " x " + size + " matrix: ignored");
   }
   return best;
 }
 
-/// XML states what is unique among objects, so only their addresses are sure to be.
+/// Returns a number that is unique among objects: the address, because XML may state any other number wrongly.
 std::uint64_t key(const void* object) { return reinterpret_cast<std::uintptr_t>(object); }
 
 int os_index(hwloc_obj_t object) {
@@ -122,7 +124,7 @@ const char* kind_of(hwloc_obj_cache_type_t type) {
   return type == HWLOC_OBJ_CACHE_DATA ? "data" : type == HWLOC_OBJ_CACHE_INSTRUCTION ? "instruction" : "unified";
 }
 
-/// What hwloc states of a kind of CPUs, as the tree of such a machine states it.
+/// Returns the traits that hwloc states for a kind of CPUs, in the form in which a tree of such a machine states them.
 Traits traits_of(const hwloc_info_s* infos, unsigned count) {
   Traits traits;
   for (unsigned i = 0; i < count; ++i) {
@@ -178,8 +180,9 @@ bool has_empty_node_folder() {
 
 HwlocHandle empty_hwloc_without_plugins() {
   constexpr const char* kPlugins = "HWLOC_PLUGINS_PATH";
-  const char* before = std::getenv(kPlugins);
-  const std::optional<std::string> saved = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
+  const char* plugins_path = std::getenv(kPlugins);
+  const std::optional<std::string> saved =
+      plugins_path != nullptr ? std::optional<std::string>(plugins_path) : std::nullopt;
   setenv(kPlugins, "/proc/nonexistent", 1);
   HwlocHandle handle = empty_hwloc();
   saved ? setenv(kPlugins, saved->c_str(), 1) : unsetenv(kPlugins);
@@ -189,34 +192,35 @@ HwlocHandle empty_hwloc_without_plugins() {
 HwlocHandle load_host(const Wanted& wanted) {
   HwlocHandle handle = empty_hwloc_without_plugins();
   hwloc_topology_t t = handle.get();
-  // hwloc would end the process by an assertion.
+  // With an empty folder of nodes, hwloc's component for Linux would end the process by an assertion.
   if (has_empty_node_folder()) hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");
   hwloc_topology_set_all_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE);
   for (const auto type : {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_CORE, HWLOC_OBJ_L3CACHE})
     hwloc_topology_set_type_filter(t, type, HWLOC_TYPE_FILTER_KEEP_ALL);
-  hwloc_topology_set_type_filter(t, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);  // NUMA nodes hang at them
+  hwloc_topology_set_type_filter(t, HWLOC_OBJ_GROUP,
+                                 HWLOC_TYPE_FILTER_KEEP_STRUCTURE);  // NUMA nodes are attached to them
   if (wanted.devices) hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (wanted.caches)
     for (const auto type : {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE})
       hwloc_topology_set_type_filter(t, type, HWLOC_TYPE_FILTER_KEEP_ALL);
-  else  // binds this thread to every CPU in turn to read its CPUID; sysfs states all but some guests' caches
+  else  // binds this thread to each CPU to read CPUID; sysfs has all caches except those of some guests
     hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   if (hwloc_topology_load(t) != 0) throw Failure("hwloc cannot read this machine's topology");
   return handle;
 }
 
 std::vector<int> ids(hwloc_const_bitmap_t set) {
-  std::vector<int> found;
-  constexpr int kEnd = static_cast<int>(kMaxCpus);  // XML may contain sets without an end
-  for (int i = hwloc_bitmap_first(set); i >= 0 && i < kEnd; i = hwloc_bitmap_next(set, i)) found.push_back(i);
-  return found;
+  std::vector<int> numbers;
+  constexpr int kEnd = static_cast<int>(kMaxCpus);  // XML may contain infinite sets
+  for (int i = hwloc_bitmap_first(set); i >= 0 && i < kEnd; i = hwloc_bitmap_next(set, i)) numbers.push_back(i);
+  return numbers;
 }
 
 std::vector<int> online_of(const Machine& machine, const std::vector<int>& cpus) {
-  std::vector<int> both;
+  std::vector<int> online_cpus;
   for (const Cpu& c : machine.cpus)
-    if (std::binary_search(cpus.begin(), cpus.end(), c.id)) both.push_back(c.id);
-  return both;
+    if (std::binary_search(cpus.begin(), cpus.end(), c.id)) online_cpus.push_back(c.id);
+  return online_cpus;
 }
 
 std::vector<Device> read_devices(hwloc_topology_t t) {

@@ -36,7 +36,7 @@ class Hash {
   std::uint64_t value_ = 0xcbf29ce484222325;
 };
 
-/// The fields of the first CPU in /proc/cpuinfo.
+/// Returns the fields of the first CPU in /proc/cpuinfo.
 std::map<std::string, std::string> first_cpu(const std::string& root) {
   const std::string beginning = beginning_of(root + "/proc/cpuinfo");
   std::map<std::string, std::string> fields;
@@ -57,8 +57,8 @@ std::map<std::string, std::string> first_cpu(const std::string& root) {
 std::string for_file_names(const std::string& name) {
   std::string out;
   for (const char c : name) {
-    const bool kept = std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
-    if (kept || out.empty() || out.back() != '-') out += kept ? c : '-';
+    const bool is_valid = std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
+    if (is_valid || out.empty() || out.back() != '-') out += is_valid ? c : '-';
   }
   out.erase(0, std::min(out.find_first_not_of("-."), out.size()));
   out.erase(out.find_last_not_of("-.") + 1);
@@ -77,8 +77,8 @@ std::string Identity::id() const { return hash.empty() ? name : name + "-" + has
 Identity identity_of_tree(const std::string& root) { return identity_of_tree(root, machine_of_tree(root)); }
 
 Identity identity_of_tree(const std::string& root, const Machine& machine) {
-  Identity found{for_file_names(name_of(root)), ""};
-  if (machine.cpus.empty()) return found;
+  Identity identity{for_file_names(name_of(root)), ""};
+  if (machine.cpus.empty()) return identity;
   Hash hash;
   for (const Cpu& cpu : machine.cpus)
     for (const int number : {cpu.id, cpu.core_id, cpu.package_id, cpu.node}) hash.add(number);
@@ -96,8 +96,8 @@ Identity identity_of_tree(const std::string& root, const Machine& machine) {
       if (const auto at = fields.find(name); value.empty() && at != fields.end()) value = at->second;
     hash.add(value);
   }
-  found.hash = hash.digits();
-  return found;
+  identity.hash = hash.digits();
+  return identity;
 }
 
 const std::string& machine_id() {

@@ -19,17 +19,17 @@
 namespace mm {
 namespace {
 
-/// Clocks within this share of each other are of one kind: favoured cores of a homogeneous processor (Turbo Boost Max
-/// 3.0) reach a few percent more than others.
+/// Cores whose clocks differ by at most this share are of one kind: favoured cores of a homogeneous processor (Turbo
+/// Boost Max 3.0) reach a few percent more than other cores.
 constexpr double kSameClock = 0.2;
 
-/// The same of capacities, which include the clock: cores of one model with 997, 1017 and 1024 are one kind.
+/// Likewise for capacities, which include the clock: cores of one model with 997, 1017 and 1024 are of one kind.
 constexpr double kSameCapacity = 0.1;
 
 constexpr std::int64_t kImpossibleKilohertz = 1 << 30, kMaxCpus = 65536;
 
 #if defined(__x86_64__)
-constexpr bool kCpuinfoInterruptsCpus = true;  // for their clocks, and it names no model of each CPU
+constexpr bool kCpuinfoInterruptsCpus = true;  // to read their clocks, and it does not state a model per CPU
 #else
 constexpr bool kCpuinfoInterruptsCpus = false;
 #endif
@@ -45,8 +45,8 @@ void read_pmus(const std::string& root, TraitsByCpu& traits) {
   }
 }
 
-/// Implementer and part of each CPU of an Arm processor in /proc/cpuinfo. Linux before 3.8 states them once, after all
-/// CPUs, and LXCFS lists some CPUs under other numbers: then the model of each CPU is unknown.
+/// Reads the implementer and part of each CPU of an Arm processor from /proc/cpuinfo. Linux before 3.8 states them
+/// once, after all CPUs, and LXCFS lists some CPUs under other numbers: then the model of each CPU stays unknown.
 void read_models_of_cpuinfo(const std::string& root, TraitsByCpu& traits) {
   const std::string all = read_text(root + "/proc/cpuinfo");
   std::string_view text = all;
@@ -68,38 +68,38 @@ void read_models_of_cpuinfo(const std::string& root, TraitsByCpu& traits) {
   const bool every_cpu_is_stated =
       std::all_of(traits.begin(), traits.end(), [&](const auto& entry) { return models.contains(entry.first); });
   if (every_cpu_is_stated)
-    for (auto& [number, about] : traits) about.model = models.at(number);
+    for (auto& [number, cpu_traits] : traits) cpu_traits.model = models.at(number);
 }
 
-/// Implementer and part from the main identification register of an Arm core, in the form of /proc/cpuinfo; "" if the
-/// text is not such a number.
+/// Returns the implementer and part in the main identification register of an Arm core, in the form of /proc/cpuinfo;
+/// "" if the text is not such a number.
 std::string model_in_register(const std::string& text) {
   std::uint64_t value = 0;
   if (!text.starts_with("0x")) return "";
   const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + 2, end, value, 16);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return "";
+  const auto conversion = std::from_chars(text.data() + 2, end, value, 16);
+  if (conversion.ec != std::errc() || conversion.ptr != end) return "";
   char model[16];
   std::snprintf(model, sizeof model, "0x%02x:0x%03x", static_cast<unsigned>(value >> 24 & 0xff),
                 static_cast<unsigned>(value >> 4 & 0xfff));
   return model;
 }
 
-/// The processor model of each CPU on Arm; on other architectures one model describes all.
+/// Reads the processor model of each CPU on Arm. On other architectures, one model describes all CPUs.
 void read_models(const std::string& root, TraitsByCpu& traits) {
   read_models_of_cpuinfo(root, traits);
   std::map<int, std::string> models;
-  for (const auto& [cpu, about] : traits) {
-    if (!about.model.empty()) return;
+  for (const auto& [cpu, cpu_traits] : traits) {
+    if (!cpu_traits.model.empty()) return;
     models[cpu] = model_in_register(
         first_line(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/regs/identification/midr_el1"));
     if (models[cpu].empty()) return;
   }
-  for (auto& [cpu, about] : traits) about.model = models[cpu];
+  for (auto& [cpu, cpu_traits] : traits) cpu_traits.model = models[cpu];
 }
 
-/// Sets the clocks of CPUs that have none from the folders of cpufreq policies: recorded trees may lack the links from
-/// CPUs to them.
+/// Sets the clocks that are still unknown from the folders of cpufreq policies: recorded trees may lack the links from
+/// CPUs to these folders.
 void read_clocks_of_policies(const std::string& root, TraitsByCpu& traits) {
   const std::string folder = root + "/sys/devices/system/cpu/cpufreq/";
   for (const int policy : numbered_names(folder, "policy", kMaxCpus)) {
@@ -115,12 +115,12 @@ void read_clocks_of_policies(const std::string& root, TraitsByCpu& traits) {
 }
 
 void read_speeds(const std::string& root, TraitsByCpu& traits) {
-  for (auto& [cpu, about] : traits) {
+  for (auto& [cpu, cpu_traits] : traits) {
     const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/";
-    about.capacity = number_in(folder + "cpu_capacity", -1);
+    cpu_traits.capacity = number_in(folder + "cpu_capacity", -1);
     if (const std::int64_t khz = number_in(folder + "cpufreq/cpuinfo_max_freq", -1);
         khz > 0 && khz < kImpossibleKilohertz)
-      about.max_hz = khz * 1000;
+      cpu_traits.max_hz = khz * 1000;
   }
   const bool some_have_none =
       std::any_of(traits.begin(), traits.end(), [](const auto& t) { return t.second.max_hz <= 0; });
@@ -129,7 +129,8 @@ void read_speeds(const std::string& root, TraitsByCpu& traits) {
 
 using Similar = std::map<std::int64_t, std::int64_t>;
 
-/// The highest value of each one's group: a group has values that are lower by less than `share`.
+/// Maps each value to the highest value of its group. The other values of a group are lower than that by at most
+/// `share`.
 Similar highest_of_similar(const std::set<std::int64_t>& values, double share) {
   Similar highest_of;
   std::int64_t highest = -1;
@@ -142,20 +143,21 @@ Similar highest_of_similar(const std::set<std::int64_t>& values, double share) {
 
 Similar similar_clocks(const TraitsByCpu& traits) {
   std::set<std::int64_t> clocks;
-  for (const auto& [cpu, about] : traits) clocks.insert(about.max_hz);
+  for (const auto& [cpu, cpu_traits] : traits) clocks.insert(cpu_traits.max_hz);
   return highest_of_similar(clocks, kSameClock);
 }
 
-/// By PMU and model, since cores of two models differ even if their capacities are similar.
+/// Groups capacities by PMU and model, since cores of two models differ even if their capacities are similar.
 std::map<std::pair<std::string, std::string>, Similar> similar_capacities(const TraitsByCpu& traits) {
   std::map<std::pair<std::string, std::string>, std::set<std::int64_t>> capacities;
-  for (const auto& [cpu, about] : traits) capacities[{about.pmu, about.model}].insert(about.capacity);
+  for (const auto& [cpu, cpu_traits] : traits)
+    capacities[{cpu_traits.pmu, cpu_traits.model}].insert(cpu_traits.capacity);
   std::map<std::pair<std::string, std::string>, Similar> similar;
   for (const auto& [cores, values] : capacities) similar[cores] = highest_of_similar(values, kSameCapacity);
   return similar;
 }
 
-/// Names by rank; kinds that nothing ranks are named by their model.
+/// Names kinds by their rank, or by their model if nothing ranks them.
 void name_kinds(std::vector<CoreKind>& kinds, bool are_ranked) {
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     CoreKind& kind = kinds[i];
@@ -187,19 +189,20 @@ std::vector<CoreKind> kinds_by_traits(const TraitsByCpu& traits) {
   const auto clocks = similar_clocks(traits);
   const auto capacities = similar_capacities(traits);
 
-  // The scheduler's capacity includes the clock; without it, clocks tell.
+  // The scheduler's capacity includes the clock. If it is unknown, the clocks distinguish the kinds.
   using Key = std::tuple<int, std::int64_t, std::int64_t, std::string>;
   std::map<Key, CoreKind> groups;
-  for (const auto& [cpu, about] : traits) {
-    const std::int64_t capacity = all_have_capacity ? capacities.at({about.pmu, about.model}).at(about.capacity) : -1;
+  for (const auto& [cpu, cpu_traits] : traits) {
+    const std::int64_t capacity =
+        all_have_capacity ? capacities.at({cpu_traits.pmu, cpu_traits.model}).at(cpu_traits.capacity) : -1;
     const std::int64_t clock =
-        all_have_clocks && !all_have_capacity && about.pmu.empty() ? clocks.at(about.max_hz) : -1;
-    CoreKind& kind = groups[{about.rank, -capacity, -clock, about.model}];
+        all_have_clocks && !all_have_capacity && cpu_traits.pmu.empty() ? clocks.at(cpu_traits.max_hz) : -1;
+    CoreKind& kind = groups[{cpu_traits.rank, -capacity, -clock, cpu_traits.model}];
     kind.cpus.push_back(cpu);
     kind.capacity = capacity;
-    kind.max_hz = all_have_clocks ? std::max(kind.max_hz, about.max_hz) : -1;
-    kind.pmu = about.pmu;
-    kind.model = about.model;
+    kind.max_hz = all_have_clocks ? std::max(kind.max_hz, cpu_traits.max_hz) : -1;
+    kind.pmu = cpu_traits.pmu;
+    kind.model = cpu_traits.model;
   }
   std::vector<CoreKind> kinds;
   if (groups.size() < 2) return kinds;
@@ -232,10 +235,10 @@ void set_kinds(Machine& machine, std::vector<CoreKind> kinds) {
 
 std::vector<CoreKind> kinds_of(const Machine& machine, const std::vector<int>& cpus) {
   std::vector<CoreKind> kinds;
-  const std::set<int> chosen(cpus.begin(), cpus.end());
+  const std::set<int> requested_cpus(cpus.begin(), cpus.end());
   for (const CoreKind& kind : machine.kinds) {
     CoreKind part = kind;
-    std::erase_if(part.cpus, [&](int cpu) { return !chosen.contains(cpu); });
+    std::erase_if(part.cpus, [&](int cpu) { return !requested_cpus.contains(cpu); });
     if (!part.cpus.empty()) kinds.push_back(std::move(part));
   }
   return kinds;

@@ -9,7 +9,7 @@
 
 namespace mm {
 
-/// What a source states of one CPU; see `CoreKind`.
+/// Traits of one CPU, as a source states them; see `CoreKind`.
 struct Traits {
   int rank = 0;  ///< 0 is the fastest
   std::string pmu;
@@ -19,9 +19,9 @@ struct Traits {
 
 using TraitsByCpu = std::map<int, Traits>;
 
-/// The kinds, the fastest first; empty if all CPUs are alike. Clocks count only if neither capacities nor PMUs are
-/// stated, and if they differ by more than 20 %; capacities of cores of one model count if they differ by more than
-/// 10 %.
+/// Returns the kinds, the fastest first; empty if all CPUs are alike. Clocks count only if the source states neither
+/// capacities nor PMUs, and if they differ by more than 20 %. Capacities of cores of one model count if they differ by
+/// more than 10 %.
 std::vector<CoreKind> kinds_by_traits(const TraitsByCpu& traits);
 
 }  // namespace mm

@@ -23,10 +23,10 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Indexes of one step, after hwloc's grammar.
+/// Indexes of one step, in hwloc's grammar.
 struct Range {
-  long first = 0, last = 0;  ///< `last` is that of X and X-Y
-  long count = 1;            ///< of X:N
+  long first = 0, last = 0;  ///< `last` is used by X and X-Y
+  long count = 1;            ///< N in X:N
   long step = 1;             ///< 2 for odd and even
   enum class Kind { listed, open, wrapped } kind = Kind::listed;
 };
@@ -60,7 +60,8 @@ Range range_of(const std::string& location, const std::string& text) {
   return range;
 }
 
-/// The indexes of a range among `width` objects, in hwloc's order; none if it begins behind them.
+/// Returns the indexes of a range among `width` objects, in hwloc's order; empty if the range begins after the last
+/// one.
 std::vector<long> indexes_of(const Range& range, long width) {
   std::vector<long> indexes;
   if (range.kind == Range::Kind::listed) {
@@ -74,8 +75,8 @@ std::vector<long> indexes_of(const Range& range, long width) {
 }
 
 void add(std::vector<int>& numbers, hwloc_const_bitmap_t set) {
-  const std::vector<int> more = ids(set);
-  numbers.insert(numbers.end(), more.begin(), more.end());
+  const std::vector<int> members = ids(set);
+  numbers.insert(numbers.end(), members.begin(), members.end());
 }
 
 void sort(std::vector<int>& numbers) {
@@ -85,19 +86,19 @@ void sort(std::vector<int>& numbers) {
 
 void merge(std::vector<int>& so_far, const std::vector<int>& more, char prefix) {
   std::vector<int> result;
-  const auto to = std::back_inserter(result);
+  const auto output = std::back_inserter(result);
   if (prefix == '~')
-    std::set_difference(so_far.begin(), so_far.end(), more.begin(), more.end(), to);
+    std::set_difference(so_far.begin(), so_far.end(), more.begin(), more.end(), output);
   else if (prefix == 'x')
-    std::set_intersection(so_far.begin(), so_far.end(), more.begin(), more.end(), to);
+    std::set_intersection(so_far.begin(), so_far.end(), more.begin(), more.end(), output);
   else if (prefix == '^')
-    std::set_symmetric_difference(so_far.begin(), so_far.end(), more.begin(), more.end(), to);
+    std::set_symmetric_difference(so_far.begin(), so_far.end(), more.begin(), more.end(), output);
   else
-    std::set_union(so_far.begin(), so_far.end(), more.begin(), more.end(), to);
+    std::set_union(so_far.begin(), so_far.end(), more.begin(), more.end(), output);
   so_far = std::move(result);
 }
 
-/// The end of a level's name, which may have a filter in brackets: the position of `:`, `=` or `.`, or npos.
+/// Returns the end of a level's name, which may have a filter in brackets: the position of `:`, `=` or `.`, or npos.
 std::size_t end_of_level(const std::string& text) {
   std::size_t end = text.find_first_of(":=.[");
   if (end != std::string::npos && text[end] == '[') end = text.find_first_of(":=.", text.find(']', end));
@@ -119,21 +120,21 @@ bool Locations::is_location(const std::string& word) {
 void Locations::combine(Located& so_far, const std::string& location, Indexes indexes, bool mask_of_nodes) {
   const char prefix = !location.empty() && std::string("~x^").find(location[0]) != std::string::npos ? location[0] : 0;
   const std::string text = location.substr(prefix != 0 ? 1 : 0);
-  Located selected;
+  Located selection;
   if (text == "all" || text == "root") {
-    add(selected.cpus, hwloc_topology_get_topology_cpuset(handle_.get()));
-    add(selected.nodes, hwloc_topology_get_topology_nodeset(handle_.get()));
+    add(selection.cpus, hwloc_topology_get_topology_cpuset(handle_.get()));
+    add(selection.nodes, hwloc_topology_get_topology_nodeset(handle_.get()));
   } else if (text.starts_with("0x") || text.starts_with("0X")) {
-    selected = mask(text, mask_of_nodes);
+    selection = mask(text, mask_of_nodes);
   } else if (const std::size_t end = end_of_level(text); end == std::string::npos || end == 0) {
     refuse(location, "");
   } else {
-    selected = text[end] == '=' ? device(text) : select(text, indexes);
+    selection = text[end] == '=' ? device(text) : select(text, indexes);
   }
-  sort(selected.cpus);
-  sort(selected.nodes);
-  merge(so_far.cpus, selected.cpus, prefix);
-  merge(so_far.nodes, selected.nodes, prefix);
+  sort(selection.cpus);
+  sort(selection.nodes);
+  merge(so_far.cpus, selection.cpus, prefix);
+  merge(so_far.nodes, selection.nodes, prefix);
 }
 
 Located Locations::select(const std::string& location, Indexes indexes) {
@@ -155,43 +156,43 @@ Located Locations::select(const std::string& location, Indexes indexes) {
   std::vector<hwloc_obj_t> parents = {nullptr};
   for (const Step& step : steps) {
     const Range range = range_of(location, step.range);
-    std::set<long> missing, present;
-    long most = 0;  // objects in one parent
+    std::set<long> missing_indexes, present_indexes;
+    long max_objects = 0;  // largest number of objects in one parent
     std::vector<hwloc_obj_t> objects;
     for (const hwloc_obj_t parent : parents) {
       const std::vector<hwloc_obj_t> level = inside(location, step.level, parent);
       const long width = static_cast<long>(level.size());
-      most = std::max(most, width);
+      max_objects = std::max(max_objects, width);
       for (const long index : indexes_of(range, width)) {
         const auto at = indexes == Indexes::logical ? level.begin() + std::min(index, width)
                                                     : std::find_if(level.begin(), level.end(), [&](hwloc_obj_t object) {
                                                         return object->os_index == static_cast<unsigned>(index);
                                                       });
-        (at == level.end() ? missing : present).insert(index);
+        (at == level.end() ? missing_indexes : present_indexes).insert(index);
         if (at != level.end()) objects.push_back(*at);
       }
     }
-    const std::string where = std::string(&step == steps.data() ? "this machine" : "a parent") + " has ";
-    const std::string counted = where + std::to_string(most) + " of the level " + quote(step.level.name);
-    for (const long index : missing)
-      if (!present.contains(index) || (indexes == Indexes::physical && range.kind != Range::Kind::listed))
+    const std::string subject = std::string(&step == steps.data() ? "this machine" : "a parent") + " has ";
+    const std::string count_text = subject + std::to_string(max_objects) + " of the level " + quote(step.level.name);
+    for (const long index : missing_indexes)
+      if (!present_indexes.contains(index) || (indexes == Indexes::physical && range.kind != Range::Kind::listed))
         refuse(location,
-               indexes == Indexes::logical ? ": " + counted
+               indexes == Indexes::logical ? ": " + count_text
                                            : ": no object of the level " + quote(step.level.name) +
                                                  " has the physical number " + std::to_string(index),
-               indexes == Indexes::logical ? (most > 1    ? "0-" + std::to_string(most - 1)
-                                              : most == 1 ? "0"
-                                                          : "levels with objects there")
+               indexes == Indexes::logical ? (max_objects > 1    ? "0-" + std::to_string(max_objects - 1)
+                                              : max_objects == 1 ? "0"
+                                                                 : "levels with objects there")
                                            : "physical numbers that exist, each or as X-Y");
-    if (objects.empty()) refuse(location, ", which selects no object: " + counted, kIndexes);
+    if (objects.empty()) refuse(location, ", which selects no object: " + count_text, kIndexes);
     parents = std::move(objects);
   }
-  Located selected;
+  Located selection;
   for (const hwloc_obj_t object : parents) {
-    add(selected.cpus, object->cpuset);
-    add(selected.nodes, object->nodeset);
+    add(selection.cpus, object->cpuset);
+    add(selection.nodes, object->nodeset);
   }
-  return selected;
+  return selection;
 }
 
 std::vector<hwloc_obj_t> Locations::inside(const std::string& location, const Level& level, hwloc_obj_t parent) const {
@@ -275,10 +276,10 @@ Located Locations::device(const std::string& location) const {
   }
   if (object == nullptr) refuse(location, ", a device that this machine does not have", "a device that lstopo lists");
   object = hwloc_get_non_io_ancestor_obj(handle_.get(), object);
-  Located selected;
-  add(selected.cpus, object->cpuset);
-  add(selected.nodes, object->nodeset);
-  return selected;
+  Located selection;
+  add(selection.cpus, object->cpuset);
+  add(selection.nodes, object->nodeset);
+  return selection;
 }
 
 Located Locations::mask(const std::string& text, bool of_nodes) const {
@@ -289,32 +290,32 @@ Located Locations::mask(const std::string& text, bool of_nodes) const {
   if (infinite && !finite.empty() && finite[0] != ',') refuse(text, "", "0xf...f, or 0xf...f,0x1");
   const auto groups = static_cast<int>(std::count(finite.begin(), finite.end(), ','));
   if (infinite && !finite.empty()) finite = finite.substr(1);
-  const hwloc_const_bitmap_t every =
+  const hwloc_const_bitmap_t all_bits =
       of_nodes ? hwloc_topology_get_topology_nodeset(handle_.get()) : hwloc_topology_get_topology_cpuset(handle_.get());
   std::vector<int> bits;
   if (!finite.empty()) {
-    const auto parsed = parse_mask(finite);
-    if (!parsed) refuse(text, "");
-    bits = *parsed;
+    const auto finite_bits = parse_mask(finite);
+    if (!finite_bits) refuse(text, "");
+    bits = *finite_bits;
   }
   for (const int bit : bits)
-    if (hwloc_bitmap_isset(every, static_cast<unsigned>(bit)) == 0)
+    if (hwloc_bitmap_isset(all_bits, static_cast<unsigned>(bit)) == 0)
       refuse(text, std::string(", whose bit ") + std::to_string(bit) + (of_nodes ? " is not a node" : " is not a CPU"),
-             (of_nodes ? "nodes " : "CPUs ") + cpu_list(ids(every)));
+             (of_nodes ? "nodes " : "CPUs ") + cpu_list(ids(all_bits)));
   if (infinite)
-    for (const int bit : ids(every))
+    for (const int bit : ids(all_bits))
       if (bit >= 32 * groups) bits.push_back(bit);
   sort(bits);
-  Located selected;
+  Located selection;
   for (hwloc_obj_t o = nullptr; (o = hwloc_get_next_obj_by_type(handle_.get(), HWLOC_OBJ_NUMANODE, o)) != nullptr;) {
     if (of_nodes && std::binary_search(bits.begin(), bits.end(), static_cast<int>(o->os_index)))
-      add(selected.cpus, o->cpuset);
+      add(selection.cpus, o->cpuset);
     if (!of_nodes && std::any_of(bits.begin(), bits.end(),
                                  [&](int cpu) { return hwloc_bitmap_isset(o->cpuset, static_cast<unsigned>(cpu)); }))
-      selected.nodes.push_back(static_cast<int>(o->os_index));
+      selection.nodes.push_back(static_cast<int>(o->os_index));
   }
-  (of_nodes ? selected.nodes : selected.cpus) = bits;
-  return selected;
+  (of_nodes ? selection.nodes : selection.cpus) = bits;
+  return selection;
 }
 
 }  // namespace mm

@@ -15,18 +15,18 @@ struct Located {
   std::vector<int> cpus, nodes;
 };
 
-/// Resolves locations on one machine, whose levels and order are those of hwloc's own tools.
+/// Resolves locations on one machine, with the same levels and the same order as hwloc's own tools.
 class Locations {
  public:
   /// Throws UsageError if hwloc did not read the machine (a recorded tree).
   explicit Locations(const Machine& machine);
 
-  /// Adds what `location` selects to `so_far`; the prefixes `~`, `x` and `^` remove, intersect and exclude instead.
-  /// `mask_of_nodes`: a bit mask lists NUMA nodes, not CPUs. Throws UsageError for a location that selects nothing, and
-  /// where hwloc-calc would leave out a missing object or where its versions differ.
+  /// Adds the CPUs and nodes that `location` selects to `so_far`; the prefixes `~`, `x` and `^` remove, intersect and
+  /// exclude them instead. With `mask_of_nodes`, a bit mask lists NUMA nodes, not CPUs. Throws UsageError for a
+  /// location that selects nothing, and if hwloc-calc would leave out a missing object or versions of it differ.
   void combine(Located& so_far, const std::string& location, Indexes indexes, bool mask_of_nodes = false);
 
-  /// Whether a word has the form of a location, so that it does not begin the command of hwloc-bind.
+  /// Returns whether a word has the form of a location, so that it does not begin the command of hwloc-bind.
   static bool is_location(const std::string& word);
 
  private:
@@ -46,7 +46,7 @@ class Locations {
   Located mask(const std::string& text, bool of_nodes) const;
   Level level_of(const std::string& location, const std::string& name) const;
   std::string level_names() const;
-  /// The objects of a level inside `parent`; the whole level if that is null.
+  /// Returns the objects of a level inside `parent`; the whole level if `parent` is null.
   std::vector<hwloc_obj_t> inside(const std::string& location, const Level& level, hwloc_obj_t parent) const;
 
   HwlocHandle handle_;

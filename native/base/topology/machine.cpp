@@ -22,30 +22,30 @@ const Cpu& Machine::cpu(int id) const {
 }
 
 std::size_t Machine::node_at(int id) const {
-  std::vector<int> there;
+  std::vector<int> known_ids;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].id == id) return i;
-    there.push_back(nodes[i].id);
+    known_ids.push_back(nodes[i].id);
   }
-  throw UsageError("node", "found node " + std::to_string(id), cpu_list(there));
+  throw UsageError("node", "found node " + std::to_string(id), cpu_list(known_ids));
 }
 
 int Machine::hops(int from_node, int to_node) const {
-  const std::size_t from = node_at(from_node), to = node_at(to_node);
-  if (from == to) return 0;
+  const std::size_t from_index = node_at(from_node), to_index = node_at(to_node);
+  if (from_index == to_index) return 0;
   std::vector<double> values;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     for (std::size_t j = 0; j < nodes.size(); ++j)
       if (i != j) values.push_back(distance[i][j]);
   std::sort(values.begin(), values.end());
   int rank = 0;
-  double smallest = -1;            // of the values of this rank
-  for (const double v : values) {  // measured values are never quite equal: those within 2 % are one
+  double smallest = -1;            // smallest value of this rank
+  for (const double v : values) {  // measured values are never quite equal: values within 2 % count as one
     if (smallest < 0 || v > smallest * 1.02) {
       smallest = v;
       ++rank;
     }
-    if (v >= distance[from][to]) break;
+    if (v >= distance[from_index][to_index]) break;
   }
   return rank;
 }
@@ -61,7 +61,7 @@ std::size_t Machine::last_level_bytes() const { return caches.empty() ? 0 : cach
 std::vector<int> fill_order(const Machine& machine, const std::string& how, const std::vector<int>& among) {
   struct Place {
     Cpu cpu;
-    int core, thread;  // rank of the core in its package, and of the CPU in its core, of those that are filled
+    int core, thread;  // ranks of the core in its package and of the CPU in its core, among the CPUs to fill
   };
   std::vector<Place> order;
   for (const int id : among) order.push_back({machine.cpu(id), 0, 0});
@@ -88,14 +88,14 @@ std::vector<int> fill_order(const Machine& machine, const std::string& how, cons
 std::vector<int> share_of_cpus(const Machine& machine, const std::vector<int>& among, std::size_t sharers,
                                std::size_t place, std::size_t count) {
   const std::vector<int> order = fill_order(machine, "compact", among);
-  std::vector<int> own;
+  std::vector<int> share;
   for (std::size_t i = order.size() * place / sharers; i < order.size() * (place + 1) / sharers; ++i)
-    own.push_back(order[i]);
-  if (own.empty()) own.push_back(order[place % order.size()]);  // more sharers than CPUs
-  own = fill_order(machine, "cores", own);
-  std::vector<int> found;
-  for (std::size_t i = 0; i < count; ++i) found.push_back(own[i % own.size()]);
-  return found;
+    share.push_back(order[i]);
+  if (share.empty()) share.push_back(order[place % order.size()]);  // more sharers than CPUs
+  share = fill_order(machine, "cores", share);
+  std::vector<int> cpus;
+  for (std::size_t i = 0; i < count; ++i) cpus.push_back(share[i % share.size()]);
+  return cpus;
 }
 
 }  // namespace mm

@@ -1,5 +1,5 @@
 #pragma once
-/// What every source of a machine does alike: dense numbers, the node of each CPU, the matrix of distances.
+/// Steps that all sources of a machine share: dense numbers, the node of each CPU, the matrix of distances.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,11 +12,11 @@ namespace mm {
 /// Numbers cores, packages and L3 densely in the order in which their CPUs are added.
 class Numbering {
  public:
-  /// Parts that a CPU belongs to, by any number that is unique among parts of that kind.
+  /// Parts that a CPU belongs to, each identified by any number that is unique among parts of that kind.
   struct Parts {
     std::uint64_t core, package, l3;
   };
-  /// The CPU with its numbers; its node follows in `finish`.
+  /// Returns the CPU with its numbers; `finish` sets its node.
   Cpu add(int id, const Parts& parts);
 
  private:
@@ -28,11 +28,11 @@ class Numbering {
     std::map<std::uint64_t, int> numbers_;
   };
   Dense cores_, packages_, l3s_;
-  std::map<int, int> met_;  // CPUs of a core so far
+  std::map<int, int> met_;  // number of CPUs of each core so far
 };
 
-/// Sorts the CPUs, gives each its node by `nodes`, and sets the distances: those of the firmware, in the order of
-/// `nodes`, or equal ones where there are none.
+/// Sorts the CPUs, sets the node of each CPU according to `nodes`, and sets the distances: the firmware's, in the order
+/// of `nodes`, or equal distances if the firmware states none.
 void finish(Machine& machine, std::optional<std::vector<std::vector<double>>> firmware);
 
 }  // namespace mm

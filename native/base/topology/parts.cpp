@@ -7,7 +7,7 @@
 namespace mm {
 namespace {
 
-/// Numbers that tell the parts of one kind apart; none where the source does not state it.
+/// Returns a number that identifies the part of one kind to which a CPU belongs; see `Kind::stated`.
 using PartOf = int (*)(const Cpu&);
 struct Kind {
   const char* name;
@@ -15,7 +15,7 @@ struct Kind {
   bool (*stated)(const Cpu&);
 };
 
-enum Part { kCore, kCache, kNode, kSocket };  ///< places in `kKinds`
+enum Part { kCore, kCache, kNode, kSocket };  ///< indices into `kKinds`
 
 const Kind kKinds[] = {
     // from small to large
@@ -43,73 +43,73 @@ std::set<int> parts(const std::vector<Cpu>& cpus, PartOf part) {
   return out;
 }
 
-/// The largest number of `cpus` in one part.
+/// Returns the largest number of `cpus` in one part.
 std::size_t most_in_one(const std::vector<Cpu>& cpus, PartOf part) {
   std::map<int, std::size_t> counts;
-  std::size_t most = 0;
-  for (const Cpu& cpu : cpus) most = std::max(most, ++counts[part(cpu)]);
-  return most;
+  std::size_t largest = 0;
+  for (const Cpu& cpu : cpus) largest = std::max(largest, ++counts[part(cpu)]);
+  return largest;
 }
 
 }  // namespace
 
 std::string smallest_part(const Machine& machine, const std::vector<int>& cpus) {
-  const std::vector<Cpu> here = described(machine, cpus);
-  if (here.empty()) return "";
-  if (here.size() == 1) return "cpu";
-  // Where nobody states the sockets or cores, a larger part would be a guess.
+  const std::vector<Cpu> used_cpus = described(machine, cpus);
+  if (used_cpus.empty()) return "";
+  if (used_cpus.size() == 1) return "cpu";
+  // If the source does not state the sockets or cores, a larger part would be a guess.
   for (const Kind& kind : kKinds) {
-    if (!all_state(here, kind)) {
+    if (!all_state(used_cpus, kind)) {
       if (&kind == &kKinds[kCache]) continue;  // a machine may have no shared cache
       return "";
     }
-    if (parts(here, kind.part).size() == 1) return kind.name;
+    if (parts(used_cpus, kind.part).size() == 1) return kind.name;
   }
   return "";
 }
 
 std::string filled_part(const Machine& machine, const std::vector<int>& cpus) {
-  const std::vector<Cpu> here = described(machine, cpus);
-  if (here.empty()) return "";
+  const std::vector<Cpu> used_cpus = described(machine, cpus);
+  if (used_cpus.empty()) return "";
   const auto core = kKinds[kCore].part;
-  const std::set<int> cores = parts(here, core);
+  const std::set<int> cores = parts(used_cpus, core);
   for (auto kind = std::rbegin(kKinds); kind != std::rend(kKinds); ++kind) {
-    if (!all_state(here, *kind)) continue;
-    const std::set<int> within = parts(here, kind->part);
-    std::vector<Cpu> whole;
+    if (!all_state(used_cpus, *kind)) continue;
+    const std::set<int> used_parts = parts(used_cpus, kind->part);
+    std::vector<Cpu> part_cpus;
     for (const Cpu& cpu : machine.cpus)
-      if (within.contains(kind->part(cpu))) whole.push_back(cpu);
-    if (within.size() == 1 && parts(whole, core) == cores) return kind->name;
+      if (used_parts.contains(kind->part(cpu))) part_cpus.push_back(cpu);
+    if (used_parts.size() == 1 && parts(part_cpus, core) == cores) return kind->name;
   }
   return "";
 }
 
 std::string memory_place(const Machine& machine, const std::vector<int>& cpus, int node) {
-  const std::vector<Cpu> here = described(machine, cpus);
+  const std::vector<Cpu> used_cpus = described(machine, cpus);
   const auto at = std::find_if(machine.nodes.begin(), machine.nodes.end(), [&](const Node& n) { return n.id == node; });
-  if (here.empty() || at == machine.nodes.end() || !all_state(here, kKinds[kNode])) return "";
-  const std::set<int> nodes = parts(here, kKinds[kNode].part);
+  if (used_cpus.empty() || at == machine.nodes.end() || !all_state(used_cpus, kKinds[kNode])) return "";
+  const std::set<int> nodes = parts(used_cpus, kKinds[kNode].part);
   if (nodes.size() != 1) return "";
   if (*nodes.begin() == node) return "local";
   if (at->cpus.empty()) return "without CPUs";
-  const std::vector<Cpu> there = described(machine, at->cpus);
-  if (!all_state(here, kKinds[kSocket]) || there.empty() || !all_state(there, kKinds[kSocket])) return "";
-  const std::set<int> sockets = parts(here, kKinds[kSocket].part);
-  return sockets == parts(there, kKinds[kSocket].part) ? "same socket" : "other socket";
+  const std::vector<Cpu> node_cpus = described(machine, at->cpus);
+  if (!all_state(used_cpus, kKinds[kSocket]) || node_cpus.empty() || !all_state(node_cpus, kKinds[kSocket])) return "";
+  const std::set<int> sockets = parts(used_cpus, kKinds[kSocket].part);
+  return sockets == parts(node_cpus, kKinds[kSocket].part) ? "same socket" : "other socket";
 }
 
 std::string level_of(const Machine& machine, const std::vector<int>& cpus, std::size_t bytes) {
-  const std::vector<Cpu> here = described(machine, cpus);
-  if (here.empty() || bytes == 0 || machine.caches.empty()) return "";
+  const std::vector<Cpu> used_cpus = described(machine, cpus);
+  if (used_cpus.empty() || bytes == 0 || machine.caches.empty()) return "";
   const std::size_t last = machine.caches.size() - 1;
   bool beyond_former = true;
   for (std::size_t i = 0; i <= last; ++i) {
     const CacheLevel& cache = machine.caches[i];
-    // CPUs with the same number `Cpu::l3` share the last of several levels; those of a core share the others.
-    const auto sharing = i == last && last > 0 ? kKinds[kCache].part : kKinds[kCore].part;
-    const std::size_t used = bytes * most_in_one(here, sharing);
-    if (used <= cache.bytes) return beyond_former ? "L" + std::to_string(cache.level) : "";
-    beyond_former = used >= 2 * cache.bytes;
+    // CPUs with the same `Cpu::l3` share the last of several levels; CPUs of one core share the other levels.
+    const auto shared_part = i == last && last > 0 ? kKinds[kCache].part : kKinds[kCore].part;
+    const std::size_t used_bytes = bytes * most_in_one(used_cpus, shared_part);
+    if (used_bytes <= cache.bytes) return beyond_former ? "L" + std::to_string(cache.level) : "";
+    beyond_former = used_bytes >= 2 * cache.bytes;
   }
   return beyond_former ? "memory" : "";
 }

@@ -22,7 +22,7 @@ json cpu_json(const Cpu& cpu) {
           {"kind", number(cpu.kind, cpu.kind >= 0)}};
 }
 
-/// Distances of the firmware are whole numbers; XML may contain others.
+/// Returns the distances as JSON. Distances of the firmware are whole numbers; XML may contain other numbers.
 json distances_json(const Machine& machine) {
   if (machine.distance_from.empty()) return nullptr;
   json rows = json::array();

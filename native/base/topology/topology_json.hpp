@@ -5,8 +5,8 @@
 
 namespace mm {
 
-/// All that is known of a machine. Unknown values are null: the core number, package or node of a CPU, sizes of nodes
-/// and caches, distances that no source states. Keys: see `machine/topology.py`.
+/// Returns all that is known about a machine. Unknown values are null: the core number, package or node of a CPU, sizes
+/// of nodes and caches, and distances that no source states. For the keys, see `machine/topology.py`.
 json topology_json(const Machine& machine);
 
 }  // namespace mm

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kMaxId = 1 << 16;
 constexpr const char* kCpuFolder = "/sys/devices/system/cpu/";
 
-/// The CPUs that have a line in /proc/stat: what a tree without sysfs states.
+/// Returns the CPUs that have a line in /proc/stat, which a tree without sysfs has, too.
 std::vector<int> cpus_of_stat(const std::string& root) {
   std::vector<int> cpus;
   KernelFile stat(root + "/proc/stat");
@@ -33,7 +33,7 @@ std::vector<int> cpus_of_stat(const std::string& root) {
   return cpus;
 }
 
-/// CPUs on which this process may run; empty if they cannot be read.
+/// Returns the CPUs on which this process may run; empty if they cannot be read.
 std::vector<int> affinity_of_this_process() {
   for (int count = 1024; count <= kMaxId * 2; count *= 2) {
     cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(count));
@@ -48,7 +48,7 @@ std::vector<int> affinity_of_this_process() {
   return {};
 }
 
-/// CPUs on which the recorded process, or this one, may run; empty if that is not stated.
+/// Returns the CPUs on which the recorded process, or this process, may run; empty if the tree does not state them.
 std::vector<int> affinity(const std::string& root) {
   if (root.empty()) return affinity_of_this_process();
   const std::string status = read_text(root + "/proc/self/status");
@@ -56,16 +56,16 @@ std::vector<int> affinity(const std::string& root) {
   return parse_id_mask(value_of(status, "Cpus_allowed:")).value_or(std::vector<int>{});
 }
 
-/// The CPUs of a tree by what the files say of each.
+/// The CPUs of a tree, according to the files about each CPU.
 class CpuFiles {
  public:
   explicit CpuFiles(const std::string& root) : root_(root), folder_(root + kCpuFolder) {
     numbered_ = numbered_names(folder_, "cpu", kMaxId);
     known_ = all_ids(numbered_, ids_in(folder_, {{"present", ""}}).value_or(std::vector<int>{}));
-    const auto listed = ids_in(folder_, {{"online", ""}});
-    if (known_.empty() && listed) known_ = *listed;
+    const auto listed_cpus = ids_in(folder_, {{"online", ""}});
+    if (known_.empty() && listed_cpus) known_ = *listed_cpus;
     if (known_.empty()) known_ = cpus_of_stat(root);
-    if (listed) online_ = common_ids(known_, *listed);
+    if (listed_cpus) online_ = common_ids(known_, *listed_cpus);
     if (online_.empty())
       for (const int cpu : known_)
         if (!is_switched_off(cpu)) online_.push_back(cpu);
@@ -75,7 +75,7 @@ class CpuFiles {
   const std::vector<int>& online() const { return online_; }
 
   /// Adds the CPUs that are online although `online` does not list them, as in containers with LXCFS, which replaces
-  /// that file; a process may run on them. Returns those on which it may.
+  /// that file. Returns the added CPUs on which the process may run.
   std::vector<int> add_unlisted(const std::vector<int>& allowed, bool live) {
     const std::vector<int> candidates = ids_without(common_ids(allowed, known_), online_);
     if (candidates.empty()) return {};
@@ -88,8 +88,8 @@ class CpuFiles {
  private:
   std::string at(int cpu) const { return folder_ + "cpu" + std::to_string(cpu) + "/"; }
   bool is_switched_off(int cpu) const { return number_in(at(cpu) + "online", 1) == 0; }
-  /// CPUs that are online by all other files: the Linux kernel removes the folder `topology` of a CPU that goes
-  /// offline, and its number from the set of its node.
+  /// Returns the CPUs that are online according to all other files: when a CPU goes offline, the Linux kernel removes
+  /// its folder `topology`, and its number from the set of its node.
   std::vector<int> running_cpus() const {
     const std::string nodes = root_ + "/sys/devices/system/node/";
     std::vector<int> in_nodes;
@@ -106,15 +106,15 @@ class CpuFiles {
   std::vector<int> numbered_, known_, online_;
 };
 
-/// A core or package of a CPU: its first CPU, what the operating system calls it, and whether the tree states it.
+/// A core or package of a CPU: its first CPU, its number in the operating system, and whether the tree states it.
 struct Part {
   int first;
   std::int64_t id;
   bool is_stated;
 };
 
-/// The core or package of each CPU. What one CPU states is not read again of its siblings: each file costs a large
-/// machine's start. A set that overlaps an earlier one is not taken.
+/// The core or package of each CPU. The files of one CPU serve its siblings, too, because each file that is read delays
+/// the start on a large machine. A set that overlaps an earlier set is ignored.
 class Parts {
  public:
   Parts(std::string folder, const char* id, SetFiles newer, SetFiles older)
@@ -139,8 +139,8 @@ class Parts {
   std::map<int, Part> parts_;
 };
 
-/// Whether siblings with different core numbers are different cores: compute units of AMD's families 21 and 22 appear
-/// as siblings, and have a core per thread. A hypervisor's siblings need not be compute units.
+/// Returns whether siblings with different core numbers are different cores: compute units of AMD's families 21 and 22
+/// appear as siblings, and have a core per thread. Siblings in a virtual machine need not be compute units.
 bool has_compute_units(const std::string& root) {
   const std::string all = beginning_of(root + "/proc/cpuinfo");
   bool is_amd = false, is_family = false;
@@ -167,21 +167,21 @@ std::vector<PlacedCpu> place_cpus(const std::string& root, const std::vector<int
   Parts packages(folder, "physical_package_id", {"package_cpus_list", "package_cpus"},
                  {"core_siblings_list", "core_siblings"});
   const bool compute_units = has_compute_units(root);
-  std::map<std::int64_t, int> first_by_id;  // of packages whose CPUs no file lists; -1: unknown
-  std::vector<PlacedCpu> placed;
+  std::map<std::int64_t, int> first_by_id;  // first CPU by package id (-1: unknown), if no file lists the CPUs
+  std::vector<PlacedCpu> placed_cpus;
   for (const int cpu : online) {
-    placed.push_back({cpu, cores.of(cpu, online), packages.of(cpu, online)});
-    auto& [id, core, package] = placed.back();
+    placed_cpus.push_back({cpu, cores.of(cpu, online), packages.of(cpu, online)});
+    auto& [id, core, package] = placed_cpus.back();
     if (!package.is_stated) {
       package.first = first_by_id.emplace(package.id, package.first).first->second;
       package.is_stated = package.id >= 0;
     }
     if (compute_units && core.first != cpu)
-      if (const auto own_id = number_in(folder + "cpu" + std::to_string(cpu) + "/topology/core_id", -1);
-          own_id != core.id)
-        core = {cpu, own_id, true};
+      if (const auto stated_id = number_in(folder + "cpu" + std::to_string(cpu) + "/topology/core_id", -1);
+          stated_id != core.id)
+        core = {cpu, stated_id, true};
   }
-  return placed;
+  return placed_cpus;
 }
 
 void read_cpus(const std::string& root, Machine& machine) {
@@ -194,12 +194,12 @@ void read_cpus(const std::string& root, Machine& machine) {
   const std::vector<int>& online = files.online();
   machine.offline = ids_without(files.known(), online);
 
-  std::vector<PlacedCpu> placed = place_cpus(root, online);
-  std::sort(placed.begin(), placed.end(), [](const PlacedCpu& a, const PlacedCpu& b) {
+  std::vector<PlacedCpu> placed_cpus = place_cpus(root, online);
+  std::sort(placed_cpus.begin(), placed_cpus.end(), [](const PlacedCpu& a, const PlacedCpu& b) {
     return std::tuple{a.package.first, a.core.first, a.id} < std::tuple{b.package.first, b.core.first, b.id};
   });
   Numbering numbering;
-  for (const PlacedCpu& p : placed) {
+  for (const PlacedCpu& p : placed_cpus) {
     const auto package = static_cast<std::uint64_t>(p.package.first);
     Cpu cpu = numbering.add(p.id, {static_cast<std::uint64_t>(p.core.first), package, package});
     cpu.core_id = static_cast<int>(p.core.id);
@@ -213,7 +213,7 @@ void read_cpus(const std::string& root, Machine& machine) {
   if (machine.allowed.empty()) machine.allowed = online;
 }
 
-/// What `MemTotal` of a machine's or a node's meminfo states, B.
+/// Returns `MemTotal` of a machine's or a node's meminfo, in bytes; nothing if the file does not state it.
 std::optional<std::uint64_t> total_memory(const std::string& file) {
   KernelFile meminfo(file);
   for (std::string_view text = meminfo.text(); !text.empty();) {
@@ -241,9 +241,9 @@ std::vector<double> distances(const std::string& file) {
 }
 
 void read_nodes(const std::string& root, Machine& machine) {
-  std::vector<int> known = machine.offline;
-  for (const Cpu& cpu : machine.cpus) known.push_back(cpu.id);
-  std::sort(known.begin(), known.end());
+  std::vector<int> known_cpus = machine.offline;
+  for (const Cpu& cpu : machine.cpus) known_cpus.push_back(cpu.id);
+  std::sort(known_cpus.begin(), known_cpus.end());
   const std::string folder = root + "/sys/devices/system/node/";
   const std::vector<int> nodes = numbered_names(folder, "node", kMaxId);
   machine.kernel_bytes = total_memory(root + "/proc/meminfo");
@@ -251,14 +251,16 @@ void read_nodes(const std::string& root, Machine& machine) {
   bool has_distances = false;
   for (const int n : nodes) {
     const std::string at = folder + "node" + std::to_string(n) + "/";
-    const auto stated = ids_in(at, {kNodeCpus});
-    machine.nodes.push_back(
-        {n, total_memory(at + "meminfo"), common_ids(stated ? *stated : numbered_names(at, "cpu", kMaxId), known), {}});
+    const auto listed_cpus = ids_in(at, {kNodeCpus});
+    machine.nodes.push_back({n,
+                             total_memory(at + "meminfo"),
+                             common_ids(listed_cpus ? *listed_cpus : numbered_names(at, "cpu", kMaxId), known_cpus),
+                             {}});
     matrix.push_back(distances(at + "distance"));
     has_distances |= !matrix.back().empty();
   }
   if (nodes.empty()) {
-    machine.nodes.push_back({0, machine.kernel_bytes, known, {}});
+    machine.nodes.push_back({0, machine.kernel_bytes, known_cpus, {}});
     machine.doubts.emplace_back("the kernel reports no NUMA nodes: all CPUs and memory are treated as node 0");
   }
   const bool is_complete = !nodes.empty() && std::all_of(matrix.begin(), matrix.end(),
