@@ -1,5 +1,5 @@
 #pragma once
-/// Dependent loads: a ring of pointers, walked.
+/// Dependent loads: a pointer chase around a ring.
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -9,8 +9,8 @@
 
 namespace mm {
 
-/// Each load's address is the value of the load before it, so nothing overlaps and `n` loads cost `n` load-to-use
-/// latencies.
+/// A ring of pointers. The address of each load is the value of the previous one, so loads cannot overlap and `n` loads
+/// take `n` load-to-use latencies.
 struct Link {
   Link* next;
 };
@@ -25,19 +25,20 @@ struct SplitMix {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  /// Uniform in [0, bound) up to a bias below 2^-32. Source: Lemire's multiply-shift reduction.
+  /// Returns a uniform number in [0, bound) up to a bias below 2^-32. Source: Lemire's multiply-shift reduction.
   std::uint64_t below(std::uint64_t bound) noexcept {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>((*this)()) * bound) >> 64);
   }
 };
 
-/// Joins the slots base, base + stride, … (count of them) into one random cycle: random, because a prefetcher that
-/// predicts the next slot would turn latency into bandwidth; one cycle over the whole range, because a short one would
-/// stay in cache, and one that stays within a page for long would hide the cost of address translation.
-/// Pre: count >= 2, stride >= sizeof(Link) and a multiple of it. Returns the first slot.
+/// Joins `count` slots at base, base + stride, … into one random cycle and returns the first slot. The order is random,
+/// because a prefetcher that predicts the next slot would turn latency into bandwidth. It is one cycle over the whole
+/// range, because a short cycle would stay in a cache, and a cycle that stays within a page for long would hide the
+/// cost of address translation.
+/// Fills `starts` with slots at equal distances along the cycle, for several pointer chases on one ring.
+/// Pre: count >= 2, stride >= sizeof(Link) and a multiple of it.
 /// Source: Sattolo, An algorithm to generate a random cyclic permutation (1986).
-/// Fills `starts` with slots at equal distances along the cycle, for several walks of one ring.
 inline Link* make_random_ring(std::byte* base, std::size_t count, std::size_t stride, std::uint64_t seed,
                               std::span<Link*> starts = {}) {
   std::vector<std::uint32_t> order(count);
@@ -51,15 +52,16 @@ inline Link* make_random_ring(std::byte* base, std::size_t count, std::size_t st
   return slot(0);
 }
 
-/// The same with constant stride, in the order of addresses, as hardware prefetchers expect.
+/// Joins the slots with constant stride, in the order of addresses, as hardware prefetchers expect. Returns the first
+/// slot.
 inline Link* make_stride_ring(std::byte* base, std::size_t count, std::size_t stride) {
   const auto slot = [&](std::size_t i) { return reinterpret_cast<Link*>(base + i * stride); };
   for (std::size_t i = 0; i < count; ++i) slot(i)->next = slot(i + 1 < count ? i + 1 : 0);
   return slot(0);
 }
 
-/// Follows `loads` links and returns the last, which the caller must keep: if the result is unused, the compiler
-/// deletes the walk. Rounds up to a multiple of 16, so that the loads hide the loop overhead.
+/// Follows `loads` links and returns the last one. The caller must use the result; otherwise the compiler may remove
+/// the loop. Rounds `loads` up to a multiple of 16, so that the loads hide the loop overhead.
 [[nodiscard]] inline Link* walk(Link* at, std::uint64_t loads) noexcept {
   for (std::uint64_t i = (loads + 15) / 16; i != 0; --i) {
     at = at->next, at = at->next, at = at->next, at = at->next;
@@ -73,8 +75,8 @@ inline Link* make_stride_ring(std::byte* base, std::size_t count, std::size_t st
 /// Follows `steps` links on each of K rings at once, with K outstanding loads. `at` holds the current positions.
 template <class... Place>
 [[gnu::always_inline]] inline void walk_places(Link** at, std::uint64_t steps, Place*... p) noexcept {
-  // Each position in a separate register, as far as there are enough: two packed into one vector would wait for each
-  // other, and an array would be in memory.
+  // Each position is in a separate register, as far as there are enough registers: two positions in one vector would
+  // wait for each other, and an array would be in memory.
   for (std::uint64_t i = steps; i != 0; --i) {
     const auto step = [](auto*& place) {
       place = place->next;
@@ -92,7 +94,7 @@ inline void walk_together(Link** at, std::uint64_t steps) noexcept {
 
 using WalkTogether = void (*)(Link**, std::uint64_t);
 
-/// The walk of `chains` rings, nullptr for an unsupported number.
+/// Returns the function that follows `chains` rings at once; nullptr for an unsupported number.
 inline WalkTogether walk_of(int chains) {
   switch (chains) {
     case 1:

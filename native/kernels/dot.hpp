@@ -38,7 +38,7 @@ MM_DOT(narrow, , 16)
 
 }  // namespace dot
 
-/// The function for an instruction set, as `best_isa` names it.
+/// Returns the function for an instruction set, as `best_isa` names it.
 inline DotFunction dot_function([[maybe_unused]] std::string_view isa) {
 #if defined(__x86_64__)
   if (isa == "avx512") return dot::avx512;

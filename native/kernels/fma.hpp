@@ -31,7 +31,7 @@ struct FmaKernel {
 
 namespace fma {
 
-/// x after n steps of x = 3x + 1 from 0, modulo 2^32: (3^n - 1) / 2.
+/// Returns x after n steps of x = 3x + 1 from 0, modulo 2^32: (3^n - 1) / 2.
 inline std::uint32_t affine(std::uint64_t n) {
   std::uint64_t power = 1, base = 3, mask = 0x1ffffffff;  // one extra bit for the halving
   for (std::uint64_t e = n; e != 0; e >>= 1, base = base * base & mask)
@@ -44,7 +44,7 @@ inline std::uint32_t affine(std::uint64_t n) {
 #define MM_CHAINS(STEP) \
   STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(10) STEP(11)
 
-// Keeps every chain in a register at the end of a step, and steps separate.
+// Keeps every chain in a register at the end of a step, and keeps the steps separate.
 #define MM_HOLD                                                                                                  \
   asm volatile(""                                                                                                \
                : "+" MM_REG(x0), "+" MM_REG(x1), "+" MM_REG(x2), "+" MM_REG(x3), "+" MM_REG(x4), "+" MM_REG(x5), \
@@ -153,7 +153,8 @@ MM_INT_KERNEL(neon_int32, , uint32x4_t, 4, vdupq_n_u32, MM_S, vst1q_u32)
 
 }  // namespace fma
 
-/// The kernel of a type and an instruction set, which the processor must support; `run` is nullptr if there is none.
+/// Returns the kernel of a type and an instruction set, which the processor must support; `run` is nullptr if the set
+/// has no such kernel.
 inline FmaKernel fma_kernel(std::string_view isa, FmaType type) {
 #if defined(__x86_64__)
   if (isa == "sse2" && type == FmaType::fp64) return {fma::sse2_fp64, 24};

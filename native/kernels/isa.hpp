@@ -1,6 +1,6 @@
 #pragma once
-/// The vector instruction sets that the kernels are built for, and those that this processor has. The build targets a
-/// baseline processor; kernels of a wider set are called through a table, only if `has_isa`.
+/// The vector instruction sets that the kernels are built for, and the sets that this processor has. The build targets
+/// a baseline processor; kernels of a wider set are called through a table, and only if `has_isa` returns true.
 #include <string_view>
 #include <vector>
 
@@ -27,7 +27,7 @@ inline bool has_isa(std::string_view name) {
   return false;
 }
 
-/// All sets that the kernels are built for on this architecture, narrow to wide.
+/// Returns all sets that the kernels are built for on this architecture, from narrow to wide.
 inline std::vector<std::string_view> built_isas() {
 #if defined(__x86_64__)
   return {"sse2", "avx2", "avx512"};
@@ -45,7 +45,7 @@ inline std::string_view best_isa() {
   return best;
 }
 
-/// The widest set whose vectors have a width that the compiler knows, for loops that are not built for SVE.
+/// Returns the widest set whose vector width the compiler knows, for loops that are not built for SVE.
 inline std::string_view best_fixed_isa() { return best_isa() == "sve" ? "neon" : best_isa(); }
 
 }  // namespace mm

@@ -12,22 +12,22 @@
 
 namespace mm {
 
-/// A line that two threads pass back and forth; alone in its pair of lines, since processors also prefetch the
-/// neighbour.
+/// A cache line that two threads pass back and forth. Its pair of lines contains nothing else, since processors also
+/// prefetch the neighbouring line.
 struct alignas(128) Ball {
   std::atomic<std::uint32_t> value{0};
 };
 
-/// One side's part of `rounds` exchanges by compare-and-swap: side 0 turns 0 into 1, side 1 turns 1 into 0. A round is
-/// two transfers of the line's ownership. Source: the protocol of the crate core-to-core-latency.
+/// Performs one side's part of `rounds` exchanges by compare-and-swap: side 0 turns 0 into 1, side 1 turns 1 into 0. A
+/// round transfers the ownership of the line twice. Source: the protocol of the crate core-to-core-latency.
 inline void swap_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noexcept {
   for (std::uint64_t i = 0; i < rounds; ++i)
-    for (std::uint32_t seen = side;
-         !ball.value.compare_exchange_weak(seen, 1 - side, std::memory_order_acq_rel, std::memory_order_relaxed);
-         seen = side) {}
+    for (std::uint32_t expected = side;
+         !ball.value.compare_exchange_weak(expected, 1 - side, std::memory_order_acq_rel, std::memory_order_relaxed);
+         expected = side) {}
 }
 
-/// The same by plain loads and stores: each side polls for its turn. After multichase's pingpong.
+/// Like swap_ball, but by plain loads and stores: each side polls for its turn. Source: pingpong of multichase.
 inline void pass_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noexcept {
   for (std::uint64_t i = 0; i < rounds; ++i) {
     while (ball.value.load(std::memory_order_acquire) != side) {
@@ -43,8 +43,8 @@ inline void pass_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noex
 inline void dirty_ring(Link* start) noexcept {
   Link* at = start;
   do {
-    auto* beside = reinterpret_cast<std::atomic<std::uint64_t>*>(at + 1);  // the word after the link
-    beside->store(beside->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    auto* counter = reinterpret_cast<std::atomic<std::uint64_t>*>(at + 1);  // the word after the link
+    counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     at = at->next;
   } while (at != start);
   std::atomic_thread_fence(std::memory_order_seq_cst);

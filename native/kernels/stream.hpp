@@ -1,7 +1,7 @@
 #pragma once
 /// Streaming loops: copy, scale, add, triad (after STREAM: McCalpin, Memory Bandwidth and Machine Balance in
-/// Current High Performance Computers, 1995), read, write and in-place update, with ordinary and with streaming
-/// (non-temporal) stores, for every vector width.
+/// Current High Performance Computers, 1995), read, write and in-place update, with write-allocate (regular) and with
+/// streaming (non-temporal) stores, for every vector width.
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -29,15 +29,15 @@ enum class StreamKernel { copy, scale, add, triad, read, write, update };
 using StreamFunction = double (*)(double* a, const double* b, const double* c, std::size_t n, double s);
 
 struct StreamTable {
-  /// `ahead` is `streaming` with a software prefetch; the same functions for kernels without loads.
+  /// `ahead` contains `streaming` with a software prefetch; for kernels without loads, both have the same functions.
   std::array<StreamFunction, 7> ordinary, streaming, ahead;
 };
 
 struct StreamShape {
   std::string_view name;
-  int arrays;         ///< number of arrays it touches
-  int reads, writes;  ///< doubles per element, counted as in STREAM: every operand once
-  int allocates;      ///< doubles that ordinary stores add, because a line is read before it is written
+  int arrays;         ///< number of arrays that the kernel accesses
+  int reads, writes;  ///< doubles per element; as in STREAM, every operand counts once
+  int allocates;      ///< doubles that write-allocate stores read, too, before they write a line
   int flops;          ///< per element
   double net() const { return 8.0 * (reads + writes); }  ///< B per element
   double allocated() const { return 8.0 * allocates; }   ///< B per element
@@ -51,9 +51,9 @@ inline constexpr std::array<StreamShape, 7> kStreamShapes{{{"copy", 2, 1, 1, 1, 
                                                            {"write", 1, 0, 1, 1, 0},
                                                            {"update", 1, 1, 1, 0, 1}}};
 
-/// Whether a thread moved more than the ports of any core to its first-level cache allow: three loads and two stores of
-/// a full vector per cycle, and a margin. `core_hz` measures the clock once; interrupted trials are too low, so only
-/// the best of many counts.
+/// Returns whether a thread moved more than the ports of any core to its first-level cache allow: three loads and two
+/// stores of a full vector per cycle, and a margin. `core_hz` measures the clock once; interrupted trials are too low,
+/// so only the best of many trials counts.
 template <class CoreHz>
 bool beyond_ports(double bytes_per_s, double vector_bytes, const CoreHz& core_hz) {
   for (int trial = 0; trial < 20; ++trial)
@@ -98,7 +98,7 @@ inline double hsum(__m128d v) { return _mm_cvtsd_f64(_mm_add_sd(v, _mm_unpackhi_
 #define FENCE() _mm_sfence()
 #include "stream_isa.inc"
 
-// By hand: the compiler's own reduction starts from an undefined value, with a warning.
+// Written by hand, because the reduction of the compiler starts from an undefined value and causes a warning.
 __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
   alignas(64) double lane[8];
   _mm512_store_pd(lane, v);
@@ -158,7 +158,7 @@ __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
 
 }  // namespace stream
 
-/// The kernels of an instruction set, which the processor must support; nullptr if they are not built.
+/// Returns the kernels of an instruction set, which the processor must support; nullptr if they are not built.
 inline const StreamTable* stream_table(std::string_view isa) {
 #if defined(__x86_64__)
   if (isa == "sse2") return &stream::sse2::kTable;
