@@ -48,14 +48,15 @@ KernelFile& KernelFile::operator=(KernelFile&& other) noexcept {
 
 std::string_view KernelFile::text() {
   if (descriptor_ < 0) return {};
-  std::size_t have = 0;
+  std::size_t length = 0;
   while (true) {
-    const ssize_t read = ::pread(descriptor_, buffer_.data() + have, buffer_.size() - have, static_cast<off_t>(have));
+    const ssize_t read =
+        ::pread(descriptor_, buffer_.data() + length, buffer_.size() - length, static_cast<off_t>(length));
     if (read < 0) return {};
-    have += static_cast<std::size_t>(read);
-    if (read == 0 || have < buffer_.size()) {
+    length += static_cast<std::size_t>(read);
+    if (read == 0 || length < buffer_.size()) {
       // A short read may end at a page, not at the end of the file: only an empty read with space left is conclusive.
-      if (read == 0) return {buffer_.data(), have};
+      if (read == 0) return {buffer_.data(), length};
       continue;
     }
     if (buffer_.size() >= kMaxText) return {};
@@ -67,17 +68,17 @@ std::string read_text(const std::string& path) {
   std::string text;
   const int file = open_to_read(path);
   if (file < 0) return text;
-  std::size_t have = 0;
+  std::size_t length = 0;
   ssize_t read = 0;
   do {
-    have += static_cast<std::size_t>(read);
-    if (text.size() - have < 4096) text.resize(text.size() + (text.empty() ? 4096 : text.size()));
-    read = ::read(file, text.data() + have, text.size() - have);
+    length += static_cast<std::size_t>(read);
+    if (text.size() - length < 4096) text.resize(text.size() + (text.empty() ? 4096 : text.size()));
+    read = ::read(file, text.data() + length, text.size() - length);
   } while (read > 0);
   const int error = errno;
   ::close(file);
   errno = error;
-  text.resize(read < 0 ? 0 : have);
+  text.resize(read < 0 ? 0 : length);
   return text;
 }
 
@@ -128,14 +129,14 @@ std::vector<int> numbered_names(const std::string& folder, std::string_view pref
 }
 
 std::vector<pid_t> numbers_in(const std::string& folder) {
-  std::vector<pid_t> found;
+  std::vector<pid_t> numbers;
   DIR* const dir = ::opendir(folder.c_str());
-  if (dir == nullptr) return found;
+  if (dir == nullptr) return numbers;
   while (const dirent* entry = ::readdir(dir))
     if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
-      found.push_back(static_cast<pid_t>(leading_number(entry->d_name)));
+      numbers.push_back(static_cast<pid_t>(leading_number(entry->d_name)));
   ::closedir(dir);
-  return found;
+  return numbers;
 }
 
 PolledFile& PolledFile::operator=(PolledFile&& other) noexcept {

@@ -10,23 +10,23 @@
 
 namespace mm {
 
-/// A descriptor, -1 if the file cannot be opened (errno contains the reason). Never waits: a recorded tree may contain
-/// FIFOs, and reading them must not wait for a writer.
+/// Returns a descriptor, or -1 if the file cannot be opened (errno contains the reason). Never waits: a recorded tree
+/// may contain FIFOs, and reading them must not wait for a writer.
 int open_to_read(const std::string& path);
-/// The whole text of a file; "" if it cannot be read (errno contains the reason).
+/// Returns the whole text of a file; "" if it cannot be read (errno contains the reason).
 std::string read_text(const std::string& path);
-/// The first 4 KiB of a file; "" if it cannot be read. Of /proc/cpuinfo, this is the first CPU at least, and the Linux
-/// kernel interrupts each CPU of which it is asked for the clock.
+/// Returns the first 4 KiB of a file; "" if it cannot be read. In /proc/cpuinfo, this covers at least the first CPU.
+/// Reading that file in full would interrupt each CPU, because the Linux kernel determines the clock of each.
 std::string beginning_of(const std::string& path);
-/// The first line without trailing white space; "" if there is none.
+/// Returns the first line of a file without trailing white space; "" if the file is empty or cannot be read.
 std::string first_line(const std::string& path);
-/// The number that a file contains; `missing` if it contains anything else.
+/// Returns the number that a file contains; `missing` if it contains anything else.
 std::int64_t number_in(const std::string& path, std::int64_t missing);
-/// Names in a folder, sorted; empty if the folder is missing.
+/// Returns the names in a folder, sorted; empty if the folder is missing.
 std::vector<std::string> names_in(const std::string& folder);
-/// The numbers N, below `limit`, of the names `prefixN` in a folder, ascending; empty if the folder is missing.
+/// Returns the numbers N, below `limit`, of the names `prefixN` in a folder, ascending; empty if the folder is missing.
 std::vector<int> numbered_names(const std::string& folder, std::string_view prefix, std::int64_t limit);
-/// Entries of a folder that begin with a digit, as in /proc and /proc/PID/task.
+/// Returns the numbers of the entries of a folder that begin with a digit, as in /proc and /proc/PID/task.
 std::vector<pid_t> numbers_in(const std::string& folder);
 
 /// A file that is read repeatedly; its buffer grows only during the first reads.
@@ -41,7 +41,7 @@ class KernelFile {
   KernelFile& operator=(const KernelFile&) = delete;
 
   explicit operator bool() const { return descriptor_ >= 0; }
-  /// The current text; empty if it cannot be read. Valid until the next call.
+  /// Returns the current text; empty if it cannot be read. The text is valid until the next call.
   std::string_view text();
 
  private:
@@ -57,7 +57,8 @@ class PolledFile {
   PolledFile& operator=(PolledFile&& other) noexcept;
   ~PolledFile() { close(); }
   void close();
-  /// At most 1 KiB, which exceeds these files; "" if the thread has ended. Valid until the next call.
+  /// Returns at most 1 KiB, which is more than these files contain; "" if the thread has ended. The text is valid until
+  /// the next call.
   std::string_view text();
 
  private:

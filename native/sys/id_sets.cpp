@@ -15,7 +15,8 @@ namespace {
 constexpr std::size_t kMaxBits = 1 << 16;
 constexpr std::size_t kDigitsOfWord = 8;
 
-/// Appends the numbers of the bits in hexadecimal digits, the lowest digit last.
+/// Appends the numbers of the bits in hexadecimal digits, the lowest digit last. Returns false if the digits are
+/// invalid or exceed the limit.
 bool append_bits(std::string_view digits, std::size_t lowest, std::vector<int>& ids) {
   if (lowest + 4 * digits.size() > kMaxBits) return false;
   for (std::size_t i = digits.size(); i-- > 0;) {

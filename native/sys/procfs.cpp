@@ -54,12 +54,12 @@ std::map<pid_t, std::vector<pid_t>> children_by_parent() {
 
 std::vector<pid_t> descendants(pid_t of) {
   std::map<pid_t, std::vector<pid_t>> children = children_by_parent();
-  std::vector<pid_t> found = children[of];
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::vector<pid_t>& next = children[found[i]];
-    found.insert(found.end(), next.begin(), next.end());
+  std::vector<pid_t> processes = children[of];
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    const std::vector<pid_t>& next = children[processes[i]];
+    processes.insert(processes.end(), next.begin(), next.end());
   }
-  return found;
+  return processes;
 }
 
 }  // namespace mm

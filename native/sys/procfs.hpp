@@ -17,18 +17,18 @@ struct TaskStat {
   char state = '?';
   pid_t parent = 0;
   std::uint64_t user = 0, system = 0;  ///< CPU time, clock ticks
-  std::uint64_t threads = 0;           ///< of its process
+  std::uint64_t threads = 0;           ///< number of threads of its process
   std::uint64_t started = 0;           ///< clock ticks after boot; distinguishes tasks that reuse an identifier
-  int cpu = -1;                        ///< on which it last ran
+  int cpu = -1;                        ///< CPU on which it last ran
 };
-/// None if the text is truncated or a field is not a number.
+/// Returns nothing if the text is truncated or a field is not a number.
 std::optional<TaskStat> parse_stat(std::string_view text);
 
 std::string task_folder(pid_t process, pid_t thread);  ///< /proc/PID/task/TID/
 
-/// All processes by parent, from one pass over /proc.
+/// Returns all processes by parent, from one pass over /proc.
 std::map<pid_t, std::vector<pid_t>> children_by_parent();
-/// All descendants of a process, each after its parent.
+/// Returns all descendants of a process, each after its parent.
 std::vector<pid_t> descendants(pid_t of);
 
 }  // namespace mm
