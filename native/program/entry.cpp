@@ -26,8 +26,8 @@ int print_error(const std::string& text) {
 
 bool closed(int descriptor) { return fcntl(descriptor, F_GETFD) < 0 && errno == EBADF; }
 
-/// Opens /dev/null for closed descriptors. False if standard output was closed: the caller must not take that for
-/// success.
+/// Opens /dev/null for closed descriptors. Returns false if standard output was closed: the caller must not treat that
+/// as success.
 bool open_standard() {
   const bool has_output = !closed(STDOUT_FILENO);
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -38,7 +38,7 @@ bool open_standard() {
   return has_output;
 }
 
-/// Whether all output has been written.
+/// Flushes standard output and returns whether all output has been written.
 bool flushed() {
   errno = 0;
   std::cout.flush();
@@ -48,11 +48,11 @@ bool flushed() {
 /// Handles an exception that escaped on any thread.
 [[noreturn]] void on_terminate() {
   try {
-    if (const std::exception_ptr wrong = std::current_exception()) std::rethrow_exception(wrong);
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
     print_error("internal error: a thread was not joined, or an exception escaped while another was handled" +
                 address_limit());
-  } catch (const std::exception& wrong) {
-    print_error(message_of(wrong));
+  } catch (const std::exception& error) {
+    print_error(message_of(error));
   } catch (...) {
     print_error("internal error: an exception of unknown type");
   }
@@ -104,8 +104,8 @@ int enter(const std::string& name, const std::function<int()>& work) {
   int status = 1;
   try {
     status = work();
-  } catch (const std::exception& wrong) {
-    status = print_error(message_of(wrong));
+  } catch (const std::exception& error) {
+    status = print_error(message_of(error));
   }
   if (!flushed() && status == 0)
     status = print_error(std::string("cannot write to standard output: ") +

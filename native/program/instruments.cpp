@@ -56,10 +56,10 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     if (!muted() && !s.values["resume"].empty()) s.load_earlier(s.values["resume"]);
     instrument.measure(run);
     s.write_header(0);
-    const bool nothing = s.results == 0 && s.resumed == 0;
-    end_line(s, nothing ? "absent" : "ok");
-    if (nothing && s.absences > 0) print_line("nothing was measured; the reasons are on standard output");
-    return nothing ? 77 : 0;
+    const bool has_no_result = s.results == 0 && s.resumed == 0;
+    end_line(s, has_no_result ? "absent" : "ok");
+    if (has_no_result && s.absences > 0) print_line("nothing was measured; the reasons are on standard output");
+    return has_no_result ? 77 : 0;
   } catch (const UsageError& e) {
     return report_error(program_name, e);
   } catch (const Absent& e) {

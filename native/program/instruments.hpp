@@ -9,9 +9,9 @@ class Run;
 
 struct Front {
   std::string name, summary;  ///< summary: ends with an example
-  /// After the command line has been checked and before measuring; may throw as an instrument may.
+  /// Called after the command line has been checked and before measuring; may throw the exceptions of an instrument.
   std::function<void(const Run& run)> begin{};
-  /// With the exit status, after the last line, if `begin` was called. Returns the final exit status.
+  /// Called with the exit status after the last line, if `begin` was called. Returns the final exit status.
   std::function<int(int status)> end{};
   /// Called instead of the usual error report and `end` if one process of many fails, while the others wait for it.
   std::function<void(const std::string& why)> fail{};

@@ -23,8 +23,8 @@ int usage(const VerbProgram& program, std::FILE* to) {
 int call(const VerbProgram& program, const Verb& verb, int argc, char** argv) {
   try {
     return verb.call(argc, argv);
-  } catch (const std::exception& wrong) {
-    Ending ending = ending_of(wrong);
+  } catch (const std::exception& error) {
+    Ending ending = ending_of(error);
     if (ending.status == 2)
       ending.hint = program.user + " " + (verb.command != nullptr ? verb.command : verb.name) + " --help";
     return print_ending(kErrorsOf, ending);

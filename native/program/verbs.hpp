@@ -19,7 +19,7 @@ struct VerbProgram {
   std::span<const Verb> verbs;
 };
 
-/// Calls the verb of argv[1], or prints the usage. Returns the exit status.
+/// Calls the verb that argv[1] names, or prints the usage. Returns the exit status.
 int run_verb(const VerbProgram& program, int argc, char** argv);
 
 }  // namespace mm
