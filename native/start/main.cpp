@@ -1,14 +1,14 @@
 /// meshmark-start: sets the limits, the CPUs and the scheduling class of this process, and then executes a program.
 ///
 /// Python cannot do this itself between fork and exec: a forked copy of an interpreter whose libraries run threads may
-/// wait for ever for a lock that one of these threads held (`preexec_fn` of subprocess.Popen). `meshmark.process`
+/// wait forever for a lock that one of these threads held (`preexec_fn` of subprocess.Popen). `meshmark.process`
 /// starts all child processes that need such a preparation through this program, and is its only user.
 ///
 ///     meshmark-start REPORT PARENT SIGNAL [STEP=VALUE…] -- PROGRAM [ARGUMENT…]
 ///
 /// REPORT is the descriptor of a pipe that closes when the program is executed. If a step fails, its name and the errno
 /// are written there, such as "cpus 22", and the exit status is 127. PARENT is the process that must still be the
-/// parent; SIGNAL is what this process gets when the parent dies.
+/// parent; SIGNAL is the signal that this process receives when the parent dies.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -33,7 +33,8 @@ namespace {
   std::_Exit(127);
 }
 
-/// The number at the front of `text`, which is advanced behind it and one separator. Python writes well-formed numbers.
+/// Returns the number at the front of `text`, and advances `text` past it and one separator. Python writes well-formed
+/// numbers.
 unsigned long long next_number(const char*& text) {
   char* end = nullptr;
   const unsigned long long number = std::strtoull(text, &end, 10);
@@ -41,9 +42,9 @@ unsigned long long next_number(const char*& text) {
   return number;
 }
 
-/// Ends this process as the death of its parent would, if the parent died before the signal was requested.
+/// Requests the signal for the death of the parent, and raises it if the parent died before the request.
 void end_with_parent(pid_t parent, int number) {
-  ::signal(number, SIG_DFL);  // an ignored signal would be ignored by the program, too
+  ::signal(number, SIG_DFL);  // the program would inherit an ignored signal
   ::prctl(PR_SET_PDEATHSIG, number);
   if (::getppid() != parent) {
     ::raise(number);
@@ -96,7 +97,7 @@ int join_group(const char* path) {
   return error;
 }
 
-/// Takes one step, and does not return if it fails.
+/// Performs one step, and does not return if it fails.
 void take(int report, const char* argument) {
   const char* value = std::strchr(argument, '=');
   if (value == nullptr) fail(report, "step", EINVAL);
@@ -111,7 +112,7 @@ void take(int report, const char* argument) {
 }
 
 /// Executes the program, searching PATH if its name has no slash, and returns the errno if that fails. Unlike execvp,
-/// does not run a file without a known format by a shell.
+/// it does not pass a file of unknown format to a shell.
 int execute(char** words) {
   const std::string_view program = words[0];
   if (program.find('/') != std::string_view::npos) {
