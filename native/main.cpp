@@ -1,4 +1,4 @@
-/// meshmark-probe: asks one question of the machine and answers in JSON Lines.
+/// meshmark-probe: runs one instrument on this machine and writes JSON Lines.
 #include "program/instruments.hpp"
 
 int main(int argc, char** argv) {

@@ -1,4 +1,4 @@
-/// What Python asks of the native half through a C interface: the parsers of options (native/base/options.hpp), and the
+/// C interface through which Python calls native code: the parsers of options (native/base/options.hpp), and the
 /// identity and topology of machines (native/base/topology/topology.hpp).
 #include <algorithm>
 #include <cstring>
@@ -52,7 +52,7 @@ std::size_t write_line(const json& answer, char* out, std::size_t capacity) {
 }  // namespace
 
 /// Writes {"value": …} or {"found": …, "allowed": …} and a terminating null byte to `out`, truncated to `capacity`.
-/// `all` is the value of "all". Returns the full length, without the null byte.
+/// `all` is the number that "all" stands for. Returns the full length, without the null byte.
 extern "C" __attribute__((visibility("default"))) std::size_t meshmark_parse(const char* kind, const char* text,
                                                                              std::size_t length, int all, char* out,
                                                                              std::size_t capacity) {
@@ -62,8 +62,8 @@ extern "C" __attribute__((visibility("default"))) std::size_t meshmark_parse(con
 /// Writes {"name": …, "hash": …, "id": …} of the machine whose /proc and /sys are below `root`, as above.
 extern "C" __attribute__((visibility("default"))) std::size_t meshmark_identity(const char* root, char* out,
                                                                                 std::size_t capacity) {
-  const mm::Identity found = mm::identity_of_tree(root);
-  return write_line(json{{"name", found.name}, {"hash", found.hash}, {"id", found.id()}}, out, capacity);
+  const mm::Identity identity = mm::identity_of_tree(root);
+  return write_line(json{{"name", identity.name}, {"hash", identity.hash}, {"id", identity.id()}}, out, capacity);
 }
 
 /// Writes {"value": true} if a variable of this name usually holds a secret, as above.
@@ -72,7 +72,8 @@ extern "C" __attribute__((visibility("default"))) std::size_t meshmark_is_secret
   return write_line(json{{"value", mm::is_secret(std::string_view(name, length))}}, out, capacity);
 }
 
-/// Writes the machine whose /proc and /sys are below `root` ("": this host) as `mm::topology_json` has it, as above.
+/// Writes the result of `mm::topology_json` for the machine whose /proc and /sys are below `root` ("": this host), as
+/// above.
 extern "C" __attribute__((visibility("default"))) std::size_t meshmark_topology(const char* root, char* out,
                                                                                 std::size_t capacity) {
   return write_line(mm::topology_json(mm::described_tree(root)), out, capacity);
