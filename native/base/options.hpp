@@ -28,7 +28,7 @@ std::vector<int> parse_cpu_sequence(const std::string& field, const std::string&
 /// Like parse_cpu_sequence, but ascending and without duplicates.
 std::vector<int> parse_cpu_list(const std::string& field, const std::string& text, const std::vector<int>& all = {});
 /// Parses a hexadecimal mask into the numbers of its bits, ascending: 0x11, 11, 0x1,00000000 and 1,00000000 (groups of
-/// 32 bits). Returns nothing if the text is not a mask, has no bit, or has a bit above 2^20.
+/// 32 bits). Returns nothing if the text is not a mask, has no bit, or has a bit of 2^20 or more.
 std::optional<std::vector<int>> parse_mask(const std::string& text);
 std::string cpu_list(const std::vector<int>& cpus);  ///< {0,1,2,3,8} → "0-3,8"
 

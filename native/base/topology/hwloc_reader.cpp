@@ -203,7 +203,7 @@ HwlocHandle load_host(const Wanted& wanted) {
   if (wanted.caches)
     for (const auto type : {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE})
       hwloc_topology_set_type_filter(t, type, HWLOC_TYPE_FILTER_KEEP_ALL);
-  else  // binds this thread to each CPU to read CPUID; sysfs has all caches except those of some guests
+  else  // binds this thread to each CPU to read CPUID; sysfs lacks only the caches of some guests
     hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   if (hwloc_topology_load(t) != 0) throw Failure("hwloc cannot read this machine's topology");
   return handle;
