@@ -99,7 +99,7 @@ def measure(
             ``streaming`` are its option ``--store``; a list of both is possible.
         repetitions: Fresh processes, which share the budget; 0: three, or one if each had less than 1 s.
         settings: Overrides values of a modelled machine, as ``--set`` does.
-        options: Those of the instrument, without dashes: ``memory_node=0`` is ``--memory-node 0``,
+        options: Options of the instrument, without dashes: ``memory_node=0`` is ``--memory-node 0``,
             ``kernel=["copy", "triad"]`` is ``--kernel copy,triad``, and ``True`` sets a flag.
 
     Returns:
@@ -191,7 +191,7 @@ class Model:
         Args:
             instrument: An instrument that models support, or ``hot_spot``, ``random_reads``, ``throughput`` …
             store: Folder of the store; None: the user's; False: nothing is stored.
-            options: Those of the instrument or the workload, as for `meshmark.measure`.
+            options: Options of the instrument or the workload, as for `meshmark.measure`.
 
         Raises:
             UsageError: The instrument or an option is not valid.
@@ -249,7 +249,7 @@ class Model:
             vary: Values of each key, a list or a range such as ``1.5..6/4``. Each key becomes a column.
             instrument: Run at each point.
             store: Folder of the store; None: the user's; False: nothing is stored.
-            options: Those of the instrument.
+            options: Options of the instrument.
 
         Raises:
             UsageError: A key, a range or an option is not valid; nothing has been simulated then.
@@ -328,7 +328,7 @@ def compare(
     metric: str = "",
     store: Folder | None = None,
 ) -> Comparison:
-    """Set the results of B beside those of A, as ``meshmark compare`` does.
+    """Set the results of B beside the results of A, as ``meshmark compare`` does.
 
     Args:
         a: A side as on the command line (``host@2026-10``, ``latest``, a machine, a run, a file), or a table of the

@@ -189,15 +189,15 @@ class progress_of_plan:  # noqa: N801 (used like a function)
 
     def __init__(self, label: str) -> None:
         self.label = label
-        self.made: progress | None = None
+        self.bar: progress | None = None
 
     def __enter__(self) -> Callable[[float], Callable[[Any, Any], None]]:
         def start(budget_s: float) -> Callable[[Any, Any], None]:
-            self.made = progress(budget_s, self.label)
-            return self.made.__enter__()
+            self.bar = progress(budget_s, self.label)
+            return self.bar.__enter__()
 
         return start
 
     def __exit__(self, *_: object) -> None:
-        if self.made is not None:
-            self.made.__exit__()
+        if self.bar is not None:
+            self.bar.__exit__()

@@ -182,7 +182,7 @@ def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) 
     words = hide_words(words)  # also stores the secret values, which the plan lacks
     if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
         raise UsageError(
-            f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or those of the run",
+            f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or the words of the run",
             f"meshmark experiment --resume {shlex.quote(run)}",
         )
     plan.budget_s = budget_s or plan.budget_s

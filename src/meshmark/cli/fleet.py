@@ -141,7 +141,7 @@ def _measure(
     kind: Literal["survey", "check"],
     folder: Path,
     spec: str,
-    wanted: Wanted,
+    selection: Wanted,
     named: str,
     *,
     wait_s: float,
@@ -170,11 +170,11 @@ def _measure(
         engine = engine_of(site, named or str(start["engine"]), str(start["nodes"]))
     else:
         name = new_campaign(kind)
-        engine = engine_of(site, named, wanted.nodes)
-        wanted = dataclasses.replace(wanted, nodes=wanted.nodes or site.nodes)
+        engine = engine_of(site, named, selection.nodes)
+        selection = dataclasses.replace(selection, nodes=selection.nodes or site.nodes)
         settings = {"cluster": site.cluster, "beside": beside, "scratch": site.scratch}
         plan = node_plan(load_spec(spec, applications=True), kind, folder=Path(spec).absolute().parent)
-        begin(fleet, name, plan, engine, wanted, settings)
+        begin(fleet, name, plan, engine, selection, settings)
     if beside:
         say("warning: results that other work disturbs are flagged, and flagged results cannot be judged")
     with interruptible(f"jobs go on; {_again(folder, kind)}"), fleet_progress(kind) as show:
@@ -253,7 +253,7 @@ def judge(
     resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Name the nodes that are worse than those of the same hardware.
+    """Name the nodes that are worse than others of the same hardware.
 
     Suspects and some healthy nodes measure again; a node is named by these fresh values alone. At most 5 % of all names
     are false, over all nodes, metrics and days.

@@ -44,7 +44,7 @@ def serve(
             "--node-port",
             min=0,
             max=65535,
-            help="port of `meshmark serve` on nodes that send; those of the fleet are asked by name [no map of them]",
+            help="port of `meshmark serve` on nodes that send; nodes of the fleet are asked by name [no map of them]",
             show_default=False,
         ),
     ] = 0,

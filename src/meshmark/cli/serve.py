@@ -46,7 +46,7 @@ def serve(
     recordings: Annotated[Path, typer.Option("--recordings", help="folder with recordings")] = Path(),
     loads: Annotated[
         Path | None,
-        typer.Option("--loads", help="folder with load runs and studies [those of this user]", show_default=False),
+        typer.Option("--loads", help="folder with load runs and studies [this user's folders]", show_default=False),
     ] = None,
     rate: Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames per second (Hz)")] = 2.0,
     host: HostOption = "127.0.0.1",

@@ -47,7 +47,7 @@ def survey(
     """
     if context.invoked_subcommand is not None:
         if quick or spec or out or resume or store or as_json:
-            raise UsageError("survey init: found an option of survey before init; allowed: those of init")
+            raise UsageError("survey init: found an option of survey before init; allowed: options of init")
         return
     from meshmark.measure.history import in_store
     from meshmark.measure.repetitions import quality

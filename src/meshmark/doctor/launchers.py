@@ -52,7 +52,7 @@ def as_root(tested: Tested) -> Iterator[Finding]:
 
 def oversubscribed(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: more ranks than CPUs"
-    effect = "a rank that busy-waits blocks the CPU of the rank it waits for, and times are those of the scheduler"
+    effect = "a rank that busy-waits blocks the CPU of the rank it waits for, and times measure the scheduler"
     cpus = tested.host.cpus[:2]
     ranks = 2 * len(cpus)
     # A halo exchange of small messages.
@@ -139,7 +139,7 @@ def overlapping_bindings(tested: Tested) -> Iterator[Finding]:
 
 def namespaces(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: hosts with a common kernel"
-    effect = "between containers, a library may use shared memory, so that times are not those of a network"
+    effect = "between containers, a library may use shared memory, so that times do not measure a network"
     if tested.kind not in NAMESPACES:
         yield Finding(name, "it is unknown how it starts ranks on another host", "unknown", effect)
         return

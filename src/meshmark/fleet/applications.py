@@ -207,7 +207,7 @@ def _check_output(what: NodeApplication, where: str) -> None:
     if not path.parts or path.is_absolute() or ".." in path.parts:
         allowed = "a file in the folder of the run"
     elif path in map(PurePosixPath, app.files):
-        allowed = "a file that is none of [files]"
+        allowed = "a file that [files] does not have"
     else:
         return
     raise UsageError(f"{where}: application.output: found '{quoted(name)}'; allowed on nodes: {allowed}")

@@ -281,8 +281,8 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
         UsageError: one line that names the key, what was found and what is allowed.
     """
     file = checked(ScenarioFile, parse_toml(toml, where), where)
-    own = _own_metrics(file.metric, where, own or {})
-    metrics = all_metrics(own)
+    user_metrics = _own_metrics(file.metric, where, own or {})
+    metrics = all_metrics(user_metrics)
     members: list[Member] = []
     for i, table in enumerate(file.program, 1):
         name = f"program{i}" if len(file.program) > 1 else "program"
@@ -290,12 +290,10 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
         name_of_last = members[-1].name
         if namesake := next((m.name for m in members[:-1] if file_stem(m.name) == file_stem(name_of_last)), ""):
             reason = (
-                "which another program has"
-                if namesake == name_of_last
-                else f"whose files are those of {found(namesake)}"
+                "which another program has" if namesake == name_of_last else f"which has the files of {found(namesake)}"
             )
             raise UsageError(f"{where}: program {i}: name: found {found(name_of_last)}, {reason}")
-    scenario = Scenario(programs=tuple(members), metrics=own, **fields_of(file.scenario))
+    scenario = Scenario(programs=tuple(members), metrics=user_metrics, **fields_of(file.scenario))
     if scenario.processes > MAX_PROCESSES:
         raise UsageError(f"{where}: copies: found {scenario.processes} in all programs; allowed: {MAX_PROCESSES}")
     return scenario

@@ -23,7 +23,7 @@ _FUNCTIONS = 10  # shown for each configuration
 
 @drawing
 def configurations(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Draw the figure of merit of each configuration or, if there is none, the elapsed time."""
+    """Draw the figure of merit of each configuration or the elapsed time without one."""
     figures = selected(records, "app", "figure_of_merit", above_zero=True)
     figures = figures or selected(records, "app", "elapsed", above_zero=True)
     if not figures:

@@ -174,7 +174,7 @@ def modes_texts(modes: Sequence[Record]) -> tuple[str, str]:
 
 
 def bounds_text(record: Record, precision: int = 3) -> str:
-    """Return the interval of a record: `47.2 – 51.0 GB/s`; `–` if there is none."""
+    """Return the interval of a record: `47.2 – 51.0 GB/s`; `–` without one."""
     if not record.bounds:
         return "–"
     scale = scale_for(record.unit, record.value)
@@ -183,7 +183,7 @@ def bounds_text(record: Record, precision: int = 3) -> str:
 
 
 def interval_text(record: Record) -> str:
-    """Return the interval of a record: `47.2 – 51.0 GB/s`; `–` if there is none.
+    """Return the interval of a record: `47.2 – 51.0 GB/s`; `–` without one.
 
     If the interval is wider than requested, the reached and the requested width follow.
     """

@@ -58,7 +58,7 @@ def superlinear_reason(
         if before < memory_bytes <= after:
             return (
                 f"its memory of {size(memory_bytes)} fits in the {name} caches of {len(many)} CPUs "
-                f"({size(after)}), not in those of {len(few)} ({size(before)})"
+                f"({size(after)}), not in the caches of {len(few)} ({size(before)})"
             )
         if level == 1 and memory_bytes <= before:
             break

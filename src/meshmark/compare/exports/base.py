@@ -84,7 +84,7 @@ class Material:
                 "lstopo of hwloc 2 converts it: lstopo -i FILE.xml NEW.xml",
             )
         if {n.os_index for n in hwloc_topology.nodes} != {n.os_index for n in topology.nodes}:
-            self.notes.append("hwloc lists other NUMA nodes than the Linux kernel; those of hwloc are used")
+            self.notes.append("hwloc lists other NUMA nodes than the Linux kernel; the nodes of hwloc are used")
         return data
 
     def take(self, instrument: str, *metrics: str) -> list[Record]:

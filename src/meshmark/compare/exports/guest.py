@@ -139,7 +139,7 @@ def _dist(material: Material, latency: Matrix, nodes: Sequence[Node]) -> list[st
         material.notes.append("no distances: latency was not measured for all pairs; QEMU takes 10 and 20")
         return []
     if any((n.os_index, n.os_index) not in latency.cells for n in nodes):
-        material.notes.append("distances from nodes without CPUs are assumed to be those of the opposite direction")
+        material.notes.append("distances from nodes without CPUs are assumed to equal the opposite direction")
     return [
         f"-numa dist,src={i},dst={j},val={distance_by_pair[a.os_index, b.os_index]}"
         for i, a in enumerate(nodes)

@@ -311,5 +311,5 @@ def _matrix(
         matrix_ids = {id(r) for r in cells.values()}
         for _, r in found:
             if id(r) not in matrix_ids:
-                material.omit(r, f"other conditions or CPUs than those of the matrix of {r.metric}")
+                material.omit(r, f"other conditions or CPUs than the matrix of {r.metric}")
     return Matrix(cells=cells, conditions=words(conditions_by_key[best]))

@@ -62,7 +62,7 @@ def weighted_interleave(material: Material) -> str:
     head = [
         *material.about("weighted-interleave"),
         f"Measured: {conditions}",
-        f"The ratios of the weights differ from those of the bandwidths by at most {100 * error:.1f} %"
+        f"The ratios of the weights differ from the ratios of the bandwidths by at most {100 * error:.1f} %"
         + ("" if error <= _TOLERANCE else f"; weights up to {_MAX_WEIGHT} come no closer"),
         "For Linux 6.9 or newer, as root",
     ]

@@ -270,7 +270,7 @@ def _csv_row(cells: Sequence[str]) -> Row:
     elif len(rest) in {3, 4} and rest[-3].isdecimal() and re.fullmatch(r"\d{1,3}[.,]\d\d", rest[-2]):
         row.share, row.group = rest[-2], rest[-1]
     else:
-        raise FormatError(f"found {len(cells)} cells, those of a counter (value, unit, event …) are required")
+        raise FormatError(f"found {len(cells)} cells, the cells of a counter (value, unit, event …) are required")
     _place(row, cells[:begin])
     return row
 

@@ -82,7 +82,7 @@ class Sharing:
         if best is None:
             raise AbsentError(
                 f"{_AT}: found no last-level cache of known size that {workers + 1} cores of this process share; "
-                "neighbours need one besides those of the program",
+                "neighbours need a CPU that the program does not use",
                 _ADVICE,
             )
         return best
