@@ -101,9 +101,7 @@ def test_one_matrix_has_one_set_of_conditions() -> None:
     assert sorted(attribute(write("hwloc-xml", subject), "Latency").values()) == pytest.approx(
         [95, 96, 185, 190], rel=0.011
     )
-    assert subject.left_out() == [
-        "left out 3 results: other conditions or CPUs than those of the matrix of load_latency"
-    ]
+    assert subject.left_out() == ["left out 3 results: other conditions or CPUs than the matrix of load_latency"]
 
 
 def test_flagged_results_are_left_out_unless_asked_for() -> None:
@@ -203,7 +201,7 @@ def test_qemu_gets_nodes_distances_and_tables() -> None:
     assert "-numa dist,src=0,dst=2,val=29" in options or "-numa dist,src=0,dst=2,val=30" in options
     assert "-numa dist,src=2,dst=0,val=29" in options or "-numa dist,src=2,dst=0,val=30" in options
     assert sum("access-latency" in o for o in options) == 6 and sum("access-bandwidth" in o for o in options) == 5
-    assert any("assumed to be those of the opposite direction" in note for note in subject.notes)
+    assert any("assumed to equal the opposite direction" in note for note in subject.notes)
 
 
 def test_qemu_has_no_memory_for_a_node_without() -> None:

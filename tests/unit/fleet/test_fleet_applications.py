@@ -123,7 +123,7 @@ def test_what_nodes_cannot_do_is_refused_by_its_key(tmp_path: Path, change: tupl
     ("value", "message"),
     [
         ("../x", "found 'out/../x'; allowed on nodes: a file in the folder of the run"),
-        ("input.txt", "found 'out/input.txt'; allowed on nodes: a file that is none of [files]"),
+        ("input.txt", "found 'out/input.txt'; allowed on nodes: a file that [files] does not have"),
     ],
 )
 def test_the_file_of_results_is_checked_with_its_values(tmp_path: Path, value: str, message: str) -> None:

@@ -150,7 +150,7 @@ def test_programs_have_files_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         "".join(f"[[program]]\nname = '{n}'\ncommand = ['true']\n" for n in ("a b", "a:b"))
     )
-    with pytest.raises(UsageError, match="name: found 'a:b', whose files are those of 'a b'"):
+    with pytest.raises(UsageError, match="name: found 'a:b', which has the files of 'a b'"):
         read_scenario(tmp_path / "s.toml")
 
 

@@ -168,7 +168,7 @@ def test_a_superlinear_case_is_explained_by_the_caches() -> None:
     machine = caches(1 << 20, 1 << 20)
     one_cpu, four_cpus = range(1), range(4)
     assert superlinear_reason(machine.caches, 3e6, one_cpu, four_cpus) == (
-        "its memory of 2.86 MiB fits in the L2 caches of 4 CPUs (4 MiB), not in those of 1 (1 MiB)"
+        "its memory of 2.86 MiB fits in the L2 caches of 4 CPUs (4 MiB), not in the caches of 1 (1 MiB)"
     ).replace(" MiB", "\u00a0MiB")
     assert "not known" in superlinear_reason(machine.caches, 1e9, one_cpu, four_cpus)
     assert "are not recorded" in superlinear_reason((), 3e6, one_cpu, four_cpus)

@@ -92,7 +92,11 @@ def test_without_one_thread_there_is_no_efficiency() -> None:
 @pytest.mark.parametrize(
     ("more", "machine", "reason"),
     [
-        ({}, topology(), "its memory of 8 MiB fits in the L2 caches of 32 CPUs (32 MiB), not in those of 1 (1 MiB)"),
+        (
+            {},
+            topology(),
+            "its memory of 8 MiB fits in the L2 caches of 32 CPUs (32 MiB), not in the caches of 1 (1 MiB)",
+        ),
         ({"memory_bytes": 40 * MIB}, topology(), "its memory of 40 MiB fits in no cache level by the added CPUs"),
         ({}, topology(16 * MIB), "fits in no cache level by the added CPUs; the reason is not known"),
         ({}, {}, "the sizes of the caches are not recorded"),
