@@ -74,10 +74,10 @@ const mm::Description kBandwidth{
     .flops_per_iteration = 2,
     .kernels =
         [] {
-          std::vector<mm::KernelWork> all;
+          std::vector<mm::KernelWork> kernels;
           for (const mm::StreamShape& s : mm::kStreamShapes)
-            all.push_back({std::string(s.name), s.reads, s.writes, s.allocates, s.flops});
-          return all;
+            kernels.push_back({std::string(s.name), s.reads, s.writes, s.allocates, s.flops});
+          return kernels;
         }(),
 };
 
@@ -100,7 +100,7 @@ struct Setup {
   int node;
 };
 
-/// The instruction sets of a value of --isa, narrow to wide.
+/// Returns the instruction sets that a value of --isa stands for, narrow to wide.
 std::vector<std::string_view> sets_of(const std::string& isa) {
   if (isa != "best") return {isa};
   std::vector<std::string_view> sets = mm::built_isas();
@@ -108,13 +108,14 @@ std::vector<std::string_view> sets_of(const std::string& isa) {
   return sets;
 }
 
-/// Observes in the processes of a process team what Run observes of threads and their arenas.
+/// Observes in the processes of a process team what Run observes for threads and their arenas.
 void observe_processes(mm::ProcessTeam& processes, const Job& job, const std::vector<int>& cpus, json& observed) {
   const auto huge = processes.run(mm::stream::order_of(Op::huge_share, job, 0));
   const auto nodes = processes.run(mm::stream::order_of(Op::node, job, 0));
-  const auto on = mm::distinct(std::vector<int>(nodes.begin(), nodes.end()));
+  const auto observed_nodes = mm::distinct(std::vector<int>(nodes.begin(), nodes.end()));
   observed["huge_share"] = *std::min_element(huge.begin(), huge.end());
-  observed["observed_node"] = on.size() == 1 ? json(on.front()) : json(mm::cpu_list(on));
+  observed["observed_node"] =
+      observed_nodes.size() == 1 ? json(observed_nodes.front()) : json(mm::cpu_list(observed_nodes));
   observed["observed_cpus"] = mm::cpu_list(cpus);
 }
 
@@ -132,7 +133,7 @@ json conditions(const mm::Run& run, const Setup& s, const std::vector<int>& cpus
           {"memory_node", run.memory_node(s.node)}};
 }
 
-/// Adds one point of `cpus`: threads with these shares, or the processes of `processes` if not null.
+/// Adds one point of `cpus`: threads with these shares, or the processes of `processes` if it is not null.
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus,
                const std::vector<Share>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
   const std::size_t index = kernel_index(s.kernel);
@@ -177,7 +178,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   const std::string_view widest = forms.front().isa;
   const int vector_bytes = widest == "avx512" ? 64 : widest == "avx2" ? 32 : widest == "sve" ? 256 : 16;
   // One untimed pass brings the caches to their steady state; far beyond their capacity it has no effect.
-  const bool warms = bytes < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
+  const bool needs_warm_up = bytes < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
   struct Progress {
     std::uint64_t passes = 0;
     bool wrong = false, moved = false, faulted = false;
@@ -190,19 +191,19 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
       progress->passes = mm::iterations_for(kBurst_s, [&](std::uint64_t passes) { return workers.work(*job, passes); });
     }
     if (job->fills()) workers.fill(*job);
-    if (warms) workers.work(*job, kernel == mm::StreamKernel::update ? 2 : 1);
+    if (needs_warm_up) workers.work(*job, kernel == mm::StreamKernel::update ? 2 : 1);
   };
   p.burst = [=] {
     const auto passes = static_cast<double>(progress->passes);
-    const double took = workers.work(*job, progress->passes);
+    const double elapsed_s = workers.work(*job, progress->passes);
     if (processes) {
       progress->moved = progress->moved || processes->moved();
       progress->faulted = progress->faulted || processes->faulted();
     }
     progress->wrong = progress->wrong || !workers.correct(*job, progress->passes);
-    if (mm::beyond_ports(net * passes / took / static_cast<double>(threads), vector_bytes, core_hz))
+    if (mm::beyond_ports(net * passes / elapsed_s / static_cast<double>(threads), vector_bytes, core_hz))
       throw mm::Failure("the rate exceeds the bandwidth of a core's ports to its first-level cache");
-    return mm::Values{net * passes / took, gross * passes / took};
+    return mm::Values{net * passes / elapsed_s, gross * passes / elapsed_s};
   };
   p.observe = [=] {
     json observed{{"prefetch_bytes", form->ahead ? 8 * mm::stream::kAhead : 0}};
@@ -255,7 +256,7 @@ void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
   }
 }
 
-/// The rates of another binary by kernel, in B/s; empty if none are given.
+/// Returns the rates of another binary by kernel, in B/s; an empty map if none are given.
 std::map<std::string, double> reported_rates(const mm::Run& run) {
   std::map<std::string, double> rates;
   const std::string text = run.text("diagnose");
@@ -281,7 +282,7 @@ void diagnose(mm::Run& run, const std::map<std::string, double>& reported, const
     std::string key;
     for (const char* k : {"isa", "threads", "pages", "memory_node", "fill", "mode"})
       key += o.conditions[k].dump() + '|';
-    // Whole elements of two and of three arrays.
+    // Footprints are whole elements of two or three arrays, so they differ slightly between kernels.
     key += std::to_string(std::lround(std::log2(o.conditions["footprint_bytes"].get<double>()) * 8));
     const auto interval = mm::median_interval(o.samples);
     mm::StoreRates& rates = series[key];
@@ -289,30 +290,31 @@ void diagnose(mm::Run& run, const std::map<std::string, double>& reported, const
         mm::Rate{o.value, interval ? interval->first : 0, interval ? interval->second : 0};
     rates.flags.insert(o.flags.begin(), o.flags.end());
   }
-  std::vector<mm::StoreDiagnosis> each;
+  std::vector<mm::StoreDiagnosis> diagnoses;
   std::set<std::string> flags;
   for (const auto& [key, rates] : series) {
     if (rates.ordinary.empty() || rates.streaming.empty()) continue;
-    each.push_back(mm::diagnose_stores(reported, rates));
+    diagnoses.push_back(mm::diagnose_stores(reported, rates));
     flags.insert(rates.flags.begin(), rates.flags.end());
   }
-  const mm::StoreDiagnosis found = mm::common_diagnosis(each);
-  json c{{"verdict", found.verdict}, {"reason", found.reason}, {"conditions_compared", each.size()}};
+  const mm::StoreDiagnosis diagnosis = mm::common_diagnosis(diagnoses);
+  json c{{"verdict", diagnosis.verdict}, {"reason", diagnosis.reason}, {"conditions_compared", diagnoses.size()}};
   for (const auto& [kernel, rate] : reported) c["reported_" + kernel] = rate;
-  for (const auto& [name, ratio] : {std::pair{"ordinary", found.ordinary}, std::pair{"streaming", found.streaming}})
+  for (const auto& [name, ratio] :
+       {std::pair{"ordinary", diagnosis.ordinary}, std::pair{"streaming", diagnosis.streaming}})
     if (ratio.value > 0) {
       c[std::string(name) + "_low"] = ratio.low;
       c[std::string(name) + "_high"] = ratio.high;
     }
-  if (found.other.value <= 0)
-    return run.absent("store_ratio", c, found.reason,
-                      each.empty() ? "--store ordinary,streaming, and a larger --budget"
-                                   : "--diagnose with copy or scale, and add or triad");
-  run.derive("store_ratio", {found.other.value}, c, {flags.begin(), flags.end()},
+  if (diagnosis.other.value <= 0)
+    return run.absent("store_ratio", c, diagnosis.reason,
+                      diagnoses.empty() ? "--store ordinary,streaming, and a larger --budget"
+                                        : "--diagnose with copy or scale, and add or triad");
+  run.derive("store_ratio", {diagnosis.other.value}, c, {flags.begin(), flags.end()},
              "reported rates, beside our own with both kinds of stores");
 }
 
-/// The kernels to measure: those asked for, or those whose rates are to be compared.
+/// Returns the kernels to measure: the requested ones, and the ones whose rates are to be compared.
 std::vector<std::string> kernels_of(const mm::Run& run, const std::map<std::string, double>& reported) {
   std::vector<std::string> kernels = run.choices("kernel");
   if (!reported.empty() && !run.given("kernel")) kernels.clear();
@@ -335,7 +337,7 @@ std::vector<std::string> isas_of(mm::Run& run) {
   return isas;
 }
 
-/// What is measured for each page size and each node.
+/// The parameters that are swept for each page size and each node.
 struct Sweep {
   std::string fill;
   std::vector<int> order, threads;  ///< CPUs in fill order; numbers of threads
@@ -343,14 +345,14 @@ struct Sweep {
   std::vector<std::size_t> footprints;
 };
 
-/// Pages, node, and the largest footprint that the budget allows.
+/// Page size, node, and the largest footprint that the budget allows.
 struct Group {
   mm::Pages pages;
   int node;
   std::size_t largest = 0;
 };
 
-/// The largest footprint that can be touched in half of this share of the budget; at least the smallest one.
+/// Returns the largest footprint that can be touched in half of this share of the budget; at least the smallest one.
 std::size_t affordable_footprint(const mm::Run& run, const Sweep& sweep, mm::Pages pages, double share) {
   const std::size_t affordable = run.affordable_bytes(pages, 0.5 * share);
   std::size_t largest = sweep.footprints.front();
@@ -374,7 +376,8 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
         }
 }
 
-/// Every team with a t-th thread uses the same arena for it; the smallest such team determines the size.
+/// Returns the memory of each thread, touched. Every team with a t-th thread uses the same arena for it, so the
+/// smallest such team determines the size.
 std::vector<Share> touch_shares(mm::Run& run, const Sweep& sweep, const Group& group) {
   std::vector<Share> shares;
   for (int t = 0; t < *std::max_element(sweep.threads.begin(), sweep.threads.end()); ++t) {
@@ -418,10 +421,10 @@ std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, con
     std::vector<mm::Point> points;
     add_points(run, points, sweep, group, count, {}, processes);
     return run.measure(std::move(points));
-  } catch (const mm::Absent& why) {
-    run.absent("bandwidth_net", conditions, why.what(), why.enable);
-  } catch (const mm::Failure& why) {  // an allocation failure in a process arrives as text
-    run.absent("bandwidth_net", conditions, why.what());
+  } catch (const mm::Absent& error) {
+    run.absent("bandwidth_net", conditions, error.what(), error.enable);
+  } catch (const mm::Failure& error) {  // an allocation failure in a process arrives as text
+    run.absent("bandwidth_net", conditions, error.what());
   }
   return {};
 }
@@ -449,8 +452,8 @@ void measure(mm::Run& run) {
   // All teams of threads are measured together, each team of processes alone.
   std::size_t slices = groups.size() * ((in_threads ? 1 : 0) + (in_processes ? threads.size() : 0));
   std::vector<mm::Outcome> outcomes;
-  const auto take = [&](std::vector<mm::Outcome> more) {
-    for (mm::Outcome& o : more) outcomes.push_back(std::move(o));
+  const auto take = [&](std::vector<mm::Outcome> group_outcomes) {
+    for (mm::Outcome& o : group_outcomes) outcomes.push_back(std::move(o));
     --slices;
   };
   for (Group& group : groups) {

@@ -77,7 +77,8 @@ mm::Values resolution(const Source& source) {
   return {source.seconds(min_step)};
 }
 
-/// Members of the team read in turn, each after the one before has published its reading.
+/// Returns the number of steps backwards while the members of the team read in turn, each after the previous member has
+/// published its reading.
 mm::Values backward(mm::Team& team, const Source& source) {
   std::atomic<mm::Ticks> last{source.read()};
   std::atomic<int> turn{0}, steps{0};
@@ -117,12 +118,12 @@ void measure(mm::Run& run) {
   const std::vector<int> cpus = run.cpus();
   const int cpu = cpus.front();
   std::vector<mm::Point> points;
-  const auto add = [&](const char* metric, json conditions, std::function<mm::Values()> burst, int on) {
+  const auto add = [&](const char* metric, json conditions, std::function<mm::Values()> burst, int bound_cpu) {
     mm::Point p;
     p.conditions = std::move(conditions);
-    p.conditions["cpu"] = on;
+    p.conditions["cpu"] = bound_cpu;
     p.metrics = {metric};
-    p.cpu = on;
+    p.cpu = bound_cpu;
     p.burst = std::move(burst);
     points.push_back(std::move(p));
   };
@@ -130,9 +131,9 @@ void measure(mm::Run& run) {
     for (const Source& source : kSources) {
       if (name != source.name) continue;
       const json c{{"clock", name}};
-      for (const int on : run.single_cpus()) {
-        add("clock_overhead", c, [&source] { return overhead(source); }, on);
-        add("clock_resolution", c, [&source] { return resolution(source); }, on);
+      for (const int bound_cpu : run.single_cpus()) {
+        add("clock_overhead", c, [&source] { return overhead(source); }, bound_cpu);
+        add("clock_resolution", c, [&source] { return resolution(source); }, bound_cpu);
       }
       if (name == "thread_cputime") continue;  // separate for every thread
       if (cpus.size() < 2) {
@@ -152,15 +153,15 @@ void measure(mm::Run& run) {
       "clock_drift", {{"clock", "tsc"}},
       [] { return mm::Values{std::fabs(counter_rate(true) / counter_rate(false) - 1)}; }, cpu);
 #endif
-  for (int on : cpus)
+  for (int bound_cpu : cpus)
     add(
         "core_frequency", json::object(),
         [] {
           constexpr std::uint64_t kAdds = 1 << 22;
           return mm::Values{static_cast<double>(kAdds) / time_adds(kAdds)};
         },
-        on);
-  for (const int on : run.single_cpus())
+        bound_cpu);
+  for (const int bound_cpu : run.single_cpus())
     add(
         "timer_perturbation", {{"clock", mm::clock_info().name}},
         [] {
@@ -173,7 +174,7 @@ void measure(mm::Run& run) {
           }
           return mm::Values{std::max(0.0, mm::seconds(mm::ticks() - begin) / plain - 1)};
         },
-        on);
+        bound_cpu);
   run.measure(std::move(points));
 }
 

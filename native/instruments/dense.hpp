@@ -1,5 +1,5 @@
 #pragma once
-/// What instruments of libraries share: parameters and conditions of the library, and the measurement of peak.
+/// Parameters and conditions that the instruments of numerical libraries share, and their measurement of peak.
 #include <algorithm>
 #include <atomic>
 
@@ -11,7 +11,8 @@
 
 namespace mm {
 
-/// A library is loaded, and its threads are created, once in a process.
+/// Returns the parameter for the number of library threads. It is fixed per process, because a process loads a library
+/// and creates its threads only once.
 inline Parameter library_threads() {
   Parameter p{"threads", "numbers of the library's threads, each in processes of its own", "", Kind::integers, "all", 1,
               4096};
@@ -27,7 +28,8 @@ inline std::vector<Parameter> dense_parameters(const char* sizes) {
           {"coretype", "OpenBLAS's kernel; auto: the fastest in a trial", "", Kind::text, "auto"}};
 }
 
-/// Binds this process, and so the threads that a library creates, to as many CPUs as `--threads` requests.
+/// Binds this process, and thereby the threads that a library creates, to as many CPUs as `--threads` requests. Returns
+/// these CPUs.
 inline std::vector<int> bind_for_library(Run& run) {
   std::vector<int> cpus = fill_order("cores", run.cpus());
   const auto threads = run.integers("threads", static_cast<int>(cpus.size()));
@@ -39,7 +41,7 @@ inline std::vector<int> bind_for_library(Run& run) {
   return cpus;
 }
 
-/// Current fp64 multiply-add rate of this team, flop/s: the best of a few short bursts.
+/// Returns the current fp64 multiply-add rate of this team in flop/s: the best of a few short bursts.
 inline double peak_now(Team& team) {
   const std::string_view isa = best_fixed_isa();
   const FmaKernel kernel = fma_kernel(isa, FmaType::fp64);
@@ -63,7 +65,7 @@ inline void describe_library(json& c, const Blas& blas) {
   c["library_missing"] = joined(blas.missing);
 }
 
-/// A likely cause and a remedy if a library stays far below the peak of the cores.
+/// Returns a likely cause and a remedy if a library stays far below the peak of the cores, otherwise "".
 inline std::string advice(const Blas& blas, double share, int n) {
   if (share >= 0.6) return "";
   if (n < 500) return "a matrix of this size cannot use all units; use --n 2000 or more";

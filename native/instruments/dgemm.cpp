@@ -97,8 +97,8 @@ void measure(mm::Run& run) {
       const int batch = std::max(1, static_cast<int>(5e-3 * *peak / flops));  // at least a few ms
       const mm::Ticks begin = mm::ticks();
       for (int i = 0; i < batch; ++i) blas->multiply(n, m.a, m.b, m.c);
-      const double took = mm::seconds(mm::ticks() - begin) / batch;
-      *last = flops / took;
+      const double elapsed_s = mm::seconds(mm::ticks() - begin) / batch;
+      *last = flops / elapsed_s;
       return mm::Values{*last, *peak > 0 ? *last / *peak : 0};
     };
     p.observe = [=] {
@@ -112,7 +112,7 @@ void measure(mm::Run& run) {
       return *bad ? std::vector<std::string>{"unverified"} : std::vector<std::string>{};
     };
     points.push_back(std::move(p));
-    // The residual depends on the result, not on the time of measurement: one sample per size.
+    // The residual depends on the result and not on the time of measurement, so one sample per size is enough.
     mm::Point r;
     r.conditions = points.back().conditions;
     r.metrics = {"residual"};

@@ -42,8 +42,8 @@ std::vector<int> parse_shape(const mm::Run& run, const std::string& text) {
   std::vector<int> shape;
   for (const std::string& word : mm::split(text, 'x')) {
     int n = 0;
-    const auto [end, why] = std::from_chars(word.data(), word.data() + word.size(), n);
-    if (why != std::errc() || end != word.data() + word.size() || n < 2 || n > (1 << 28) || shape.size() == 3)
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
+    if (error != std::errc() || end != word.data() + word.size() || n < 2 || n > (1 << 28) || shape.size() == 3)
       run.refuse("shape", "found '" + text + "'", "N, NxN or NxNxN, each from 2 to 268435456");
     shape.push_back(n);
   }
@@ -57,38 +57,38 @@ struct Transform {
   std::shared_ptr<mm::Arena> arena;
   Complex *in, *out;
   std::unique_ptr<mm::Fftw::Plan> forward, backward;
-  bool cut = false;  // planning by trials ended with its time
+  bool cut = false;  // whether planning by trials stopped at its time limit
 
-  /// Wave k of three: its frequencies in each dimension, and its height.
+  /// Returns the frequency of wave k, of three, in a dimension. The height of the wave is `height(k)`.
   std::size_t frequency(std::size_t k, std::size_t dimension) const {
     return (k * 5 + dimension * 3 + 1) % static_cast<std::size_t>(shape[dimension]);
   }
   static double height(std::size_t k) { return 1.0 + static_cast<double>(k); }
 
   void fill() const {
-    std::vector<std::vector<Complex>> turns;  // of each dimension: exp(2 pi i j / n)
+    std::vector<std::vector<Complex>> roots;  // by dimension: exp(2 pi i j / n)
     for (const int n : shape) {
-      turns.emplace_back();
-      for (int j = 0; j < n; ++j) turns.back().push_back(std::polar(1.0, 2 * M_PI * j / n));
+      roots.emplace_back();
+      for (int j = 0; j < n; ++j) roots.back().push_back(std::polar(1.0, 2 * M_PI * j / n));
     }
-    std::vector<std::size_t> at(shape.size(), 0);
+    std::vector<std::size_t> coordinates(shape.size(), 0);
     for (std::size_t i = 0; i < count; ++i) {
       Complex sum = 0;
       for (std::size_t k = 0; k < 3; ++k) {
         Complex wave = height(k);
         for (std::size_t d = 0; d < shape.size(); ++d)
-          wave *= turns[d][at[d] * frequency(k, d) % static_cast<std::size_t>(shape[d])];
+          wave *= roots[d][coordinates[d] * frequency(k, d) % static_cast<std::size_t>(shape[d])];
         sum += wave;
       }
       in[i] = sum;
       for (std::size_t d = shape.size(); d-- > 0;) {
-        if (++at[d] < static_cast<std::size_t>(shape[d])) break;
-        at[d] = 0;
+        if (++coordinates[d] < static_cast<std::size_t>(shape[d])) break;
+        coordinates[d] = 0;
       }
     }
   }
 
-  /// What the forward transform should give at a place.
+  /// Returns the value that the forward transform should have at index i.
   double expected(std::size_t i) const {
     double sum = 0;
     for (std::size_t k = 0; k < 3; ++k) {
@@ -100,7 +100,7 @@ struct Transform {
     return sum;
   }
 
-  /// Largest error of the forward transform and of the way back, over eps log2 N and the largest value.
+  /// Returns the largest error of the forward and of the backward transform, over eps log2 N and the largest value.
   double error() const {
     forward->run();
     const double scale = 2.2e-16 * std::log2(static_cast<double>(count));
@@ -138,7 +138,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   p.metrics = {"flop_rate", "array_bandwidth"};
   p.team = run.team(cpus);
   p.arenas = {t->arena};
-  p.shield = false;  // raising only our threads would delay the library's own
+  p.shield = false;  // raising only the priority of our threads would delay the library's threads
   const double flops = 5.0 * static_cast<double>(t->count) * std::log2(static_cast<double>(t->count));
   const auto batch = std::make_shared<std::uint64_t>(0);
   const bool measured = run.text("plan") == "measure";
@@ -151,9 +151,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     if (*batch != 0) return;
     run.beat("planning " + text);
     library->limit_planning(plan_s);
-    const mm::Ticks begun = mm::ticks();
+    const mm::Ticks begin = mm::ticks();
     t->forward = std::make_unique<mm::Fftw::Plan>(*library, t->shape, t->in, t->out, true, measured);
-    t->cut = measured && mm::seconds(mm::ticks() - begun) >= plan_s;
+    t->cut = measured && mm::seconds(mm::ticks() - begin) >= plan_s;
     t->backward = std::make_unique<mm::Fftw::Plan>(*library, t->shape, t->out, t->in, false, false);
     if (!t->forward->made() || !t->backward->made()) throw mm::Failure("FFTW made no plan for " + text);
     t->fill();  // planning overwrites the arrays
@@ -161,8 +161,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   };
   p.burst = [=] {
     const auto n = static_cast<double>(*batch);
-    const double took = work(*batch);
-    return mm::Values{n * flops / took, n * 2 * bytes / took};
+    const double elapsed_s = work(*batch);
+    return mm::Values{n * flops / elapsed_s, n * 2 * bytes / elapsed_s};
   };
   p.observe = [=] { return json{{"planning", !measured ? "by rules" : t->cut ? "cut short" : "complete"}}; };
   p.check = [=]() -> std::vector<std::string> {

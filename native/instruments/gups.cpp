@@ -58,7 +58,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   std::uint64_t* const words = table->words;
   const auto work = [=](std::uint64_t n) {
     team->run([&](int rank) {
-      // Each thread has a separate section of the stream, as far apart as those of the benchmark's processes.
+      // Each thread has a separate section of the stream. The sections are as far apart as the sections of the
+      // benchmark's processes.
       const std::uint64_t start = mm::random_at(static_cast<std::uint64_t>(rank) * (std::uint64_t{1} << 50));
       mm::keep(f(words, count - 1, start, n));
     });
@@ -83,11 +84,11 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     for (std::uint64_t i = 0; i < count; ++i) words[i] = i;
   };
   p.burst = [=] {
-    const double took = work(*updates);
-    return mm::Values{static_cast<double>(*updates * threads) / took};
+    const double elapsed_s = work(*updates);
+    return mm::Values{static_cast<double>(*updates * threads) / elapsed_s};
   };
   p.check = [=]() -> std::vector<std::string> {
-    // Starting from a fresh table, repeating the same updates must restore it.
+    // Repeating the same updates after a fresh start must restore the table.
     for (std::uint64_t i = 0; i < count; ++i) words[i] = i;
     work(*updates);
     for (std::size_t rank = 0; rank < threads; ++rank)

@@ -61,7 +61,7 @@ struct Output {
   std::string out, err;
 };
 
-/// Runs a program without a shell; it is killed when this process ends, and after `limit_s`.
+/// Runs a program without a shell. The program is killed when this process ends, and after `limit_s`.
 Output run_program(const std::vector<std::string>& command, double limit_s) {
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
@@ -69,7 +69,7 @@ Output run_program(const std::vector<std::string>& command, double limit_s) {
   const pid_t parent = getpid(), child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);  // it died before that call
+    if (getppid() != parent) _exit(1);  // the parent died before prctl
     setpgid(0, 0);
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
@@ -109,13 +109,13 @@ Output run_program(const std::vector<std::string>& command, double limit_s) {
   return result;
 }
 
-/// First line of fio's message, at most 200 characters.
+/// Returns the first line of fio's message, at most 200 characters.
 std::string first_line(const std::string& text) {
   std::string line = text.substr(0, text.find('\n'));
   return line.empty() ? "no output" : line.substr(0, 200);
 }
 
-/// A file without a name: the system removes it when the last process that has it open ends, however that happens.
+/// A file without a name. The operating system removes it as soon as no process has it open, however the processes end.
 class NamelessFile {
  public:
   explicit NamelessFile(const std::string& folder) {
@@ -133,7 +133,7 @@ class NamelessFile {
   NamelessFile(const NamelessFile&) = delete;
   NamelessFile& operator=(const NamelessFile&) = delete;
   int fd() const { return fd_; }
-  /// A path by which other processes of this user can open it.
+  /// Returns a path by which other processes of this user can open the file.
   std::string path() const { return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_); }
 
  private:
@@ -142,9 +142,9 @@ class NamelessFile {
 
 std::string pick_engine(const std::string& fio, const std::string& requested) {
   if (requested != "auto") return requested;
-  const Output known = run_program({fio, "--enghelp"}, 10);
+  const Output engines = run_program({fio, "--enghelp"}, 10);
   for (const char* engine : {"libaio", "io_uring"})
-    if (known.out.find(engine) != std::string::npos) return engine;
+    if (engines.out.find(engine) != std::string::npos) return engine;
   return "psync";
 }
 
@@ -154,7 +154,7 @@ struct Target {
   const char* kind() const { return device ? "device" : folder ? "folder" : "file"; }
 };
 
-/// Refuses a target that does not exist or must not be written.
+/// Returns the target. Refuses a target that does not exist or must not be written.
 Target target_of(mm::Run& run, bool writes) {
   const std::string name = run.text("target");
   struct stat info{};
@@ -173,8 +173,8 @@ Target target_of(mm::Run& run, bool writes) {
   return target;
 }
 
-/// A file of `size` bytes in a folder, filled with random data: storage may read holes faster than data, and may not
-/// store zeros.
+/// Creates a file of `size` bytes in a folder. Its data are random, because storage may read holes faster than data and
+/// may not store zeros.
 std::unique_ptr<NamelessFile> lay_out(mm::Run& run, const std::string& folder, std::size_t size) {
   if (fs::space(folder).available < size + size / 10)
     throw mm::Absent("less than " + std::to_string(size >> 20) + " MiB plus 10 % are free in " + mm::quote(folder),
@@ -182,9 +182,9 @@ std::unique_ptr<NamelessFile> lay_out(mm::Run& run, const std::string& folder, s
   auto file = std::make_unique<NamelessFile>(folder);
   std::vector<std::uint64_t> chunk(1 << 17);
   std::uint64_t x = run.seed() * 2 + 1;
-  for (std::size_t at = 0; at < size; at += chunk.size() * 8) {
+  for (std::size_t offset = 0; offset < size; offset += chunk.size() * 8) {
     for (auto& w : chunk) w = x = x * 6364136223846793005u + 1442695040888963407u;
-    const std::size_t n = std::min(chunk.size() * 8, size - at);
+    const std::size_t n = std::min(chunk.size() * 8, size - offset);
     if (write(file->fd(), chunk.data(), n) != static_cast<ssize_t>(n))
       throw mm::Failure("cannot write the file in " + mm::quote(folder) + ": " + std::strerror(errno));
     run.beat("writing the file");
@@ -202,7 +202,7 @@ bool opens_directly(const std::string& file) {
 /// One run of fio.
 struct Job {
   std::string fio, engine, file, direction;
-  std::size_t block = 0, size = 0;  ///< size: of a temporary file; 0: that of the target
+  std::size_t block = 0, size = 0;  ///< size of a temporary file; 0: the size of the target
   int depth = 1, processes = 1;
   double runtime_s = 0;
   bool direct = true, read_only = true;
@@ -232,12 +232,12 @@ std::vector<std::string> argv_of(const Job& job) {
   return argv;
 }
 
-/// Bandwidth in B/s and mean latency in s. Failure if fio fails, or reports nothing.
+/// Returns the bandwidth in B/s and the mean latency in s. Throws Failure if fio fails or reports nothing.
 mm::Values run_fio(const Job& job) {
-  const Output got = run_program(argv_of(job), job.runtime_s + 30);
-  if (!WIFEXITED(got.status) || WEXITSTATUS(got.status) != 0)
-    throw mm::Failure("fio: " + first_line(got.err.empty() ? got.out : got.err));
-  const json j = mm::parse_json(got.out.substr(std::min(got.out.find('{'), got.out.size())));
+  const Output output = run_program(argv_of(job), job.runtime_s + 30);
+  if (!WIFEXITED(output.status) || WEXITSTATUS(output.status) != 0)
+    throw mm::Failure("fio: " + first_line(output.err.empty() ? output.out : output.err));
+  const json j = mm::parse_json(output.out.substr(std::min(output.out.find('{'), output.out.size())));
   const char* side = job.direction.find("write") != std::string::npos ? "write" : "read";
   if (!j.is_object() || !j.contains("jobs") || j["jobs"].empty() || !j["jobs"][0].contains(side))
     throw mm::Failure("fio's output has an unknown format");
@@ -254,7 +254,7 @@ mm::Point point_of(const Target& target, const Job& job) {
                   {"queue_depth", job.depth}, {"jobs", job.processes},      {"size_bytes", job.size},
                   {"engine", job.engine},     {"direct", job.direct},       {"target_kind", target.kind()}};
   p.metrics = {"bandwidth_net", "operation_latency"};
-  p.shield = false;  // it starts processes and waits for a device
+  p.shield = false;  // the burst starts processes and waits for a device
   p.timed_inside = false;
   p.burst = [job] { return run_fio(job); };
   return p;

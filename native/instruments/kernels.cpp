@@ -1,4 +1,4 @@
-/// kernels: the time of one unit of every load kernel, by volume, stride and threads: calibration data for synthesis.
+/// kernels: the time of one unit of every load kernel by volume, stride and threads, which calibrates synthesis.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -53,10 +53,10 @@ const mm::Description kKernels{
     .identity = {"kernel", "volume_bytes", "stride", "threads"},
 };
 
-/// Volumes by name: half of a cache level, memory, or a size.
+/// Returns the volumes in bytes by name: half of a cache level, memory, or a size.
 std::map<std::string, std::size_t> volumes(const mm::Run& run) {
   const mm::Machine& machine = mm::topology();
-  std::map<std::string, std::size_t> found;
+  std::map<std::string, std::size_t> bytes_by_name;
   for (const std::string& word : mm::split(run.text("volume"), ',')) {
     std::size_t bytes = 0;
     if (word == "memory")
@@ -66,26 +66,26 @@ std::map<std::string, std::size_t> volumes(const mm::Run& run) {
     else
       bytes = mm::parse_size("volume", word);
     if (bytes == 0) continue;  // this machine has no such level
-    found[word] = bytes;
+    bytes_by_name[word] = bytes;
   }
-  return found;
+  return bytes_by_name;
 }
 
 std::vector<const mm::workloads::Entry*> selected(const mm::Run& run) {
-  std::vector<const mm::workloads::Entry*> found;
+  std::vector<const mm::workloads::Entry*> entries;
   for (const std::string& word : mm::split(run.text("kernel"), ',')) {
-    const std::size_t before = found.size();
+    const std::size_t before = entries.size();
     for (const mm::workloads::Entry& e : mm::workloads::kernels())
-      if (word == "all" || word == e.info.name || word == e.info.kind) found.push_back(&e);
-    if (found.size() == before)
+      if (word == "all" || word == e.info.name || word == e.info.kind) entries.push_back(&e);
+    if (entries.size() == before)
       run.refuse("kernel", "found " + mm::quote(word), "all, a kind, or a name from `meshmark load kernels`");
   }
-  return found;
+  return entries;
 }
 
 constexpr double kBurst_s = 4e-3;
 
-/// What the points of one variant share: its memory, its kernel and its team.
+/// The memory, kernel and team that the points of one variant share.
 struct Work {
   const mm::workloads::Entry* entry;
   mm::workloads::Shape shape;
@@ -96,7 +96,7 @@ struct Work {
   double cpu_s = 0, system_s = 0;
   std::vector<std::unique_ptr<mm::perf::ThreadCounts>> counts{};  ///< by rank
 
-  /// Allocates memory and kernel before the first burst: all large volumes at once may exceed the budget.
+  /// Allocates memory and kernel. Runs before the first burst, because all large volumes at once may exceed the budget.
   void make_ready() {
     if (kernel) return;
     memory = std::make_unique<mm::workloads::Memory>(shape.threads,
@@ -106,60 +106,61 @@ struct Work {
         mm::iterations_for(kBurst_s, [&](std::uint64_t n) { return run(n); }, static_cast<std::uint64_t>(team->size()));
   }
 
-  /// Wall time of `units`, continuing after the last ones. The threads synchronise only at the end: a barrier takes
-  /// longer than a pass over a small volume. With `counting` the event counters are active.
+  /// Runs `units`, continuing after the last ones, and returns the wall time in s. The threads synchronise only at the
+  /// end, because a barrier takes longer than a pass over a small volume. If `counting` is set, the event counters are
+  /// active.
   double run(std::size_t units, bool counting = false) {
-    const std::size_t all = kernel->units(), size = static_cast<std::size_t>(team->size());
+    const std::size_t kernel_units = kernel->units(), size = static_cast<std::size_t>(team->size());
     team->run([&](int rank) {
       const auto part = [&](std::size_t n, int r) { return n * static_cast<std::size_t>(r) / size; };
       std::size_t first = cursor;
       if (counting) counts[static_cast<std::size_t>(rank)]->begin();
-      for (std::size_t left = units; left > 0; first = 0) {
-        const std::size_t n = std::min(left, all - first);
+      for (std::size_t remaining = units; remaining > 0; first = 0) {
+        const std::size_t n = std::min(remaining, kernel_units - first);
         if (entry->info.team)
           kernel->run(first, first + n, rank);
         else if (part(n, rank) < part(n, rank + 1))
           kernel->run(first + part(n, rank), first + part(n, rank + 1), rank);
-        left -= n;
+        remaining -= n;
       }
       if (counting) counts[static_cast<std::size_t>(rank)]->end();
     });
-    cursor = (cursor + units) % all;
+    cursor = (cursor + units) % kernel_units;
     return team->elapsed_s();
   }
 };
 
-/// System time of this process, s. The Linux kernel splits the exact total by clock ticks: use only over long
-/// periods.
+/// Returns the system time of this process in s. The Linux kernel splits the exact total by clock ticks, so use the
+/// value only over long periods.
 double process_system_s() {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
   return static_cast<double>(use.ru_stime.tv_sec) + 1e-6 * static_cast<double>(use.ru_stime.tv_usec);
 }
 
-/// The first level that holds a volume; each thread adds its own first and second level.
+/// Returns the first level that holds a volume. Each thread adds its own first-level and second-level cache.
 std::string served_by(std::size_t bytes, int threads) {
   const mm::Machine& machine = mm::topology();
-  const auto own = static_cast<std::size_t>(threads);
-  if (bytes <= own * machine.cache_bytes(1)) return "L1";
-  if (bytes <= own * machine.cache_bytes(2)) return "L2";
+  const auto private_caches = static_cast<std::size_t>(threads);
+  if (bytes <= private_caches * machine.cache_bytes(1)) return "L1";
+  if (bytes <= private_caches * machine.cache_bytes(2)) return "L2";
   return bytes <= machine.cache_bytes(3) ? "L3" : "memory";
 }
 
 double process_cpu_s() { return static_cast<double>(mm::kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
 
-/// Events of threads that the Linux kernel can count, and those that were missing for some points.
+/// The events of threads that the Linux kernel can count, and the events that were missing for some points.
 struct Counting {
   mm::perf::ThreadEvents events;
   std::map<std::string, std::size_t> missed;  ///< number of points, by event
 };
 
-/// Event counts per unit, by condition. If events are multiplexed, a burst may end before some were counted: then it
-/// is repeated longer.
+/// Returns event counts per unit, by condition. If events are multiplexed, a burst may end before some of them were
+/// counted; the burst is then repeated with more units.
 json event_counts(Work& work, Counting& counting) {
   const mm::perf::ThreadEvents& events = counting.events;
-  json found = json::object();
-  if (events.had().empty()) return found;
+  json conditions = json::object();
+  if (events.had().empty()) return conditions;
   const auto size = static_cast<std::size_t>(work.team->size());
   work.counts.resize(size);
   work.team->run([&](int rank) {
@@ -167,32 +168,32 @@ json event_counts(Work& work, Counting& counting) {
   });
   for (std::size_t units = work.burst;; units *= 4) {
     work.run(units, true);
-    bool all = true;
+    bool complete = true;
     for (std::size_t e = 0; e < events.had().size(); ++e) {
       double sum = 0;
       for (const auto& thread : work.counts) sum += thread->of(e);
       // A thread that ran has used CPU time, but some Linux kernels occasionally report 0.
       const bool stuck = sum == 0 && events.had()[e].name == "task_clock_s";
       if (std::isfinite(sum) && !stuck)
-        found["counter_" + events.had()[e].name] = sum / static_cast<double>(units);
+        conditions["counter_" + events.had()[e].name] = sum / static_cast<double>(units);
       else
-        all = false;
+        complete = false;
     }
-    if (all || units >= 16 * work.burst) break;
+    if (complete || units >= 16 * work.burst) break;
   }
   for (const mm::perf::Event& e : events.had())
-    if (!found.contains("counter_" + e.name)) ++counting.missed[e.name];
-  found["counters_of"] = events.user_only() ? "user" : "user and kernel";
+    if (!conditions.contains("counter_" + e.name)) ++counting.missed[e.name];
+  conditions["counters_of"] = events.user_only() ? "user" : "user and kernel";
   work.counts.clear();
-  return found;
+  return conditions;
 }
 
-/// Exact counts of one unit, by condition.
+/// Returns the exact counts of one unit, by condition.
 json amounts(const Work& work) {
   const mm::workloads::Counts counts = work.kernel->counts();
-  json found{{"memory_bytes", work.memory->bytes()}, {"team", work.entry->info.team}};
-  for (const mm::workloads::CountColumn& c : mm::workloads::kCountColumns) found[c.name] = counts.*c.value;
-  return found;
+  json conditions{{"memory_bytes", work.memory->bytes()}, {"team", work.entry->info.team}};
+  for (const mm::workloads::CountColumn& c : mm::workloads::kCountColumns) conditions[c.name] = counts.*c.value;
+  return conditions;
 }
 
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads::Entry& entry, std::size_t volume,
@@ -207,7 +208,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads
   mm::Point p;
   p.conditions = std::move(conditions);
   p.metrics = {"unit_time", "unit_cpu_time"};
-  if (mm::wall_s() > run.last_call_s()) {  // saves creating threads for a point that will not be measured
+  if (mm::wall_s() > run.last_call_s()) {  // avoids creating threads for a point that will not be measured
     p.missing = run.out_of_budget();
     points.push_back(std::move(p));
     return;
@@ -220,21 +221,21 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads
   p.prepare = [work] { work->make_ready(); };
   p.burst = [work] {
     const double before_s = process_cpu_s(), system_s = process_system_s();
-    const double took_s = work->run(work->burst), used_s = process_cpu_s() - before_s;
-    work->cpu_s += used_s;
+    const double elapsed_s = work->run(work->burst), cpu_s = process_cpu_s() - before_s;
+    work->cpu_s += cpu_s;
     work->system_s += process_system_s() - system_s;
     const auto n = static_cast<double>(work->burst);
-    return mm::Values{took_s / n, used_s / n};
+    return mm::Values{elapsed_s / n, cpu_s / n};
   };
   p.observe = [work, &counting, prepare = p.prepare, burst = p.burst] {
     if (!work->kernel) {  // all samples are from an earlier run
       prepare();
       burst();
     }
-    json found = amounts(*work);
-    found.update(event_counts(*work, counting));
-    found["system_share"] = work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0;
-    return found;
+    json observed = amounts(*work);
+    observed.update(event_counts(*work, counting));
+    observed["system_share"] = work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0;
+    return observed;
   };
   p.check = [work] {
     std::vector<std::string> flags;
@@ -252,7 +253,7 @@ void measure(mm::Run& run) {
   const auto entries = selected(run);
   mm::perf::allow_many_events();
   Counting counting;
-  // One kernel and one volume at a time: all at once would exceed the memory.
+  // Only one kernel and one volume are measured at a time, because all at once would exceed the memory.
   std::size_t groups = 0;
   for (const auto* e : entries) groups += e->info.sized ? sizes.size() : 1;
   for (const auto* e : entries)
@@ -266,10 +267,10 @@ void measure(mm::Run& run) {
       run.release_teams();
       if (!e->info.sized) break;
     }
-  for (const auto& lacking : counting.events.lacking()) {
+  for (const auto& missing : counting.events.lacking()) {
     std::string names;
-    for (const std::string& name : lacking.names) names += (names.empty() ? "" : ",") + name;
-    run.absent("", {{"counters", names}}, lacking.reason, lacking.enable);
+    for (const std::string& name : missing.names) names += (names.empty() ? "" : ",") + name;
+    run.absent("", {{"counters", names}}, missing.reason, missing.enable);
   }
   for (const auto& [name, points] : counting.missed)
     run.absent("", {{"counters", name}}, "not counted in " + std::to_string(points) + " of the variants",

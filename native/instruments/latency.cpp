@@ -20,7 +20,7 @@ constexpr std::size_t kNursery = std::size_t{64} << 20;   // memory in which sma
 constexpr double kPreparing = 0.5;                        // maximum share of the budget for touching memory
 constexpr std::size_t kSmallRing = std::size_t{1} << 20;  // rings up to this size are rebuilt elsewhere for each sample
 constexpr double kBurst_s = 4e-3;
-constexpr int kCacheLevels = 4;  // as many as any machine has
+constexpr int kCacheLevels = 4;  // the most that any machine has
 
 const mm::Description kLatency{
     .name = "latency",
@@ -59,9 +59,9 @@ const mm::Description kLatency{
     .bytes_per_iteration = 8,
 };
 
-/// One chaser's ring and its current position.
+/// The ring of one chaser and its current position.
 struct Chaser {
-  std::byte* region = nullptr;  // its own part of an arena
+  std::byte* region = nullptr;  // the chaser's part of an arena
   std::size_t region_bytes = 0;
   mm::Link* at = nullptr;
 };
@@ -71,8 +71,8 @@ struct Shape {
   bool random;
 };
 
-/// A random cycle of blocks, each a random path through all its slots: makes a random ring of every block, then cuts
-/// and joins the rings.
+/// Makes a random cycle of blocks, each a random path through all slots of the block: makes a random ring of every
+/// block, then cuts and joins the rings. Returns the first link.
 mm::Link* make_local_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
   const std::size_t per_block = std::max<std::size_t>(2, s.locality / s.stride);
   const std::size_t blocks = s.footprint / s.stride / per_block;
@@ -101,8 +101,8 @@ mm::Link* make_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
   return mm::make_random_ring(base, slots, s.stride, seed);
 }
 
-/// Builds the ring on first use (small ones every time, at another place in their region, so that samples cover many
-/// page colourings) and brings the caches to the state after a long walk.
+/// Builds the ring on first use, and brings the caches to the state after a long pointer chase. Small rings are rebuilt
+/// every time at another place in their region, so that samples cover many page colourings.
 void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level) {
   const std::size_t slots = s.footprint / s.stride;
   if (c.at == nullptr || (s.footprint <= kSmallRing && c.region_bytes > s.footprint)) {
@@ -111,12 +111,13 @@ void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level)
     std::byte* base = c.region + (s.footprint <= kSmallRing ? random.below(room) * 4096 : 0);
     c.at = make_ring(base, s, random());
   }
-  // A full turn if the ring may fit a cache. Beyond, a cache can only contain the end of a turn, whose lines are reused
-  // a full turn later. Bounded by time, because reported cache sizes can be wrong.
+  // The chase makes a full turn if the ring may fit into a cache. If the ring is larger, a cache can contain only the
+  // end of a turn, whose lines are reused a full turn later. The time is bounded, because reported cache sizes can be
+  // wrong.
   const std::size_t loads = s.footprint <= 4 * last_level ? slots : last_level / 64;
   const double end = mm::wall_s() + 0.15;
-  for (std::size_t done = 0; done < loads && mm::wall_s() < end; done += 4096)
-    c.at = mm::walk(c.at, std::min<std::size_t>(4096, loads - done));
+  for (std::size_t first = 0; first < loads && mm::wall_s() < end; first += 4096)
+    c.at = mm::walk(c.at, std::min<std::size_t>(4096, loads - first));
 }
 
 struct Group {
@@ -125,18 +126,19 @@ struct Group {
   std::vector<std::vector<int>> teams;  // the CPUs of the chasers of each team
 };
 
-/// What is measured in each group.
+/// The parameters that are swept in each group.
 struct Sweep {
   std::vector<std::size_t> footprints, strides;
   std::vector<std::string> patterns;
   std::size_t locality;
 };
 
-/// The memory of a team's chasers: a nursery for the small rings of each, and an arena for every large footprint, so
-/// that all rings exist while the rounds visit them.
+/// The memory of a team's chasers: a nursery for the small rings of each chaser, and an arena for every large
+/// footprint, so that all rings exist while the rounds visit them.
 class Arenas {
  public:
-  /// Touches memory from small to large footprints, and skips those that would take longer than until `until_s`.
+  /// Touches memory from small to large footprints, and skips the footprints that could not be touched before
+  /// `until_s`.
   Arenas(mm::Run& run, const Group& group, const std::vector<int>& cpus, const Sweep& sweep, double until_s)
       : run_(run), group_(group), cpus_(cpus), begun_s_(mm::wall_s()), until_s_(until_s) {
     make(kSmallRing, kNursery);
@@ -145,13 +147,13 @@ class Arenas {
       if (f > kSmallRing) make(f, f * sweep.strides.size() * sweep.patterns.size());
   }
 
-  /// Why there is no memory for a footprint; nullopt if there is.
+  /// Returns why there is no memory for a footprint, or nullopt if there is memory.
   std::optional<mm::Absent> missing(std::size_t footprint) const {
-    const auto why = missing_.find(footprint);
-    return why == missing_.end() ? std::nullopt : std::optional(why->second);
+    const auto entry = missing_.find(footprint);
+    return entry == missing_.end() ? std::nullopt : std::optional(entry->second);
   }
   const std::vector<std::shared_ptr<mm::Arena>>& of(std::size_t footprint) { return arenas_[key(footprint)]; }
-  /// Chasers, each with a separate region for the next ring of a footprint.
+  /// Returns chasers, each with a separate region for the next ring of a footprint.
   std::shared_ptr<std::vector<Chaser>> chasers(std::size_t footprint) {
     auto chasers = std::make_shared<std::vector<Chaser>>(cpus_.size());
     const bool small = footprint <= kSmallRing;
@@ -169,20 +171,21 @@ class Arenas {
 
   void make(std::size_t footprint, std::size_t bytes) {
     const double rate = static_cast<double>(touched_) / std::max(mm::wall_s() - begun_s_, 1e-6);
-    const std::size_t more = bytes * cpus_.size();
-    // The nursery and the first other arena are made in any case, so that there is a result.
-    if (arenas_.size() > 1 && mm::wall_s() + static_cast<double>(more) / rate > until_s_) {
+    const std::size_t needed_bytes = bytes * cpus_.size();
+    // The nursery and the first other arena are always allocated, so that there is a result.
+    if (arenas_.size() > 1 && mm::wall_s() + static_cast<double>(needed_bytes) / rate > until_s_) {
       missing_.emplace(footprint, run_.out_of_budget());
       return;
     }
     try {
-      std::vector<std::shared_ptr<mm::Arena>> made;
+      std::vector<std::shared_ptr<mm::Arena>> team_arenas;
       const mm::Policy policy = group_.node >= 0 ? mm::Policy::node : run_.policy();
-      for (const int cpu : cpus_) made.push_back(mm::Arena::make({bytes, group_.pages, policy, group_.node, cpu}));
-      arenas_[footprint] = std::move(made);
+      for (const int cpu : cpus_)
+        team_arenas.push_back(mm::Arena::make({bytes, group_.pages, policy, group_.node, cpu}));
+      arenas_[footprint] = std::move(team_arenas);
       touched_ += more;
-    } catch (const mm::Absent& why) {
-      missing_.emplace(footprint, why);
+    } catch (const mm::Absent& error) {
+      missing_.emplace(footprint, error);
     }
   }
 
@@ -192,27 +195,27 @@ class Arenas {
   const double begun_s_, until_s_;
   std::map<std::size_t, std::vector<std::shared_ptr<mm::Arena>>> arenas_;  ///< by footprint; kSmallRing: the nursery
   std::map<std::size_t, mm::Absent> missing_;
-  std::map<std::size_t, std::size_t> used_;  ///< B, of the arena of a footprint
+  std::map<std::size_t, std::size_t> used_;  ///< bytes used of the arena of a footprint
   std::size_t touched_ = 0;
 };
 
-/// All chasers of a team walk `loads` links; returns the time per load, mean over the chasers, s.
+/// Follows `loads` links with all chasers of a team. Returns the time per load in s, as the mean over the chasers.
 double chase(mm::Team& team, std::vector<Chaser>& chasers, std::uint64_t loads) {
-  std::vector<double> took_s(chasers.size());
+  std::vector<double> times_s(chasers.size());
   team.run([&](int rank) {
     auto& c = chasers[static_cast<std::size_t>(rank)];
-    mm::Link* at = c.at;
+    mm::Link* link = c.at;
     const mm::Ticks begin = mm::ticks();
-    at = mm::walk(at, loads);
-    mm::keep(at);
-    took_s[static_cast<std::size_t>(rank)] = mm::seconds(mm::ticks() - begin);
-    c.at = at;
+    link = mm::walk(link, loads);
+    mm::keep(link);
+    times_s[static_cast<std::size_t>(rank)] = mm::seconds(mm::ticks() - begin);
+    c.at = link;
   });
-  return std::accumulate(took_s.begin(), took_s.end(), 0.0) / static_cast<double>(took_s.size()) /
+  return std::accumulate(times_s.begin(), times_s.end(), 0.0) / static_cast<double>(times_s.size()) /
          static_cast<double>(loads);
 }
 
-/// The point of a shape. It holds the arenas, so that no chaser outlives its ring.
+/// Returns the point of a shape. The point holds the arenas, so that no chaser outlives its ring.
 mm::Point point_of(const std::shared_ptr<mm::Team>& team, const std::shared_ptr<std::vector<Chaser>>& chasers,
                    const std::vector<std::shared_ptr<mm::Arena>>& arenas, const Shape& shape,
                    std::uint64_t first_seed) {
@@ -223,9 +226,10 @@ mm::Point point_of(const std::shared_ptr<mm::Team>& team, const std::shared_ptr<
   p.team = team;
   p.arenas = arenas;
   p.prepare = [=] {
-    const std::uint64_t of_visit = (*seed)++ * 1000;
+    const std::uint64_t visit_seed = (*seed)++ * 1000;
     team->run([&](int rank) {
-      warm((*chasers)[static_cast<std::size_t>(rank)], shape, of_visit + static_cast<std::uint64_t>(rank), last_level);
+      warm((*chasers)[static_cast<std::size_t>(rank)], shape, visit_seed + static_cast<std::uint64_t>(rank),
+           last_level);
     });
     const auto batch_s = [&](std::uint64_t n) {
       chase(*team, *chasers, n);
@@ -247,22 +251,22 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
                 const std::vector<int>& cpus, double until_s) {
   const auto team = run.team(cpus);
   Arenas arenas(run, group, cpus, sweep, until_s);
-  if (const auto why = arenas.missing(kSmallRing)) {
+  if (const auto error = arenas.missing(kSmallRing)) {
     run.absent(
         "load_latency",
         {{"pages", mm::name(group.pages)}, {"memory_node", run.memory_node(group.node)}, {"processes", cpus.size()}},
-        why->what(), why->enable);
+        error->what(), error->enable);
     return;
   }
   for (auto f = sweep.footprints.rbegin(); f != sweep.footprints.rend(); ++f)
     for (const std::size_t stride : sweep.strides)
       for (const std::string& pattern : sweep.patterns) {
         const Shape shape{*f / stride * stride, stride, sweep.locality, pattern == "random"};
-        const auto why = arenas.missing(*f);
+        const auto error = arenas.missing(*f);
         if (stride % sizeof(mm::Link) != 0)
           run.refuse("stride_bytes", "found " + std::to_string(stride), "multiples of 8");
         if (shape.footprint / stride < 2) continue;  // a ring needs two slots
-        if (shape.footprint / stride > std::uint64_t{1} << 32 && !why)
+        if (shape.footprint / stride > std::uint64_t{1} << 32 && !error)
           run.refuse("footprint_bytes", "found " + std::to_string(*f), "at most 2^32 strides");
         mm::Point p = point_of(team, arenas.chasers(*f), arenas.of(*f), shape, run.seed());
         p.conditions = {{"footprint_bytes", shape.footprint},
@@ -276,12 +280,12 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
                         {"processes", cpus.size()},
                         {"state", "clean"}};
         p.bytes_each = shape.footprint;
-        p.missing = why;
+        p.missing = error;
         points.push_back(std::move(p));
       }
 }
 
-/// `share`: of the remaining budget, for this group.
+/// Measures one group. `share` is the part of the remaining budget that the group may use.
 std::vector<mm::Outcome> measure_group(mm::Run& run, const Group& group, double share) {
   const Sweep sweep{run.sizes("footprint_bytes"), run.sizes("stride_bytes"), run.choices("pattern"),
                     run.bytes("locality_bytes")};
@@ -293,7 +297,7 @@ std::vector<mm::Outcome> measure_group(mm::Run& run, const Group& group, double 
   return run.measure(std::move(points));
 }
 
-/// Levels of the curve of one chaser, random order, from small to large.
+/// Derives the levels, from small to large, of the curve of a single chaser in random order.
 void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
   std::map<std::string, std::vector<const mm::Outcome*>> curves;
   for (const mm::Outcome& o : outcomes) {
@@ -330,18 +334,19 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
         samples.insert(samples.end(), curve[i]->samples.begin(), curve[i]->samples.end());
         flags.insert(flags.end(), curve[i]->flags.begin(), curve[i]->flags.end());
       }
-      const std::string from = "load_latency of " + std::to_string(plateau.last - plateau.first + 1) + " footprints";
-      run.derive("level_latency", samples, c, flags, from);
+      const std::string source = "load_latency of " + std::to_string(plateau.last - plateau.first + 1) + " footprints";
+      run.derive("level_latency", samples, c, flags, source);
       if (end_is_seen) {
         c["next_bytes"] = footprints[plateau.last + 1];  // the knee is between the two
-        run.derive("level_capacity", {static_cast<double>(footprints[plateau.last])}, c, flags, from);
+        run.derive("level_capacity", {static_cast<double>(footprints[plateau.last])}, c, flags, source);
       }
     }
   }
 }
 
-/// The teams that are measured together, in sets that are measured one after the other: the memory of a set exists at
-/// once. A single chaser runs on each CPU of --cpus in turn, so that one command measures every CPU with every node.
+/// Returns the teams of chasers in sets. The teams of a set are measured together and the sets one after the other,
+/// because the memory of a set exists at once. A single chaser runs on each CPU of --cpus in turn, so that one command
+/// measures every CPU with every node.
 std::vector<std::vector<std::vector<int>>> team_sets(const mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
   std::vector<std::vector<std::vector<int>>> sets(1);

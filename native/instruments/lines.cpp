@@ -1,4 +1,4 @@
-/// lines: core-to-core latency, the cost of a load of a cache line that another core has.
+/// lines: core-to-core latency, the cost of loading a cache line that another core's cache holds.
 #include <algorithm>
 #include <atomic>
 
@@ -12,8 +12,8 @@ namespace {
 using mm::json;
 
 constexpr double kBurst_s = 3e-3;
-constexpr std::size_t kRingLines = 256;  // 16 KiB: stays in the owner's first cache
-constexpr std::size_t kPart = 1 << 16;   // B of the arena, per pair
+constexpr std::size_t kRingLines = 256;  // 16 KiB: stays in the owner's first-level cache
+constexpr std::size_t kPart = 1 << 16;   // bytes of the arena, per pair
 
 const mm::Description kLines{
     .name = "lines",
@@ -52,8 +52,8 @@ mm::Point ball_point(const std::shared_ptr<mm::Team>& team, mm::Ball* ball, bool
     });
     return team->elapsed_s();
   };
-  const auto latency = [=](double rounds, double took_s) {
-    const double round_s = took_s / rounds;
+  const auto latency = [=](double rounds, double elapsed_s) {
+    const double round_s = elapsed_s / rounds;
     if (ball->value.load() != 0) throw mm::Failure("the line was not transferred as often as counted");
     if (round_s < 2 * clock_period()) throw mm::Failure("a transfer took less than one clock cycle");
     return mm::Values{swap ? round_s / 2 : round_s};
@@ -66,10 +66,10 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
   mm::Point p;
   mm::Link* const start = mm::make_random_ring(base, kRingLines, 64, seed);
   auto turns = std::make_shared<std::uint64_t>(0);
-  // Member 0 owns the lines, member 1 loads them, in turn; only the loads are timed.
+  // Member 0 owns the lines and member 1 loads them, in turn; only the loads are timed.
   const auto load_s = [=](std::uint64_t count) {
     std::atomic<int> turn{0};
-    double loaded_s = 0;
+    double total_s = 0;
     team->run([&](int rank) {
       for (std::uint64_t i = 0; i < count; ++i) {
         for (int spins = 0; turn.load(std::memory_order_acquire) % 2 != rank; ++spins)
@@ -78,26 +78,27 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
           if (dirty) {
             mm::dirty_ring(start);
           } else {
-            mm::flush_lines(base, kRingLines * 64);  // in no cache; then the owner loads them unmodified
+            mm::flush_lines(base, kRingLines * 64);  // evicts the lines; then the owner loads them unmodified
             mm::keep(mm::walk(start, kRingLines));
           }
         } else {
           const mm::Ticks begin = mm::ticks();
           mm::Link* const end = mm::walk(start, kRingLines);
           mm::keep(end);
-          loaded_s += mm::seconds(mm::ticks() - begin) - mm::clock_info().overhead_s;
+          total_s += mm::seconds(mm::ticks() - begin) - mm::clock_info().overhead_s;
           if (end != start) throw mm::Failure("the walk did not return to the start of the ring");
         }
         turn.fetch_add(1, std::memory_order_release);
       }
     });
-    return loaded_s;
+    return total_s;
   };
   p.prepare = [=] {
-    // Of two estimates, since one may be interrupted; no more, since turns take much longer than what is timed in them.
+    // The better of two estimates is used, since one may be interrupted. More estimates would take too long, since a
+    // turn takes much longer than the part of it that is timed.
     if (*turns == 0) {
-      const double once = std::max(std::min(load_s(4), load_s(4)) / 4, 1e-6);
-      *turns = std::clamp(static_cast<std::uint64_t>(kBurst_s / once), std::uint64_t{8}, std::uint64_t{2000});
+      const double turn_s = std::max(std::min(load_s(4), load_s(4)) / 4, 1e-6);
+      *turns = std::clamp(static_cast<std::uint64_t>(kBurst_s / turn_s), std::uint64_t{8}, std::uint64_t{2000});
     }
   };
   p.burst = [=] {
@@ -108,7 +109,8 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
   return p;
 }
 
-/// Whose node is the home of a line that two CPUs exchange: "from", "to" or "other"; "" where both are on one node.
+/// Returns whose node is the home of a line that two CPUs exchange: "from", "to" or "other"; "" if both CPUs are on one
+/// node.
 std::string home_of(int from, int to, int home) {
   const int a = mm::topology().cpu(from).node, b = mm::topology().cpu(to).node;
   return a == b ? "" : home == a ? "from" : home == b ? "to" : "other";
@@ -125,24 +127,25 @@ void measure(mm::Run& run) {
     std::vector<mm::Point> points;
     for (const mm::Pages pages : run.pages())
       for (int home : nodes.empty() ? std::vector<int>{mm::topology().cpu(from).node} : nodes) {
-        // A separate page for every pair and state: the page determines the home node of a line.
+        // Every pair and state has a separate page, because the page determines the home node of a line.
         const auto arena = run.arena(kPart * cpus.size() * states.size(), pages, home, from, "line_latency",
                                      {{"from_cpu", from}, {"home_node", home}, {"pages", mm::name(pages)}});
         if (!arena) continue;
-        std::size_t at = 0;
+        std::size_t offset = 0;
         for (int to : cpus) {
           if (to == from) continue;
           const auto team = run.team({from, to});
           for (const std::string& state : states) {
-            std::byte* const base = arena->data() + at;
-            at += kPart;
+            std::byte* const base = arena->data() + offset;
+            offset += kPart;
             const bool ball = state == "swap" || state == "flag";
             mm::Point p = ball ? ball_point(team, new (base) mm::Ball, state == "swap")
-                               : load_point(team, base, state == "dirty", run.seed() + at);
+                               : load_point(team, base, state == "dirty", run.seed() + offset);
             p.conditions = {{"from_cpu", from},  {"to_cpu", to},
                             {"state", state},    {"trip", state == "swap" ? "one_way" : "round"},
                             {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
-            if (const std::string where = home_of(from, to, home); !where.empty()) p.conditions["home"] = where;
+            if (const std::string relation = home_of(from, to, home); !relation.empty())
+              p.conditions["home"] = relation;
             p.metrics = {"line_latency"};
             p.team = team;
             p.arenas = {arena};

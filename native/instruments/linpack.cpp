@@ -114,12 +114,12 @@ void measure(mm::Run& run) {
     p.burst = [=] {
       const mm::Ticks begin = mm::ticks();
       const int info = blas->solve(n, s->lu, s->pivots.data(), s->x);
-      const double took = mm::seconds(mm::ticks() - begin);
+      const double elapsed_s = mm::seconds(mm::ticks() - begin);
       if (info != 0) throw mm::Failure("dgesv returned " + std::to_string(info));
       const double r = residual(*s, n);
       *worst = std::max(*worst, std::isfinite(r) ? r : 1e300);
       const double order_n = n;
-      const double rate = (2.0 / 3 * order_n * order_n * order_n + 1.5 * order_n * order_n) / took;
+      const double rate = (2.0 / 3 * order_n * order_n * order_n + 1.5 * order_n * order_n) / elapsed_s;
       return mm::Values{rate, *peak > 0 ? rate / *peak : 0, r};
     };
     p.check = [=] { return *worst < 16 ? std::vector<std::string>{} : std::vector<std::string>{"unverified"}; };

@@ -40,37 +40,37 @@ const mm::Description kLj{
     .identity = {"edge", "steps", "threads", "pages", "memory_node"},
 };
 
-// Of the crystal, for each atom; as published logs of this melt have it, which give eight digits.
+// Energy of the crystal per atom. Published logs of this melt give it with eight digits.
 constexpr double kCrystalEnergy = -6.7733681, kDigits = 1e-7;
-// Relative change of the energy, which is 3e-4 while the crystal breaks up, after some 20 steps, and less than 4e-5
-// after 50 to 1000; and momentum of an atom, which is roundoff.
+// Limits of the relative change of the energy and of the momentum of an atom. The change is 3e-4 while the crystal
+// breaks up, after some 20 steps, and less than 4e-5 after 50 to 1000; the momentum is roundoff.
 constexpr double kEnergyDrift = 5e-4, kMomentum = 1e-12;
 
-/// What the points of one size share.
+/// The settings that the points of one size share.
 struct Group {
   int edge, steps;
   mm::Pages pages;
-  int node;  ///< -1: by policy
+  int node;  ///< -1: the policy decides
   std::string_view isa;
-  std::uint64_t digest;  ///< of one thread, after the steps
+  std::uint64_t digest;  ///< result of one thread, after the steps
 };
 
-/// The bits that a sample must have.
+/// Returns the digest that every sample must have: the result of one thread.
 std::uint64_t digest_of_one(int edge, int steps, std::string_view isa) {
   const auto words = [](std::size_t bytes) { return std::vector<double>(bytes / sizeof(double) + 1); };
-  std::vector<double> shared = words(Melt::shared_bytes(edge)), own = words(Melt::own_bytes(edge, 1, 0));
-  const auto bytes = [](std::vector<double>& of) { return reinterpret_cast<std::byte*>(of.data()); };
-  Melt melt(edge, bytes(shared), {bytes(own)}, isa);
+  std::vector<double> shared = words(Melt::shared_bytes(edge)), thread_words = words(Melt::own_bytes(edge, 1, 0));
+  const auto bytes = [](std::vector<double>& numbers) { return reinterpret_cast<std::byte*>(numbers.data()); };
+  Melt melt(edge, bytes(shared), {bytes(thread_words)}, isa);
   melt.begin(0);
   melt.run(0, steps);
   return melt.totals(0).digest;
 }
 
 Melt::Totals totals(const Melt& melt, mm::Team& team, std::size_t threads) {
-  std::vector<Melt::Totals> of(threads);
-  team.run([&](int rank) { of[static_cast<std::size_t>(rank)] = melt.totals(static_cast<std::size_t>(rank)); });
+  std::vector<Melt::Totals> by_thread(threads);
+  team.run([&](int rank) { by_thread[static_cast<std::size_t>(rank)] = melt.totals(static_cast<std::size_t>(rank)); });
   Melt::Totals sum;
-  for (const Melt::Totals& one : of) sum += one;
+  for (const Melt::Totals& part : by_thread) sum += part;
   return sum;
 }
 
@@ -102,12 +102,12 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group,
   };
   std::byte* const shared = memory(Melt::shared_bytes(group.edge), cpus.front());
   if (shared == nullptr) return;
-  std::vector<std::byte*> own;
+  std::vector<std::byte*> thread_memory;
   for (std::size_t t = 0; t < threads; ++t) {
-    own.push_back(memory(Melt::own_bytes(group.edge, threads, t), cpus[t]));
-    if (own.back() == nullptr) return;
+    thread_memory.push_back(memory(Melt::own_bytes(group.edge, threads, t), cpus[t]));
+    if (thread_memory.back() == nullptr) return;
   }
-  const auto melt = std::make_shared<Melt>(group.edge, shared, own, group.isa);
+  const auto melt = std::make_shared<Melt>(group.edge, shared, thread_memory, group.isa);
   const auto team = run.team(cpus);
   const auto progress = std::make_shared<Progress>();
   p.metrics = {"step_time", "atom_rate", "flop_rate"};
@@ -154,7 +154,7 @@ void measure(mm::Run& run) {
   const int steps = static_cast<int>(run.integer("steps"));
   const std::string_view isa = mm::best_fixed_isa();
   const std::vector<int> nodes = run.placed_nodes();
-  std::size_t left = sizes.size() * run.pages().size() * nodes.size();
+  std::size_t remaining = sizes.size() * run.pages().size() * nodes.size();
   for (const int edge : sizes) {
     run.beat("one thread steps " + std::to_string(Melt::atoms(edge)) + " atoms");
     std::uint64_t digest = 0;
@@ -164,7 +164,7 @@ void measure(mm::Run& run) {
         std::vector<mm::Point> points;
         for (const int threads : teams)
           add_point(run, points, {edge, steps, pages, node, isa, digest}, {order.begin(), order.begin() + threads});
-        run.allot(1.0 / static_cast<double>(left--));
+        run.allot(1.0 / static_cast<double>(remaining--));
         run.measure(std::move(points));
       }
   }

@@ -54,33 +54,34 @@ struct Setup {
   std::size_t bytes;
   std::string placement;
   mm::Pages pages;
-  int node;  ///< of one-node; -1: that of the first CPU
+  int node;  ///< for one-node; -1: the node of the first CPU
 };
 
-/// The arenas of a placement and each thread's weights in them; false after an `absent` line.
+/// Allocates the arenas of a placement and sets each thread's weights in them. Returns false after an `absent` line.
 bool place(mm::Run& run, const Setup& s, Model& model, const std::vector<int>& cpus, const json& conditions) {
   const std::size_t part = model.layers * model.rows * kRowBytes;
   const auto make = [&](std::size_t bytes, mm::Policy policy, int node, int touch_cpu) -> std::byte* {
     try {
       model.arenas.push_back(mm::Arena::make({bytes, s.pages, policy, node, touch_cpu}));
-    } catch (const mm::Absent& why) {
-      run.absent("token_rate", conditions, why.what(), why.enable);
+    } catch (const mm::Absent& error) {
+      run.absent("token_rate", conditions, error.what(), error.enable);
       return nullptr;
     }
     return model.arenas.back()->data();
   };
-  std::map<int, std::byte*> of_node;
+  std::map<int, std::byte*> base_by_node;
   for (std::size_t t = 0; t < cpus.size(); ++t) {
-    const int own = mm::topology().cpu(cpus[t]).node;
+    const int local_node = mm::topology().cpu(cpus[t]).node;
     std::byte* base = nullptr;
     if (s.placement == "local") {
-      base = make(part, mm::Policy::node, own, cpus[t]);
+      base = make(part, mm::Policy::node, local_node, cpus[t]);
     } else {
-      const int key = s.placement == "mirror" ? own : 0;
-      if (!of_node.contains(key))
-        of_node[key] = make(part * cpus.size(), s.placement == "interleave" ? mm::Policy::interleave : mm::Policy::node,
-                            s.placement == "mirror" ? own : s.node, cpus[t]);
-      base = of_node[key] == nullptr ? nullptr : of_node[key] + t * part;
+      const int key = s.placement == "mirror" ? local_node : 0;
+      if (!base_by_node.contains(key))
+        base_by_node[key] =
+            make(part * cpus.size(), s.placement == "interleave" ? mm::Policy::interleave : mm::Policy::node,
+                 s.placement == "mirror" ? local_node : s.node, cpus[t]);
+      base = base_by_node[key] == nullptr ? nullptr : base_by_node[key] + t * part;
     }
     if (base == nullptr) return false;
     model.parts.push_back(reinterpret_cast<float*>(base));
@@ -88,7 +89,7 @@ bool place(mm::Run& run, const Setup& s, Model& model, const std::vector<int>& c
   return true;
 }
 
-/// Whether a placement is another one than `one-node` on this machine; otherwise says why not.
+/// Returns whether a placement differs from `one-node` on this machine. If not, reports the point as absent.
 bool differs(mm::Run& run, const Setup& s, const json& conditions) {
   if (s.placement == "one-node" || mm::topology().memory_nodes.size() > 1) return true;
   run.absent("token_rate", conditions, "this machine has one memory node, so all placements are one-node");
@@ -145,17 +146,17 @@ void measure(mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
   std::vector<int> nodes = run.memory_nodes();
   if (nodes.empty()) nodes = {mm::topology().cpu(order.front()).node};
-  std::vector<std::pair<Setup, int>> all;
+  std::vector<std::pair<Setup, int>> setups;
   for (const std::size_t bytes : run.sizes("weights_bytes"))
     for (const mm::Pages pages : run.pages())
       for (const std::string& placement : run.choices("placement"))
         for (const int node : placement == "one-node" ? nodes : std::vector<int>{-1})
           for (const int threads : run.team_sizes("threads", order))
-            all.push_back({{bytes, placement, pages, node}, threads});
-  // One after the other, since there may be memory for one alone.
-  for (std::size_t i = 0; i < all.size(); ++i) {
+            setups.push_back({{bytes, placement, pages, node}, threads});
+  // Points are measured one after the other, since memory may suffice for only one of them.
+  for (std::size_t i = 0; i < setups.size(); ++i) {
     std::vector<mm::Point> points;
-    add_point(run, points, all[i].first, {order.begin(), order.begin() + all[i].second});
+    add_point(run, points, setups[i].first, {order.begin(), order.begin() + setups[i].second});
     run.allot(1.0 / static_cast<double>(all.size() - i));
     run.measure(std::move(points));
   }

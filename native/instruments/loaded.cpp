@@ -47,16 +47,17 @@ const mm::Description kLoaded{
     .bytes_per_iteration = 64,
 };
 
-/// Streams over lines with a pause after each, mixing reads and writes by share, until `stop`.
+/// Streams over lines with a pause after each, mixing reads and writes by share, until `stop`. Returns the number of
+/// lines.
 std::uint64_t stream_paced(std::byte* base, std::size_t bytes, double read_share, int pause,
                            const std::atomic<bool>& stop) {
   std::uint64_t lines = 0, sum = 0;
-  double owed = 0;
-  for (std::size_t at = 0; !stop.load(std::memory_order_relaxed); at = at + 64 < bytes ? at + 64 : 0) {
-    auto* word = reinterpret_cast<volatile std::uint64_t*>(base + at);
-    owed += read_share;
-    if (owed >= 1) {
-      owed -= 1;
+  double read_credit = 0;
+  for (std::size_t offset = 0; !stop.load(std::memory_order_relaxed); offset = offset + 64 < bytes ? offset + 64 : 0) {
+    auto* word = reinterpret_cast<volatile std::uint64_t*>(base + offset);
+    read_credit += read_share;
+    if (read_credit >= 1) {
+      read_credit -= 1;
       sum += *word;
     } else {
       *word = lines;
@@ -95,7 +96,8 @@ void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_
   const mm::WalkTogether walk = mm::walk_of(chains);
   if (walk == nullptr) run.refuse("chains", "found " + std::to_string(chains), "1-6, 8, 10, 12, 14, 16, 20, 24, 32");
   const auto team = run.team({g->order.begin(), g->order.begin() + threads});
-  // Walks of one ring must not reuse lines that another has just loaded: all points share and advance these positions.
+  // Chases along one ring must not reuse lines that another chase has just loaded, so all points share and advance
+  // these positions.
   const auto work = [=](std::uint64_t steps) {
     team->run([&](int rank) { walk(g->starts[static_cast<std::size_t>(rank)].data(), steps); });
     return team->elapsed_s();
@@ -112,8 +114,8 @@ void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_
     work(*steps / 8 + 1);
   };
   p.burst = [=] {
-    const double took = work(*steps);
-    const double step = took / static_cast<double>(*steps);
+    const double elapsed_s = work(*steps);
+    const double step = elapsed_s / static_cast<double>(*steps);
     if (step < 0.15e-9) throw mm::Failure("a load took less than one clock cycle");
     return mm::Values{step, 64.0 * chains * threads / step};
   };
@@ -130,22 +132,22 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   const auto work = [=](std::uint64_t n) {
     std::atomic<bool> stop{false};
     std::atomic<std::uint64_t> lines{0};
-    Got got{};
+    Got sample{};
     team->run([&](int rank) {
       if (rank != 0) {
         const auto& arena = g->arenas[static_cast<std::size_t>(rank)];
-        // The upper half of the arena: the traffic must not overwrite the links of this CPU's own ring.
+        // The traffic uses the upper half of the arena, because it must not overwrite the links of this CPU's own ring.
         lines += stream_paced(arena->data() + g->footprint, g->footprint, read_share, pause, stop);
         return;
       }
       const mm::Ticks begin = mm::ticks();
       mm::walk_together<1>(g->starts[0].data(), n);
-      got.took = mm::seconds(mm::ticks() - begin);
+      sample.took = mm::seconds(mm::ticks() - begin);
       stop = true;
     });
-    got.lines = static_cast<double>(lines.load());
-    got.latency = got.took / static_cast<double>(n);
-    return got;
+    sample.lines = static_cast<double>(lines.load());
+    sample.latency = sample.took / static_cast<double>(n);
+    return sample;
   };
   mm::Point p;
   p.conditions = conditions(*g, "paced", 1, threads);
@@ -159,8 +161,8 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     if (*loads == 0) *loads = mm::iterations_for(kBurst_s, [=](std::uint64_t n) { return work(n).took; }, 1024);
   };
   p.burst = [=] {
-    const Got got = work(*loads);
-    return mm::Values{got.latency, 64.0 * (got.lines + static_cast<double>(*loads)) / got.took};
+    const Got sample = work(*loads);
+    return mm::Values{sample.latency, 64.0 * (sample.lines + static_cast<double>(*loads)) / sample.took};
   };
   points.push_back(std::move(p));
 }
@@ -187,21 +189,22 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Setup&
     }
     std::vector<std::string> flags = idle->flags;
     for (const auto* o : {best, knee}) flags.insert(flags.end(), o->flags.begin(), o->flags.end());
-    const std::string from =
+    const std::string source =
         "load_latency and bandwidth_net over " + std::to_string(curve.size()) + " numbers of chains";
     const auto rates = [count = threads](const mm::Outcome* o, double factor) {
-      std::vector<double> all;
-      for (double latency : o->samples) all.push_back(factor * o->conditions["chains"].get<double>() * count / latency);
-      return all;
+      std::vector<double> scaled;
+      for (double latency : o->samples)
+        scaled.push_back(factor * o->conditions["chains"].get<double>() * count / latency);
+      return scaled;
     };
     if (threads == 1) {
       c["best_chains"] = best->conditions["chains"];
-      run.derive("memory_parallelism", rates(best, idle->value), c, flags, from);  // Little's law
+      run.derive("memory_parallelism", rates(best, idle->value), c, flags, source);  // Little's law
     }
     c["best_chains"] = knee->conditions["chains"];
     c["latency_at_knee"] = knee->value;
     c["reached"] = best == knee ? "no: latency stayed below the knee" : "yes";
-    run.derive("knee_bandwidth", rates(knee, 64.0), c, flags, from);
+    run.derive("knee_bandwidth", rates(knee, 64.0), c, flags, source);
   }
 }
 

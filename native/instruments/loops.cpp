@@ -1,5 +1,5 @@
-/// loops: the time of short vector loops, by their length: what starting a loop costs, and from which length on it
-/// pays.
+/// loops: the time of short vector loops by their length, which shows the cost of starting a loop, and the length from
+/// which on vectors pay off.
 #include <algorithm>
 #include <cmath>
 
@@ -42,7 +42,7 @@ const mm::Description kLoops{
     .identity = {"kernel", "length", "isa", "cpu"},
 };
 
-constexpr std::size_t kElements = 1024;  // of an array: three arrays and the index have 28 KiB
+constexpr std::size_t kElements = 1024;  // per array; three arrays and the index occupy 28 KiB
 
 struct Arrays {
   alignas(64) double a[kElements + 8], b[kElements], c[kElements];
@@ -51,7 +51,7 @@ struct Arrays {
 
 constexpr double kFactor = 1.0 / 1024;
 
-/// One loop over elements first … first + n - 1.
+/// A loop over elements first … first + n - 1.
 using Loop = double (*)(Arrays& of, std::size_t first, std::size_t n);
 
 // Each loop is compiled for every instruction set; the baseline has no attribute.
@@ -122,17 +122,17 @@ void fill(Arrays& of) {
   for (std::size_t i = 0; i < kElements; ++i) {
     const auto x = static_cast<double>(i);
     of.a[i] = 3 + x / 512, of.b[i] = 1 + x / 256, of.c[i] = 2 + x / 128;
-    of.index[i] = static_cast<std::int32_t>(i * 389 % kElements);  // each once
+    of.index[i] = static_cast<std::int32_t>(i * 389 % kElements);  // each index occurs once
   }
   std::fill(of.a + kElements, of.a + kElements + 8, -1.0);
 }
 
-/// Whether a loop from element 3 does what it should and nothing else.
+/// Returns whether a loop from element 3 computes the expected values and changes nothing else.
 bool right(Loop loop, const std::string& kernel, std::size_t n) {
-  const auto made = std::make_unique<Arrays>(), before = std::make_unique<Arrays>();
-  fill(*made), fill(*before);
+  const auto result = std::make_unique<Arrays>(), before = std::make_unique<Arrays>();
+  fill(*result), fill(*before);
   const std::size_t first = n + 3 <= kElements ? 3 : 0;
-  const double sum = loop(*made, first, n);
+  const double sum = loop(*result, first, n);
   double expected_sum = 0;
   for (std::size_t i = 0; i < kElements + 8; ++i) {
     double expected = before->a[i];
@@ -145,7 +145,7 @@ bool right(Loop loop, const std::string& kernel, std::size_t n) {
       if (kernel == "divide") expected = b / c;
       expected_sum += b * c;
     }
-    if (std::fabs(made->a[i] - expected) > 1e-15 * std::fabs(expected)) return false;
+    if (std::fabs(result->a[i] - expected) > 1e-15 * std::fabs(expected)) return false;
   }
   return kernel != "dot" || std::fabs(sum - expected_sum) <= 1e-13 * expected_sum;
 }
@@ -153,16 +153,16 @@ bool right(Loop loop, const std::string& kernel, std::size_t n) {
 void add_point(std::vector<mm::Point>& points, const std::shared_ptr<Arrays>& arrays, const std::string& kernel,
                std::size_t n, std::string_view isa, int cpu) {
   const Loop loop = loop_of(kernel, isa);
-  // The next loop starts at a full line, so that a length is always aligned alike.
-  const std::size_t step = (n + 7) / 8 * 8, calls_of_pass = std::max<std::size_t>(1, kElements / step);
+  // The next loop starts at a full cache line, so that all loops of a length have the same alignment.
+  const std::size_t step = (n + 7) / 8 * 8, calls_per_pass = std::max<std::size_t>(1, kElements / step);
   const auto calls = std::make_shared<std::uint64_t>(0);
   const auto work = [=](std::uint64_t count) {
-    Arrays& of = *arrays;
+    Arrays& data = *arrays;
     double total = 0;
     const mm::Ticks begin = mm::ticks();
     for (std::uint64_t i = 0, place = 0; i < count; ++i) {
-      total += loop(of, place * step, n);
-      if (++place == calls_of_pass) place = 0;
+      total += loop(data, place * step, n);
+      if (++place == calls_per_pass) place = 0;
     }
     mm::keep(total);
     return mm::seconds(mm::ticks() - begin);
@@ -177,8 +177,8 @@ void add_point(std::vector<mm::Point>& points, const std::shared_ptr<Arrays>& ar
     if (*calls == 0) *calls = mm::iterations_for(2e-3, work, 64);
   };
   p.burst = [=] {
-    const double each_s = work(*calls) / static_cast<double>(*calls);
-    return mm::Values{each_s, static_cast<double>(n) / each_s};
+    const double loop_s = work(*calls) / static_cast<double>(*calls);
+    return mm::Values{loop_s, static_cast<double>(n) / loop_s};
   };
   p.check = [=]() -> std::vector<std::string> {
     return right(loop, kernel, n) ? std::vector<std::string>{} : std::vector<std::string>{"unverified"};

@@ -25,8 +25,8 @@ struct MemoryLevel {
 /// below 2.5 times its latency. Level 1 is never memory: a curve without a step does not show where its loads end.
 ///
 /// @param footprints in bytes, ascending
-/// @param latencies in s, one of each footprint
-/// @param caches bytes of each level of cache, the first level first; 0 where the operating system does not say
+/// @param latencies in s, one per footprint
+/// @param caches bytes of each level of cache, the first level first; 0 where the operating system does not report it
 std::vector<MemoryLevel> memory_levels(std::span<const std::size_t> footprints, std::span<const double> latencies,
                                        std::span<const std::size_t> caches);
 

@@ -66,14 +66,15 @@ struct Problem {
       }
   }
 
-  /// T x, where T has 2 on its diagonal and -1 beside it.
+  /// Returns T x, where T has 2 on its diagonal and -1 beside it.
   std::vector<double> difference(const std::vector<double>& x) const {
     std::vector<double> y(n);
     for (std::size_t i = 0; i < n; ++i) y[i] = 2 * x[i] - (i > 0 ? x[i - 1] : 0) - (i + 1 < n ? x[i + 1] : 0);
     return y;
   }
 
-  /// Largest error of the eigenvalues and, of sampled vectors, of A x = lambda x and of orthogonality, over n eps |A|.
+  /// Returns the largest error of the eigenvalues and, for sampled vectors, of A x = lambda x and of orthogonality,
+  /// over n eps |A|.
   double error() const {
     const double scale = static_cast<double>(n) * 2.2e-16 * 4;
     double worst = 0;
@@ -86,13 +87,13 @@ struct Problem {
       std::vector<double> ax(n, 0.0);
       for (std::size_t j = 0; j < n; ++j)
         for (std::size_t i = 0; i < n; ++i) ax[i] += matrix[j * n + i] * x[j];
-      double own = 0, next = 0;
+      double square = 0, overlap = 0;
       for (std::size_t i = 0; i < n; ++i) {
         worst = std::max(worst, std::fabs(ax[i] - values[k] * x[i]) / scale);
-        own += x[i] * x[i];
-        next += x[i] * vectors[(k + 1) % n * n + i];
+        square += x[i] * x[i];
+        overlap += x[i] * vectors[(k + 1) % n * n + i];
       }
-      worst = std::max({worst, std::fabs(own - 1) / scale, n > 1 ? std::fabs(next) / scale : 0});
+      worst = std::max({worst, std::fabs(square - 1) / scale, n > 1 ? std::fabs(overlap) / scale : 0});
     }
     return worst;
   }
@@ -126,7 +127,7 @@ void measure(mm::Run& run) {
     p.metrics = {"flop_rate", "peak_share"};
     p.team = team;
     p.least_samples = 6;
-    p.shield = false;  // raising only our threads would delay the library's own
+    p.shield = false;  // raising only the priority of our threads would delay the library's threads
     const auto solve = [=] {
       problem->info = blas->eigen(n, problem->vectors, problem->values.data(), problem->work);
       *solved = true;

@@ -1,4 +1,4 @@
-/// mod2e: the largest eigenvalues of a sparse symmetric matrix, by Lanczos of our own and by the installed ARPACK.
+/// mod2e: the largest eigenvalues of a sparse symmetric matrix, by our own Lanczos solver and by the installed ARPACK.
 #include <barrier>
 #include <cmath>
 
@@ -50,12 +50,12 @@ struct Settings {
   int edge;
   bool scattered;
   mm::Pages pages;
-  int node;  ///< -1: by policy
+  int node;  ///< -1: the policy decides
   int eigenvalues, basis;
   std::uint64_t seed;
 };
 
-/// The matrix in its memory, for all solvers.
+/// The matrix in its memory, which all solvers share.
 struct Problem {
   Settings settings;
   std::shared_ptr<mm::Team> team;
@@ -66,7 +66,7 @@ struct Problem {
   std::size_t first(std::size_t thread) const { return Lanczos::first_row(matrix.rows(), threads(), thread); }
 };
 
-/// What a solver found.
+/// The result of a solver.
 struct Found {
   std::vector<double> values;
   std::vector<const double*> vectors;
@@ -82,54 +82,54 @@ Solver own_solver(const std::shared_ptr<Problem>& problem, std::byte* memory) {
   const auto lanczos = std::make_shared<Lanczos>(problem->matrix, s.eigenvalues, s.basis, kTolerance,
                                                  problem->threads(), memory, mm::best_fixed_isa());
   problem->team->run([&](int rank) { lanczos->touch(static_cast<std::size_t>(rank)); });
-  return [=](Found& found) {
+  return [=](Found& result) {
     problem->team->run([&](int rank) { lanczos->solve(static_cast<std::size_t>(rank), problem->settings.seed); });
-    found = {lanczos->values(), {}, lanczos->products(), lanczos->product_s(), lanczos->flops(), ""};
-    for (int k = 0; k < problem->settings.eigenvalues; ++k) found.vectors.push_back(lanczos->vector(k));
-    if (!lanczos->converged()) found.failure = "Lanczos did not converge";
+    result = {lanczos->values(), {}, lanczos->products(), lanczos->product_s(), lanczos->flops(), ""};
+    for (int k = 0; k < problem->settings.eigenvalues; ++k) result.vectors.push_back(lanczos->vector(k));
+    if (!lanczos->converged()) result.failure = "Lanczos did not converge";
   };
 }
 
-/// ARPACK runs on the first thread of the team, and the others wait for products.
+/// Runs ARPACK on the first thread of the team, while the other threads wait for products.
 Solver arpack_solver(const std::shared_ptr<Problem>& problem, const std::shared_ptr<const mm::Arpack>& library,
                      double* memory) {
-  const auto meeting = std::make_shared<std::barrier<>>(static_cast<std::ptrdiff_t>(problem->threads()));
-  return [=](Found& found) {
+  const auto barrier = std::make_shared<std::barrier<>>(static_cast<std::ptrdiff_t>(problem->threads()));
+  return [=](Found& result) {
     const Settings& s = problem->settings;
     const GridMatrix& matrix = problem->matrix;
-    const double* from = nullptr;
-    double* to = nullptr;
+    const double* input = nullptr;
+    double* output = nullptr;
     double product_s = 0;
     mm::Arpack::Solution solution;
     const auto multiply = [&](std::size_t rank) {
-      matrix.multiply(problem->first(rank), problem->first(rank + 1), from, to);
-      meeting->arrive_and_wait();
+      matrix.multiply(problem->first(rank), problem->first(rank + 1), input, output);
+      barrier->arrive_and_wait();
     };
     problem->team->run([&](int member) {
       const auto rank = static_cast<std::size_t>(member);
       if (rank > 0) {
-        for (meeting->arrive_and_wait(); from != nullptr; meeting->arrive_and_wait()) multiply(rank);
+        for (barrier->arrive_and_wait(); input != nullptr; barrier->arrive_and_wait()) multiply(rank);
         return;
       }
       Lanczos::random_rows(0, matrix.rows(), s.seed, memory);
       solution = library->solve({static_cast<int>(matrix.rows()), s.eigenvalues, s.basis, kTolerance,
                                  [&](const double* x, double* y) {
-                                   from = x, to = y;
-                                   meeting->arrive_and_wait();
+                                   input = x, output = y;
+                                   barrier->arrive_and_wait();
                                    const mm::Ticks begin = mm::ticks();
                                    multiply(0);
                                    product_s += mm::seconds(mm::ticks() - begin);
                                  }},
                                 memory);
-      from = nullptr;
-      meeting->arrive_and_wait();
+      input = nullptr;
+      barrier->arrive_and_wait();
     });
-    found = {std::move(solution.values), std::move(solution.vectors), solution.products, product_s, 0, ""};
-    if (solution.info != 0) found.failure = "ARPACK failed: info " + std::to_string(solution.info);
+    result = {std::move(solution.values), std::move(solution.vectors), solution.products, product_s, 0, ""};
+    if (solution.info != 0) result.failure = "ARPACK failed: info " + std::to_string(solution.info);
   };
 }
 
-/// Largest of the errors of eigenvalues, residuals and scalar products, relative.
+/// Returns the largest relative error of eigenvalues, residuals and scalar products.
 double error_of(const GridMatrix& matrix, const Found& found) {
   const std::size_t n = matrix.rows();
   const std::vector<double> expected = matrix.largest(static_cast<int>(found.values.size()));
@@ -157,47 +157,48 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
                const std::string& solver, json conditions) {
   const Settings& s = problem->settings;
   const std::size_t rows = problem->matrix.rows();
-  const bool own = solver == "lanczos";
+  const bool is_lanczos = solver == "lanczos";
   mm::Point p;
   conditions["solver"] = solver;
-  if (own) conditions["isa"] = mm::best_fixed_isa();
+  if (is_lanczos) conditions["isa"] = mm::best_fixed_isa();
   std::shared_ptr<const mm::Arpack> library;
-  if (!own) {
+  if (!is_lanczos) {
     try {
       library = mm::Arpack::load(problem->team->size());
-    } catch (const mm::Absent& why) {
-      return run.absent("solve_time", conditions, why.what(), why.enable);
+    } catch (const mm::Absent& error) {
+      return run.absent("solve_time", conditions, error.what(), error.enable);
     }
     conditions["library_path"] = library->path;
     conditions["blas_path"] = library->blas_path;
   }
   p.conditions = std::move(conditions);
-  const std::size_t bytes = own ? Lanczos::bytes(rows, s.basis) : mm::Arpack::words(rows, s.basis) * sizeof(double);
+  const std::size_t bytes =
+      is_lanczos ? Lanczos::bytes(rows, s.basis) : mm::Arpack::words(rows, s.basis) * sizeof(double);
   const auto memory = run.arena(bytes, s.pages, s.node, problem->team->cpus().front(), "solve_time", p.conditions);
   if (!memory) return;
   p.arenas = {problem->arena, memory};
-  const Solver solve = own ? own_solver(problem, memory->as<std::byte>().data())
-                           : arpack_solver(problem, library, memory->as<double>().data());
-  const auto found = std::make_shared<Found>();
+  const Solver solve = is_lanczos ? own_solver(problem, memory->as<std::byte>().data())
+                                  : arpack_solver(problem, library, memory->as<double>().data());
+  const auto result = std::make_shared<Found>();
   p.metrics = {"solve_time", "product_time"};
-  if (own) p.metrics.emplace_back("flop_rate");
+  if (is_lanczos) p.metrics.emplace_back("flop_rate");
   p.team = problem->team;
   p.shield = false;  // a sample takes longer than a burst at real-time priority may
   p.width_of_first_only = true;
   p.burst = [=, team = problem->team] {
-    solve(*found);
-    if (!found->failure.empty()) throw mm::Failure(found->failure);
-    mm::Values values{team->elapsed_s(), found->product_s / std::max(1, found->products)};
-    if (own) values.push_back(found->flops / team->elapsed_s());
+    solve(*result);
+    if (!result->failure.empty()) throw mm::Failure(result->failure);
+    mm::Values values{team->elapsed_s(), result->product_s / std::max(1, result->products)};
+    if (is_lanczos) values.push_back(result->flops / team->elapsed_s());
     return values;
   };
   const auto error = std::make_shared<double>(-1);
   const auto verify = [=] {
-    if (*error < 0) *error = error_of(problem->matrix, *found);
+    if (*error < 0) *error = error_of(problem->matrix, *result);
   };
   p.observe = [=] {
     verify();
-    return json{{"products", found->products}, {"largest_error", *error}};
+    return json{{"products", result->products}, {"largest_error", *error}};
   };
   p.check = [=]() -> std::vector<std::string> {
     verify();
@@ -227,16 +228,16 @@ void measure(mm::Run& run) {
   const auto team = run.team(cpus);
   const std::vector<int> edges = run.integers("edge", GridMatrix::kMinEdge), nodes = run.placed_nodes();
   const auto numberings = run.choices("numbering"), solvers = run.choices("solver");
-  std::size_t left = edges.size() * numberings.size() * run.pages().size() * nodes.size();
-  const int least = static_cast<int>(std::cbrt(2.0 * basis)) + 1;  // more points than twice the basis
+  std::size_t remaining = edges.size() * numberings.size() * run.pages().size() * nodes.size();
+  const int min_edge = static_cast<int>(std::cbrt(2.0 * basis)) + 1;  // more points than twice the basis
   for (const int edge : edges)
-    if (edge < least)
-      run.refuse("edge", "found " + std::to_string(edge), std::to_string(least) + " or more with this basis");
+    if (edge < min_edge)
+      run.refuse("edge", "found " + std::to_string(edge), std::to_string(min_edge) + " or more with this basis");
   for (const int edge : edges) {
     for (const std::string& numbering : numberings)
       for (const mm::Pages pages : run.pages())
         for (const int node : nodes) {
-          run.allot(1.0 / static_cast<double>(left--));
+          run.allot(1.0 / static_cast<double>(remaining--));
           run.beat("matrix of " + std::to_string(edge) + " points on an edge");
           const json conditions = {{"edge", edge},
                                    {"numbering", numbering},
@@ -250,11 +251,11 @@ void measure(mm::Run& run) {
           const auto problem =
               made(run, team, {edge, numbering == "random", pages, node, eigenvalues, basis, run.seed()}, conditions);
           if (!problem) continue;
-          json with = conditions;
-          with["rows"] = problem->matrix.rows();
-          with["entries"] = problem->matrix.entries();
+          json matrix_conditions = conditions;
+          matrix_conditions["rows"] = problem->matrix.rows();
+          matrix_conditions["entries"] = problem->matrix.entries();
           std::vector<mm::Point> points;
-          for (const std::string& solver : solvers) add_point(run, points, problem, solver, with);
+          for (const std::string& solver : solvers) add_point(run, points, problem, solver, matrix_conditions);
           run.measure(std::move(points));
         }
   }

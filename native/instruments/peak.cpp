@@ -58,11 +58,12 @@ mm::Point point_of(const std::shared_ptr<mm::Team>& team, const mm::FmaKernel& k
     if (wrong != 0) throw mm::Failure("the chains ended with wrong values");
     return team->elapsed_s();
   };
-  const auto rate = [=](double n, double took_s) {
-    const double of_core = 2.0 * kernel.lanes * n / took_s;
-    // Four multiply-add units of the full width at 7 GHz: a higher rate means that something was not computed.
-    if (of_core > 2.0 * kernel.lanes / 12 * 4 * 7e9) throw mm::Failure("the rate exceeds that of any core");
-    return mm::Values{of_core * team->size()};
+  const auto rate = [=](double n, double elapsed_s) {
+    const double core_rate = 2.0 * kernel.lanes * n / elapsed_s;
+    // The limit is four multiply-add units of the full width at 7 GHz. A higher rate means that something was not
+    // computed.
+    if (core_rate > 2.0 * kernel.lanes / 12 * 4 * 7e9) throw mm::Failure("the rate exceeds that of any core");
+    return mm::Values{core_rate * team->size()};
   };
   mm::time_batches(p, 5e-3, batch_s, rate, 1000);
   return p;

@@ -1,4 +1,4 @@
-/// prefetch: reading lines in order or at random, by the distance of a software prefetch.
+/// prefetch: the time to read lines in order or at random, by the distance of a software prefetch.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -43,10 +43,10 @@ const mm::Description kPrefetch{
     .bytes_per_iteration = 64,
 };
 
-constexpr std::size_t kWords = 8, kFarthest = 1024;  // words of a line
-constexpr std::size_t kVerified = 1 << 16;           // accesses of each thread
+constexpr std::size_t kWords = 8, kFarthest = 1024;  // words per line; longest distance of a prefetch
+constexpr std::size_t kVerified = 1 << 16;           // accesses verified per thread
 
-/// Adds the words of `count` lines from place `first` of an order.
+/// Returns the sum of the words of `count` lines from position `first` of an order.
 template <bool kGather, bool kAhead>
 [[gnu::noinline]] std::uint64_t sum(const std::uint64_t* words, const std::uint32_t* order, std::size_t first,
                                     std::size_t count, std::size_t distance) {
@@ -60,21 +60,22 @@ template <bool kGather, bool kAhead>
   return total;
 }
 
-/// The memory of one footprint, pages and node: word i is i.
+/// The memory of one footprint, page size and node. Word i has the value i.
 struct Lines {
   std::shared_ptr<mm::Arena> arena;
   std::uint64_t* words;
   std::size_t lines;
 };
 
-/// A random order of the lines of each of some threads, one after the other. Those after the last repeat the first.
+/// A random order of the lines of each thread, one thread after the other. The entries after the last line repeat the
+/// first ones.
 using Order = std::vector<std::uint32_t>;
 
 Order random_order(std::size_t lines, mm::Team& team, std::uint64_t seed) {
   Order order(lines + kFarthest);
   std::iota(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(lines), 0);
   const auto threads = static_cast<std::size_t>(team.size());
-  team.run([&](int rank) {  // every thread its own part, since a large one takes seconds
+  team.run([&](int rank) {  // each thread shuffles its own part, since a large order takes seconds
     const auto t = static_cast<std::size_t>(rank);
     std::mt19937_64 random(seed * threads + t);
     std::shuffle(order.begin() + static_cast<std::ptrdiff_t>(lines * t / threads),
@@ -103,18 +104,18 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Lines& of, co
   const auto state = std::make_shared<State>();
   const std::uint32_t* const indices = order->data();
   const std::uint64_t* const words = of.words;
-  const std::size_t lines = of.lines, least = lines / threads;
-  // `each` accesses by every thread, from where the last ones ended.
-  const auto work = [=](std::size_t each) {
+  const std::size_t lines = of.lines, min_lines = lines / threads;
+  // Makes `accesses` on every thread, starting where the last ones ended.
+  const auto work = [=](std::size_t accesses) {
     team->run([&](int rank) {
       const std::size_t part = lines * static_cast<std::size_t>(rank) / threads;
-      for (std::size_t left = each, at = state->cursor; left > 0; at = 0) {
-        const std::size_t n = std::min(left, least - at);
-        mm::keep(f(words, indices, part + at, n, s.distance));
-        left -= n;
+      for (std::size_t remaining = accesses, position = state->cursor; remaining > 0; position = 0) {
+        const std::size_t n = std::min(remaining, min_lines - position);
+        mm::keep(f(words, indices, part + position, n, s.distance));
+        remaining -= n;
       }
     });
-    state->cursor = (state->cursor + each) % least;
+    state->cursor = (state->cursor + accesses) % min_lines;
     return team->elapsed_s();
   };
   mm::Point p;
@@ -136,20 +137,21 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Lines& of, co
     const double each_s = work(state->each) / static_cast<double>(state->each);
     return mm::Values{each_s, 8.0 * kWords * static_cast<double>(threads) / each_s};
   };
-  // The start of every thread's part, since a pass over all of a large footprint would take longer than its samples.
-  p.check = [=, keep = order]() -> std::vector<std::string> {
-    std::vector<char> right(threads);
+  // Only the start of every thread's part is verified, since a pass over all of a large footprint would take longer
+  // than its samples.
+  p.check = [=, owned_order = order]() -> std::vector<std::string> {
+    std::vector<char> correct(threads);
     team->run([&](int rank) {
       const auto t = static_cast<std::size_t>(rank);
       const std::size_t first = lines * t / threads;
       const std::size_t count = std::min(lines * (t + 1) / threads - first, kVerified);
       std::uint64_t expected = 0;
       for (std::size_t i = first; i < first + count; ++i)
-        expected += kWords * kWords * (gather ? (*keep)[i] : i) + kWords * (kWords - 1) / 2;
-      right[t] = f(words, keep->data(), first, count, s.distance) == expected ? 1 : 0;
+        expected += kWords * kWords * (gather ? (*owned_order)[i] : i) + kWords * (kWords - 1) / 2;
+      correct[t] = f(words, owned_order->data(), first, count, s.distance) == expected ? 1 : 0;
     });
-    const bool all = std::all_of(right.begin(), right.end(), [](char one) { return one != 0; });
-    return all ? std::vector<std::string>{} : std::vector<std::string>{"unverified"};
+    const bool all_correct = std::all_of(correct.begin(), correct.end(), [](char flag) { return flag != 0; });
+    return all_correct ? std::vector<std::string>{} : std::vector<std::string>{"unverified"};
   };
   points.push_back(std::move(p));
 }
@@ -168,15 +170,15 @@ void measure(mm::Run& run) {
         const auto arena = run.arena((lines + kFarthest) * 8 * kWords, pages, node, fill[0], "access_time",
                                      {{"footprint_bytes", bytes}, {"pages", mm::name(pages)}});
         if (!arena) continue;
-        const Lines of{arena, arena->as<std::uint64_t>().data(), lines};
-        for (std::size_t i = 0; i < (lines + kFarthest) * kWords; ++i) of.words[i] = i;
+        const Lines memory{arena, arena->as<std::uint64_t>().data(), lines};
+        for (std::size_t i = 0; i < (lines + kFarthest) * kWords; ++i) memory.words[i] = i;
         for (const int t : threads) {
           const auto order = std::make_shared<const Order>(
               random_order(lines, *run.team({fill.begin(), fill.begin() + t}), run.seed()));
           run.beat("order of accesses");
           for (const std::string& access : run.choices("access"))
             for (const int distance : distances)
-              add_point(run, points, of, order,
+              add_point(run, points, memory, order,
                         {access, static_cast<std::size_t>(distance), {fill.begin(), fill.begin() + t}}, memory_node);
         }
       }

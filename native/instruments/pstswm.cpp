@@ -56,22 +56,22 @@ const mm::Description kPstswm{
     .identity = {"truncation", "test_case", "levels", "variant", "steps", "threads", "pages", "memory_node"},
 };
 
-// Relative errors up to which a sample is right, of at most 100 steps. Errors of the steady flow, of mass, and between
-// variants are roundoff, at most 3e-14, 5e-16 and 6e-16 for T42 and T85; energy and enstrophy change by the first step,
-// the filter and the truncation of products, at most by 2.1e-6 and 1.8e-5.
+// Limits of the relative errors of a correct sample of at most 100 steps. Errors of the steady flow, of mass, and
+// between variants are roundoff, at most 3e-14, 5e-16 and 6e-16 for T42 and T85. Energy and enstrophy are changed by
+// the first step, the filter and the truncation of products, at most by 2.1e-6 and 1.8e-5.
 constexpr double kSteadyError = 1e-12, kDifference = 1e-13, kMassDrift = 1e-13;
 constexpr double kEnergyDrift = 2e-5, kEnstrophyDrift = 2e-4;
 
-/// What the points of one truncation, case and number of levels share.
+/// The settings that the points of one truncation, case and number of levels share.
 struct Group {
   std::shared_ptr<const Sphere> sphere;
   Problem problem;
   int steps;
   mm::Pages pages;
-  int node;  ///< -1: by policy
+  int node;  ///< -1: the policy decides
 };
 
-/// A model on one thread, after the steps of a sample.
+/// A model that has computed the steps of a sample on one thread.
 class Reference {
  public:
   Reference(const Group& group, Variant variant) {
@@ -91,12 +91,13 @@ class Reference {
     for (std::size_t i = 0; i < begun_.size(); ++i) {
       const int level = i == 0 ? 0 : model.levels() - 1;
       if (model.problem().test == TestCase::steady && !(model.steady_error(level) <= kSteadyError)) return false;
-      const auto now = model.invariants(level);
+      const auto current = model.invariants(level);
       const auto within = [](double after, double before, double limit) {
         return std::fabs(after / before - 1) <= limit;
       };
-      if (!within(now.mass, begun_[i].mass, kMassDrift) || !within(now.energy, begun_[i].energy, kEnergyDrift) ||
-          !within(now.enstrophy, begun_[i].enstrophy, kEnstrophyDrift))
+      if (!within(current.mass, begun_[i].mass, kMassDrift) ||
+          !within(current.energy, begun_[i].energy, kEnergyDrift) ||
+          !within(current.enstrophy, begun_[i].enstrophy, kEnstrophyDrift))
         return false;
     }
     return true;
@@ -108,15 +109,15 @@ class Reference {
   std::vector<Model::Invariants> begun_;
 };
 
-/// References of a group, made when first needed: each point is compared with another variant.
+/// References of a group, created when first needed. Each point is compared with another variant.
 class References {
  public:
   explicit References(const Group& group) : group_(group) {}
   const Reference& of(Variant variant) {
-    auto& found = variant == Variant::vector ? plain_ : vector_;
-    if (!found)
-      found = std::make_unique<Reference>(group_, variant == Variant::vector ? Variant::plain : Variant::vector);
-    return *found;
+    auto& reference = variant == Variant::vector ? plain_ : vector_;
+    if (!reference)
+      reference = std::make_unique<Reference>(group_, variant == Variant::vector ? Variant::plain : Variant::vector);
+    return *reference;
   }
 
  private:
@@ -124,7 +125,7 @@ class References {
   std::unique_ptr<Reference> plain_, vector_;
 };
 
-/// Why a problem cannot be measured, if so.
+/// Returns why a problem cannot be measured, or nullopt if it can be.
 std::optional<mm::Absent> obstacle(const Group& group, Variant variant, std::size_t threads) {
   const auto& fixed = mm::pstswm::kFixedLevels;
   if (variant == Variant::fixed && std::ranges::find(fixed, group.problem.levels) == fixed.end())
@@ -138,23 +139,23 @@ std::optional<mm::Absent> obstacle(const Group& group, Variant variant, std::siz
   return std::nullopt;
 }
 
-/// A model in arenas, or nullptr after an `absent` line.
+/// Returns a model in arenas, or nullptr after an `absent` line.
 std::shared_ptr<Model> make_model(mm::Run& run, const Group& group, const Problem& problem,
                                   const std::vector<int>& cpus, mm::Point& p) {
   const auto arena = [&](std::size_t doubles, int cpu) -> double* {
-    auto made = run.arena(8 * doubles, group.pages, group.node, cpu, "step_time", p.conditions);
-    if (!made) return nullptr;
-    p.arenas.push_back(made);
-    return made->as<double>().data();
+    auto block = run.arena(8 * doubles, group.pages, group.node, cpu, "step_time", p.conditions);
+    if (!block) return nullptr;
+    p.arenas.push_back(block);
+    return block->as<double>().data();
   };
   double* const shared = arena(Model::shared_doubles(*group.sphere, problem), cpus.front());
-  std::vector<double*> own;
+  std::vector<double*> thread_memory;
   for (const int cpu : cpus) {
-    if (shared == nullptr || (!own.empty() && own.back() == nullptr)) return nullptr;
-    own.push_back(arena(Model::own_doubles(*group.sphere, problem), cpu));
+    if (shared == nullptr || (!thread_memory.empty() && thread_memory.back() == nullptr)) return nullptr;
+    thread_memory.push_back(arena(Model::own_doubles(*group.sphere, problem), cpu));
   }
-  if (own.back() == nullptr) return nullptr;
-  return std::make_shared<Model>(group.sphere, problem, shared, std::move(own));
+  if (thread_memory.back() == nullptr) return nullptr;
+  return std::make_shared<Model>(group.sphere, problem, shared, std::move(thread_memory));
 }
 
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group, const std::string& variant,
@@ -198,8 +199,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group,
   };
   p.burst = [=] {
     team->run([&](int rank) { model->run(rank, steps); });
-    const double took_s = team->elapsed_s() / steps, rate = model->flops() / took_s;
-    return mm::Values{took_s, rate, *peak > 0 ? rate / *peak : 0};
+    const double step_s = team->elapsed_s() / steps, rate = model->flops() / step_s;
+    return mm::Values{step_s, rate, *peak > 0 ? rate / *peak : 0};
   };
   p.check = [=]() -> std::vector<std::string> {
     return references->of(problem.variant).agrees(*model) ? std::vector<std::string>{}
@@ -227,7 +228,8 @@ void measure(mm::Run& run) {
                               pages,
                               node});
   }
-  // One group after the other, since there may be memory for one alone; its variants in rounds, to be compared.
+  // One group is measured after the other, since memory may suffice for only one. The variants of a group are measured
+  // in rounds, so that they can be compared.
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const auto references = std::make_shared<References>(groups[i]);
     std::vector<mm::Point> points;

@@ -13,7 +13,7 @@ constexpr double kA = 1, kB = 2, kC = 4;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096 + kSkew; }
 
-/// Value of `a` after `passes` of the kernel with factor s; update flips the sign each time (s = -1).
+/// Returns the value of `a` after `passes` of the kernel with factor s. Update flips the sign each time (s = -1).
 double expected(StreamKernel kernel, double s, std::uint64_t passes) {
   switch (kernel) {
     case StreamKernel::copy:
@@ -83,8 +83,8 @@ Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<Share>& 
   };
   w.fill = [=](const Job& job) {
     team->run([&](int rank) {
-      double* at = (*parts)[static_cast<std::size_t>(rank)].a + job.first;
-      std::fill(at, at + job.n, kA);
+      double* start = (*parts)[static_cast<std::size_t>(rank)].a + job.first;
+      std::fill(start, start + job.n, kA);
     });
   };
   w.correct = [=](const Job& job, std::uint64_t passes) {
@@ -114,18 +114,18 @@ constexpr double kTrial_s = 1e-3;
 constexpr int kTurns = 4;  // the best of several, since trials may be interrupted
 constexpr double kTie = 1.03;
 
-/// Trials of the forms of a job on parts of its arrays.
+/// Times the forms of a job on parts of its arrays.
 class Trials {
  public:
   Trials(const Job& job, const Workers& workers) : whole_(job), workers_(workers), n_(std::min(job.n, kSmallest)) {
-    double took = trial_s(job.function);
-    while (took < kTrial_s && n_ < whole_.n) {
+    double elapsed_s = trial_s(job.function);
+    while (elapsed_s < kTrial_s && n_ < whole_.n) {
       n_ = std::min(whole_.n, 4 * n_);
-      took = trial_s(job.function);
+      elapsed_s = trial_s(job.function);
     }
-    while (took < kTrial_s && passes_ < kMostPasses) {
+    while (elapsed_s < kTrial_s && passes_ < kMostPasses) {
       passes_ *= 2;
-      took = trial_s(job.function);
+      elapsed_s = trial_s(job.function);
     }
   }
 

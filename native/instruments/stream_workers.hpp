@@ -1,5 +1,5 @@
 #pragma once
-/// The workers of `bandwidth`: threads of this process, or processes; all run the same job, each on its own part of the
+/// The workers of `bandwidth`: threads of this process, or processes. All run the same job, each on its own part of the
 /// arrays.
 #include <cstdint>
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace mm::stream {
 
-/// The arrays of one thread, at the same place for every kernel and footprint: a third of the footprint for c, half of
-/// it for b (two-array kernels), all of it for a. b and c never change, so they are filled once.
+/// The arrays of one thread, at the same place for every kernel and footprint: c has a third of the footprint, b a half
+/// (for two-array kernels), and a all of it. b and c never change, so they are filled once.
 struct Part {
   double *a, *b, *c;
   std::size_t a_bytes, b_bytes, c_bytes;
@@ -31,7 +31,7 @@ struct Share {
   Part part;
 };
 
-/// One kernel over n elements of each array from element `first` on, of one thread or process.
+/// One kernel over n elements of each array from element `first` on, for one thread or process.
 struct Job {
   StreamKernel kernel;
   StreamFunction function;
@@ -40,14 +40,14 @@ struct Job {
   std::size_t first = 0;  ///< a multiple of 8, since the arrays are read and written by whole cache lines
 
   double run(const Part& p, std::uint64_t passes) const;
-  /// Whether the result depends on the previous content of a; the other kernels overwrite it.
+  /// Returns whether the result depends on the previous content of a; the other kernels overwrite it.
   bool fills() const { return kernel == StreamKernel::read || kernel == StreamKernel::update; }
-  /// Whether the arrays have the values after `passes`; `sum` is the return value of the last pass.
+  /// Returns whether the arrays have the expected values after `passes`; `sum` is the return value of the last pass.
   bool correct(const Part& p, std::uint64_t passes, double sum) const;
 };
 
 struct Workers {
-  std::function<double(const Job&, std::uint64_t)> work;  ///< runs passes; s from the first begin to the last end
+  std::function<double(const Job&, std::uint64_t)> work;  ///< runs passes; returns s, first begin to last end
   std::function<void(const Job&)> fill;
   std::function<bool(const Job&, std::uint64_t)> correct;
 };
@@ -66,16 +66,16 @@ struct Form {
   bool ahead;  ///< with a software prefetch
 };
 
-/// The forms of a kernel with these instruction sets, in order: the wider set first, and plain before `ahead`. Only
-/// streaming stores have forms with a software prefetch.
+/// Returns the forms of a kernel with these instruction sets, in order: the wider set first, and plain before `ahead`.
+/// Only streaming stores have forms with a software prefetch.
 std::vector<Form> forms_of(StreamKernel kernel, bool streaming, const std::vector<std::string_view>& isas);
 
-/// The fastest form whose results are correct, by short trials in alternation, each on another part of the arrays so
-/// that caches treat all forms alike. Forms within 3 % of the fastest tie, and the first of them wins, so that noise
-/// does not decide. Returns `forms.front()` if none is correct: the samples are verified, too.
+/// Returns the fastest form whose results are correct. Short trials of the forms alternate, each on another part of the
+/// arrays so that caches treat all forms alike. Forms within 3 % of the fastest tie, and the first of them wins, so
+/// that noise does not decide. Returns `forms.front()` if no form is correct, since the samples are verified, too.
 Form fastest(const std::vector<Form>& forms, const Job& job, const Workers& workers);
 
-/// The work of one process of the team. Each process allocates and touches its own memory.
+/// Returns the work of one process of the team. Each process allocates and touches its own memory.
 ProcessTeam::Work serve(const MemoryRequest& request, std::size_t footprint);
 
 }  // namespace mm::stream

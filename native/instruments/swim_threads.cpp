@@ -1,4 +1,5 @@
-/// swim_threads: shallow water on a staggered grid, rows over threads, as swim among ranks.
+/// swim_threads: shallow water on a staggered grid whose rows are divided over threads, as swim divides them over
+/// ranks.
 #include <algorithm>
 
 #include "base/instrument.hpp"
@@ -42,25 +43,25 @@ const mm::Description kSwimThreads{
     .flops_per_iteration = Sea::kFlops,
 };
 
-/// A triad on the memory of a sea: three arrays in that of each thread.
+/// A triad on the memory of a sea: the memory of each thread holds three arrays.
 struct Triad {
   static constexpr std::size_t kSkew = 21 * 8;  // arrays start at different page offsets, to avoid 4 KiB aliasing
   mm::StreamFunction ordinary, streaming;
   std::vector<double*> memory;
   std::vector<std::size_t> n;  // elements of each array, by thread
-  bool streams = false;        // streaming stores are used
+  bool streams = false;        // whether streaming stores are used
 
   Triad() {
-    const auto at = static_cast<std::size_t>(mm::StreamKernel::triad);
+    const auto kernel = static_cast<std::size_t>(mm::StreamKernel::triad);
     const mm::StreamTable& table = *mm::stream_table(mm::best_isa());
-    ordinary = table.ordinary[at];
-    streaming = table.streaming[at];
+    ordinary = table.ordinary[kernel];
+    streaming = table.streaming[kernel];
   }
   void add(double* at, std::size_t words) {
     memory.push_back(at);
     n.push_back((words / 3 - kSkew) / 8 * 8);
   }
-  /// Seconds of `passes` passes.
+  /// Runs `passes` passes and returns their time in s.
   double run(mm::Team& team, int passes) const {
     team.run([&](int rank) {
       const auto t = static_cast<std::size_t>(rank);
@@ -70,11 +71,11 @@ struct Triad {
     });
     return team.elapsed_s();
   }
-  /// Of a pass, the lines that ordinary stores read first included.
+  /// Returns the bytes of a pass, including the lines that ordinary stores read first.
   double bytes() const {
     const mm::StreamShape& shape = mm::kStreamShapes[static_cast<std::size_t>(mm::StreamKernel::triad)];
     double elements = 0;
-    for (const std::size_t some : n) elements += static_cast<double>(some);
+    for (const std::size_t count : n) elements += static_cast<double>(count);
     return elements * (shape.net() + (streams ? 0 : shape.allocated()));
   }
   /// Uses the kind of stores with the higher rate.
@@ -101,7 +102,7 @@ struct Setup {
 
 /// The state of a point between its bursts.
 struct Progress {
-  int passes = 0;  ///< of triad
+  int passes = 0;  ///< passes of the triad per burst
   bool stepped = false, wrong = false;
   Sea::Invariants before{}, drifts{};
   Triad triad;
@@ -137,13 +138,14 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   p.team = team;
   p.shield = false;  // a run of many steps takes longer than a burst at real-time priority may
   p.width_of_first_only = true;
-  const double moved = Sea::kBytes * s.cells * s.cells;
+  const double step_bytes = Sea::kBytes * s.cells * s.cells;
   const auto invariants = [=] {
-    std::vector<Sea::Invariants> of(threads);
-    team->run([&](int rank) { of[static_cast<std::size_t>(rank)] = sea->invariants(static_cast<std::size_t>(rank)); });
+    std::vector<Sea::Invariants> by_thread(threads);
+    team->run(
+        [&](int rank) { by_thread[static_cast<std::size_t>(rank)] = sea->invariants(static_cast<std::size_t>(rank)); });
     Sea::Invariants sum{};
-    for (const Sea::Invariants& one : of)
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
+    for (const Sea::Invariants& part : by_thread)
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
     return sum;
   };
   const auto verify = [=] {
@@ -155,7 +157,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
       digests[static_cast<std::size_t>(rank)] = sea->part(static_cast<std::size_t>(rank)).digest();
     });
     std::uint64_t sum = 0;
-    for (const std::uint64_t one : digests) sum += one;
+    for (const std::uint64_t part_digest : digests) sum += part_digest;
     progress->wrong =
         progress->wrong || sum != digest || !mm::workloads::sea_violation(progress->drifts, s.cells, 1).empty();
   };
@@ -173,8 +175,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
     progress->before = invariants();
     team->run([&](int rank) { sea->run(static_cast<std::size_t>(rank), s.steps); });
     progress->stepped = true;
-    const double rate = moved * s.steps / team->elapsed_s();
-    return mm::Values{moved / rate, rate, triad, rate / triad};
+    const double rate = step_bytes * s.steps / team->elapsed_s();
+    return mm::Values{step_bytes / rate, rate, triad, rate / triad};
   };
   p.observe = [=] {
     verify();
@@ -195,18 +197,18 @@ void measure(mm::Run& run) {
   const std::vector<int> sizes = run.integers("cells", 256), teams = run.team_sizes("threads", order);
   const int steps = static_cast<int>(run.integer("steps"));
   const std::vector<int> nodes = run.placed_nodes();
-  std::size_t left = sizes.size() * run.pages().size() * nodes.size() * teams.size();
+  std::size_t remaining = sizes.size() * run.pages().size() * nodes.size() * teams.size();
   for (const int cells : sizes) {
     run.beat("one thread computes " + std::to_string(cells) + " x " + std::to_string(cells) + " cells");
     std::uint64_t digest = 0;
     run.team({order.front()})->run([&](int) { digest = mm::workloads::sea_digest(cells, steps); });
-    // One after the other, since there may be memory for one alone.
+    // Points are measured one after the other, since memory may suffice for only one of them.
     for (const mm::Pages pages : run.pages())
       for (const int node : nodes)
         for (const int threads : teams) {
           std::vector<mm::Point> points;
           add_point(run, points, {cells, steps, pages, node}, {order.begin(), order.begin() + threads}, digest);
-          run.allot(1.0 / static_cast<double>(left--));
+          run.allot(1.0 / static_cast<double>(remaining--));
           run.measure(std::move(points));
         }
   }

@@ -45,7 +45,7 @@ const Description& anatomy_description() {
                      {"factor", "tested latency as a multiple of the actual one", "", Kind::integer, "2", 2, 1000}},
       .metrics =
           [] {
-            std::vector<Metric> all = {
+            std::vector<Metric> metrics = {
                 {"operation_time", "time of one operation alone, on the slowest rank", "s", Better::lower},
                 {"operation_latency", "fitted time of an operation without bytes", "s", Better::lower},
                 {"operation_bandwidth", "fitted bandwidth: bytes of one message over the time they add", "B/s",
@@ -55,8 +55,8 @@ const Description& anatomy_description() {
                 {"reduce_time", "time per step in global reductions, mean over ranks", "s", Better::lower},
                 {"transpose_time", "time per step in transposes, packing included, mean over ranks", "s",
                  Better::lower}};
-            for (const Metric& m : compute_metrics()) all.push_back(m);
-            const std::vector<Metric> more = {
+            for (const Metric& m : compute_metrics()) metrics.push_back(m);
+            const std::vector<Metric> derived = {
                 {"transpose_share", "share of the step in transposes", "1", Better::lower},
                 {"residual", "of pop's solution, relative to the right-hand side", "1", Better::lower},
                 {"latency_time", "part of a step due to the latency of its operations", "s", Better::lower},
@@ -70,8 +70,8 @@ const Description& anatomy_description() {
                 {"predicted_time", "time of a step at another latency, from the fits", "s", Better::none},
                 {"prediction_error", "predicted over measured time of a step at the tested latency, minus 1", "1",
                  Better::none}};
-            all.insert(all.end(), more.begin(), more.end());
-            return all;
+            metrics.insert(metrics.end(), derived.begin(), derived.end());
+            return metrics;
           }(),
       .identity = {"program", "operation", "message_bytes", "latency_factor", "protocol", "reductions", "ranks", "mpi"},
       .ranks = true,
@@ -79,7 +79,7 @@ const Description& anatomy_description() {
   return d;
 }
 
-/// t = latency + slope * bytes, by least squares of the relative errors. Neither coefficient is negative.
+/// The fit t = latency + slope * bytes, by least squares of the relative errors. Neither coefficient is negative.
 struct Fit {
   double latency_s = 0, slope_s = 0;
 };
@@ -98,15 +98,15 @@ Fit fit(const std::vector<double>& bytes, const std::vector<double>& times_s) {
   return {std::max(0.0, (t - slope * x) / w), slope};
 }
 
-/// Sizes around that of the application's messages, B.
+/// Returns sizes around the size of the application's messages, in bytes.
 std::vector<std::size_t> sizes_about(std::size_t bytes) {
-  std::set<std::size_t> all;
+  std::set<std::size_t> sizes;
   if (bytes <= 64)
-    all = {8, 16, 32, 64, 128, 256};
+    sizes = {8, 16, 32, 64, 128, 256};
   else
     for (const std::size_t n : {std::size_t{8}, bytes / 8, bytes / 4, bytes / 2, bytes, 2 * bytes})
-      all.insert(std::max<std::size_t>(8, n / 8 * 8));
-  return {all.begin(), all.end()};
+      sizes.insert(std::max<std::size_t>(8, n / 8 * 8));
+  return {sizes.begin(), sizes.end()};
 }
 
 std::shared_ptr<Program> make(const std::string& name, const Run& run) {
@@ -123,9 +123,9 @@ std::shared_ptr<Program> make(const std::string& name, const Run& run) {
 /// One application: cost curves of its operations, measured steps, and the resulting decomposition.
 class Anatomy {
  public:
-  /// `share`: of the remaining budget.
+  /// `share` is the part of the remaining budget that this application may use.
   Anatomy(Run& run, const std::string& name, double share);
-  /// Collective.
+  /// Measures the application and derives the decomposition. Collective.
   void measure();
 
  private:
@@ -137,7 +137,8 @@ class Anatomy {
   void predict() const;
   void derive(const std::string& metric, const std::vector<double>& samples, double latency_factor) const;
   std::vector<std::string> flags() const { return {flags_->begin(), flags_->end()}; }
-  /// Median over blocks of an extra metric of the application: times of its parts, compute_time, imbalance.
+  /// Returns the median over blocks of an extra metric of the application: the time of a part, compute_time or
+  /// imbalance.
   double typical(std::size_t at) const;
 
   Run& run_;
@@ -169,7 +170,7 @@ Anatomy::Anatomy(Run& run, const std::string& name, double share)
 
 double Anatomy::typical(std::size_t at) const {
   std::vector<double> values;
-  for (const Values& one : *values_) values.push_back(one[at]);
+  for (const Values& block : *values_) values.push_back(block[at]);
   return median(values);
 }
 
@@ -183,19 +184,19 @@ bool Anatomy::fit_operation(const Part& part) {
     cases.back().flags = flags_;
   }
   const auto times = mpi::measure(run_, std::move(cases), share_ * 0.4 / static_cast<double>(parts_.size()));
-  json what = conditions_;
-  what["operation"] = part.operation;
-  what["program_bytes"] = part.bytes;
+  json conditions = conditions_;
+  conditions["operation"] = part.operation;
+  conditions["program_bytes"] = part.bytes;
   if (std::any_of(times.begin(), times.end(), [](double t) { return !std::isfinite(t); })) {
-    run_.absent("latency_time", what, "the cost curve of " + part.operation + " could not be measured");
+    run_.absent("latency_time", conditions, "the cost curve of " + part.operation + " could not be measured");
     return false;
   }
   fits_.push_back(fit(bytes, times));
-  run_.derive("operation_latency", {fits_.back().latency_s}, what, flags(), "operation_time");
+  run_.derive("operation_latency", {fits_.back().latency_s}, conditions, flags(), "operation_time");
   if (fits_.back().slope_s > 0)
-    run_.derive("operation_bandwidth", {1 / fits_.back().slope_s}, what, flags(), "operation_time");
+    run_.derive("operation_bandwidth", {1 / fits_.back().slope_s}, conditions, flags(), "operation_time");
   else
-    run_.absent("operation_bandwidth", what, "the operation's time does not grow with its bytes at these sizes");
+    run_.absent("operation_bandwidth", conditions, "the operation's time does not grow with its bytes at these sizes");
   return true;
 }
 
@@ -237,9 +238,9 @@ bool Anatomy::measure_steps() {
 }
 
 void Anatomy::derive(const std::string& metric, const std::vector<double>& samples, double latency_factor) const {
-  json what = conditions_;
-  what["latency_factor"] = latency_factor;
-  run_.derive(metric, samples, what, flags(), "operation_time, step_time");
+  json conditions = conditions_;
+  conditions["latency_factor"] = latency_factor;
+  run_.derive(metric, samples, conditions, flags(), "operation_time, step_time");
 }
 
 void Anatomy::explain() const {
@@ -287,8 +288,8 @@ void measure_anatomy(Run& run) {
     try {
       if (too_late(run)) throw run.out_of_budget();
       Anatomy(run, programs[i], 1.0 / static_cast<double>(programs.size() - i)).measure();
-    } catch (const Absent& why) {
-      run.absent("step_time", {{"program", programs[i]}, {"mpi", world.kind()}}, why.what(), why.enable);
+    } catch (const Absent& error) {
+      run.absent("step_time", {{"program", programs[i]}, {"mpi", world.kind()}}, error.what(), error.enable);
     }
   }
 }

@@ -33,7 +33,7 @@ Case program_case(const std::shared_ptr<Program>& program, const std::vector<dou
     std::uint64_t runs = 0;
     double total_s = 0;
   };
-  const auto spent = std::make_shared<Spent>();
+  const auto timing = std::make_shared<Spent>();
   c.run = [=](std::uint64_t iterations) {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       parts[i].channel->clear();
@@ -41,29 +41,30 @@ Case program_case(const std::shared_ptr<Program>& program, const std::vector<dou
     }
     const Ticks begin = ticks();
     for (std::uint64_t i = 0; i < iterations; ++i) program->run();
-    spent->total_s = seconds(ticks() - begin);
-    spent->runs = iterations;
+    timing->total_s = seconds(ticks() - begin);
+    timing->runs = iterations;
   };
   for (const Part& part : parts) c.extra_metrics.push_back(part.metric);
   for (const Metric& m : compute_metrics()) c.extra_metrics.push_back(m.name);
   c.values = [=] {
-    const double steps = program->steps() * static_cast<double>(spent->runs);
-    Values mine;
+    const double steps = program->steps() * static_cast<double>(timing->runs);
+    Values local_values;
     double messages_s = 0;
     for (const Part& part : parts) {
-      mine.push_back(part.channel->spent_s() / steps);
-      messages_s += mine.back();
+      local_values.push_back(part.channel->spent_s() / steps);
+      messages_s += local_values.back();
     }
-    mine.push_back(spent->total_s / steps - messages_s);
+    local_values.push_back(timing->total_s / steps - messages_s);
     World& world = World::get();
-    const int n = static_cast<int>(mine.size());
-    std::vector<double> all(mine.size() * static_cast<std::size_t>(world.size()));
-    check(MPI_Allgather(mine.data(), n, MPI_DOUBLE, all.data(), n, MPI_DOUBLE, world.all()), "MPI_Allgather");
-    Values means(mine.size(), 0.0);
+    const int n = static_cast<int>(local_values.size());
+    std::vector<double> all_values(local_values.size() * static_cast<std::size_t>(world.size()));
+    check(MPI_Allgather(local_values.data(), n, MPI_DOUBLE, all_values.data(), n, MPI_DOUBLE, world.all()),
+          "MPI_Allgather");
+    Values means(local_values.size(), 0.0);
     double max = 0;
-    for (std::size_t at = 0; at < all.size(); ++at) {
-      means[at % mine.size()] += all[at] / world.size();
-      if (at % mine.size() + 1 == mine.size()) max = std::max(max, all[at]);
+    for (std::size_t i = 0; i < all_values.size(); ++i) {
+      means[i % local_values.size()] += all_values[i] / world.size();
+      if (i % local_values.size() + 1 == local_values.size()) max = std::max(max, all_values[i]);
     }
     means.push_back(max / means.back());
     if (kept) kept->push_back(means);
@@ -103,15 +104,15 @@ Case halo_alone(const HaloProtocol& protocol, const Grid& grid, const std::vecto
         for (std::size_t i = 0; i < words; ++i) halo->out(side)[i] = payload(tag, rank, side, i);
   };
   c.defects = [=](std::uint32_t tag, bool) {
-    std::vector<Defect> found;
+    std::vector<Defect> defects;
     for (const int low : lows)
       for (const int side : {low, low + 1})
-        for (std::size_t i = 0; i < words && found.empty(); ++i) {
+        for (std::size_t i = 0; i < words && defects.empty(); ++i) {
           const std::uint64_t expected = payload(tag, neighbour[static_cast<std::size_t>(side)], opposite(side), i);
           if (halo->in(side)[i] != expected)
-            found.push_back({"side " + std::to_string(side), i, expected, halo->in(side)[i]});
+            defects.push_back({"side " + std::to_string(side), i, expected, halo->in(side)[i]});
         }
-    return found;
+    return defects;
   };
   return c;
 }
@@ -134,12 +135,12 @@ Case reduction_alone(const HaloProtocol& protocol, std::size_t bytes) {
     for (std::size_t i = 0; i < out->size(); ++i) (*out)[i] = (rank + 1.0) * tag + static_cast<double>(i);
   };
   c.defects = [=](std::uint32_t tag, bool) {
-    std::vector<Defect> found;
-    for (std::size_t i = 0; i < in->size() && found.empty(); ++i) {
+    std::vector<Defect> defects;
+    for (std::size_t i = 0; i < in->size() && defects.empty(); ++i) {
       const double expected = ranks * (ranks + 1) / 2.0 * tag + ranks * static_cast<double>(i);
-      if ((*in)[i] != expected) found.push_back({"sum", i, word_of(expected), word_of((*in)[i])});
+      if ((*in)[i] != expected) defects.push_back({"sum", i, word_of(expected), word_of((*in)[i])});
     }
-    return found;
+    return defects;
   };
   return c;
 }
@@ -164,8 +165,9 @@ Case alltoall_alone(MPI_Comm among, std::size_t bytes) {
   };
   c.defects = [=](std::uint32_t tag, bool whole) {
     for (int r = 0; r < ranks; ++r) {
-      auto found = piece(*in, r).defects(tag + static_cast<std::uint32_t>(rank), r, whole, "part " + std::to_string(r));
-      if (!found.empty()) return found;
+      auto defects =
+          piece(*in, r).defects(tag + static_cast<std::uint32_t>(rank), r, whole, "part " + std::to_string(r));
+      if (!defects.empty()) return defects;
     }
     return std::vector<Defect>{};
   };
