@@ -11,7 +11,8 @@
 
 namespace {
 
-/// The rank according to the launcher's environment, before MPI_Init: usage errors are reported once, not by all ranks.
+/// Returns whether this is rank 0 according to the launcher's environment, before MPI_Init. Usage errors are then
+/// reported once and not by all ranks.
 bool is_first() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MPI_RANKID", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return std::atoi(rank) == 0;

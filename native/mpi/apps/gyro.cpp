@@ -62,13 +62,14 @@ class Gyro : public Program {
         for (std::size_t i = 0; i < first_.size(); ++i) first_[i] = value(tag, index_first(row_, column_, i));
       else
         for (const std::size_t index : sampled_)
-          if (const auto [mine, at] = local_first(index); mine) first_[at] = value(tag, index);
+          if (const auto [is_local, word] = local_first(index); is_local) first_[word] = value(tag, index);
     };
     c.defects = [this](std::uint32_t tag, bool whole) {
-      std::vector<Defect> found;
-      const auto verify = [&](const char* where, double got, std::size_t index) {
+      std::vector<Defect> defects;
+      const auto verify = [&](const char* layout, double actual, std::size_t index) {
         const double expected = value(tag, index);
-        if (got != expected && found.empty()) found.push_back({where, index, word_of(expected), word_of(got)});
+        if (actual != expected && defects.empty())
+          defects.push_back({layout, index, word_of(expected), word_of(actual)});
       };
       if (whole)
         for (std::size_t i = 0; i < first_.size(); ++i) {
@@ -77,16 +78,16 @@ class Gyro : public Program {
         }
       else
         for (const std::size_t index : sampled_) {
-          if (const auto [mine, at] = local_first(index); mine) verify("round trip", first_[at], index);
-          if (const auto [mine, at] = local_second(index); mine) verify("transposed", second_[at], index);
+          if (const auto [is_local, word] = local_first(index); is_local) verify("round trip", first_[word], index);
+          if (const auto [is_local, word] = local_second(index); is_local) verify("transposed", second_[word], index);
         }
-      return found;
+      return defects;
     };
     c.extra_metrics.emplace_back("transpose_share");
     c.values = [split = c.values] {
-      Values all = split();
-      all.push_back(all[0] / (all[0] + all[1]));
-      return all;
+      Values values = split();
+      values.push_back(values[0] / (values[0] + values[1]));
+      return values;
     };
   }
 
@@ -100,12 +101,12 @@ class Gyro : public Program {
     return static_cast<std::size_t>(a) * static_cast<std::size_t>(b) * static_cast<std::size_t>(c) *
            static_cast<std::size_t>(d);
   }
-  /// Integers of 48 bits are exact in double precision.
+  /// Returns the value of a word, an integer of 48 bits, which is exact in double precision.
   static double value(std::uint32_t tag, std::size_t index) {
     return static_cast<double>((std::uint64_t{tag & 0xffff} << 32) | index);
   }
 
-  /// Global index of word i of a rank in the first layout: [mode][velocity][radius][orbit].
+  /// Returns the global index of word i of a rank in the first layout: [mode][velocity][radius][orbit].
   std::size_t index_first(int row, int column, std::size_t i) const {
     const std::size_t inner = size(1, 1, radii_, kOrbit);
     const std::size_t mode = i / inner / static_cast<std::size_t>(own_velocities_) + size(row, own_modes_, 1, 1);
@@ -113,7 +114,7 @@ class Gyro : public Program {
         i / inner % static_cast<std::size_t>(own_velocities_) + size(column, own_velocities_, 1, 1);
     return (mode * kVelocities + velocity) * inner + i % inner;
   }
-  /// Global index of this rank's word i in the second layout: [mode][radius][velocity][orbit].
+  /// Returns the global index of this rank's word i in the second layout: [mode][radius][velocity][orbit].
   std::size_t index_second(std::size_t i) const {
     const std::size_t orbit = i % kOrbit, velocity = i / kOrbit % kVelocities;
     const std::size_t outer = i / kOrbit / kVelocities;
@@ -129,7 +130,7 @@ class Gyro : public Program {
     return {static_cast<int>(index / kOrbit / n / kVelocities), static_cast<int>(index / kOrbit / n % kVelocities),
             static_cast<int>(index / kOrbit % n), static_cast<int>(index % kOrbit)};
   }
-  /// Whether this rank owns the word in the first layout, and its local index.
+  /// Returns whether this rank owns the word in the first layout, and its local index.
   std::pair<bool, std::size_t> local_first(std::size_t index) const {
     const Coordinates c = coordinates(index);
     const int mode = c.mode - row_ * own_modes_, velocity = c.velocity - column_ * own_velocities_;
@@ -160,11 +161,11 @@ class Gyro : public Program {
     const int n = static_cast<int>(part_);
     MPI_Alltoall(out_.data(), n, MPI_DOUBLE, in_.data(), n, MPI_DOUBLE, among_);
   }
-  /// Index in the first layout where the radii of one rank begin.
+  /// Returns the index in the first layout at which the radii of one rank begin.
   std::size_t at_first(int mode, int velocity, int rank) const {
     return size(mode * own_velocities_ + velocity, radii_, kOrbit, 1) + size(rank, own_radii_, kOrbit, 1);
   }
-  /// Index in the second layout of the orbit at one of this rank's radii and at `velocity` of `rank`.
+  /// Returns the index in the second layout of the orbit at one of this rank's radii and at `velocity` of `rank`.
   std::size_t at_second(int mode, int radius, int rank, int velocity) const {
     return size(mode * own_radii_ + radius, kVelocities, kOrbit, 1) +
            size(rank * own_velocities_ + velocity, kOrbit, 1, 1);
@@ -190,15 +191,15 @@ class Gyro : public Program {
     });
   }
 
-  /// Represents an application's work per point: `flops_` additions and multiplications, nothing stored.
+  /// Represents an application's work per point by `flops_` additions and multiplications. Nothing is stored.
   void work(const std::vector<double>& field) const {
     constexpr std::size_t kTogether = 8;
     double sums[kTogether] = {};
-    for (std::size_t at = 0; at + kTogether <= field.size(); at += kTogether) {
+    for (std::size_t start = 0; start + kTogether <= field.size(); start += kTogether) {
       double y[kTogether] = {};
       for (int k = 0; k < flops_ / 2; ++k)
 #pragma omp simd
-        for (std::size_t i = 0; i < kTogether; ++i) y[i] = y[i] * 0.5 + field[at + i];
+        for (std::size_t i = 0; i < kTogether; ++i) y[i] = y[i] * 0.5 + field[start + i];
       for (std::size_t i = 0; i < kTogether; ++i) sums[i] += y[i];
     }
     keep(sums);
@@ -206,7 +207,7 @@ class Gyro : public Program {
 
   const int modes_, radii_, rows_, columns_, flops_;
   int row_ = 0, column_ = 0, own_modes_ = 0, own_velocities_ = 0, own_radii_ = 0;
-  std::size_t part_ = 0;  // words from each rank to each
+  std::size_t part_ = 0;  // words that each rank of the row sends to each
   MPI_Comm among_ = MPI_COMM_NULL;
   std::vector<double> first_, second_, back_, out_, in_;
   std::vector<std::size_t> sampled_;  // indices that are verified after every block
@@ -237,13 +238,13 @@ const Description& gyro_description() {
                       2, 100000}},
       .metrics =
           [] {
-            std::vector<Metric> all = {
+            std::vector<Metric> metrics = {
                 {"step_time", "time of a step, on the slowest rank", "s", Better::lower},
                 {"transpose_time", "time per step in transposes, packing included, mean over ranks", "s",
                  Better::lower}};
-            for (const Metric& m : compute_metrics()) all.push_back(m);
-            all.push_back({"transpose_share", "share of the step in transposes", "1", Better::lower});
-            return all;
+            for (const Metric& m : compute_metrics()) metrics.push_back(m);
+            metrics.push_back({"transpose_share", "share of the step in transposes", "1", Better::lower});
+            return metrics;
           }(),
       .identity = {"modes", "radii", "flops_per_point", "grid", "ranks", "mpi"},
       .ranks = true,
@@ -251,17 +252,17 @@ const Description& gyro_description() {
   return d;
 }
 
-/// All rank grids that divide the field evenly, squarest first.
+/// Returns all rank grids that divide the field evenly, squarest first.
 std::vector<std::vector<int>> extents(int ranks, int modes, int radii) {
-  std::vector<std::vector<int>> all;
+  std::vector<std::vector<int>> grids;
   for (int columns = 1; columns <= ranks; ++columns)
     if (ranks % columns == 0 && modes % (ranks / columns) == 0 && std::gcd(kVelocities, radii) % columns == 0)
-      all.push_back({ranks / columns, columns});
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    const auto off = [](const std::vector<int>& e) { return e[1] >= e[0] ? e[1] - e[0] : 2 * (e[0] - e[1]); };
-    return off(a) < off(b);
+      grids.push_back({ranks / columns, columns});
+  std::stable_sort(grids.begin(), grids.end(), [](const auto& a, const auto& b) {
+    const auto deviation = [](const std::vector<int>& e) { return e[1] >= e[0] ? e[1] - e[0] : 2 * (e[0] - e[1]); };
+    return deviation(a) < deviation(b);
   });
-  return all;
+  return grids;
 }
 
 void measure_gyro(Run& run) {
@@ -298,13 +299,13 @@ const Instrument gyro{gyro_description(), measure_gyro};
 
 std::vector<int> gyro_extent(int modes, int radii) {
   const int ranks = World::get().size();
-  if (const auto all = extents(ranks, modes, radii); !all.empty()) return all.front();
-  std::set<int> fit;
+  if (const auto grids = extents(ranks, modes, radii); !grids.empty()) return grids.front();
+  std::set<int> possible_ranks;
   for (int rows = 1; rows <= modes; ++rows)
     for (int columns = 1; columns <= kVelocities; ++columns)
-      if (!extents(rows * columns, modes, radii).empty()) fit.insert(rows * columns);
+      if (!extents(rows * columns, modes, radii).empty()) possible_ranks.insert(rows * columns);
   std::string names;
-  for (const int n : fit) names += (names.empty() ? "" : ", ") + std::to_string(n);
+  for (const int n : possible_ranks) names += (names.empty() ? "" : ", ") + std::to_string(n);
   throw UsageError("ranks",
                    "found " + std::to_string(ranks) + ", into which " + std::to_string(modes) + " modes, " +
                        std::to_string(kVelocities) + " velocities and " + std::to_string(radii) +

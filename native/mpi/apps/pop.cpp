@@ -18,8 +18,8 @@ namespace {
 using std::numbers::pi;
 
 constexpr int kWidth = 320, kHeight = 384;
-constexpr double kMaxResidual = 1e-12;  // of the recomputed residual
-constexpr double kTarget = 3e-13;       // of the residual updated by the iteration
+constexpr double kMaxResidual = 1e-12;  // limit of the recomputed residual
+constexpr double kTarget = 3e-13;       // limit of the residual that the iteration updates
 constexpr int kMaxIterations = 5000;
 constexpr double kEarth_m = 6371e3, kGravity = 9.806, kStep_s = 1200;
 
@@ -29,7 +29,7 @@ std::size_t cell(int i, int j) {
   return static_cast<std::size_t>(j) * kWidth + static_cast<std::size_t>((i + kWidth) % kWidth);
 }
 
-/// Coupling of the four cells around a corner: energy = x (difference eastward)^2 + y (difference northward)^2.
+/// The coupling of the four cells around a corner: energy = x (difference eastward)^2 + y (difference northward)^2.
 struct Corner {
   double x = 0, y = 0;
 };
@@ -40,11 +40,11 @@ struct Ocean {
   double norm = 0, exact_norm = 0, land_share = 0;
 
   static const Ocean& get() {
-    static const Ocean one;
-    return one;
+    static const Ocean ocean;
+    return ocean;
   }
 
-  /// The corner north-east of a cell. Zero outside the globe and next to land.
+  /// Returns the corner north-east of a cell; zero outside the globe and next to land.
   Corner corner(int i, int j) const {
     if (j < 0 || j + 1 >= kHeight) return {};
     const double depth_min =
@@ -53,10 +53,10 @@ struct Ocean {
     return {depth_min * dy / (4 * dx), depth_min * dx / (4 * dy)};
   }
 
-  /// y = A x, corner by corner: deliberately not the method of the solver, which it verifies.
+  /// Returns y = A x, computed corner by corner. This is deliberately not the method of the solver, which it verifies.
   Globe apply(const Globe& x) const {
     Globe y(x.size());
-    for (std::size_t at = 0; at < x.size(); ++at) y[at] = (depth[at] > 0 ? mass[at] : 1) * x[at];
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = (depth[i] > 0 ? mass[i] : 1) * x[i];
     for (int j = 0; j + 1 < kHeight; ++j)
       for (int i = 0; i < kWidth; ++i) {
         const Corner c = corner(i, j);
@@ -80,14 +80,14 @@ struct Ocean {
     for (int j = 0; j < kHeight; ++j)
       for (int i = 0; i < kWidth; ++i) {
         const double l = 2 * pi * i / kWidth, f = latitude(j);
-        // Two slanted continents, bays, and a channel around the south; walls in the outermost rows.
+        // There are two slanted continents, bays, a channel around the south, and walls in the outermost rows.
         const double height = std::sin(2 * l + 1.5 * std::sin(2 * f)) + 0.35 * std::cos(5 * l - 3 * f) +
                               0.15 * std::sin(11 * l + 7 * f) - 0.9 * std::exp(-std::pow((f + 1.05) / 0.2, 2));
         const bool wet = height < 0.5 && j > 0 && j + 1 < kHeight;
-        const std::size_t at = cell(i, j);
-        depth[at] = wet ? std::min(5500.0, 100 + 5000 * (0.5 - height)) : 0;
-        mass[at] = east_m(j) * north_m() / (kGravity * kStep_s * kStep_s);
-        exact[at] = wet ? std::cos(3 * l) * std::sin(2 * f) + 0.2 * std::cos(17 * l + 11 * f) : 0;
+        const std::size_t index = cell(i, j);
+        depth[index] = wet ? std::min(5500.0, 100 + 5000 * (0.5 - height)) : 0;
+        mass[index] = east_m(j) * north_m() / (kGravity * kStep_s * kStep_s);
+        exact[index] = wet ? std::cos(3 * l) * std::sin(2 * f) + 0.2 * std::cos(17 * l + 11 * f) : 0;
         land += wet ? 0 : 1;
       }
     land_share = static_cast<double>(land) / static_cast<double>(depth.size());
@@ -109,7 +109,7 @@ struct Block {
   int x0, y0, width, height;
   std::size_t stride() const { return static_cast<std::size_t>(width) + 2; }
   std::size_t size() const { return stride() * (static_cast<std::size_t>(height) + 2); }
-  /// Ghost cells: i and j from 0; own cells: from 1.
+  /// Returns the index of a cell. Indices of ghost cells begin at 0, and indices of the block's own cells at 1.
   std::size_t at(int i, int j) const { return static_cast<std::size_t>(j) * stride() + static_cast<std::size_t>(i); }
 };
 
@@ -135,15 +135,15 @@ class Pop : public Program {
       field->assign(block_.size(), 0.0);
     build();
     // Rank 0 determines the number of iterations once, so that it is the same for all ranks and runs.
-    static std::map<std::pair<std::string, int>, int> known;
-    int& found = known[{grid.name(), reductions}];
-    if (found == 0) {
-      const int done = iterate(0);
-      if (done == kMaxIterations)
+    static std::map<std::pair<std::string, int>, int> counts;
+    int& count = counts[{grid.name(), reductions}];
+    if (count == 0) {
+      const int iterations_needed = iterate(0);
+      if (iterations_needed == kMaxIterations)
         throw Absent("wrong: not converged after " + std::to_string(kMaxIterations) + " iterations");
-      found = done;
+      count = iterations_needed;
     }
-    iterations_ = found;
+    iterations_ = count;
   }
 
   json conditions() const override {
@@ -175,21 +175,21 @@ class Pop : public Program {
     };
     c.extra_metrics.emplace_back("residual");
     c.values = [this, split = c.values] {
-      Values all = split();
-      all.push_back(residual_);
-      return all;
+      Values values = split();
+      values.push_back(residual_);
+      return values;
     };
     c.observe = [this] { return json{{"solution_error", error_}}; };
   }
 
   std::vector<Part> parts() override {
-    const auto own = [this](std::size_t bytes) { return halo_alone(protocol_, grid_, lows_, bytes); };
-    std::vector<Part> all;
-    all.push_back(
-        {"halo", "halo_time", &halo_, words_ * 8, lows_.empty() ? nullptr : std::function<Case(std::size_t)>(own)});
-    all.push_back({"sum", "reduce_time", &reduce_, reductions_ == 1 ? 24u : 16u,
-                   [this](std::size_t bytes) { return reduction_alone(protocol_, bytes); }});
-    return all;
+    const auto alone_case = [this](std::size_t bytes) { return halo_alone(protocol_, grid_, lows_, bytes); };
+    std::vector<Part> result;
+    result.push_back({"halo", "halo_time", &halo_, words_ * 8,
+                      lows_.empty() ? nullptr : std::function<Case(std::size_t)>(alone_case)});
+    result.push_back({"sum", "reduce_time", &reduce_, reductions_ == 1 ? 24u : 16u,
+                      [this](std::size_t bytes) { return reduction_alone(protocol_, bytes); }});
+    return result;
   }
 
  private:
@@ -200,8 +200,8 @@ class Pop : public Program {
     return {x0, y0, first_cell(kWidth, columns, x + 1) - x0, first_cell(kHeight, rows, y + 1) - y0};
   }
 
-  /// The operator as four coefficients per cell: the cell itself, east, north and north-east. By symmetry the others
-  /// are those of the neighbours, including ghost cells.
+  /// Builds the operator as four coefficients per cell: the cell itself, east, north and north-east. By symmetry, the
+  /// other coefficients of a cell are coefficients of its neighbours, including ghost cells.
   void build() {
     const Ocean& ocean = Ocean::get();
     for (int j = 0; j <= block_.height + 1; ++j)
@@ -209,25 +209,25 @@ class Pop : public Program {
         const int gi = block_.x0 + i - 1, gj = block_.y0 + j - 1;
         const Corner ne = ocean.corner(gi, gj), se = ocean.corner(gi, gj - 1), nw = ocean.corner(gi - 1, gj),
                      sw = ocean.corner(gi - 1, gj - 1);
-        const std::size_t at = block_.at(i, j);
-        corner_[at] = -(ne.x + ne.y);
-        east_[at] = ne.y - ne.x + se.y - se.x;
-        north_[at] = ne.x - ne.y + nw.x - nw.y;
+        const std::size_t index = block_.at(i, j);
+        corner_[index] = -(ne.x + ne.y);
+        east_[index] = ne.y - ne.x + se.y - se.x;
+        north_[index] = ne.x - ne.y + nw.x - nw.y;
         if (gj < 0 || gj >= kHeight) continue;
-        const std::size_t there = cell(gi, gj);
-        const double four = ne.x + ne.y + se.x + se.y + nw.x + nw.y + sw.x + sw.y;
-        centre_[at] = ocean.depth[there] > 0 ? ocean.mass[there] + four : 1;
-        inverse_[at] = 1 / centre_[at];
-        b_[at] = ocean.right[there];
+        const std::size_t global_cell = cell(gi, gj);
+        const double sum = ne.x + ne.y + se.x + se.y + nw.x + nw.y + sw.x + sw.y;
+        centre_[index] = ocean.depth[global_cell] > 0 ? ocean.mass[global_cell] + sum : 1;
+        inverse_[index] = 1 / centre_[index];
+        b_[index] = ocean.right[global_cell];
       }
   }
 
   /// Fills the ghost cells: first from south and north, then from west and east including the corners. Walls need no
-  /// exchange, as nothing couples across them. Around the globe a rank may be its own neighbour.
+  /// exchange, because nothing couples across them. Around the globe a rank may be its own neighbour.
   void fill_ghosts(std::vector<double>& field) {
     const int w = block_.width, h = block_.height;
     const auto column = [&](int i, int j) -> double& { return field[block_.at(i, j)]; };
-    const auto across = [&](int low, const auto& own, const auto& ghost, int n) {
+    const auto across = [&](int low, const auto& inner, const auto& ghost, int n) {
       for (const int k : {0, 1}) {
         const Row row = halo_field_->out(low + k);
         for (int i = 0; i < n; ++i) row[static_cast<std::size_t>(i)] = word_of(own(k, i));
@@ -255,7 +255,7 @@ class Pop : public Program {
     }
   }
 
-  /// out = A in; returns this rank's part of (in, out).
+  /// Computes out = A in. Returns this rank's part of (in, out).
   double apply(const std::vector<double>& in, std::vector<double>& out) const {
     const std::size_t s = block_.stride();
     double sum = 0;
@@ -276,7 +276,7 @@ class Pop : public Program {
     return sum;
   }
 
-  /// z = r / diagonal; returns this rank's parts of (r, z) and (r, r).
+  /// Computes z = r / diagonal. Returns this rank's parts of (r, z) and (r, r).
   std::pair<double, double> precondition() {
     double rz = 0, rr = 0;
     for (int j = 1; j <= block_.height; ++j) {
@@ -293,7 +293,7 @@ class Pop : public Program {
     return {rz, rr};
   }
 
-  /// to = from + factor to
+  /// Computes to = from + factor to.
   void xpay(std::vector<double>& to, const std::vector<double>& from, double factor) const {
     for (int j = 1; j <= block_.height; ++j) {
       const std::size_t row = block_.at(1, j);
@@ -304,7 +304,7 @@ class Pop : public Program {
     }
   }
 
-  /// x += alpha p, r -= alpha q
+  /// Computes x += alpha p and r -= alpha q.
   void advance(double alpha) {
     for (int j = 1; j <= block_.height; ++j) {
       const std::size_t row = block_.at(1, j);
@@ -325,7 +325,7 @@ class Pop : public Program {
     halo_([&] { fill_ghosts(field); });
   }
 
-  /// Solves from zero in `given` iterations, or to convergence if 0. Returns the number of iterations.
+  /// Solves from zero in `given` iterations, or to convergence if `given` is 0. Returns the number of iterations.
   int iterate(int given) {
     std::fill(x_.begin(), x_.end(), 0.0);
     std::fill(p_.begin(), p_.end(), 0.0);
@@ -333,30 +333,30 @@ class Pop : public Program {
     r_ = b_;
     const double limit = std::pow(kTarget * Ocean::get().norm, 2);
     double rho_before = 1, sigma_before = 0;
-    for (int done = 0;; ++done) {
-      if (given > 0 && done == given) return done;
+    for (int iteration = 0;; ++iteration) {
+      if (given > 0 && iteration == given) return iteration;
       const auto [rz, rr] = precondition();
       double sums[3] = {rz, rr, 0};
       double alpha = 0, beta = 0;
       if (reductions_ == 1) {
-        // Chronopoulos and Gear (1989): q = A p follows from A z as p does from z, so one reduction yields all
+        // Chronopoulos and Gear (1989): q = A p follows from A z as p follows from z, so one reduction yields all
         // products.
         exchange(z_);
         sums[2] = apply(z_, az_);
         sum(sums, 3);
-        beta = done == 0 ? 0 : sums[0] / rho_before;
+        beta = iteration == 0 ? 0 : sums[0] / rho_before;
         const double sigma = sums[2] - beta * beta * sigma_before;
         sigma_before = sigma;
         alpha = sums[0] / sigma;
       } else {
         sum(sums, 2);
-        beta = done == 0 ? 0 : sums[0] / rho_before;
+        beta = iteration == 0 ? 0 : sums[0] / rho_before;
       }
       rho_before = sums[0];
       if (given == 0) {
-        int enough = sums[1] < limit || !std::isfinite(sums[1]) || done == kMaxIterations;
-        check(MPI_Bcast(&enough, 1, MPI_INT, 0, World::get().all()), "MPI_Bcast");
-        if (enough) return std::max(done, 1);
+        int stop = sums[1] < limit || !std::isfinite(sums[1]) || iteration == kMaxIterations;
+        check(MPI_Bcast(&stop, 1, MPI_INT, 0, World::get().all()), "MPI_Bcast");
+        if (stop) return std::max(iteration, 1);
       }
       xpay(p_, z_, beta);
       if (reductions_ == 1) {
@@ -371,7 +371,7 @@ class Pop : public Program {
     }
   }
 
-  /// Residual and error of the solution of all ranks, computed by rank 0 with the other form of the operator.
+  /// Computes the residual and the error of the solution of all ranks. Rank 0 uses the other form of the operator.
   void check_solution() {
     const Ocean& ocean = Ocean::get();
     Globe whole(ocean.depth.size(), 0.0);
@@ -383,19 +383,19 @@ class Pop : public Program {
     check(MPI_Reduce(first ? MPI_IN_PLACE : whole.data(), first ? whole.data() : nullptr, n, MPI_DOUBLE, MPI_SUM, 0,
                      world.all()),
           "MPI_Reduce");
-    double found[2] = {0, 0};
+    double norms[2] = {0, 0};
     if (first) {
-      Globe rest = ocean.apply(whole), off = whole;
-      for (std::size_t at = 0; at < rest.size(); ++at) {
-        rest[at] -= ocean.right[at];
-        off[at] -= ocean.exact[at];
+      Globe residual = ocean.apply(whole), error = whole;
+      for (std::size_t i = 0; i < residual.size(); ++i) {
+        residual[i] -= ocean.right[i];
+        error[i] -= ocean.exact[i];
       }
-      found[0] = Ocean::length(rest) / ocean.norm;
-      found[1] = Ocean::length(off) / ocean.exact_norm;
+      norms[0] = Ocean::length(residual) / ocean.norm;
+      norms[1] = Ocean::length(error) / ocean.exact_norm;
     }
-    check(MPI_Bcast(found, 2, MPI_DOUBLE, 0, world.all()), "MPI_Bcast");
-    residual_ = found[0];
-    error_ = found[1];
+    check(MPI_Bcast(norms, 2, MPI_DOUBLE, 0, world.all()), "MPI_Bcast");
+    residual_ = norms[0];
+    error_ = norms[1];
   }
 
   const HaloProtocol protocol_;
@@ -441,16 +441,17 @@ const Description& pop_description() {
                      {"reductions", "global reductions per iteration", "", Kind::integers, "1,2", 1, 2}},
       .metrics =
           [] {
-            std::vector<Metric> all = {
+            std::vector<Metric> metrics = {
                 {"iteration_time", "time of an iteration, on the slowest rank", "s", Better::lower},
                 {"halo_time", "time per iteration in the halo exchange, packing included, mean over ranks", "s",
                  Better::lower},
                 {"reduce_time", "time per iteration in global reductions, mean over ranks", "s", Better::lower}};
-            for (const Metric& m : compute_metrics()) all.push_back(m);
-            all.push_back({"residual", "residual of the solution relative to the right-hand side", "1", Better::lower});
-            all.push_back(
+            for (const Metric& m : compute_metrics()) metrics.push_back(m);
+            metrics.push_back(
+                {"residual", "residual of the solution relative to the right-hand side", "1", Better::lower});
+            metrics.push_back(
                 {"best_time", "iteration time of the best grid, protocol and reductions", "s", Better::lower});
-            return all;
+            return metrics;
           }(),
       .identity = {"paradigm", "protocol", "grid", "reductions", "ranks", "mpi"},
       .ranks = true,
@@ -458,23 +459,23 @@ const Description& pop_description() {
   return d;
 }
 
-/// Every factorisation of the number of ranks into rows and columns, or the requested one.
+/// Returns every factorisation of the number of ranks into rows and columns, or the requested one.
 std::vector<std::vector<int>> grids(const std::string& requested) {
   const int ranks = World::get().size();
-  std::vector<std::vector<int>> all;
+  std::vector<std::vector<int>> factorisations;
   std::string names;
   for (int rows = 1; rows <= ranks; ++rows)
     if (ranks % rows == 0 && rows <= kHeight && ranks / rows <= kWidth) {
-      all.push_back({rows, ranks / rows});
+      factorisations.push_back({rows, ranks / rows});
       names += (names.empty() ? "" : ", ") + std::to_string(rows) + "x" + std::to_string(ranks / rows);
     }
-  if (all.empty())
+  if (factorisations.empty())
     throw UsageError(
         "ranks", "found " + std::to_string(ranks),
         "products of at most " + std::to_string(kHeight) + " rows and " + std::to_string(kWidth) + " columns");
-  if (requested == "all" || requested == "best") return all;
-  for (const auto& one : all)
-    if (requested == std::to_string(one[0]) + "x" + std::to_string(one[1])) return {one};
+  if (requested == "all" || requested == "best") return factorisations;
+  for (const auto& factorisation : factorisations)
+    if (requested == std::to_string(factorisation[0]) + "x" + std::to_string(factorisation[1])) return {factorisation};
   throw UsageError("grid", "found " + quote(requested), "all, best, " + names);
 }
 
@@ -482,12 +483,12 @@ void measure_pop(Run& run) {
   World& world = World::get();
   world.check_request(run);
   std::vector<std::vector<int>> extents = grids(run.text("grid"));
-  const std::vector<HaloProtocol> chosen = requested_halos(run, "iteration_time");
+  const std::vector<HaloProtocol> protocols = requested_halos(run, "iteration_time");
   const std::vector<int> reductions = run.integers("reductions", 2);
   std::string grids_tried = run.text("grid");
   if (run.text("grid") == "best" && extents.size() > 1) {
-    // Pilot run: the minimum of three solves with the simplest protocol. When the budget ends, remaining grids are left
-    // out.
+    // The pilot run takes the minimum of three solves with the simplest protocol. When the budget ends, the remaining
+    // grids are omitted.
     std::vector<double> min_s;
     grids_tried.clear();
     for (const auto& extent : extents) {
@@ -500,13 +501,13 @@ void measure_pop(Run& run) {
         world.start_together();
         const Ticks begin = ticks();
         pop.run();
-        double took = seconds(ticks() - begin);
-        check(MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX, world.all()), "MPI_Allreduce");
-        min_s.back() = std::min(min_s.back(), took);
+        double elapsed_s = seconds(ticks() - begin);
+        check(MPI_Allreduce(MPI_IN_PLACE, &elapsed_s, 1, MPI_DOUBLE, MPI_MAX, world.all()), "MPI_Allreduce");
+        min_s.back() = std::min(min_s.back(), elapsed_s);
       }
     }
     if (min_s.size() == extents.size()) grids_tried = run.text("grid");
-    // Ranks may have measured different times: rank 0 decides.
+    // Ranks may have measured different times, so rank 0 decides.
     const int best = world.broadcast(std::min_element(min_s.begin(), min_s.end()) - min_s.begin()).get<int>();
     extents = {extents[static_cast<std::size_t>(best)]};
   }
@@ -517,15 +518,15 @@ void measure_pop(Run& run) {
   Batch batch(run, extents.size());
   for (const auto& extent : extents) {
     const Grid grid = Grid::of(extent);
-    std::vector<json> tried;
-    std::vector<std::shared_ptr<std::set<std::string>>> tried_flags;
-    for (const HaloProtocol& p : chosen)
+    std::vector<json> planned_conditions;
+    std::vector<std::shared_ptr<std::set<std::string>>> planned_flags;
+    for (const HaloProtocol& p : protocols)
       for (const int n : reductions) {
         const Case plan = planned_case("iteration_time", p, {{"grid", grid.name()}, {"reductions", n}});
         const auto flags = std::make_shared<std::set<std::string>>();
-        tried.push_back(plan.conditions);
-        tried_flags.push_back(flags);
-        // A rank's fields, and several copies of the whole globe for verification.
+        planned_conditions.push_back(plan.conditions);
+        planned_flags.push_back(flags);
+        // Each rank needs its fields, and several copies of the whole globe for verification.
         batch.add(plan, 8.0 * kWidth * kHeight * (13.0 / world.size() + 6), [&] {
           const auto pop = std::make_shared<Pop>(p, grid, n);
           if (first_iterations == 0) first_iterations = pop->iterations();
@@ -541,8 +542,8 @@ void measure_pop(Run& run) {
     for (std::size_t i = 0; i < medians.size(); ++i)
       if (std::isfinite(medians[i]) && (best.is_null() || medians[i] < best_s)) {
         best_s = medians[i];
-        best = tried[i];
-        best_flags = {tried_flags[i]->begin(), tried_flags[i]->end()};
+        best = planned_conditions[i];
+        best_flags = {planned_flags[i]->begin(), planned_flags[i]->end()};
       }
   }
   if (best.is_null()) return;

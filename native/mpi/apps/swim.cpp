@@ -1,4 +1,4 @@
-/// swim: shallow water on a staggered grid, rows over ranks, one halo exchange a step.
+/// swim: shallow water on a staggered grid whose rows are divided over ranks, with one halo exchange per step.
 #include <algorithm>
 #include <map>
 
@@ -22,8 +22,8 @@ class Swim : public Program {
         steps_(steps),
         sea_(cells, first(0), first(1) - first(0)) {
     if (World::get().size() > 1) halo_rows_ = protocol.make(grid_, words());
-    static std::map<std::pair<int, int>, std::uint64_t> known;
-    const auto [entry, fresh] = known.try_emplace({cells, steps}, 0);
+    static std::map<std::pair<int, int>, std::uint64_t> digests;
+    const auto [entry, fresh] = digests.try_emplace({cells, steps}, 0);
     if (fresh) entry->second = alone();
     digest_ = entry->second;
   }
@@ -69,11 +69,11 @@ class Swim : public Program {
   }
 
   std::vector<Part> parts() override {
-    const auto own = [this](std::size_t bytes) { return halo_alone(protocol_, grid_, {0}, bytes); };
-    std::vector<Part> all;
-    all.push_back(
-        {"halo", "halo_time", &halo_, words() * 8, halo_rows_ ? std::function<Case(std::size_t)>(own) : nullptr});
-    return all;
+    const auto alone_case = [this](std::size_t bytes) { return halo_alone(protocol_, grid_, {0}, bytes); };
+    std::vector<Part> result;
+    result.push_back({"halo", "halo_time", &halo_, words() * 8,
+                      halo_rows_ ? std::function<Case(std::size_t)>(alone_case) : nullptr});
+    return result;
   }
 
  private:
@@ -88,17 +88,17 @@ class Swim : public Program {
     const auto n = static_cast<std::size_t>(cells_);
     for (const int side : {0, 1}) {
       const Row row = halo_rows_->out(side);
-      const Sea::Row own = sea_.row(side == 0 ? 1 : sea_.rows());
-      const double* const from[] = {own.p + 1, own.u + 1, own.v + 1};
+      const Sea::Row sea_row = sea_.row(side == 0 ? 1 : sea_.rows());
+      const double* const fields[] = {sea_row.p + 1, sea_row.u + 1, sea_row.v + 1};
       for (std::size_t f = 0; f < 3; ++f)
-        for (std::size_t i = 0; i < n; ++i) row[f * n + i] = word_of(from[f][i]);
+        for (std::size_t i = 0; i < n; ++i) row[f * n + i] = word_of(fields[f][i]);
     }
     halo_rows_->exchange();
     for (const int side : {0, 1}) {
       const Row row = halo_rows_->in(side);
-      const auto to = sea_.ghost(side == 0 ? 0 : sea_.rows() + 1);
+      const auto ghosts = sea_.ghost(side == 0 ? 0 : sea_.rows() + 1);
       for (std::size_t f = 0; f < 3; ++f)
-        for (std::size_t i = 0; i < n; ++i) to[f][i] = number_of(row[f * n + i]);
+        for (std::size_t i = 0; i < n; ++i) ghosts[f][i] = number_of(row[f * n + i]);
     }
   }
   void wrap_ghosts() {
@@ -114,21 +114,21 @@ class Swim : public Program {
   Sea::Row south() const { return sea_.row(halo_rows_ ? 0 : sea_.rows()); }
   Sea::Row north() const { return sea_.row(halo_rows_ ? sea_.rows() + 1 : 1); }
 
-  /// The invariants of the whole sea.
+  /// Returns the invariants of the whole sea.
   Sea::Invariants total() const {
-    Sea::Invariants all = sea_.invariants(south(), north());
-    check(
-        MPI_Allreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()), MPI_DOUBLE, MPI_SUM, World::get().all()),
-        "MPI_Allreduce");
-    return all;
+    Sea::Invariants invariants = sea_.invariants(south(), north());
+    check(MPI_Allreduce(MPI_IN_PLACE, invariants.data(), static_cast<int>(invariants.size()), MPI_DOUBLE, MPI_SUM,
+                        World::get().all()),
+          "MPI_Allreduce");
+    return invariants;
   }
 
-  /// The hash of a run without messages, computed by rank 0.
+  /// Returns the hash of a run without messages, which rank 0 computes.
   std::uint64_t alone() const {
     World& world = World::get();
-    std::uint64_t found = world.rank() == 0 ? workloads::sea_digest(cells_, steps_) : 0;
-    check(MPI_Bcast(&found, 1, MPI_UINT64_T, 0, world.all()), "MPI_Bcast");
-    return found;
+    std::uint64_t digest = world.rank() == 0 ? workloads::sea_digest(cells_, steps_) : 0;
+    check(MPI_Bcast(&digest, 1, MPI_UINT64_T, 0, world.all()), "MPI_Bcast");
+    return digest;
   }
 
   const HaloProtocol protocol_;
@@ -170,12 +170,12 @@ const Description& swim_description() {
                       halo_choices()}},
       .metrics =
           [] {
-            std::vector<Metric> all = {
+            std::vector<Metric> metrics = {
                 {"step_time", "time of a step, on the slowest rank", "s", Better::lower},
                 {"halo_time", "time per step in the halo exchange, packing included, mean over ranks", "s",
                  Better::lower}};
-            for (const Metric& m : compute_metrics()) all.push_back(m);
-            return all;
+            for (const Metric& m : compute_metrics()) metrics.push_back(m);
+            return metrics;
           }(),
       .identity = {"paradigm", "protocol", "cells", "steps", "ranks", "mpi"},
       .ranks = true,
@@ -186,7 +186,7 @@ const Description& swim_description() {
 void measure_swim(Run& run) {
   World& world = World::get();
   world.check_request(run);
-  const std::vector<HaloProtocol> chosen = requested_halos(run, "step_time");
+  const std::vector<HaloProtocol> protocols = requested_halos(run, "step_time");
   const auto sizes = run.integers("cells", 256);
   const int steps = static_cast<int>(run.integer("steps"));
   for (const int cells : sizes)
@@ -196,7 +196,7 @@ void measure_swim(Run& run) {
   Batch batch(run, sizes.size());
   for (const int cells : sizes) {
     const double bytes = 8.0 * 6 * (cells + 9.0) * (static_cast<double>(cells) / world.size() + 3);
-    for (const HaloProtocol& p : chosen)
+    for (const HaloProtocol& p : protocols)
       batch.add(planned_case("step_time", p, {{"cells", cells}, {"steps", steps}}), bytes,
                 [&] { return program_case(make_swim(p, cells, steps)); });
     batch.done();

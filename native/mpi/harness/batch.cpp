@@ -24,10 +24,10 @@ void Batch::add(Case plan, double bytes, const std::function<Case()>& make) {
                        " MiB on each rank, available are " + std::to_string(static_cast<long long>(available) >> 20),
                    "smaller messages, fewer ranks per host, or more memory");
     plan = world.all_or_none(make);
-  } catch (const Absent& why) {
-    const bool first = reported_.insert(plan.conditions.value("protocol", "") + why.what()).second;
-    plan.missing = first ? why.what() : "";
-    plan.enable = why.enable;
+  } catch (const Absent& error) {
+    const bool first = reported_.insert(plan.conditions.value("protocol", "") + error.what()).second;
+    plan.missing = first ? error.what() : "";
+    plan.enable = error.enable;
   }
   held_.push_back(std::move(plan));
 }

@@ -21,38 +21,39 @@ struct Defect {
 /// One operation by one method among all ranks. All ranks have the same cases in the same order.
 struct Case {
   json conditions;     ///< scalars: paradigm, protocol, words, …
-  std::string metric;  ///< s per iteration, on the slowest rank
-  /// Timed. Empty on a rank that does not participate.
+  std::string metric;  ///< name of the metric in s per iteration, on the slowest rank
+  /// The timed part. Empty on a rank that does not participate.
   std::function<void(std::uint64_t iterations)> run;
-  /// Untimed: fills the payload of later messages with this tag; `whole`: every word, not only a sample.
+  /// Untimed: fills the payload of later messages with this tag; if `whole`, every word and not only a sample.
   std::function<void(std::uint32_t tag, bool whole)> fill{};
-  /// Untimed, after `run`: the first received word without this tag.
+  /// Untimed, after `run`: returns the first received word without this tag.
   std::function<std::vector<Defect>(std::uint32_t tag, bool whole)> defects{};
   double share = 1;      ///< the metric as a share of an iteration: a half where an iteration is a round trip
-  double bytes = 0;      ///< sent and received by all ranks per iteration: "bandwidth_net", unless 0
-  bool passive = false;  ///< the target does not wait: verification needs a barrier first
-  /// Why it is absent here, or "" if already reported. If set, only conditions and metric are used.
+  double bytes = 0;      ///< bytes that all ranks send and receive per iteration: "bandwidth_net", unless 0
+  bool passive = false;  ///< whether the target does not wait, so that verification needs a barrier first
+  /// Why the case is absent here, or "" if that was already reported. If it is set, only conditions and metric are
+  /// used.
   std::optional<std::string> missing{};
   std::string enable{};
 
   // For applications and NPB kernels, which verify more than words and have further metrics.
-  /// One iteration is long enough for a block, and is verified once before it is timed.
+  /// Whether one iteration is long enough for a block. It is then verified once before it is timed.
   bool single = false;
-  /// Untimed, collective, after `run`: a description of what is wrong, the same on all ranks, or "".
+  /// Untimed, collective, after `run`: returns a description of what is wrong, the same on all ranks, or "".
   std::function<std::string()> verify{};
-  /// Extra metrics of a block, whose intervals need not reach the requested width.
+  /// Extra metrics of a block. Their intervals need not reach the requested width.
   std::vector<std::string> extra_metrics{};
-  /// Untimed, collective, after a block: their values, the same on all ranks.
+  /// Untimed, collective, after a block: returns the values of the extra metrics, the same on all ranks.
   std::function<Values()> values{};
-  /// Collective, at the end: conditions to add.
+  /// Collective, at the end: returns conditions to add.
   std::function<json()> observe{};
-  /// If given, collects the flags of the results, for derived metrics. The same on all ranks.
+  /// If not null, collects the flags of the results for derived metrics, the same on all ranks.
   std::shared_ptr<std::set<std::string>> flags{};
-  /// If given, collects the metric per round, NaN for excluded blocks. The same on all ranks.
+  /// If not null, collects the metric per round, NaN for excluded blocks, the same on all ranks.
   std::shared_ptr<std::vector<double>> rounds{};
 };
 
-/// A word of payload: identifies the iteration, the owner, the side and the index.
+/// Returns a word of payload, which identifies the iteration, the owner, the side and the index.
 inline std::uint64_t payload(std::uint32_t tag, int owner, int side, std::uint64_t index) {
   return (std::uint64_t{tag & 0xffff} << 48) | (static_cast<std::uint64_t>(owner & 0xffff) << 32) |
          (static_cast<std::uint64_t>(side & 0xf) << 28) | (index & 0xfffffff);

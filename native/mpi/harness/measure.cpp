@@ -16,7 +16,7 @@ constexpr double kBlock_s = 0.5e-3;
 constexpr std::uint64_t kMaxIterations = 1 << 20;
 constexpr std::size_t kMaxSamples = 300;
 
-// The same on every rank.
+// Whether a block was timed. The value is the same on every rank.
 bool any_block = false;
 
 /// The measuring loop over cases that share a budget. All members are collective.
@@ -35,7 +35,7 @@ class Rounds {
 
   Run& run_;
   const double percent_;  ///< requested width of the interval
-  const double end_s_;    ///< of this share of the budget, by rank 0's wall_s()
+  const double end_s_;    ///< end of this share of the budget, by rank 0's wall_s()
   const bool tied_;
   std::uint32_t tag_ = 0;
   std::vector<CaseProgress> all_;
@@ -63,7 +63,7 @@ CaseProgress Rounds::begin(Case spec) {
   return p;
 }
 
-/// Whether the case delivers correct data, after one iteration and after three.
+/// Returns whether the case delivers correct data, after one iteration and after three.
 bool Rounds::verify(CaseProgress& p) {
   World& world = World::get();
   for (const std::uint64_t iterations : {1u, 3u}) {
@@ -81,13 +81,14 @@ bool Rounds::verify(CaseProgress& p) {
 
 void Rounds::find_iterations(CaseProgress& p) const {
   while (!p.spec.single) {
-    const auto took_s = [&] {
+    const auto block_s = [&] {
       return time_block(p.spec, p.iterations).block.seconds * static_cast<double>(p.iterations);
     };
-    double took = took_s();
-    if (took >= kBlock_s) took = std::min(took, took_s());  // one disturbed block may only seem long enough
-    if (took >= 0.8 * kBlock_s || p.iterations >= kMaxIterations) break;
-    const double factor = took > 0 ? std::clamp(1.2 * kBlock_s / took, 1.5, 10.0) : 10.0;
+    double elapsed_s = block_s();
+    if (elapsed_s >= kBlock_s)
+      elapsed_s = std::min(elapsed_s, block_s());  // one disturbed block may only seem long enough
+    if (elapsed_s >= 0.8 * kBlock_s || p.iterations >= kMaxIterations) break;
+    const double factor = elapsed_s > 0 ? std::clamp(1.2 * kBlock_s / elapsed_s, 1.5, 10.0) : 10.0;
     p.iterations = std::min(kMaxIterations, static_cast<std::uint64_t>(static_cast<double>(p.iterations) * factor) + 1);
   }
 }
@@ -144,8 +145,8 @@ std::vector<double> Rounds::measure() {
   std::iota(order.begin(), order.end(), std::size_t{0});
   while (std::any_of(all_.begin(), all_.end(), [](const CaseProgress& p) { return !p.done; })) {
     std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t at : order)
-      if (!all_[at].done) visit(all_[at]);
+    for (const std::size_t i : order)
+      if (!all_[i].done) visit(all_[i]);
     if (tied_) finish_tied();
   }
   std::vector<double> medians;
@@ -161,7 +162,7 @@ std::vector<double> Rounds::measure() {
 bool any_block_timed() { return any_block; }
 
 bool too_late(const Run& run) {
-  // Before the first call MPI_Init and the transport probe ran: on busy hosts these alone can outlast a short budget.
+  // Before the first call, MPI_Init and the transport probe ran. On busy hosts these alone can outlast a short budget.
   static const double begun_s = wall_s();
   int late = wall_s() > std::max(run.last_call_s(), begun_s + run.budget_s() + 1);
   check(MPI_Bcast(&late, 1, MPI_INT, 0, World::get().all()), "MPI_Bcast");

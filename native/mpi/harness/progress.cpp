@@ -15,7 +15,7 @@ namespace {
 
 constexpr useconds_t kReading_us = 300;  // leaves a CPU to the program that reads the output
 
-/// The conditions that identify a case to a reader.
+/// Returns the conditions that identify a case to a reader.
 std::string label(const Case& c) {
   std::string text;
   for (const char* key : {"paradigm", "protocol", "operation", "algorithm", "mode", "distance", "from_rank", "to_rank",
@@ -31,10 +31,10 @@ std::string label(const Case& c) {
 }  // namespace
 
 std::vector<double> CaseProgress::samples(bool undisturbed) const {
-  std::vector<double> all;
+  std::vector<double> times_s;
   for (const Block& b : blocks)
-    if (!undisturbed || b.marks == 0) all.push_back(b.seconds * spec.share);
-  return all;
+    if (!undisturbed || b.marks == 0) times_s.push_back(b.seconds * spec.share);
+  return times_s;
 }
 
 bool CaseProgress::undisturbed_only() const {
@@ -48,18 +48,18 @@ double CaseProgress::share_marked(int marks) const {
 }
 
 std::vector<std::string> CaseProgress::flags() const {
-  std::vector<std::string> all;
+  std::vector<std::string> names;
   const bool clean = undisturbed_only();
-  if (!clean && share_marked(~0) > 0.25) all.emplace_back("disturbed");
-  if (!clean && share_marked(kStolen) > 0.25) all.emplace_back("stolen");
-  if (!clean && share_marked(kMoved) > 0) all.emplace_back("migrated");
-  if (World::get().oversubscribed()) all.emplace_back("oversubscribed");
-  return all;
+  if (!clean && share_marked(~0) > 0.25) names.emplace_back("disturbed");
+  if (!clean && share_marked(kStolen) > 0.25) names.emplace_back("stolen");
+  if (!clean && share_marked(kMoved) > 0) names.emplace_back("migrated");
+  if (World::get().oversubscribed()) names.emplace_back("oversubscribed");
+  return names;
 }
 
 bool CaseProgress::enough(double percent) const {
-  const auto kept = samples(!World::get().oversubscribed());
-  return kept.size() >= kMinSamples && inside_width(kept, percent);
+  const auto retained = samples(!World::get().oversubscribed());
+  return retained.size() >= kMinSamples && inside_width(retained, percent);
 }
 
 void CaseProgress::report_absent(Run& run) const {
@@ -91,17 +91,17 @@ json CaseProgress::observed_conditions() const {
 void CaseProgress::finish(Run& run, double percent) {
   done = true;
   if (blocks.empty()) return report_absent(run);
-  // Written only now: the program that reads a line needs a CPU, often that of a rank.
+  // The samples are written only now, because the program that reads a line needs a CPU, often the CPU of a rank.
   for (const Block& b : blocks) {
     Values line = {b.seconds};
     line.insert(line.end(), b.ranks.begin(), b.ranks.end());
     run.sample(index, line, b.marks, b.begun_s);
   }
   const bool clean = undisturbed_only();
-  const std::vector<double> kept = samples(clean);
-  value = median(kept);
-  const std::vector<std::string> all = flags();
-  if (spec.flags) spec.flags->insert(all.begin(), all.end());
+  const std::vector<double> retained = samples(clean);
+  value = median(retained);
+  const std::vector<std::string> all_flags = flags();
+  if (spec.flags) spec.flags->insert(all_flags.begin(), all_flags.end());
   if (spec.rounds)
     for (const Block& b : blocks)
       spec.rounds->push_back(clean && b.marks != 0 ? std::numeric_limits<double>::quiet_NaN() : b.seconds * spec.share);
@@ -109,26 +109,26 @@ void CaseProgress::finish(Run& run, double percent) {
   conditions.update(World::get().conditions());
   conditions.update(observed_conditions());
   conditions["interval_asked"] = percent / 100;
-  run.report(index, spec.metric, kept, conditions, all, start, spent_s);
+  run.report(index, spec.metric, retained, conditions, all_flags, start, spent_s);
   if (spec.bytes > 0) {
     std::vector<double> rates;
-    for (const double s : kept) rates.push_back(spec.bytes * spec.share / s);
-    run.report(index, "bandwidth_net", rates, conditions, all, start, spent_s);
+    for (const double s : retained) rates.push_back(spec.bytes * spec.share / s);
+    run.report(index, "bandwidth_net", rates, conditions, all_flags, start, spent_s);
   }
   for (std::size_t m = 0; m < spec.extra_metrics.size(); ++m) {
     std::vector<double> values;
     for (const Block& b : blocks)
       if (!clean || b.marks == 0) values.push_back(b.extra[m]);
-    run.report(index, spec.extra_metrics[m], values, conditions, all, start, spent_s);
+    run.report(index, spec.extra_metrics[m], values, conditions, all_flags, start, spent_s);
   }
   run.finish(index, conditions);
   if (World::get().rank() == 0 && !World::get().oversubscribed()) usleep(kReading_us);
 }
 
 void CaseProgress::finish_out_of_budget(Run& run, double percent) {
-  const Absent why = run.out_of_budget();
-  failure = why.what();
-  spec.enable = why.enable;
+  const Absent error = run.out_of_budget();
+  failure = error.what();
+  spec.enable = error.enable;
   finish(run, percent);
 }
 
@@ -137,7 +137,7 @@ void CaseProgress::restore(Run& run) {
     if (!values.empty()) blocks.push_back({values.front(), marks, {}, {}, 0});
   if (!blocks.empty()) {
     value = median(samples(undisturbed_only()));
-    if (const auto all = flags(); spec.flags) spec.flags->insert(all.begin(), all.end());
+    if (const auto names = flags(); spec.flags) spec.flags->insert(names.begin(), names.end());
   }
   const json result = World::get().broadcast(value);  // NaN is null in JSON
   if (result.is_number()) value = result.get<double>();

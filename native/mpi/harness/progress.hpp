@@ -16,25 +16,25 @@ constexpr std::size_t kMinSamples = 7;
 struct CaseProgress {
   Case spec;
   std::size_t index = 0;
-  std::uint64_t iterations = 1;  ///< of a block
+  std::uint64_t iterations = 1;  ///< per block
   std::vector<Block> blocks;
   bool done = false, resumed = false;
   std::string start, failure;
   double spent_s = 0;
-  double value = std::numeric_limits<double>::quiet_NaN();  ///< median, once it is done
+  double value = std::numeric_limits<double>::quiet_NaN();  ///< median, once the case is done
 
-  /// s per iteration, of all blocks or of undisturbed ones.
+  /// Returns the time per iteration in s, of all blocks or only of the undisturbed ones.
   std::vector<double> samples(bool undisturbed) const;
-  /// Whether only undisturbed blocks count, as a disturbance is not a property of the library. False if fewer than half
-  /// of the blocks would remain.
+  /// Returns whether only undisturbed blocks count, because a disturbance is not a property of the library. Returns
+  /// false if fewer than half of the blocks would remain.
   bool undisturbed_only() const;
   std::vector<std::string> flags() const;
-  /// Whether the interval of the samples is inside `percent`.
+  /// Returns whether the interval of the samples is inside `percent`.
   bool enough(double percent) const;
-  /// Share of the blocks with any of these marks.
+  /// Returns the share of the blocks that have any of these marks.
   double share_marked(int marks) const;
 
-  /// Reports results, or what failed, and ends the case. Collective.
+  /// Reports the results, or what failed, and ends the case. Collective.
   void finish(Run& run, double percent);
   /// Ends a case that never had a block. Collective.
   void finish_out_of_budget(Run& run, double percent);

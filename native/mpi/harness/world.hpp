@@ -36,13 +36,13 @@ struct OnPages {
 };
 using Words = std::vector<std::uint64_t, OnPages<std::uint64_t>>;
 
-/// A rank as known to all ranks.
+/// A rank, as all ranks know it.
 struct Member {
-  std::string host;     ///< hostname: network namespaces of one Linux kernel have different ones
-  std::string boot_id;  ///< of the Linux kernel: hosts that are namespaces of one kernel share its CPUs and memory
+  std::string host;     ///< hostname; network namespaces of one Linux kernel have different hostnames
+  std::string boot_id;  ///< ID of the Linux kernel: hosts that are namespaces of one kernel share its CPUs and memory
   int pid = 0;          ///< in that host's PID namespace
   int cpu = -1;         ///< at start
-  int node = 0;         ///< index of its memory-sharing group, according to the library
+  int node = 0;         ///< index of the rank's memory-sharing group, according to the library
   std::vector<int> allowed;
 };
 
@@ -51,15 +51,16 @@ class World {
   static World& get();
 
   /// Initialises MPI, gathers the members and measures clock offsets. Collective. Only rank 0 writes output afterwards.
-  /// `threaded`: ranks will have threads, of which the first calls MPI.
+  /// `threaded`: ranks will have threads, of which only the first calls MPI.
   void start(bool threaded);
   bool started() const { return started_; }
-  /// UsageError if the job does not match `--ranks` or `--mpi`. Otherwise adds the ranks to the run's header.
+  /// Throws UsageError if the job does not match `--ranks` or `--mpi`. Otherwise adds the ranks to the run's header.
   void check_request(Run& run) const;
   /// Finalises MPI or, if one rank failed, aborts the job. Returns the job's status.
   int end(int status);
 
-  /// Registers a function for end(), called before MPI_Finalize in reverse order: for libraries started besides MPI.
+  /// Registers a function for end(), which is called before MPI_Finalize in reverse order: for libraries started
+  /// besides MPI.
   void at_end(void (*finish)()) { finish_.push_back(finish); }
 
   int rank() const { return rank_; }
@@ -68,49 +69,52 @@ class World {
   const std::vector<Member>& members() const { return members_; }
   const std::string& library() const { return library_; }  ///< "Open MPI 4.1.4"
   const std::string& kind() const { return kind_; }        ///< "openmpi", "mpich", …
-  /// The CPUs for threads of this rank: ranks of a host that may use the same CPUs divide them, adjacent ones to each.
-  /// 0: as many threads as there are CPUs for. If there are fewer, they repeat, and the ranks are oversubscribed. Every
-  /// rank must ask for the same. Collective.
+  /// Returns the CPUs for the threads of this rank. Ranks of a host that may use the same CPUs divide them, so that
+  /// each rank gets adjacent CPUs. If `threads` is 0, a rank gets as many threads as there are CPUs for. If there are
+  /// fewer CPUs than threads, CPUs repeat, and the ranks are oversubscribed. Every rank must request the same number.
+  /// Collective.
   std::vector<int> divide_cpus(int threads);
-  /// More ranks on a host than CPUs available to them: a spinning rank then blocks another.
+  /// Returns whether a host has more ranks than CPUs available to them. A spinning rank then blocks another.
   bool oversubscribed() const { return oversubscribed_; }
   double offset_s() const { return offset_s_; }        ///< this rank's clock minus rank 0's
   double uncertain_s() const { return uncertain_s_; }  ///< maximum over ranks of half the round trip
 
-  /// s, by rank 0's clock.
+  /// Returns the time in s by rank 0's clock.
   double now_s() const { return seconds(ticks()) - offset_s_; }
 
   /// Starts all ranks at once: at an agreed time if each has a CPU, otherwise by a barrier. Calls `last` just before.
   /// Returns false on a rank that was too late for the agreed time. Collective.
   bool start_together(const std::function<void()>& last = [] {});
-  /// Sets how far ahead the next start is agreed: further if a rank was late, else slightly less. Same on all ranks.
+  /// Sets how far ahead the next start is agreed: further if a rank was late, otherwise slightly less. The same on all
+  /// ranks.
   void adjust_lead(bool late);
 
-  /// B that each rank may still allocate: the minimum over ranks of an equal share of their host's memory. Collective.
+  /// Returns the bytes that each rank may still allocate: the minimum over ranks of an equal share of their host's
+  /// memory. Collective.
   std::size_t available_bytes();
-  /// Makes an object on all ranks or on none. If one rank fails, all throw Absent with its error, and the objects of
-  /// the others are leaked, because their destructors may be collective. Collective.
+  /// Makes an object on all ranks or on none. If one rank fails, all ranks throw Absent with its error, and the objects
+  /// of the other ranks are leaked, because their destructors may be collective. Collective.
   template <class Made>
   Made all_or_none(const std::function<Made()>& make) {
-    auto made = std::make_unique<Made>();
-    const json why = attempt([&] { *made = make(); });
-    if (why.is_null()) return std::move(*made);
-    (void)made.release();  // NOLINT: see above
+    auto object = std::make_unique<Made>();
+    const json error = attempt([&] { *object = make(); });
+    if (error.is_null()) return std::move(*object);
+    (void)object.release();  // NOLINT: see above
     kept_ = true;
-    throw Absent(why["reason"].get<std::string>(), why["enable"].get<std::string>());
+    throw Absent(error["reason"].get<std::string>(), error["enable"].get<std::string>());
   }
 
-  /// As `check`, for a collective call: if it failed on one rank, all throw, with that rank's error.
+  /// Like `check`, for a collective call: if it failed on one rank, all ranks throw with that rank's error.
   void check_all(int status, const char* call);
 
-  /// The values of all ranks, in order, on all ranks. Sizes may differ. Collective.
+  /// Returns the values of all ranks, in order, on all ranks. Sizes may differ. Collective.
   std::vector<json> gather(const json& mine);
-  /// Rank 0's value, on all ranks. Collective.
+  /// Returns rank 0's value on all ranks. Collective.
   json broadcast(const json& value);
 
-  /// Conditions of every record: ranks, hosts, library, CPUs, transport.
+  /// Returns the conditions of every record: ranks, hosts, library, CPUs, transport.
   json conditions() const;
-  /// The conditions that stay the same when a run is resumed, for derived metrics.
+  /// Returns the conditions that stay the same when a run is resumed, for derived metrics.
   json lasting_conditions() const;
 
  private:
@@ -119,7 +123,7 @@ class World {
   std::string find_transport();
 
   bool started_ = false, oversubscribed_ = false;
-  bool kept_ = false;  // an object was leaked, see all_or_none
+  bool kept_ = false;  // whether an object was leaked, see all_or_none
   int rank_ = 0, size_ = 1;
   double offset_s_ = 0, uncertain_s_ = 0, lead_s_ = 20e-6;
   std::vector<Member> members_;
@@ -127,7 +131,7 @@ class World {
   std::string library_, kind_, transport_;
 };
 
-/// Spins until `condition()`, yielding in case there are more ranks than CPUs.
+/// Spins until `condition()` holds. Yields in case there are more ranks than CPUs.
 template <class Condition>
 inline void wait_until(const Condition& condition) {
   for (int spins = 0; !condition(); ++spins)
@@ -137,7 +141,7 @@ inline void wait_until(const Condition& condition) {
     }
 }
 
-/// As wait_until, for data that other ranks put into a window of this rank.
+/// Like wait_until, for data that other ranks put into a window of this rank.
 template <class Condition>
 inline void wait_in_window(MPI_Win window, const Condition& condition) {
   wait_until([&] {

@@ -55,7 +55,7 @@ Case make_case(const std::string& operation, const std::string& algorithm, std::
 
 // ---------------------------------------------------------------- sums of vectors
 
-/// What rank r adds at index i; small, so that sums over many ranks and iterations are exact.
+/// Returns what rank r adds at index i. The values are small, so that sums over many ranks and iterations are exact.
 Word addend(std::uint32_t tag, int rank, std::size_t i) {
   return (std::uint64_t{tag} << 20) + static_cast<Word>(rank + 1) * 1000 + i % 997;
 }
@@ -92,33 +92,33 @@ class LibraryReduce : public Adder {
   }
 };
 
-/// Each rank exchanges with the one a power of two away, in log2(ranks) steps; ranks beyond a power of two send their
-/// vectors first, and receive the sum at the end.
+/// Each rank exchanges its vector with the rank that is a power of two away, in log2(ranks) steps. Ranks beyond a power
+/// of two send their vectors first, and receive the sum at the end.
 class RecursiveDoubling : public Adder {
  public:
   explicit RecursiveDoubling(std::size_t words) : Adder(words), got_(words) {}
   void operator()() override {
-    const MPI_Comm all = World::get().all();
+    const MPI_Comm comm = World::get().all();
     const int ranks = World::get().size(), rank = World::get().rank();
     int power = 1;
     while (2 * power <= ranks) power *= 2;
     const int extra = ranks - power;
     std::copy(out.begin(), out.end(), in.begin());
     if (rank >= power) {
-      MPI_Send(in.data(), words(), MPI_UINT64_T, rank - power, 3, all);
-      MPI_Recv(in.data(), words(), MPI_UINT64_T, rank - power, 3, all, MPI_STATUS_IGNORE);
+      MPI_Send(in.data(), words(), MPI_UINT64_T, rank - power, 3, comm);
+      MPI_Recv(in.data(), words(), MPI_UINT64_T, rank - power, 3, comm, MPI_STATUS_IGNORE);
       return;
     }
     if (rank < extra) {
-      MPI_Recv(got_.data(), words(), MPI_UINT64_T, rank + power, 3, all, MPI_STATUS_IGNORE);
+      MPI_Recv(got_.data(), words(), MPI_UINT64_T, rank + power, 3, comm, MPI_STATUS_IGNORE);
       add();
     }
-    for (int away = 1; away < power; away *= 2) {
-      MPI_Sendrecv(in.data(), words(), MPI_UINT64_T, rank ^ away, 3, got_.data(), words(), MPI_UINT64_T, rank ^ away, 3,
-                   all, MPI_STATUS_IGNORE);
+    for (int distance = 1; distance < power; distance *= 2) {
+      MPI_Sendrecv(in.data(), words(), MPI_UINT64_T, rank ^ distance, 3, got_.data(), words(), MPI_UINT64_T,
+                   rank ^ distance, 3, comm, MPI_STATUS_IGNORE);
       add();
     }
-    if (rank < extra) MPI_Send(in.data(), words(), MPI_UINT64_T, rank + power, 3, all);
+    if (rank < extra) MPI_Send(in.data(), words(), MPI_UINT64_T, rank + power, 3, comm);
   }
 
  private:
@@ -128,43 +128,43 @@ class RecursiveDoubling : public Adder {
   Words got_;
 };
 
-/// A binomial tree to rank 0 and back.
+/// Sums along a binomial tree to rank 0, and returns the sum along the same tree.
 class Tree : public Adder {
  public:
   explicit Tree(std::size_t words) : Adder(words), got_(words) {}
   void operator()() override {
-    const MPI_Comm all = World::get().all();
+    const MPI_Comm comm = World::get().all();
     const int ranks = World::get().size(), rank = World::get().rank();
     std::copy(out.begin(), out.end(), in.begin());
-    int away = 1;
-    for (; away < ranks && rank % (2 * away) == 0; away *= 2)
-      if (rank + away < ranks) {
-        MPI_Recv(got_.data(), words(), MPI_UINT64_T, rank + away, 4, all, MPI_STATUS_IGNORE);
+    int distance = 1;
+    for (; distance < ranks && rank % (2 * distance) == 0; distance *= 2)
+      if (rank + distance < ranks) {
+        MPI_Recv(got_.data(), words(), MPI_UINT64_T, rank + distance, 4, comm, MPI_STATUS_IGNORE);
         for (std::size_t i = 0; i < in.size(); ++i) in[i] += got_[i];
       }
     if (rank != 0) {
-      MPI_Send(in.data(), words(), MPI_UINT64_T, rank - away, 4, all);
-      MPI_Recv(in.data(), words(), MPI_UINT64_T, rank - away, 4, all, MPI_STATUS_IGNORE);
+      MPI_Send(in.data(), words(), MPI_UINT64_T, rank - distance, 4, comm);
+      MPI_Recv(in.data(), words(), MPI_UINT64_T, rank - distance, 4, comm, MPI_STATUS_IGNORE);
     }
-    for (away /= 2; away >= 1; away /= 2)
-      if (rank + away < ranks) MPI_Send(in.data(), words(), MPI_UINT64_T, rank + away, 4, all);
+    for (distance /= 2; distance >= 1; distance /= 2)
+      if (rank + distance < ranks) MPI_Send(in.data(), words(), MPI_UINT64_T, rank + distance, 4, comm);
   }
 
  private:
   Words got_;
 };
 
-/// Each rank puts its vector into a slot of its own on every other rank, and sums what it received. Two sets of slots,
-/// because a rank may be one operation ahead.
+/// Each rank puts its vector into its own slot on every other rank, and sums the vectors that it received. There are
+/// two sets of slots, because a rank may be one operation ahead.
 class OneSided : public Adder {
  public:
   explicit OneSided(std::size_t words) : Adder(words) {
     World& world = World::get();
-    const std::size_t all = 2 * static_cast<std::size_t>(world.size()) * words + 8;
-    World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(),
+    const std::size_t total_words = 2 * static_cast<std::size_t>(world.size()) * words + 8;
+    World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(total_words * 8), 8, MPI_INFO_NULL, world.all(),
                                             static_cast<void*>(&memory_), &window_),
                            "MPI_Win_allocate");
-    std::fill(memory_, memory_ + all, Word{0});
+    std::fill(memory_, memory_ + total_words, Word{0});
     MPI_Barrier(world.all());
     MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
   }
@@ -180,17 +180,18 @@ class OneSided : public Adder {
     const int ranks = world.size(), rank = world.rank();
     ++count_;
     for (int step = 1; step < ranks; ++step) {
-      const int to = (rank + step) % ranks;
-      MPI_Put(out.data(), words(), MPI_UINT64_T, to, static_cast<MPI_Aint>(place(rank)), words(), MPI_UINT64_T,
+      const int target = (rank + step) % ranks;
+      MPI_Put(out.data(), words(), MPI_UINT64_T, target, static_cast<MPI_Aint>(place(rank)), words(), MPI_UINT64_T,
               window_);
-      MPI_Win_flush(to, window_);
-      MPI_Accumulate(&one_, 1, MPI_UINT64_T, to, static_cast<MPI_Aint>(counter()), 1, MPI_UINT64_T, MPI_SUM, window_);
-      MPI_Win_flush(to, window_);
+      MPI_Win_flush(target, window_);
+      MPI_Accumulate(&one_, 1, MPI_UINT64_T, target, static_cast<MPI_Aint>(counter()), 1, MPI_UINT64_T, MPI_SUM,
+                     window_);
+      MPI_Win_flush(target, window_);
     }
     const auto expected = static_cast<Word>(ranks - 1) * ((count_ + 1) / 2);
-    const std::size_t mine = counter();
+    const std::size_t index = counter();
     wait_in_window(window_,
-                   [&] { return std::atomic_ref<Word>(memory_[mine]).load(std::memory_order_acquire) >= expected; });
+                   [&] { return std::atomic_ref<Word>(memory_[index]).load(std::memory_order_acquire) >= expected; });
     std::copy(out.begin(), out.end(), in.begin());
     for (int r = 0; r < ranks; ++r)
       if (r != rank)
@@ -202,7 +203,8 @@ class OneSided : public Adder {
     const auto ranks = static_cast<std::size_t>(World::get().size());
     return ((count_ & 1) * ranks + static_cast<std::size_t>(rank)) * out.size();
   }
-  // Separate counters for odd and even operations: a rank that is ahead must not be counted in place of a late one.
+  // Odd and even operations have separate counters, because a rank that is ahead must not be counted in place of a late
+  // one.
   std::size_t counter() const {
     return 2 * static_cast<std::size_t>(World::get().size()) * out.size() + 4 * (count_ & 1);
   }
@@ -225,13 +227,13 @@ Case sum_case(const std::string& operation, const std::string& algorithm, std::s
   };
   const bool root_only = operation == "reduce";
   c.defects = [=](std::uint32_t tag, bool whole) {
-    std::vector<Defect> found;
-    if (root_only && rank != 0) return found;
+    std::vector<Defect> defects;
+    if (root_only && rank != 0) return defects;
     each_word(words, whole, [&](std::size_t i) {
       const Word expected = total(tag, ranks, i);
-      if (adder->in[i] != expected && found.empty()) found.push_back({"sum", i, expected, adder->in[i]});
+      if (adder->in[i] != expected && defects.empty()) defects.push_back({"sum", i, expected, adder->in[i]});
     });
-    return found;
+    return defects;
   };
   return c;
 }
@@ -257,7 +259,7 @@ void barriers(const Run&, Batch& batch, std::size_t) {
   batch.add(c, 0, [&] { return c; });
 }
 
-/// Each rank sends to the one before and the one after it in a ring, and receives from both.
+/// Each rank sends to the previous and to the next rank in a ring, and receives from both.
 Case ring_case(std::size_t bytes) {
   const int rank = World::get().rank(), ranks = World::get().size();
   const int before = (rank + ranks - 1) % ranks, after = (rank + 1) % ranks;
@@ -268,25 +270,25 @@ Case ring_case(std::size_t bytes) {
   Case c = make_case("exchange", "library", bytes);
   c.bytes = 4.0 * static_cast<double>(bytes);
   c.run = [=, keep = store](std::uint64_t iterations) {
-    const MPI_Comm all = World::get().all();
-    MPI_Request sent[2];
+    const MPI_Comm comm = World::get().all();
+    MPI_Request requests[2];
     for (std::uint64_t i = 0; i < iterations; ++i) {
-      MPI_Isend(up.data(), up.bytes(), MPI_BYTE, after, 6, all, sent);
-      MPI_Isend(down.data(), down.bytes(), MPI_BYTE, before, 7, all, sent + 1);
-      MPI_Recv(from_before.data(), from_before.bytes(), MPI_BYTE, before, 6, all, MPI_STATUS_IGNORE);
-      MPI_Recv(from_after.data(), from_after.bytes(), MPI_BYTE, after, 7, all, MPI_STATUS_IGNORE);
-      MPI_Waitall(2, sent, MPI_STATUSES_IGNORE);
+      MPI_Isend(up.data(), up.bytes(), MPI_BYTE, after, 6, comm, requests);
+      MPI_Isend(down.data(), down.bytes(), MPI_BYTE, before, 7, comm, requests + 1);
+      MPI_Recv(from_before.data(), from_before.bytes(), MPI_BYTE, before, 6, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(from_after.data(), from_after.bytes(), MPI_BYTE, after, 7, comm, MPI_STATUS_IGNORE);
+      MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     }
   };
-  // With two ranks both messages have the same owner: a different tag distinguishes their directions.
+  // With two ranks, both messages have the same owner; a different tag distinguishes their directions.
   constexpr std::uint32_t kDown = 1u << 15;
   c.fill = [=](std::uint32_t tag, bool whole) {
     up.fill(tag, rank, whole);
     down.fill(tag ^ kDown, rank, whole);
   };
   c.defects = [=](std::uint32_t tag, bool whole) {
-    auto found = from_before.defects(tag, before, whole, "from before");
-    return found.empty() ? from_after.defects(tag ^ kDown, after, whole, "from after") : found;
+    auto defects = from_before.defects(tag, before, whole, "from before");
+    return defects.empty() ? from_after.defects(tag ^ kDown, after, whole, "from after") : defects;
   };
   return c;
 }
@@ -332,17 +334,19 @@ void allreduces(const Run& run, Batch& batch, std::size_t bytes) {
   add("library", [&] { return std::make_shared<LibraryAllreduce>(words); });
   add("recursive_doubling", [&] { return std::make_shared<RecursiveDoubling>(words); });
   add("tree", [&] { return std::make_shared<Tree>(words); });
-  // Every rank has two slots for each other rank: unsuitable for long vectors.
+  // Every rank has two slots for each other rank, which is unsuitable for long vectors.
   if (words * static_cast<std::size_t>(World::get().size()) <= 1 << 22)
     add("one_sided", [&] { return std::make_shared<OneSided>(words); }, 2.0 + 2 * World::get().size());
 }
 
-/// Each rank sends `bytes` to each, itself included.
+/// Each rank sends `bytes` to each rank, including itself.
 Case alltoall_case(const std::shared_ptr<Store>& store, std::size_t bytes) {
   const int rank = World::get().rank(), ranks = World::get().size();
   std::uint8_t* const out = store->memory.get();
   std::uint8_t* const in = out + (bytes * static_cast<std::size_t>(ranks) + 4095) / 4096 * 4096;
-  const auto part = [=](std::uint8_t* all, int r) { return Message(all + bytes * static_cast<std::size_t>(r), bytes); };
+  const auto part = [=](std::uint8_t* buffer, int r) {
+    return Message(buffer + bytes * static_cast<std::size_t>(r), bytes);
+  };
   Case c = make_case("alltoall", "library", bytes);
   c.bytes = static_cast<double>(bytes) * ranks * (ranks - 1);
   c.run = [=, keep = store](std::uint64_t iterations) {
@@ -355,15 +359,15 @@ Case alltoall_case(const std::shared_ptr<Store>& store, std::size_t bytes) {
   };
   c.defects = [=](std::uint32_t tag, bool whole) {
     for (int r = 0; r < ranks; ++r) {
-      auto found = part(in, r).defects(tag + static_cast<std::uint32_t>(rank), r, whole, "part " + std::to_string(r));
-      if (!found.empty()) return found;
+      auto defects = part(in, r).defects(tag + static_cast<std::uint32_t>(rank), r, whole, "part " + std::to_string(r));
+      if (!defects.empty()) return defects;
     }
     return std::vector<Defect>{};
   };
   return c;
 }
 
-/// Pairwise swaps between the halves of the ranks, of the bytes that an alltoall moves between them.
+/// Pairs of ranks, one from each half, swap the bytes that an alltoall moves between the halves.
 Case bisection_case(const std::shared_ptr<Store>& store, std::size_t crossing) {
   const int rank = World::get().rank(), half = World::get().size() / 2;
   const int other = rank < half ? rank + half : rank < 2 * half ? rank - half : -1;
@@ -372,23 +376,24 @@ Case bisection_case(const std::shared_ptr<Store>& store, std::size_t crossing) {
   if (other < 0) return c;
   if (!store) throw Absent("the corresponding alltoall is absent");
   if (crossing > 1u << 30) throw Absent("the message exceeds 1 GiB");
-  const Message to(store->memory.get(), crossing), from(to.data() + (crossing + 4095) / 4096 * 4096, crossing);
+  const Message outgoing(store->memory.get(), crossing),
+      incoming(outgoing.data() + (crossing + 4095) / 4096 * 4096, crossing);
   c.run = [=, keep = store](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i)
-      MPI_Sendrecv(to.data(), to.bytes(), MPI_BYTE, other, 5, from.data(), from.bytes(), MPI_BYTE, other, 5,
-                   World::get().all(), MPI_STATUS_IGNORE);
+      MPI_Sendrecv(outgoing.data(), outgoing.bytes(), MPI_BYTE, other, 5, incoming.data(), incoming.bytes(), MPI_BYTE,
+                   other, 5, World::get().all(), MPI_STATUS_IGNORE);
   };
-  c.fill = [=](std::uint32_t tag, bool whole) { to.fill(tag, rank, whole); };
-  c.defects = [=](std::uint32_t tag, bool whole) { return from.defects(tag, other, whole, "message"); };
+  c.fill = [=](std::uint32_t tag, bool whole) { outgoing.fill(tag, rank, whole); };
+  c.defects = [=](std::uint32_t tag, bool whole) { return incoming.defects(tag, other, whole, "message"); };
   return c;
 }
 
 void alltoalls(const Run&, Batch& batch, std::size_t bytes) {
   const auto ranks = static_cast<std::size_t>(World::get().size());
-  const std::size_t all = 2 * bytes * ranks + 8192, crossing = bytes * (ranks / 2);
+  const std::size_t store_bytes = 2 * bytes * ranks + 8192, crossing = bytes * (ranks / 2);
   std::shared_ptr<Store> store;
-  batch.add(make_case("alltoall", "library", bytes), static_cast<double>(all), [&] {
-    store = std::make_shared<Store>(all);
+  batch.add(make_case("alltoall", "library", bytes), static_cast<double>(store_bytes), [&] {
+    store = std::make_shared<Store>(store_bytes);
     return alltoall_case(store, bytes);
   });
   if (bytes > 0)
@@ -396,7 +401,7 @@ void alltoalls(const Run&, Batch& batch, std::size_t bytes) {
 }
 
 const std::vector<Operation>& operations() {
-  static const std::vector<Operation> all = {
+  static const std::vector<Operation> list = {
       {described("barrier", "synchronisation of all ranks", "MPI_Barrier.", "", {}), barriers},
       {described("bcast", "one rank's message to all", "MPI_Bcast from rank 0.", "8..4MiB", {}), broadcasts},
       {described("reduce", "sums of all ranks' words, on one rank", "MPI_Reduce of 64-bit integers to rank 0.",
@@ -419,7 +424,7 @@ const std::vector<Operation>& operations() {
                  "0,8..4MiB", {}),
        rings},
   };
-  return all;
+  return list;
 }
 
 template <std::size_t at>
@@ -438,7 +443,8 @@ void measure_collective(Run& run) {
       continue;
     json conditions = world.lasting_conditions();
     conditions.update({{"operation", "alltoall"}, {"algorithm", "library"}, {"message_bytes", sizes[s]}});
-    // Both move bytes x half x half each way between the halves; with an odd number of ranks alltoall moves a bit more.
+    // Both operations move bytes x half x half each way between the halves; with an odd number of ranks alltoall moves
+    // slightly more.
     run.derive("bisection_share", {medians[1] / medians[0]}, conditions, batch.flags(), "collective_time");
   }
 }

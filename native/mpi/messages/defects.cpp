@@ -1,4 +1,4 @@
-/// defects: counts words that do not arrive, sent in ways that some libraries are known to get wrong.
+/// defects: counts words that do not arrive, sent by methods that some libraries are known to get wrong.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -20,8 +20,8 @@ int mm_caf_trial_uncounted(int posts);
 namespace mm::mpi {
 namespace {
 
-constexpr int kRounds = 16;   // of single words: a library may lose only some
-constexpr int kMaxShift = 8;  // words by which a misplaced message is searched for
+constexpr int kRounds = 16;   // for single words, since a library may lose only some of them
+constexpr int kMaxShift = 8;  // maximum distance in words at which a misplaced message is searched for
 
 const Description& defects_description() {
   static const Description d{
@@ -54,29 +54,29 @@ const Description& defects_description() {
   return d;
 }
 
-/// The number of wrong words that one rank received, and the offset at which they were found.
+/// Returns the number of wrong words that one rank received, and the offset at which they were found.
 json received(const std::uint64_t* memory, std::size_t words, std::uint32_t tag, int owner) {
   std::size_t wrong = 0, first = 0;
   for (std::size_t i = 0; i < words; ++i)
     if (memory[i] != payload(tag, owner, 0, i) && wrong++ == 0) first = i;
-  json found = {{"wrong", wrong}};
-  if (wrong == 0) return found;
-  found["first"] = first;
-  std::size_t max_found = 0;
+  json result = {{"wrong", wrong}};
+  if (wrong == 0) return result;
+  result["first"] = first;
+  std::size_t max_matches = 0;
   const auto n = static_cast<std::ptrdiff_t>(words);
   for (std::ptrdiff_t shift = -kMaxShift; shift <= kMaxShift; ++shift) {
-    std::size_t there = 0;
+    std::size_t matches = 0;
     for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, -shift); i < n && i + shift < n; ++i)
-      there += memory[i + shift] == payload(tag, owner, 0, static_cast<std::size_t>(i));
-    if (there > max_found) {
-      max_found = there;
-      found["shifted_bytes"] = 8 * shift;
+      matches += memory[i + shift] == payload(tag, owner, 0, static_cast<std::size_t>(i));
+    if (matches > max_matches) {
+      max_matches = matches;
+      result["shifted_bytes"] = 8 * shift;
     }
   }
-  return found;
+  return result;
 }
 
-/// Rank 0 puts a message to rank 1, or gets one from it.
+/// Rank 0 puts a message to rank 1, or gets a message from it.
 json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t tag) {
   const World& world = World::get();
   const std::size_t message = 8 * words, bytes = (message + 15) / 16 * 16 + beyond;
@@ -87,38 +87,38 @@ json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t
         "MPI_Win_allocate");
   std::memset(memory, 0, bytes);
   const Store store(message);
-  auto* const own = reinterpret_cast<std::uint64_t*>(store.memory.get());
+  auto* const local = reinterpret_cast<std::uint64_t*>(store.memory.get());
   Message(put ? store.memory.get() : reinterpret_cast<std::uint8_t*>(memory), message).fill(tag, world.rank(), true);
-  if (!put) std::memset(own, 0, message);
+  if (!put) std::memset(local, 0, message);
   check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window), "MPI_Win_lock_all");
   MPI_Win_sync(window);
   check(MPI_Barrier(world.all()), "MPI_Barrier");
   if (world.rank() == 0) {
     const int count = static_cast<int>(message);
     if (put)
-      check(MPI_Put(own, count, MPI_BYTE, 1, 0, count, MPI_BYTE, window), "MPI_Put");
+      check(MPI_Put(local, count, MPI_BYTE, 1, 0, count, MPI_BYTE, window), "MPI_Put");
     else
-      check(MPI_Get(own, count, MPI_BYTE, 1, 0, count, MPI_BYTE, window), "MPI_Get");
+      check(MPI_Get(local, count, MPI_BYTE, 1, 0, count, MPI_BYTE, window), "MPI_Get");
     check(MPI_Win_flush(1, window), "MPI_Win_flush");
   }
   check(MPI_Barrier(world.all()), "MPI_Barrier");
   MPI_Win_sync(window);
-  json found = nullptr;
-  if (put && world.rank() == 1) found = received(memory, words, tag, 0);
-  if (!put && world.rank() == 0) found = received(own, words, tag, 1);
+  json result = nullptr;
+  if (put && world.rank() == 1) result = received(memory, words, tag, 0);
+  if (!put && world.rank() == 0) result = received(local, words, tag, 1);
   check(MPI_Barrier(world.all()), "MPI_Barrier");
   MPI_Win_unlock_all(window);
   MPI_Win_free(&window);
-  json all = world.rank() < 2 ? found : json(nullptr);
-  for (json& one : World::get().gather(all))
-    if (!one.is_null()) found = std::move(one);
-  found["window_bytes"] = bytes;
-  return found;
+  json local_result = world.rank() < 2 ? result : json(nullptr);
+  for (json& rank_result : World::get().gather(local_result))
+    if (!rank_result.is_null()) result = std::move(rank_result);
+  result["window_bytes"] = bytes;
+  return result;
 }
 
 constexpr int kEventBytes = 4;  // in OpenCoarrays
 
-/// Every image sends to the next one in each round.
+/// In each round, every image sends to the next one.
 json coarray_trial([[maybe_unused]] const std::string& trial, [[maybe_unused]] int elements) {
 #ifdef MM_CAF
   World& world = World::get();
@@ -159,18 +159,18 @@ void measure_defects(Run& run) {
     if (world.broadcast(finished).template get<bool>()) return;
     conditions.update(world.conditions());
     const std::string start = utc_now();
-    const double began = wall_s();
-    json found;
+    const double start_s = wall_s();
+    json result;
     try {
-      found = trial();
-    } catch (const Absent& why) {
-      run.absent("wrong_words", conditions, why.what(), why.enable);
+      result = trial();
+    } catch (const Absent& error) {
+      run.absent("wrong_words", conditions, error.what(), error.enable);
       return;
     }
-    const double wrong = found["wrong"];
-    found.erase("wrong");
-    conditions.update(found);
-    run.report(point, "wrong_words", {wrong}, conditions, {}, start, wall_s() - began);
+    const double wrong = result["wrong"];
+    result.erase("wrong");
+    conditions.update(result);
+    run.report(point, "wrong_words", {wrong}, conditions, {}, start, wall_s() - start_s);
     run.finish(point, conditions);
   };
   if (run.asks("trial", {"window"}))

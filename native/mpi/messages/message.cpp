@@ -18,17 +18,17 @@ Parameter message_parameter(const std::string& default_value) {
 }
 
 std::vector<std::size_t> message_sizes(const Run& run) {
-  std::vector<std::size_t> all;
+  std::vector<std::size_t> sizes;
   for (const std::string& part : split(run.text("message"), ','))
     if (part == "0") {
-      all.push_back(0);
+      sizes.push_back(0);
     } else {
       for (const std::size_t bytes : parse_sizes("bytes", part)) {
         if (bytes > 1u << 30) throw UsageError("bytes", "found " + quote(part), "0 to 1GiB");
-        all.push_back(bytes);
+        sizes.push_back(bytes);
       }
     }
-  return all;
+  return sizes;
 }
 
 }  // namespace mm::mpi

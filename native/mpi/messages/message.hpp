@@ -10,8 +10,8 @@
 
 namespace mm::mpi {
 
-/// The bytes of a message that identify its owner. The size need not be a multiple of 8: the last bytes are part of a
-/// word.
+/// The bytes of a message, which identify its owner. The size need not be a multiple of 8: the last bytes are then part
+/// of a word.
 class Message {
  public:
   Message(std::uint8_t* memory, std::size_t bytes) : memory_(memory), bytes_(bytes) {}
@@ -24,17 +24,17 @@ class Message {
       std::memcpy(memory_ + 8 * word, &value, n);
     });
   }
-  /// The first word that differs from the message of that owner.
+  /// Returns the first word that differs from the message of that owner, or nothing.
   std::vector<Defect> defects(std::uint32_t tag, int owner, bool whole, const std::string& where) const {
-    std::vector<Defect> found;
+    std::vector<Defect> result;
     each(whole, [&](std::size_t word, std::size_t n) {
       const std::uint64_t value = payload(tag, owner, 0, word);
-      std::uint64_t expected = 0, got = 0;
+      std::uint64_t expected = 0, actual = 0;
       std::memcpy(&expected, &value, n);
-      std::memcpy(&got, memory_ + 8 * word, n);
-      if (expected != got && found.empty()) found.push_back({where, word, expected, got});
+      std::memcpy(&actual, memory_ + 8 * word, n);
+      if (expected != actual && result.empty()) result.push_back({where, word, expected, actual});
     });
-    return found;
+    return result;
   }
 
  private:
@@ -59,7 +59,7 @@ struct Store {
   std::unique_ptr<std::uint8_t, Free> memory;
 };
 
-/// `--bytes`: 0, and a list or range of sizes.
+/// Returns the sizes that `--bytes` requests: 0, and a list or range of sizes.
 std::vector<std::size_t> message_sizes(const Run& run);
 Parameter message_parameter(const std::string& default_value);
 

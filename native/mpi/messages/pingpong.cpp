@@ -28,9 +28,10 @@ const Description& pingpong_description() {
   return d;
 }
 
-/// A window and its release.
+/// An MPI window, which is freed at the end.
 struct MessageWindow {
-  /// Whole pages: MPICH 4.0.2 misplaces messages by 8 bytes in a window whose size is not a multiple of 16 bytes.
+  /// Allocates whole pages, because MPICH 4.0.2 misplaces messages by 8 bytes in a window whose size is not a multiple
+  /// of 16 bytes.
   explicit MessageWindow(std::size_t min_bytes) {
     const std::size_t bytes = (min_bytes + 4095) / 4096 * 4096;
     World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, World::get().all(),
@@ -67,15 +68,15 @@ Case send_case(std::size_t bytes, int partner) {
   const auto store = std::make_shared<Store>(2 * bytes + 8192);
   const Message out(store->memory.get(), bytes), in(store->memory.get() + (bytes + 4095) / 4096 * 4096, bytes);
   const int other = rank == 0 ? partner : 0;
-  const MPI_Comm all = World::get().all();
+  const MPI_Comm comm = World::get().all();
   c.run = [=](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) {
       if (rank == 0) {
-        MPI_Send(out.data(), out.bytes(), MPI_BYTE, other, 1, all);
-        MPI_Recv(in.data(), in.bytes(), MPI_BYTE, other, 1, all, MPI_STATUS_IGNORE);
+        MPI_Send(out.data(), out.bytes(), MPI_BYTE, other, 1, comm);
+        MPI_Recv(in.data(), in.bytes(), MPI_BYTE, other, 1, comm, MPI_STATUS_IGNORE);
       } else {
-        MPI_Recv(in.data(), in.bytes(), MPI_BYTE, other, 1, all, MPI_STATUS_IGNORE);
-        MPI_Send(out.data(), out.bytes(), MPI_BYTE, other, 1, all);
+        MPI_Recv(in.data(), in.bytes(), MPI_BYTE, other, 1, comm, MPI_STATUS_IGNORE);
+        MPI_Send(out.data(), out.bytes(), MPI_BYTE, other, 1, comm);
       }
     }
   };
@@ -84,14 +85,14 @@ Case send_case(std::size_t bytes, int partner) {
   return c;
 }
 
-/// Only rank 0 is active; what it put to or got from the partner is verified afterwards.
+/// Only rank 0 is active. What it put to or got from the partner is verified afterwards.
 Case one_sided_case(bool put, std::size_t bytes, int partner) {
   Case c = base_case(put ? "put" : "get", bytes, partner);
   c.passive = true;
   const int rank = World::get().rank();
   const auto window = std::make_shared<MessageWindow>(bytes + 8);
   const auto store = std::make_shared<Store>(bytes + 8);
-  const Message here(store->memory.get(), bytes), there(window->memory, bytes);
+  const Message local(store->memory.get(), bytes), remote(window->memory, bytes);
   if (rank != 0 && rank != partner) {
     c.run = nullptr;
     c.fill = [window](std::uint32_t, bool) {};  // keeps the window as long as the case
@@ -99,23 +100,23 @@ Case one_sided_case(bool put, std::size_t bytes, int partner) {
   }
   c.run = [=](std::uint64_t iterations) {
     if (rank != 0) return;
-    const MPI_Win to = window->window;
+    const MPI_Win target = window->window;
     for (std::uint64_t i = 0; i < iterations; ++i) {
       if (put)
-        MPI_Put(here.data(), here.bytes(), MPI_BYTE, partner, 0, here.bytes(), MPI_BYTE, to);
+        MPI_Put(local.data(), local.bytes(), MPI_BYTE, partner, 0, local.bytes(), MPI_BYTE, target);
       else
-        MPI_Get(here.data(), here.bytes(), MPI_BYTE, partner, 0, here.bytes(), MPI_BYTE, to);
-      MPI_Win_flush(partner, to);
+        MPI_Get(local.data(), local.bytes(), MPI_BYTE, partner, 0, local.bytes(), MPI_BYTE, target);
+      MPI_Win_flush(partner, target);
     }
   };
   c.fill = [=, keep = store](std::uint32_t tag, bool whole) {
-    (put ? here : there).fill(tag, rank, whole);
+    (put ? local : remote).fill(tag, rank, whole);
     MPI_Win_sync(window->window);
   };
   c.defects = [=, keep = store](std::uint32_t tag, bool whole) {
     MPI_Win_sync(window->window);
-    if (put) return rank == partner ? there.defects(tag, 0, whole, "put") : std::vector<Defect>{};
-    return rank == 0 ? here.defects(tag, partner, whole, "got") : std::vector<Defect>{};
+    if (put) return rank == partner ? remote.defects(tag, 0, whole, "put") : std::vector<Defect>{};
+    return rank == 0 ? local.defects(tag, partner, whole, "got") : std::vector<Defect>{};
   };
   return c;
 }

@@ -41,7 +41,7 @@ const Description& swap_description() {
   return d;
 }
 
-/// The partner of this rank at that distance when pairs are formed from rank 0 upwards, or -1.
+/// Returns the partner of this rank at that distance if pairs are formed from rank 0 upwards, or -1.
 int partner_of(int rank, int distance, int ranks) {
   if (rank / distance % 2 == 1) return rank - distance;
   return rank + distance < ranks ? rank + distance : -1;
@@ -62,10 +62,10 @@ Case swap_case(const Case& what, std::size_t bytes, int other) {
   const int rank = World::get().rank();
   const auto store = std::make_shared<Store>(2 * bytes + 8192);
   const Message out(store->memory.get(), bytes), in(store->memory.get() + (bytes + 4095) / 4096 * 4096, bytes);
-  const MPI_Comm all = World::get().all();
+  const MPI_Comm comm = World::get().all();
   c.run = [=](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i)
-      MPI_Sendrecv(out.data(), out.bytes(), MPI_BYTE, other, 2, in.data(), in.bytes(), MPI_BYTE, other, 2, all,
+      MPI_Sendrecv(out.data(), out.bytes(), MPI_BYTE, other, 2, in.data(), in.bytes(), MPI_BYTE, other, 2, comm,
                    MPI_STATUS_IGNORE);
   };
   c.fill = [=, keep = store](std::uint32_t tag, bool whole) { out.fill(tag, rank, whole); };
@@ -78,7 +78,7 @@ void measure_swap(Run& run) {
   world.check_request(run);
   const int ranks = world.size(), rank = world.rank();
   if (ranks < 2) throw Absent("needs at least 2 ranks, found 1", "--ranks 2");
-  const bool every = run.text("pairs") == "all";
+  const bool all_pairs = run.text("pairs") == "all";
   std::vector<int> distances;
   if (run.text("distance") == "all")
     for (int j = 1; j < ranks; ++j) distances.push_back(j);
@@ -91,32 +91,33 @@ void measure_swap(Run& run) {
   Batch batch(run, sizes.size() * distances.size());
   for (const std::size_t bytes : sizes)
     for (const int j : distances) {
-      const auto add = [&](const Case& what, int other) {
-        batch.add(what, 2.0 * static_cast<double>(bytes), [&] { return swap_case(what, bytes, other); });
+      const auto add = [&](const Case& plan, int other) {
+        batch.add(plan, 2.0 * static_cast<double>(bytes), [&] { return swap_case(plan, bytes, other); });
       };
-      for (int i = 0; i + j < ranks && (every || i == 0); ++i) {
+      for (int i = 0; i + j < ranks && (all_pairs || i == 0); ++i) {
         const int other = rank == i ? i + j : rank == i + j ? i : -1;
         add(make_case(bytes, j, {{"mode", "alone"}, {"from_rank", i}, {"to_rank", i + j}}, 1), other);
       }
       int pairs = 0;
-      std::vector<bool> among;  // whether a pair measured alone is also one of those together
+      std::vector<bool> is_in_group;  // whether a pair measured alone is also one of the pairs measured together
       for (int i = 0; i < ranks; ++i) {
         const bool is_pair = partner_of(i, j, ranks) > i;
         pairs += is_pair;
-        if (i + j < ranks && (every || i == 0)) among.push_back(is_pair);
+        if (i + j < ranks && (all_pairs || i == 0)) is_in_group.push_back(is_pair);
       }
       if (pairs > 1) add(make_case(bytes, j, {{"mode", "together"}}, pairs), partner_of(rank, j, ranks));
       const auto medians = batch.done();
       if (pairs <= 1) continue;
-      // Pairs differ in what connects them: compare with the slowest one alone, whose own time is not contention.
-      const double together = medians.back();
-      double alone = 0;
-      for (std::size_t i = 0; i < among.size(); ++i)
-        if (among[i] && std::isfinite(medians[i])) alone = std::max(alone, medians[i]);
-      if (alone == 0 || !std::isfinite(together)) continue;
+      // Pairs differ in their connection, so the comparison is with the slowest pair alone, whose own time is not
+      // contention.
+      const double together_s = medians.back();
+      double alone_s = 0;
+      for (std::size_t i = 0; i < is_in_group.size(); ++i)
+        if (is_in_group[i] && std::isfinite(medians[i])) alone_s = std::max(alone_s, medians[i]);
+      if (alone_s == 0 || !std::isfinite(together_s)) continue;
       json conditions = world.lasting_conditions();
       conditions.update({{"message_bytes", bytes}, {"distance", j}, {"mode", "together"}, {"pairs_at_once", pairs}});
-      run.derive("contention", {together / alone}, conditions, batch.flags(), "exchange_time");
+      run.derive("contention", {together_s / alone_s}, conditions, batch.flags(), "exchange_time");
     }
 }
 

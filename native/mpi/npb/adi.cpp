@@ -29,13 +29,13 @@ void AlternatingDirections::solve() {
   for (int i = 0; i < problem_.steps; ++i) {
     compute_rhs(problem_.step);
     Lines lines{.u = {}, .rhs = {}, .along = 1, .lane = n_, .outer = n_ * n_, .lanes = inner, .outers = planes};
-    const auto from = [&](std::size_t first) {
+    const auto set_start = [&](std::size_t first) {
       for (std::size_t m = 0; m < kUnknowns; ++m) lines.u[m] = u_.at[m] + first, lines.rhs[m] = rhs_.at[m] + first;
     };
-    from(at(begin(), 1, 0));
+    set_start(at(begin(), 1, 0));
     solve_lines(0, lines);
     std::swap(lines.along, lines.lane);
-    from(at(begin(), 0, 1));
+    set_start(at(begin(), 0, 1));
     solve_lines(1, lines);
     solve_z();
     add_rhs(1);
@@ -64,20 +64,20 @@ void AlternatingDirections::solve_z() {
 
 void AlternatingDirections::solve_z_across_slabs() {
   const auto ranks = static_cast<std::size_t>(ranks_);
-  const Rows mine = rows_of(rank_);
-  std::vector<int> slabs(ranks), slabs_at(ranks), rows(ranks), rows_at(ranks);  // of one field
+  const Rows local = rows_of(rank_);
+  std::vector<int> slabs(ranks), slabs_at(ranks), rows(ranks), rows_at(ranks);  // counts and offsets of one field
   for (int r = 0, slab = 0, row = 0; r < ranks_; ++r) {
     const auto i = static_cast<std::size_t>(r);
     slabs_at[i] = slab;
     rows_at[i] = row;
     slabs[i] = static_cast<int>(planes_ * rows_of(r).count * n_);
-    rows[i] = static_cast<int>(planes_of(r).count * mine.count * n_);
+    rows[i] = static_cast<int>(planes_of(r).count * local.count * n_);
     slab += slabs[i];
     row += rows[i];
   }
-  const auto times = [](std::vector<int> all, std::size_t fields) {
-    for (int& one : all) one *= static_cast<int>(fields);
-    return all;
+  const auto times = [](std::vector<int> counts, std::size_t fields) {
+    for (int& count : counts) count *= static_cast<int>(fields);
+    return counts;
   };
   const auto swap = [&](std::size_t fields, bool back) {
     const auto& out = back ? rows : slabs;
@@ -93,26 +93,26 @@ void AlternatingDirections::solve_z_across_slabs() {
 
   double* give = give_.data();
   for (int r = 0; r < ranks_; ++r) {
-    const Rows theirs = rows_of(r);
+    const Rows remote = rows_of(r);
     for (std::size_t f = 0; f < whole_.size(); ++f)
       for (std::size_t z = 0; z < planes_; ++z)
         give = std::copy_n(
-            (f < kUnknowns ? u_.at[f] : rhs_.at[f - kUnknowns]) + at(static_cast<std::ptrdiff_t>(z), theirs.first, 0),
-            theirs.count * n_, give);
+            (f < kUnknowns ? u_.at[f] : rhs_.at[f - kUnknowns]) + at(static_cast<std::ptrdiff_t>(z), remote.first, 0),
+            remote.count * n_, give);
   }
   swap(whole_.size(), false);
   const double* take = take_.data();
   for (int r = 0; r < ranks_; ++r) {
     const Rows planes = planes_of(r);
-    const std::size_t many = planes.count * mine.count * n_;
+    const std::size_t count = planes.count * local.count * n_;
     for (auto& field : whole_) {
-      std::copy_n(take, many, field.data() + planes.first * mine.count * n_);
-      take += many;
+      std::copy_n(take, count, field.data() + planes.first * local.count * n_);
+      take += count;
     }
   }
 
   Lines lines{
-      .u = {}, .rhs = {}, .along = mine.count * n_, .lane = 1, .outer = n_, .lanes = n_ - 2, .outers = mine.count};
+      .u = {}, .rhs = {}, .along = local.count * n_, .lane = 1, .outer = n_, .lanes = n_ - 2, .outers = local.count};
   for (std::size_t m = 0; m < kUnknowns; ++m)
     lines.u[m] = whole_[m].data() + 1, lines.rhs[m] = whole_[kUnknowns + m].data() + 1;
   solve_lines(2, lines);
@@ -121,16 +121,16 @@ void AlternatingDirections::solve_z_across_slabs() {
   for (int r = 0; r < ranks_; ++r) {
     const Rows planes = planes_of(r);
     for (std::size_t m = 0; m < kUnknowns; ++m)
-      give = std::copy_n(whole_[kUnknowns + m].data() + planes.first * mine.count * n_, planes.count * mine.count * n_,
-                         give);
+      give = std::copy_n(whole_[kUnknowns + m].data() + planes.first * local.count * n_,
+                         planes.count * local.count * n_, give);
   }
   swap(kUnknowns, true);
   take = take_.data();
   for (int r = 0; r < ranks_; ++r) {
-    const Rows theirs = rows_of(r);
+    const Rows remote = rows_of(r);
     for (std::size_t m = 0; m < kUnknowns; ++m)
-      for (std::size_t z = 0; z < planes_; ++z, take += theirs.count * n_)
-        std::copy_n(take, theirs.count * n_, rhs_.at[m] + at(static_cast<std::ptrdiff_t>(z), theirs.first, 0));
+      for (std::size_t z = 0; z < planes_; ++z, take += remote.count * n_)
+        std::copy_n(take, remote.count * n_, rhs_.at[m] + at(static_cast<std::ptrdiff_t>(z), remote.first, 0));
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// What bt and sp have in common: an implicit step is one solution along each direction of the cube.
+/// The common part of bt and sp: an implicit step solves once along each direction of the cube.
 #include <array>
 
 #include "mpi/npb/flow.hpp"
@@ -7,18 +7,18 @@
 namespace mm::mpi::npb {
 
 constexpr std::size_t kLanes = 4;
-/// The same number of adjacent lines, which are solved at once.
+/// One number of each of several adjacent lines, which are solved at once.
 using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
 
-/// Lines along one direction, as many as `lanes` times `outers`.
+/// Lines along one direction. There are `lanes` times `outers` lines.
 struct Lines {
-  const double* u[kUnknowns];  ///< the first line's end, on the surface
+  const double* u[kUnknowns];  ///< end of the first line, on the surface
   double* rhs[kUnknowns];
   std::size_t along, lane, outer;  ///< distances of points, of adjacent lines, and of groups of `lanes`
   std::size_t lanes, outers;
 };
 
-/// Up to kLanes adjacent lines. If there are fewer, the last one stands in for the missing ones.
+/// Up to kLanes adjacent lines. If there are fewer, the last line stands in for the missing ones.
 class Batch {
  public:
   Batch(const Lines& lines, std::size_t outer, std::size_t first) : lines_(lines) {
@@ -53,7 +53,8 @@ class AlternatingDirections : public Flow {
   void solve() override;
 
  protected:
-  /// Solves along x, y, or z: rhs becomes the change of u, in the form that the next direction needs. Threads call it.
+  /// Solves along x, y, or z: rhs becomes the change of u, in the form that the next direction needs. Threads call this
+  /// function.
   virtual void solve_batch(int direction, const Batch& batch) = 0;
 
  private:
@@ -65,11 +66,11 @@ class AlternatingDirections : public Flow {
   struct Rows {
     std::size_t first, count;
   };
-  /// The inner rows along y that a rank has while it solves along z, and its planes.
+  /// Return the inner rows along y that a rank holds while it solves along z, and its planes.
   Rows rows_of(int rank) const;
   Rows planes_of(int rank) const;
 
-  std::vector<double> give_, take_;      ///< what the ranks exchange
+  std::vector<double> give_, take_;      ///< buffers for the exchange between ranks
   std::array<Array<double>, 10> whole_;  ///< u and rhs of this rank's rows, from the bottom to the top
 };
 

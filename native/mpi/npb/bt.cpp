@@ -1,4 +1,4 @@
-/// bt: the flow by alternating directions; along each, block tridiagonal systems with blocks of 5 by 5.
+/// bt: the flow by alternating directions, with block tridiagonal systems of 5 by 5 blocks along each direction.
 #include <algorithm>
 
 #include "mpi/npb/adi.hpp"
@@ -49,7 +49,7 @@ constexpr FlowClass kClasses[] = {
 constexpr int kN = static_cast<int>(kUnknowns);
 using Block = Lanes[kN][kN];
 
-/// block += a A, as in add_convection.
+/// Computes block += a A, like add_convection.
 template <int D>
 [[gnu::always_inline]] inline void add_convection_block(const Point<Lanes>& p, double a, Block& block) {
   const Lanes w = a * p.velocity[D], c2w = kC2 * w;
@@ -68,7 +68,7 @@ template <int D>
   block[4][4] += kC1 * w;
 }
 
-/// block += b (N + d), as in add_diffusion.
+/// Computes block += b (N + d), like add_diffusion.
 template <int D>
 [[gnu::always_inline]] inline void add_diffusion_block(const Point<Lanes>& p, double b, Block& block) {
   const Lanes stress = (b * kViscosity) * p.inverse;
@@ -85,13 +85,14 @@ template <int D>
   for (int m = 0; m < kN; ++m) block[m][m] += b * kDiffusion[D];
 }
 
-/// What is left of a line's point after the elimination: it is `right` - `ahead` times the next point.
+/// The equation of a line's point after the elimination: the point is `right` - `ahead` times the next point.
 struct Left {
   Block ahead;
   Lanes right[kN];
 };
 
-/// Solves diagonal * (ahead | right) = (ahead | right) in place. The diagonal dominates: there are no pivots to choose.
+/// Solves diagonal * (ahead | right) = (ahead | right) in place. The diagonal dominates, so there are no pivots to
+/// choose.
 [[gnu::always_inline]] inline void divide(Block& diagonal, Left& left) {
   for (int k = 0; k < kN; ++k) {
     const Lanes pivot = 1.0 / diagonal[k][k];
@@ -127,19 +128,19 @@ class BlockTridiagonal final : public AlternatingDirections {
   void solve_along(const Batch& batch) {
     const double half = problem_.step * per_length_ / 2, second = problem_.step * per_length_ * per_length_;
     std::vector<Left>& line = lines_[this_thread()];
-    Point<Lanes> behind, here, ahead;
-    batch.load_point(0, here);
+    Point<Lanes> behind, current, ahead;
+    batch.load_point(0, current);
     batch.load_point(1, ahead);
     for (std::size_t i = 1; i + 1 < n_; ++i) {
-      behind = here;
-      here = ahead;
+      behind = current;
+      current = ahead;
       batch.load_point(i + 1, ahead);
       Left& left = line[i];
       Block diagonal{};
-      add_diffusion_block<D>(here, 2 * second, diagonal);
+      add_diffusion_block<D>(current, 2 * second, diagonal);
       for (int m = 0; m < kN; ++m) diagonal[m][m] += 1.0;
       for (auto& row : left.ahead)
-        for (Lanes& one : row) one = Lanes{};
+        for (Lanes& number : row) number = Lanes{};
       add_convection_block<D>(ahead, half, left.ahead);
       add_diffusion_block<D>(ahead, -second, left.ahead);
       batch.load_rhs(i, left.right);
@@ -149,13 +150,13 @@ class BlockTridiagonal final : public AlternatingDirections {
     Lanes next[kN] = {};  // the surface does not change
     for (std::size_t i = n_ - 2; i > 0; --i) {
       const Left& left = line[i];
-      Lanes now[kN];
+      Lanes solution[kN];
       for (int m = 0; m < kN; ++m) {
-        now[m] = left.right[m];
-        for (int j = 0; j < kN; ++j) now[m] -= left.ahead[m][j] * next[j];
+        solution[m] = left.right[m];
+        for (int j = 0; j < kN; ++j) solution[m] -= left.ahead[m][j] * next[j];
       }
-      std::copy_n(now, kN, next);
-      batch.store_rhs(i, now);
+      std::copy_n(solution, kN, next);
+      batch.store_rhs(i, solution);
     }
   }
 
@@ -174,18 +175,18 @@ class BlockTridiagonal final : public AlternatingDirections {
     }
   }
 
-  std::vector<std::vector<Left>> lines_;  // of each thread
+  std::vector<std::vector<Left>> lines_;  // by thread
 };
 
 }  // namespace
 
 std::vector<Problem> bt_problems() {
-  std::vector<Problem> found;
+  std::vector<Problem> problems;
   for (const FlowClass& c : kClasses) {
     const double n = static_cast<double>(c.points);
-    found.push_back(flow_problem<BlockTridiagonal>("bt", c, 3478.8 * n * n * n - 17655.7 * n * n + 28023.7 * n));
+    problems.push_back(flow_problem<BlockTridiagonal>("bt", c, 3478.8 * n * n * n - 17655.7 * n * n + 28023.7 * n));
   }
-  return found;
+  return problems;
 }
 
 }  // namespace mm::mpi::npb

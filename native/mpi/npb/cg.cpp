@@ -13,7 +13,7 @@ namespace {
 
 struct Class {
   const char* name;
-  int rows, nonzeros;  ///< of the random vectors that make the matrix
+  int rows, nonzeros;  ///< of the random vectors that form the matrix
   int iterations;
   double shift, zeta;  ///< from the report
 };
@@ -30,40 +30,41 @@ struct Entry {
   double value;
 };
 
-/// The random vectors whose outer products form the matrix: few nonzeros in each, one half at its own index.
+/// Returns the random vectors whose outer products form the matrix: each has few nonzeros, and the value 0.5 at its own
+/// index.
 std::vector<std::vector<Entry>> random_vectors(const Class& problem) {
   Random random(kSeed, 1);  // the reference program draws one number first
   std::uint64_t power = 1;
   while (power < static_cast<std::uint64_t>(problem.rows)) power *= 2;
-  std::vector<std::vector<Entry>> all(static_cast<std::size_t>(problem.rows));
+  std::vector<std::vector<Entry>> vectors(static_cast<std::size_t>(problem.rows));
   for (int row = 0; row < problem.rows; ++row) {
-    auto& vector = all[static_cast<std::size_t>(row)];
-    const auto holds = [&](int at) {
-      return std::find_if(vector.begin(), vector.end(), [at](const Entry& e) { return e.at == at; });
+    auto& vector = vectors[static_cast<std::size_t>(row)];
+    const auto find = [&](int index) {
+      return std::find_if(vector.begin(), vector.end(), [index](const Entry& e) { return e.at == index; });
     };
     while (vector.size() < static_cast<std::size_t>(problem.nonzeros)) {
       const double value = random.next();
-      const int at = static_cast<int>(random.bits() * power >> 46);
-      if (at < problem.rows && holds(at) == vector.end()) vector.push_back({at, value});
+      const int index = static_cast<int>(random.bits() * power >> 46);
+      if (index < problem.rows && find(index) == vector.end()) vector.push_back({index, value});
     }
-    if (const auto own = holds(row); own != vector.end())
-      own->value = 0.5;
+    if (const auto entry = find(row); entry != vector.end())
+      entry->value = 0.5;
     else
       vector.push_back({row, 0.5});
   }
-  return all;
+  return vectors;
 }
 
 /// A block of the matrix in compressed sparse rows.
 struct Sparse {
-  std::vector<std::size_t> begin;  ///< of each row, and the end of the last
+  std::vector<std::size_t> begin;  ///< begin of each row, and the end of the last row
   Array<int> column;               ///< within the block
   Array<double> value;
 
   Sparse(const Class& problem, std::size_t row0, std::size_t row1, std::size_t column0, std::size_t column1) {
     const auto vectors = random_vectors(problem);
-    const auto inside = [](int at, std::size_t from, std::size_t to) {
-      return static_cast<std::size_t>(at) >= from && static_cast<std::size_t>(at) < to;
+    const auto inside = [](int index, std::size_t from, std::size_t to) {
+      return static_cast<std::size_t>(index) >= from && static_cast<std::size_t>(index) < to;
     };
     std::vector<std::vector<Entry>> rows(row1 - row0);
     const double ratio = std::pow(kCondition, 1.0 / problem.rows);
@@ -110,16 +111,16 @@ struct Sparse {
   }
 
  private:
-  /// Orders a row by column, and adds what belongs to the same one.
+  /// Orders a row by column, and adds the entries that belong to the same column.
   static void merge(std::vector<Entry>& row) {
     std::stable_sort(row.begin(), row.end(), [](const Entry& a, const Entry& b) { return a.at < b.at; });
-    std::size_t kept = 0;
+    std::size_t size = 0;
     for (const Entry& e : row)
-      if (kept > 0 && row[kept - 1].at == e.at)
-        row[kept - 1].value += e.value;
+      if (size > 0 && row[size - 1].at == e.at)
+        row[size - 1].value += e.value;
       else
-        row[kept++] = e;
-    row.resize(kept);
+        row[size++] = e;
+    row.resize(size);
   }
 };
 
@@ -190,32 +191,32 @@ class Gradients final : public Kernel {
     return number;
   }
 
-  /// y = A x, on each rank its part.
+  /// Computes y = A x, on each rank its part.
   void product(const Array<double>& x, Array<double>& y) {
     if (ranks_ == 1) return matrix_.times(x.data(), y.data());
     matrix_.times(x.data(), sums_.data());
-    Array<double>& mine = side_ == 1 ? y : piece_;
+    Array<double>& target = side_ == 1 ? y : piece_;
     if (factor_ == 1)
-      mine.swap(sums_);
+      target.swap(sums_);
     else
       library([&] {
-        check(MPI_Reduce_scatter(sums_.data(), mine.data(), lengths_.data(), MPI_DOUBLE, MPI_SUM, near_.get()),
+        check(MPI_Reduce_scatter(sums_.data(), target.data(), lengths_.data(), MPI_DOUBLE, MPI_SUM, near_.get()),
               "MPI_Reduce_scatter");
       });
     if (side_ == 1) return;
-    sum(mine.data(), static_cast<int>(mine.size()), across_.get());
+    sum(target.data(), static_cast<int>(target.size()), across_.get());
     const int partner = place_ * side_ * factor_ + row_ * factor_ + slot_;
     if (partner == rank_)
-      std::copy(mine.begin(), mine.end(), y.begin());
+      std::copy(target.begin(), target.end(), y.begin());
     else
       library([&] {
-        check(MPI_Sendrecv(mine.data(), static_cast<int>(mine.size()), MPI_DOUBLE, partner, 0, y.data(),
+        check(MPI_Sendrecv(target.data(), static_cast<int>(target.size()), MPI_DOUBLE, partner, 0, y.data(),
                            static_cast<int>(y.size()), MPI_DOUBLE, partner, 0, all_, MPI_STATUS_IGNORE),
               "MPI_Sendrecv");
       });
   }
 
-  /// z = approximately x / A, by a fixed number of steps, and the norm of the residual.
+  /// Computes z, approximately x / A, by a fixed number of steps, and the norm of the residual.
   void approximate() {
     each([&](std::size_t k) {
       z_[k] = 0;
@@ -246,17 +247,17 @@ class Gradients final : public Kernel {
   Group near_, across_, row_of_ranks_;
   const Sparse matrix_;
   Array<double> x_, z_, p_, r_, q_, sums_, piece_;
-  std::vector<int> lengths_;  // of the parts of this row's product
+  std::vector<int> lengths_;  // lengths of the parts of this row's product
   double zeta_ = 0, residual_ = 0;
 };
 
 }  // namespace
 
 std::vector<Problem> cg_problems() {
-  std::vector<Problem> all;
+  std::vector<Problem> problems;
   for (const Class& c : kClasses) {
     const double products = c.nonzeros * (c.nonzeros + 1);
-    all.push_back(
+    problems.push_back(
         {.kernel = "cg",
          .class_name = c.name,
          .size = std::to_string(c.rows) + " rows",
@@ -265,7 +266,7 @@ std::vector<Problem> cg_problems() {
          .max_ranks = c.rows / 10,
          .make = [&c](bool) { return std::make_shared<Gradients>(c); }});
   }
-  return all;
+  return problems;
 }
 
 }  // namespace mm::mpi::npb

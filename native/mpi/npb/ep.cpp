@@ -31,22 +31,22 @@ class Pairs final : public Kernel {
     const std::size_t blocks = (std::size_t{1} << problem_.log_pairs) / kBlock;
     const auto ranks = static_cast<std::size_t>(ranks_), rank = static_cast<std::size_t>(rank_);
     const std::size_t begin = part(blocks, ranks, rank), end = part(blocks, ranks, rank + 1);
-    std::vector<Sums> own(threads());
+    std::vector<Sums> by_thread(threads());
     in_parts(end - begin, [&](std::size_t first, std::size_t last) {
       Sums sums{};
       std::vector<double> numbers(2 * kChunk);
       for (std::size_t b = begin + first; b < begin + last; ++b) {
         Random random(kSeedOfPairs, 2 * kBlock * b);
-        for (std::size_t done = 0; done < kBlock; done += kChunk) {
+        for (std::size_t generated = 0; generated < kBlock; generated += kChunk) {
           for (double& number : numbers) number = 2 * random.next() - 1;
           count(numbers, sums);
         }
       }
-      own[this_thread()] = sums;
+      by_thread[this_thread()] = sums;
     });
     sums_.fill(0);
-    for (const Sums& one : own)
-      for (std::size_t i = 0; i < one.size(); ++i) sums_[i] += one[i];
+    for (const Sums& thread_sums : by_thread)
+      for (std::size_t i = 0; i < thread_sums.size(); ++i) sums_[i] += thread_sums[i];
     sum(sums_.data(), static_cast<int>(sums_.size()), all_);
   }
 
@@ -62,9 +62,9 @@ class Pairs final : public Kernel {
 
  private:
   static constexpr std::size_t kChunk = 1024;
-  using Sums = std::array<double, 12>;  // of x and of y, and the counts per square ring
+  using Sums = std::array<double, 12>;  // sums of x and of y, and the counts per square ring
 
-  /// Marsaglia's polar method.
+  /// Adds deviates by Marsaglia's polar method.
   static void count(const std::vector<double>& numbers, Sums& sums) {
     double x = 0, y = 0;
     for (std::size_t i = 0; i < numbers.size(); i += 2) {
@@ -88,18 +88,18 @@ class Pairs final : public Kernel {
 }  // namespace
 
 std::vector<Problem> ep_problems() {
-  std::vector<Problem> all;
+  std::vector<Problem> problems;
   for (const Class& c : kClasses) {
     const double pairs = std::ldexp(1.0, c.log_pairs);
-    all.push_back({.kernel = "ep",
-                   .class_name = c.name,
-                   .size = "2^" + std::to_string(c.log_pairs) + " pairs",
-                   .operations = 2 * pairs,
-                   .bytes = 0,
-                   .max_ranks = static_cast<int>(std::ldexp(1.0, c.log_pairs - 16)),
-                   .make = [&c](bool) { return std::make_shared<Pairs>(c); }});
+    problems.push_back({.kernel = "ep",
+                        .class_name = c.name,
+                        .size = "2^" + std::to_string(c.log_pairs) + " pairs",
+                        .operations = 2 * pairs,
+                        .bytes = 0,
+                        .max_ranks = static_cast<int>(std::ldexp(1.0, c.log_pairs - 16)),
+                        .make = [&c](bool) { return std::make_shared<Pairs>(c); }});
   }
-  return all;
+  return problems;
 }
 
 }  // namespace mm::mpi::npb

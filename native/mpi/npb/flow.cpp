@@ -7,7 +7,7 @@
 namespace mm::mpi::npb {
 namespace {
 
-// The report's steady state, of each unknown: a constant, then coefficients of the first to fourth powers of x, y, z.
+// The report's steady state. Each unknown has a constant, then coefficients of the first to fourth powers of x, y, z.
 constexpr double kExact[kUnknowns][13] = {
     {2, 0, 0, 4, 5, 3, 0.5, 0.02, 0.01, 0.03, 0.5, 0.4, 0.3},
     {1, 0, 0, 0, 1, 2, 3, 0.01, 0.03, 0.02, 0.4, 0.3, 0.5},
@@ -61,12 +61,12 @@ void Flow::prepare() {
     check(MPI_Type_commit(&halo_), "MPI_Type_commit");
   }
   in_parts(planes_ * n_, [&](std::size_t first, std::size_t last) {
-    double found[kUnknowns];
+    double state[kUnknowns];
     for (std::size_t i = first; i < last; ++i)
       for (std::size_t x = 0; x < n_; ++x) {
         const auto z = static_cast<std::ptrdiff_t>(i / n_);
-        exact(z, i % n_, x, found);
-        for (std::size_t m = 0; m < kUnknowns; ++m) u_.at[m][at(z, i % n_, x)] = found[m];
+        exact(z, i % n_, x, state);
+        for (std::size_t m = 0; m < kUnknowns; ++m) u_.at[m][at(z, i % n_, x)] = state[m];
       }
   });
   fill(forcing_.all, 0.0);
@@ -77,7 +77,7 @@ void Flow::prepare() {
   });
 }
 
-/// The exact state on the surface; inside, its transfinite interpolation.
+/// Sets the exact state on the surface, and its transfinite interpolation inside.
 void Flow::reset() {
   fill(rhs_.all, 0.0);
   in_parts(planes_, [&](std::size_t first, std::size_t last) {
@@ -91,8 +91,8 @@ void Flow::reset_plane(std::ptrdiff_t z) {
   const std::size_t last = n_ - 1;
   for (std::size_t y = 0; y < n_; ++y)
     for (std::size_t x = 0; x < n_; ++x) {
-      double found[kUnknowns];
-      exact(z, y, x, found);
+      double state[kUnknowns];
+      exact(z, y, x, state);
       if (x > 0 && x < last && y > 0 && y < last && z > bottom && z < top) {
         double sides[6][kUnknowns];
         exact(z, y, 0, sides[0]), exact(z, y, last, sides[1]);
@@ -103,14 +103,14 @@ void Flow::reset_plane(std::ptrdiff_t z) {
         for (std::size_t m = 0; m < kUnknowns; ++m) {
           const double a = (1 - px) * sides[0][m] + px * sides[1][m], b = (1 - py) * sides[2][m] + py * sides[3][m],
                        c = (1 - pz) * sides[4][m] + pz * sides[5][m];
-          found[m] = a + b + c - a * b - b * c - c * a + a * b * c;
+          state[m] = a + b + c - a * b - b * c - c * a + a * b * c;
         }
       }
-      for (std::size_t m = 0; m < kUnknowns; ++m) u_.at[m][at(z, y, x)] = found[m];
+      for (std::size_t m = 0; m < kUnknowns; ++m) u_.at[m][at(z, y, x)] = state[m];
     }
 }
 
-/// Ghost planes of u from the slabs below and above.
+/// Exchanges the ghost planes of u with the slabs below and above.
 void Flow::exchange() {
   if (ranks_ == 1) return;
   const int below = rank_ > 0 ? rank_ - 1 : MPI_PROC_NULL, above = rank_ + 1 < ranks_ ? rank_ + 1 : MPI_PROC_NULL;
@@ -140,7 +140,7 @@ void Flow::find_inverse() {
   });
 }
 
-/// Adds what flows along D into the points first … last - 1 of a row; neighbours are `stride` apart.
+/// Adds the flux along D to the points first … last - 1 of a row. Neighbours are `stride` apart.
 template <int D>
 [[gnu::always_inline]] inline void Flow::add_flux_range(std::size_t first, std::size_t last, std::size_t stride,
                                                         const double* weights) {
@@ -180,7 +180,7 @@ template <int D>
   }
 }
 
-/// Adds what flows along D into a row, whose place along D is `place` unless D is the row's own direction.
+/// Adds the flux along D to a row. Its place along D is `place`, unless D is the row's own direction.
 template <int D>
 void Flow::add_fluxes(std::size_t row, std::size_t place, std::size_t stride) {
   double weights[5];
@@ -224,13 +224,13 @@ void Flow::add_rhs(double factor) {
 void Flow::norms(const double* const* fields, double* found) {
   for (std::size_t m = 0; m < kUnknowns; ++m)
     found[m] = sum_in_parts(static_cast<std::size_t>(end() - begin()), [&](std::size_t first, std::size_t last) {
-      double own = 0;
+      double total = 0;
       for (std::size_t z = first; z < last; ++z)
         for (std::size_t y = 1; y + 1 < n_; ++y) {
           const double* const row = fields[m] + at(begin() + static_cast<std::ptrdiff_t>(z), y, 1);
-          own += in_fours(n_ - 2, [row](std::size_t x) { return row[x] * row[x]; });
+          total += in_fours(n_ - 2, [row](std::size_t x) { return row[x] * row[x]; });
         }
-      return own;
+      return total;
     });
   sum(found, kUnknowns, all_);
   const double inner = static_cast<double>(n_ - 2);
@@ -247,22 +247,22 @@ std::string Flow::verify() {
         for (std::size_t m = 0; m < kUnknowns; ++m) rhs_.at[m][at(z, y, x)] = u_.at[m][at(z, y, x)] - expected[m];
       }
   norms(rhs_.at, error_);
-  std::string more = verify_more();
+  std::string violation = verify_more();
   for (std::size_t m = 0; m < kUnknowns; ++m)
-    for (const auto& [what, want, got] : {std::tuple{"residual of ", problem_.residual[m], residual_[m]},
-                                          std::tuple{"error of ", problem_.error[m], error_[m]}})
-      if (std::string wrong = differs(std::string(what) + kNames[m], want, got, kFlowTolerance); !wrong.empty())
+    for (const auto& [prefix, target, actual] : {std::tuple{"residual of ", problem_.residual[m], residual_[m]},
+                                                 std::tuple{"error of ", problem_.error[m], error_[m]}})
+      if (std::string wrong = differs(std::string(prefix) + kNames[m], target, actual, kFlowTolerance); !wrong.empty())
         return wrong;
-  return more;
+  return violation;
 }
 
 json Flow::observed() const {
-  json found;  // each a condition of its own, which is a number
+  json conditions;  // each number is a condition of its own
   for (std::size_t m = 0; m < kUnknowns; ++m) {
-    found[std::string("residual_") + kNames[m]] = residual_[m];
-    found[std::string("error_") + kNames[m]] = error_[m];
+    conditions[std::string("residual_") + kNames[m]] = residual_[m];
+    conditions[std::string("error_") + kNames[m]] = error_[m];
   }
-  return found;
+  return conditions;
 }
 
 }  // namespace mm::mpi::npb

@@ -1,5 +1,5 @@
 #pragma once
-/// What lu, bt and sp have in common: compressible flow in a cube, forced so that polynomials are its steady state.
+/// The common part of lu, bt and sp: compressible flow in a cube, forced so that polynomials are its steady state.
 ///
 /// The five unknowns are density, three momenta and energy. Ranks divide the cube into slabs along z.
 #include <cstddef>
@@ -25,15 +25,15 @@ struct FlowClass {
   int steps;
   double step;  ///< of pseudo-time
   double residual[kUnknowns], error[kUnknowns];
-  double surface = 0;  ///< pressure over the surface, of lu only
+  double surface = 0;  ///< integral of the pressure over the surface, for lu only
 };
 
-/// State at a point, divided by the density. T: a number, or several.
+/// The state at a point, divided by the density. T is a number, or several numbers.
 template <class T>
 struct Point {
   T velocity[3], energy, kinetic, inverse;
 
-  /// From the five unknowns and 1/density.
+  /// Sets the state from the five unknowns and 1/density.
   void set(const T& mx, const T& my, const T& mz, const T& total, const T& r) {
     inverse = r;
     velocity[0] = mx * r, velocity[1] = my * r, velocity[2] = mz * r;
@@ -42,7 +42,7 @@ struct Point {
   }
 };
 
-/// out += a A v, where A is the Jacobian of the flux along D at `p`.
+/// Computes out += a A v, where A is the Jacobian of the flux along D at `p`.
 template <int D, class T>
 [[gnu::always_inline]] inline void add_convection(const Point<T>& p, double a, const T* v, T* out) {
   const T& w = p.velocity[D];
@@ -55,7 +55,8 @@ template <int D, class T>
                  (kC1 * p.energy - kC2 * p.kinetic) * along);
 }
 
-/// out += b (N + d) v, where N is the Jacobian of viscosity and heat conduction along D, and d artificial diffusion.
+/// Computes out += b (N + d) v, where N is the Jacobian of viscosity and heat conduction along D, and d is the
+/// artificial diffusion.
 template <int D, class T>
 [[gnu::always_inline]] inline void add_diffusion(const Point<T>& p, double b, const T* v, T* out) {
   const T stress = (b * kViscosity) * p.inverse;
@@ -70,7 +71,7 @@ template <int D, class T>
   for (int m = 0; m < 5; ++m) out[m] += (b * kDiffusion[D]) * v[m];
 }
 
-/// Weights of the dissipation's five points at a place along an edge of n points.
+/// Sets the weights of the dissipation's five points at a place along an edge of n points.
 inline void dissipation(std::size_t place, std::size_t n, double* weights) {
   const bool low = place == 1, high = place == n - 2;
   weights[0] = place <= 2 ? 0 : 1;
@@ -96,10 +97,10 @@ class Flow : public Kernel {
   struct Fields {
     Array<double> all;
     double* at[kUnknowns] = {};
-    explicit Fields(std::size_t points);  ///< zeros
+    explicit Fields(std::size_t points);  ///< filled with zeros
   };
 
-  /// Index of a point of this slab; z from -2.
+  /// Returns the index of a point of this slab; z begins at -2.
   std::size_t at(std::ptrdiff_t z, std::size_t y, std::size_t x) const {
     return (static_cast<std::size_t>(z + 2) * n_ + y) * n_ + x;
   }
@@ -112,19 +113,19 @@ class Flow : public Kernel {
       for (std::size_t i = first; i < last; ++i) work(begin() + static_cast<std::ptrdiff_t>(i / rows), 1 + i % rows);
     });
   }
-  /// First and last + 1 of the inner planes of this slab.
+  /// Return the first and the last + 1 of the inner planes of this slab.
   std::ptrdiff_t begin() const { return first_ == 0 ? 1 : 0; }
   std::ptrdiff_t end() const { return static_cast<std::ptrdiff_t>(first_ + planes_ == n_ ? planes_ - 1 : planes_); }
 
-  /// rhs = scale (forcing + everything that changes u): of the inner points. Collective.
+  /// Computes rhs = scale (forcing + all terms that change u) at the inner points. Collective.
   void compute_rhs(double scale);
-  /// u += factor rhs: of the inner points.
+  /// Computes u += factor rhs at the inner points.
   void add_rhs(double factor);
-  /// Root mean squares over the inner points of the cube. Collective.
+  /// Computes the root mean squares over the inner points of the cube. Collective.
   void norms(const double* const* fields, double* found);
-  /// Hook of lu: what else is expected of the solution.
+  /// Hook of lu: verifies what else is expected of the solution.
   virtual std::string verify_more() { return ""; }
-  /// Hook: the residual's norms, if the solution left none.
+  /// Hook: computes the residual's norms, if the solution has not computed them.
   virtual void find_residual() = 0;
 
   const FlowClass& problem_;
@@ -147,7 +148,7 @@ class Flow : public Kernel {
   MPI_Datatype halo_ = MPI_DATATYPE_NULL;
 };
 
-/// The problem of a class; `operations` for each of its steps.
+/// Returns the problem of a class. `operations` is their number in each of its steps.
 template <class Solver>
 Problem flow_problem(const char* kernel, const FlowClass& c, double operations) {
   const double points = static_cast<double>(c.points);

@@ -23,8 +23,8 @@ using Complex = std::complex<double>;
 constexpr int kMostIterations = 20;
 constexpr double kAlpha = 1e-6, kTolerance = 1e-12;
 constexpr std::size_t kChecked = 1024;
-// Transforms at a time: those of 256 numbers and their results fit into a first-level cache. Extents are multiples of
-// it.
+// The number of transforms at a time. A batch of 256 numbers per transform and its results fit into a first-level
+// cache. Extents are multiples of this number.
 constexpr std::size_t kBatch = 4;
 
 struct Class {
@@ -101,8 +101,8 @@ struct Fftw {
   std::string version;
 
   static const Fftw& get() {
-    static const Fftw one;
-    return one;
+    static const Fftw instance;
+    return instance;
   }
 
  private:
@@ -125,7 +125,8 @@ struct Columns {
   std::vector<double> re, im;
 };
 
-/// Transforms a batch of columns of one length, forward or backward, without scaling. One thread at a time.
+/// Transforms a batch of columns of one length, forward or backward, without scaling. Only one thread may use it at a
+/// time.
 class Transform {
  public:
   Transform(std::size_t n, bool forward, bool fftw) : n_(n), sign_(forward ? -1 : 1), a_(n), b_(n) {
@@ -135,7 +136,7 @@ class Transform {
       double *re = a_.re.data(), *im = a_.im.data(), *to_re = b_.re.data(), *to_im = b_.im.data();
       // With real and imaginary parts swapped, forward becomes backward. 0: FFTW_MEASURE.
       if (!forward) std::swap(re, im), std::swap(to_re, to_im);
-      // It is asked for only where the library was found.
+      // FFTW is requested only where the library was found.
       plan_ = Fftw::get().plan(1, &along, 1, &beside, re, im, to_re, to_im, 0);  // NOLINT(*-core.CallAndMessage)
       if (plan_ == nullptr) throw Failure("FFTW has no plan for length " + std::to_string(n));
       return;
@@ -144,13 +145,13 @@ class Transform {
       roots_.push_back(std::polar(1.0, sign_ * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)));
   }
   ~Transform() {
-    // A plan was made by the loaded library.
+    // The loaded library has created the plan.
     if (plan_ != nullptr) Fftw::get().destroy(plan_);  // NOLINT(clang-analyzer-core.CallAndMessage)
   }
   Transform(const Transform&) = delete;
   Transform& operator=(const Transform&) = delete;
 
-  /// The input, to be filled before each transform.
+  /// Returns the input, which must be filled before each transform.
   Columns& in() { return a_; }
   /// Transforms the input, and returns the output.
   const Columns& operator()() {
@@ -158,15 +159,16 @@ class Transform {
       Fftw::get().execute(plan_);  // NOLINT(clang-analyzer-core.CallAndMessage)
       return b_;
     }
-    Columns *from = &a_, *to = &b_;
-    std::size_t left = n_, stride = 1;
-    for (; left % 4 == 0; left /= 4, stride *= 4, std::swap(from, to)) by_four(*from, *to, left, stride);
-    for (; left > 1; left /= 2, stride *= 2, std::swap(from, to)) by_two(*from, *to, left, stride);
-    return *from;
+    Columns *source = &a_, *target = &b_;
+    std::size_t length = n_, stride = 1;
+    for (; length % 4 == 0; length /= 4, stride *= 4, std::swap(source, target))
+      by_four(*source, *target, length, stride);
+    for (; length > 1; length /= 2, stride *= 2, std::swap(source, target)) by_two(*source, *target, length, stride);
+    return *source;
   }
 
  private:
-  // Stockham's algorithm: each pass keeps the natural order. A pass does `stride` transforms of length `length`.
+  // Stockham's algorithm keeps the natural order in each pass. A pass does `stride` transforms of length `length`.
   void by_two(const Columns& from, Columns& to, std::size_t length, std::size_t stride) {
     const std::size_t run = stride * kBatch, half = length / 2;
     for (std::size_t p = 0; p < half; ++p) {
@@ -227,7 +229,7 @@ class Transform {
   void* plan_ = nullptr;
 };
 
-/// Loads and stores a batch by runs: element i of all columns is the run that begins at at(i).
+/// Load and store a batch by runs: element i of all columns is the run that begins at at(i).
 template <class At>
 void load(const Complex* from, const At& at, std::size_t n, Columns& to) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -267,7 +269,7 @@ class Heat final : public Kernel {
           of_threads_.back().emplace_back(length, forward, fftw);
     }
     for (int r = 0; r < ranks_; ++r) {
-      // In doubles: what this rank holds in space and r in frequency space, and vice versa.
+      // In doubles: the numbers that this rank holds in space and rank r in frequency space, and vice versa.
       give_.push_back(static_cast<int>(2 * planes_ * (y_of(r + 1) - y_of(r)) * problem.nx));
       take_.push_back(static_cast<int>(2 * (z_of(r + 1) - z_of(r)) * rows_ * problem.nx));
       for (std::size_t y = y_of(r); y < y_of(r + 1); ++y) {
@@ -327,11 +329,11 @@ class Heat final : public Kernel {
     });
   }
 
-  /// This thread's transform along a dimension.
+  /// Returns this thread's transform along a dimension.
   Transform& forward(std::size_t dimension) { return of_threads_[this_thread()][dimension]; }
   Transform& back(std::size_t dimension) { return of_threads_[this_thread()][3 + dimension]; }
 
-  /// Index of row y of a plane in the pieces to send or received.
+  /// Returns a function for the index of row y of a plane in the pieces to send or in the received pieces.
   auto piece_rows(std::size_t plane, std::size_t x) const {
     return [this, plane, x](std::size_t y) { return piece_of_[y] + plane * plane_of_piece_[y] + x; };
   }
@@ -339,7 +341,7 @@ class Heat final : public Kernel {
     return [this, plane, x](std::size_t y) { return (plane * problem_.ny + y) * problem_.nx + x; };
   }
 
-  /// Along x: a batch consists of adjacent rows, which are transposed first.
+  /// Transforms along x. A batch consists of adjacent rows, which are transposed first.
   void along_x(Transform& transform, Complex* rows) {
     Columns& in = transform.in();
     for (std::size_t r = 0; r < kBatch; ++r)
@@ -369,15 +371,15 @@ class Heat final : public Kernel {
     transpose(give_, give_at_, take_, take_at_, pieces_, frequencies_);
     in_parts(rows_ * problem_.nx / kBatch, [&](std::size_t first, std::size_t last) {
       Transform& across = forward(2);
-      for (std::size_t at = first * kBatch; at < last * kBatch; at += kBatch) {
-        const auto columns = [this, at](std::size_t z) { return z * rows_ * problem_.nx + at; };
+      for (std::size_t column = first * kBatch; column < last * kBatch; column += kBatch) {
+        const auto columns = [this, column](std::size_t z) { return z * rows_ * problem_.nx + column; };
         load(frequencies_.data(), columns, problem_.nz, across.in());
         store(across(), problem_.nz, frequencies_.data(), columns);
       }
     });
   }
 
-  /// One time step: every frequency decays, then the box is transformed to space.
+  /// Computes one time step: every frequency decays, then the box is transformed to space.
   void to_space() {
     const std::size_t batches = problem_.nx / kBatch;
     in_parts(rows_ * batches, [&](std::size_t first, std::size_t last) {
@@ -425,18 +427,18 @@ class Heat final : public Kernel {
   }
 
   Complex checksum() const {
-    Complex all = 0;
+    Complex total = 0;
     for (std::size_t j = 1; j <= kChecked; ++j) {
       const std::size_t x = j % problem_.nx, y = 3 * j % problem_.ny, z = 5 * j % problem_.nz;
-      if (z >= z0_ && z < z0_ + planes_) all += space_[((z - z0_) * problem_.ny + y) * problem_.nx + x];
+      if (z >= z0_ && z < z0_ + planes_) total += space_[((z - z0_) * problem_.ny + y) * problem_.nx + x];
     }
-    return all / static_cast<double>(problem_.nx * problem_.ny * problem_.nz);
+    return total / static_cast<double>(problem_.nx * problem_.ny * problem_.nz);
   }
 
   const Class& problem_;
   const std::size_t z0_, y0_, planes_, rows_, here_, there_;  // here_, there_: numbers in space, in frequency space
   Array<Complex> space_, pieces_, frequencies_;
-  std::vector<std::deque<Transform>> of_threads_;  // along x, y, z: forward, and back
+  std::vector<std::deque<Transform>> of_threads_;  // by thread: along x, y, z, forward and then back
   std::vector<int> give_, take_, give_at_, take_at_;
   std::vector<std::size_t> piece_of_, plane_of_piece_;  // of each y: index of its row in plane 0; distance to plane 1
   std::vector<std::vector<double>> decay_;
@@ -448,18 +450,18 @@ class Heat final : public Kernel {
 std::string fftw_version() { return Fftw::get().version; }
 
 std::vector<Problem> ft_problems() {
-  std::vector<Problem> all;
+  std::vector<Problem> problems;
   for (const Class& c : kClasses) {
     const double points = static_cast<double>(c.nx * c.ny * c.nz), log = std::log(points);
-    all.push_back({.kernel = "ft",
-                   .class_name = c.name,
-                   .size = std::to_string(c.nx) + "x" + std::to_string(c.ny) + "x" + std::to_string(c.nz),
-                   .operations = points * (14.8157 + 7.19641 * log + (5.23518 + 7.21113 * log) * c.iterations),
-                   .bytes = 3 * 16 * points,
-                   .max_ranks = static_cast<int>(std::min(c.ny, c.nz)),
-                   .make = [&c](bool fftw) { return std::make_shared<Heat>(c, fftw); }});
+    problems.push_back({.kernel = "ft",
+                        .class_name = c.name,
+                        .size = std::to_string(c.nx) + "x" + std::to_string(c.ny) + "x" + std::to_string(c.nz),
+                        .operations = points * (14.8157 + 7.19641 * log + (5.23518 + 7.21113 * log) * c.iterations),
+                        .bytes = 3 * 16 * points,
+                        .max_ranks = static_cast<int>(std::min(c.ny, c.nz)),
+                        .make = [&c](bool fftw) { return std::make_shared<Heat>(c, fftw); }});
   }
-  return all;
+  return problems;
 }
 
 }  // namespace mm::mpi::npb

@@ -19,7 +19,7 @@ struct Class {
   std::array<std::size_t, kTests> index;
   std::array<int, kTests> rank;
   int rising;         ///< the ranks of the first `rising` keys increase by one per iteration; the others decrease
-  int rising_offset;  ///< of the iteration, for those that rise
+  int rising_offset;  ///< offset of the iteration, for the rising ranks
   int falling_offset;
 };
 constexpr Class kClasses[] = {
@@ -73,11 +73,11 @@ class Sort final : public Kernel {
 
   std::string verify() override {
     World& world = World::get();
-    const json mine = std::exchange(wrong_, nullptr);
-    for (const json& one : world.gather(mine))
-      if (!one.is_null())
-        return "rank of key " + one["key"].dump() + " in iteration " + one["iteration"].dump() + ": expected " +
-               one["expected"].dump() + ", got " + one["got"].dump();
+    const json mismatch = std::exchange(wrong_, nullptr);
+    for (const json& rank_mismatch : world.gather(mismatch))
+      if (!rank_mismatch.is_null())
+        return "rank of key " + rank_mismatch["key"].dump() + " in iteration " + rank_mismatch["iteration"].dump() +
+               ": expected " + rank_mismatch["expected"].dump() + ", got " + rank_mismatch["got"].dump();
     int verified = 0;
     check(MPI_Allreduce(&verified_, &verified, 1, MPI_INT, MPI_SUM, all_), "MPI_Allreduce");
     if (verified != kTests * kIterations)
@@ -103,7 +103,8 @@ class Sort final : public Kernel {
     if (int* low = key_at(n(iteration))) *low = iteration;
     if (int* high = key_at(n(iteration + kIterations))) *high = (1 << problem_.log_limit) - iteration;
 
-    // The keys per bucket, of each thread, here and on all ranks; behind them the keys to verify.
+    // Count the keys per bucket: of each thread, of this rank and of all ranks. The keys to verify follow behind the
+    // counts.
     in_parts(keys_.size(), [&](std::size_t first, std::size_t last) {
       int* const counts = next_[this_thread()].data();
       const int* const keys = keys_.data();
@@ -121,7 +122,7 @@ class Sort final : public Kernel {
             "MPI_Allreduce");
     });
 
-    // Keys by bucket, and in it by thread.
+    // The keys are ordered by bucket, and within a bucket by thread.
     int sum = 0;
     for (std::size_t b = 0; b < buckets(); ++b)
       for (auto& next : next_) sum += std::exchange(next[b], sum);
@@ -137,17 +138,18 @@ class Sort final : public Kernel {
     std::fill(receive_.begin(), receive_.end(), 0);
     first_bucket_ = last_bucket_ = 0;
     before_ = 0;
-    std::size_t to = 0, seen = 0;
+    std::size_t target = 0, keys_so_far = 0;
     for (std::size_t b = 0; b < buckets(); ++b) {
-      send_[to] += own_[b];
-      if (to < n(rank_)) {
+      send_[target] += own_[b];
+      if (target < n(rank_)) {
         before_ += totals_[b];
         first_bucket_ = last_bucket_ = b + 1;
-      } else if (to == n(rank_)) {
+      } else if (target == n(rank_)) {
         last_bucket_ = b + 1;
       }
-      seen += n(totals_[b]);
-      while (to + 1 < n(ranks_) && seen >= part(std::size_t{1} << problem_.log_keys, n(ranks_), to + 1)) ++to;
+      keys_so_far += n(totals_[b]);
+      while (target + 1 < n(ranks_) && keys_so_far >= part(std::size_t{1} << problem_.log_keys, n(ranks_), target + 1))
+        ++target;
     }
     if (ranks_ == 1) {
       received_ = ordered_.size();
@@ -161,37 +163,38 @@ class Sort final : public Kernel {
     for (int t = 0; t < kTests; ++t) {
       const int key = totals_[buckets() + n(t)];
       if (n(key) < min_key || n(key) >= end) continue;
-      const int got = before_ + (n(key) == min_key ? 0 : below_[n(key) - min_key - 1]);
-      if (got == expected(t, iteration))
+      const int actual = before_ + (n(key) == min_key ? 0 : below_[n(key) - min_key - 1]);
+      if (actual == expected(t, iteration))
         ++verified_;
       else if (wrong_.is_null())
-        wrong_ = {{"key", key}, {"iteration", iteration}, {"expected", expected(t, iteration)}, {"got", got}};
+        wrong_ = {{"key", key}, {"iteration", iteration}, {"expected", expected(t, iteration)}, {"got", actual}};
     }
   }
 
-  /// The number of keys here up to each value. Each thread has some of the buckets, with as many keys as the others.
+  /// Counts the keys of this rank up to each value. Each thread has some of the buckets, with as many keys as the other
+  /// threads.
   void count_below() {
     const std::size_t min_key = first_bucket_ << shift();
-    std::vector<std::size_t> from(threads() + 1, last_bucket_);  // first bucket of each thread
-    std::vector<int> before(threads());                          // keys in the buckets before
+    std::vector<std::size_t> first_buckets(threads() + 1, last_bucket_);  // by thread
+    std::vector<int> keys_before(threads());  // number of keys in the buckets before, by thread
     std::size_t next = 0;
-    int seen = 0;
-    for (std::size_t b = first_bucket_; b < last_bucket_; seen += totals_[b++])
-      for (; next < threads() && n(seen) >= part(received_, threads(), next); ++next)
-        from[next] = b, before[next] = seen;
-    in_parts(threads(), [&](std::size_t own, std::size_t) {
-      const std::size_t begin = from[own], end = from[own + 1];
+    int keys_so_far = 0;
+    for (std::size_t b = first_bucket_; b < last_bucket_; keys_so_far += totals_[b++])
+      for (; next < threads() && n(keys_so_far) >= part(received_, threads(), next); ++next)
+        first_buckets[next] = b, keys_before[next] = keys_so_far;
+    in_parts(threads(), [&](std::size_t thread, std::size_t) {
+      const std::size_t begin = first_buckets[thread], end = first_buckets[thread + 1];
       int* const below = below_.data();
       std::fill(below + (begin << shift()) - min_key, below + (end << shift()) - min_key, 0);
       const auto precedes = [this](int key, std::size_t bucket) { return n(key >> shift()) < bucket; };
-      for (std::size_t r = 0; r < n(ranks_); ++r) {  // what each rank sent is ordered by bucket
-        const int* const sent = here_ + (ranks_ == 1 ? 0 : receive_at_[r]);
-        const int* const sent_end = sent + (ranks_ == 1 ? static_cast<int>(received_) : receive_[r]);
-        const int* const last = std::lower_bound(sent, sent_end, end, precedes);
-        for (const int* key = std::lower_bound(sent, sent_end, begin, precedes); key != last; ++key)
+      for (std::size_t r = 0; r < n(ranks_); ++r) {  // the keys of each sender are ordered by bucket
+        const int* const sender_keys = here_ + (ranks_ == 1 ? 0 : receive_at_[r]);
+        const int* const sender_end = sender_keys + (ranks_ == 1 ? static_cast<int>(received_) : receive_[r]);
+        const int* const last = std::lower_bound(sender_keys, sender_end, end, precedes);
+        for (const int* key = std::lower_bound(sender_keys, sender_end, begin, precedes); key != last; ++key)
           ++below[n(*key) - min_key];
       }
-      int sum = before[own];
+      int sum = keys_before[thread];
       for (std::size_t k = (begin << shift()) - min_key; k < (end << shift()) - min_key; ++k)
         sum += below[k], below[k] = sum;
     });
@@ -214,49 +217,52 @@ class Sort final : public Kernel {
     here_ = arrived_.data();
   }
 
-  /// Puts every key where its rank says, and verifies the order, also across MPI ranks.
+  /// Puts every key at the place that its rank states, and verifies the order, also across MPI ranks.
   std::string sorted() {
     const std::size_t min_key = first_bucket_ << shift();
-    std::vector<int> all(received_, -1);
+    std::vector<int> sorted_keys(received_, -1);
     for (std::size_t i = 0; i < received_; ++i) {
-      const int at = --below_[n(here_[i]) - min_key];
-      if (at >= 0 && n(at) < all.size()) all[n(at)] = here_[i];
+      const int index = --below_[n(here_[i]) - min_key];
+      if (index >= 0 && n(index) < sorted_keys.size()) sorted_keys[n(index)] = here_[i];
     }
     struct Part {
       long long count = 0, first = 0, last = 0, disorder = 0, sum_before = 0, sum_after = 0;
-    } mine;
-    if (!all.empty()) mine.count = static_cast<long long>(received_), mine.first = all.front(), mine.last = all.back();
-    for (std::size_t i = 0; i < all.size(); ++i) mine.disorder += all[i] < 0 || (i > 0 && all[i - 1] > all[i]) ? 1 : 0;
-    mine.sum_before = std::accumulate(keys_.begin(), keys_.end(), 0LL);
-    mine.sum_after = std::accumulate(all.begin(), all.end(), 0LL);
+    } local;
+    if (!sorted_keys.empty())
+      local.count = static_cast<long long>(received_), local.first = sorted_keys.front(),
+      local.last = sorted_keys.back();
+    for (std::size_t i = 0; i < sorted_keys.size(); ++i)
+      local.disorder += sorted_keys[i] < 0 || (i > 0 && sorted_keys[i - 1] > sorted_keys[i]) ? 1 : 0;
+    local.sum_before = std::accumulate(keys_.begin(), keys_.end(), 0LL);
+    local.sum_after = std::accumulate(sorted_keys.begin(), sorted_keys.end(), 0LL);
     std::vector<Part> parts(n(ranks_));
     constexpr int kNumbers = sizeof(Part) / sizeof(long long);
-    check(MPI_Allgather(&mine, kNumbers, MPI_LONG_LONG, parts.data(), kNumbers, MPI_LONG_LONG, all_), "MPI_Allgather");
+    check(MPI_Allgather(&local, kNumbers, MPI_LONG_LONG, parts.data(), kNumbers, MPI_LONG_LONG, all_), "MPI_Allgather");
     Part whole;
-    for (const Part& one : parts) {
-      whole.sum_before += one.sum_before;
-      whole.sum_after += one.sum_after;
-      if (one.count == 0) continue;
-      whole.count += one.count;
-      whole.disorder += one.disorder + (one.first < whole.last ? 1 : 0);
-      whole.last = one.last;
+    for (const Part& rank_part : parts) {
+      whole.sum_before += rank_part.sum_before;
+      whole.sum_after += rank_part.sum_after;
+      if (rank_part.count == 0) continue;
+      whole.count += rank_part.count;
+      whole.disorder += rank_part.disorder + (rank_part.first < whole.last ? 1 : 0);
+      whole.last = rank_part.last;
     }
-    for (const auto& [what, expected, got] : {std::tuple{"keys", 1LL << problem_.log_keys, whole.count},
-                                              std::tuple{"keys out of order", 0LL, whole.disorder},
-                                              std::tuple{"sum of keys", whole.sum_before, whole.sum_after}})
-      if (expected != got)
-        return std::string(what) + ": expected " + std::to_string(expected) + ", got " + std::to_string(got);
+    for (const auto& [name, expected, actual] : {std::tuple{"keys", 1LL << problem_.log_keys, whole.count},
+                                                 std::tuple{"keys out of order", 0LL, whole.disorder},
+                                                 std::tuple{"sum of keys", whole.sum_before, whole.sum_after}})
+      if (expected != actual)
+        return std::string(name) + ": expected " + std::to_string(expected) + ", got " + std::to_string(actual);
     return "";
   }
 
   const Class& problem_;
   const std::size_t first_;    // index of this rank's first key
   Array<int> keys_;            // changed by the iterations
-  std::vector<int> original_;  // initial values of those that change
-  Array<int> ordered_;         // by bucket: keys of this rank
+  std::vector<int> original_;  // initial values of the keys that change
+  Array<int> ordered_;         // keys of this rank, by bucket
   std::vector<int> arrived_;   // keys of this rank's buckets
   std::vector<int> totals_, own_;
-  std::vector<std::vector<int>> next_;  // of each thread and bucket
+  std::vector<std::vector<int>> next_;  // by thread and bucket
   Array<int> below_;
   std::vector<int> send_, receive_, send_at_, receive_at_;
   const int* here_ = nullptr;
@@ -268,16 +274,16 @@ class Sort final : public Kernel {
 }  // namespace
 
 std::vector<Problem> is_problems() {
-  std::vector<Problem> all;
+  std::vector<Problem> problems;
   for (const Class& c : kClasses)
-    all.push_back({.kernel = "is",
-                   .class_name = c.name,
-                   .size = "2^" + std::to_string(c.log_keys) + " keys to 2^" + std::to_string(c.log_limit),
-                   .operations = static_cast<double>(kIterations) * static_cast<double>(1 << c.log_keys),
-                   .bytes = 16.0 * (1 << c.log_keys),
-                   .max_ranks = 1 << c.log_buckets,
-                   .make = [&c](bool) { return std::make_shared<Sort>(c); }});
-  return all;
+    problems.push_back({.kernel = "is",
+                        .class_name = c.name,
+                        .size = "2^" + std::to_string(c.log_keys) + " keys to 2^" + std::to_string(c.log_limit),
+                        .operations = static_cast<double>(kIterations) * static_cast<double>(1 << c.log_keys),
+                        .bytes = 16.0 * (1 << c.log_keys),
+                        .max_ranks = 1 << c.log_buckets,
+                        .make = [&c](bool) { return std::make_shared<Sort>(c); }});
+  return problems;
 }
 
 }  // namespace mm::mpi::npb

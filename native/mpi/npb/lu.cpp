@@ -89,19 +89,19 @@ class LowerUpper final : public Flow {
   }
 
  private:
-  void find_residual() override {}  // the last step leaves it
+  void find_residual() override {}  // the last step has computed it
 
-  /// The lower (Way = 1) or upper (-1) triangle, row by row, so that the next planes can follow a row behind: those of
-  /// the next thread, and after the last one those of the next rank. Only the first thread calls MPI: it receives rows
-  /// ahead of the thread that needs them, and sends them when the last thread is done with them.
+  /// Solves the lower (Way = 1) or upper (-1) triangle row by row, so that the next planes can follow one row behind:
+  /// the planes of the next thread, and after the last thread the planes of the next rank. Only the first thread calls
+  /// MPI: it receives rows ahead of the thread that needs them, and sends them when the last thread is done with them.
   template <int Way>
   void sweep() {
-    const int from = rank_ - Way, to = rank_ + Way;
-    const bool receives = from >= 0 && from < ranks_, sends = to >= 0 && to < ranks_;
+    const int source = rank_ - Way, target = rank_ + Way;
+    const bool receives = source >= 0 && source < ranks_, sends = target >= 0 && target < ranks_;
     const std::size_t rows = n_ - 2, last = threads() - 1;
-    for (Done& one : done_) one.rows = 0;
+    for (Done& done : done_) done.rows = 0;
     done_[0].rows = receives ? 0 : rows;
-    in_parts(static_cast<std::size_t>(end() - begin()), [&](std::size_t begun, std::size_t ended) {
+    in_parts(static_cast<std::size_t>(end() - begin()), [&](std::size_t lower, std::size_t upper) {
       const bool first = this_thread() == 0;
       const std::size_t place = Way == 1 ? this_thread() : last - this_thread();  // in the order of the planes
       for (std::size_t turn = 0; turn < rows + (first ? last : place); ++turn) {
@@ -112,8 +112,8 @@ class LowerUpper final : public Flow {
         if (turn >= place && turn - place < rows) {
           const std::size_t row = turn - place;
           wait_for(done_[place], row);
-          for (std::size_t k = begun; k < ended; ++k) {
-            const std::size_t i = Way == 1 ? k : begun + ended - 1 - k;
+          for (std::size_t k = lower; k < upper; ++k) {
+            const std::size_t i = Way == 1 ? k : lower + upper - 1 - k;
             solve_row<Way>(at(begin() + static_cast<std::ptrdiff_t>(i), row_at<Way>(row), 0));
           }
           done_[place + 1].rows.store(row + 1, std::memory_order_release);
@@ -144,16 +144,16 @@ class LowerUpper final : public Flow {
       expect(MPI_Send(rhs_.at[0] + at(edge, row_at<Way>(row), 0), 1, rows_, rank_ + Way, 2, all_), "MPI_Send");
     });
   }
-  /// As `check`, while other threads wait for this one: an exception must not leave their loop.
+  /// Like `check`, while other threads wait for this one: an exception must not leave their loop.
   static void expect(int status, const char* call) {
     try {
       check(status, call);
-    } catch (const Failure& why) {
-      abort_job(why.what());
+    } catch (const Failure& error) {
+      abort_job(error.what());
     }
   }
 
-  /// Rows that all threads before a place are done with.
+  /// The number of rows that all threads before a place are done with.
   struct alignas(64) Done {
     std::atomic<std::size_t> rows = 0;
   };
@@ -183,7 +183,7 @@ class LowerUpper final : public Flow {
     const double a = Way * kRelaxation * half, b = kRelaxation * second;
     // The diagonal block is lower triangular, since the directions' fluxes cancel in it.
     constexpr double kSpread = kDiffusion[0] + kDiffusion[1] + kDiffusion[2];
-    const double first = 1 + 2 * second * kSpread, one = 1 / first, stress = 2 * second * kViscosity;
+    const double first = 1 + 2 * second * kSpread, inverse = 1 / first, stress = 2 * second * kViscosity;
     for (std::size_t j = 1; j + 1 < n_; ++j) {
       const std::size_t i = row + (Way == 1 ? j : n_ - 1 - j);
       double v[kUnknowns] = {};
@@ -196,7 +196,7 @@ class LowerUpper final : public Flow {
       const Point<double> p = point(i);
       const double drag = stress * (10.0 / 3) * p.inverse, heat = stress * 3 * kHeatRatio * p.inverse;
       const double momentum = 1 / (first + drag);
-      v[0] *= one;
+      v[0] *= inverse;
       double work = 0;
       for (int m = 0; m < 3; ++m) {
         const double carried = p.velocity[m] * v[0];
@@ -211,11 +211,12 @@ class LowerUpper final : public Flow {
     }
   }
 
-  /// The report's integral of pressure over the faces of a box inside the cube.
+  /// Verifies the report's integral of pressure over the faces of a box inside the cube.
   std::string verify_more() override {
     const std::size_t low = 1, high_x = n_ - 2, high_y = n_ - 3, low_z = 2, high_z = n_ - 2;
     const auto planes = static_cast<std::ptrdiff_t>(planes_);
-    // Pressure at the corners of all squares of a face, where this slab has it, each times the squares around it.
+    // The sum takes the pressure at the corners of all squares of a face, as far as this slab has it, each times the
+    // number of squares around the corner.
     const auto ends = [](std::size_t i, std::size_t from, std::size_t to) { return i == from || i == to ? 1.0 : 2.0; };
     double total = 0;
     for (std::ptrdiff_t local = 0; local < planes; ++local) {
@@ -246,12 +247,12 @@ class LowerUpper final : public Flow {
 }  // namespace
 
 std::vector<Problem> lu_problems() {
-  std::vector<Problem> found;
+  std::vector<Problem> problems;
   for (const FlowClass& c : kClasses) {
     const double n = static_cast<double>(c.points);
-    found.push_back(flow_problem<LowerUpper>("lu", c, 1984.77 * n * n * n - 10923.3 * n * n + 27770.9 * n - 144010));
+    problems.push_back(flow_problem<LowerUpper>("lu", c, 1984.77 * n * n * n - 10923.3 * n * n + 27770.9 * n - 144010));
   }
-  return found;
+  return problems;
 }
 
 }  // namespace mm::mpi::npb
