@@ -1,6 +1,6 @@
 #pragma once
-/// Two access types for the same source text of a load kernel: plain memory and numbers at full speed; and memory and
-/// numbers that count their operations, to test a kernel's counts.
+/// Two access types for the same source text of a load kernel. `Plain` uses plain memory and numbers at full speed.
+/// `Counted` uses memory and numbers that count their operations, to test a kernel's counts.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace mm::workloads {
 
-/// The counts of this thread since the last reset. Lines are those of one unit: `end_unit` adds them to the counts.
+/// The counts of this thread since the last reset. The sets of lines cover one unit: `end_unit` adds them to the
+/// counts.
 struct Tally {
   Counts counts;
   std::unordered_set<std::uintptr_t> touched, written, past;
@@ -44,12 +45,12 @@ struct Tally {
 
  private:
   void lines(std::unordered_set<std::uintptr_t>& set, const void* at, std::size_t bytes) const {
-    const auto from = reinterpret_cast<std::uintptr_t>(at);
-    if (from >= scratch_from && from < scratch_to) return;
-    for (std::uintptr_t line = from / kLine; line <= (from + bytes - 1) / kLine; ++line) set.insert(line);
+    const auto address = reinterpret_cast<std::uintptr_t>(at);
+    if (address >= scratch_from && address < scratch_to) return;
+    for (std::uintptr_t line = address / kLine; line <= (address + bytes - 1) / kLine; ++line) set.insert(line);
   }
 };
-Tally& tally();  ///< of this thread
+Tally& tally();  ///< returns the tally of this thread
 
 /// A number that counts its operations.
 template <class T>
@@ -102,7 +103,7 @@ struct Number {
   friend Number operator-(Number a) { return one(), Number(T(-a.v)); }
 };
 
-/// The plain value, without counting: for indices.
+/// Returns the plain value, without counting: for indices.
 template <class T>
 T bare(Number<T> x) {
   return x.v;
@@ -128,7 +129,7 @@ MM_FUNCTION(erf)
 MM_FUNCTION(erfc)
 MM_FUNCTION(fabs)
 #undef MM_FUNCTION
-/// The smaller value; one operation. (std::min would need references, which counted values do not have.)
+/// Returns the smaller value, as one operation. (std::min would need references, which counted values do not have.)
 template <class T>
 T smaller(T a, T b) {
   return b < a ? b : a;
@@ -142,7 +143,8 @@ struct Plain {
   template <class T>
   using Value = T;
 
-  /// A view of memory. Copy it into a local variable before a loop, so that the compiler knows that it does not change.
+  /// A view of memory. Copy it into a local variable before a loop, so that the compiler knows that the view does not
+  /// change.
   template <class T>
   struct Array {
     T* p = nullptr;
@@ -159,7 +161,7 @@ struct Plain {
     a.p[i + 1] = y;
 #endif
   }
-  /// Makes them visible to other threads; call after the last one.
+  /// Makes these stores visible to other threads. Call it after the last store.
   static void end_past() {
 #if defined(__x86_64__)
     _mm_sfence();
@@ -231,8 +233,8 @@ struct Counted {
   static void end_past() {}
   static constexpr bool has_past = Plain::has_past;
   static void end_unit() { tally().end_unit(); }
-  /// Declares `work` as a thread's small work space or table, used by all units: it stays in the first-level cache, so
-  /// its loads and stores count, but its lines do not. One at a time.
+  /// Declares `work` as a thread's small work space or table, which all units use: it stays in the first-level cache,
+  /// so its loads and stores count, but its lines do not. Only one work space can be declared at a time.
   template <class T>
   static void scratch(const T& work) {
     tally().scratch_from = reinterpret_cast<std::uintptr_t>(&work);

@@ -1,9 +1,9 @@
 #pragma once
-/// What one unit of a load kernel does, and the names, units and meanings of these counts in output.
+/// The counts of what one unit of a load kernel does, and their names, units and meanings in output.
 
 namespace mm::workloads {
 
-/// Exact counts of one unit, summed over all threads; `kCountColumns` states what each one is.
+/// Exact counts of one unit, summed over all threads; `kCountColumns` states the meaning of each count.
 struct Counts {
   double flops = 0;
   double int_ops = 0;

@@ -15,8 +15,8 @@ namespace mm::workloads {
 namespace {
 
 std::vector<Entry>& registry() {
-  static std::vector<Entry> all;
-  return all;
+  static std::vector<Entry> entries;
+  return entries;
 }
 
 std::string size_text(std::size_t bytes) { return std::to_string(bytes) + " B"; }
@@ -27,7 +27,7 @@ Memory::Memory(int threads, OnEveryThread on_every_thread)
     : threads_(threads), on_every_thread_(std::move(on_every_thread)) {}
 
 Memory::~Memory() {
-  for (const auto& [at, bytes] : maps_) munmap(at, bytes);
+  for (const auto& [address, bytes] : maps_) munmap(address, bytes);
 }
 
 void* Memory::take_bytes(std::size_t bytes) {
@@ -53,10 +53,10 @@ void* Memory::take_bytes(std::size_t bytes) {
 }
 
 void add_kernel(const Info& info, Maker plain, Maker counted) {
-  std::vector<Entry>& all = registry();
-  const auto at = std::lower_bound(all.begin(), all.end(), info.name,
-                                   [](const Entry& e, const std::string& name) { return e.info.name < name; });
-  all.insert(at, Entry{info, plain, counted});
+  std::vector<Entry>& entries = registry();
+  const auto position = std::lower_bound(entries.begin(), entries.end(), info.name,
+                                         [](const Entry& e, const std::string& name) { return e.info.name < name; });
+  entries.insert(position, Entry{info, plain, counted});
 }
 
 const std::vector<Entry>& kernels() { return registry(); }
@@ -102,8 +102,8 @@ std::vector<std::uint32_t> shuffled(std::size_t n, std::uint64_t seed) {
 }
 
 Tally& tally() {
-  thread_local Tally mine;
-  return mine;
+  thread_local Tally thread_tally;
+  return thread_tally;
 }
 
 }  // namespace mm::workloads

@@ -33,7 +33,7 @@ class Memory {
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
-  /// n elements. Absent if there is not enough memory.
+  /// Returns n elements. Throws Absent if there is not enough memory.
   template <class T>
   T* take(std::size_t n) {
     return static_cast<T*>(take_bytes(n * sizeof(T)));
@@ -53,28 +53,28 @@ class Memory {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// Units of one pass over the volume; the next pass starts again with unit 0.
+  /// Returns the number of units of one pass over the volume. The next pass starts again with unit 0.
   virtual std::size_t units() const = 0;
-  /// Of one unit; all units are alike.
+  /// Returns the counts of one unit. All units are alike.
   virtual Counts counts() const = 0;
-  /// Runs units [first, last), last <= units(), on one thread. Units are independent, so threads take different ones;
-  /// in a kernel with `Info::team` all threads are called with the same units at once, and do each unit together.
+  /// Runs units [first, last), last <= units(), on one thread. Units are independent, so threads take different ones.
+  /// In a kernel with `Info::team`, all threads are called with the same units at once, and do each unit together.
   virtual void run(std::size_t first, std::size_t last, int thread) = 0;
-  /// "" if the result is correct, otherwise what is wrong. Valid after any number of units.
+  /// Returns "" if the result is correct, otherwise what is wrong. Valid after any number of units.
   virtual std::string verify() const = 0;
-  /// The data that `verify` checks: a test corrupts it and expects an error.
+  /// Returns the data that `verify` checks. A test corrupts it and expects an error.
   virtual std::span<std::byte> result() = 0;
 };
 
 struct Info {
   std::string name;      ///< snake_case
   std::string kind;      ///< stream, irregular, dense, spectral, solver, compute, integer, sharing, system, idle
-  std::string summary;   ///< one line: what it does
+  std::string summary;   ///< one line: what the kernel does
   std::string source;    ///< the usual name in the field, or the origin
-  bool parity = false;   ///< one of the 28 that correspond to the published set
-  bool sized = true;     ///< has variants by volume
-  bool strided = false;  ///< has variants by stride
-  bool team = false;     ///< its threads work on each unit together
+  bool parity = false;   ///< whether it is one of the 28 that correspond to the published set
+  bool sized = true;     ///< whether it has variants by volume
+  bool strided = false;  ///< whether it has variants by stride
+  bool team = false;     ///< whether its threads work on each unit together
   int min_threads = 1, max_threads = 1 << 16;
   std::size_t min_bytes = 4096;                  ///< volume
   std::size_t max_bytes = std::size_t{1} << 40;  ///< volume; larger requests are reduced to it
@@ -88,9 +88,9 @@ struct Entry {
   Maker plain, counted;
 };
 
-/// All kernels, by name.
+/// Returns all kernels, by name.
 const std::vector<Entry>& kernels();
-const Entry& kernel(const std::string& name);  ///< UsageError if there is none
+const Entry& kernel(const std::string& name);  ///< throws UsageError if there is no such kernel
 
 void add_kernel(const Info& info, Maker plain, Maker counted);
 
@@ -107,25 +107,26 @@ struct Register {
   }
 };
 
-/// Makes a kernel of this shape. Absent if that is impossible (volume too small, too few threads, no memory).
+/// Makes a kernel of this shape. Throws Absent if that is impossible (volume too small, too few threads, no memory).
 std::unique_ptr<Kernel> make(const Entry& entry, const Shape& shape, Memory& memory, bool counted = false);
 
-inline constexpr std::size_t kLine = 64;  ///< B, unit of counted traffic on every machine
+inline constexpr std::size_t kLine = 64;  ///< bytes, the unit of counted traffic on every machine
 
-/// Elements per array when `arrays` of them of `element` B share a volume, rounded down to whole units of `unit`
-/// elements at this stride; Absent if there are fewer units than threads.
+/// Returns the number of elements per array if `arrays` arrays share a volume, with elements of `element` B, rounded
+/// down to whole units of `unit` elements at this stride. Throws Absent if there are fewer units than threads.
 std::size_t fit(const Shape& shape, std::size_t arrays, std::size_t element, std::size_t unit);
 
-/// A fixed pseudorandom sequence (splitmix64): the same on every machine, with random access.
+/// Returns an element of a fixed pseudorandom sequence (splitmix64), which is the same on every machine and has random
+/// access.
 constexpr std::uint64_t scramble(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
-/// In [0, 1).
+/// Returns a number in [0, 1).
 constexpr double unit_real(std::uint64_t x) { return static_cast<double>(scramble(x) >> 11) * 0x1p-53; }
-/// 0 … n-1 in an order that depends only on the seed.
+/// Returns 0 … n-1 in an order that depends only on the seed.
 std::vector<std::uint32_t> shuffled(std::size_t n, std::uint64_t seed);
 
 }  // namespace mm::workloads

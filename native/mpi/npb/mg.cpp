@@ -1,7 +1,8 @@
-/// mg: Poisson's equation in a periodic box, by V-cycles over ever coarser grids, with halo exchanges between ranks.
+/// mg: Poisson's equation in a periodic box, by V-cycles over successively coarser grids, with halo exchanges among
+/// ranks.
 ///
-/// Ranks form a grid of powers of two. Every rank holds the coarsest grids whole: a message takes longer than their
-/// work.
+/// Ranks form a grid of powers of two. Every rank holds all of the coarsest grids, because a message takes longer than
+/// their work.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +14,7 @@ namespace {
 struct Class {
   const char* name;
   int log_points, cycles;  ///< along each edge
-  const double* smoother;  ///< by distance, as kOperator; the last coefficient is zero
+  const double* smoother;  ///< by distance, like kOperator; the last coefficient is zero
   double norm;             ///< from the report
 };
 constexpr double kSmoother[] = {-3.0 / 8, 1.0 / 32, -1.0 / 64}, kSmootherOfLarge[] = {-3.0 / 17, 1.0 / 33, -1.0 / 61};
@@ -25,14 +26,15 @@ constexpr Class kClasses[] = {{"S", 5, 4, kSmoother, 0.5307707005734e-4},
 constexpr double kTolerance = 1e-8;
 constexpr std::size_t kCharges = 10;  // of each sign
 constexpr std::size_t kWhole = 8;     // points along an edge of a grid that every rank holds whole
-// By distance: the point itself, its neighbours across faces, edges and corners. The second coefficient is zero.
+// The coefficients by distance: the point itself, its neighbours across faces, edges and corners. The second one is
+// zero.
 constexpr double kOperator[] = {-8.0 / 3, 0, 1.0 / 6, 1.0 / 12};
 
 /// This rank's part of a grid of `points` along each edge, with a layer of ghost points.
 struct Level {
   std::size_t points = 0;
   std::size_t extent[3] = {};  ///< x, y, z of the part
-  bool whole = false;          ///< every rank holds the whole grid
+  bool whole = false;          ///< whether every rank holds the whole grid
   Array<double> u, r;
 
   std::size_t step_y() const { return extent[0] + 2; }
@@ -41,7 +43,7 @@ struct Level {
   std::size_t at(std::size_t x, std::size_t y, std::size_t z) const { return z * step_z() + y * step_y() + x; }
 };
 
-/// Sums of the four rows adjacent to a row, and of the four diagonal ones.
+/// Computes the sums of the four rows adjacent to a row, and of the four diagonally adjacent rows.
 void add_rows(const Level& level, const double* row, double* __restrict near, double* __restrict far, std::size_t n) {
   const auto y = static_cast<std::ptrdiff_t>(level.step_y()), z = static_cast<std::ptrdiff_t>(level.step_z());
   const double *const a = row - y, *const b = row + y, *const c = row - z, *const d = row + z;
@@ -50,12 +52,12 @@ void add_rows(const Level& level, const double* row, double* __restrict near, do
   for (std::size_t x = 0; x < n; ++x) far[x] = (e[x] + f[x]) + (g[x] + h[x]);
 }
 
-/// Sums of adjacent rows, of a thread.
+/// The sums of adjacent rows, for one thread.
 struct Sums {
   explicit Sums(const Level& level) : near(level.step_y()), far(near.size()) {}
   std::vector<double> near, far;
 };
-/// Calls work(y, z, sums) for the rows of a grid on all threads; `count` of them along y and z, from `first`.
+/// Calls work(y, z, sums) for the rows of a grid on all threads: for `count` rows along y and z, from `first` on.
 template <class Work>
 void each_row(const Level& level, std::size_t first, const std::size_t* count, const Work& work) {
   in_parts(count[2], [&](std::size_t from, std::size_t to) {
@@ -68,9 +70,9 @@ void each_row(const Level& level, std::size_t first, const std::size_t* count, c
 /// Fills the ghost points of a dimension that is not divided.
 void wrap(const Level& level, std::size_t d, std::size_t step, Array<double>& of) {
   const std::size_t last = level.extent[d] * step;
-  const auto copy = [&](std::size_t at, std::size_t run) {
-    std::copy_n(&of[at + last], run, &of[at]);
-    std::copy_n(&of[at + step], run, &of[at + last + step]);
+  const auto copy = [&](std::size_t index, std::size_t run) {
+    std::copy_n(&of[index + last], run, &of[index]);
+    std::copy_n(&of[index + step], run, &of[index + last + step]);
   };
   if (d == 2) return in_parts(level.step_z(), [&](std::size_t first, std::size_t end) { copy(first, end - first); });
   in_parts(level.extent[2] + 2, [&](std::size_t first, std::size_t end) {
@@ -85,7 +87,7 @@ void wrap(const Level& level, std::size_t d, std::size_t step, Array<double>& of
 class Multigrid final : public Kernel {
  public:
   explicit Multigrid(const Class& problem) : problem_(problem) {
-    for (int left = ranks_, d = 2; left > 1; left /= 2, d = (d + 2) % 3) grid_[d] *= 2;
+    for (int remaining = ranks_, d = 2; remaining > 1; remaining /= 2, d = (d + 2) % 3) grid_[d] *= 2;
     place_[0] = n(rank_) % grid_[0];
     place_[1] = n(rank_) / grid_[0] % grid_[1];
     place_[2] = n(rank_) / grid_[0] / grid_[1];
@@ -126,20 +128,20 @@ class Multigrid final : public Kernel {
   static std::size_t n(int i) { return static_cast<std::size_t>(i); }
   Level& top() { return levels_.back(); }
 
-  /// +1 at the ten largest of the random numbers in the box, -1 at the ten smallest.
+  /// Sets the charges: +1 at the ten largest of the random numbers in the box, -1 at the ten smallest.
   void place_charges() {
     const Level& level = top();
     struct Point {
       double value, index;
     };
     std::vector<Point> low, high;
-    const auto keep = [](std::vector<Point>& all, const Point& p, const auto& before) {
-      if (all.size() == kCharges && !before(p, all.back())) return;
-      all.insert(std::upper_bound(all.begin(), all.end(), p, before), p);
-      if (all.size() > kCharges) all.pop_back();
+    const auto insert = [](std::vector<Point>& points, const Point& p, const auto& precedes) {
+      if (points.size() == kCharges && !precedes(p, points.back())) return;
+      points.insert(std::upper_bound(points.begin(), points.end(), p, precedes), p);
+      if (points.size() > kCharges) points.pop_back();
     };
     const auto less = [](const Point& a, const Point& b) { return a.value < b.value; };
-    const auto more = [](const Point& a, const Point& b) { return a.value > b.value; };
+    const auto greater = [](const Point& a, const Point& b) { return a.value > b.value; };
     std::size_t origin[3];
     for (std::size_t d = 0; d < 3; ++d) origin[d] = place_[d] * level.extent[d];
     for (std::size_t z = 0; z < level.extent[2]; ++z)
@@ -148,41 +150,41 @@ class Multigrid final : public Kernel {
         Random random(kSeed, index);
         for (std::size_t x = 0; x < level.extent[0]; ++x, ++index) {
           const Point p{random.next(), static_cast<double>(index)};
-          keep(low, p, less);
-          keep(high, p, more);
+          insert(low, p, less);
+          insert(high, p, greater);
         }
       }
-    // A part has at least 4 x 4 x 4 points, so each rank has ten of both.
-    std::vector<Point> of_all(2 * kCharges * n(ranks_));
+    // A part has at least 4 x 4 x 4 points, so each rank contributes ten of both.
+    std::vector<Point> candidates(2 * kCharges * n(ranks_));
     low.insert(low.end(), high.begin(), high.end());
     constexpr int kCount = 2 * 2 * static_cast<int>(kCharges);
-    check(MPI_Allgather(low.data(), kCount, MPI_DOUBLE, of_all.data(), kCount, MPI_DOUBLE, all_), "MPI_Allgather");
+    check(MPI_Allgather(low.data(), kCount, MPI_DOUBLE, candidates.data(), kCount, MPI_DOUBLE, all_), "MPI_Allgather");
     low.clear();
     high.clear();
-    for (std::size_t i = 0; i < of_all.size(); ++i)
+    for (std::size_t i = 0; i < candidates.size(); ++i)
       if (i / kCharges % 2 == 0)
-        keep(low, of_all[i], less);
+        insert(low, candidates[i], less);
       else
-        keep(high, of_all[i], more);
+        insert(high, candidates[i], greater);
     const auto put = [&](const std::vector<Point>& points, double charge) {
       for (const Point& p : points) {
         const auto index = static_cast<std::size_t>(p.index);
         const std::size_t global[] = {index % level.points, index / level.points % level.points,
                                       index / level.points / level.points};
         std::size_t local[3];
-        bool here = true;
+        bool is_local = true;
         for (std::size_t d = 0; d < 3; ++d) {
           local[d] = global[d] - origin[d] + 1;
-          here = here && global[d] >= origin[d] && global[d] < origin[d] + level.extent[d];
+          is_local = is_local && global[d] >= origin[d] && global[d] < origin[d] + level.extent[d];
         }
-        if (here) charges_[level.at(local[0], local[1], local[2])] = charge;
+        if (is_local) charges_[level.at(local[0], local[1], local[2])] = charge;
       }
     };
     put(low, -1);
     put(high, 1);
   }
 
-  /// One V-cycle: down to the coarsest grid, and up again.
+  /// Computes one V-cycle: down to the coarsest grid, and up again.
   void cycle() {
     for (std::size_t l = levels_.size() - 1; l > 0; --l) restrict_to(levels_[l], levels_[l - 1]);
     std::fill(levels_[0].u.begin(), levels_[0].u.end(), 0.0);
@@ -195,27 +197,27 @@ class Multigrid final : public Kernel {
     }
   }
 
-  /// r = v - A u, including ghost points. v may be r.
+  /// Computes r = v - A u, including ghost points. v may be r.
   void residual(Level& level, const Array<double>& v) {
     const std::size_t nx = level.extent[0];
     each_row(level, 1, level.extent, [&](std::size_t y, std::size_t z, Sums& sums) {
       const std::size_t row = level.at(0, y, z);
-      const double *const u = level.u.data() + row, *const from = v.data() + row;
+      const double *const u = level.u.data() + row, *const source = v.data() + row;
       double* const r = level.r.data() + row;
       const double *const near = sums.near.data(), *const far = sums.far.data();
       add_rows(level, u, sums.near.data(), sums.far.data(), nx + 2);
 #pragma GCC ivdep
       for (std::size_t x = 1; x <= nx; ++x)
-        r[x] = from[x] - kOperator[0] * u[x] - kOperator[2] * (far[x] + near[x - 1] + near[x + 1]) -
+        r[x] = source[x] - kOperator[0] * u[x] - kOperator[2] * (far[x] + near[x - 1] + near[x + 1]) -
                kOperator[3] * (far[x - 1] + far[x + 1]);
     });
     swap_faces(level, level.r);
   }
 
-  /// u += S r, including ghost points.
+  /// Computes u += S r, including ghost points.
   void smooth(Level& level) {
     const std::size_t nx = level.extent[0];
-    const double at = problem_.smoother[0], across = problem_.smoother[1], edge = problem_.smoother[2];
+    const double centre = problem_.smoother[0], across = problem_.smoother[1], edge = problem_.smoother[2];
     each_row(level, 1, level.extent, [&](std::size_t y, std::size_t z, Sums& sums) {
       const std::size_t row = level.at(0, y, z);
       const double* const r = level.r.data() + row;
@@ -224,12 +226,13 @@ class Multigrid final : public Kernel {
       add_rows(level, r, sums.near.data(), sums.far.data(), nx + 2);
 #pragma GCC ivdep
       for (std::size_t x = 1; x <= nx; ++x)
-        u[x] += at * r[x] + across * (r[x - 1] + r[x + 1] + near[x]) + edge * (far[x] + near[x - 1] + near[x + 1]);
+        u[x] += centre * r[x] + across * (r[x - 1] + r[x + 1] + near[x]) + edge * (far[x] + near[x - 1] + near[x + 1]);
     });
     swap_faces(level, level.u);
   }
 
-  /// Index of this rank's part of the finer grid in the coarser one, if that is whole.
+  /// Returns the index of this rank's part of the finer grid in the coarser grid, if the coarser grid is whole, and
+  /// else 0.
   std::size_t corner(const Level& fine, const Level& coarse) const {
     if (!coarse.whole || fine.whole) return 0;
     return coarse.at(place_[0] * fine.extent[0] / 2, place_[1] * fine.extent[1] / 2, place_[2] * fine.extent[2] / 2);
@@ -242,12 +245,12 @@ class Multigrid final : public Kernel {
     each_row(fine, 1, count, [&](std::size_t y, std::size_t z, Sums& sums) {
       const double *const near = sums.near.data(), *const far = sums.far.data();
       const double* const r = fine.r.data() + fine.at(0, 2 * y, 2 * z);
-      double* const to = coarse.r.data() + origin + coarse.at(0, y, z);
+      double* const target = coarse.r.data() + origin + coarse.at(0, y, z);
       add_rows(fine, r, sums.near.data(), sums.far.data(), fine.extent[0] + 2);
       for (std::size_t x = 1; x <= nx; ++x) {
         const std::size_t i = 2 * x;
-        to[x] = 0.5 * r[i] + 0.25 * (r[i - 1] + r[i + 1] + near[i]) + 0.125 * (near[i - 1] + near[i + 1] + far[i]) +
-                0.0625 * (far[i - 1] + far[i + 1]);
+        target[x] = 0.5 * r[i] + 0.25 * (r[i - 1] + r[i + 1] + near[i]) + 0.125 * (near[i - 1] + near[i + 1] + far[i]) +
+                    0.0625 * (far[i - 1] + far[i + 1]);
       }
     });
     if (coarse.whole && !fine.whole) gather(fine, coarse, origin);
@@ -275,7 +278,7 @@ class Multigrid final : public Kernel {
     }
   }
 
-  /// Trilinear interpolation to the finer grid, including ghost points; `add` adds to it instead of replacing it.
+  /// Interpolates trilinearly to the finer grid, including ghost points. If `add`, adds to it instead of replacing it.
   void interpolate(const Level& coarse, Level& fine, bool add) {
     const std::size_t origin = corner(fine, coarse), nx = fine.extent[0];
     const std::size_t count[] = {nx + 2, fine.extent[1] + 2, fine.extent[2] + 2};
@@ -289,9 +292,9 @@ class Multigrid final : public Kernel {
       for (std::size_t x = 0; x < nx / 2 + 2; ++x) row[x] = 0.25 * ((a[x] + b[x]) + (c[x] + d[x]));
       double* const u = fine.u.data() + fine.at(0, y, z);
       for (std::size_t x = 0; x < nx / 2 + 1; ++x) {
-        const double between = 0.5 * (row[x] + row[x + 1]);
+        const double midpoint = 0.5 * (row[x] + row[x + 1]);
         u[2 * x] = add ? u[2 * x] + row[x] : row[x];
-        u[2 * x + 1] = add ? u[2 * x + 1] + between : between;
+        u[2 * x + 1] = add ? u[2 * x + 1] + midpoint : midpoint;
       }
     });
   }
@@ -318,13 +321,13 @@ class Multigrid final : public Kernel {
         continue;
       }
       const auto pack = [&](std::size_t i, std::vector<double>& face) {
-        double* to = face.data();
-        on_face(level, d, i, [&](std::size_t at, std::size_t run) { to = std::copy_n(&of[at], run, to); });
-        return static_cast<int>(to - face.data());
+        double* out = face.data();
+        on_face(level, d, i, [&](std::size_t index, std::size_t run) { out = std::copy_n(&of[index], run, out); });
+        return static_cast<int>(out - face.data());
       };
       const auto unpack = [&](const std::vector<double>& face, std::size_t i) {
-        const double* from = face.data();
-        on_face(level, d, i, [&](std::size_t at, std::size_t run) { std::copy_n(from, run, &of[at]), from += run; });
+        const double* in = face.data();
+        on_face(level, d, i, [&](std::size_t index, std::size_t run) { std::copy_n(in, run, &of[index]), in += run; });
       };
       const int count = pack(1, faces_[0]);
       pack(last, faces_[1]);
@@ -334,7 +337,7 @@ class Multigrid final : public Kernel {
     }
   }
 
-  /// Sends the first two faces below and above, and receives the others from there.
+  /// Sends the first two faces below and above, and receives the other two from there.
   void exchange(std::size_t d, int count) {
     const int below = neighbour(d, grid_[d] - 1), above = neighbour(d, 1);
     MPI_Request requests[4];
@@ -345,21 +348,21 @@ class Multigrid final : public Kernel {
     check(MPI_Waitall(4, requests, MPI_STATUSES_IGNORE), "MPI_Waitall");
   }
   int neighbour(std::size_t d, std::size_t step) const {
-    std::size_t there[3] = {place_[0], place_[1], place_[2]};
-    there[d] = (there[d] + step) % grid_[d];
-    return static_cast<int>((there[2] * grid_[1] + there[1]) * grid_[0] + there[0]);
+    std::size_t coordinates[3] = {place_[0], place_[1], place_[2]};
+    coordinates[d] = (coordinates[d] + step) % grid_[d];
+    return static_cast<int>((coordinates[2] * grid_[1] + coordinates[1]) * grid_[0] + coordinates[0]);
   }
 
   double norm() {
     const Level& level = top();
     double squares = sum_in_parts(level.extent[2], [&](std::size_t first, std::size_t last) {
-      double own = 0;
+      double total = 0;
       for (std::size_t z = 1 + first; z < 1 + last; ++z)
         for (std::size_t y = 1; y <= level.extent[1]; ++y) {
           const double* const r = level.r.data() + level.at(1, y, z);
-          own += in_fours(level.extent[0], [=](std::size_t x) { return r[x] * r[x]; });
+          total += in_fours(level.extent[0], [=](std::size_t x) { return r[x] * r[x]; });
         }
-      return own;
+      return total;
     });
     sum(&squares, 1, all_);
     return std::sqrt(squares / std::pow(static_cast<double>(level.points), 3));
@@ -376,20 +379,21 @@ class Multigrid final : public Kernel {
 }  // namespace
 
 std::vector<Problem> mg_problems() {
-  std::vector<Problem> all;
+  std::vector<Problem> problems;
   for (const Class& c : kClasses) {
     const int points = 1 << c.log_points;
     const std::string edge = std::to_string(points);
-    all.push_back({.kernel = "mg",
-                   .class_name = c.name,
-                   .size = edge + "x" + edge + "x" + edge,
-                   .operations = 58.0 * c.cycles * std::pow(points, 3),
-                   .bytes = 8 * 3.5 * std::pow(points, 3),
-                   .max_ranks = 512,  // 8 along each edge: 2 points per rank along an edge of the coarsest divided grid
-                   .power_of_two = true,
-                   .make = [&c](bool) { return std::make_shared<Multigrid>(c); }});
+    problems.push_back(
+        {.kernel = "mg",
+         .class_name = c.name,
+         .size = edge + "x" + edge + "x" + edge,
+         .operations = 58.0 * c.cycles * std::pow(points, 3),
+         .bytes = 8 * 3.5 * std::pow(points, 3),
+         .max_ranks = 512,  // 8 along each edge: 2 points per rank along an edge of the coarsest divided grid
+         .power_of_two = true,
+         .make = [&c](bool) { return std::make_shared<Multigrid>(c); }});
   }
-  return all;
+  return problems;
 }
 
 }  // namespace mm::mpi::npb

@@ -27,17 +27,18 @@ using npb::Kernel;
 using npb::Problem;
 
 const std::vector<Problem>& problems() {
-  static const std::vector<Problem> all = [] {
-    std::vector<Problem> found;
-    for (const auto& some : {npb::ep_problems(), npb::cg_problems(), npb::is_problems(), npb::ft_problems(),
-                             npb::mg_problems(), npb::lu_problems(), npb::bt_problems(), npb::sp_problems()})
-      found.insert(found.end(), some.begin(), some.end());
-    return found;
+  static const std::vector<Problem> list = [] {
+    std::vector<Problem> result;
+    for (const auto& kernel_problems : {npb::ep_problems(), npb::cg_problems(), npb::is_problems(), npb::ft_problems(),
+                                        npb::mg_problems(), npb::lu_problems(), npb::bt_problems(), npb::sp_problems()})
+      result.insert(result.end(), kernel_problems.begin(), kernel_problems.end());
+    return result;
   }();
-  return all;
+  return list;
 }
 
-/// OpenMP's threads stay as they were started, bound to their CPUs.
+/// Returns the parameter for OpenMP threads. It is fixed per process, because threads stay as they were started, bound
+/// to their CPUs.
 Parameter npb_threads() {
   Parameter p{
       "threads", "numbers of OpenMP threads of each rank, each in processes of its own", "", Kind::integers, "1", 1,
@@ -105,7 +106,7 @@ const Description& npb_description() {
   return d;
 }
 
-/// Metric and conditions of a case that is not made yet.
+/// Returns the metric and the conditions of a case that has not been created yet.
 Case planned_case(const Problem& problem, const std::string& fft) {
   Case c;
   c.conditions = {
@@ -115,7 +116,7 @@ Case planned_case(const Problem& problem, const std::string& fft) {
   return c;
 }
 
-/// A case whose iteration is one solution.
+/// Returns a case whose iteration is one solution.
 Case solver_case(Case c, const std::shared_ptr<Kernel>& kernel, double operations) {
   struct State {
     bool prepared = false;
@@ -128,7 +129,7 @@ Case solver_case(Case c, const std::shared_ptr<Kernel>& kernel, double operation
     state->prepared = true;
     kernel->reset();
   };
-  c.run = [=](std::uint64_t) {  // always 1, as the case is single
+  c.run = [=](std::uint64_t) {  // always 1, because the case is single
     kernel->library.clear();
     const Ticks begin = ticks();
     kernel->solve();
@@ -159,9 +160,9 @@ void start_threads(Run& run) {
 }
 
 bool everywhere(bool here) {
-  int all = here;
-  check(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, World::get().all()), "MPI_Allreduce");
-  return all != 0;
+  int minimum = here;
+  check(MPI_Allreduce(MPI_IN_PLACE, &minimum, 1, MPI_INT, MPI_MIN, World::get().all()), "MPI_Allreduce");
+  return minimum != 0;
 }
 
 std::string ranks_and_threads() {
@@ -174,12 +175,14 @@ void measure_npb(Run& run) {
   world.check_request(run);
   start_threads(run);
   const auto kernels = run.choices("kernel"), classes = run.choices("class");
-  const auto among = [](const std::vector<std::string>& all, const std::string& word) {
-    return std::find(all.begin(), all.end(), word) != all.end();
+  const auto contains = [](const std::vector<std::string>& words, const std::string& word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
   };
-  const auto wanted = [&](const Problem& p) { return among(classes, p.class_name) && run.asks("kernel", {p.kernel}); };
+  const auto is_requested = [&](const Problem& p) {
+    return contains(classes, p.class_name) && run.asks("kernel", {p.kernel});
+  };
   for (const Problem& p : problems())
-    if (wanted(p) && among(kernels, p.kernel) && !p.fits(world.size()))
+    if (is_requested(p) && contains(kernels, p.kernel) && !p.fits(world.size()))
       throw UsageError(p.field(), "found " + ranks_and_threads() + " for " + p.kernel + " of class " + p.class_name,
                        p.allowed());
   const std::string transforms = run.text("fft");
@@ -188,7 +191,7 @@ void measure_npb(Run& run) {
   Batch batch(run, classes.size());
   for (const std::string& name : classes) {
     for (const Problem& p : problems()) {
-      if (!wanted(p) || p.class_name != name) continue;
+      if (!is_requested(p) || p.class_name != name) continue;
       const Case plan = planned_case(p, fftw ? npb::fftw_version() : transforms == "fftw" ? "fftw" : "own");
       batch.add(plan, p.bytes / world.size(), [&] {
         if (!p.fits(world.size()))

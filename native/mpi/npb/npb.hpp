@@ -1,5 +1,5 @@
 #pragma once
-/// What the NAS parallel kernels have in common. Each kernel is one file.
+/// The common part of the NAS parallel kernels. Each kernel is one file.
 #include <mpi.h>
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 
 namespace mm::mpi::npb {
 
-/// The report's random numbers: x becomes 5^13 x mod 2^46.
+/// The report's random number generator: x becomes 5^13 x mod 2^46.
 class Random {
  public:
   explicit Random(std::uint64_t seed, std::uint64_t skip = 0) : x_(seed) {
     for (std::uint64_t factor = kFactor; skip != 0; skip >>= 1, factor = factor * factor & kMask)
       if (skip & 1) x_ = x_ * factor & kMask;
   }
-  /// The next number, times 2^46.
+  /// Returns the next number, times 2^46.
   std::uint64_t bits() { return x_ = x_ * kFactor & kMask; }
-  /// The next number, between 0 and 1.
+  /// Returns the next number, between 0 and 1.
   double next() { return static_cast<double>(bits()) * 0x1p-46; }
 
  private:
@@ -35,7 +35,7 @@ class Random {
 /// The seed of all kernels except ep.
 constexpr std::uint64_t kSeed = 314159265;
 
-/// A sum with four accumulators, so that consecutive additions are independent.
+/// Returns a sum. It uses four accumulators, so that consecutive additions are independent.
 template <class Term>
 double in_fours(std::size_t n, const Term& term) {
   double a = 0, b = 0, c = 0, d = 0;
@@ -54,7 +54,7 @@ class Group {
   }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Of all ranks with the same `color`, in order of `key`. Collective.
+  /// Creates the communicator of all ranks with the same `color`, in order of `key`. Collective.
   void split(int color, int key) { check(MPI_Comm_split(World::get().all(), color, key, &comm_), "MPI_Comm_split"); }
   MPI_Comm get() const { return comm_; }
 
@@ -70,21 +70,21 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  /// Untimed, once, collective.
+  /// Prepares the kernel. Untimed, once, collective.
   virtual void prepare() {}
-  /// Untimed: restores the state before a solution.
+  /// Restores the state before a solution. Untimed.
   virtual void reset() {}
-  /// The timed part, as defined by the report. Collective.
+  /// Solves the problem: the timed part, as defined by the report. Collective.
   virtual void solve() = 0;
-  /// After `solve`, untimed, collective: what is wrong, or "". Rank 0's answer counts.
+  /// Returns what is wrong with the solution, or "". Rank 0's answer counts. After `solve`, untimed, collective.
   virtual std::string verify() = 0;
-  /// Observed conditions to add.
+  /// Returns observed conditions to add.
   virtual json observed() const { return json::object(); }
 
   Channel library;  ///< time in the MPI library
 
  protected:
-  /// Global sums over the ranks of a communicator.
+  /// Replaces numbers by their sums over the ranks of a communicator.
   void sum(double* numbers, int count, MPI_Comm among) {
     if (ranks_ == 1) return;
     library([&] { check(MPI_Allreduce(MPI_IN_PLACE, numbers, count, MPI_DOUBLE, MPI_SUM, among), "MPI_Allreduce"); });
@@ -94,7 +94,7 @@ class Kernel {
   const MPI_Comm all_ = World::get().all();
 };
 
-/// "", or a message if the number differs from the expected one by more than `tolerance`, relative.
+/// Returns "", or a message if the number differs from the expected one by more than `tolerance`, relative.
 std::string differs(const std::string& what, double expected, double got, double tolerance);
 
 struct Problem {
@@ -103,21 +103,21 @@ struct Problem {
   double operations = 0;  ///< per solution, counted as in the report
   double bytes = 0;       ///< approximate memory of all ranks together
   int max_ranks = 0;
-  int max_threads = 0;        ///< of all ranks together; 0: as ranks
-  bool power_of_two = false;  ///< required of the number of ranks
+  int max_threads = 0;        ///< of all ranks together; 0: the same as max_ranks
+  bool power_of_two = false;  ///< whether the number of ranks must be a power of two
   std::function<std::shared_ptr<Kernel>(bool fftw)> make;
 
   int most_threads() const { return std::max(max_ranks, max_threads); }
   int most_ranks() const { return std::min(max_ranks, most_threads() / static_cast<int>(threads())); }
   bool fits(int ranks) const { return ranks <= most_ranks() && (!power_of_two || (ranks & (ranks - 1)) == 0); }
-  std::string field() const { return most_ranks() == 0 ? "threads" : "ranks"; }  ///< what does not fit
+  std::string field() const { return most_ranks() == 0 ? "threads" : "ranks"; }  ///< the option that does not fit
   std::string allowed() const {                                                  ///< the supported numbers
     if (most_ranks() == 0) return "1 to " + std::to_string(most_threads());
     return (power_of_two ? "powers of two to " : "1 to ") + std::to_string(most_ranks());
   }
 };
 
-// The problems of each kernel, class S first.
+// Return the problems of each kernel, class S first.
 std::vector<Problem> ep_problems();
 std::vector<Problem> cg_problems();
 std::vector<Problem> is_problems();
@@ -127,7 +127,7 @@ std::vector<Problem> lu_problems();
 std::vector<Problem> bt_problems();
 std::vector<Problem> sp_problems();
 
-/// Version of FFTW, or "" if its library is not installed.
+/// Returns the version of FFTW, or "" if its library is not installed.
 std::string fftw_version();
 
 }  // namespace mm::mpi::npb

@@ -1,4 +1,5 @@
-/// sp: the flow by alternating directions; along each, the unknowns become waves, whose systems are pentadiagonal.
+/// sp: the flow by alternating directions. Along each direction the unknowns become waves, whose systems are
+/// pentadiagonal.
 #include <cmath>
 
 #include "mpi/npb/adi.hpp"
@@ -42,11 +43,11 @@ constexpr FlowClass kClasses[] = {
      {0.2598120500183, 0.2590888922315e-01, 0.5132886416320e-01, 0.4806073419454e-01, 0.5483377491301}},
 };
 
-constexpr int kWaves = 3;  ///< speeds: with the flow, and faster and slower by that of sound
+constexpr int kWaves = 3;  ///< wave speeds: with the flow, and faster and slower by the speed of sound
 constexpr double kRoot = 0.70710678118654752;
 
-/// What is left of a line's point after the elimination, of each wave: it is `right` - `next` and `second` times the
-/// next two points.
+/// The equation of a line's point after the elimination, for each wave: the point is `right` - `next` and `second`
+/// times the next two points.
 struct Left {
   Lanes next[kWaves], second[kWaves], right[kUnknowns];
 };
@@ -56,7 +57,7 @@ struct Left {
   for (std::size_t k = 0; k < kLanes; ++k) found[k] = std::sqrt(square[k]);
 }
 
-/// From changes of the unknowns to those of waves along x.
+/// Transforms changes of the unknowns into changes of waves along x.
 [[gnu::always_inline]] inline void to_waves(const Point<Lanes>& p, Lanes* r) {
   Lanes speed;
   sound(p, speed);
@@ -71,7 +72,7 @@ struct Left {
   r[4] = s + t;
 }
 
-/// From waves along x to those along y.
+/// Transforms waves along x into waves along y.
 [[gnu::always_inline]] inline void from_x_to_y(Lanes* r) {
   const Lanes t = kRoot * r[2], s = 0.5 * (r[3] + r[4]), difference = kRoot * (r[3] - r[4]), first = r[0];
   r[0] = -r[1];
@@ -81,7 +82,7 @@ struct Left {
   r[4] = s + t;
 }
 
-/// From waves along y to those along z.
+/// Transforms waves along y into waves along z.
 [[gnu::always_inline]] inline void from_y_to_z(Lanes* r) {
   const Lanes t = kRoot * r[0], s = 0.5 * (r[3] + r[4]), second = r[1];
   r[0] = kRoot * (r[3] - r[4]);
@@ -91,7 +92,7 @@ struct Left {
   r[4] = s + t;
 }
 
-/// From changes of waves along z to those of the unknowns.
+/// Transforms changes of waves along z into changes of the unknowns.
 [[gnu::always_inline]] inline void from_waves(const Point<Lanes>& p, Lanes* r) {
   Lanes speed;
   sound(p, speed);
@@ -116,7 +117,8 @@ class ScalarPentadiagonal final : public AlternatingDirections {
     direction == 0 ? solve_along<0>(batch) : direction == 1 ? solve_along<1>(batch) : solve_along<2>(batch);
   }
 
-  /// What a point contributes to its neighbours' rows: speeds of the waves, and the diffusion of all.
+  /// Computes what a point contributes to its neighbours' rows: the speeds of the waves, and the diffusion of all
+  /// waves.
   template <int D>
   [[gnu::always_inline]] static void waves(const Point<Lanes>& p, Lanes* speed, Lanes& diffusion) {
     Lanes c;
@@ -133,14 +135,14 @@ class ScalarPentadiagonal final : public AlternatingDirections {
                  fourth = problem_.step * kDissipation;
     constexpr int kWaveOf[] = {0, 0, 0, 1, 2};
     std::vector<Left>& line = lines_[this_thread()];
-    Point<Lanes> here, ahead;
-    Lanes speed[3][kWaves], diffusion[3];  // behind, here, ahead
-    batch.load_point(0, here);
-    waves<D>(here, speed[1], diffusion[1]);
+    Point<Lanes> current, ahead;
+    Lanes speed[3][kWaves], diffusion[3];  // behind, current, ahead
+    batch.load_point(0, current);
+    waves<D>(current, speed[1], diffusion[1]);
     batch.load_point(1, ahead);
     waves<D>(ahead, speed[2], diffusion[2]);
     for (std::size_t i = 1; i + 1 < n_; ++i) {
-      here = ahead;
+      current = ahead;
       for (int w = 0; w < kWaves; ++w) speed[0][w] = speed[1][w], speed[1][w] = speed[2][w];
       diffusion[0] = diffusion[1], diffusion[1] = diffusion[2];
       batch.load_point(i + 1, ahead);
@@ -150,8 +152,8 @@ class ScalarPentadiagonal final : public AlternatingDirections {
 
       Left& left = line[i];
       batch.load_rhs(i, left.right);
-      if (D == 0) to_waves(here, left.right);
-      // Points 0 and -1 contribute nothing: what is left of them is zero.
+      if (D == 0) to_waves(current, left.right);
+      // Points 0 and -1 contribute nothing: their equations are zero.
       const Left &last = line[i - 1], &before = i > 1 ? line[i - 2] : line[0];
       Lanes factor_last[kWaves], pivot[kWaves];
       const double factor_before = fourth * weights[0];
@@ -172,36 +174,36 @@ class ScalarPentadiagonal final : public AlternatingDirections {
     Lanes next[kUnknowns] = {}, second_next[kUnknowns] = {};  // the surface does not change
     for (std::size_t i = n_ - 2; i > 0; --i) {
       const Left& left = line[i];
-      Lanes now[kUnknowns];
+      Lanes solution[kUnknowns];
       for (std::size_t m = 0; m < kUnknowns; ++m) {
         const int w = kWaveOf[m];
-        now[m] = left.right[m] - left.next[w] * next[m] - left.second[w] * second_next[m];
+        solution[m] = left.right[m] - left.next[w] * next[m] - left.second[w] * second_next[m];
         second_next[m] = next[m];
-        next[m] = now[m];
+        next[m] = solution[m];
       }
-      if (D == 0) from_x_to_y(now);
-      if (D == 1) from_y_to_z(now);
+      if (D == 0) from_x_to_y(solution);
+      if (D == 1) from_y_to_z(solution);
       if (D == 2) {
-        batch.load_point(i, here);
-        from_waves(here, now);
+        batch.load_point(i, current);
+        from_waves(current, solution);
       }
-      batch.store_rhs(i, now);
+      batch.store_rhs(i, solution);
     }
   }
 
-  std::vector<std::vector<Left>> lines_;  // of each thread; of point 0, zero
+  std::vector<std::vector<Left>> lines_;  // by thread; zero for point 0
 };
 
 }  // namespace
 
 std::vector<Problem> sp_problems() {
-  std::vector<Problem> found;
+  std::vector<Problem> problems;
   for (const FlowClass& c : kClasses) {
     const double n = static_cast<double>(c.points);
-    found.push_back(
+    problems.push_back(
         flow_problem<ScalarPentadiagonal>("sp", c, 881.174 * n * n * n - 4683.91 * n * n + 11484.5 * n - 19272.4));
   }
-  return found;
+  return problems;
 }
 
 }  // namespace mm::mpi::npb

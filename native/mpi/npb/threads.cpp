@@ -20,30 +20,30 @@ std::size_t threads() { return started; }
 std::size_t this_thread() { return static_cast<std::size_t>(omp_get_thread_num()); }
 
 void expect_all_threads() {
-  if (const auto found = static_cast<std::size_t>(omp_get_num_threads()); found != started)
-    abort_job("OpenMP started " + std::to_string(found) + " of " + std::to_string(started) + " threads");
+  if (const auto team_size = static_cast<std::size_t>(omp_get_num_threads()); team_size != started)
+    abort_job("OpenMP started " + std::to_string(team_size) + " of " + std::to_string(started) + " threads");
 }
 
 void start_threads(const std::vector<int>& cpus) {
   omp_set_dynamic(0);
-  std::size_t found = 0;
-  std::string why;
+  std::size_t team_size = 0;
+  std::string error;
 #pragma omp parallel num_threads(static_cast<int>(cpus.size()))
   {
     try {
       pin(cpus[this_thread()]);
     } catch (const Failure& failure) {
 #pragma omp critical
-      why = failure.what();
+      error = failure.what();
     }
 #pragma omp single
-    found = static_cast<std::size_t>(omp_get_num_threads());
+    team_size = static_cast<std::size_t>(omp_get_num_threads());
   }
-  if (!why.empty()) throw Failure(why);
-  if (found < cpus.size())
-    throw Absent("OpenMP started " + std::to_string(found) + " of " + std::to_string(cpus.size()) + " threads",
+  if (!error.empty()) throw Failure(error);
+  if (team_size < cpus.size())
+    throw Absent("OpenMP started " + std::to_string(team_size) + " of " + std::to_string(cpus.size()) + " threads",
                  "unset OMP_THREAD_LIMIT");
-  started = found;
+  started = team_size;
 }
 
 }  // namespace mm::mpi::npb

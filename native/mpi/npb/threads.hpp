@@ -7,29 +7,29 @@
 
 namespace mm::mpi::npb {
 
-/// First item of part `i` when n items are divided into `parts`.
+/// Returns the first item of part `i` when n items are divided into `parts`.
 constexpr std::size_t part(std::size_t n, std::size_t parts, std::size_t i) { return n * i / parts; }
 
-/// Threads of this rank; all ranks have as many.
+/// Returns the number of threads of this rank, which is the same on all ranks.
 std::size_t threads();
-/// Starts a thread for each of these CPUs, and binds it. Once per process. Throws Absent if there are fewer.
+/// Starts a thread for each of these CPUs, and binds it. Once per process. Throws Absent if fewer threads start.
 void start_threads(const std::vector<int>& cpus);
-/// Index of the calling thread.
+/// Returns the index of the calling thread.
 std::size_t this_thread();
-/// On a thread of the team: ends the job with a message if OpenMP started a smaller one, which would leave parts out.
+/// On a thread of the team: ends the job with a message if OpenMP started a smaller team, which would leave parts out.
 void expect_all_threads();
 
 /// Calls work(first, last) on all threads, each with its part of 0 … n, and waits for them.
 template <class Work>
 void in_parts(std::size_t n, const Work& work) {
-  const std::size_t all = threads();
+  const std::size_t count = threads();
   std::exception_ptr error;
-#pragma omp parallel num_threads(static_cast<int>(all))
+#pragma omp parallel num_threads(static_cast<int>(count))
   {
     expect_all_threads();
-    const std::size_t own = this_thread();
+    const std::size_t thread = this_thread();
     try {
-      work(part(n, all, own), part(n, all, own + 1));
+      work(part(n, count, thread), part(n, count, thread + 1));
     } catch (...) {
 #pragma omp critical
       error = std::current_exception();
@@ -38,16 +38,17 @@ void in_parts(std::size_t n, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-/// The sum of what work(first, last) returns for the parts of 0 … n, in their order: equal in every run.
+/// Returns the sum of what work(first, last) returns for the parts of 0 … n. The order of the parts makes it equal in
+/// every run.
 template <class Work>
 double sum_in_parts(std::size_t n, const Work& work) {
   struct alignas(64) Own {
     double sum;
   };
-  std::vector<Own> own(threads());
-  in_parts(n, [&](std::size_t first, std::size_t last) { own[this_thread()].sum = work(first, last); });
+  std::vector<Own> partial_sums(threads());
+  in_parts(n, [&](std::size_t first, std::size_t last) { partial_sums[this_thread()].sum = work(first, last); });
   double sum = 0;
-  for (const Own& one : own) sum += one.sum;
+  for (const Own& partial : partial_sums) sum += partial.sum;
   return sum;
 }
 
@@ -64,7 +65,7 @@ struct Untouched {
   void construct(U*) {}
   bool operator==(const Untouched&) const { return true; }
 };
-/// Numbers that nobody has set yet.
+/// An array whose elements are not initialised.
 template <class T>
 using Array = std::vector<T, Untouched<T>>;
 
@@ -77,9 +78,9 @@ void fill(Array<T>& all, T value) {
 }
 template <class T>
 Array<T> zeros(std::size_t n) {
-  Array<T> all(n);
-  fill(all, T{});
-  return all;
+  Array<T> array(n);
+  fill(array, T{});
+  return array;
 }
 
 }  // namespace mm::mpi::npb

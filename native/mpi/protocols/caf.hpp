@@ -1,5 +1,5 @@
 #pragma once
-/// Co-arrays next to MPI in one process: images are ranks, numbered from 1.
+/// Co-arrays beside MPI in one process. Images are ranks, numbered from 1.
 
 namespace mm::mpi {
 

@@ -68,16 +68,16 @@ Case halo_case(const HaloProtocol& protocol, const Grid& grid, std::size_t words
   const std::vector<int> neighbour = grid.neighbour;
   c.defects = [=](std::uint32_t tag, bool whole) {
     static const char* const kSides[] = {"south", "north", "west", "east", "down", "up"};
-    std::vector<Defect> found;
-    for (int side = 0; side < sides && found.empty(); ++side) {
+    std::vector<Defect> defects;
+    for (int side = 0; side < sides && defects.empty(); ++side) {
       const Row row = halo->in(side);
-      const int from = neighbour[static_cast<std::size_t>(side)];
+      const int sender = neighbour[static_cast<std::size_t>(side)];
       each_word(words, whole, [&](std::size_t i) {
-        const std::uint64_t expected = payload(tag, from, opposite(side), i);
-        if (row[i] != expected && found.empty()) found.push_back({kSides[side], i, expected, row[i]});
+        const std::uint64_t expected = payload(tag, sender, opposite(side), i);
+        if (row[i] != expected && defects.empty()) defects.push_back({kSides[side], i, expected, row[i]});
       });
     }
-    return found;
+    return defects;
   };
   return c;
 }
@@ -87,11 +87,11 @@ void measure_halo(Run& run) {
   world.check_request(run);
   const auto sizes = run.integers("words", 65536);
   const Grid grid = Grid::make(static_cast<int>(run.integer("dimensions")));
-  const std::vector<HaloProtocol> chosen = requested_halos(run, "exchange_time");
+  const std::vector<HaloProtocol> protocols = requested_halos(run, "exchange_time");
   Batch batch(run, sizes.size());
   for (const int size : sizes) {
     const auto words = static_cast<std::size_t>(size);
-    for (const HaloProtocol& p : chosen)
+    for (const HaloProtocol& p : protocols)
       batch.add(make_case(p, grid, words), p.rows * 8 * static_cast<double>(words) * grid.sides(),
                 [&] { return halo_case(p, grid, words); });
     batch.done();
@@ -103,28 +103,29 @@ const Instrument halo{halo_description(), measure_halo};
 }  // namespace
 
 std::vector<HaloProtocol> all_halos() {
-  std::vector<HaloProtocol> all;
-  for (const auto& some : {mpi_halos(), shmem_halos(), caf_halos()}) all.insert(all.end(), some.begin(), some.end());
-  return all;
+  std::vector<HaloProtocol> protocols;
+  for (const auto& group : {mpi_halos(), shmem_halos(), caf_halos()})
+    protocols.insert(protocols.end(), group.begin(), group.end());
+  return protocols;
 }
 
 std::vector<std::string> halo_choices() {
-  std::vector<std::string> all = {"all", "mpi", "shmem", "caf"};
-  for (const HaloProtocol& p : all_halos()) all.push_back(p.name);
-  return all;
+  std::vector<std::string> choices = {"all", "mpi", "shmem", "caf"};
+  for (const HaloProtocol& p : all_halos()) choices.push_back(p.name);
+  return choices;
 }
 
 std::vector<HaloProtocol> requested_halos(Run& run, const std::string& metric) {
-  std::vector<HaloProtocol> chosen;
+  std::vector<HaloProtocol> protocols;
   for (const HaloProtocol& p : all_halos()) {
     if (!run.asks("protocol", {p.paradigm, p.name})) continue;
     if (p.make)
-      chosen.push_back(p);
+      protocols.push_back(p);
     else
       run.absent(metric, {{"paradigm", p.paradigm}, {"protocol", p.name}, {"mpi", World::get().kind()}},
                  p.name + ": " + p.missing);
   }
-  return chosen;
+  return protocols;
 }
 
 Grid Grid::make(int dimensions) {
@@ -136,18 +137,18 @@ Grid Grid::make(int dimensions) {
 Grid Grid::of(const std::vector<int>& extent) {
   Grid grid;
   grid.extent = extent;
-  std::vector<int> at(grid.extent.size());
-  for (int left = World::get().rank(), d = grid.dimensions() - 1; d >= 0; --d) {
+  std::vector<int> coordinates(grid.extent.size());
+  for (int remaining = World::get().rank(), d = grid.dimensions() - 1; d >= 0; --d) {
     const auto i = static_cast<std::size_t>(d);
-    at[i] = left % grid.extent[i];
-    left /= grid.extent[i];
+    coordinates[i] = remaining % grid.extent[i];
+    remaining /= grid.extent[i];
   }
-  for (std::size_t d = 0; d < at.size(); ++d)
+  for (std::size_t d = 0; d < coordinates.size(); ++d)
     for (const int step : {-1, 1}) {
-      std::vector<int> there = at;
-      there[d] = (there[d] + step + grid.extent[d]) % grid.extent[d];
+      std::vector<int> other = coordinates;
+      other[d] = (other[d] + step + grid.extent[d]) % grid.extent[d];
       int rank = 0;
-      for (std::size_t i = 0; i < there.size(); ++i) rank = rank * grid.extent[i] + there[i];
+      for (std::size_t i = 0; i < other.size(); ++i) rank = rank * grid.extent[i] + other[i];
       grid.neighbour.push_back(rank);
     }
   return grid;

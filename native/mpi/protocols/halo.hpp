@@ -16,9 +16,10 @@ struct Grid {
   std::vector<int> extent;  ///< ranks per dimension
   std::vector<int> neighbour;
 
-  /// Extents as equal as the number of ranks allows.
+  /// Makes a grid whose extents are as equal as the number of ranks allows.
   static Grid make(int dimensions);
-  /// Pre: the product of the extents is the number of ranks. The last dimension's neighbours are the next ranks.
+  /// Makes a grid of these extents, whose product must be the number of ranks. The last dimension's neighbours are the
+  /// next ranks.
   static Grid of(const std::vector<int>& extent);
   int dimensions() const { return static_cast<int>(extent.size()); }
   int sides() const { return 2 * dimensions(); }
@@ -47,12 +48,12 @@ class Halo {
     begin();
     for (int low = 0; low < grid_.sides(); low += 2) along(low);
   }
-  /// The same in steps, for rows that contain data received in an earlier dimension. All ranks make the same calls; a
-  /// dimension may be omitted, but then in every exchange.
+  /// The same exchange in steps, for rows that contain data received in an earlier dimension. All ranks make the same
+  /// calls. A dimension may be omitted, but then in every exchange.
   virtual void begin() {}
-  virtual void along(int low) = 0;  ///< the dimension of sides low and low + 1
+  virtual void along(int low) = 0;  ///< exchanges in the dimension of sides low and low + 1
   virtual Row out(int side) = 0;
-  virtual Row in(int side) = 0;  ///< received in the last exchange
+  virtual Row in(int side) = 0;  ///< the row received in the last exchange
 
  protected:
   const Grid& grid_;
@@ -63,7 +64,7 @@ class Halo {
 struct HaloProtocol {
   std::string name, paradigm, summary;
   std::unique_ptr<Halo> (*make)(const Grid& grid, std::size_t words) = nullptr;  ///< null: not in this build
-  std::string missing{};                                                         ///< the reason, if null
+  std::string missing{};                                                         ///< the reason, if `make` is null
   double rows = 2;  ///< memory, in rows per side: by default one out and one in
 };
 
@@ -71,9 +72,10 @@ std::vector<HaloProtocol> mpi_halos();
 std::vector<HaloProtocol> shmem_halos();
 std::vector<HaloProtocol> caf_halos();
 std::vector<HaloProtocol> all_halos();
-/// The choices of the option: "all", the paradigms, and the names of protocols.
+/// Returns the choices of the option: "all", the paradigms, and the names of protocols.
 std::vector<std::string> halo_choices();
-/// The protocols that the option "protocol" selects; those that this build lacks are reported absent for the metric.
+/// Returns the protocols that the option "protocol" selects. Protocols that this build lacks are reported as absent for
+/// the metric.
 std::vector<HaloProtocol> requested_halos(Run& run, const std::string& metric);
 
 }  // namespace mm::mpi

@@ -18,7 +18,7 @@ void mm_caf_exchange(std::size_t words, int low, const std::uint64_t* to_low, co
 namespace mm::mpi {
 namespace {
 
-/// The module has one set of co-arrays, shared by all protocols of one size.
+/// The module has one set of co-arrays, which all protocols of one size share.
 class Caf : public Halo {
  public:
   Caf(const Grid& grid, std::size_t words, bool events) : Halo(grid, words), events_(events) {

@@ -23,7 +23,7 @@ int words_of(std::size_t words) {
   return static_cast<int>(words);
 }
 
-/// Rows in memory of this process.
+/// A halo whose rows are in memory of this process.
 class Plain : public Halo {
  public:
   Plain(const Grid& grid, std::size_t words) : Halo(grid, words), n_(words_of(words)) {
@@ -44,9 +44,9 @@ class SendRecv : public Plain {
  public:
   using Plain::Plain;
   void along(int low) override {
-    for (const int to : {low + 1, low})
-      MPI_Sendrecv(out(to).first, n_, MPI_UINT64_T, peer(to), to, in(opposite(to)).first, n_, MPI_UINT64_T,
-                   peer(opposite(to)), to, World::get().all(), MPI_STATUS_IGNORE);
+    for (const int side : {low + 1, low})
+      MPI_Sendrecv(out(side).first, n_, MPI_UINT64_T, peer(side), side, in(opposite(side)).first, n_, MPI_UINT64_T,
+                   peer(opposite(side)), side, World::get().all(), MPI_STATUS_IGNORE);
   }
 };
 
@@ -56,13 +56,13 @@ class Immediate : public Plain {
  public:
   using Plain::Plain;
   void along(int low) override {
-    const MPI_Comm all = World::get().all();
+    const MPI_Comm comm = World::get().all();
     MPI_Request requests[4];
     MPI_Request* r = requests;
-    const auto send = [&](int to) { MPI_Isend(out(to).first, n_, MPI_UINT64_T, peer(to), to, all, r++); };
+    const auto send = [&](int side) { MPI_Isend(out(side).first, n_, MPI_UINT64_T, peer(side), side, comm, r++); };
     // A message from one side was sent to the opposite side.
-    const auto receive = [&](int from) {
-      MPI_Irecv(in(from).first, n_, MPI_UINT64_T, peer(from), opposite(from), all, r++);
+    const auto receive = [&](int side) {
+      MPI_Irecv(in(side).first, n_, MPI_UINT64_T, peer(side), opposite(side), comm, r++);
     };
     if (receive_first)
       receive(low), receive(low + 1), send(low), send(low + 1);
@@ -76,15 +76,16 @@ template <bool receive_first>
 class Persistent : public Plain {
  public:
   Persistent(const Grid& grid, std::size_t words) : Plain(grid, words) {
-    const MPI_Comm all = World::get().all();
+    const MPI_Comm comm = World::get().all();
     for (int low = 0; low < grid.sides(); low += 2) {
-      const auto send = [&](int to) {
+      const auto send = [&](int side) {
         requests_.emplace_back();
-        check(MPI_Send_init(out(to).first, n_, MPI_UINT64_T, peer(to), to, all, &requests_.back()), "MPI_Send_init");
+        check(MPI_Send_init(out(side).first, n_, MPI_UINT64_T, peer(side), side, comm, &requests_.back()),
+              "MPI_Send_init");
       };
-      const auto receive = [&](int from) {
+      const auto receive = [&](int side) {
         requests_.emplace_back();
-        check(MPI_Recv_init(in(from).first, n_, MPI_UINT64_T, peer(from), opposite(from), all, &requests_.back()),
+        check(MPI_Recv_init(in(side).first, n_, MPI_UINT64_T, peer(side), opposite(side), comm, &requests_.back()),
               "MPI_Recv_init");
       };
       if (receive_first)
@@ -105,22 +106,22 @@ class Persistent : public Plain {
   std::vector<MPI_Request> requests_;
 };
 
-/// One ring per dimension instead of the grid: for a ring the standard defines the order of the neighbours' data even
-/// if both are the same rank.
+/// Uses one ring per dimension instead of the grid, because for a ring the standard defines the order of the
+/// neighbours' data even if both are the same rank.
 class Neighbours : public Plain {
  public:
   Neighbours(const Grid& grid, std::size_t words) : Plain(grid, words) {
-    const std::vector<int> round(grid.extent.size(), 1);
-    MPI_Comm whole = MPI_COMM_NULL;
-    check(MPI_Cart_create(World::get().all(), grid.dimensions(), grid.extent.data(), round.data(), 0, &whole),
+    const std::vector<int> periods(grid.extent.size(), 1);
+    MPI_Comm torus = MPI_COMM_NULL;
+    check(MPI_Cart_create(World::get().all(), grid.dimensions(), grid.extent.data(), periods.data(), 0, &torus),
           "MPI_Cart_create");
     for (int d = 0; d < grid.dimensions(); ++d) {
-      std::vector<int> kept(grid.extent.size(), 0);
-      kept[static_cast<std::size_t>(d)] = 1;
+      std::vector<int> selection(grid.extent.size(), 0);
+      selection[static_cast<std::size_t>(d)] = 1;
       rings_.push_back(MPI_COMM_NULL);
-      check(MPI_Cart_sub(whole, kept.data(), &rings_.back()), "MPI_Cart_sub");
+      check(MPI_Cart_sub(torus, selection.data(), &rings_.back()), "MPI_Cart_sub");
     }
-    MPI_Comm_free(&whole);
+    MPI_Comm_free(&torus);
   }
   ~Neighbours() override {
     for (MPI_Comm& ring : rings_) MPI_Comm_free(&ring);
@@ -170,7 +171,7 @@ class PersistentNeighbours : public Neighbours {
 };
 #endif
 
-/// Rows in a window, into which neighbours put them: by side, in one or two copies.
+/// Rows in a window, into which neighbours put their rows: by side, in one or two copies.
 class Window : public Halo {
  public:
   Window(const Grid& grid, std::size_t words, std::size_t copies) : Window(grid, words, copies, grid.sides()) {}
@@ -179,15 +180,15 @@ class Window : public Halo {
   Row in(int side) override { return {memory_ + place(side)}; }
 
  protected:
-  /// `sides`: all, or the two of any one dimension.
+  /// `sides` is the number of all sides, or 2 for the sides of any one dimension.
   Window(const Grid& grid, std::size_t words, std::size_t copies, int sides)
       : Halo(grid, words), n_(words_of(words)), sides_(static_cast<std::size_t>(sides)) {
     out_.resize(sides_ * words);
-    const std::size_t all = copies * sides_ * words + sides_ * kStride;
-    World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, World::get().all(),
-                                            static_cast<void*>(&memory_), &window_),
+    const std::size_t total_words = copies * sides_ * words + sides_ * kStride;
+    World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(total_words * 8), 8, MPI_INFO_NULL,
+                                            World::get().all(), static_cast<void*>(&memory_), &window_),
                            "MPI_Win_allocate");
-    std::memset(memory_, 0, all * 8);
+    std::memset(memory_, 0, total_words * 8);
     MPI_Barrier(World::get().all());
   }
   int peer(int side) const { return grid_.neighbour[static_cast<std::size_t>(side)]; }
@@ -233,11 +234,11 @@ class PostStart : public Halo {
   class Dimension : public Window {
    public:
     Dimension(const Grid& grid, std::size_t words, int low) : Window(grid, words, 1, 2) {
-      MPI_Group all = MPI_GROUP_NULL;
-      MPI_Comm_group(World::get().all(), &all);
-      const int both[2] = {peer(low), peer(low + 1)};
-      check(MPI_Group_incl(all, both[0] == both[1] ? 1 : 2, both, &group_), "MPI_Group_incl");
-      MPI_Group_free(&all);
+      MPI_Group world_group = MPI_GROUP_NULL;
+      MPI_Comm_group(World::get().all(), &world_group);
+      const int peers[2] = {peer(low), peer(low + 1)};
+      check(MPI_Group_incl(world_group, peers[0] == peers[1] ? 1 : 2, peers, &group_), "MPI_Group_incl");
+      MPI_Group_free(&world_group);
     }
     ~Dimension() override { MPI_Group_free(&group_); }
     void along(int low) override {
@@ -257,8 +258,8 @@ class PostStart : public Halo {
   std::vector<std::unique_ptr<Dimension>> dimensions_;
 };
 
-/// Passive target: put, flush, and increment a counter at the target. Two copies of incoming rows, because a neighbour
-/// may be one exchange ahead, but never two.
+/// Passive target: puts, flushes, and increments a counter at the target. There are two copies of incoming rows,
+/// because a neighbour may be one exchange ahead, but never two.
 class LockAll : public Window {
  public:
   LockAll(const Grid& grid, std::size_t words) : Window(grid, words, 2) { MPI_Win_lock_all(MPI_MODE_NOCHECK, window_); }
@@ -270,17 +271,17 @@ class LockAll : public Window {
   void along(int low) override {
     put(low, count_ & 1);
     put(low + 1, count_ & 1);
-    for (const int to : {low, low + 1}) {
-      MPI_Win_flush(peer(to), window_);
-      MPI_Accumulate(&one_, 1, MPI_UINT64_T, peer(to), static_cast<MPI_Aint>(counter(opposite(to))), 1, MPI_UINT64_T,
-                     MPI_SUM, window_);
-      MPI_Win_flush(peer(to), window_);
+    for (const int side : {low, low + 1}) {
+      MPI_Win_flush(peer(side), window_);
+      MPI_Accumulate(&one_, 1, MPI_UINT64_T, peer(side), static_cast<MPI_Aint>(counter(opposite(side))), 1,
+                     MPI_UINT64_T, MPI_SUM, window_);
+      MPI_Win_flush(peer(side), window_);
     }
     wait_in_window(window_, [&] {
-      const auto arrived = [&](int side) {
+      const auto has_arrived = [&](int side) {
         return std::atomic_ref<std::uint64_t>(memory_[counter(side)]).load(std::memory_order_acquire) >= count_;
       };
-      return arrived(low) && arrived(low + 1);
+      return has_arrived(low) && has_arrived(low + 1);
     });
   }
   Row in(int side) override { return {memory_ + place(side, count_ & 1)}; }
@@ -290,7 +291,7 @@ class LockAll : public Window {
   std::uint64_t count_ = 0, one_ = 1;
 };
 
-/// Stores into the neighbour's memory, if all ranks share it: rows, then a counter.
+/// Stores into the neighbour's memory, if all ranks share memory: first rows, then a counter.
 class Shared : public Halo {
  public:
   Shared(const Grid& grid, std::size_t words) : Halo(grid, words) {
@@ -298,18 +299,18 @@ class Shared : public Halo {
     for (const Member& m : world.members())
       if (m.node != world.members().front().node) throw Absent("not all ranks share memory", "ranks of one host");
     out_.resize(static_cast<std::size_t>(grid.sides()) * words);
-    const std::size_t all = place(0, 2) + static_cast<std::size_t>(grid.sides()) * kStride;
-    std::uint64_t* mine = nullptr;
-    World::get().check_all(MPI_Win_allocate_shared(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(),
-                                                   static_cast<void*>(&mine), &window_),
+    const std::size_t total_words = place(0, 2) + static_cast<std::size_t>(grid.sides()) * kStride;
+    std::uint64_t* local_memory = nullptr;
+    World::get().check_all(MPI_Win_allocate_shared(static_cast<MPI_Aint>(total_words * 8), 8, MPI_INFO_NULL,
+                                                   world.all(), static_cast<void*>(&local_memory), &window_),
                            "MPI_Win_allocate_shared");
-    std::memset(mine, 0, all * 8);
+    std::memset(local_memory, 0, total_words * 8);
     for (int side = 0; side <= grid.sides(); ++side) {
-      const int whose = side == grid.sides() ? world.rank() : grid.neighbour[static_cast<std::size_t>(side)];
+      const int owner = side == grid.sides() ? world.rank() : grid.neighbour[static_cast<std::size_t>(side)];
       MPI_Aint bytes = 0;
       int unit = 0;
       memory_.push_back(nullptr);
-      check(MPI_Win_shared_query(window_, whose, &bytes, &unit, static_cast<void*>(&memory_.back())),
+      check(MPI_Win_shared_query(window_, owner, &bytes, &unit, static_cast<void*>(&memory_.back())),
             "MPI_Win_shared_query");
     }
     MPI_Barrier(world.all());
@@ -317,14 +318,14 @@ class Shared : public Halo {
   ~Shared() override { MPI_Win_free(&window_); }
   void begin() override { ++count_; }
   void along(int low) override {
-    for (const int to : {low, low + 1}) {
-      std::uint64_t* const there = memory_[static_cast<std::size_t>(to)];
-      std::memcpy(there + place(opposite(to), count_ & 1), out(to).first, words_ * 8);
-      std::atomic_ref<std::uint64_t>(there[counter(opposite(to))]).store(count_, std::memory_order_release);
+    for (const int side : {low, low + 1}) {
+      std::uint64_t* const remote = memory_[static_cast<std::size_t>(side)];
+      std::memcpy(remote + place(opposite(side), count_ & 1), out(side).first, words_ * 8);
+      std::atomic_ref<std::uint64_t>(remote[counter(opposite(side))]).store(count_, std::memory_order_release);
     }
-    for (const int from : {low, low + 1})
+    for (const int side : {low, low + 1})
       wait_until([&] {
-        return std::atomic_ref<std::uint64_t>(memory_.back()[counter(from)]).load(std::memory_order_acquire) >= count_;
+        return std::atomic_ref<std::uint64_t>(memory_.back()[counter(side)]).load(std::memory_order_acquire) >= count_;
       });
   }
   Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_}; }
@@ -341,7 +342,7 @@ class Shared : public Halo {
   std::uint64_t count_ = 0;
 };
 
-/// Rows of every second dimension are strided, as the columns of a field are: gathered by an MPI datatype, or by
+/// Rows of every second dimension are strided, like the columns of a field. They are gathered by an MPI datatype, or by
 /// packing.
 template <bool copies>
 class Columns : public Halo {
@@ -363,7 +364,7 @@ class Columns : public Halo {
   Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_ * kStride, stride(side)}; }
   Row in(int side) override { return {in_.data() + static_cast<std::size_t>(side) * words_ * kStride, stride(side)}; }
   void along(int low) override {
-    const MPI_Comm all = World::get().all();
+    const MPI_Comm comm = World::get().all();
     MPI_Request requests[4];
     const bool strided = stride(low) > 1;
     const auto peer = [&](int side) { return grid_.neighbour[static_cast<std::size_t>(side)]; };
@@ -371,29 +372,29 @@ class Columns : public Halo {
       std::uint64_t* const buffer = packed_.data();
       for (int k = 0; k < 2; ++k) {
         const Row row = out(low + k);
-        std::uint64_t* const to = buffer + static_cast<std::size_t>(k) * words_;
-        for (std::size_t i = 0; i < words_; ++i) to[i] = row[i];
+        std::uint64_t* const target = buffer + static_cast<std::size_t>(k) * words_;
+        for (std::size_t i = 0; i < words_; ++i) target[i] = row[i];
       }
       for (int k = 0; k < 2; ++k)
         MPI_Irecv(buffer + static_cast<std::size_t>(2 + k) * words_, n_, MPI_UINT64_T, peer(low + k), opposite(low + k),
-                  all, requests + k);
+                  comm, requests + k);
       for (int k = 0; k < 2; ++k)
-        MPI_Isend(buffer + static_cast<std::size_t>(k) * words_, n_, MPI_UINT64_T, peer(low + k), low + k, all,
+        MPI_Isend(buffer + static_cast<std::size_t>(k) * words_, n_, MPI_UINT64_T, peer(low + k), low + k, comm,
                   requests + 2 + k);
       MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
       for (int k = 0; k < 2; ++k) {
         const Row row = in(low + k);
-        const std::uint64_t* const from = buffer + static_cast<std::size_t>(2 + k) * words_;
-        for (std::size_t i = 0; i < words_; ++i) row[i] = from[i];
+        const std::uint64_t* const source = buffer + static_cast<std::size_t>(2 + k) * words_;
+        for (std::size_t i = 0; i < words_; ++i) row[i] = source[i];
       }
       return;
     }
     const MPI_Datatype type = strided ? column_ : MPI_UINT64_T;
     const int count = strided ? 1 : n_;
     for (int k = 0; k < 2; ++k)
-      MPI_Irecv(in(low + k).first, count, type, peer(low + k), opposite(low + k), all, requests + k);
+      MPI_Irecv(in(low + k).first, count, type, peer(low + k), opposite(low + k), comm, requests + k);
     for (int k = 0; k < 2; ++k)
-      MPI_Isend(out(low + k).first, count, type, peer(low + k), low + k, all, requests + 2 + k);
+      MPI_Isend(out(low + k).first, count, type, peer(low + k), low + k, comm, requests + 2 + k);
     MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
   }
 
@@ -442,9 +443,9 @@ std::vector<HaloProtocol> shmem_halos() {
 #endif
 #ifndef MM_CAF
 std::vector<HaloProtocol> caf_halos() {
-  const char* const why = "this build has no co-arrays";
-  return {{"caf_sync", "caf", "co-array put, sync images", nullptr, why},
-          {"caf_events", "caf", "co-array put, event post and wait", nullptr, why}};
+  const char* const reason = "this build has no co-arrays";
+  return {{"caf_sync", "caf", "co-array put, sync images", nullptr, reason},
+          {"caf_events", "caf", "co-array put, event post and wait", nullptr, reason}};
 }
 #endif
 

@@ -1,4 +1,4 @@
-/// The halo exchange by OpenSHMEM: put a row, fence, put a flag; wait for the flags of both neighbours.
+/// The halo exchange by OpenSHMEM: puts a row, fences, puts a flag, and waits for the flags of both neighbours.
 #include <shmem.h>
 
 #include <cstring>
@@ -13,10 +13,10 @@ namespace {
 class ShmemPut : public Halo {
  public:
   ShmemPut(const Grid& grid, std::size_t words) : Halo(grid, words), sides_(static_cast<std::size_t>(grid.sides())) {
-    const std::size_t all = 2 * sides_ * words + sides_ * kLine;
-    memory_ = shmem_words(all);
+    const std::size_t total_words = 2 * sides_ * words + sides_ * kLine;
+    memory_ = shmem_words(total_words);
     out_.resize(sides_ * words);
-    std::memset(memory_, 0, all * 8);
+    std::memset(memory_, 0, total_words * 8);
     shmem_barrier_all();
   }
   ~ShmemPut() override {
@@ -25,10 +25,11 @@ class ShmemPut : public Halo {
   }
   void begin() override { ++count_; }
   void along(int low) override {
-    for (const int to : {low, low + 1}) shmem_put64(memory_ + place(opposite(to)), out(to).first, words_, peer(to));
-    shmem_fence();  // rows before flags, to each neighbour
-    for (const int to : {low, low + 1}) shmem_uint64_p(flag(opposite(to)), count_, peer(to));
-    for (const int from : {low, low + 1}) shmem_uint64_wait_until(flag(from), SHMEM_CMP_GE, count_);
+    for (const int side : {low, low + 1})
+      shmem_put64(memory_ + place(opposite(side)), out(side).first, words_, peer(side));
+    shmem_fence();  // orders rows before flags, for each neighbour
+    for (const int side : {low, low + 1}) shmem_uint64_p(flag(opposite(side)), count_, peer(side));
+    for (const int side : {low, low + 1}) shmem_uint64_wait_until(flag(side), SHMEM_CMP_GE, count_);
   }
   Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_}; }
   Row in(int side) override { return {memory_ + place(side)}; }
@@ -36,7 +37,7 @@ class ShmemPut : public Halo {
  private:
   static constexpr std::size_t kLine = 8;
   int peer(int side) const { return grid_.neighbour[static_cast<std::size_t>(side)]; }
-  // Two copies, because a neighbour may be one exchange ahead.
+  // There are two copies, because a neighbour may be one exchange ahead.
   std::size_t place(int side) const { return ((count_ & 1) * sides_ + static_cast<std::size_t>(side)) * words_; }
   std::uint64_t* flag(int side) const { return memory_ + 2 * sides_ * words_ + static_cast<std::size_t>(side) * kLine; }
   std::size_t sides_;

@@ -13,7 +13,7 @@ class CafReduction : public Reduction {
 
 }  // namespace
 
-/// Pre: a halo by co-arrays exists, so that their library is started.
+/// Requires that a halo by co-arrays exists, which has started their library.
 std::unique_ptr<Reduction> make_caf_reduction(int) { return std::make_unique<CafReduction>(); }
 
 }  // namespace mm::mpi

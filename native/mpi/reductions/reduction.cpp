@@ -15,20 +15,20 @@ class LibraryReduction : public Reduction {
   }
 };
 
-/// Each rank writes its numbers and a counter where all ranks can read them, and sums those of all ranks in order. Two
-/// copies, because a rank may be one sum ahead, but never two.
+/// Each rank writes its numbers and a counter where all ranks can read them, and sums the numbers of all ranks in
+/// order. There are two copies, because a rank may be one sum ahead, but never two.
 class SharedReduction : public Reduction {
  public:
   explicit SharedReduction(int max_numbers) : stride_((static_cast<std::size_t>(max_numbers) / 8 + 1) * 8) {
     World& world = World::get();
     for (const Member& m : world.members())
       if (m.node != world.members().front().node) throw Absent("not all ranks share memory", "ranks of one host");
-    std::uint64_t* mine = nullptr;
+    std::uint64_t* local_memory = nullptr;
     const std::size_t bytes = 2 * stride_ * 8;
     check(MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 8, MPI_INFO_NULL, world.all(),
-                                  static_cast<void*>(&mine), &window_),
+                                  static_cast<void*>(&local_memory), &window_),
           "MPI_Win_allocate_shared");
-    std::memset(mine, 0, bytes);
+    std::memset(local_memory, 0, bytes);
     for (int r = 0; r < world.size(); ++r) {
       MPI_Aint size = 0;
       int unit = 0;
@@ -41,16 +41,16 @@ class SharedReduction : public Reduction {
   ~SharedReduction() override { MPI_Win_free(&window_); }
   void add(double* numbers, int n) override {
     ++count_;
-    const std::size_t at = (count_ & 1) * stride_;
-    std::uint64_t* const mine = memory_[static_cast<std::size_t>(World::get().rank())] + at;
-    std::memcpy(mine + 1, numbers, static_cast<std::size_t>(n) * 8);
-    std::atomic_ref<std::uint64_t>(*mine).store(count_, std::memory_order_release);
+    const std::size_t offset = (count_ & 1) * stride_;
+    std::uint64_t* const local = memory_[static_cast<std::size_t>(World::get().rank())] + offset;
+    std::memcpy(local + 1, numbers, static_cast<std::size_t>(n) * 8);
+    std::atomic_ref<std::uint64_t>(*local).store(count_, std::memory_order_release);
     for (std::size_t r = 0; r < memory_.size(); ++r) {
-      std::uint64_t* const theirs = memory_[r] + at;
-      wait_until([&] { return std::atomic_ref<std::uint64_t>(*theirs).load(std::memory_order_acquire) >= count_; });
+      std::uint64_t* const remote = memory_[r] + offset;
+      wait_until([&] { return std::atomic_ref<std::uint64_t>(*remote).load(std::memory_order_acquire) >= count_; });
       for (int i = 0; i < n; ++i) {
         double number = 0;
-        std::memcpy(&number, theirs + 1 + i, 8);
+        std::memcpy(&number, remote + 1 + i, 8);
         numbers[i] = r == 0 ? number : numbers[i] + number;
       }
     }
@@ -59,7 +59,7 @@ class SharedReduction : public Reduction {
  private:
   std::size_t stride_;  // words: a counter and numbers, in separate cache lines
   MPI_Win window_ = MPI_WIN_NULL;
-  std::vector<std::uint64_t*> memory_;  // of each rank
+  std::vector<std::uint64_t*> memory_;  // by rank
   std::uint64_t count_ = 0;
 };
 

@@ -13,13 +13,13 @@ class Reduction {
   virtual ~Reduction() = default;
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
-  /// Replaces each number by its sum over all ranks, with the same bits on all.
+  /// Replaces each number by its sum over all ranks, with the same bits on all ranks.
   virtual void add(double* numbers, int n) = 0;
 };
 
-/// The reduction that corresponds to a halo protocol: "allreduce", "shared", "shmem_put", "co_sum".
+/// Returns the name of the reduction that corresponds to a halo protocol: "allreduce", "shared", "shmem_put", "co_sum".
 std::string reduction_name(const HaloProtocol& protocol);
-/// A reduction of up to `max_numbers`. Collective; Absent if it is not available.
+/// Creates a reduction of up to `max_numbers`. Throws Absent if it is not available. Collective.
 std::unique_ptr<Reduction> make_reduction(const HaloProtocol& protocol, int max_numbers);
 
 std::unique_ptr<Reduction> make_shmem_reduction(int max_numbers);

@@ -1,4 +1,4 @@
-/// Global sums by OpenSHMEM: each rank puts its numbers, then a counter, to every other one, and sums in order.
+/// Global sums by OpenSHMEM: each rank puts its numbers, then a counter, to every other rank, and sums in order.
 #include <shmem.h>
 
 #include <cstring>
@@ -14,9 +14,9 @@ class ShmemReduction : public Reduction {
   explicit ShmemReduction(int max_numbers)
       : stride_((static_cast<std::size_t>(max_numbers) / 8 + 1) * 8),
         ranks_(static_cast<std::size_t>(World::get().size())) {
-    const std::size_t all = 2 * ranks_ * stride_;
-    memory_ = shmem_words(all);
-    std::memset(memory_, 0, all * 8);
+    const std::size_t total_words = 2 * ranks_ * stride_;
+    memory_ = shmem_words(total_words);
+    std::memset(memory_, 0, total_words * 8);
     shmem_barrier_all();
   }
   ~ShmemReduction() override {
@@ -28,7 +28,7 @@ class ShmemReduction : public Reduction {
     const auto rank = static_cast<std::size_t>(World::get().rank());
     for (std::size_t step = 1; step < ranks_; ++step)
       shmem_put64(place(rank) + 1, numbers, static_cast<std::size_t>(n), static_cast<int>((rank + step) % ranks_));
-    shmem_fence();  // numbers before counters, to each
+    shmem_fence();  // orders numbers before counters, for each rank
     for (std::size_t step = 1; step < ranks_; ++step)
       shmem_uint64_p(place(rank), count_, static_cast<int>((rank + step) % ranks_));
     std::memcpy(place(rank) + 1, numbers, static_cast<std::size_t>(n) * 8);
@@ -43,7 +43,7 @@ class ShmemReduction : public Reduction {
   }
 
  private:
-  // Two copies, because a rank may be one sum ahead.
+  // There are two copies, because a rank may be one sum ahead.
   std::uint64_t* place(std::size_t rank) const { return memory_ + ((count_ & 1) * ranks_ + rank) * stride_; }
   std::size_t stride_, ranks_;  // words: a counter and numbers
   std::uint64_t* memory_ = nullptr;

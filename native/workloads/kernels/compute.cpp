@@ -31,7 +31,8 @@ class Registers : public Kernel {
   std::vector<R> kept_;
 };
 
-/// The exponential series to a degree at which further terms vanish for |x| <= 1: its result can be computed otherwise.
+/// The exponential series to a degree at which further terms vanish for |x| <= 1, so that the result can be verified by
+/// another method.
 template <class A>
 struct Horner final : Registers<double> {
   using Real = typename A::template Value<double>;
@@ -50,17 +51,17 @@ struct Horner final : Registers<double> {
     c.flops = kBlocks * kChains * (2 * kDegree + 3);  // 3: the position of a point, and its sum
     return c;
   }
-  /// Units differ in the position of their points between two steps.
+  /// Returns the position of the first point of a unit. Units differ in the position of their points between two steps.
   static double offset(std::size_t u) { return static_cast<double>(u % kKept) * (kStep / kKept) - 1; }
 
   void run(std::size_t first, std::size_t last, int) override {
     for (std::size_t u = first; u < last; ++u) {
-      const Real from = offset(u);
+      const Real start = offset(u);
       Real sum = 0;
       for (std::size_t block = 0; block < kBlocks; ++block) {
         std::array<Real, kChains> x, p;
         for (std::size_t k = 0; k < kChains; ++k)
-          x[k] = from + Real(static_cast<double>(static_cast<int>(block * kChains + k))) * Real(kStep);
+          x[k] = start + Real(static_cast<double>(static_cast<int>(block * kChains + k))) * Real(kStep);
         for (std::size_t k = 0; k < kChains; ++k) p[k] = kSeries[kDegree];
         for (std::size_t d = kDegree; d-- > 0;) {
           const Real c = kSeries[d];
@@ -84,7 +85,7 @@ struct Horner final : Registers<double> {
   }
 };
 
-/// The chains of kernels/fma.hpp in the widest vectors of this processor; the number of steps is such that the work is
+/// The chains of kernels/fma.hpp in the widest vectors of this processor. The number of steps makes the work
 /// independent of the width. A processor without these instructions, and the counting variant, use scalars.
 template <class A>
 struct HornerFma final : Registers<double> {
@@ -114,7 +115,7 @@ struct HornerFma final : Registers<double> {
       A::end_unit();
     }
   }
-  /// Each chain has exactly reached its fixed point 2.
+  /// Verifies that each chain has exactly reached its fixed point 2.
   std::string verify() const override {
     for (std::size_t u = 0; u < kept_.size(); ++u)
       if (kept_[u] != -1.0 && kept_[u] != 0) return differs("distance from the fixed point in unit", u, kept_[u], 0);
@@ -128,15 +129,15 @@ struct HornerFma final : Registers<double> {
     const Real m = 0.5, a = 1;
     for (std::size_t i = 0; i < kSteps / kPlainLanes; ++i)
       for (Real& lane : x) lane = lane * m + a;
-    double wrong = 0;
-    for (const Real& lane : x) wrong += std::fabs(bare(lane) - 2);
-    return wrong;
+    double error = 0;
+    for (const Real& lane : x) error += std::fabs(bare(lane) - 2);
+    return error;
   }
   FmaKernel fma_;
 };
 
 /// Pairs of normal deviates by the polar method, from pseudorandom points of the square. A point outside the circle is
-/// moved to its rim, where its deviates are 0: no branch, and the same work in each unit.
+/// moved to its rim, where its deviates are 0, so that there is no branch and the same work in each unit.
 template <class A>
 struct MonteCarlo final : Registers<std::array<double, 3>> {
   using Real = typename A::template Value<double>;
@@ -200,7 +201,7 @@ struct MonteCarlo final : Registers<std::array<double, 3>> {
   }
 };
 
-/// N arrays, E elements of each per unit. The first arrays are written, and initially 0.
+/// N arrays, with E elements of each per unit. The first arrays are written, and are initially 0.
 template <class A, class T, std::size_t N, std::size_t E>
 class Columns : public Kernel {
  protected:
@@ -220,7 +221,7 @@ class Columns : public Kernel {
   void set(std::size_t k, const Value& value) {
     for (std::size_t i = 0; i < n_; ++i) array_[k].p[i] = static_cast<T>(value(i));
   }
-  /// Counts of a unit that loads N - written arrays once and stores the written ones once.
+  /// Returns the counts of a unit that stores `written` arrays once and loads the other arrays once.
   Counts once(double flops, double written) const {
     constexpr double bytes = E * sizeof(T);
     Counts c;
@@ -238,7 +239,7 @@ class Columns : public Kernel {
       A::end_unit();
     }
   }
-  /// Whether element i of array k is 0 (not yet done) or within `tolerance` of the expected value.
+  /// Returns whether element i of array k is 0 (not yet done) or within `tolerance` of the expected value.
   bool near(std::size_t k, std::size_t i, double expected, double tolerance) const {
     const double actual = static_cast<double>(array_[k].p[i]);
     return actual == 0 || std::fabs(actual - expected) <= tolerance;
@@ -247,7 +248,7 @@ class Columns : public Kernel {
   std::size_t n_;
 };
 
-/// In [1, 2).
+/// Returns a number in [1, 2).
 double one_to_two(std::size_t k, std::size_t i) { return 1 + unit_real(i * 8 + k); }
 
 template <class A>
@@ -288,14 +289,15 @@ struct BlackScholes final : Columns<A, double, 5, 32> {
   Counts counts() const override { return this->once((16 + 2 * 20) * 32, 2); }
   static double input(std::size_t k, std::size_t i) { return (k < 4 ? 100 : 1) * one_to_two(k, i); }
 
-  /// The normal distribution by the rational approximation 26.2.17 of Abramowitz and Stegun, error below 7.5e-8.
+  /// Returns the normal distribution by the rational approximation 26.2.17 of Abramowitz and Stegun, with an error
+  /// below 7.5e-8.
   static Real normal(Real d) {
     const Real z = fabs(d), k = Real(1) / (Real(1) + Real(0.2316419) * z);
     const Real series =
         k * (Real(0.319381530) +
              k * (Real(-0.356563782) + k * (Real(1.781477937) + k * (Real(-1.821255978) + k * Real(1.330274429)))));
-    const Real tail = Real(0.39894228040143268) * exp(Real(-0.5) * z * z) * series, rest = Real(1) - tail;
-    return d < Real(0) ? tail : rest;
+    const Real tail = Real(0.39894228040143268) * exp(Real(-0.5) * z * z) * series, complement = Real(1) - tail;
+    return d < Real(0) ? tail : complement;
   }
   void run(std::size_t first, std::size_t last, int) override {
     const auto call = this->array_[0], put = this->array_[1], spot = this->array_[2], strike = this->array_[3],
@@ -324,7 +326,7 @@ struct BlackScholes final : Columns<A, double, 5, 32> {
   }
 };
 
-/// Each operation depends on the one before, but elements are independent.
+/// Each operation depends on the previous one, but elements are independent.
 template <class A>
 struct DivideSqrt final : Columns<A, double, 3, 32> {
   using Base = Columns<A, double, 3, 32>;
@@ -355,7 +357,7 @@ struct DivideSqrt final : Columns<A, double, 3, 32> {
 };
 
 /// Softened gravity between all pairs of a unit's bodies. The reciprocal square root is estimated from the bits of its
-/// operand and refined by three Newton steps: accurate to rounding, and vectorised on every processor.
+/// operand and refined by three Newton steps. The result is accurate to rounding, and vectorised on every processor.
 template <class A>
 struct NBody final : Columns<A, float, 7, 32> {
   static constexpr std::size_t kBodies = 32;
@@ -381,13 +383,13 @@ struct NBody final : Columns<A, float, 7, 32> {
   void run(std::size_t first, std::size_t last, int) override {
     const auto array = this->array_;
     for (std::size_t u = first; u < last; ++u) {
-      const std::size_t from = u * kBodies;
+      const std::size_t start = u * kBodies;
       Local x, y, z, m, ax{}, ay{}, az{};
       for (std::size_t i = 0; i < kBodies; ++i) {
-        x[i] = array[3][from + i];
-        y[i] = array[4][from + i];
-        z[i] = array[5][from + i];
-        m[i] = array[6][from + i];
+        x[i] = array[3][start + i];
+        y[i] = array[4][start + i];
+        z[i] = array[5][start + i];
+        m[i] = array[6][start + i];
       }
       for (std::size_t j = 0; j < kBodies; ++j) {
         const Real xj = x[j], yj = y[j], zj = z[j], mj = m[j];
@@ -405,9 +407,9 @@ struct NBody final : Columns<A, float, 7, 32> {
         }
       }
       for (std::size_t i = 0; i < kBodies; ++i) {
-        array[0][from + i] = ax[i];
-        array[1][from + i] = ay[i];
-        array[2][from + i] = az[i];
+        array[0][start + i] = ax[i];
+        array[1][start + i] = ay[i];
+        array[2][start + i] = az[i];
       }
       A::end_unit();
     }
@@ -415,8 +417,8 @@ struct NBody final : Columns<A, float, 7, 32> {
   std::string verify() const override {
     for (std::size_t i = 0; i < this->n_; ++i) {
       std::array<double, 3> expected{}, magnitude{};
-      const std::size_t from = i / kBodies * kBodies;
-      for (std::size_t j = from; j < from + kBodies; ++j) {
+      const std::size_t start = i / kBodies * kBodies;
+      for (std::size_t j = start; j < start + kBodies; ++j) {
         std::array<double, 3> d{};
         for (std::size_t k = 0; k < 3; ++k) d[k] = double{this->array_[3 + k].p[j]} - double{this->array_[3 + k].p[i]};
         const double square = d[0] * d[0] + d[1] * d[1] + d[2] * d[2] + double{kSoftening};

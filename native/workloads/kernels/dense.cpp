@@ -10,7 +10,7 @@
 namespace mm::workloads {
 namespace {
 
-/// y = A x; a unit is eight rows.
+/// y = A x. A unit is eight rows.
 template <class A>
 class Gemv final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -68,8 +68,8 @@ class Gemv final : public Kernel {
   Reals a_, x_, y_;
 };
 
-/// C = A B, where A and C are tall and B stays in a cache, as in the inner loops of a large product. All are packed in
-/// the order of use: A in panels of four rows, B in panels of four columns, C in tiles of 4 x 4.
+/// C = A B, where A and C are tall and B stays in a cache, as in the inner loops of a large product. All matrices are
+/// packed in the order of use: A in panels of four rows, B in panels of four columns, C in tiles of 4 x 4.
 template <class A>
 class Gemm final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -173,7 +173,7 @@ class Matrices : public Kernel {
   using Reals = typename A::template Array<double>;
 
  public:
-  /// `extra`: bytes of a unit in addition to its matrices.
+  /// `extra` is the number of bytes of a unit in addition to its matrices.
   Matrices(const Shape& shape, Memory& memory, std::size_t n, std::size_t extra)
       : n_(n), units_(units_in(shape, (1 + results) * n * n * 8 + extra)) {
     a_ = {memory.take<double>(units_ * n * n)};
@@ -195,13 +195,13 @@ class Matrices : public Kernel {
         for (std::size_t j = 0; j <= i; ++j)
           in(u)[i * n_ + j] = in(u)[j * n_ + i] = unit_real((u * n_ + i) * n_ + j) - 0.5 + (i == j ? more : 0.0);
   }
-  /// Verifies every completed unit: wrong(unit) returns the error of its result over the tolerance.
+  /// Verifies every completed unit. wrong(unit) returns the error of its result over the tolerance.
   template <class Wrong>
   std::string each_done(const Wrong& wrong) const {
     for (std::size_t u = 0; u < units_; ++u) {
       if (out(u)[0] == kUndone) continue;
-      if (const double off = wrong(u); !(off <= 1))
-        return "the error of matrix " + std::to_string(u) + " is " + std::to_string(off) + " times the tolerance";
+      if (const double error = wrong(u); !(error <= 1))
+        return "the error of matrix " + std::to_string(u) + " is " + std::to_string(error) + " times the tolerance";
     }
     return "";
   }
@@ -223,8 +223,8 @@ class Lu final : public Matrices<A, 1> {
   Counts counts() const override {
     const double n = static_cast<double>(this->n_);
     Counts c{.load_bytes = n * n * 8, .store_bytes = n * n * 8};
-    for (std::size_t left = this->n_; left-- > 0;) {  // columns
-      const auto m = static_cast<double>(left);
+    for (std::size_t remaining = this->n_; remaining-- > 0;) {  // columns
+      const auto m = static_cast<double>(remaining);
       c.flops += 1 + 2 * m + 1 + m + 2 * m * m;
       c.load_bytes += (1 + m + 2 * n + 1 + m + 2 * m * m) * 8;
       c.store_bytes += 4 + (2 * n + m + m * m) * 8;
@@ -245,27 +245,28 @@ class Lu final : public Matrices<A, 1> {
   }
   std::string verify() const override {
     const std::size_t n = this->n_;
-    std::vector<double> left(n * n);
+    std::vector<double> residual(n * n);
     return this->each_done([&](std::size_t u) {
       const double* const f = this->out(u);
-      std::copy_n(this->in(u), n * n, left.begin());  // transformed to P A - L U
+      std::copy_n(this->in(u), n * n, residual.begin());  // becomes P A - L U
       for (std::size_t k = 0; k < n; ++k) {
         const std::size_t p = pivots_.p[u * pivots_of(n) + k];
         if (p < k || p >= n) return HUGE_VAL;
-        std::swap_ranges(left.begin() + static_cast<std::ptrdiff_t>(k * n),
-                         left.begin() + static_cast<std::ptrdiff_t>(k * n + n),
-                         left.begin() + static_cast<std::ptrdiff_t>(p * n));
+        std::swap_ranges(residual.begin() + static_cast<std::ptrdiff_t>(k * n),
+                         residual.begin() + static_cast<std::ptrdiff_t>(k * n + n),
+                         residual.begin() + static_cast<std::ptrdiff_t>(p * n));
       }
-      double off = 0;
+      double error = 0;
       for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t k = 0; k <= i; ++k) {
           const double l = k < i ? f[i * n + k] : 1.0;
           if (!(std::fabs(l) <= 1)) return HUGE_VAL;  // bounded by partial pivoting
-          for (std::size_t j = k; j < n; ++j) left[i * n + j] -= l * f[k * n + j];
+          for (std::size_t j = k; j < n; ++j) residual[i * n + j] -= l * f[k * n + j];
         }
-        for (std::size_t j = 0; j < n; ++j) off = std::fabs(left[i * n + j]) <= off ? off : std::fabs(left[i * n + j]);
+        for (std::size_t j = 0; j < n; ++j)
+          error = std::fabs(residual[i * n + j]) <= error ? error : std::fabs(residual[i * n + j]);
       }
-      return off / 1e-12;
+      return error / 1e-12;
     });
   }
 
@@ -288,12 +289,12 @@ class Lu final : public Matrices<A, 1> {
         if (size > best) best = size, pivot = i;
       }
       pivots[k] = static_cast<std::uint32_t>(pivot);
-      const auto top = f.from(k * n), chosen = f.from(pivot * n);
+      const auto top = f.from(k * n), pivot_row = f.from(pivot * n);
 #pragma GCC ivdep
-      for (std::size_t j = 0; j < n; ++j) {  // also if both are the same row, so that every matrix costs the same
-        const Real old = top[j];
-        top[j] = Real(chosen[j]);
-        chosen[j] = old;
+      for (std::size_t j = 0; j < n; ++j) {  // even if both are the same row, so that every matrix costs the same
+        const Real value = top[j];
+        top[j] = Real(pivot_row[j]);
+        pivot_row[j] = value;
       }
       const Real inverse = 1.0 / top[k];
       for (std::size_t i = k + 1; i < n; ++i) {
@@ -326,12 +327,12 @@ class Cholesky final : public Matrices<A, 1> {
              .store_bytes = n * n * 8,
              .line_read_bytes = 2 * n * n * 8,
              .line_write_bytes = n * n * 8};
-    for (std::size_t left = this->n_; left-- > 0;) {
-      const auto m = static_cast<double>(left);
-      const double rest = m * (m + 1) / 2;  // elements of the triangle
-      c.flops += 2 + m + 2 * rest;
-      c.load_bytes += (1 + m + m + 2 * rest) * 8;
-      c.store_bytes += (1 + m + rest) * 8;
+    for (std::size_t remaining = this->n_; remaining-- > 0;) {
+      const auto m = static_cast<double>(remaining);
+      const double triangle = m * (m + 1) / 2;  // number of its elements
+      c.flops += 2 + m + 2 * triangle;
+      c.load_bytes += (1 + m + m + 2 * triangle) * 8;
+      c.store_bytes += (1 + m + triangle) * 8;
     }
     return c;
   }
@@ -346,20 +347,21 @@ class Cholesky final : public Matrices<A, 1> {
   }
   std::string verify() const override {
     const std::size_t n = this->n_;
-    std::vector<double> left(n * n);
+    std::vector<double> residual(n * n);
     return this->each_done([&](std::size_t u) {
       const double *const a = this->in(u), *const f = this->out(u);
-      std::copy_n(a, n * n, left.begin());
+      std::copy_n(a, n * n, residual.begin());
       for (std::size_t k = 0; k < n; ++k)
         for (std::size_t i = k; i < n; ++i)
-          for (std::size_t j = i; j < n; ++j) left[i * n + j] -= f[k * n + i] * f[k * n + j];
-      double off = 0;
+          for (std::size_t j = i; j < n; ++j) residual[i * n + j] -= f[k * n + i] * f[k * n + j];
+      double error = 0;
       for (std::size_t i = 0; i < n; ++i)
         for (std::size_t j = 0; j < n; ++j) {
-          const double here = std::fabs(i <= j ? left[i * n + j] : f[i * n + j] - a[i * n + j]);  // below: copied
-          off = here <= off ? off : here;
+          const double difference =
+              std::fabs(i <= j ? residual[i * n + j] : f[i * n + j] - a[i * n + j]);  // the lower triangle is a copy
+          error = difference <= error ? error : difference;
         }
-      return off / (1e-14 * static_cast<double>(n));
+      return error / (1e-14 * static_cast<double>(n));
     });
   }
 
@@ -417,8 +419,10 @@ class EigenStep final : public Matrices<A, 2> {
     std::vector<double> half(n * n);
     return this->each_done([&](std::size_t u) {
       const double *const a = this->in(u), *const d = this->out(u), *const v = d + n * n;
-      double off = 0, off_diagonal = 0, off_diagonal_before = 0;
-      const auto worst = [&off](double here) { off = std::fabs(here) <= off ? off : std::fabs(here); };
+      double error = 0, off_diagonal = 0, off_diagonal_before = 0;
+      const auto update = [&error](double difference) {
+        error = std::fabs(difference) <= error ? error : std::fabs(difference);
+      };
       std::fill(half.begin(), half.end(), 0.0);
       for (std::size_t i = 0; i < n; ++i)
         for (std::size_t k = 0; k < n; ++k)
@@ -430,11 +434,11 @@ class EigenStep final : public Matrices<A, 2> {
             similar += half[i * n + k] * v[j * n + k];
             product += v[i * n + k] * v[j * n + k];
           }
-          worst(d[i * n + j] - similar);
-          worst(product - (i == j ? 1.0 : 0.0));
+          update(d[i * n + j] - similar);
+          update(product - (i == j ? 1.0 : 0.0));
           if (i != j) off_diagonal += d[i * n + j] * d[i * n + j], off_diagonal_before += a[i * n + j] * a[i * n + j];
         }
-      return off_diagonal < 0.5 * off_diagonal_before ? off / 1e-13 : HUGE_VAL;
+      return off_diagonal < 0.5 * off_diagonal_before ? error / 1e-13 : HUGE_VAL;
     });
   }
 
@@ -446,8 +450,8 @@ class EigenStep final : public Matrices<A, 2> {
       for (std::size_t j = 0; j < n; ++j) v[i * n + j] = i == j ? 1.0 : 0.0;
     for (std::size_t p = 0; p + 1 < n; ++p)
       for (std::size_t q = p + 1; q < n; ++q) {
-        const Real between = d[p * n + q];
-        const Real theta = (d[q * n + q] - d[p * n + p]) / (2.0 * between);
+        const Real element = d[p * n + q];
+        const Real theta = (d[q * n + q] - d[p * n + p]) / (2.0 * element);
         const Real sign = theta < 0.0 ? -1.0 : 1.0;
         const Real t = sign / (fabs(theta) + sqrt(theta * theta + 1.0));
         const Real c = 1.0 / sqrt(t * t + 1.0);

@@ -11,7 +11,7 @@ namespace {
 
 std::string wrong(std::size_t unit, const std::string& what) { return "unit " + std::to_string(unit) + ": " + what; }
 
-/// Units of E elements that are read, and as many that are written, initially 0.
+/// Units of E elements that are read, and of as many elements that are written and initially 0.
 template <class A, class T, std::size_t E>
 class Pair : public Kernel {
  protected:
@@ -27,7 +27,7 @@ class Pair : public Kernel {
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(out_.p, n_)); }
 
  protected:
-  /// The output of unit u; empty if it is not done yet.
+  /// Returns the output of unit u, or an empty span if the unit is not done yet.
   std::span<const T> done(std::size_t u) const {
     const std::span<const T> out(out_.p + u * E, E);
     return std::all_of(out.begin(), out.end(), [](T x) { return x == 0; }) ? std::span<const T>() : out;
@@ -36,7 +36,7 @@ class Pair : public Kernel {
   Values in_, out_;
 };
 
-/// Blocks of words that are only read; one number per block is kept.
+/// Blocks of words that are only read. One number per block is retained.
 template <class A, class T, std::size_t E>
 class Digest : public Kernel {
  protected:
@@ -77,7 +77,7 @@ class Digest : public Kernel {
 
 constexpr std::size_t kSorted = 512, kBuckets = 256;
 
-/// Two passes, least significant digit first, over keys of two digits.
+/// A sort in two passes, least significant digit first, over keys of two digits.
 template <class A>
 struct RadixSort final : Pair<A, std::uint32_t, kSorted> {
   using Base = Pair<A, std::uint32_t, kSorted>;
@@ -119,9 +119,9 @@ struct RadixSort final : Pair<A, std::uint32_t, kSorted> {
     for (std::size_t i = 0; i < kSorted; ++i) {
       const Key key = from[i];
       const std::uint32_t d = digit(key);
-      const Key at = places[d];
-      to[bare(at)] = key;
-      places[d] = at + Key(1);
+      const Key position = places[d];
+      to[bare(position)] = key;
+      places[d] = position + Key(1);
     }
   }
   void run(std::size_t first, std::size_t last, int) override {
@@ -134,7 +134,7 @@ struct RadixSort final : Pair<A, std::uint32_t, kSorted> {
       A::end_unit();
     }
   }
-  /// The output must be sorted and have the same keys, by a sum of their hashes.
+  /// Verifies that the output is sorted and has the same keys as the input, by a sum of their hashes.
   std::string verify() const override {
     for (std::size_t u = 0; u < this->units(); ++u) {
       const auto out = this->done(u);
@@ -151,8 +151,8 @@ struct RadixSort final : Pair<A, std::uint32_t, kSorted> {
   }
 };
 
-/// Bottom-up merge sort. All units have the same keys' ranks in different orders: at each node of the tree of merges
-/// the two runs may be exchanged, which takes the same number of comparisons with other results.
+/// Bottom-up merge sort. The keys of all units have the same ranks, in different orders: at each node of the tree of
+/// merges the two runs may be exchanged, which takes the same number of comparisons with other results.
 template <class A>
 struct ComparisonSort final : Pair<A, std::int64_t, 256> {
   static constexpr std::size_t kKeys = 256;
@@ -170,17 +170,17 @@ struct ComparisonSort final : Pair<A, std::int64_t, 256> {
       // The order is built from the root to the leaves: `place` is the position where the content of a node begins.
       std::array<std::uint8_t, kKeys> place{};
       std::uint64_t bits = 0;
-      std::size_t used = 64, tosses = u * 8;
+      std::size_t bits_used = 64, draws = u * 8;
       for (std::size_t run = kKeys / 2; run >= 1; run /= 2)
-        for (std::size_t at = 0; at < kKeys; at += 2 * run) {
-          if (used == 64) {
-            bits = scramble(tosses++);
-            used = 0;
+        for (std::size_t start = 0; start < kKeys; start += 2 * run) {
+          if (bits_used == 64) {
+            bits = scramble(draws++);
+            bits_used = 0;
           }
-          const bool swap = bits >> used++ & 1;
-          const std::uint8_t base = place[at];
-          place[at + (swap ? run : 0)] = base;
-          place[at + (swap ? 0 : run)] = static_cast<std::uint8_t>(base + run);
+          const bool swap = bits >> bits_used++ & 1;
+          const std::uint8_t base = place[start];
+          place[start + (swap ? run : 0)] = base;
+          place[start + (swap ? 0 : run)] = static_cast<std::uint8_t>(base + run);
         }
       for (std::size_t i = 0; i < kKeys; ++i) this->in_.p[u * kKeys + i] = key(u, ranks_[place[i]]);
     }
@@ -188,12 +188,12 @@ struct ComparisonSort final : Pair<A, std::int64_t, 256> {
   static std::int64_t key(std::size_t u, std::size_t rank) {
     return static_cast<std::int64_t>(rank) * 1000003 - static_cast<std::int64_t>(u % 8192) * 10007 - 1;
   }
-  /// A merge ends when the run with the smaller last key is empty; the rest of the other needs no comparison.
+  /// A merge ends when the run with the smaller last key is empty. The rest of the other run needs no comparison.
   Counts counts() const override {
     double comparisons = 0;
     for (std::size_t run = 1; run < kKeys; run *= 2)
-      for (std::size_t at = 0; at < kKeys; at += 2 * run) {
-        const auto left = ranks_.begin() + static_cast<std::ptrdiff_t>(at);
+      for (std::size_t start = 0; start < kKeys; start += 2 * run) {
+        const auto left = ranks_.begin() + static_cast<std::ptrdiff_t>(start);
         const auto middle = left + static_cast<std::ptrdiff_t>(run), right = middle + static_cast<std::ptrdiff_t>(run);
         const std::uint32_t end = std::min(*std::max_element(left, middle), *std::max_element(middle, right));
         comparisons += static_cast<double>(std::count_if(left, right, [end](std::uint32_t r) { return r <= end; }));
@@ -207,9 +207,9 @@ struct ComparisonSort final : Pair<A, std::int64_t, 256> {
   }
 
   static void merge(Keys from, Keys to, std::size_t run) {
-    for (std::size_t at = 0; at < kKeys; at += 2 * run) {
-      const std::size_t middle = at + run, end = middle + run;
-      std::size_t i = at, j = middle, k = at;
+    for (std::size_t start = 0; start < kKeys; start += 2 * run) {
+      const std::size_t middle = start + run, end = middle + run;
+      std::size_t i = start, j = middle, k = start;
       Key x = from[i], y = from[j];
       for (;;) {
         if (y < x) {
@@ -223,7 +223,7 @@ struct ComparisonSort final : Pair<A, std::int64_t, 256> {
         }
       }
       to[k++] = j == end ? x : y;
-      for (std::size_t rest = (j == end ? i : j) + 1; k < end; ++k, ++rest) to[k] = Key(from[rest]);
+      for (std::size_t source = (j == end ? i : j) + 1; k < end; ++k, ++source) to[k] = Key(from[source]);
     }
   }
   void run(std::size_t first, std::size_t last, int) override {
@@ -254,8 +254,8 @@ struct ComparisonSort final : Pair<A, std::int64_t, 256> {
   std::vector<std::uint32_t> ranks_;
 };
 
-/// Two paths of equal length, selected by a random bit of each element, a different bit at each visit of a unit: branch
-/// predictors would otherwise memorise a small volume.
+/// Two paths of equal length, selected by a random bit of each element. Each visit of a unit uses a different bit,
+/// because branch predictors would otherwise memorise a small volume.
 template <class A>
 struct Branchy final : Pair<A, std::uint32_t, 256> {
   static constexpr std::size_t kElements = 256;
@@ -347,7 +347,7 @@ struct Crc32 final : Digest<A, std::uint32_t, 1024> {
       A::end_unit();
     }
   }
-  /// One byte at a time, with a separate table that is built by linearity.
+  /// Computes the checksum one byte at a time, with a separate table that is built by linearity.
   std::string verify() const override {
     std::array<std::uint32_t, 256> table{};
     for (std::uint32_t bit = 128, crc = 1; bit > 0; bit /= 2) {
@@ -393,9 +393,9 @@ struct Hash final : Digest<A, std::uint64_t, 256> {
       std::array<Word, kLanes> lane{Word(1), Word(2), Word(3), Word(4)};
       for (std::size_t i = u * kWords; i < (u + 1) * kWords; i += kLanes)
         for (std::size_t k = 0; k < kLanes; ++k) lane[k] = mix(lane[k], in[i + k]);
-      Word all = 0;
-      for (std::size_t k = 0; k < kLanes; ++k) all = mix(all, lane[k]);
-      this->kept_[u] = bare(all);
+      Word digest = 0;
+      for (std::size_t k = 0; k < kLanes; ++k) digest = mix(digest, lane[k]);
+      this->kept_[u] = bare(digest);
       A::end_unit();
     }
   }
@@ -405,13 +405,13 @@ struct Hash final : Digest<A, std::uint64_t, 256> {
         const std::uint64_t product = (h ^ x) * kFactor;
         return product ^ product >> 32;
       };
-      std::uint64_t all = 0;
+      std::uint64_t digest = 0;
       for (std::size_t k = 0; k < kLanes; ++k) {
         std::uint64_t h = k + 1;
         for (std::size_t i = k; i < kWords; i += kLanes) h = step(h, scramble(u * kWords + i));
-        all = step(all, h);
+        digest = step(digest, h);
       }
-      return all;
+      return digest;
     });
   }
 };
@@ -459,8 +459,8 @@ struct BitCount final : Digest<A, std::uint64_t, 256> {
   }
 };
 
-/// Flags of the odd numbers 3, 5, 7, …: each unit sieves the same numbers in separate bytes, then counts the remaining
-/// ones.
+/// Flags of the odd numbers 3, 5, 7, …. Each unit sieves the same numbers in separate bytes, and then counts the
+/// remaining flags.
 template <class A>
 struct PrimeSieve final : Kernel {
   static constexpr std::size_t kFlags = 2048;
