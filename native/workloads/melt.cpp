@@ -14,8 +14,8 @@ constexpr double kCutoff = 2.5, kListed = 2.8;
 // 78 neighbours are within 2.8 of an atom of the liquid, and 86 of the crystal.
 constexpr std::size_t kNeighbours = 100, kSpare = 4096;
 
-// Operations of a pair: 3 distances, 5 for their square, 1 + 2 + 4 for the force over the distance, and 6 for its sums;
-// of an atom: 12 for two half-kicks, 6 for the drift, and 8 for how far it has moved.
+// Operations of a pair: 3 distances, 5 for their square, 1 + 2 + 4 for the force over the distance, and 6 for its sums.
+// Operations of an atom: 12 for two half-kicks, 6 for the drift, and 8 for the distance that it has moved.
 constexpr double kPairFlops = 21, kAtomFlops = 26;
 
 constexpr double square(double x) { return x * x; }
@@ -34,26 +34,26 @@ class Arrays {
   explicit Arrays(std::byte* at) : at_(at) {}
   template <class T>
   T* take(std::size_t n) {
-    T* const made = reinterpret_cast<T*>(at_);
+    T* const array = reinterpret_cast<T*>(at_);
     at_ += (n * sizeof(T) + kLine - 1) / kLine * kLine;
-    return made;
+    return array;
   }
 
  private:
   std::byte* at_;
 };
 
-/// Forces of the neighbours of one atom, which are those of `list`.
+/// The force of the neighbours in `list` on one atom.
 struct Pull {
   double x, y, z;
 };
 
 #define MM_INLINE [[gnu::always_inline]] inline
 
-/// The shortest of the distances between periodic images.
+/// Returns the shortest of the distances between periodic images.
 MM_INLINE double nearest(double d, double box) { return d - (d > 0.5 * box ? box : 0) + (d < -0.5 * box ? box : 0); }
 
-/// `kInside`: no neighbour is nearer beyond an edge of the box.
+/// Returns the force on an atom. `kInside`: no neighbour is nearer beyond an edge of the box.
 template <bool kInside, class Atom>
 MM_INLINE Pull pull_on(const Atom* at, Atom here, const std::uint32_t* list, std::ptrdiff_t n, double box) {
   double fx = 0, fy = 0, fz = 0;
@@ -71,7 +71,7 @@ MM_INLINE Pull pull_on(const Atom* at, Atom here, const std::uint32_t* list, std
   return {fx, fy, fz};
 }
 
-/// What `forces` needs of a thread: atoms first … end - 1.
+/// The data of a thread that `forces` needs, for atoms first … end - 1.
 template <class Atom>
 struct Task {
   const Atom* at;
@@ -85,10 +85,10 @@ struct Task {
 template <class Atom>
 MM_INLINE void pull_all(const Task<Atom>& t) {
   for (std::size_t k = 0; k < t.end - t.first; ++k) {
-    const Atom here = t.at[t.first + k];
+    const Atom atom = t.at[t.first + k];
     const std::uint32_t* const list = t.neighbours + t.start[k];
     const auto n = static_cast<std::ptrdiff_t>(t.start[k + 1] - t.start[k]);
-    const Pull f = t.inside[k] ? pull_on<true>(t.at, here, list, n, t.box) : pull_on<false>(t.at, here, list, n, t.box);
+    const Pull f = t.inside[k] ? pull_on<true>(t.at, atom, list, n, t.box) : pull_on<false>(t.at, atom, list, n, t.box);
     t.force[k] = {f.x, f.y, f.z, 0};
   }
 }
@@ -122,9 +122,9 @@ std::size_t Melt::shared_bytes(int edge) {
 }
 
 std::size_t Melt::own_bytes(int edge, std::size_t threads, std::size_t thread) {
-  const std::size_t own = first_atom(atoms(edge), threads, thread + 1) - first_atom(atoms(edge), threads, thread);
-  return own * (3 * sizeof(Vec) + sizeof(std::uint8_t)) +
-         (own + 1 + own * kNeighbours + kSpare) * sizeof(std::uint32_t) + 6 * kLine;
+  const std::size_t count = first_atom(atoms(edge), threads, thread + 1) - first_atom(atoms(edge), threads, thread);
+  return count * (3 * sizeof(Vec) + sizeof(std::uint8_t)) +
+         (count + 1 + count * kNeighbours + kSpare) * sizeof(std::uint32_t) + 6 * kLine;
 }
 
 Melt::Melt(int edge, std::byte* shared, const std::vector<std::byte*>& own, std::string_view isa)
@@ -145,14 +145,14 @@ Melt::Melt(int edge, std::byte* shared, const std::vector<std::byte*>& own, std:
     part.end = first_atom(n_, own.size(), t + 1);
     part.first_cell = static_cast<int>(first_atom(cube(cells_), own.size(), t));
     part.end_cell = static_cast<int>(first_atom(cube(cells_), own.size(), t + 1));
-    const std::size_t mine = part.end - part.first;
+    const std::size_t count = part.end - part.first;
     Arrays memory(own[t]);
-    part.velocity = memory.take<Vec>(mine);
-    part.force = memory.take<Vec>(mine);
-    part.listed_at = memory.take<Vec>(mine);
-    part.inside = memory.take<std::uint8_t>(mine);
-    part.start = memory.take<std::uint32_t>(mine + 1);
-    part.capacity = mine * kNeighbours + kSpare;
+    part.velocity = memory.take<Vec>(count);
+    part.force = memory.take<Vec>(count);
+    part.listed_at = memory.take<Vec>(count);
+    part.inside = memory.take<std::uint8_t>(count);
+    part.start = memory.take<std::uint32_t>(count + 1);
+    part.capacity = count * kNeighbours + kSpare;
     part.neighbours = memory.take<std::uint32_t>(part.capacity);
     parts_.push_back(part);
   }
@@ -168,7 +168,7 @@ bool Melt::full() const {
   return std::ranges::any_of(parts_, [](const Part& part) { return part.full; });
 }
 
-/// Atoms of the face-centred crystal, a cell after the other, with velocities that depend on the atom alone.
+/// Sets the atoms of the face-centred crystal, one cell after the other, with velocities that depend on the atom alone.
 void Melt::begin(std::size_t thread) {
   Part& part = parts_[thread];
   const auto side = static_cast<std::size_t>(edge_);
@@ -219,15 +219,15 @@ void Melt::run(std::size_t thread, int steps) {
   for (int n = 0; n < steps; ++n) {
     kick(part);
     drift(part);
-    meet();  // All have moved.
-    double moved = 0;
-    for (const Part& one : parts_) moved = std::max(moved, one.moved);
-    if (moved > square((kListed - kCutoff) / 2)) list(part);
+    meet();  // All atoms have moved.
+    double max_moved = 0;
+    for (const Part& other : parts_) max_moved = std::max(max_moved, other.moved);
+    if (max_moved > square((kListed - kCutoff) / 2)) list(part);
     forces(part);
     kick(part);
-    const std::size_t own = part.end - part.first;
-    part.flops += kPairFlops * part.start[own] + kAtomFlops * static_cast<double>(own);
-    meet();  // Nobody reads the positions any more.
+    const std::size_t count = part.end - part.first;
+    part.flops += kPairFlops * part.start[count] + kAtomFlops * static_cast<double>(count);
+    meet();  // No thread reads the positions any more.
   }
 }
 
@@ -240,26 +240,27 @@ void Melt::kick(Part& part) {
 }
 
 void Melt::drift(Part& part) {
-  double moved = 0;
+  double max_moved = 0;
   for (std::size_t i = part.first; i < part.end; ++i) {
     const std::size_t k = i - part.first;
-    const Vec v = part.velocity[k], from = part.listed_at[k];
-    Vec& at = at_[i];
-    at = {at.x + kStep * v.x, at.y + kStep * v.y, at.z + kStep * v.z, 0};
-    moved = std::max(moved, square(at.x - from.x) + square(at.y - from.y) + square(at.z - from.z));
+    const Vec v = part.velocity[k], origin = part.listed_at[k];
+    Vec& position = at_[i];
+    position = {position.x + kStep * v.x, position.y + kStep * v.y, position.z + kStep * v.z, 0};
+    max_moved = std::max(max_moved,
+                         square(position.x - origin.x) + square(position.y - origin.y) + square(position.z - origin.z));
   }
-  part.moved = moved;
+  part.moved = max_moved;
 }
 
 void Melt::list(Part& part) {
-  meet();  // All know that lists are due; nobody moves an atom before.
-  const double over = cells_ / box_;
+  meet();  // All threads know that lists are due, and no thread moves an atom before.
+  const double cells_per_length = cells_ / box_;
   const auto side = static_cast<std::uint32_t>(cells_);
   for (std::size_t i = part.first; i < part.end; ++i) {
     std::uint32_t cell = 0;
     for (double* const x : {&at_[i].z, &at_[i].y, &at_[i].x}) {
       *x -= box_ * std::floor(*x / box_);
-      cell = cell * side + std::min(static_cast<std::uint32_t>(*x * over), side - 1);
+      cell = cell * side + std::min(static_cast<std::uint32_t>(*x * cells_per_length), side - 1);
     }
     cell_of_[i] = cell;
     part.listed_at[i - part.first] = at_[i];
@@ -272,7 +273,7 @@ void Melt::list(Part& part) {
   find_neighbours(part);
 }
 
-/// Atoms by cell, in their order: the result is the same for any number of threads.
+/// Orders the atoms by cell, and within a cell by number, so that the result is the same for any number of threads.
 void Melt::fill_cells(Part& part) {
   const auto first = static_cast<std::uint32_t>(part.first_cell), end = static_cast<std::uint32_t>(part.end_cell);
   std::uint32_t* const ends = cell_end_ + 1;
@@ -284,9 +285,9 @@ void Melt::fill_cells(Part& part) {
     if (cell >= first && cell < end) ++ends[cell];
   }
   for (std::uint32_t cell = first; cell < end; ++cell) {
-    const std::uint32_t inside = ends[cell];
+    const std::uint32_t count = ends[cell];
     ends[cell] = before;  // the cell's begin, which becomes its end while it is filled
-    before += inside;
+    before += count;
   }
   for (std::size_t i = 0; i < n_; ++i) {
     const std::uint32_t cell = cell_of_[i];
@@ -295,35 +296,36 @@ void Melt::fill_cells(Part& part) {
 }
 
 void Melt::find_neighbours(Part& part) {
-  std::size_t found = 0;
+  std::size_t count = 0;
   for (std::size_t i = part.first; i < part.end; ++i) {
-    part.start[i - part.first] = static_cast<std::uint32_t>(found);
+    part.start[i - part.first] = static_cast<std::uint32_t>(count);
     const int cell = static_cast<int>(cell_of_[i]);
-    const int at[] = {cell % cells_, cell / cells_ % cells_, cell / cells_ / cells_};
-    // Until they are listed again, neighbours move less than a cell: none of these comes nearer beyond an edge.
-    part.inside[i - part.first] = std::ranges::all_of(at, [this](int c) { return c > 0 && c < cells_ - 1; });
-    for (int around = 0; around < 27; ++around) {
-      int to[] = {at[0] + around % 3 - 1, at[1] + around / 3 % 3 - 1, at[2] + around / 9 - 1};
-      double here[] = {at_[i].x, at_[i].y, at_[i].z};
+    const int position[] = {cell % cells_, cell / cells_ % cells_, cell / cells_ / cells_};
+    // Until they are listed again, neighbours move less than a cell, so none of these comes nearer beyond an edge.
+    part.inside[i - part.first] = std::ranges::all_of(position, [this](int c) { return c > 0 && c < cells_ - 1; });
+    for (int neighbour = 0; neighbour < 27; ++neighbour) {
+      int target[] = {position[0] + neighbour % 3 - 1, position[1] + neighbour / 3 % 3 - 1,
+                      position[2] + neighbour / 9 - 1};
+      double image[] = {at_[i].x, at_[i].y, at_[i].z};
       for (int d = 0; d < 3; ++d) {  // beyond the edge, the atom's periodic image is near
-        if (to[d] < 0) to[d] += cells_, here[d] += box_;
-        if (to[d] >= cells_) to[d] -= cells_, here[d] -= box_;
+        if (target[d] < 0) target[d] += cells_, image[d] += box_;
+        if (target[d] >= cells_) target[d] -= cells_, image[d] -= box_;
       }
-      const std::uint32_t* const end = cell_end_ + ((to[2] * cells_ + to[1]) * cells_ + to[0]);
-      if (found + (end[1] - end[0]) > part.capacity) {
+      const std::uint32_t* const end = cell_end_ + ((target[2] * cells_ + target[1]) * cells_ + target[0]);
+      if (count + (end[1] - end[0]) > part.capacity) {
         part.full = true;
         break;
       }
       for (std::uint32_t c = end[0]; c < end[1]; ++c) {
         const std::uint32_t other = in_cells_[c];
         const double r2 =
-            square(here[0] - at_[other].x) + square(here[1] - at_[other].y) + square(here[2] - at_[other].z);
-        part.neighbours[found] = other;
-        found += (r2 < square(kListed)) & (other != i);
+            square(image[0] - at_[other].x) + square(image[1] - at_[other].y) + square(image[2] - at_[other].z);
+        part.neighbours[count] = other;
+        count += (r2 < square(kListed)) & (other != i);
       }
     }
   }
-  part.start[part.end - part.first] = static_cast<std::uint32_t>(found);
+  part.start[part.end - part.first] = static_cast<std::uint32_t>(count);
 }
 
 void Melt::forces(Part& part) {
@@ -340,7 +342,7 @@ Melt::Totals Melt::totals(std::size_t thread) const {
   Totals sum;
   for (std::size_t i = part.first; i < part.end; ++i) {
     const std::size_t k = i - part.first;
-    const Vec here = at_[i], v = part.velocity[k];
+    const Vec position = at_[i], v = part.velocity[k];
     sum.kinetic += 0.5 * (square(v.x) + square(v.y) + square(v.z));
     sum.momentum[0] += v.x;
     sum.momentum[1] += v.y;
@@ -348,16 +350,16 @@ Melt::Totals Melt::totals(std::size_t thread) const {
     sum.pairs += part.start[k + 1] - part.start[k];
     for (std::size_t p = part.start[k]; p < part.start[k + 1]; ++p) {
       const Vec other = at_[part.neighbours[p]];
-      const double r2 = square(nearest(here.x - other.x, box_)) + square(nearest(here.y - other.y, box_)) +
-                        square(nearest(here.z - other.z, box_));
+      const double r2 = square(nearest(position.x - other.x, box_)) + square(nearest(position.y - other.y, box_)) +
+                        square(nearest(position.z - other.z, box_));
       if (r2 >= square(kCutoff)) continue;
       const double over6 = 1 / (r2 * r2 * r2), energy = 4 * over6 * (over6 - 1);
       sum.potential += 0.5 * energy;
       sum.shifted += 0.5 * (energy - kAtCutoff);
     }
-    std::uint64_t place = 6 * i;
+    std::uint64_t index = 6 * i;
     for (const double x : {here.x, here.y, here.z, v.x, v.y, v.z})
-      sum.digest += std::bit_cast<std::uint64_t>(x) * (2 * place++ + 1);
+      sum.digest += std::bit_cast<std::uint64_t>(x) * (2 * index++ + 1);
   }
   return sum;
 }

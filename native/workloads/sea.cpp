@@ -17,8 +17,8 @@ using std::numbers::pi;
 
 constexpr double kCell_m = 1e5, kStep_s = 30;
 constexpr double kLevel = 5e4;  // mean of p, the height times gravity, m^2/s^2
-constexpr double kSpeed = 10;   // of the vortices, m/s
-constexpr double kWave = 0.01;  // of p, share of the level
+constexpr double kSpeed = 10;   // speed of the vortices, m/s
+constexpr double kWave = 0.01;  // wave of p, as a share of the level
 // Maximum relative drifts in a run. The limits apply from 256 cells; below, they grow with the third power.
 constexpr Sea::Invariants kDrifts{1e-12, 1e-6, 1e-9};
 constexpr int kResolved = 256;
@@ -27,21 +27,22 @@ constexpr int kResolved = 256;
 constexpr std::size_t kSkew = 21 * 8;
 // Columns that are stepped together: the rows of fluxes and fields that a row needs stay in a second-level cache.
 constexpr std::ptrdiff_t kTile = 2048;
-// Fields of a thread that are larger are prefetched, B; smaller ones may be in a cache, where that costs a fifth.
+// Fields of a thread are prefetched if they exceed this size in bytes. Smaller ones may be in a cache, where
+// prefetching costs a fifth.
 constexpr std::ptrdiff_t kFar = 8 << 20;
 
-/// A step of all rows: from `now` and the older level to the newer one, in place of the older.
+/// A step of all rows: from `now` and the older level to the newer level, which replaces the older one.
 struct Sweep {
   Sea::Row now, south, north;  // `now`: row 0, whose ghost cells are not read
   double *p, *u, *v;           // row 0 of the older level
   std::ptrdiff_t stride, cells;
   int rows;
   double dt;
-  bool far;  // the fields are larger than a core's share of the caches
+  bool far;  // whether the fields are larger than a core's share of the caches
 
   Sea::Row row(int j) const {
-    const std::ptrdiff_t at = j * stride;
-    return j == 0 ? south : j > rows ? north : Sea::Row{now.p + at, now.u + at, now.v + at};
+    const std::ptrdiff_t offset = j * stride;
+    return j == 0 ? south : j > rows ? north : Sea::Row{now.p + offset, now.u + offset, now.v + offset};
   }
 };
 
@@ -55,11 +56,12 @@ struct Cells {
 
   MM_INLINE static V load(const double* from) { return *reinterpret_cast<const Anywhere*>(from); }
   MM_INLINE static void store(double* to, const V& values) { *reinterpret_cast<Anywhere*>(to) = values; }
-  /// Their western neighbours, of which the first is the last of the cells before; these become the cells before.
+  /// Returns the western neighbours of the cells `here`. The first one is the last of the cells `before`, which `here`
+  /// then replaces.
   MM_INLINE static V west(V& before, const V& here) {
-    const V found = shifted(before, here, std::make_index_sequence<W>());
+    const V result = shifted(before, here, std::make_index_sequence<W>());
     before = here;
-    return found;
+    return result;
   }
 
  private:
@@ -69,13 +71,13 @@ struct Cells {
   }
 };
 
-/// What a row keeps for the next one: mass fluxes cu and cv, vorticity z, and h, the head. cu is that on the eastern
-/// side of a cell, cv on its northern side, and z at the corner of both.
+/// The values that a row keeps for the next row: mass fluxes cu and cv, vorticity z, and the head h. cu is on the
+/// eastern side of a cell, cv on its northern side, and z at the corner of both.
 struct Fluxes {
   double cu[kTile + 16], h[kTile + 16], cv[kTile + 16], z[kTile + 16];
 };
 
-/// Goes along a row from west to east. The first cells change nothing but what the next ones need of them.
+/// Goes along a row from west to east. The first cells change only what the next cells need of them.
 template <std::ptrdiff_t W>
 class Walk {
   using C = Cells<W>;
@@ -89,8 +91,8 @@ class Walk {
     stride_ = j < s.rows ? s.stride : 0;
   }
 
-  /// Cells i … i + W - 1: their fluxes, which replace those of the row below in `f`, and, if they are to `change`,
-  /// their newer state.
+  /// Computes the fluxes of cells i … i + W - 1, which replace the fluxes of the row below in `f`, and, if `Change` is
+  /// set, the newer state of the cells.
   template <bool Change>
   MM_INLINE void cells(std::ptrdiff_t i, Fluxes& f, std::ptrdiff_t slot) {
     constexpr double over = 1 / kCell_m;
@@ -118,8 +120,8 @@ class Walk {
   }
 
  private:
-  /// Has the cells above brought into the second-level cache. The hardware does not foresee where a row goes on below:
-  /// without this, memory and arithmetic take turns.
+  /// Prefetches the cells above into the second-level cache. The hardware does not predict where a row continues below.
+  /// Without this function, memory and arithmetic alternate.
   MM_INLINE void prefetch(std::ptrdiff_t i) const {
     if (i % 8 != 0) return;
     for (const double* const field : {ahead_.p, ahead_.u, ahead_.v}) __builtin_prefetch(field + i, 0, 2);
@@ -133,11 +135,11 @@ class Walk {
   V across_{}, along_{}, corners_{}, zb_{}, h_{}, cu_{};
 };
 
-/// Columns from … to - 1 of all rows, both a multiple of the width.
+/// Steps columns from … to - 1 of all rows. Both numbers are a multiple of the width.
 template <std::ptrdiff_t W>
 MM_INLINE void step_tile(const Sweep& s, std::ptrdiff_t from, std::ptrdiff_t to) {
   alignas(64) Fluxes f;
-  const std::ptrdiff_t first = from == 0 ? 0 : from - W;  // the cells before, of which a tile needs the fluxes
+  const std::ptrdiff_t first = from == 0 ? 0 : from - W;  // the previous cells, whose fluxes a tile needs
   for (int j = 0; j <= s.rows; ++j) {
     Walk<W> walk(s, j);
     if (j == 0) {
@@ -155,7 +157,8 @@ MM_INLINE void step_tile(const Sweep& s, std::ptrdiff_t from, std::ptrdiff_t to)
   }
 }
 
-/// Vectors are aligned: they begin with the western ghost cell, which is set when its row is complete.
+/// Steps all columns. Vectors are aligned: they begin with the western ghost cell, which is set when its row is
+/// complete.
 template <std::ptrdiff_t W>
 MM_INLINE void step_all(const Sweep& s) {
   const std::ptrdiff_t end = (s.cells / W + 1) * W;
@@ -195,7 +198,7 @@ void Sea::fields_in(double* memory) {
 
 void Sea::begin() {
   const double scale = 2 * pi / cells_;
-  // Factors that depend on the column or on the row alone.
+  // Factors that depend only on the column or only on the row.
   const auto n = static_cast<std::size_t>(cells_);
   std::vector<double> stream(n + 1), twice(n), wave(n);
   for (int x = 0; x <= cells_; ++x)
@@ -207,20 +210,20 @@ void Sea::begin() {
   for (int j = 1; j <= rows_; ++j) {
     const int y = first_ + j - 1;
     // The stream function at the south-west corner of a cell is a product of sines.
-    const double here = std::sin(scale * y), above = std::sin(scale * (y + 1));
-    const double around = std::cos(2 * scale * (y + 0.5));
+    const double south_sine = std::sin(scale * y), north_sine = std::sin(scale * (y + 1));
+    const double cosine = std::cos(2 * scale * (y + 0.5));
     double *const p = now_.p + at(1, j), *const u = now_.u + at(1, j), *const v = now_.v + at(1, j);
     for (std::size_t x = 0; x < n; ++x) {
-      u[x] = -(stream[x] * above - stream[x] * here) / kCell_m;
-      v[x] = (stream[x + 1] * here - stream[x] * here) / kCell_m;
-      p[x] = kLevel + kSpeed * kSpeed / 4 * (twice[x] + around) + wave[x] * around;
+      u[x] = -(stream[x] * north_sine - stream[x] * south_sine) / kCell_m;
+      v[x] = (stream[x + 1] * south_sine - stream[x] * south_sine) / kCell_m;
+      p[x] = kLevel + kSpeed * kSpeed / 4 * (twice[x] + cosine) + wave[x] * cosine;
     }
     wrap(now_, j);
   }
-  const std::size_t from = at(0, 1), to = at(0, rows_ + 1);
-  std::copy(now_.p + from, now_.p + to, old_.p + from);
-  std::copy(now_.u + from, now_.u + to, old_.u + from);
-  std::copy(now_.v + from, now_.v + to, old_.v + from);
+  const std::size_t first = at(0, 1), last = at(0, rows_ + 1);
+  std::copy(now_.p + first, now_.p + last, old_.p + first);
+  std::copy(now_.u + first, now_.u + last, old_.u + first);
+  std::copy(now_.v + first, now_.v + last, old_.v + first);
   started_ = false;
 }
 
@@ -267,15 +270,15 @@ void Sea::wrap(const Fields& level, int j) const {
 Sea::Invariants Sea::invariants(Row south, Row north) const {
   double mass = 0, energy = 0, enstrophy = 0;
   for (int j = 1; j <= rows_; ++j) {
-    const Row here = row(j), below = j == 1 ? south : row(j - 1), above = j == rows_ ? north : row(j + 1);
-    const double *const p = here.p, *const u = here.u, *const v = here.v;
+    const Row current = row(j), below = j == 1 ? south : row(j - 1), above = j == rows_ ? north : row(j + 1);
+    const double *const p = current.p, *const u = current.u, *const v = current.v;
     for (std::ptrdiff_t i = 1; i <= cells_; ++i) {
-      const double around = 0.25 * (p[i] + p[i - 1] + below.p[i] + below.p[i - 1]);
+      const double mean_p = 0.25 * (p[i] + p[i - 1] + below.p[i] + below.p[i - 1]);
       const double vorticity = (v[i] - v[i - 1] - u[i] + below.u[i]) / kCell_m;
       mass += p[i];
       energy += 0.25 * p[i] * (u[i] * u[i] + u[i + 1] * u[i + 1] + v[i] * v[i] + above.v[i] * above.v[i]) +
                 0.5 * (p[i] - kLevel) * (p[i] - kLevel);
-      enstrophy += vorticity * vorticity / around;
+      enstrophy += vorticity * vorticity / mean_p;
     }
   }
   return {mass, energy, enstrophy};

@@ -10,9 +10,9 @@
 
 namespace mm::workloads {
 
-/// Rows of a doubly periodic sea, with a border of ghost cells, on an Arakawa C grid: p at the centre of a cell, u on
-/// its western and v on its southern side. The scheme is Sadourny's potential-enstrophy-conserving one, with leapfrog
-/// steps of 30 s and no time filter. Every bit is the same for any division into rows and any vector width.
+/// Rows of a doubly periodic sea, with a border of ghost cells, on an Arakawa C grid: p is at the centre of a cell, u
+/// on its western and v on its southern side. The scheme is Sadourny's potential-enstrophy-conserving scheme, with
+/// leapfrog steps of 30 s and no time filter. Every bit is the same for any division into rows and any vector width.
 class Sea {
  public:
   /// A row with its border: cells 0 and cells + 1 are periodic copies.
@@ -22,38 +22,39 @@ class Sea {
   /// Mass, energy (above a level sea at rest) and potential enstrophy.
   using Invariants = std::array<double, 3>;
 
-  /// Memory traffic of a step beyond the caches, B a cell: two time levels of three fields are read, and the older one
-  /// is overwritten. Lines that are written were read before, so none are read for ownership.
+  /// Memory traffic of a step beyond the caches, in bytes per cell: two time levels of three fields are read, and the
+  /// older one is overwritten. Lines that are written were read before, so no lines are read for ownership.
   static constexpr double kBytes = 9 * 8;
-  /// Operations of a step, flop a cell: four fluxes (3 + 3 + 8 + 9) and three updates (11 + 11 + 5).
+  /// Operations of a step, in flop per cell: four fluxes (3 + 3 + 8 + 9) and three updates (11 + 11 + 5).
   static constexpr double kFlops = 50;
 
-  /// Numbers that the fields of these rows occupy.
+  /// Returns how many numbers the fields of these rows occupy.
   static std::size_t words(int cells, int rows);
 
-  /// Rows first … first + rows - 1 of `cells`, each of `cells` cells, in memory of its own.
+  /// Creates rows first … first + rows - 1 of `cells`, each with `cells` cells, in memory of its own.
   Sea(int cells, int first, int rows);
-  /// The same in `memory` of `words` numbers, aligned to a cache line, which must outlive it.
+  /// Creates the same rows in `memory` of `words` numbers, which must be aligned to a cache line and outlive the
+  /// object.
   Sea(int cells, int first, int rows, double* memory);
 
-  /// Vortices in balance with their pressure, and a gravity wave that crosses them.
+  /// Sets vortices in balance with their pressure, and a gravity wave that crosses them.
   void begin();
 
-  /// One step: a forward step first, leapfrog steps afterwards. `south` and `north` are the adjacent rows of the
-  /// present level. `isa`: vector instructions, as `best_isa` names them.
+  /// Computes one step: a forward step first, leapfrog steps afterwards. `south` and `north` are the adjacent rows of
+  /// the present level. `isa` is a kind of vector instructions, as `best_isa` names it.
   void step(Row south, Row north, std::string_view isa);
 
-  /// Row 1 … rows() of the present level, or ghost row 0 or rows() + 1. After an odd number of steps `later`, the
-  /// present level is the other one.
+  /// Returns row 1 … rows() of the present level, or ghost row 0 or rows() + 1. After an odd number of steps `later`,
+  /// the present level is the other one.
   Row row(int j, int later = 0) const;
-  /// The cells of ghost row 0 or rows() + 1, in the order p, u, v. Call `wrap` after filling them.
+  /// Returns the cells of ghost row 0 or rows() + 1, in the order p, u, v. Call `wrap` after filling them.
   std::array<double*, 3> ghost(int j);
   /// Sets the border of a ghost row, which is periodic from west to east.
   void wrap(int j);
 
-  /// Invariants of these rows.
+  /// Returns the invariants of these rows.
   Invariants invariants(Row south, Row north) const;
-  /// A hash of all bits and their positions. The hash of the whole sea is the sum over its parts.
+  /// Returns a hash of all bits and their positions. The hash of the whole sea is the sum over its parts.
   std::uint64_t digest() const;
 
   int rows() const { return rows_; }
@@ -74,14 +75,14 @@ class Sea {
   Fields now_{}, old_{};
 };
 
-/// The hash of the whole sea after `steps` steps of one thread.
+/// Returns the hash of the whole sea after `steps` steps of one thread.
 std::uint64_t sea_digest(int cells, int steps);
 
-/// Relative changes of the invariants.
+/// Returns the relative changes of the invariants.
 Sea::Invariants sea_drifts(const Sea::Invariants& before, const Sea::Invariants& after);
-/// "" if the relative changes are as small as they must be after `runs` runs, otherwise the first that is not. Mass is
-/// conserved to roundoff; the scheme conserves energy up to the resolution of the grid, and enstrophy up to that of the
-/// step.
+/// Returns "" if the relative changes are as small as they must be after `runs` runs, otherwise the first one that is
+/// not. Mass is conserved to roundoff. The scheme conserves energy up to the resolution of the grid, and enstrophy up
+/// to the resolution of the step.
 std::string sea_violation(const Sea::Invariants& drifts, int cells, double runs);
 
 }  // namespace mm::workloads

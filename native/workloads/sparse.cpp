@@ -11,19 +11,19 @@ namespace {
 
 constexpr int kDirections = 3;
 const double kCoefficients[kDirections] = {1.0, std::numbers::sqrt2, std::numbers::sqrt3};
-constexpr std::size_t kBlock = 512;  // rows whose part of a vector stays in the first cache
+constexpr std::size_t kBlock = 512;  // rows whose part of a vector stays in the first-level cache
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 #define MM_INLINE [[gnu::always_inline]] inline
 
-/// Part of some vectors: `count` arrays of `rows` numbers, each `stride` after the one before.
+/// Part of some vectors: `count` arrays of `rows` numbers, each `stride` after the previous one.
 struct Vectors {
   const double* first;
   std::size_t stride, count, rows;
 };
 
-/// sums[i] += v_i w, four vectors at once, since one sum alone waits for each addition.
+/// Computes sums[i] += v_i w for four vectors at once, since one sum alone waits for each addition.
 MM_INLINE void dots_of(const Vectors& v, const double* w, double* sums) {
   std::size_t i = 0;
   for (; i + 4 <= v.count; i += 4) {
@@ -42,7 +42,7 @@ MM_INLINE void dots_of(const Vectors& v, const double* w, double* sums) {
   }
 }
 
-/// w += sum of h_i v_i, four vectors at once.
+/// Computes w += sum of h_i v_i, for four vectors at once.
 MM_INLINE void add_to(const Vectors& v, const double* h, double* w) {
   std::size_t i = 0;
   for (; i + 4 <= v.count; i += 4) {
@@ -88,19 +88,19 @@ GridMatrix::GridMatrix(int edge, bool scattered, std::uint64_t seed)
     std::shuffle(point_of_.begin(), point_of_.end(), std::mt19937_64{seed});
     for (std::size_t row = 0; row < n_; ++row) row_of_[point_of_[row]] = static_cast<std::uint32_t>(row);
   }
-  std::size_t of[2 * kDirections];
+  std::size_t indices[2 * kDirections];
   double coefficients[2 * kDirections];
   for (std::size_t row = 0; row < n_; ++row)
-    starts_[row + 1] = starts_[row] + 1 + neighbours(scattered ? point_of_[row] : row, of, coefficients);
+    starts_[row + 1] = starts_[row] + 1 + neighbours(scattered ? point_of_[row] : row, indices, coefficients);
 }
 
-/// The neighbours of a point in the cube, and their coefficients; returns how many.
+/// Computes the neighbours of a point in the cube and their coefficients. Returns the number of neighbours.
 std::size_t GridMatrix::neighbours(std::size_t point, std::size_t* of, double* coefficients) const {
   std::size_t count = 0, step = 1;
   for (const double c : kCoefficients) {
-    const std::size_t at = point / step % edge_;
-    if (at > 0) of[count] = point - step, coefficients[count++] = c;
-    if (at + 1 < edge_) of[count] = point + step, coefficients[count++] = c;
+    const std::size_t coordinate = point / step % edge_;
+    if (coordinate > 0) of[count] = point - step, coefficients[count++] = c;
+    if (coordinate + 1 < edge_) of[count] = point + step, coefficients[count++] = c;
     step *= edge_;
   }
   return count;
@@ -119,18 +119,18 @@ void GridMatrix::place(std::byte* memory) {
 }
 
 void GridMatrix::fill(std::size_t first, std::size_t end) {
-  std::size_t of[2 * kDirections];
+  std::size_t indices[2 * kDirections];
   double coefficients[2 * kDirections];
   const double diagonal = 2 * (kCoefficients[0] + kCoefficients[1] + kCoefficients[2]);
   for (std::size_t row = first; row < end; ++row) {
-    const std::size_t count = neighbours(point_of_.empty() ? row : point_of_[row], of, coefficients);
-    std::size_t at = starts_[row];
-    row_starts_[row] = static_cast<std::uint32_t>(at);
-    entries_[at] = diagonal;
-    columns_[at++] = static_cast<std::uint32_t>(row);
+    const std::size_t count = neighbours(point_of_.empty() ? row : point_of_[row], indices, coefficients);
+    std::size_t position = starts_[row];
+    row_starts_[row] = static_cast<std::uint32_t>(position);
+    entries_[position] = diagonal;
+    columns_[position++] = static_cast<std::uint32_t>(row);
     for (std::size_t k = 0; k < count; ++k) {
-      entries_[at] = -coefficients[k];
-      columns_[at++] = row_of_.empty() ? static_cast<std::uint32_t>(of[k]) : row_of_[of[k]];
+      entries_[position] = -coefficients[k];
+      columns_[position++] = row_of_.empty() ? static_cast<std::uint32_t>(indices[k]) : row_of_[indices[k]];
     }
   }
   if (end == n_) row_starts_[n_] = static_cast<std::uint32_t>(starts_[n_]);
@@ -145,23 +145,23 @@ void GridMatrix::multiply(std::size_t first, std::size_t end, const double* x, d
 }
 
 std::vector<double> GridMatrix::largest(int count) const {
-  // Of each direction, only the last `count` of its values can be among them.
-  const std::size_t each = std::min<std::size_t>(edge_, static_cast<std::size_t>(count));
-  const auto of = [this](int direction, std::size_t from_last) {
+  // For each direction, only the last `count` of its values can contribute to the result.
+  const std::size_t per_direction = std::min<std::size_t>(edge_, static_cast<std::size_t>(count));
+  const auto value = [this](int direction, std::size_t from_last) {
     const double angle = std::numbers::pi * static_cast<double>(edge_ - from_last) / static_cast<double>(edge_ + 1);
     return kCoefficients[direction] * (2 - 2 * std::cos(angle));
   };
-  std::vector<double> all;
-  for (std::size_t i = 0; i < each; ++i)
-    for (std::size_t j = 0; j < each; ++j)
-      for (std::size_t k = 0; k < each; ++k) all.push_back(of(0, i) + of(1, j) + of(2, k));
-  std::sort(all.rbegin(), all.rend());
-  all.resize(static_cast<std::size_t>(count));
-  return all;
+  std::vector<double> values;
+  for (std::size_t i = 0; i < per_direction; ++i)
+    for (std::size_t j = 0; j < per_direction; ++j)
+      for (std::size_t k = 0; k < per_direction; ++k) values.push_back(value(0, i) + value(1, j) + value(2, k));
+  std::sort(values.rbegin(), values.rend());
+  values.resize(static_cast<std::size_t>(count));
+  return values;
 }
 
 std::vector<double> jacobi(std::vector<double>& a, int n) {
-  constexpr double kNothing = 1e-17;  // of the diagonal, to which it no longer adds
+  constexpr double kNothing = 1e-17;  // share of the diagonal below which an element no longer adds to it
   const auto size = static_cast<std::size_t>(n);
   std::vector<double> v(size * size, 0.0);
   for (std::size_t i = 0; i < size; ++i) v[i * size + i] = 1;
@@ -221,7 +221,7 @@ Lanczos::Lanczos(const GridMatrix& matrix, int values, int basis, double toleran
       sums_(threads),
       meeting_(static_cast<std::ptrdiff_t>(threads)) {
   for (Sums& s : sums_)
-    for (auto& of : s.of) of.resize(static_cast<std::size_t>(basis) + 1);
+    for (auto& numbers : s.of) numbers.resize(static_cast<std::size_t>(basis) + 1);
 }
 
 std::size_t Lanczos::first_row(std::size_t rows, std::size_t threads, std::size_t thread) {
@@ -244,15 +244,15 @@ void Lanczos::touch(std::size_t thread) {
 
 void Lanczos::solve(std::size_t thread, std::uint64_t seed) {
   const auto m = static_cast<std::size_t>(size_);
-  Own own{thread, first_row(n_, sums_.size(), thread), first_row(n_, sums_.size(), thread + 1),
-          std::vector<double>(m * m), std::vector<double>(m + 1)};
+  Own local{thread, first_row(n_, sums_.size(), thread), first_row(n_, sums_.size(), thread + 1),
+            std::vector<double>(m * m), std::vector<double>(m + 1)};
   const double rows = static_cast<double>(n_);
-  start(own, seed);
+  start(local, seed);
   int begin = 0;
   for (int restart = 0;; ++restart) {
     double beta = 0;
-    for (int j = begin; j < size_; ++j) beta = extend(own, j);
-    std::vector<double> small = own.projected;
+    for (int j = begin; j < size_; ++j) beta = extend(local, j);
+    std::vector<double> small = local.projected;
     const std::vector<double> vectors = jacobi(small, size_);
     std::vector<int> order(m);
     std::iota(order.begin(), order.end(), 0);
@@ -262,28 +262,28 @@ void Lanczos::solve(std::size_t thread, std::uint64_t seed) {
     const bool converged = std::all_of(order.begin(), order.begin() + wanted_,
                                        [&](int i) { return residual(i) <= tolerance_ * std::fabs(value(i)); });
     const bool last = converged || restart == kMaxRestarts;
-    // Some more than those that are wanted converge faster.
-    const int kept = last ? wanted_ : std::min(size_ - 2, wanted_ + (size_ - wanted_) / 2);
-    combine(own, vectors, order, kept);
-    own.flops += 2 * rows * size_ * kept;
+    // A few more vectors than requested make the requested ones converge faster.
+    const int retained = last ? wanted_ : std::min(size_ - 2, wanted_ + (size_ - wanted_) / 2);
+    combine(local, vectors, order, retained);
+    local.flops += 2 * rows * size_ * retained;
     if (last) {
       if (thread == 0) {
         found_.clear();
         for (int k = 0; k < wanted_; ++k) found_.push_back(value(order[static_cast<std::size_t>(k)]));
         converged_ = converged;
-        products_ = own.products, product_s_ = own.product_s, flops_ = own.flops;
+        products_ = local.products, product_s_ = local.product_s, flops_ = local.flops;
       }
       return;
     }
-    std::fill(own.projected.begin(), own.projected.end(), 0.0);
-    for (int k = 0; k < kept; ++k)
-      own.projected[static_cast<std::size_t>(k) * (m + 1)] = value(order[static_cast<std::size_t>(k)]);
-    std::copy(column(size_) + own.first, column(size_) + own.end, column(kept) + own.first);
-    begin = kept;
+    std::fill(local.projected.begin(), local.projected.end(), 0.0);
+    for (int k = 0; k < retained; ++k)
+      local.projected[static_cast<std::size_t>(k) * (m + 1)] = value(order[static_cast<std::size_t>(k)]);
+    std::copy(column(size_) + local.first, column(size_) + local.end, column(retained) + local.first);
+    begin = retained;
   }
 }
 
-/// The first vector of the basis.
+/// Computes the first vector of the basis.
 void Lanczos::start(Own& own, std::uint64_t seed) {
   double* const v = column(0);
   random_rows(own.first, own.end, seed, v);
@@ -292,7 +292,7 @@ void Lanczos::start(Own& own, std::uint64_t seed) {
   normalise(own, v, square);
 }
 
-/// Vector j + 1 of the basis, and column j of the projected matrix; returns the norm of what is new in A v.
+/// Computes vector j + 1 of the basis, and column j of the projected matrix. Returns the norm of the new part of A v.
 double Lanczos::extend(Own& own, int j) {
   double* const w = column(j + 1);
   meeting_.arrive_and_wait();  // vector j is complete
@@ -309,13 +309,13 @@ double Lanczos::extend(Own& own, int j) {
   for (int pass = 0; pass < 3; ++pass) {
     auto& sums = local[own.turn];
     std::fill(sums.begin(), sums.end(), 0.0);
-    for (std::size_t at = own.first; at < own.end; at += kBlock) {
-      const Vectors block{basis_ + at, stride(n_), count, std::min(kBlock, own.end - at)};
-      if (pass > 0) loops_->add(block, h.data(), w + at);
+    for (std::size_t row = own.first; row < own.end; row += kBlock) {
+      const Vectors block{basis_ + row, stride(n_), count, std::min(kBlock, own.end - row)};
+      if (pass > 0) loops_->add(block, h.data(), w + row);
       if (pass < 2) {
-        loops_->dots(block, w + at, sums.data());
+        loops_->dots(block, w + row, sums.data());
       } else {
-        loops_->dots({w + at, 0, 1, block.rows}, w + at, &square);
+        loops_->dots({w + row, 0, 1, block.rows}, w + row, &square);
       }
     }
     if (pass == 2) break;
@@ -330,7 +330,7 @@ double Lanczos::extend(Own& own, int j) {
   return normalise(own, w, square);
 }
 
-/// Divides the vector by its norm, whose square's part of this thread is given; returns the norm.
+/// Divides the vector by its norm and returns the norm. `square` is this thread's part of the squared norm.
 double Lanczos::normalise(Own& own, double* w, double square) {
   sums_[own.thread].of[own.turn][0] = square;
   reduce(own, 1);
@@ -339,7 +339,7 @@ double Lanczos::normalise(Own& own, double* w, double square) {
   return norm;
 }
 
-/// Adds the sums of all threads, in the same order on each.
+/// Adds the sums of all threads, in the same order on each thread.
 void Lanczos::reduce(Own& own, int count) {
   meeting_.arrive_and_wait();
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
@@ -349,17 +349,17 @@ void Lanczos::reduce(Own& own, int count) {
   own.turn ^= 1;
 }
 
-/// The first `kept` vectors become the Ritz vectors, in this order.
+/// Replaces the first `kept` vectors by the Ritz vectors, in this order.
 void Lanczos::combine(const Own& own, const std::vector<double>& vectors, const std::vector<int>& order, int kept) {
   const auto m = static_cast<std::size_t>(size_), k = static_cast<std::size_t>(kept);
-  std::vector<double> made(k * kBlock);
-  for (std::size_t at = own.first; at < own.end; at += kBlock) {
-    const Vectors block{basis_ + at, stride(n_), m, std::min(kBlock, own.end - at)};
-    std::fill(made.begin(), made.end(), 0.0);
+  std::vector<double> ritz(k * kBlock);
+  for (std::size_t row = own.first; row < own.end; row += kBlock) {
+    const Vectors block{basis_ + row, stride(n_), m, std::min(kBlock, own.end - row)};
+    std::fill(ritz.begin(), ritz.end(), 0.0);
     for (std::size_t j = 0; j < k; ++j)
-      loops_->add(block, vectors.data() + static_cast<std::size_t>(order[j]) * m, made.data() + j * kBlock);
+      loops_->add(block, vectors.data() + static_cast<std::size_t>(order[j]) * m, ritz.data() + j * kBlock);
     for (std::size_t j = 0; j < k; ++j)
-      std::copy_n(made.data() + j * kBlock, block.rows, column(static_cast<int>(j)) + at);
+      std::copy_n(ritz.data() + j * kBlock, block.rows, column(static_cast<int>(j)) + row);
   }
 }
 

@@ -36,10 +36,10 @@ class StridedCopy final : public Kernel {
     return counted(0, 0, kPlaces * 8, kPlaces * 8, dense * std::min(stride_, kPerLine) + dense, dense);
   }
   void run(std::size_t first, std::size_t last, int) override {
-    const auto to = to_, from = from_;
+    const auto target = to_, source = from_;
     const std::size_t stride = stride_;
     for (std::size_t u = first; u < last; ++u) {
-      const auto t = to.from(u * kPlaces), f = from.from(u * kPlaces * stride);
+      const auto t = target.from(u * kPlaces), f = source.from(u * kPlaces * stride);
       for (std::size_t j = 0; j < kPlaces; ++j) t[j] = Real(f[j * stride]);
       A::end_unit();
     }
@@ -57,8 +57,8 @@ class StridedCopy final : public Kernel {
   Reals to_, from_;
 };
 
-/// A table, and a dense array with one element per line of the table: an index list selects an element of each line,
-/// each line once per pass.
+/// A table, and a dense array with one element per line of the table. An index list selects an element of each line,
+/// and each line once per pass.
 template <class A>
 class Indexed : public Kernel {
  protected:
@@ -152,7 +152,7 @@ struct Scatter final : Indexed<A> {
   }
 };
 
-/// splitmix64 over numbers that may count operations: 9 operations.
+/// Returns splitmix64 of a number that may count its operations: 9 operations.
 template <class V>
 V mixed(V x) {
   x += V(0x9e3779b97f4a7c15u);
@@ -162,7 +162,8 @@ V mixed(V x) {
 }
 
 /// table[random] ^= random. Update j of each unit goes to part j of the table, and there to a line that no other unit
-/// uses: distinct lines without a list, in an order that prefetchers cannot predict. Two passes cancel each other.
+/// uses. The lines are distinct without a list, in an order that prefetchers cannot predict. Two passes cancel each
+/// other.
 template <class A>
 class RandomUpdate final : public Kernel {
   using Word = typename A::template Value<u64>;
@@ -175,7 +176,7 @@ class RandomUpdate final : public Kernel {
     for (std::size_t i = 0; i < words(); ++i) table_.p[i] = i;
   }
   std::size_t units() const override { return units_; }
-  /// Random values are data: 9 operations each, and one for the update.
+  /// Random values are data: each has 9 operations, and its update has one.
   Counts counts() const override { return counted(0, kPlaces * 10, kPlaces * 8, kPlaces * 8, kPlaces, kPlaces); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto table = table_;
@@ -191,14 +192,14 @@ class RandomUpdate final : public Kernel {
   }
   std::string verify() const override {
     for (std::size_t u = 0; u < units_; ++u) {
-      bool done = false;
+      bool is_updated = false;
       const std::size_t start = u * step_ % units_;
       for (std::size_t j = 0; j < kPlaces; ++j) {
         const u64 value = scramble(u * kPlaces + j);
         const std::size_t target = place(units_, start, j, value);
-        if (j == 0) done = table_.p[target] != target;  // or corrupted: then it does not match the update either
+        if (j == 0) is_updated = table_.p[target] != target;  // or corrupted: then it does not match the update either
         for (std::size_t i = target / kPerLine * kPerLine, k = 0; k < kPerLine; ++k)
-          if (const u64 actual = table_.p[i + k], expected = i + k == target && done ? target ^ value : i + k;
+          if (const u64 actual = table_.p[i + k], expected = i + k == target && is_updated ? target ^ value : i + k;
               actual != expected)
             return wrong("word", i + k, actual, expected);
       }
@@ -218,7 +219,7 @@ class RandomUpdate final : public Kernel {
   typename A::template Array<u64> table_;
 };
 
-/// One random cycle over all lines. A unit follows it for some loads, each dependent on the one before.
+/// One random cycle over all lines. A unit follows it for some loads, each of which depends on the previous one.
 template <class A>
 class PointerChase final : public Kernel {
   using Word = typename A::template Value<u64>;
@@ -242,16 +243,16 @@ class PointerChase final : public Kernel {
   Counts counts() const override { return counted(0, 0, (kLoads + 1) * 8, 8, kLoads + 2, 1); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto next = next_, starts = starts_, ends = ends_;
-    const u64 none = none_;
-    u64 at = 0;
+    const u64 zero = none_;
+    u64 position = 0;
     for (std::size_t u = first; u < last; ++u) {
       const Word start = starts[u];
-      at = bare(start) + (at & none);  // depends on the unit before, so that their chains do not overlap
+      position = bare(start) + (position & zero);  // depends on the previous unit, so that their chains do not overlap
       for (std::size_t j = 0; j < kLoads; ++j) {
-        const Word to = next[at];
-        at = bare(to);
+        const Word next_position = next[position];
+        position = bare(next_position);
       }
-      ends[u] = Word(at);
+      ends[u] = Word(position);
       A::end_unit();
     }
   }
@@ -269,13 +270,13 @@ class PointerChase final : public Kernel {
   static constexpr std::size_t kLoads = 32;
   static constexpr u64 kSeed = 15, kNowhere = ~u64{0};
   std::size_t units_;
-  u64 none_ = 0;  // not a constant to the compiler
+  u64 none_ = 0;  // 0, but not a constant to the compiler
   Words next_, starts_, ends_;
 };
 
 /// Lookups in a two-level index: a root of 8 to 15 subtrees, selected by comparing with all separators, and complete
-/// binary trees in breadth-first order, descended to the last level even if the key is found before. The lookups of a
-/// unit go to one subtree and spread evenly over it, so that all units touch the same number of lines.
+/// binary trees in breadth-first order, which are descended to the last level even if the key occurs before. The
+/// lookups of a unit go to one subtree and spread evenly over it, so that all units touch the same number of lines.
 template <class A>
 class TreeLookup final : public Kernel {
   using Word = typename A::template Value<u64>;
@@ -306,8 +307,8 @@ class TreeLookup final : public Kernel {
     }
   }
   std::size_t units() const override { return units_; }
-  /// The top three levels of a tree share a line; a level of 2^l nodes has 2^(l-3) lines, of which the lookups touch
-  /// all, or one each if there are more.
+  /// The top three levels of a tree share a line. A level of 2^l nodes has 2^(l-3) lines, of which the lookups touch
+  /// all, or one line each if there are more.
   Counts counts() const override {
     std::size_t lines = 1 + (trees_ - 1 + kPerLine - 1) / kPerLine + 2 * kLookups / kPerLine;
     for (unsigned level = 3; level < depth_; ++level) lines += std::min(kLookups, std::size_t{1} << (level - 3));
@@ -315,7 +316,7 @@ class TreeLookup final : public Kernel {
     return counted(0, steps, 8 * steps + 8 * kLookups, 8 * kLookups, lines, kLookups / kPerLine);
   }
   void run(std::size_t first, std::size_t last, int) override {
-    const auto keys = keys_, root = root_, queries = queries_, found = found_;
+    const auto keys = keys_, root = root_, queries = queries_, ranks = found_;
     const std::size_t separators = trees_ - 1;
     const unsigned depth = depth_;
     for (std::size_t u = first; u < last; ++u) {
@@ -326,7 +327,7 @@ class TreeLookup final : public Kernel {
         const auto tree = keys.from(t << depth);
         std::size_t node = 1;
         for (unsigned level = 0; level < depth; ++level) node = 2 * node + (tree[node] <= query ? 1 : 0);
-        found[e] = Word((t << depth) + node - (std::size_t{1} << depth) - 1);
+        ranks[e] = Word((t << depth) + node - (std::size_t{1} << depth) - 1);
       }
       A::end_unit();
     }
@@ -344,9 +345,9 @@ class TreeLookup final : public Kernel {
   static constexpr std::size_t kLookups = 8, kMinTrees = 8;
   static constexpr std::size_t kNodesPerLookup = 16;  // half of the nodes are leaves: each line of leaves once per pass
   static constexpr u64 kSeed = 16, kNowhere = ~u64{0};
-  /// The key of rank `r` among all: subtrees have 2^depth - 1 keys, and the last rank of each is unused.
+  /// Returns the key of rank `r` among all keys. Subtrees have 2^depth - 1 keys, and the last rank of each is unused.
   static u64 key(std::size_t r) { return (u64{r} << 16) + (scramble(r) >> 48); }
-  /// The rank of the key of lookup e: a leaf of even rank, in the e-th eighth of its tree.
+  /// Returns the rank of the key of lookup e: a leaf of even rank, in the e-th eighth of its tree.
   std::size_t target(const std::vector<u32>& order, std::size_t e) const {
     const std::size_t unit = order[e / kLookups], lines = units_ / trees_;  // lines of leaves in each eighth
     const std::size_t eighth = (e ^ scramble(unit)) % kLookups;             // in a different order for each unit
@@ -358,7 +359,7 @@ class TreeLookup final : public Kernel {
   Words keys_, root_, queries_, found_;
 };
 
-/// Frequency of each value, per block of bytes, in separate bins, as with private histograms of threads.
+/// The frequency of each value, per block of bytes. Each block has separate bins, like private histograms of threads.
 template <class A>
 class Histogram final : public Kernel {
   using Byte = typename A::template Value<u8>;
@@ -398,8 +399,8 @@ class Histogram final : public Kernel {
         for (unsigned shift = 0; shift < 64; shift += 8) ++expected[eight(u * (kBlock / 8) + k) >> shift & 0xff];
       const std::span actual(bins_.p + u * kBins, kBins);
       if (std::equal(actual.begin(), actual.end(), expected.begin())) continue;
-      if (const auto any = std::find_if(actual.begin(), actual.end(), [](u32 n) { return n != 0; });
-          any != actual.end())
+      if (const auto nonzero = std::find_if(actual.begin(), actual.end(), [](u32 n) { return n != 0; });
+          nonzero != actual.end())
         return "the histogram of block " + std::to_string(u) + " is wrong";
     }
     return "";
@@ -415,8 +416,9 @@ class Histogram final : public Kernel {
   typename A::template Array<u32> bins_;
 };
 
-/// One level of a breadth-first search, bottom up: each vertex searches a parent among its neighbours, half of which
-/// are in the frontier. The edges of a unit spread over all lines of the levels, or touch one each if there are more.
+/// One level of a breadth-first search, bottom up. Each vertex searches for a parent among its neighbours, half of
+/// which are in the frontier. The edges of a unit spread over all lines of the levels, or touch one line each if there
+/// are more.
 template <class A>
 class BfsLevel final : public Kernel {
   using Word = typename A::template Value<u32>;
@@ -431,16 +433,16 @@ class BfsLevel final : public Kernel {
         parent_{memory.take<u32>(units_ * kVertices)} {
     // Edge k of a unit leads to a random vertex in a part of the levels that no other edge of the unit refers to.
     const std::size_t parts = std::min(lines_, kEdges);
-    std::array<std::size_t, kEdges> from{}, span{};
+    std::array<std::size_t, kEdges> first_line{}, span{};
     for (std::size_t k = 0; k < kEdges; ++k) {
       const std::size_t part = k * 29 % kEdges % parts;
-      from[k] = part * lines_ / parts;
-      span[k] = (part + 1) * lines_ / parts - from[k];
+      first_line[k] = part * lines_ / parts;
+      span[k] = (part + 1) * lines_ / parts - first_line[k];
     }
     for (std::size_t u = 0; u < units_; ++u)
       for (std::size_t k = 0; k < kEdges; ++k) {
         const u64 random = scramble(~(u * kEdges + k));
-        const std::size_t line = from[k] + ((random >> 32) * span[k] >> 32);
+        const std::size_t line = first_line[k] + ((random >> 32) * span[k] >> 32);
         edges_.p[u * kEdges + k] = static_cast<u32>(line * kVertices + random % kVertices);
       }
     for (std::size_t v = 0; v < units_ * kVertices; ++v) {
@@ -458,12 +460,12 @@ class BfsLevel final : public Kernel {
     for (std::size_t u = first; u < last; ++u) {
       for (std::size_t v = u * kVertices; v < (u + 1) * kVertices; ++v) {
         const auto edges = all_edges.from(v * kDegree);
-        u32 found = kOrphan;
+        u32 choice = kOrphan;
         for (std::size_t k = 0; k < kDegree; ++k) {
-          const Word to = edges[k];
-          found = level[bare(to)] == frontier ? bare(to) : found;
+          const Word target = edges[k];
+          choice = level[bare(target)] == frontier ? bare(target) : choice;
         }
-        parent[v] = Word(found);
+        parent[v] = Word(choice);
       }
       A::end_unit();
     }

@@ -11,8 +11,8 @@
 namespace mm::workloads {
 namespace {
 
-/// One multigrid cycle from zero for Poisson's equation on a square of m x m points, m = 2^k - 1, zero on its boundary:
-/// red-black relaxation before and after each coarser grid, full weighting, bilinear interpolation.
+/// One multigrid cycle from zero for Poisson's equation on a square of m x m points, m = 2^k - 1, zero on its boundary,
+/// with red-black relaxation before and after each coarser grid, full weighting, and bilinear interpolation.
 template <class A>
 class MultigridVCycle final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -21,11 +21,12 @@ class MultigridVCycle final : public Kernel {
   static constexpr std::size_t inner(std::size_t m) { return (m * (m + 1) + 7) / 8 * 8; }
   static constexpr std::size_t whole(std::size_t m) { return ((m + 2) * (m + 1) + 7) / 8 * 8; }
   static constexpr std::size_t residual(std::size_t m) { return m > 1 ? inner(m) : 0; }
-  /// Its residual, and solutions, right sides and residuals of the coarser grids.
+  /// Returns the size of the work space: the residual of this grid, and solutions, right sides and residuals of the
+  /// coarser grids.
   static constexpr std::size_t works(std::size_t m) {
-    std::size_t all = residual(m);
-    for (m /= 2; m > 0; m /= 2) all += whole(m) + inner(m) + residual(m);
-    return all;
+    std::size_t total = residual(m);
+    for (m /= 2; m > 0; m /= 2) total += whole(m) + inner(m) + residual(m);
+    return total;
   }
   static constexpr std::size_t bytes(std::size_t m) { return (whole(m) + inner(m) + works(m)) * 8; }
 
@@ -58,16 +59,16 @@ class MultigridVCycle final : public Kernel {
       c.flops += (5 + 5 + 6) * points + 10 * half * half;
       c.load_bytes += ((5 + 5 + 6) * points + 9 * half * half) * 8;
       c.store_bytes += (m * (m + 1) + 3 * points + half * half) * 8;
-      // Interpolation: rows that are also coarse rows, and those between them.
+      // Interpolation covers rows that are also coarse rows, and the rows between them.
       c.flops += half * (half + 2 + 3 * half) + (half + 1) * (3 * half + 3 + 5 * half);
       c.load_bytes += (half * (2 * half + 2 + 3 * half) + (half + 1) * (3 * half + 3 + 5 * half)) * 8;
       c.store_bytes += points * 8;
       // A solution is touched completely, and written between its first and last row.
       const auto right = static_cast<double>(inner(level) * 8);
       const std::size_t untouched = (level + 1) * 8 / kLine;
-      const auto written = static_cast<double>((lines_of((level + 1) * (level + 1) * 8) - untouched) * kLine);
+      const auto written_bytes = static_cast<double>((lines_of((level + 1) * (level + 1) * 8) - untouched) * kLine);
       c.line_read_bytes += static_cast<double>(whole(level) * 8) + 2 * right;
-      c.line_write_bytes += written + right + (level < m_ ? right : 0);
+      c.line_write_bytes += written_bytes + right + (level < m_ ? right : 0);
     }
     return c;
   }
@@ -80,7 +81,8 @@ class MultigridVCycle final : public Kernel {
       }
     });
   }
-  /// The result must equal that of a simple implementation, with a residual reduced to less than a fifth.
+  /// Verifies that the result equals the result of a simple implementation, and that the residual has become less than
+  /// a fifth.
   std::string verify() const override {
     for (std::size_t u = 0; u < units_; ++u) {
       const double *const block = u_.p + u * whole(m_), *const actual = block + m_ + 1, *const f = f_.p + u * inner(m_);
@@ -88,12 +90,12 @@ class MultigridVCycle final : public Kernel {
       Square right(m_);
       for (std::size_t i = 0; i < m_; ++i)
         for (std::size_t j = 0; j < m_; ++j) right(i, j) = f[i * (m_ + 1) + j];
-      const Square expected = plain(right), left = rest(expected, right);
+      const Square expected = plain(right), remainder = rest(expected, right);
       double before = 0, after = 0;
       for (std::size_t i = 0; i < m_; ++i)
         for (std::size_t j = 0; j < m_; ++j) {
           before += right(i, j) * right(i, j);
-          after += left(i, j) * left(i, j);
+          after += remainder(i, j) * remainder(i, j);
           if (!(std::fabs(actual[i * (m_ + 1) + j] - expected(i, j)) <= 1e-12 * static_cast<double>(m_ * m_)))
             return "grid " + std::to_string(u) + ", point " + std::to_string(i) + ", " + std::to_string(j) + " is " +
                    std::to_string(actual[i * (m_ + 1) + j]) + ", not " + std::to_string(expected(i, j));
@@ -143,12 +145,12 @@ class MultigridVCycle final : public Kernel {
         for (std::size_t a = 0; a < 3; ++a)
           for (std::size_t b = 0; b < 3; ++b)
             coarse(i, j) += r(2 * i + a, 2 * j + b) * (a == 1 ? 1 : 0.5) * (b == 1 ? 1 : 0.5);
-    const Square more = plain(coarse);
+    const Square correction = plain(coarse);
     for (std::size_t i = 0; i < coarse.m; ++i)
       for (std::size_t j = 0; j < coarse.m; ++j)
         for (std::size_t a = 0; a < 3; ++a)
           for (std::size_t b = 0; b < 3; ++b)
-            u(2 * i + a, 2 * j + b) += more(i, j) * (a == 1 ? 1 : 0.5) * (b == 1 ? 1 : 0.5);
+            u(2 * i + a, 2 * j + b) += correction(i, j) * (a == 1 ? 1 : 0.5) * (b == 1 ? 1 : 0.5);
     relax(u, f);
     return u;
   }
@@ -164,7 +166,8 @@ class MultigridVCycle final : public Kernel {
           u[k] = 0.25 * (((u[k - 1] + u[k + 1]) + (u[k - w] + u[k + w])) + f[i * w + j]);
         }
   }
-  /// `work`: the residual, then solution and right side of the next coarser grid, then its work.
+  /// `work` contains the residual, then solution and right side of the next coarser grid, then the work space of that
+  /// grid.
   template <std::size_t m>
   static void cycle(Reals u, Reals f, Reals work) {
     constexpr std::size_t w = m + 1;

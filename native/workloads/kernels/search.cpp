@@ -10,8 +10,8 @@ namespace {
 
 std::string wrong(std::size_t unit, const std::string& what) { return "unit " + std::to_string(unit) + ": " + what; }
 
-/// Local alignment with a linear gap penalty of sixteen pairs of strings at once, whose symbols are interleaved: the
-/// lanes of a vector are independent alignments.
+/// Local alignment of sixteen pairs of strings at once, with a linear gap penalty. The symbols of the strings are
+/// interleaved, so that the lanes of a vector are independent alignments.
 template <class A>
 struct SmithWaterman final : Kernel {
   static constexpr std::size_t kLanes = 16, kLength = 32;
@@ -34,18 +34,19 @@ struct SmithWaterman final : Kernel {
       b_.p[i] = input(1, i);
     }
   }
-  /// Random letters; three of four letters of the second string equal the first string's, shifted by one.
+  /// Returns random letters. Three of four letters of the second string equal the first string's letters, shifted by
+  /// one.
   static std::uint8_t input(std::size_t string, std::size_t i) {
-    const std::uint64_t own = scramble(2 * i + string);
-    if (string == 1 && i % kString >= kLanes && (own >> 8 & 3) != 0) return input(0, i - kLanes);
-    return own & 3;
+    const std::uint64_t bits = scramble(2 * i + string);
+    if (string == 1 && i % kString >= kLanes && (bits >> 8 & 3) != 0) return input(0, i - kLanes);
+    return bits & 3;
   }
   std::size_t units() const override { return n_ / kString; }
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(best_)); }
   Counts counts() const override {
     Counts c;
     c.int_ops = 7 * kLanes * kLength * kLength;
-    c.load_bytes = kString + kString * kLength;  // the second string again for each symbol of the first
+    c.load_bytes = kString + kString * kLength;  // the second string is loaded again for each symbol of the first
     c.line_read_bytes = 2 * kString;
     return c;
   }
@@ -61,8 +62,8 @@ struct SmithWaterman final : Kernel {
           Lane& up = row[j + 1];
           for (std::size_t k = 0; k < kLanes; ++k) {
             const Score other = Score(bare(Symbol(b[j * kLanes + k])));
-            const Score both = symbol[k] == other ? Score(kMatch) : Score(kMismatch);
-            const Score along = Score(diagonal[k] + both), across = Score(larger(left[k], up[k]) - Score(kGap));
+            const Score similarity = symbol[k] == other ? Score(kMatch) : Score(kMismatch);
+            const Score along = Score(diagonal[k] + similarity), across = Score(larger(left[k], up[k]) - Score(kGap));
             const Score score = larger(larger(along, across), Score(0));
             diagonal[k] = up[k];
             up[k] = left[k] = score;
@@ -74,7 +75,7 @@ struct SmithWaterman final : Kernel {
       A::end_unit();
     }
   }
-  /// One pair after the other.
+  /// Aligns one pair after the other.
   std::string verify() const override {
     for (std::size_t u = 0; u < best_.size(); ++u) {
       if (best_[u] == kUndone) continue;
@@ -106,7 +107,7 @@ struct SmithWaterman final : Kernel {
 };
 
 /// The longest earlier match at each position of a text, by chains of positions with the same three letters. All units
-/// have the same text in different alphabets, hence the same matches, found in the same number of steps.
+/// have the same text in different alphabets, and therefore the same matches after the same number of steps.
 template <class A>
 struct MatchFinder final : Kernel {
   static constexpr std::size_t kText = 512, kLetters = 8, kHeads = kLetters * kLetters * kLetters;
@@ -126,7 +127,7 @@ struct MatchFinder final : Kernel {
         text_{memory.take<std::uint8_t>(units_ * kText)},
         length_{memory.take<std::uint16_t>(units_ * kText)},
         distance_{memory.take<std::uint16_t>(units_ * kText)} {
-    // Alternates new letters and repeated phrases.
+    // The text alternates between new letters and repeated phrases.
     std::uint64_t draws = 0;
     for (std::size_t i = 0; i < kText;) {
       const std::uint64_t draw = scramble(draws++);
@@ -150,31 +151,33 @@ struct MatchFinder final : Kernel {
       const Letters text = text_.from(u * kText);
       const Shorts length = length_.from(u * kText), distance = distance_.from(u * kText);
       for (std::size_t h = 0; h < kHeads; ++h) heads[h] = Short(0);
-      for (std::size_t at = 0; at < kPlaces; ++at) {
+      for (std::size_t position = 0; position < kPlaces; ++position) {
         const auto letter_at = [text](std::size_t i) { return Short(bare(Letter(text[i]))); };
-        const Short three = Short(Short(letter_at(at) << Short(6)) | Short(letter_at(at + 1) << Short(3)));
-        const std::size_t head = bare(Short(three | letter_at(at + 2)));
+        const Short letters =
+            Short(Short(letter_at(position) << Short(6)) | Short(letter_at(position + 1) << Short(3)));
+        const std::size_t head = bare(Short(letters | letter_at(position + 2)));
         const Short newest = heads[head];
-        std::size_t next = bare(newest), best = 0, from = at;
-        const std::size_t max = std::min(kMax, kText - at);
+        std::size_t next = bare(newest), best = 0, match = position;
+        const std::size_t max = std::min(kMax, kText - position);
         for (std::size_t depth = 0; next != 0 && depth < kDepth; ++depth) {
           const std::size_t other = next - 1;
-          std::size_t same = kMin;
-          while (same < max && Letter(text[other + same]) == Letter(text[at + same])) ++same;
-          if (same > best) {
-            best = same;
-            from = other;
+          std::size_t match_length = kMin;
+          while (match_length < max && Letter(text[other + match_length]) == Letter(text[position + match_length]))
+            ++match_length;
+          if (match_length > best) {
+            best = match_length;
+            match = other;
           }
           next = bare(Short(before[other]));
         }
-        before[at] = newest;
-        heads[head] = Short(static_cast<std::uint16_t>(at + 1));
-        length[at] = Short(static_cast<std::uint16_t>(best));
-        distance[at] = Short(static_cast<std::uint16_t>(at - from));
+        before[position] = newest;
+        heads[head] = Short(static_cast<std::uint16_t>(position + 1));
+        length[position] = Short(static_cast<std::uint16_t>(best));
+        distance[position] = Short(static_cast<std::uint16_t>(position - match));
       }
-      for (std::size_t at = kPlaces; at < kText; ++at) {
-        length[at] = Short(0);
-        distance[at] = Short(0);
+      for (std::size_t position = kPlaces; position < kText; ++position) {
+        length[position] = Short(0);
+        distance[position] = Short(0);
       }
       A::end_unit();
     }
@@ -193,32 +196,32 @@ struct MatchFinder final : Kernel {
   }
 
  private:
-  /// The alphabets differ by an exclusive or with each letter.
+  /// Returns a letter of the text. The alphabets differ by an exclusive or with each letter.
   std::uint8_t letter(std::size_t i) const {
     return static_cast<std::uint8_t>(sample_[i % kText] ^ scramble(i / kText) % kLetters);
   }
   /// Computes all matches by comparing every position with all earlier ones, and the steps that chains take.
   void compute_expected() {
-    double compared = 0, steps = 0;
-    for (std::size_t at = 0; at < kPlaces; ++at) {
-      const auto here = sample_.begin() + static_cast<std::ptrdiff_t>(at);
-      const auto end = here + static_cast<std::ptrdiff_t>(std::min(kMax, kText - at));
+    double comparisons = 0, steps = 0;
+    for (std::size_t position = 0; position < kPlaces; ++position) {
+      const auto start = sample_.begin() + static_cast<std::ptrdiff_t>(position);
+      const auto end = start + static_cast<std::ptrdiff_t>(std::min(kMax, kText - position));
       std::size_t depth = 0;
-      for (std::size_t back = 1; back <= at && depth < kDepth; ++back) {
-        const auto differ = std::mismatch(here, end, here - static_cast<std::ptrdiff_t>(back)).first;
-        const auto same = static_cast<std::size_t>(differ - here);
-        if (same < kMin) continue;
+      for (std::size_t back = 1; back <= position && depth < kDepth; ++back) {
+        const auto differ = std::mismatch(start, end, start - static_cast<std::ptrdiff_t>(back)).first;
+        const auto match_length = static_cast<std::size_t>(differ - start);
+        if (match_length < kMin) continue;
         ++depth;
-        compared += static_cast<double>(same - kMin) + (differ != end ? 1 : 0);
-        if (same > expected_length_[at]) {
-          expected_length_[at] = static_cast<std::uint16_t>(same);
-          expected_distance_[at] = static_cast<std::uint16_t>(back);
+        comparisons += static_cast<double>(match_length - kMin) + (differ != end ? 1 : 0);
+        if (match_length > expected_length_[position]) {
+          expected_length_[position] = static_cast<std::uint16_t>(match_length);
+          expected_distance_[position] = static_cast<std::uint16_t>(back);
         }
       }
       steps += static_cast<double>(depth);
     }
-    counts_.int_ops = 4 * kPlaces + compared;
-    counts_.load_bytes = kPlaces * (kMin + 2.0) + 2 * compared + 2 * steps;
+    counts_.int_ops = 4 * kPlaces + comparisons;
+    counts_.load_bytes = kPlaces * (kMin + 2.0) + 2 * comparisons + 2 * steps;
     counts_.store_bytes = 2.0 * kHeads + 2 * 2.0 * kPlaces + 2 * 2.0 * kText;
     counts_.line_read_bytes = 5 * kText;
     counts_.line_write_bytes = 4 * kText;
@@ -267,9 +270,9 @@ struct FloydWarshall final : Kernel {
         std::array<Length, kVertices> onward;  // row k, which step k does not change
         for (std::size_t j = 0; j < kVertices; ++j) onward[j] = d[k * kVertices + j];
         for (std::size_t i = 0; i < kVertices; ++i) {
-          const Length to = d[i * kVertices + k];
+          const Length first_leg = d[i * kVertices + k];
           for (std::size_t j = 0; j < kVertices; ++j)
-            d[i * kVertices + j] = smaller(Length(d[i * kVertices + j]), Length(to + onward[j]));
+            d[i * kVertices + j] = smaller(Length(d[i * kVertices + j]), Length(first_leg + onward[j]));
         }
       }
       A::end_unit();
@@ -287,9 +290,9 @@ struct FloydWarshall final : Kernel {
         for (std::size_t j = 0; j < kVertices; ++j) expected[j] = input(u * kPairs + i * kVertices + j);
         for (std::size_t k = 0; k < kVertices; ++k)
           for (std::size_t j = 0; j < kVertices; ++j) {
-            const std::int64_t by =
+            const std::int64_t via =
                 i == k || k == j ? longest : std::int64_t{d[i * kVertices + k]} + d[k * kVertices + j];
-            expected[j] = std::min(expected[j], by);
+            expected[j] = std::min(expected[j], via);
           }
         for (std::size_t j = 0; j < kVertices; ++j)
           if (d[i * kVertices + j] != expected[j] || (i != j && expected[j] <= 0))
@@ -305,7 +308,8 @@ struct FloydWarshall final : Kernel {
   Lengths edges_, paths_;
 };
 
-/// Occurrences of a pattern in blocks of text: bit k of a word states whether its first k + 1 letters end here.
+/// Occurrences of a pattern in blocks of text. Bit k of a word states whether the pattern's first k + 1 letters end
+/// here.
 template <class A>
 struct StringSearch final : Kernel {
   static constexpr std::size_t kText = 1024, kLetters = 8, kPattern = 8;
@@ -321,7 +325,7 @@ struct StringSearch final : Kernel {
     for (std::size_t i = 0; i < n_; ++i) text_.p[i] = input(i);
     for (std::size_t k = 0; k < kPattern; ++k) places_[kWanted[k]] |= std::uint64_t{1} << k;
   }
-  /// Random letters, and the pattern itself in a third of every other group of its length.
+  /// Returns random letters, and the pattern itself in a third of every other group of its length.
   static std::uint8_t input(std::size_t i) {
     const std::size_t group = i / kPattern;
     const bool is_pattern = group % 2 == 0 && scramble(group) % 3 == 0;
@@ -341,12 +345,12 @@ struct StringSearch final : Kernel {
     const Words places{places_.data()};
     for (std::size_t u = first; u < last; ++u) {
       const Letters text = text_.from(u * kText);
-      Word state = 0, found = 0;
+      Word state = 0, count = 0;
       for (std::size_t i = 0; i < kText; ++i) {
         state = ((state << Word(1)) | Word(1)) & Word(places[bare(Letter(text[i]))]);
-        found = found + ((state >> Word(kPattern - 1)) & Word(1));
+        count = count + ((state >> Word(kPattern - 1)) & Word(1));
       }
-      found_[u] = bare(found);
+      found_[u] = bare(count);
       A::end_unit();
     }
   }
@@ -354,8 +358,9 @@ struct StringSearch final : Kernel {
     for (std::size_t u = 0; u < found_.size(); ++u) {
       if (found_[u] == kUndone) continue;
       std::uint64_t expected = 0;
-      const std::uint8_t *const from = text_.p + u * kText, *const to = from + kText - kPattern;
-      for (const std::uint8_t* at = from; at <= to; ++at) expected += std::equal(kWanted.begin(), kWanted.end(), at);
+      const std::uint8_t *const start = text_.p + u * kText, *const last_start = start + kText - kPattern;
+      for (const std::uint8_t* place = start; place <= last_start; ++place)
+        expected += std::equal(kWanted.begin(), kWanted.end(), place);
       if (found_[u] != expected)
         return wrong(u, "found " + std::to_string(found_[u]) + ", not " + std::to_string(expected));
     }

@@ -1,7 +1,7 @@
 /// Interaction of threads through shared, written lines: false sharing, atomics, messages, barriers.
 ///
-/// Counts are those of the whole team. The number of reads while waiting is random: a wait counts as one load. Lines
-/// are the minimum that must move: once per unit to each thread that uses them.
+/// Counts cover the whole team. The number of reads while waiting is random, so a wait counts as one load. Lines are
+/// the minimum that must move: once per unit to each thread that uses them.
 #include <sched.h>
 
 #include <atomic>
@@ -17,7 +17,8 @@ using u64 = std::uint64_t;
 constexpr std::size_t kUnits = 256;  // per pass: few, as each may take a time slice if CPUs are oversubscribed
 constexpr std::size_t kPerLine = kLine / sizeof(u64);
 
-/// Accesses that other threads observe, counted if `A` counts. Relaxed, except for those that pass data on.
+/// Accesses that other threads observe, which are counted if `A` counts. They are relaxed, except for accesses that
+/// pass data on.
 template <class A>
 struct Shared {
   static constexpr bool kCounts = std::is_same_v<A, Counted>;
@@ -31,7 +32,7 @@ struct Shared {
     if constexpr (kCounts) tally().load(at, sizeof(T));
     return std::atomic_ref(*at).load(std::memory_order_relaxed);
   }
-  /// One atomic operation.
+  /// Adds in one atomic operation.
   static u64 add(u64* at, u64 value) {
     if constexpr (kCounts) {
       tally().load(at, sizeof(u64));
@@ -40,8 +41,8 @@ struct Shared {
     }
     return std::atomic_ref(*at).fetch_add(value, std::memory_order_acq_rel);
   }
-  /// Waits until the value is at least `min`, and returns it. Yields after a while, since the thread it waits for may
-  /// need the CPU.
+  /// Waits until the value is at least `min`, and returns it. Yields after a while, since the thread that is awaited
+  /// may need the CPU.
   static u64 await(u64* at, u64 min) {
     if constexpr (kCounts) tally().load(at, sizeof(u64));
     const std::atomic_ref word(*at);
@@ -90,7 +91,7 @@ class Sharing : public Kernel {
         return "word " + std::to_string(i) + " is " + std::to_string(words_[i]) + ", not " + std::to_string(expected);
     return "";
   }
-  /// Counts of the team: operations, loads and stores of words of 8 B, and lines.
+  /// Returns the counts of the team from operations, loads and stores of words of 8 B, and lines.
   static Counts team(double int_ops, double loads, double stores, double lines, double lines_written) {
     Counts c;
     c.int_ops = int_ops;
@@ -115,13 +116,13 @@ struct FalseSharing final : Sharing<A> {
     return this->team(kAdds * t, kAdds * t, kAdds * t, t, t);
   }
   void run(std::size_t first, std::size_t last, int thread) override {
-    // Assigned to lines round-robin: no thread has a line of its own.
+    // Threads are assigned to lines round-robin, so that no thread has a line of its own.
     const std::size_t t = static_cast<std::size_t>(thread), lines = this->n_ / kPerLine;
-    u64* const mine = this->line(t % lines) + t / lines;
+    u64* const counter = this->line(t % lines) + t / lines;
     using Word = typename A::template Value<u64>;
     for (std::size_t u = first; u < last; ++u) {
       for (std::size_t i = 0; i < kAdds; ++i)
-        Shared<A>::store(mine, bare(Word(Shared<A>::load(mine)) + Word(1)));  // not in a register
+        Shared<A>::store(counter, bare(Word(Shared<A>::load(counter)) + Word(1)));  // not in a register
       A::end_unit();
     }
     this->done(thread) += last - first;
@@ -157,7 +158,7 @@ struct ContendedAtomics final : Sharing<A> {
   }
   std::string verify() const override {
     u64 expected = 0;
-    for (const auto& each : this->done_) expected += kAdds * each.units;
+    for (const auto& thread_units : this->done_) expected += kAdds * thread_units.units;
     return this->check([&](std::size_t, std::size_t word) { return word == 0 ? expected : 0; });
   }
 
@@ -165,7 +166,7 @@ struct ContendedAtomics final : Sharing<A> {
   static constexpr std::size_t kAdds = 16;
 };
 
-/// One line passes back and forth: thread 0 makes its word odd, thread 1 even again.
+/// One line passes back and forth: thread 0 makes its word odd, and thread 1 makes it even again.
 template <class A>
 struct LinePingPong final : Sharing<A> {
   LinePingPong(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, 1) {}
@@ -175,8 +176,8 @@ struct LinePingPong final : Sharing<A> {
     u64* const ball = this->line(0);
     u64& rounds = this->done(thread);
     for (std::size_t u = first; u < last; ++u) {
-      const Word got = Shared<A>::await(ball, 2 * rounds + static_cast<u64>(thread));
-      Shared<A>::store(ball, bare(got + Word(1)), std::memory_order_release);
+      const Word value = Shared<A>::await(ball, 2 * rounds + static_cast<u64>(thread));
+      Shared<A>::store(ball, bare(value + Word(1)), std::memory_order_release);
       ++rounds;
       A::end_unit();
     }
@@ -186,13 +187,14 @@ struct LinePingPong final : Sharing<A> {
   }
 };
 
-/// Thread 0 fills a ring with whole lines, thread 1 sums what it takes (Lamport's single-producer, single-consumer
-/// queue). Lines: 0 the number put, 1 the number taken and the sum, then the ring.
+/// Thread 0 fills a ring with whole lines, and thread 1 sums the lines that it takes (Lamport's single-producer,
+/// single-consumer queue). Line 0 contains the number of lines put, line 1 the number of lines taken and the sum; then
+/// follows the ring.
 template <class A>
 struct ProducerConsumerRing final : Sharing<A> {
   ProducerConsumerRing(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, 2 + kSlots) {}
-  /// Producer: waits for space, computes and stores a line of words, updates its count. Consumer: waits for the words,
-  /// loads them, adds them to its sum, updates its count.
+  /// The producer waits for space, computes and stores a line of words, and updates its count. The consumer waits for
+  /// the words, loads them, adds them to its sum, and updates its count.
   Counts counts() const override {
     return this->team(2 * kPerLine, 1 + (1 + kPerLine + 1), (kPerLine + 1) + (1 + 1), 3 + 3, 2 + 1);
   }
@@ -203,15 +205,15 @@ struct ProducerConsumerRing final : Sharing<A> {
       consume(last - first);
   }
   std::string verify() const override {
-    const u64 put = this->done_[0].units, taken = this->done_[1].units, words = taken * kPerLine;
+    const u64 head = this->done_[0].units, tail = this->done_[1].units, words = tail * kPerLine;
     // Either `words` or `words - 1` is even: halve that factor, so that the product wraps around as the sum did.
     const u64 pairs = words % 2 ? (words - 1) / 2 * words : words / 2 * (words - 1);
     return this->check([&](std::size_t line, std::size_t word) -> u64 {
-      if (line == 0) return word == 0 ? put : 0;
-      if (line == 1) return word == 0 ? taken : word == 1 ? kFactor * pairs : 0;
+      if (line == 0) return word == 0 ? head : 0;
+      if (line == 1) return word == 0 ? tail : word == 1 ? kFactor * pairs : 0;
       const u64 slot = line - 2;
-      if (slot >= put) return 0;
-      const u64 latest = (put - 1 - slot) / kSlots * kSlots + slot;
+      if (slot >= head) return 0;
+      const u64 latest = (head - 1 - slot) / kSlots * kSlots + slot;
       return kFactor * (latest * kPerLine + word);
     });
   }
@@ -220,34 +222,34 @@ struct ProducerConsumerRing final : Sharing<A> {
   using Word = typename A::template Value<u64>;
   static constexpr u64 kSlots = 32, kFactor = 0x9e3779b97f4a7c15u;
   void produce(std::size_t units) {
-    u64 *const put = this->line(0), *const taken = this->line(1), *const ring = this->line(2);
+    u64 *const head = this->line(0), *const tail = this->line(1), *const ring = this->line(2);
     u64& n = this->done(0);
     for (; units != 0; --units) {
-      Shared<A>::await(taken, n < kSlots ? 0 : n - kSlots + 1);
+      Shared<A>::await(tail, n < kSlots ? 0 : n - kSlots + 1);
       const typename A::template Array<u64> slot{ring + n % kSlots * kPerLine};
       for (std::size_t k = 0; k < kPerLine; ++k) slot[k] = Word(n * kPerLine + k) * Word(kFactor);
-      Shared<A>::store(put, ++n, std::memory_order_release);
+      Shared<A>::store(head, ++n, std::memory_order_release);
       A::end_unit();
     }
   }
   void consume(std::size_t units) {
-    u64 *const put = this->line(0), *const taken = this->line(1), *const ring = this->line(2);
-    const typename A::template Array<u64> mine{taken};
+    u64 *const head = this->line(0), *const tail = this->line(1), *const ring = this->line(2);
+    const typename A::template Array<u64> totals{tail};
     u64& n = this->done(1);
     for (; units != 0; --units) {
-      Shared<A>::await(put, n + 1);
+      Shared<A>::await(head, n + 1);
       const typename A::template Array<u64> slot{ring + n % kSlots * kPerLine};
-      Word sum = mine[1];
+      Word sum = totals[1];
       for (std::size_t k = 0; k < kPerLine; ++k) sum += slot[k];
-      mine[1] = sum;
-      Shared<A>::store(taken, ++n, std::memory_order_release);
+      totals[1] = sum;
+      Shared<A>::store(tail, ++n, std::memory_order_release);
       A::end_unit();
     }
   }
 };
 
-/// A barrier: the last thread to arrive opens it. Each thread increments its word before the barrier, and verifies its
-/// neighbour's word after it. Lines: 0 arrivals, 1 openings, then one per thread.
+/// A barrier, which the last thread to arrive opens. Each thread increments its word before the barrier, and verifies
+/// its neighbour's word after it. Line 0 counts arrivals and line 1 openings; then follows one line per thread.
 template <class A>
 struct Barrier final : Sharing<A> {
   Barrier(const Shape& shape, Memory& memory)
@@ -261,16 +263,16 @@ struct Barrier final : Sharing<A> {
   void run(std::size_t first, std::size_t last, int thread) override {
     using Word = typename A::template Value<u64>;
     const u64 threads = this->threads_, me = static_cast<u64>(thread);
-    u64 *const arrivals = this->line(0), *const opened = this->line(1);
-    u64 *const mine = this->line(2 + me), *const neighbours = this->line(2 + (me + 1) % threads);
+    u64 *const arrivals = this->line(0), *const openings = this->line(1);
+    u64 *const counter = this->line(2 + me), *const neighbours = this->line(2 + (me + 1) % threads);
     u64& times = this->done(thread);
     for (std::size_t u = first; u < last; ++u) {
       ++times;
-      Shared<A>::store(mine, bare(Word(Shared<A>::load(mine)) + Word(1)));
+      Shared<A>::store(counter, bare(Word(Shared<A>::load(counter)) + Word(1)));
       if (Word(Shared<A>::add(arrivals, 1)) == Word(times * threads - 1))
-        Shared<A>::store(opened, times, std::memory_order_release);
-      Shared<A>::await(opened, times);
-      if (Word(Shared<A>::load(neighbours)) < Word(times)) mine[1] = times;  // an error, which verify() reports
+        Shared<A>::store(openings, times, std::memory_order_release);
+      Shared<A>::await(openings, times);
+      if (Word(Shared<A>::load(neighbours)) < Word(times)) counter[1] = times;  // an error, which verify() reports
       A::end_unit();
     }
   }

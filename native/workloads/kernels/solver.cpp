@@ -13,7 +13,7 @@
 namespace mm::workloads {
 namespace {
 
-/// y = A x with A in compressed sparse rows; a unit is eight rows. All units have the same pattern of columns, shifted
+/// y = A x with A in compressed sparse rows. A unit is eight rows. All units have the same pattern of columns, shifted
 /// cyclically by whole lines of x, so that all touch the same number of lines.
 template <class A>
 class SpmvCsr final : public Kernel {
@@ -64,9 +64,9 @@ class SpmvCsr final : public Kernel {
     const auto starts = starts_;
     for (std::size_t u = first; u < last; ++u) {
       for (std::size_t i = u * kRows; i < (u + 1) * kRows; ++i) {
-        const Place from = starts[i], to = starts[i + 1];
+        const Place start = starts[i], end = starts[i + 1];
         Real sum = 0.0;
-        for (std::size_t e = bare(from); e < bare(to); ++e) {
+        for (std::size_t e = bare(start); e < bare(end); ++e) {
           const Index c = columns[e];
           sum += values[e] * x[bare(c)];
         }
@@ -93,8 +93,8 @@ class SpmvCsr final : public Kernel {
 
  private:
   std::size_t column(std::size_t u, std::size_t e) const { return (pattern_[e] + u * kRows) % n_; }
-  /// A third of a row's entries near its diagonal, a third within 2048 columns, a third anywhere, as in irregular
-  /// meshes.
+  /// A third of a row's entries are near its diagonal, a third within 2048 columns, and a third anywhere, as in
+  /// irregular meshes.
   void make_pattern() {
     std::uint64_t draw = 1;
     for (std::size_t r = 0; r < kRows; ++r) {
@@ -115,8 +115,8 @@ class SpmvCsr final : public Kernel {
   typename A::template Array<std::uint64_t> starts_;
 };
 
-/// Conjugate gradients from zero, a few iterations of a small system: a five-point operator with variable coefficients
-/// on a grid, stored by diagonals.
+/// A few iterations of conjugate gradients from zero for a small system: a five-point operator with variable
+/// coefficients on a grid, stored by diagonals.
 template <class A>
 class CgIteration final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -166,7 +166,8 @@ class CgIteration final : public Kernel {
       }
     });
   }
-  /// The updated residual must equal that of x, and x must equal that of a simple implementation.
+  /// Verifies that the updated residual equals the residual of x, and that x equals the result of a simple
+  /// implementation.
   std::string verify() const override {
     const std::size_t w = width(n_);
     for (std::size_t u = 0; u < units_; ++u) {
@@ -174,26 +175,26 @@ class CgIteration final : public Kernel {
       if (x[0] == kUndone) continue;
       const double *const d = b + n_, *const e = d + n_ + kPad, *const s = e + n_ + w;
       const auto times_a = [&](const auto& v) {
-        std::vector<double> to(n_);
+        std::vector<double> product(n_);
         for (std::size_t i = 0; i < n_; ++i) {
-          to[i] += d[i] * v[i];
-          if (i % w + 1 < w) to[i] -= e[i] * v[i + 1], to[i + 1] -= e[i] * v[i];
-          if (i + w < n_) to[i] -= s[i] * v[i + w], to[i + w] -= s[i] * v[i];
+          product[i] += d[i] * v[i];
+          if (i % w + 1 < w) product[i] -= e[i] * v[i + 1], product[i + 1] -= e[i] * v[i];
+          if (i + w < n_) product[i] -= s[i] * v[i + w], product[i + w] -= s[i] * v[i];
         }
-        return to;
+        return product;
       };
       const auto dot = [&](const auto& f, const auto& g) {
         double sum = 0;
         for (std::size_t i = 0; i < n_; ++i) sum += f[i] * g[i];
         return sum;
       };
-      std::vector<double> y(n_), left(b, b + n_), p = left;
+      std::vector<double> y(n_), residual(b, b + n_), p = residual;
       for (int k = 0; k < kIterations; ++k) {
         const auto q = times_a(p);
-        const double before = dot(left, left), alpha = before / dot(p, q);
-        for (std::size_t i = 0; i < n_; ++i) y[i] += alpha * p[i], left[i] -= alpha * q[i];
-        const double beta = dot(left, left) / before;
-        for (std::size_t i = 0; i < n_; ++i) p[i] = left[i] + beta * p[i];
+        const double before = dot(residual, residual), alpha = before / dot(p, q);
+        for (std::size_t i = 0; i < n_; ++i) y[i] += alpha * p[i], residual[i] -= alpha * q[i];
+        const double beta = dot(residual, residual) / before;
+        for (std::size_t i = 0; i < n_; ++i) p[i] = residual[i] + beta * p[i];
       }
       const auto ax = times_a(x);
       for (std::size_t i = 0; i < n_; ++i)
@@ -252,7 +253,7 @@ class CgIteration final : public Kernel {
 };
 
 /// Successive over-relaxation in place: one sweep of the red and then the black points of a tile. The initial error is
-/// an eigenvector of the sweep, so that it is known after any number of sweeps.
+/// an eigenvector of the sweep, so that the error is known after any number of sweeps.
 template <class A>
 class SorRedBlack final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -306,9 +307,9 @@ class SorRedBlack final : public Kernel {
   }
   std::string verify() const override {
     for (std::size_t u = 0; u < units_; ++u) {
-      const double left = size(u) * std::pow(root_ * root_, static_cast<double>(sweeps_.p[u]));
+      const double amplitude = size(u) * std::pow(root_ * root_, static_cast<double>(sweeps_.p[u]));
       for (std::size_t i = 0; i < g_ * g_; ++i) {
-        const double actual = u_.p[u * g_ * g_ + i], expected = solution_[i] + left * error_[i];
+        const double actual = u_.p[u * g_ * g_ + i], expected = solution_[i] + amplitude * error_[i];
         if (!(std::fabs(actual - expected) <= 1e-11))
           return "tile " + std::to_string(u) + ", point " + std::to_string(i) + " is " + std::to_string(actual) +
                  ", not " + std::to_string(expected) + " after " + std::to_string(sweeps_.p[u]) + " sweeps";

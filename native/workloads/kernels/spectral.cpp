@@ -13,11 +13,11 @@ namespace {
 
 constexpr double kUndone = -1e300;  // the first element of a result that no unit has written yet
 
-/// Stride between the elements of a transform of n: the number of columns of matrices of n rows.
+/// Returns the stride between the elements of a transform of n: the number of columns of matrices of n rows.
 constexpr std::size_t columns_of(std::size_t n) { return n < 256 ? 8 : 64; }
 
-/// Radix 4, decimation in time: the first stage gathers the input in digit-reversed order, the others work in place on
-/// the output. Real and imaginary parts are separate, so that adjacent butterflies form a vector.
+/// Radix 4, decimation in time. The first stage gathers the input in digit-reversed order, and the other stages work in
+/// place on the output. Real and imaginary parts are separate, so that adjacent butterflies form a vector.
 template <class A, bool strided>
 class Fft : public Kernel {
   using Real = typename A::template Value<double>;
@@ -25,11 +25,11 @@ class Fft : public Kernel {
   using Indices = typename A::template Array<std::uint32_t>;
 
   static constexpr std::size_t stride(std::size_t n) { return strided ? columns_of(n) : 1; }
-  /// Three twiddle factors for each butterfly of a block, for each stage except the first.
+  /// Returns the size of the twiddle factors: three for each butterfly of a block, for each stage except the first.
   static std::size_t twiddles_of(std::size_t n) {
-    std::size_t all = 0;
-    for (std::size_t quarter = 4; quarter < n; quarter *= 4) all += 6 * quarter;
-    return all;
+    std::size_t total = 0;
+    for (std::size_t quarter = 4; quarter < n; quarter *= 4) total += 6 * quarter;
+    return total;
   }
   static std::size_t starts_of(std::size_t n) { return (n / 4 + 15) / 16 * 16; }  // whole lines
 
@@ -38,26 +38,27 @@ class Fft : public Kernel {
     const auto group = [](std::size_t n) { return 4 * n * stride(n) * 8; };
     n_ = strided ? problem_size(shape, {16, 64, 256}, group) : problem_size(shape, {64, 256, 1024}, group);
     const std::size_t tables = twiddles_of(n_) * 8 + starts_of(n_) * 4;
-    Shape any = shape;
-    any.threads = 1;
-    units_ = units_in(any, group(n_), tables) * stride(n_);
+    Shape single = shape;
+    single.threads = 1;
+    units_ = units_in(single, group(n_), tables) * stride(n_);
     if (units_ < static_cast<std::size_t>(shape.threads))
       throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer blocks than threads");
-    const std::size_t all = units_ * n_;
-    in_re_ = {memory.take<double>(all)};
-    in_im_ = {memory.take<double>(all)};
-    out_re_ = {memory.take<double>(all)};
-    out_im_ = {memory.take<double>(all)};
+    const std::size_t numbers = units_ * n_;
+    in_re_ = {memory.take<double>(numbers)};
+    in_im_ = {memory.take<double>(numbers)};
+    out_re_ = {memory.take<double>(numbers)};
+    out_im_ = {memory.take<double>(numbers)};
     twiddles_ = {memory.take<double>(twiddles_of(n_))};
     starts_ = {memory.take<std::uint32_t>(starts_of(n_))};
-    for (std::size_t i = 0; i < all; ++i) {
+    for (std::size_t i = 0; i < numbers; ++i) {
       in_re_.p[i] = unit_real(2 * i) - 0.5;
       in_im_.p[i] = unit_real(2 * i + 1) - 0.5;
     }
     for (std::size_t u = 0; u < units_; ++u) out_re_.p[start(u)] = kUndone;
     for (std::size_t b = 0; b < n_ / 4; ++b) {
       std::size_t reversed = 0;
-      for (std::size_t rest = b, place = 1; place < n_ / 4; place *= 4, rest /= 4) reversed = reversed * 4 + rest % 4;
+      for (std::size_t digits = b, place = 1; place < n_ / 4; place *= 4, digits /= 4)
+        reversed = reversed * 4 + digits % 4;
       starts_.p[b] = static_cast<std::uint32_t>(reversed);
     }
     double* w = twiddles_.p;
@@ -88,14 +89,16 @@ class Fft : public Kernel {
   void run(std::size_t first, std::size_t last, int) override {
     with_size<16, 64, 256, 1024>(n_, [&](auto size) {
       for (std::size_t u = first; u < last; ++u) {
-        const std::size_t at = start(u);
-        transform<size>(in_re_.from(at), in_im_.from(at), out_re_.from(at), out_im_.from(at), twiddles_, starts_);
+        const std::size_t offset = start(u);
+        transform<size>(in_re_.from(offset), in_im_.from(offset), out_re_.from(offset), out_im_.from(offset), twiddles_,
+                        starts_);
         A::end_unit();
       }
     });
   }
-  /// The sum over k of X[k] a^k with a = e^(i pi / n), a root of -1, must equal, by the definition, the sum over j of
-  /// x[j] 2 / (1 - a w^j). Every element has a weight of the same magnitude, and no two elements can be exchanged.
+  /// Verifies the sum over k of X[k] a^k with a = e^(i pi / n), a root of -1. By the definition, it must equal the sum
+  /// over j of x[j] 2 / (1 - a w^j). Every element has a weight of the same magnitude, and no two elements can be
+  /// exchanged.
   std::string verify() const override {
     using Complex = std::complex<double>;
     const auto times = [](Complex a, Complex b) {
@@ -110,14 +113,14 @@ class Fft : public Kernel {
     }
     const std::size_t s = stride(n_);
     for (std::size_t u = 0; u < units_; ++u) {
-      std::size_t at = start(u);
-      if (out_re_.p[at] == kUndone) continue;
-      Complex left = 0;
-      for (std::size_t i = 0; i < n_; ++i, at += s)
-        left +=
-            times({out_re_.p[at], out_im_.p[at]}, out_weights[i]) - times({in_re_.p[at], in_im_.p[at]}, in_weights[i]);
-      if (!(std::abs(left) <= 1e-13 * n))
-        return "the error of block " + std::to_string(u) + " is " + std::to_string(std::abs(left));
+      std::size_t index = start(u);
+      if (out_re_.p[index] == kUndone) continue;
+      Complex error = 0;
+      for (std::size_t i = 0; i < n_; ++i, index += s)
+        error += times({out_re_.p[index], out_im_.p[index]}, out_weights[i]) -
+                 times({in_re_.p[index], in_im_.p[index]}, in_weights[i]);
+      if (!(std::abs(error) <= 1e-13 * n))
+        return "the error of block " + std::to_string(u) + " is " + std::to_string(std::abs(error));
     }
     return "";
   }
@@ -132,8 +135,8 @@ class Fft : public Kernel {
   static void transform(Reals in_re, Reals in_im, Reals re, Reals im, Reals twiddles, Indices starts) {
     constexpr std::size_t s = stride(n);
     for (std::size_t b = 0; b < n / 4; ++b) {
-      const typename A::template Value<std::uint32_t> from = starts[b];
-      const std::size_t i = bare(from) * s, o = 4 * b * s;
+      const typename A::template Value<std::uint32_t> input_start = starts[b];
+      const std::size_t i = bare(input_start) * s, o = 4 * b * s;
       butterfly(Real(in_re[i]), Real(in_im[i]), Real(in_re[i + n / 4 * s]), Real(in_im[i + n / 4 * s]),
                 Real(in_re[i + n / 2 * s]), Real(in_im[i + n / 2 * s]), Real(in_re[i + 3 * n / 4 * s]),
                 Real(in_im[i + 3 * n / 4 * s]), re.from(o), im.from(o), s);
@@ -154,7 +157,7 @@ class Fft : public Kernel {
       w = w.from(6 * quarter);
     }
   }
-  /// A transform of length four of a, b, c, d, stored `apart` elements from each other.
+  /// Computes a transform of length four of a, b, c, d. The results are stored `apart` elements from each other.
   static void butterfly(Real ar, Real ai, Real br, Real bi, Real cr, Real ci, Real dr, Real di, Reals re, Reals im,
                         std::size_t apart) {
     const Real sr = ar + cr, si = ai + ci, tr = br + dr, ti = bi + di;

@@ -32,9 +32,9 @@ class Grid : public Kernel {
         pitch_(size_.nx + 2 * kMargin),
         plane_(flat ? pitch_ : pitch_ * (size_.ny + 2)) {
     const std::size_t inner = size_.nx * size_.ny;
-    Shape any = shape;
-    any.threads = 1;
-    nz_ = units_in(any, (plane_ + inner) * 8, 2 * plane_ * 8);
+    Shape single = shape;
+    single.threads = 1;
+    nz_ = units_in(single, (plane_ + inner) * 8, 2 * plane_ * 8);
     if (Grid::units() < static_cast<std::size_t>(shape.threads))
       throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer units than threads");
     in_ = {memory.take<double>((nz_ + 2) * plane_)};
@@ -56,7 +56,7 @@ class Grid : public Kernel {
            : volume < 16 << 20 ? Size{128, 64, 2, 128}
                                : Size{256, 256, 1, 256};
   }
-  /// Counts of a unit, given the flops and loads per point, and the lines of the grid that a unit touches.
+  /// Returns the counts of a unit from the flops and loads per point, and the lines of the grid that a unit touches.
   Counts each(double flops, double loads, std::size_t lines) const {
     const double n = static_cast<double>(size_.rows * size_.length);
     return {.flops = flops * n,
@@ -91,27 +91,28 @@ class Grid : public Kernel {
         for (std::size_t x = 0; x < size_.nx; ++x) {
           const double actual = out_.p[(z * size_.ny + y) * size_.nx + x];
           if (actual == kUndone) continue;
-          const double* const here = in_.p + (z + 1) * plane_ + (flat ? 0 : (y + 1) * pitch_) + kMargin + x;
+          const double* const centre = in_.p + (z + 1) * plane_ + (flat ? 0 : (y + 1) * pitch_) + kMargin + x;
           double expected = 0;
-          for (const auto& [where, weight] : neighbours) expected += weight * here[where];
+          for (const auto& [offset, weight] : neighbours) expected += weight * centre[offset];
           if (actual != expected)
             return "point " + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + " is " +
                    std::to_string(actual) + ", not " + std::to_string(expected);
         }
     return "";
   }
-  /// The `points` within a step of the centre; weights[k] is the weight of those k steps away along the axes.
+  /// Returns the `points` neighbours within a step of the centre; weights[k] is the weight of the points that are k
+  /// steps away along the axes.
   template <std::size_t points, std::size_t n>
   std::array<Neighbour, points> around(const std::array<double, n>& weights) const {
-    std::array<Neighbour, points> all{};
-    std::size_t found = 0;
+    std::array<Neighbour, points> neighbours{};
+    std::size_t count = 0;
     const auto pitch = static_cast<std::ptrdiff_t>(pitch_), plane = static_cast<std::ptrdiff_t>(plane_);
     for (std::ptrdiff_t z = -1; z <= 1; ++z)
       for (std::ptrdiff_t y = flat ? 0 : -1; y <= (flat ? 0 : 1); ++y)
         for (std::ptrdiff_t x = -1; x <= 1; ++x)
           if (const auto steps = static_cast<std::size_t>(x * x + y * y + z * z); steps < n)
-            all[found++] = {z * plane + y * pitch + x, weights[steps]};
-    return all;
+            neighbours[count++] = {z * plane + y * pitch + x, weights[steps]};
+    return neighbours;
   }
   Size size_;
   std::size_t pitch_, plane_, nz_ = 0;
@@ -208,9 +209,9 @@ class ShallowWater final : public Kernel {
                                            : 1024),
         pitch_(nx_ + kMargin),
         length_(std::min<std::size_t>(nx_, 128)) {
-    Shape any = shape;
-    any.threads = 1;
-    ny_ = units_in(any, (3 * pitch_ + 4 * nx_) * 8, 3 * pitch_ * 8);
+    Shape single = shape;
+    single.threads = 1;
+    ny_ = units_in(single, (3 * pitch_ + 4 * nx_) * 8, 3 * pitch_ * 8);
     if (units() < static_cast<std::size_t>(shape.threads))
       throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer units than threads");
     for (std::size_t k = 0; k < 3; ++k) {
@@ -230,10 +231,10 @@ class ShallowWater final : public Kernel {
             .line_write_bytes = 4 * n * 8};
   }
   void run(std::size_t first, std::size_t last, int) override {
-    const std::size_t parts = nx_ / length_, n = length_, all = ny_ * nx_, pitch = pitch_;
+    const std::size_t parts = nx_ / length_, n = length_, points = ny_ * nx_, pitch = pitch_;
     for (std::size_t u = first; u < last; ++u) {
       const std::size_t i = u / parts * pitch + u % parts * n;
-      const auto cu = out_.from(u * n), cv = cu.from(all), z = cv.from(all), h = z.from(all);
+      const auto cu = out_.from(u * n), cv = cu.from(points), z = cv.from(points), h = z.from(points);
       row(in_[0].from(i), in_[0].from(i + pitch), in_[1].from(i), in_[1].from(i + pitch), in_[2].from(i),
           in_[2].from(i + pitch), cu, cv, z, h, n);
       A::end_unit();
@@ -244,15 +245,15 @@ class ShallowWater final : public Kernel {
     for (std::size_t k = 0; k < 3; ++k)
       for (std::size_t i = 0; i < (ny_ + 1) * pitch_; ++i)
         if (in_[k].p[i] != exact(3 * i + k)) return "element " + std::to_string(i) + " of an input has changed";
-    const std::size_t all = ny_ * nx_;
-    for (std::size_t o = 0; o < all; ++o) {
+    const std::size_t points = ny_ * nx_;
+    for (std::size_t o = 0; o < points; ++o) {
       const std::size_t sw = o / nx_ * pitch_ + o % nx_, se = sw + 1, nw = sw + pitch_, ne = nw + 1;
       const double turn = (v[ne] - v[nw]) * kAcross - (u[ne] - u[se]) * kAlong;
       const double square = u[se] * u[se] + u[sw] * u[sw] + v[nw] * v[nw] + v[sw] * v[sw];
       const std::array expected{u[se] * (p[sw] + p[se]) / 2, v[nw] * (p[sw] + p[nw]) / 2,
                                 turn / (p[sw] + p[se] + p[nw] + p[ne]), square / 4 + p[sw]};
       for (std::size_t k = 0; k < 4; ++k)
-        if (const double actual = out_.p[k * all + o]; actual != kUndone && actual != expected[k])
+        if (const double actual = out_.p[k * points + o]; actual != kUndone && actual != expected[k])
           return "element " + std::to_string(o) + " of result " + std::to_string(k) + " is " + std::to_string(actual) +
                  ", not " + std::to_string(expected[k]);
     }

@@ -13,7 +13,8 @@ constexpr std::size_t kElements = 64;  // per unit: small, so that the smallest 
 constexpr double kFactor = 0.5;
 
 /// N arrays of reals in which unit u covers every stride-th element of [u, u + 1) * kElements * stride. The kernel
-/// writes array 0, the others contain 1 + k + i/2^20: exact in binary, so that results can be compared exactly.
+/// writes array 0. The others contain 1 + k + i/2^20, which is exact in binary, so that results can be compared
+/// exactly.
 template <class A, std::size_t N>
 class Walk : public Kernel {
  protected:
@@ -36,7 +37,8 @@ class Walk : public Kernel {
     return static_cast<double>(k + 1) + static_cast<double>(i % 4096) * 0x1p-20;
   }
 
-  /// Counts of a unit, given the flops, loads and stores per element; `lines` arrays are touched and one written.
+  /// Returns the counts of a unit from the flops, loads and stores per element. `lines` arrays are touched, and one of
+  /// them is written.
   Counts each(double flops, double loads, double stores, double lines) const {
     const double n = kElements;
     const double per_array =
@@ -54,15 +56,16 @@ class Walk : public Kernel {
   void over(std::size_t first, std::size_t last, const Body& body) const {
     const std::size_t stride = stride_;
     for (std::size_t u = first; u < last; ++u) {
-      const std::size_t from = u * kElements * stride;
+      const std::size_t start = u * kElements * stride;
       if (stride == 1)  // a separate loop, since only this one vectorises
-        for (std::size_t j = 0; j < kElements; ++j) body(from + j);
+        for (std::size_t j = 0; j < kElements; ++j) body(start + j);
       else
-        for (std::size_t j = 0; j < kElements; ++j) body(from + j * stride);
+        for (std::size_t j = 0; j < kElements; ++j) body(start + j * stride);
       A::end_unit();
     }
   }
-  /// Every element that a unit covers must have its old or its new value, and elements in between must not change.
+  /// Verifies that every element that a unit covers has its old or its new value, and that elements in between have not
+  /// changed.
   template <class Expected>
   std::string compare(const Expected& expected) const {
     for (std::size_t i = 0; i < n_; ++i) {
@@ -157,7 +160,7 @@ struct Schoenauer final : Walk<A, 4> {
   }
 };
 
-/// y = x/2 - y: in place; two passes restore y.
+/// y = x/2 - y, in place. Two passes restore y.
 template <class A>
 struct Daxpy final : Walk<A, 2> {
   using Walk<A, 2>::Walk;
@@ -171,7 +174,7 @@ struct Daxpy final : Walk<A, 2> {
   }
 };
 
-/// a = 4 - a: in place, one array, half of the traffic is writes.
+/// a = 4 - a, in place. There is one array, and half of the traffic is writes.
 template <class A>
 struct Update final : Walk<A, 1> {
   using Walk<A, 1>::Walk;
@@ -186,7 +189,7 @@ struct Update final : Walk<A, 1> {
   }
 };
 
-/// Sums of arrays that are only read: one per unit, kept for verification.
+/// Sums of arrays that are only read. One sum per unit is retained for verification.
 template <class A, std::size_t N>
 class Reduce : public Walk<A, N> {
  public:
@@ -198,13 +201,13 @@ class Reduce : public Walk<A, N> {
   void reduce(std::size_t first, std::size_t last, const Term& term) {
     const std::size_t stride = this->stride_;
     for (std::size_t u = first; u < last; ++u) {
-      const std::size_t from = u * kElements * stride;
+      const std::size_t start = u * kElements * stride;
       std::array<typename Walk<A, N>::Real, 8> part{};  // independent sums, to hide the latency of additions
       for (std::size_t j = 0; j < kElements; j += 8)
-        for (std::size_t k = 0; k < 8; ++k) part[k] = part[k] + term(from + (j + k) * stride);
-      double all = 0;
-      for (std::size_t k = 0; k < 8; ++k) all += bare(part[k]);
-      sums_[u] = all;
+        for (std::size_t k = 0; k < 8; ++k) part[k] = part[k] + term(start + (j + k) * stride);
+      double total = 0;
+      for (std::size_t k = 0; k < 8; ++k) total += bare(part[k]);
+      sums_[u] = total;
       A::end_unit();
     }
   }
@@ -248,7 +251,7 @@ struct Dot final : Reduce<A, 2> {
   }
 };
 
-/// Stores past the caches: lines are not read first.
+/// Stores past the caches. Lines are not read first.
 template <class A, std::size_t N>
 class Past : public Walk<A, N> {
  public:
@@ -263,8 +266,8 @@ class Past : public Walk<A, N> {
   void stream(std::size_t first, std::size_t last, const Term& term) {
     const auto a = this->array_[0];
     for (std::size_t u = first; u < last; ++u) {
-      const std::size_t from = u * kElements;
-      for (std::size_t j = 0; j < kElements; j += 2) A::store_past(a, from + j, term(from + j), term(from + j + 1));
+      const std::size_t start = u * kElements;
+      for (std::size_t j = 0; j < kElements; j += 2) A::store_past(a, start + j, term(start + j), term(start + j + 1));
       A::end_unit();
     }
     A::end_past();

@@ -1,6 +1,6 @@
 /// Work of the operating system for a program: page faults, system calls, context switches, files; and idle time.
 ///
-/// Counts of bytes and lines are those of the program, without what the system itself reads and writes (zeroing of
+/// Counts of bytes and lines cover the program, without what the operating system itself reads and writes (zeroing of
 /// pages, copies to and from the page cache).
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -43,7 +43,7 @@ class Marks : public Kernel {
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(marks_.p, units_)); }
 
  protected:
-  /// Each must be 0, or expected(unit).
+  /// Verifies that each mark is 0, or expected(unit).
   template <class Expected>
   std::string check(const Expected& expected) const {
     for (std::size_t u = 0; u < units_; ++u)
@@ -66,9 +66,9 @@ class PageTouch final : public Kernel {
       : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), units_(shape.volume_bytes / (kPages * page_)) {
     if (units_ < static_cast<std::size_t>(shape.threads))
       throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer units than threads");
-    const auto at = reinterpret_cast<std::uintptr_t>(memory.take<std::byte>(bytes() + page_));
-    words_ = {reinterpret_cast<u64*>((at + page_ - 1) / page_ * page_)};  // NOLINT(performance-no-int-to-ptr)
-    // A huge page would be one fault for many pages. Fails harmlessly without huge pages.
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.take<std::byte>(bytes() + page_));
+    words_ = {reinterpret_cast<u64*>((address + page_ - 1) / page_ * page_)};  // NOLINT(performance-no-int-to-ptr)
+    // A huge page would be one fault for many pages. This call fails harmlessly without huge pages.
     madvise(words_.p, bytes(), MADV_NOHUGEPAGE);
     madvise(words_.p, bytes(), MADV_DONTNEED);
   }
@@ -121,12 +121,12 @@ struct SystemCall final : Marks<A, u32> {
   void run(std::size_t first, std::size_t last, int) override {
     const auto marks = this->marks_;
     for (std::size_t u = first; u < last; ++u) {
-      u32 answered = 0;  // not the ID itself: the parent may end meanwhile
+      u32 answers = 0;  // not the ID itself: the parent may end meanwhile
       for (u32 i = 0; i < kCalls; ++i) {
-        answered += syscall(SYS_getppid) >= 0 ? 1 : 0;
+        answers += syscall(SYS_getppid) >= 0 ? 1 : 0;
         count_calls<A>();
       }
-      marks[u] = typename A::template Value<u32>(answered);
+      marks[u] = typename A::template Value<u32>(answers);
       A::end_unit();
     }
   }
@@ -193,12 +193,13 @@ struct PipeSelf final : Marks<A, u32> {
   std::vector<Pipe> pipes_;
 };
 
-/// Two threads wake each other through pipes, one byte in each direction: each sleeps until the other answers.
+/// Two threads wake each other through pipes, with one byte in each direction. Each thread sleeps until the other
+/// answers.
 template <class A>
 struct PipeSwitch final : Marks<A, u64, 2> {
   using Marks<A, u64, 2>::Marks;
   std::size_t units() const override { return kUnits / 4; }
-  Counts counts() const override {  // of both threads: each counts the correct bytes it receives
+  Counts counts() const override {  // of both threads: each counts the correct bytes that it receives
     Counts c;
     c.int_ops = 2;
     c.load_bytes = c.store_bytes = 2 * sizeof(u64);
@@ -208,13 +209,13 @@ struct PipeSwitch final : Marks<A, u64, 2> {
   }
   void run(std::size_t first, std::size_t last, int thread) override {
     const auto me = static_cast<std::size_t>(thread);
-    const auto right = this->marks_;
+    const auto correct_bytes = this->marks_;
     for (std::size_t u = first; u < last; ++u) {
       const auto ball = static_cast<u8>(done_[me].units);
       if (me == 0) pipes_[0].put(ball);
-      const u8 got = pipes_[1 - me].take();
-      if (me == 1) pipes_[1].put(static_cast<u8>(got + 1));
-      if (got == static_cast<u8>(ball + 1 - me)) right[me] += 1;
+      const u8 byte = pipes_[1 - me].take();
+      if (me == 1) pipes_[1].put(static_cast<u8>(byte + 1));
+      if (byte == static_cast<u8>(ball + 1 - me)) correct_bytes[me] += 1;
       ++done_[me].units;
       count_calls<A>(2);
       A::end_unit();
@@ -238,15 +239,15 @@ struct PipeSwitch final : Marks<A, u64, 2> {
 
 constexpr std::size_t kBlock = 64 << 10;  // B of a file
 
-/// A file without a name, in MESHMARK_SCRATCH, TMPDIR or /tmp, whichever is set first. Block u is to contain the
-/// pattern from word u % 512 on, so that blocks share one pattern.
+/// A file without a name, in MESHMARK_SCRATCH, TMPDIR or /tmp, whichever is set first. Block u contains, once it is
+/// written, the pattern from word u % 512 on, so that blocks share one pattern.
 class Scratch {
  public:
   explicit Scratch(std::size_t blocks) : blocks_(blocks), pattern_(kBlock / sizeof(u64) + kShifts) {
     for (std::size_t i = 0; i < pattern_.size(); ++i) pattern_[i] = scramble(i) | 1;
     for (const char* const name : {"MESHMARK_SCRATCH", "TMPDIR"})
-      if (const char* const set = std::getenv(name); set != nullptr && *set != '\0') {
-        folder_ = set;
+      if (const char* const folder = std::getenv(name); folder != nullptr && *folder != '\0') {
+        folder_ = folder;
         break;
       }
     file_ = open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -268,7 +269,7 @@ class Scratch {
 
   std::size_t bytes() const { return blocks_ * kBlock; }
   const u64* block(std::size_t u) const { return pattern_.data() + u % kShifts; }
-  /// Fills the file, so that later writes do not need more space. Failure if the disk is full.
+  /// Fills the file, so that later writes do not need more space. Throws Failure if the disk is full.
   void fill(bool with_pattern) {
     const std::vector<u64> zeros(with_pattern ? 0 : kBlock / sizeof(u64));
     for (std::size_t u = 0; u < blocks_; ++u)
@@ -276,16 +277,20 @@ class Scratch {
         throw Failure("cannot write a file of " + std::to_string(bytes()) + " B in '" + folder_ +
                       "': " + error_text(error));
   }
-  /// Returns 0, or the error.
+  /// Writes a block. Returns 0, or the error.
   int put(std::size_t u, const u64* from) const {
     const auto* const data = reinterpret_cast<const char*>(from);
-    return whole(u, [&](std::size_t at, std::size_t n, off_t where) { return pwrite(file_, data + at, n, where); });
+    return whole(u, [&](std::size_t offset, std::size_t n, off_t file_offset) {
+      return pwrite(file_, data + offset, n, file_offset);
+    });
   }
   int take(std::size_t u, u64* to) const {
     auto* const data = reinterpret_cast<char*>(to);
-    return whole(u, [&](std::size_t at, std::size_t n, off_t where) { return pread(file_, data + at, n, where); });
+    return whole(u, [&](std::size_t offset, std::size_t n, off_t file_offset) {
+      return pread(file_, data + offset, n, file_offset);
+    });
   }
-  /// The file as memory if the file system supports it; otherwise empty.
+  /// Returns the file as memory if the file system supports it, otherwise an empty span.
   std::span<std::byte> mapped() {
     if (map_ == nullptr) {
       void* const map = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
@@ -297,13 +302,13 @@ class Scratch {
 
  private:
   static constexpr std::size_t kShifts = 512;
-  /// Transfers a block in one call, or in more if a call is partial.
+  /// Transfers a block in one call, or in more calls if a call is partial. Returns 0, or the error.
   template <class Move>
   static int whole(std::size_t u, const Move& move) {
-    for (std::size_t at = 0; at < kBlock;) {
-      const ssize_t n = move(at, kBlock - at, static_cast<off_t>(u * kBlock + at));
+    for (std::size_t offset = 0; offset < kBlock;) {
+      const ssize_t n = move(offset, kBlock - offset, static_cast<off_t>(u * kBlock + offset));
       if (n > 0)
-        at += static_cast<std::size_t>(n);
+        offset += static_cast<std::size_t>(n);
       else if (n == 0)
         return EIO;
       else if (errno != EINTR)

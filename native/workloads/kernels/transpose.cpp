@@ -9,8 +9,8 @@
 namespace mm::workloads {
 namespace {
 
-/// Rows and columns of a nearly square matrix with the given number of elements: rows a multiple of `step`; columns odd
-/// if there are many, because rows a power of two apart would compete for few cache sets.
+/// Rows and columns of a nearly square matrix with the given number of elements. Rows are a multiple of `step`. Columns
+/// are odd if there are many, because rows a power of two apart would compete for few cache sets.
 struct Sides {
   std::size_t rows, columns;
   Sides(std::size_t elements, std::size_t step) {
@@ -21,7 +21,7 @@ struct Sides {
   }
 };
 
-/// b = a transposed. A unit is a piece of a row of b, from a column of a.
+/// b = a transposed. A unit is a piece of a row of b, which comes from a column of a.
 template <class A>
 class TransposeNaive final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -77,7 +77,7 @@ class TransposeBlocked final : public Kernel {
  public:
   TransposeBlocked(const Shape& shape, Memory& memory) {
     const std::size_t tiles = units_in(shape, 2 * kTile * kTile * sizeof(double));
-    // Nearly square, most of the volume, and odd multiples for the sides: see Sides.
+    // The matrix is nearly square, uses most of the volume, and has an odd number of tiles on each side: see Sides.
     const auto side = static_cast<std::size_t>(std::sqrt(static_cast<double>(tiles)));
     double best = 0;
     for (std::size_t down = std::max<std::size_t>(side / 2, 1); down <= side; ++down)
@@ -127,7 +127,7 @@ class TransposeBlocked final : public Kernel {
   Reals a_, b_;
 };
 
-/// a = 4 - a down the columns of a matrix stored by rows. Threads take every T-th column, so that writes of one
+/// a = 4 - a down the columns of a matrix stored by rows. Threads take every T-th column, so that writes of one thread
 /// invalidate lines in the caches of the others. Two passes restore a.
 template <class A>
 class WrongDirectionWalk final : public Kernel {
@@ -144,10 +144,10 @@ class WrongDirectionWalk final : public Kernel {
   std::size_t units() const override { return size() / kPlaces; }
   Counts counts() const override { return counted(kPlaces, 0, kPlaces * 8, kPlaces * 8, kPlaces, kPlaces); }
   void run(std::size_t first, std::size_t last, int) override {
-    const auto all = a_;
+    const auto matrix = a_;
     const std::size_t columns = sides_.columns, pieces = sides_.rows / kPlaces;
     for (std::size_t u = first; u < last; ++u) {
-      const auto a = all.from(u % pieces * kPlaces * columns + column(u / pieces));
+      const auto a = matrix.from(u % pieces * kPlaces * columns + column(u / pieces));
       for (std::size_t j = 0; j < kPlaces; ++j) a[j * columns] = Real(4) - a[j * columns];
       A::end_unit();
     }
@@ -162,12 +162,12 @@ class WrongDirectionWalk final : public Kernel {
  private:
   static double at(std::size_t i) { return 1 + static_cast<double>(i % 4096) * 0x1p-20; }
   std::size_t size() const { return sides_.rows * sides_.columns; }
-  /// Column p in the order 0, T, 2T, ..., 1, T + 1, ...: a thread's share of the units is every T-th column.
+  /// Returns column p in the order 0, T, 2T, ..., 1, T + 1, ...: a thread's share of the units is every T-th column.
   std::size_t column(std::size_t p) const {
-    const std::size_t each = sides_.columns / threads_, more = sides_.columns % threads_;
-    if (p < more * (each + 1)) return p % (each + 1) * threads_ + p / (each + 1);
-    p -= more * (each + 1);
-    return p % each * threads_ + more + p / each;
+    const std::size_t per_thread = sides_.columns / threads_, extra = sides_.columns % threads_;
+    if (p < extra * (per_thread + 1)) return p % (per_thread + 1) * threads_ + p / (per_thread + 1);
+    p -= extra * (per_thread + 1);
+    return p % per_thread * threads_ + extra + p / per_thread;
   }
   std::size_t threads_;
   Sides sides_;

@@ -1,8 +1,7 @@
 #pragma once
-/// Fourier transforms of 2^k complex numbers, of many rows at once.
-///
-/// Stockham's autosort algorithm with passes of four, and one of two if k is odd: a pass reads one array and writes the
-/// other. Source: Swarztrauber, FFT algorithms for vector computers, Parallel Computing 1 (1984).
+/// Fourier transforms of 2^k complex numbers, for many rows at once. Stockham's autosort algorithm with passes of four,
+/// and one pass of two if k is odd: a pass reads one array and writes the other. Source: Swarztrauber, FFT algorithms
+/// for vector computers, Parallel Computing 1 (1984).
 #include <cstddef>
 #include <utility>
 
@@ -12,13 +11,13 @@
 
 namespace mm::pstswm {
 
-/// Real and imaginary parts of rows: number k of row w is at k * width + w.
+/// Real and imaginary parts of rows. Number k of row w is at k * width + w.
 struct Rows {
   double *re, *im;
 };
 
-/// One butterfly of four, of `count` neighbours: from x, where parts are `from` apart, to y, where they are `to` apart.
-/// `sign` 1: backward, exp(+i ...); -1: forward.
+/// Computes one butterfly of four for `count` neighbours: from x, whose parts are `from` apart, to y, whose parts are
+/// `to` apart. `sign` is 1 for backward, exp(+i ...), and -1 for forward.
 template <class Count>
 MM_INLINE void butterflies(Rows x, Rows y, std::size_t from, std::size_t to, const double* w, double sign,
                            Count count) {
@@ -44,23 +43,23 @@ MM_INLINE void butterflies(Rows x, Rows y, std::size_t from, std::size_t to, con
   }
 }
 
-/// Transforms `width` rows, unscaled; the result is in the returned one of the two arrays. Kind::kFused joins the loops
-/// over neighbouring numbers and over rows into one long loop.
+/// Transforms `width` rows, unscaled, and returns the one of the two arrays that contains the result. Kind::kFused
+/// joins the loops over neighbouring numbers and over rows into one long loop.
 template <class Kind, int Sign, class Width>
 MM_INLINE Rows transform(const Turns& turns, Rows x, Rows y, Width width) {
   const auto length = static_cast<std::size_t>(turns.length());
   const double* w = turns.data();
   std::size_t n = length, s = 1;
   for (; n >= 4; n /= 4, s *= 4) {
-    const std::size_t quarter = n / 4, from = s * quarter * width, to = s * width;
+    const std::size_t quarter = n / 4, source_step = s * quarter * width, target_step = s * width;
     for (std::size_t p = 0; p < quarter; ++p, w += 6) {
       const std::size_t in = s * p * width, out = 4 * s * p * width;
       if constexpr (Kind::kFused) {
-        butterflies({x.re + in, x.im + in}, {y.re + out, y.im + out}, from, to, w, Sign, s * width);
+        butterflies({x.re + in, x.im + in}, {y.re + out, y.im + out}, source_step, target_step, w, Sign, s * width);
       } else {
         for (std::size_t q = 0; q < s; ++q)
           butterflies({x.re + in + q * width, x.im + in + q * width}, {y.re + out + q * width, y.im + out + q * width},
-                      from, to, w, Sign, width);
+                      source_step, target_step, w, Sign, width);
       }
     }
     std::swap(x, y);

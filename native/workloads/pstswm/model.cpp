@@ -10,7 +10,7 @@ namespace {
 
 using std::numbers::pi;
 
-// Of the published cases.
+// Constants of the published cases.
 constexpr double kSteadySpeed = 2 * pi * kRadius_m / (12 * 86400);  // m/s
 constexpr double kSteadyGeopotential = 2.94e4;                      // m^2/s^2
 constexpr double kTilt = pi / 4;
@@ -23,7 +23,7 @@ constexpr double kFilter = 0.001;
 constexpr double kMeanOfWave =
     1e5;  // m^2/s^2, about the largest geopotential: the implicit part must not be the smaller
 
-/// sin(latitude) about the tilted axis of the steady flow.
+/// Returns sin(latitude) about the tilted axis of the steady flow.
 double tilted(double longitude, double x) {
   return -std::cos(longitude) * std::sqrt(1 - x * x) * std::sin(kTilt) + x * std::cos(kTilt);
 }
@@ -34,10 +34,10 @@ int block_of(const Problem& problem, int pairs) {
   return std::clamp(64 / problem.levels, 4, 16) < share ? std::clamp(64 / problem.levels, 4, 16) : share;
 }
 
-/// The maximum, or NaN if one of them is.
+/// Returns the maximum, or NaN if one of the numbers is NaN.
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-/// A multiple of a cache line.
+/// Returns the next multiple of a cache line.
 std::size_t whole_lines(std::size_t doubles) { return (doubles + 7) / 8 * 8; }
 
 }  // namespace
@@ -89,8 +89,8 @@ Model::Model(std::shared_ptr<const Sphere> sphere, const Problem& problem, doubl
 void Model::fill_tables() {
   const Sphere& s = *sphere_;
   for (int m = 0; m <= truncation(); ++m) {
-    double* to = t.functions + 2 * at(m, 0);
-    const auto write = [&](int n, int pair, bool slope) { *to++ = slope ? s.h(m, n, pair) : s.p(m, n, pair); };
+    double* table = t.functions + 2 * at(m, 0);
+    const auto write = [&](int n, int pair, bool slope) { *table++ = slope ? s.h(m, n, pair) : s.p(m, n, pair); };
     if (by_latitudes()) {
       for (int n = m; n <= truncation(); ++n)
         for (const bool slope : {false, true})
@@ -115,9 +115,9 @@ void Model::fill_tables() {
   const bool steady = problem_.test == TestCase::steady;
   for (const Complex& c : s.coefficients_of(
            [&](double longitude, double x) { return 2 * kRotation_per_s * (steady ? tilted(longitude, x) : x); }, 1))
-    t.rotation.push_back(c.real());  // it is even in longitude
+    t.rotation.push_back(c.real());  // the rotation is even in longitude
   t.turns = Turns(s.longitudes());
-  // Waves with many degrees and with few, by turns.
+  // Each thread gets waves with many degrees and with few, in alternation.
   t.waves_of.resize(static_cast<std::size_t>(problem_.threads));
   for (int m = 0; m <= truncation(); ++m) {
     const int round = m / problem_.threads, place = m % problem_.threads;
@@ -152,10 +152,10 @@ void Model::make_initial() {
   const auto levels = static_cast<std::size_t>(this->levels());
   for (auto& field : initial_) field.assign(2 * levels * static_cast<std::size_t>(sphere_->coefficients()), 0.0);
   for (int level = 0; level < this->levels(); ++level) {
-    const auto store = [&](Field field, const std::vector<Complex>& from) {
-      for (std::size_t c = 0; c < from.size(); ++c) {
-        initial_[field][2 * c * levels + static_cast<std::size_t>(level)] = from[c].real();
-        initial_[field][(2 * c + 1) * levels + static_cast<std::size_t>(level)] = from[c].imag();
+    const auto store = [&](Field field, const std::vector<Complex>& values) {
+      for (std::size_t c = 0; c < values.size(); ++c) {
+        initial_[field][2 * c * levels + static_cast<std::size_t>(level)] = values[c].real();
+        initial_[field][(2 * c + 1) * levels + static_cast<std::size_t>(level)] = values[c].imag();
       }
     };
     auto vorticity = sphere_->coefficients_of(
@@ -171,7 +171,7 @@ void Model::make_initial() {
 
 void Model::begin() {
   for (std::size_t f = 0; f < kFields; ++f)
-    for (double* const to : {t.now[f], t.before[f]}) std::copy(initial_[f].begin(), initial_[f].end(), to);
+    for (double* const target : {t.now[f], t.before[f]}) std::copy(initial_[f].begin(), initial_[f].end(), target);
 }
 
 void Model::set_leap(double leap_s, double filter) {
@@ -190,7 +190,8 @@ void Model::run(int rank, int steps) {
   phases_.synthesise(*this, rank);
   for (int step = 0; step < steps; ++step) {
     meeting_.arrive_and_wait();
-    // The first one is a forward step: both states are the initial one. Here, where no thread is in another phase.
+    // The first step is a forward step, for which both states are the initial one. The leap is set here, where no
+    // thread is in another phase.
     if (rank == 0 && step < 2) set_leap(step == 0 ? step_s_ : 2 * step_s_, step == 0 ? 0 : kFilter);
     phases_.grid(*this, rank);
     meeting_.arrive_and_wait();
@@ -203,7 +204,8 @@ void Model::run(int rank, int steps) {
 double Model::flops() const {
   const double coefficients = sphere_->coefficients(), pairs = this->pairs(), waves = truncation() + 1;
   const double points = sphere_->longitudes(), row = fourier_flops(sphere_->longitudes());
-  // 2 real operations of 2 parts for each of 12 / 2 + 7 products; sums to tendencies, steps, and coefficients of winds.
+  // There are 2 real operations of 2 parts for each of 12 / 2 + 7 products, then sums to tendencies, steps, and
+  // coefficients of winds.
   const double spectral = coefficients * (pairs * (4 * kPrepared + 4 * kSums) + 16 + 60 + 9);
   const double grid = pairs * (waves * (8 * kToGrid + 12 * kWaves) + row * (kToGrid + kWaves) + 14 * points);
   return levels() * (spectral + grid);
@@ -211,18 +213,18 @@ double Model::flops() const {
 
 std::vector<Complex> Model::coefficients(Field field, int level) const {
   const auto levels = static_cast<std::size_t>(this->levels()), l = static_cast<std::size_t>(level);
-  std::vector<Complex> all;
+  std::vector<Complex> result;
   for (std::size_t c = 0; c < static_cast<std::size_t>(sphere_->coefficients()); ++c)
-    all.emplace_back(t.now[field][2 * c * levels + l], t.now[field][(2 * c + 1) * levels + l]);
-  return all;
+    result.emplace_back(t.now[field][2 * c * levels + l], t.now[field][(2 * c + 1) * levels + l]);
+  return result;
 }
 
 void Model::set(Field field, int level, std::span<const Complex> coefficients) {
   const auto levels = static_cast<std::size_t>(this->levels()), l = static_cast<std::size_t>(level);
-  for (double* const to : {t.now[field], t.before[field]})
+  for (double* const target : {t.now[field], t.before[field]})
     for (std::size_t c = 0; c < coefficients.size(); ++c) {
-      to[2 * c * levels + l] = coefficients[c].real();
-      to[(2 * c + 1) * levels + l] = coefficients[c].imag();
+      target[2 * c * levels + l] = coefficients[c].real();
+      target[(2 * c + 1) * levels + l] = coefficients[c].imag();
     }
 }
 
@@ -259,14 +261,14 @@ double Model::steady_error(int level) const {
 double Model::difference(const Model& other) const {
   double worst = 0;
   for (std::size_t f = 0; f < kFields; ++f) {
-    double largest = 0, most = 0;
+    double largest = 0, max_error = 0;
     for (std::size_t i = 0; i < initial_[f].size(); ++i) {
-      // Divergence, which begins with zero, by the scale of vorticity.
+      // Divergence begins with zero, so its error is relative to the scale of vorticity.
       largest = std::max(largest, std::fabs(t.now[f == kDivergence ? kVorticity : f][i]));
       const double error = std::fabs(t.now[f][i] - other.t.now[f][i]);
-      most = larger(most, error);
+      max_error = larger(max_error, error);
     }
-    worst = larger(worst, most / largest);
+    worst = larger(worst, max_error / largest);
   }
   return worst;
 }

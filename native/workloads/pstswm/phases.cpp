@@ -11,7 +11,7 @@
 namespace mm::pstswm {
 namespace {
 
-/// How a variant orders its loops. Rows are numbered field by field, each by `outer` times `inner`, and `inner` is
+/// The order of the loops of a variant. Rows are numbered field by field, each by `outer` times `inner`, and `inner` is
 /// contiguous in the waves too.
 struct Plain {
   static constexpr bool kFused = false, kByLatitudes = false;
@@ -43,18 +43,19 @@ MM_INLINE auto times(Levels levels) {
 template <class Levels>
 inline constexpr std::size_t most = std::is_integral_v<Levels> ? std::size_t{kMaxLevels} : std::size_t{Levels{}};
 
-/// Coefficients from which waves are summed, of each degree: of P, absolute vorticity, geopotential, and what U and V
-/// have by the derivative in longitude; of H, what U and V have by that in latitude.
+/// Computes the coefficients from which waves are summed, for each degree: for P, absolute vorticity, geopotential, and
+/// the parts of U and V that come from the derivative in longitude; for H, the parts of U and V that come from the
+/// derivative in latitude.
 template <class Levels>
 MM_INLINE void prepare(const Model& model, int m, Levels levels, double* to) {
   const std::size_t count = levels, first = static_cast<std::size_t>(model.sphere().first(m));
   const auto wave = static_cast<double>(m);
   for (int n = m; n <= model.truncation(); ++n, to += 2 * kPrepared * count) {
-    const std::size_t c = first + static_cast<std::size_t>(n - m), at = 2 * c * count;
+    const std::size_t c = first + static_cast<std::size_t>(n - m), offset = 2 * c * count;
     const double curl = model.t.curl[static_cast<std::size_t>(n)], rotation = model.t.rotation[c];
-    const double *const __restrict vorticity = model.t.now[kVorticity] + at,
-                                   *const __restrict divergence = model.t.now[kDivergence] + at,
-                                   *const __restrict geopotential = model.t.now[kGeopotential] + at;
+    const double *const __restrict vorticity = model.t.now[kVorticity] + offset,
+                                   *const __restrict divergence = model.t.now[kDivergence] + offset,
+                                   *const __restrict geopotential = model.t.now[kGeopotential] + offset;
     double* const __restrict out = to;
 #pragma omp simd
     for (std::size_t l = 0; l < count; ++l) {
@@ -76,8 +77,8 @@ MM_INLINE void prepare(const Model& model, int m, Levels levels, double* to) {
   }
 }
 
-/// Adds one degree to the waves of a pair: eight numbers of each level to the part of its own symmetry, four to the
-/// other.
+/// Adds one degree to the waves of a pair: eight numbers of each level to the part of the same symmetry, and four to
+/// the other part.
 template <class Levels>
 MM_INLINE void add_degree(double* same, double* other, const double* from, double p, double h, Levels levels) {
   const std::size_t count = levels;
@@ -92,8 +93,8 @@ MM_INLINE void synthesise_by_levels(const Model& model, int m, Levels levels, co
   const std::size_t count = levels, degrees = static_cast<std::size_t>(model.truncation() - m) + 1;
   const std::size_t step = 2 * kPrepared * count;
   const double* p = model.function(m);
-  double* to = model.wave(m);
-  for (int j = 0; j < model.pairs(); ++j, p += 2 * degrees, to += 4 * kWaves * count) {
+  double* wave = model.wave(m);
+  for (int j = 0; j < model.pairs(); ++j, p += 2 * degrees, wave += 4 * kWaves * count) {
     double even[8 * most<Levels>], odd[8 * most<Levels>];
     for (std::size_t x = 0; x < 8; ++x)
       for (std::size_t l = 0; l < count; ++l) even[x * count + l] = odd[x * count + l] = 0;
@@ -104,13 +105,14 @@ MM_INLINE void synthesise_by_levels(const Model& model, int m, Levels levels, co
     }
     if (k < degrees) add_degree(even, odd, prepared + k * step, p[k], p[degrees + k], levels);
     for (std::size_t x = 0; x < 8 * count; ++x) {
-      to[x] = even[x];
-      to[2 * kWaves * count + x] = odd[x];
+      wave[x] = even[x];
+      wave[2 * kWaves * count + x] = odd[x];
     }
   }
 }
 
-/// Two degrees at a time, so that waves are loaded and stored half as often. Pointers are to one level's pairs.
+/// Adds two degrees at a time, so that waves are loaded and stored half as often. The pointers are to one level's
+/// pairs.
 MM_INLINE void add_two_degrees(double* const (&even)[8], double* const (&odd)[8], const double* f, std::size_t pairs,
                                const double (&a)[12], const double (&b)[12]) {
   for (std::size_t x = 0; x < 8; ++x) {
@@ -135,12 +137,12 @@ MM_INLINE void add_two_degrees(double* const (&even)[8], double* const (&odd)[8]
 MM_INLINE void synthesise_by_latitudes(const Model& model, int m, std::size_t levels, const double* prepared) {
   const auto pairs = static_cast<std::size_t>(model.pairs());
   const std::size_t degrees = static_cast<std::size_t>(model.truncation() - m) + 1, step = 2 * kPrepared * levels;
-  double* const to = model.wave(m);
+  double* const wave = model.wave(m);
   for (std::size_t l = 0; l < levels; ++l) {
     double *even[8], *odd[8];
     for (std::size_t x = 0; x < 8; ++x) {
-      even[x] = to + (x * levels + l) * pairs;
-      odd[x] = to + ((2 * kWaves + x) * levels + l) * pairs;
+      even[x] = wave + (x * levels + l) * pairs;
+      odd[x] = wave + ((2 * kWaves + x) * levels + l) * pairs;
       std::fill_n(even[x], pairs, 0.0);
       std::fill_n(odd[x], pairs, 0.0);
     }
@@ -178,8 +180,8 @@ MM_INLINE void synthesise(Model& model, int rank) {
   }
 }
 
-/// Sums over pairs, of each degree: products of P with fields 0 to 3 of its own symmetry, of H with 2 to 4 of the
-/// other.
+/// Computes the sums over pairs, for each degree: products of P with fields 0 to 3 of the same symmetry, and of H with
+/// fields 2 to 4 of the other.
 template <class Levels>
 MM_INLINE void sum_by_levels(const Model& model, int m, Levels levels, double* sums) {
   const std::size_t count = levels, degrees = static_cast<std::size_t>(model.truncation() - m) + 1;
@@ -213,8 +215,8 @@ MM_INLINE void sum_by_latitudes(const Model& model, int m, std::size_t levels, d
       const double* const same = model.wave(m) + (k % 2) * 2 * kWaves * field + l * pairs;
       const double* const other = model.wave(m) + (1 - k % 2) * 2 * kWaves * field + l * pairs;
       double a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0;
-      double* to = sums + k * 2 * kSums * levels + l;
-      for (std::size_t part = 0; part < 2; ++part, to += levels) {  // real, imaginary
+      double* target = sums + k * 2 * kSums * levels + l;
+      for (std::size_t part = 0; part < 2; ++part, target += levels) {  // real, imaginary
         const double *const s = same + part * field, *const o = other + part * field;
         a = b = c = d = e = f = g = 0;
 #pragma omp simd reduction(+ : a, b, c, d, e, f, g)
@@ -227,13 +229,13 @@ MM_INLINE void sum_by_latitudes(const Model& model, int m, std::size_t levels, d
           f += h[j] * o[j + 6 * field];
           g += h[j] * o[j + 8 * field];
         }
-        const double all[kSums] = {a, b, c, d, e, f, g};
-        for (std::size_t x = 0; x < kSums; ++x) to[2 * x * levels] = all[x];
+        const double values[kSums] = {a, b, c, d, e, f, g};
+        for (std::size_t x = 0; x < kSums; ++x) target[2 * x * levels] = values[x];
       }
     }
 }
 
-/// A semi-implicit leapfrog step of one number of each field, and the filter of the present one.
+/// A semi-implicit leapfrog step of one number of each field, and the filter of the present number.
 struct Step {
   double leap, half_mean, filter, stiffness, inverse;
 
@@ -252,19 +254,20 @@ struct Step {
   }
 };
 
-/// Tendencies of vorticity, divergence and geopotential from the sums, and the step.
+/// Computes the tendencies of vorticity, divergence and geopotential from the sums, and the step.
 template <class Levels>
 MM_INLINE void step(Model& model, int m, Levels levels, const double* sums) {
   const std::size_t count = levels, first = static_cast<std::size_t>(model.sphere().first(m));
   const auto wave = static_cast<double>(m);
   for (int n = m; n <= model.truncation(); ++n, sums += 2 * kSums * count) {
-    const std::size_t at = 2 * (first + static_cast<std::size_t>(n - m)) * count;
+    const std::size_t offset = 2 * (first + static_cast<std::size_t>(n - m)) * count;
     const auto degree = static_cast<std::size_t>(n);
     const Step step{model.t.leap, model.t.half_mean, model.t.filter, model.t.stiffness[degree],
                     model.t.inverse[degree]};
     const double laplace = model.t.laplace[degree];
-    double* const now[kFields] = {model.t.now[0] + at, model.t.now[1] + at, model.t.now[2] + at};
-    double* const before[kFields] = {model.t.before[0] + at, model.t.before[1] + at, model.t.before[2] + at};
+    double* const now[kFields] = {model.t.now[0] + offset, model.t.now[1] + offset, model.t.now[2] + offset};
+    double* const before[kFields] = {model.t.before[0] + offset, model.t.before[1] + offset,
+                                     model.t.before[2] + offset};
     const double* const s = sums;
 #pragma GCC ivdep
     for (std::size_t l = 0; l < count; ++l) {
@@ -291,15 +294,16 @@ MM_INLINE void advance(Model& model, int rank) {
   }
 }
 
-/// Where the waves of some pairs are, and how their loops run.
+/// The positions of the waves of some pairs, and the order of the loops over them.
 template <class Inner>
 struct Layout {
-  std::size_t outer, outer_step;  ///< loop, and its step in the waves
+  std::size_t outer, outer_step;  ///< the outer loop, and its step in the waves
   Inner inner;
   std::size_t field, part, imaginary;  ///< steps in the waves
 };
 
-/// Waves to rows of Fourier coefficients: the northern latitude is the real and the southern one the imaginary part.
+/// Copies waves to rows of Fourier coefficients. The northern latitude is the real and the southern one the imaginary
+/// part.
 template <class Inner>
 MM_INLINE void fetch(const Model& model, const Layout<Inner>& a, std::size_t offset, Rows x) {
   const std::size_t inner = a.inner, rows = a.outer * inner, width = kToGrid * rows;
@@ -314,7 +318,7 @@ MM_INLINE void fetch(const Model& model, const Layout<Inner>& a, std::size_t off
       for (std::size_t o = 0; o < a.outer; ++o) {
         const double* const __restrict even = wave + f * a.field + o * a.outer_step;
         const std::size_t row = f * rows + o * inner;
-        // Of m = 0, whose imaginary parts are 0, both are the same place, which gets the same value twice.
+        // For m = 0, whose imaginary parts are 0, both are the same place, which gets the same value twice.
         double *const pr = x.re + plus + row, *const pi = x.im + plus + row;
         double *const mr = x.re + minus + row, *const mi = x.im + minus + row;
 #pragma omp simd
@@ -331,7 +335,7 @@ MM_INLINE void fetch(const Model& model, const Layout<Inner>& a, std::size_t off
   }
 }
 
-/// Products on the grid, of the fields before to those after.
+/// Computes the products on the grid, from the fields before the products to the fields after them.
 template <class Count>
 MM_INLINE void multiply(const Rows& x, const Rows& y, std::size_t longitudes, Count rows) {
   const std::size_t n = rows;
@@ -351,7 +355,7 @@ MM_INLINE void multiply(const Rows& x, const Rows& y, std::size_t longitudes, Co
     }
 }
 
-/// Rows of Fourier coefficients to waves, with the weights of the quadrature of pairs from `first`.
+/// Copies rows of Fourier coefficients to waves, with the weights of the quadrature of pairs from `first` on.
 template <bool OfPairs, class Inner>
 MM_INLINE void store(const Model& model, const Layout<Inner>& a, std::size_t offset, std::size_t first, Rows x) {
   const std::size_t inner = a.inner, rows = a.outer * inner, width = kWaves * rows;
@@ -401,23 +405,23 @@ MM_INLINE void grid(Model& model, int rank) {
   const std::size_t levels = kind.levels;
   const int threads = model.problem().threads;
   const int begin = model.pairs() * rank / threads, end = model.pairs() * (rank + 1) / threads;
-  double* const own = model.t.own[static_cast<std::size_t>(rank)];
+  double* const work = model.t.own[static_cast<std::size_t>(rank)];
   for (int j = begin; j < end; j += model.block()) {
     const auto first = static_cast<std::size_t>(j);
     if constexpr (Kind::kByLatitudes) {
       const auto count = static_cast<std::size_t>(std::min(model.block(), end - j));
       const std::size_t step = static_cast<std::size_t>(model.pairs()), row = levels * step;
       const Layout<std::size_t> a{levels, step, count, 2 * row, 2 * kWaves * row, row};
-      grid_of<Kind>(model, a, first, j, levels * count, own);
+      grid_of<Kind>(model, a, first, j, levels * count, work);
     } else {
       using Levels = std::remove_cv_t<decltype(kind.levels)>;
       const Layout<Levels> a{1, 0, kind.levels, 2 * levels, 2 * kWaves * levels, levels};
-      grid_of<Kind>(model, a, first * 4 * kWaves * levels, j, kind.levels, own);
+      grid_of<Kind>(model, a, first * 4 * kWaves * levels, j, kind.levels, work);
     }
   }
 }
 
-// Everything above is inlined into these, and so compiled for their instruction set.
+// Everything above is inlined into these functions, and is thus compiled for their instruction set.
 #define MM_PHASES(NAME, TARGET)                                                                      \
   template <class Kind>                                                                              \
   struct NAME {                                                                                      \

@@ -24,16 +24,17 @@ int longitudes_of(int truncation) {
   }
 }
 
-/// The factor of the recurrence in n.
+/// Returns the factor of the recurrence in n.
 double epsilon(int m, int n) {
   return std::sqrt(static_cast<double>(n * n - m * m) / static_cast<double>(4 * n * n - 1));
 }
 
-/// P(m, m) to P(m, last) at x = sin(latitude).
+/// Returns P(m, m) to P(m, last) at x = sin(latitude).
 std::vector<double> legendre(int m, int last, double x) {
   double value = std::sqrt(0.5);
   for (int k = 1; k <= m; ++k) value *= std::sqrt((2.0 * k + 1) / (2.0 * k)) * std::sqrt(1 - x * x);
-  // Near the poles, where no higher degree in use grows to a magnitude that counts. Denormal numbers would be slow.
+  // This is the case near the poles, where no higher degree in use grows to a magnitude that counts. Denormal numbers
+  // would be slow.
   if (value < 1e-150) value = 0;
   std::vector<double> p{value};
   for (int n = m + 1; n <= last; ++n) {
@@ -48,13 +49,14 @@ std::vector<double> legendre(int m, int last, double x) {
 Quadrature gauss_legendre(int n) {
   Quadrature q;
   for (int i = 0; i < n; ++i) {
-    // The weight needs the derivative at the node itself, so that the loop ends with an evaluation.
+    // The weight needs the derivative at the node itself, so the loop ends with an evaluation.
     double x = std::cos(pi * (i + 0.75) / (n + 0.5)), slope = 0;
     for (int pass = 0; pass < 8; ++pass) {
-      double now = x, before = 1;
-      for (int k = 2; k <= n; ++k) before = std::exchange(now, ((2 * k - 1) * x * now - (k - 1) * before) / k);
-      slope = n * (before - x * now) / (1 - x * x);
-      if (pass < 7) x -= now / slope;
+      double current = x, previous = 1;
+      for (int k = 2; k <= n; ++k)
+        previous = std::exchange(current, ((2 * k - 1) * x * current - (k - 1) * previous) / k);
+      slope = n * (previous - x * current) / (1 - x * x);
+      if (pass < 7) x -= current / slope;
     }
     q.node.push_back(x);
     q.weight.push_back(2 / ((1 - x * x) * slope * slope));
@@ -90,8 +92,8 @@ std::vector<double> Sphere::sum_of_waves(const std::function<Complex(int m, int 
       const Complex wave = amplitude(m, j);
       for (int i = 0; i < longitudes_; ++i) {
         const double real = (wave * turn_[static_cast<std::size_t>(m * i % longitudes_)]).real();
-        const int at = j * longitudes_ + i;
-        sum[static_cast<std::size_t>(at)] += m == 0 ? real : 2 * real;  // with that of -m
+        const int index = j * longitudes_ + i;
+        sum[static_cast<std::size_t>(index)] += m == 0 ? real : 2 * real;  // includes the wave of -m
       }
     }
   return sum;
@@ -114,12 +116,13 @@ Sphere::Wind Sphere::wind(std::span<const Complex> vorticity, std::span<const Co
     return sum_of_waves([&](int m, int latitude) {
       const bool south = latitude >= pairs();
       const int pair = south ? latitudes_ - 1 - latitude : latitude;
-      const Complex turned(0, m);
+      const Complex derivative(0, m);
       Complex sum = 0;
       for (int n = std::max(m, 1); n <= truncation_; ++n) {
         const auto c = static_cast<std::size_t>(first(m) + n - m);
         const double sign = south && (n - m) % 2 != 0 ? -1.0 : 1.0;
-        const Complex along = (eastward ? -turned * divergence[c] : -turned * vorticity[c]) * p(m, n, pair) * sign;
+        const Complex along =
+            (eastward ? -derivative * divergence[c] : -derivative * vorticity[c]) * p(m, n, pair) * sign;
         const Complex across = (eastward ? vorticity[c] : -divergence[c]) * h(m, n, pair) * (south ? -sign : sign);
         sum += (along + across) * kRadius_m / static_cast<double>(n * (n + 1));
       }
@@ -152,10 +155,10 @@ std::vector<Complex> Sphere::coefficients_of(const std::function<double(double l
 
 double Sphere::mean(std::span<const double> values) const {
   double sum = 0;
-  std::size_t at = 0;
+  std::size_t index = 0;
   for (int j = 0; j < latitudes_; ++j) {
     double row = 0;
-    for (int i = 0; i < longitudes_; ++i, ++at) row += values[at];
+    for (int i = 0; i < longitudes_; ++i, ++index) row += values[index];
     sum += weight(j) * row / longitudes_;
   }
   return sum / 2;

@@ -1,12 +1,12 @@
 #pragma once
-/// What Fourier transforms of a length need, and how many operations they have.
+/// The factors that Fourier transforms of a length need, and the number of their operations.
 #include <cmath>
 #include <numbers>
 #include <vector>
 
 namespace mm::pstswm {
 
-/// Factors of all passes of a length.
+/// The factors of all passes of a length.
 class Turns {
  public:
   explicit Turns(int length) : length_(length) {
@@ -26,7 +26,7 @@ class Turns {
   std::vector<double> turn_;
 };
 
-/// Additions and multiplications of one row.
+/// Returns the additions and multiplications of one row.
 inline double fourier_flops(int length) {
   double sum = 0;
   int n = length;
