@@ -183,7 +183,7 @@ class Arenas {
       for (const int cpu : cpus_)
         team_arenas.push_back(mm::Arena::make({bytes, group_.pages, policy, group_.node, cpu}));
       arenas_[footprint] = std::move(team_arenas);
-      touched_ += more;
+      touched_ += needed_bytes;
     } catch (const mm::Absent& error) {
       missing_.emplace(footprint, error);
     }

@@ -157,7 +157,7 @@ void measure(mm::Run& run) {
   for (std::size_t i = 0; i < setups.size(); ++i) {
     std::vector<mm::Point> points;
     add_point(run, points, setups[i].first, {order.begin(), order.begin() + setups[i].second});
-    run.allot(1.0 / static_cast<double>(all.size() - i));
+    run.allot(1.0 / static_cast<double>(setups.size() - i));
     run.measure(std::move(points));
   }
 }

@@ -358,7 +358,7 @@ Melt::Totals Melt::totals(std::size_t thread) const {
       sum.shifted += 0.5 * (energy - kAtCutoff);
     }
     std::uint64_t index = 6 * i;
-    for (const double x : {here.x, here.y, here.z, v.x, v.y, v.z})
+    for (const double x : {position.x, position.y, position.z, v.x, v.y, v.z})
       sum.digest += std::bit_cast<std::uint64_t>(x) * (2 * index++ + 1);
   }
   return sum;

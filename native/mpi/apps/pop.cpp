@@ -230,7 +230,7 @@ class Pop : public Program {
     const auto across = [&](int low, const auto& inner, const auto& ghost, int n) {
       for (const int k : {0, 1}) {
         const Row row = halo_field_->out(low + k);
-        for (int i = 0; i < n; ++i) row[static_cast<std::size_t>(i)] = word_of(own(k, i));
+        for (int i = 0; i < n; ++i) row[static_cast<std::size_t>(i)] = word_of(inner(k, i));
       }
       halo_field_->along(low);
       for (const int k : {0, 1}) {

@@ -106,7 +106,7 @@ std::map<std::string, double> sent_bytes() {
   }
   std::error_code error;
   for (const auto& device : fs::directory_iterator("/sys/class/infiniband", error))
-    for (const auto& port : fs::directory_iterator(device.path() / "ports", ignored)) {
+    for (const auto& port : fs::directory_iterator(device.path() / "ports", error)) {
       std::ifstream in(port.path() / "counters/port_xmit_data");
       double words = 0;
       if (in >> words)
