@@ -21,7 +21,7 @@ struct StoreRates {
   std::set<std::string> flags;  ///< flags of all these rates
 };
 
-/// A ratio with bounds: the rate of copy and scale over that of add and triad.
+/// A ratio with bounds: the rate of copy and scale over the rate of add and triad.
 struct StoreRatio {
   double value = 0, low = 0, high = 0;
 };

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
            [](const mm::Run& run) { mm::mpi::World::get().start(run.has("threads") && run.text("threads") != "1"); },
        .end = [](int status) { return mm::mpi::World::get().end(status); },
        .fail =
-           [](const std::string& why) {
-             if (mm::mpi::World::get().started()) mm::mpi::abort_job(why);
+           [](const std::string& message) {
+             if (mm::mpi::World::get().started()) mm::mpi::abort_job(message);
            }});
 }

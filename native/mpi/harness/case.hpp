@@ -37,7 +37,7 @@ struct Case {
   std::string enable{};
 
   // For applications and NPB kernels, which verify more than words and have further metrics.
-  /// Whether one iteration is long enough for a block. It is then verified once before it is timed.
+  /// True if one iteration is long enough for a block. It is then verified once before it is timed.
   bool single = false;
   /// Untimed, collective, after `run`: returns a description of what is wrong, the same on all ranks, or "".
   std::function<std::string()> verify{};

@@ -16,7 +16,7 @@ constexpr double kBlock_s = 0.5e-3;
 constexpr std::uint64_t kMaxIterations = 1 << 20;
 constexpr std::size_t kMaxSamples = 300;
 
-// Whether a block was timed. The value is the same on every rank.
+// True once a block was timed. The value is the same on every rank.
 bool any_block = false;
 
 /// The measuring loop over cases that share a budget. All members are collective.

@@ -307,7 +307,7 @@ class TreeLookup final : public Kernel {
     }
   }
   std::size_t units() const override { return units_; }
-  /// The top three levels of a tree share a line. A level of 2^l nodes has 2^(l-3) lines, of which the lookups touch
+  /// The top three levels of a tree share a line. A level of 2^l nodes has 2^(l-3) lines. The lookups touch
   /// all, or one line each if there are more.
   Counts counts() const override {
     std::size_t lines = 1 + (trees_ - 1 + kPerLine - 1) / kPerLine + 2 * kLookups / kPerLine;
