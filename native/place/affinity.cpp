@@ -1,6 +1,6 @@
-/// LSF's affinity[…]: its grammar, and the placement of its tasks.
+/// Parses LSF's affinity[…] and places its tasks.
 ///
-/// After IBM, "Affinity string" and "Submit jobs with affinity resource requirements", Spectrum LSF 10.1.
+/// Source: IBM, "Affinity string" and "Submit jobs with affinity resource requirements", Spectrum LSF 10.1.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -48,7 +48,7 @@ struct Parser {
     if (name == "numa" || name == "socket" || name == "core" || (thread && name == "thread")) return name;
     refuse(word, std::string("numa, socket, core") + (thread ? ", thread" : ""));
   }
-  // The content of `(…)`, which must span all of `word`.
+  // Returns the content of `(…)`. Throws UsageError unless the brackets span all of `word`.
   static std::string inside(const std::string& word) {
     if (word.size() < 2 || word.front() != '(' || word.back() != ')') refuse(word);
     return word.substr(1, word.size() - 2);
@@ -103,8 +103,8 @@ class Board {
     at_start_ = units_;
   }
 
-  /// Units of all tasks, or nothing if they do not fit into container `number` of `level` (level "": the whole
-  /// machine).
+  /// Returns the units of all tasks, or nothing if they do not fit into container `number` of `level` (level "": the
+  /// whole machine).
   std::vector<std::vector<std::size_t>> attempt(const std::string& level, int container) {
     units_ = at_start_;
     job_ = {};
@@ -139,7 +139,8 @@ class Board {
  private:
   bool scope(const char* name) const { return affinity_.exclusive_scope.find(name) != std::string::npos; }
 
-  // Free, and not in a container that exclusiveness closes to the job's earlier tasks, or to the task's other groups.
+  // Returns whether the unit is free and not in a container that exclusiveness closes to the job's earlier tasks, or to
+  // the task's other groups.
   bool open(const Unit& unit, const std::vector<std::size_t>& task, const std::set<std::size_t>& earlier) const {
     if (unit.used) return false;
     const auto together = [&](std::size_t u) {
@@ -168,10 +169,10 @@ class Board {
       c->used += job_.contains(u);
       if (open(units_[u], task, earlier)) c->open.push_back(u);
     }
-    const std::string& how = affinity_.request.policy;
+    const std::string& distribution = affinity_.request.policy;
     std::stable_sort(containers.begin(), containers.end(), [&](const Container& a, const Container& b) {
-      if (how == "any") return false;
-      if (how == "pack") return a.used > b.used;
+      if (distribution == "any") return false;
+      if (distribution == "pack") return a.used > b.used;
       if (a.socket_used != b.socket_used) return a.socket_used < b.socket_used;
       return a.used != b.used ? a.used < b.used : a.open.size() > b.open.size();
     });
@@ -200,7 +201,7 @@ bool is_affinity(const std::string& text) {
 }
 
 std::string affinity_of(const std::string& where, const std::string& requirement) {
-  std::string found;
+  std::string affinity;
   for (std::size_t at = requirement.find("affinity["); at != std::string::npos;
        at = requirement.find("affinity[", at + 1)) {
     if (at > 0 && (std::isalnum(static_cast<unsigned char>(requirement[at - 1])) != 0 || requirement[at - 1] == '_'))
@@ -209,12 +210,12 @@ std::string affinity_of(const std::string& where, const std::string& requirement
     if (end == std::string::npos)
       throw UsageError(where, "found " + quote(requirement.substr(at)) + ", which lacks a ]", kExample);
     const std::string section = requirement.substr(at, end - at + 1);
-    if (!found.empty() && section != found)
-      throw UsageError(where, "found " + quote(found) + " and " + quote(section),
+    if (!affinity.empty() && section != affinity)
+      throw UsageError(where, "found " + quote(affinity) + " and " + quote(section),
                        "the same for all tasks; select one with --bind or MESHMARK_BIND");
-    found = section;
+    affinity = section;
   }
-  return found;
+  return affinity;
 }
 
 Affinity parse_affinity(const std::string& text, int tasks) {
@@ -236,10 +237,10 @@ Affinity parse_affinity(const std::string& text, int tasks) {
   }
   const std::size_t bracket = unit.find('(');
   affinity.unit = Parser::level(unit.substr(0, bracket), true);
-  int each = 1;
+  int units_per_group = 1;
   if (bracket != std::string::npos) {
     const std::vector<std::string> options = cut(Parser::inside(unit.substr(bracket)), ',');
-    each = Parser::number(options[0]);
+    units_per_group = Parser::number(options[0]);
     for (std::size_t i = 1; i < options.size(); ++i) {
       const std::string& option = options[i];
       if (option.starts_with("same=") && affinity.same.empty()) {
@@ -287,9 +288,9 @@ Affinity parse_affinity(const std::string& text, int tasks) {
     }
   }
   if (affinity.cpubind.empty()) affinity.cpubind = affinity.unit;
-  if (each > kMax / affinity.groups_per_task || each * affinity.groups_per_task > kMax / tasks)
+  if (units_per_group > kMax / affinity.groups_per_task || units_per_group * affinity.groups_per_task > kMax / tasks)
     throw UsageError("affinity", "requests too many units", "at most 65536 for all tasks");
-  affinity.units_per_task = each * affinity.groups_per_task;
+  affinity.units_per_task = units_per_group * affinity.groups_per_task;
   affinity.request.slots = affinity.units_per_task * tasks;
   affinity.request.kind = affinity.unit == "thread" ? SlotKind::threads
                           : affinity.unit == "core" ? SlotKind::cores
@@ -316,13 +317,14 @@ Placement place(const Machine& machine, const Affinity& affinity, const Occupanc
     return board;
   };
   Board board = attempt(taken);
-  const std::string what = std::to_string(affinity.request.slots / affinity.units_per_task) + " tasks of " +
-                           std::to_string(affinity.units_per_task) + " " + affinity.unit + "s";
+  const std::string description = std::to_string(affinity.request.slots / affinity.units_per_task) + " tasks of " +
+                                  std::to_string(affinity.units_per_task) + " " + affinity.unit + "s";
   if (tasks.empty()) {
     attempt({});
-    if (!tasks.empty()) throw Busy("affinity: " + what + " would fit, but other jobs hold too much of this machine");
+    if (!tasks.empty())
+      throw Busy("affinity: " + description + " would fit, but other jobs hold too much of this machine");
     throw UsageError(
-        "affinity", what + " do not fit",
+        "affinity", description + " do not fit",
         std::to_string(board.units().size()) + " " + affinity.unit + "s of this machine, given `same` and `exclusive`");
   }
   Placement placement;
@@ -339,7 +341,7 @@ Placement place(const Machine& machine, const Affinity& affinity, const Occupanc
         part.insert(cpu.id);
     placement.layout.parts.emplace_back(part.begin(), part.end());
   }
-  placement.why = "affinity: " + what + ", distributed by " + affinity.request.policy +
+  placement.why = "affinity: " + description + ", distributed by " + affinity.request.policy +
                   (width(affinity.cpubind) > width(affinity.unit) ? ", each bound to its " + affinity.cpubind : "");
   return placement;
 }

@@ -25,7 +25,7 @@
 #include "sys/words.hpp"
 #include "team.hpp"
 
-// Newer than the headers of some Linux kernels; the numbers are part of the kernel's interface.
+// The headers of some Linux kernels lack this mode; its number is part of the kernel's interface.
 #ifndef MPOL_PREFERRED_MANY
 #define MPOL_PREFERRED_MANY 5
 #endif
@@ -71,15 +71,16 @@ Mount mount_of_cpusets(bool v1) {
     words >> skip >> skip >> skip >> root >> point;
     while (words >> skip && skip != "-") {}
     words >> type >> source >> options;
-    const auto listed = split(options, ',');
-    if (v1 ? type == "cgroup" && std::find(listed.begin(), listed.end(), "cpuset") != listed.end() : type == "cgroup2")
+    const auto superoptions = split(options, ',');
+    if (v1 ? type == "cgroup" && std::find(superoptions.begin(), superoptions.end(), "cpuset") != superoptions.end()
+           : type == "cgroup2")
       return {root, point};
   }
   return {};
 }
 
 CpusetHome home() {
-  if (auto found = cpuset_home()) return *found;
+  if (auto position = cpuset_home()) return *position;
   throw Absent("no hard binding: no cgroup hierarchy with cpusets is mounted", kSoft);
 }
 
@@ -112,7 +113,7 @@ void fill_cpuset(const CpusetHome& at, const std::string& folder, const std::vec
   }
   if (!put(folder + "/cpuset.cpus", cpu_list(cpus))) refused("cannot assign CPUs " + cpu_list(cpus) + " to " + folder);
   std::string mems = cpu_list(memory_nodes);
-  if (mems.empty() && at.version == 1) {  // version 1 starts with none, version 2 with the parent's
+  if (mems.empty() && at.version == 1) {  // a new cpuset of version 1 has no nodes; in version 2 it has the parent's
     mems = first_line(at.folder + "/cpuset.effective_mems");
     if (mems.empty()) mems = first_line(at.folder + "/cpuset.mems");
   }
@@ -132,19 +133,19 @@ constexpr Mode kModes[] = {
 
 constexpr const char* kPageSizes[] = {"default", "4KiB", "thp", "2MiB", "1GiB"};
 
-/// The Linux kernel's weights are global to the machine: they are only written if they differ, and the change is
-/// reported.
+/// Sets the Linux kernel's weights, which are global to the machine. Writes a weight only if it differs, and reports
+/// the change.
 void set_weights(const Memory& memory) {
   for (std::size_t i = 0; i < memory.nodes.size() && i < memory.weights.size(); ++i) {
     const std::string file = std::string(kWeights) + "/node" + std::to_string(memory.nodes[i]);
-    const std::string weight = std::to_string(memory.weights[i]), found = first_line(file);
-    if (found == weight) continue;
+    const std::string weight = std::to_string(memory.weights[i]), previous = first_line(file);
+    if (previous == weight) continue;
     if (!put(file, weight))
       throw Absent("weighted interleave: the weight of node " + std::to_string(memory.nodes[i]) + " is " +
-                       (found.empty() ? "unknown" : found) + " and cannot be changed: " + errno_text(),
+                       (previous.empty() ? "unknown" : previous) + " and cannot be changed: " + errno_text(),
                    "as root: echo " + weight + " > " + file);
     std::fprintf(stderr, "meshmark: changed the weight of node %d from %s to %s, for the whole machine\n",
-                 memory.nodes[i], found.c_str(), weight.c_str());
+                 memory.nodes[i], previous.c_str(), weight.c_str());
   }
 }
 
@@ -173,27 +174,28 @@ void set_affinity(const std::vector<int>& cpus) {
   }
   if (sched_setaffinity(0, 8 * mask.size(), reinterpret_cast<const cpu_set_t*>(mask.data())) != 0)
     throw Failure("cannot bind to CPUs " + cpu_list(cpus) + ": " + errno_text());
-  if (const std::vector<int> got = allowed_cpus(); got != cpus)
-    throw Failure("requested CPUs " + cpu_list(cpus) + ", got " + cpu_list(got) +
+  if (const std::vector<int> actual_cpus = allowed_cpus(); actual_cpus != cpus)
+    throw Failure("requested CPUs " + cpu_list(cpus) + ", got " + cpu_list(actual_cpus) +
                   ": the others are offline or outside this process's cgroup");
 }
 
 std::optional<CpusetHome> cpuset_home(pid_t process) {
   const std::string folder = "/proc/" + (process == 0 ? "self" : std::to_string(process));
-  std::string one, two;
+  std::string v1_path, v2_path;
   for (const std::string& line : split(read_text(folder + "/cgroup"), '\n')) {
     const std::size_t colon = line.find(':'), path = line.find(':', colon + 1);
     if (path == std::string::npos) continue;
     const auto controllers = split(line.substr(colon + 1, path - colon - 1), ',');
-    if (std::find(controllers.begin(), controllers.end(), "cpuset") != controllers.end()) one = line.substr(path + 1);
-    if (line.starts_with("0::")) two = line.substr(path + 1);
+    if (std::find(controllers.begin(), controllers.end(), "cpuset") != controllers.end())
+      v1_path = line.substr(path + 1);
+    if (line.starts_with("0::")) v2_path = line.substr(path + 1);
   }
-  const bool v1 = !one.empty();
-  const std::string& path = v1 ? one : two;
+  const bool v1 = !v1_path.empty();
+  const std::string& path = v1 ? v1_path : v2_path;
   if (path.empty()) return std::nullopt;
   // Read once: the observer calls this repeatedly.
-  static const Mount old = mount_of_cpusets(true), unified = mount_of_cpusets(false);
-  const Mount& mount = v1 ? old : unified;
+  static const Mount v1_mount = mount_of_cpusets(true), v2_mount = mount_of_cpusets(false);
+  const Mount& mount = v1 ? v1_mount : v2_mount;
   if (mount.point.empty()) return std::nullopt;
   // In a container, the mount shows only a part of the tree, and the path may be relative to its root or to the host's.
   std::string subpath = path;
@@ -230,8 +232,8 @@ Memory parse_memory(const std::string& text) {
   memory.policy = text.substr(0, equals);
   if (std::none_of(std::begin(kModes), std::end(kModes), [&](const Mode& m) { return memory.policy == m.name; }))
     throw UsageError("memory", "found " + quote(text), kAllowed);
-  const bool named = equals != std::string::npos;
-  const std::string list = named ? text.substr(equals + 1) : "";
+  const bool has_value = equals != std::string::npos;
+  const std::string list = has_value ? text.substr(equals + 1) : "";
   if (memory.policy == "weighted") {
     std::set<int> distinct;
     for (const std::string& pair : split(list, ',')) {
@@ -249,7 +251,7 @@ Memory parse_memory(const std::string& text) {
         memory.weights.push_back(static_cast<int>(weight));
       }
     }
-  } else if (named) {
+  } else if (has_value) {
     if (memory.policy == "default" || memory.policy == "local")
       throw UsageError("memory", "found " + quote(text) + ": " + memory.policy + " accepts no nodes", kAllowed);
     memory.all_nodes = list == "all";
@@ -297,7 +299,7 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
   }
   if (mode == MPOL_PREFERRED && nodes.size() > 1) mode = MPOL_PREFERRED_MANY;
 
-  std::vector<unsigned long> mask(kMaxNodes / kWordBits), got(kMaxNodes / kWordBits);
+  std::vector<unsigned long> mask(kMaxNodes / kWordBits), actual_mask(kMaxNodes / kWordBits);
   for (const int n : nodes) {
     if (n >= static_cast<int>(kMaxNodes)) throw UsageError("memory", "found node " + std::to_string(n), "0 to 1023");
     mask[static_cast<unsigned>(n) / kWordBits] |= 1UL << (static_cast<unsigned>(n) % kWordBits);
@@ -314,12 +316,12 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
                      ": " + std::strerror(reason),
                  "nodes that this process's cpuset allows (Mems_allowed_list in /proc/self/status)");
   }
-  int found = 0;
-  if (syscall(SYS_get_mempolicy, &found, got.data(), kMaxNodes + 1, nullptr, 0) != 0)
+  int actual_mode = 0;
+  if (syscall(SYS_get_mempolicy, &actual_mode, actual_mask.data(), kMaxNodes + 1, nullptr, 0) != 0)
     throw Failure("cannot read back the memory policy: " + errno_text());
   // Before 5.14, the Linux kernel reports `local` as preferred without nodes.
-  const bool local = mode == MPOL_LOCAL && (found == MPOL_LOCAL || found == MPOL_PREFERRED);
-  if ((found != mode && !local) || (mode != MPOL_LOCAL && got != mask))
+  const bool local = mode == MPOL_LOCAL && (actual_mode == MPOL_LOCAL || actual_mode == MPOL_PREFERRED);
+  if ((actual_mode != mode && !local) || (mode != MPOL_LOCAL && actual_mask != mask))
     throw Failure("requested memory policy " + quote(memory.policy) + " on nodes " + cpu_list(nodes) +
                   ", but another one is in effect: this process's cpuset allows nodes " +
                   value_of(read_text("/proc/self/status"), "Mems_allowed_list:"));
@@ -335,9 +337,9 @@ void set_pages(const std::string& pages) {
       throw Absent("pages " + pages + ": glibc " + gnu_get_libc_version() + " does not support them in malloc",
                    "glibc 2.35 or later, or a program that maps them itself");
     std::string all;
-    if (const char* before = std::getenv("GLIBC_TUNABLES"); before != nullptr)
-      for (const std::string& one : split(before, ':'))
-        if (!one.empty() && one.rfind("glibc.malloc.hugetlb=", 0) != 0) all += one + ":";
+    if (const char* previous = std::getenv("GLIBC_TUNABLES"); previous != nullptr)
+      for (const std::string& setting : split(previous, ':'))
+        if (!setting.empty() && setting.rfind("glibc.malloc.hugetlb=", 0) != 0) all += setting + ":";
     setenv("GLIBC_TUNABLES", (all + "glibc.malloc.hugetlb=" + value).c_str(), 1);
   };
   if (pages == "4KiB") {
@@ -355,8 +357,9 @@ void set_pages(const std::string& pages) {
   } else if (pages == "2MiB" || pages == "1GiB") {
     const std::size_t bytes = parse_size("pages", pages);
     const std::string pool = "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(bytes >> 10) + "kB";
-    const std::string free = first_line(pool + "/free_hugepages"), more = first_line(pool + "/nr_overcommit_hugepages");
-    if ((free.empty() || free == "0") && (more.empty() || more == "0"))
+    const std::string free = first_line(pool + "/free_hugepages"),
+                      overcommit = first_line(pool + "/nr_overcommit_hugepages");
+    if ((free.empty() || free == "0") && (overcommit.empty() || overcommit == "0"))
       throw Absent("no explicit huge pages of " + pages + " in the pool",
                    "as root: echo N > " + pool + "/nr_hugepages");
     tunable(std::to_string(bytes));
@@ -366,14 +369,14 @@ void set_pages(const std::string& pages) {
 }
 
 std::vector<int> relative(const std::vector<int>& cpus, const std::vector<int>& allowed) {
-  std::vector<int> places;
+  std::vector<int> positions;
   for (const int cpu : cpus) {
     const auto at = std::lower_bound(allowed.begin(), allowed.end(), cpu);
     if (at == allowed.end() || *at != cpu)
       throw UsageError("cpus", "found CPU " + std::to_string(cpu), cpu_list(allowed));
-    places.push_back(static_cast<int>(at - allowed.begin()));
+    positions.push_back(static_cast<int>(at - allowed.begin()));
   }
-  return places;
+  return positions;
 }
 
 }  // namespace mm::place

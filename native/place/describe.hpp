@@ -4,7 +4,7 @@
 
 namespace mm::place {
 
-/// meshmark-place describe: policies, modifiers, memory policies, page sizes and metrics, one JSON object.
+/// meshmark-place describe: prints policies, modifiers, memory policies, page sizes and metrics as one JSON object.
 int describe_verb(int argc, char** argv);
 /// Metrics of `run --record`, in the order of the output.
 const std::vector<Metric>& run_metrics();

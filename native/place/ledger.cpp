@@ -29,9 +29,9 @@ namespace {
 
 constexpr int kHighFd = 512;  // scripts redirect small descriptors, which would release the lock
 
-/// Removes the cgroup of a dead reservation; false if it still contains processes, which have closed their descriptors
-/// but still use the CPUs. A reservation may come from another user: only an empty cgroup of our own user can be
-/// removed.
+/// Removes the cgroup of a dead reservation. Returns false if it still contains processes, which have closed their
+/// descriptors but still use the CPUs. A reservation may come from another user: only an empty cgroup of our own user
+/// can be removed.
 bool remove_cgroup(const std::string& path, uid_t owner) {
   const std::size_t slash = path.rfind('/');
   if (path.empty() || path[0] != '/' || path.find("/../") != std::string::npos ||
@@ -46,7 +46,8 @@ bool remove_cgroup(const std::string& path, uid_t owner) {
   return rmdir(path.c_str()) == 0 || errno != EBUSY;
 }
 
-/// Living reservations; removes the dead ones and tickets of dead processes. Requires the folder's lock.
+/// Returns the living reservations; removes the dead ones and the tickets of dead processes. Requires the folder's
+/// lock.
 std::vector<Reservation> scan(const Folder& folder) {
   remove_dead_tickets(folder);
   std::vector<Reservation> living;
@@ -56,15 +57,15 @@ std::vector<Reservation> scan(const Folder& folder) {
     if (!entry) continue;
     const bool ended = dead(*entry);
     Reservation reservation;
-    std::string its_boot, error;
+    std::string entry_boot, error;
     try {
-      reservation = parse_reservation(read_bounded(entry->fd.get()), its_boot);
+      reservation = parse_reservation(read_bounded(entry->fd.get()), entry_boot);
     } catch (const Failure& e) {
       error = e.what();
     }
     reservation.path = folder.file(name);
     reservation.user = std::to_string(entry->status.st_uid);  // from the file's owner: the text could name any user
-    const bool foreign = error.empty() && its_boot != boot;
+    const bool foreign = error.empty() && entry_boot != boot;
     if (ended && (foreign || remove_cgroup(reservation.cgroup, entry->status.st_uid))) {
       if (!error.empty())
         warn("removed " + reservation.path + ", which is unreadable and has no owner any more: " + error);
@@ -85,7 +86,7 @@ std::vector<Reservation> scan(const Folder& folder) {
   return living;
 }
 
-/// The same lock on a descriptor that a shell's redirections do not reach and that survives exec.
+/// Returns a descriptor with the same lock that a shell's redirections do not reach and that survives exec.
 int keep(int fd) {
   int high = fcntl(fd, F_DUPFD, kHighFd);
   if (high < 0) high = fcntl(fd, F_DUPFD, 64);
@@ -110,7 +111,8 @@ std::optional<Ledger::Held> join_in(const std::vector<Reservation>& reservations
   return std::nullopt;
 }
 
-/// CPUs that others hold. A command inside a placed one runs within that reservation, which is therefore ignored.
+/// Returns the reservations of others. A command inside a placed one runs within that reservation, which is therefore
+/// ignored.
 std::vector<Reservation> of_others(const std::vector<Reservation>& reservations) {
   const char* const claim = std::getenv("MESHMARK_CLAIM");
   std::vector<Reservation> others;
@@ -122,7 +124,8 @@ std::vector<Reservation> of_others(const std::vector<Reservation>& reservations)
 }  // namespace
 
 std::string ledger_folder() {
-  if (const char* named = std::getenv("MESHMARK_LEDGER"); named != nullptr && *named != '\0') return named;
+  if (const char* configured = std::getenv("MESHMARK_LEDGER"); configured != nullptr && *configured != '\0')
+    return configured;
   constexpr const char* kFolders[] = {"/run/lock/meshmark", "/dev/shm/meshmark-claims"};
   // Use an existing folder whoever created it: root may write where others may not, and all must use the same one.
   for (const char* folder : kFolders)

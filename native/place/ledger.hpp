@@ -45,11 +45,12 @@ class Ledger {
     int lock_fd = -1;
   };
   Held reserve(const Reservation& as, const std::function<Placement(const Occupancy&)>& decide, double wait_s);
-  /// Joins the reservation of this job (see Reservation::job) by sharing its lock; nullopt if no earlier rank made one.
+  /// Joins the reservation of this job (see Reservation::job) by sharing its lock; returns nullopt if no earlier rank
+  /// has created one.
   std::optional<Held> join(const std::string& job);
   /// Records the cgroup of a reservation, so that both are removed together.
   void set_cgroup(Held& held, const std::string& folder);
-  void release(Held& held);  ///< now, rather than when the process ends
+  void release(Held& held);  ///< releases the reservation now, rather than when the process ends
 
  private:
   std::string folder_;

@@ -3,7 +3,8 @@
 
 namespace mm::place {
 
-/// meshmark-place machine: CPUs, cores, packages, nodes, caches and distances of a description, one JSON object.
+/// meshmark-place machine: prints CPUs, cores, packages, nodes, caches and distances of a description as one JSON
+/// object.
 int machine_verb(int argc, char** argv);
 
 }  // namespace mm::place

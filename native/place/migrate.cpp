@@ -81,7 +81,7 @@ struct Outcome {
   throw Failure("cannot move the pages of " + who + ": " + std::strerror(error));
 }
 
-/// The node of each page, or a negative error if it is not in memory.
+/// Returns the node of each page, or a negative error if it is not in memory.
 std::vector<int> query_nodes(pid_t process, const std::vector<void*>& pages) {
   std::vector<int> nodes(pages.size(), kUnreported);
   const auto call = [&] {
@@ -150,7 +150,7 @@ class Mover {
       }
       at = end + 1;
     }
-    std::vector<Range> found;
+    std::vector<Range> movable;
     const std::string maps = read_text(folder + "/maps");
     if (maps.empty()) refuse(process_, ::kill(process_, 0) == 0 ? EPERM : ESRCH);
     for (std::size_t at = 0; at < maps.size();) {
@@ -166,9 +166,9 @@ class Mover {
       if (path == "[vvar]" || path == "[vdso]" || path == "[vsyscall]" || path == "[vvar_vclock]") continue;
       const bool file = path.starts_with('/') && is_file(path) && !huge.contains(first);
       if (file && mode[3] != 'p') continue;
-      found.push_back({first, last, huge.contains(first) ? huge[first] : kPage, file, counted[first]});
+      movable.push_back({first, last, huge.contains(first) ? huge[first] : kPage, file, counted[first]});
     }
-    return found;
+    return movable;
   }
 
   /// Adds the pages of a range that are in memory; the range may be almost empty.
@@ -186,7 +186,8 @@ class Mover {
         reinterpret_cast<void*>(address));  // NOLINT(performance-no-int-to-ptr): address in another process
   }
 
-  /// The Linux kernel lists present pages and skips empty page tables. Returns false if it is too old for that.
+  /// Adds the present pages, which the Linux kernel lists without reading empty page tables. Returns false if the
+  /// kernel is too old for that.
   bool scan(const Range& range) {
     if (!scans_) return false;
     std::array<Region, 512> regions{};
@@ -195,15 +196,15 @@ class Mover {
     scan.end = range.end;
     scan.vec = reinterpret_cast<std::uintptr_t>(regions.data());
     scan.vec_len = regions.size();
-    // For private mappings of files, only written pages, which no longer belong to the file.
+    // For private mappings of files, only written pages count, because they no longer belong to the file.
     scan.category_mask = kIsPresent | kIsZero | (range.private_file ? kIsFile : 0);
     scan.category_inverted = kIsZero | (range.private_file ? kIsFile : 0);
     for (scan.start = range.begin; scan.start < range.end; scan.start = scan.walk_end) {
-      const int found = ::ioctl(pagemap_, kScan, &scan);
-      if (found < 0 && errno == EINTR) continue;
-      if (found < 0 && scan.start == range.begin && (errno == ENOTTY || errno == EINVAL)) return scans_ = false;
-      if (found < 0 || scan.walk_end <= scan.start) return true;  // unmapped meanwhile: the final count shows it
-      for (int i = 0; i < found; ++i)
+      const int region_count = ::ioctl(pagemap_, kScan, &scan);
+      if (region_count < 0 && errno == EINTR) continue;
+      if (region_count < 0 && scan.start == range.begin && (errno == ENOTTY || errno == EINVAL)) return scans_ = false;
+      if (region_count < 0 || scan.walk_end <= scan.start) return true;  // unmapped meanwhile: the final count shows it
+      for (int i = 0; i < region_count; ++i)
         for (std::uint64_t at = regions[static_cast<std::size_t>(i)].start;
              at < regions[static_cast<std::size_t>(i)].end; at += kPage)
           add_page(range, at);
@@ -218,10 +219,10 @@ class Mover {
     seen_ = 0;
     std::array<std::uint64_t, 4096> entries{};  // fits in the first-level cache
     for (std::uint64_t at = range.begin; at < range.end && !(sparse && seen_ >= range.counted);) {
-      const std::size_t want = std::min<std::size_t>(entries.size(), (range.end - at) / kPage);
-      const ssize_t got = ::pread(pagemap_, entries.data(), want * 8, static_cast<off_t>(at / kPage * 8));
-      if (got <= 0) return;  // unmapped, or the process has ended: the final count shows it
-      const std::uint64_t n = static_cast<std::uint64_t>(got) / 8;
+      const std::size_t requested = std::min<std::size_t>(entries.size(), (range.end - at) / kPage);
+      const ssize_t received = ::pread(pagemap_, entries.data(), requested * 8, static_cast<off_t>(at / kPage * 8));
+      if (received <= 0) return;  // unmapped, or the process has ended: the final count shows it
+      const std::uint64_t n = static_cast<std::uint64_t>(received) / 8;
       for (std::uint64_t i = 0; i < n; ++i)
         if ((entries[i] >> 63) != 0 && !(range.private_file && (entries[i] >> 61 & 1) != 0))
           add_page(range, at + i * kPage);
@@ -237,10 +238,10 @@ class Mover {
   void flush() {
     if (pages_.empty()) return;
     std::vector<void*> todo;
-    const std::vector<int> at = query_nodes(process_, pages_);
-    for (std::size_t i = 0; i < at.size(); ++i) {
-      seen_ += at[i] >= 0 ? 1 : 0;
-      if (at[i] >= 0 && !in(options_.to, at[i]) && (options_.from.empty() || in(options_.from, at[i])))
+    const std::vector<int> nodes = query_nodes(process_, pages_);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      seen_ += nodes[i] >= 0 ? 1 : 0;
+      if (nodes[i] >= 0 && !in(options_.to, nodes[i]) && (options_.from.empty() || in(options_.from, nodes[i])))
         todo.push_back(pages_[i]);
     }
     pages_.clear();
@@ -254,23 +255,23 @@ class Mover {
                                 todo.begin() + static_cast<std::ptrdiff_t>(std::min(before, first + step))),
              reason);
       // The result of the call is unreliable: query where the pages are.
-      std::vector<void*> left;
-      const std::vector<int> now = query_nodes(process_, todo);
-      for (std::size_t i = 0; i < now.size(); ++i) {
-        if (now[i] >= 0 && in(options_.to, now[i]))
+      std::vector<void*> remaining;
+      const std::vector<int> current_nodes = query_nodes(process_, todo);
+      for (std::size_t i = 0; i < current_nodes.size(); ++i) {
+        if (current_nodes[i] >= 0 && in(options_.to, current_nodes[i]))
           out_.moved += page_;
-        else if (now[i] == -ENOENT || now[i] == -EFAULT)
+        else if (current_nodes[i] == -ENOENT || current_nodes[i] == -EFAULT)
           out_.left["gone"] += page_;
         else if (reason[todo[i]] == -EACCES)
           out_.left["shared"] += page_;
         else
-          left.push_back(todo[i]);
+          remaining.push_back(todo[i]);
       }
       // A call that moves few of many pages has run out of room or met many busy pages.
-      if (round > 0 || before - left.size() <= before / 16) {
+      if (round > 0 || before - remaining.size() <= before / 16) {
         if (++round > 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
-      todo = std::move(left);
+      todo = std::move(remaining);
     }
     if (!todo.empty()) out_.left[room_.empty() ? "full" : "busy"] += todo.size() * page_;
     if (options_.show_progress && wall_s() > told_at_ + 0.5) {
@@ -340,9 +341,9 @@ std::vector<int> nodes_of(const std::string& field, const std::string& text, con
   const std::vector<int> nodes = parse_cpu_list(field, text, with_memory);
   for (const int node : nodes) {
     if (std::find(with_memory.begin(), with_memory.end(), node) != with_memory.end()) continue;
-    const bool there =
+    const bool exists =
         std::any_of(machine.nodes.begin(), machine.nodes.end(), [&](const Node& n) { return n.id == node; });
-    throw UsageError(field, "node " + std::to_string(node) + (there ? " has no memory" : " does not exist"),
+    throw UsageError(field, "node " + std::to_string(node) + (exists ? " has no memory" : " does not exist"),
                      cpu_list(with_memory));
   }
   return nodes;
@@ -381,8 +382,8 @@ void print(const Outcome& out) {
     for (const auto& [node, bytes] : *count) nodes.insert(node);
   std::printf("  node  before (MiB)  after (MiB)\n");
   const auto at = [](const std::map<int, std::uint64_t>& count, int node) {
-    const auto found = count.find(node);
-    return in_mib(found == count.end() ? 0 : found->second);
+    const auto entry = count.find(node);
+    return in_mib(entry == count.end() ? 0 : entry->second);
   };
   for (const int node : nodes)
     std::printf("  %4d  %12s  %11s\n", node, at(out.before, node).c_str(), at(out.after, node).c_str());
@@ -431,14 +432,14 @@ int migrate_verb(int argc, char** argv) {
     if (cpus.empty()) throw UsageError("--with-threads", "nodes " + to + " have no CPUs", "nodes with CPUs");
     for (const pid_t process : tree) bind_threads(process, {cpus.begin(), cpus.end()});
   }
-  bool whole = true;
+  bool all_moved = true;
   json all = json::array();
   for (const pid_t process : tree) {
     try {
       const Outcome out = Mover(process, options).run();
       std::uint64_t left = 0;
       for (const auto& [reason, bytes] : out.left) left += reason == "gone" ? 0 : bytes;
-      whole = whole && left == 0;
+      all_moved = all_moved && left == 0;
       if (as_json)
         all.push_back(to_json(out));
       else
@@ -448,7 +449,7 @@ int migrate_verb(int argc, char** argv) {
     }
   }
   if (as_json) std::cout << to_line({{"to", options.to}, {"processes", all}}) << "\n";
-  return whole ? 0 : 1;
+  return all_moved ? 0 : 1;
 }
 
 }  // namespace mm::place

@@ -42,7 +42,8 @@ enum : std::uint8_t {
   kToMark = 32
 };
 
-/// Never freed: a handler may be reading it. Marking a range again reuses it.
+/// A range of memory that was marked. It is never freed, because a handler may be reading it. Marking it again reuses
+/// it.
 struct Range {
   std::uintptr_t begin, end, chunk;  ///< chunks are aligned to their size and cut at both ends
   std::atomic<std::uint8_t>* state;  ///< [chunk]
@@ -57,11 +58,11 @@ struct Range {
 const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
 std::atomic<Range*> ranges[kMax];
 std::atomic<int> range_count{0};
-int memory_node[kNodes];  ///< by CPU's node: itself, or the nearest one with memory
+int memory_node[kNodes];  ///< by node of the CPU: that node, or the nearest one with memory
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct sigaction before;  ///< the previous handler
 std::atomic<unsigned long> touched{0}, moved{0}, kept{0}, lost{0};
-std::atomic<unsigned long> calls{0};  ///< of mm_next_touch, counted before a page loses its access
+std::atomic<unsigned long> calls{0};  ///< calls of mm_next_touch, counted before a page loses its access
 
 int protection(std::uint8_t state) {
   return ((state & kRead) != 0 ? PROT_READ : 0) | ((state & kWrite) != 0 ? PROT_WRITE : 0) |
@@ -77,7 +78,7 @@ Range* find(std::uintptr_t at) {
   return nullptr;
 }
 
-/// Queries (node < 0) or moves up to kBatch pages from `at`; returns their nodes or negative errors.
+/// Queries (node < 0) or moves up to kBatch pages from `at`. `status` receives their nodes or negative errors.
 long call(std::uintptr_t at, std::size_t count, int node, int* status) {
   void* pages[kBatch];
   int nodes[kBatch];
@@ -89,8 +90,8 @@ long call(std::uintptr_t at, std::size_t count, int node, int* status) {
   return syscall(SYS_move_pages, 0, count, pages, node < 0 ? nullptr : nodes, status, kMove);
 }
 
-/// The node of a page. Some Linux kernels (6.1) report none for a page that awaits a hinting fault of NUMA balancing,
-/// until it is read. A marked page without access cannot be read, which is harmless here.
+/// Queries the nodes of pages. Some Linux kernels (6.1) report no node for a page that awaits a hinting fault of NUMA
+/// balancing, until it is read. A marked page without access cannot be read, which is harmless here.
 long query_or_move(std::uintptr_t at, std::size_t count, int* status) {
   if (call(at, count, -1, status) < 0) return -1;
   bool hidden = false;
@@ -103,7 +104,7 @@ long query_or_move(std::uintptr_t at, std::size_t count, int* status) {
   return hidden ? call(at, count, -1, status) : 0;
 }
 
-/// Number of pages in [low, high) on another node, after moving them (up to kBatch per call) if requested.
+/// Returns the number of pages in [low, high) on another node, after moving them (up to kBatch per call) if requested.
 long away(std::uintptr_t low, std::uintptr_t high, int node, bool move) {
   long count = 0;
   for (std::uintptr_t at = low; at < high; at += kBatch * page) {
@@ -157,7 +158,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   // Initial-exec: plain thread-local storage of a library may be allocated at its first use.
   static thread_local std::uintptr_t last __attribute__((tls_model("initial-exec"))) = 0;
   static thread_local int times __attribute__((tls_model("initial-exec"))) = 0;
-  static thread_local unsigned long call_then __attribute__((tls_model("initial-exec"))) = 0;
+  static thread_local unsigned long last_call __attribute__((tls_model("initial-exec"))) = 0;
   const int error = errno;
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
   Range* const range = info->si_code == SEGV_ACCERR ? find(at) : nullptr;
@@ -183,22 +184,22 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   // Not marked: another thread has opened it, so a retry succeeds; or the fault is real. A thread that is late again
   // after the next call of mm_next_touch is merely late.
   const unsigned long call_now = calls.load();
-  times = last == at && call_then == call_now ? times + 1 : 1;
+  times = last == at && last_call == call_now ? times + 1 : 1;
   last = at;
-  call_then = call_now;
+  last_call = call_now;
   errno = error;
   if (times > 3) pass_on(signal, info, context);
 }
 
 long file_text(const char* path, char* text, std::size_t size) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t got = file < 0 ? -1 : read(file, text, size - 1);
+  const ssize_t length = file < 0 ? -1 : read(file, text, size - 1);
   if (file >= 0) close(file);
-  text[got > 0 ? got : 0] = 0;
-  return got;
+  text[length > 0 ? length : 0] = 0;
+  return length;
 }
 
-/// For each node, itself if it has memory, otherwise the nearest one by distance.
+/// Fills `memory_node`: each node itself if it has memory, otherwise the nearest node with memory by distance.
 void learn_nodes() {
   char text[8192], path[96];
   bool has[kNodes] = {};
@@ -230,7 +231,7 @@ void learn_nodes() {
   }
 }
 
-/// A child has one thread: mark again the chunks that other threads were moving.
+/// Marks again, in the child, the chunks that other threads were moving: the child has only one thread.
 void after_fork() {
   for (int r = 0; r < range_count.load(); ++r) {
     Range& range = *ranges[r].load();
@@ -249,15 +250,15 @@ bool install() {
     pthread_atfork([] { pthread_mutex_lock(&lock); }, [] { pthread_mutex_unlock(&lock); }, after_fork);
     ready = true;
   }
-  struct sigaction now{};
-  if (sigaction(SIGSEGV, nullptr, &now) != 0) return false;
-  if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault) return true;
-  before = now;
-  struct sigaction ours{};
-  ours.sa_sigaction = on_fault;
-  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigfillset(&ours.sa_mask);  // a handler of the program that touches the same chunk would wait for itself
-  return sigaction(SIGSEGV, &ours, nullptr) == 0;
+  struct sigaction current{};
+  if (sigaction(SIGSEGV, nullptr, &current) != 0) return false;
+  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_fault) return true;
+  before = current;
+  struct sigaction handler{};
+  handler.sa_sigaction = on_fault;
+  handler.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigfillset(&handler.sa_mask);  // a handler of the program that touches the same chunk would wait for itself
+  return sigaction(SIGSEGV, &handler, nullptr) == 0;
 }
 
 /// A mapping, or a part of one, to be marked.
@@ -280,10 +281,10 @@ class Lines {
     std::size_t n = 0;
     for (;;) {
       if (at_ == have_) {
-        const ssize_t got = file_ < 0 ? -1 : read(file_, text_, sizeof text_);
-        if (got <= 0) return nullptr;
+        const ssize_t length = file_ < 0 ? -1 : read(file_, text_, sizeof text_);
+        if (length <= 0) return nullptr;
         at_ = 0;
-        have_ = static_cast<std::size_t>(got);
+        have_ = static_cast<std::size_t>(length);
       }
       const char c = text_[at_++];
       if (c == '\n') break;
@@ -297,13 +298,14 @@ class Lines {
   int file_;
   std::size_t at_ = 0, have_ = 0;
   char line_[256];
-  static inline char text_[1 << 16];  // under the lock
+  static inline char text_[1 << 16];  // protected by `lock`
 };
 
-/// Pieces of /proc/self/smaps in [begin, end). Returns their number; -1 if a part is unmapped.
+/// Writes the pieces of /proc/self/smaps in [begin, end) to `pieces`. Returns their number, or -1 if a part is not
+/// mapped.
 long pieces_of(std::uintptr_t begin, std::uintptr_t end, Piece* pieces) {
   long count = 0;
-  std::uintptr_t reached = begin;
+  std::uintptr_t covered_end = begin;
   bool inside = false;
   Lines lines("/proc/self/smaps");
   while (const char* line = lines.next()) {
@@ -314,11 +316,11 @@ long pieces_of(std::uintptr_t begin, std::uintptr_t end, Piece* pieces) {
       const std::uintptr_t high = strtoul(at + 1, &at, 16);
       inside = high > begin;
       if (!inside) continue;
-      if (low > reached) return -1;
+      if (low > covered_end) return -1;
       pieces[count++] = {low > begin ? low : begin, high < end ? high : end, page,
                          static_cast<std::uint8_t>((at[1] == 'r' ? kRead : 0) | (at[2] == 'w' ? kWrite : 0) |
                                                    (at[3] == 'x' ? kExecute : 0))};
-      reached = pieces[count - 1].end;
+      covered_end = pieces[count - 1].end;
     } else if (inside) {
       std::uintptr_t& chunk = pieces[count - 1].chunk;
       for (const char* key : {"AnonHugePages:", "ShmemPmdMapped:"})
@@ -327,7 +329,7 @@ long pieces_of(std::uintptr_t begin, std::uintptr_t end, Piece* pieces) {
         if (const std::uintptr_t bytes = strtoul(line + 15, nullptr, 10) << 10; bytes > chunk) chunk = bytes;
     }
   }
-  return reached >= end ? count : -1;
+  return covered_end >= end ? count : -1;
 }
 
 Range* make(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t chunk) {
@@ -341,14 +343,15 @@ Range* make(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t chunk) {
   range->end = end;
   range->chunk = chunk;
   range->state = reinterpret_cast<std::atomic<std::uint8_t>*>(static_cast<char*>(at) + head);
-  // Until release(): a thread that found an unmarked chunk without access would treat its fault as real.
+  // The chunks stay taken until release(): a thread that found an unmarked chunk without access would treat its fault
+  // as real.
   for (std::size_t i = 0; i < chunks; ++i) range->state[i].store(kTaken, std::memory_order_relaxed);
   ranges[n].store(range, std::memory_order_release);
   range_count.store(n + 1, std::memory_order_release);
   return range;
 }
 
-/// The first address from `at` on that a range contains, or `end`.
+/// Returns the first address after `at` at which a range begins, or `end`.
 std::uintptr_t next_known(std::uintptr_t at, std::uintptr_t end) {
   for (int i = 0; i < range_count.load(); ++i)
     if (const std::uintptr_t begin = ranges[i].load()->begin; begin > at && begin < end) end = begin;
@@ -432,11 +435,11 @@ int mark_all(std::uintptr_t begin, std::uintptr_t end) {
 extern "C" {
 
 int mm_next_touch(void* addr, size_t bytes) {
-  const auto from = reinterpret_cast<std::uintptr_t>(addr);
-  const std::uintptr_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;
+  const auto start = reinterpret_cast<std::uintptr_t>(addr);
+  const std::uintptr_t begin = (start + page - 1) / page * page, end = (start + bytes) / page * page;
   int error = 0;
   const auto stack = reinterpret_cast<std::uintptr_t>(&error);
-  if (begin >= end || end < from || (stack >= begin && stack < end)) {
+  if (begin >= end || end < start || (stack >= begin && stack < end)) {
     errno = EINVAL;
     return -1;
   }
@@ -457,14 +460,14 @@ void mm_next_touch_count(struct mm_next_touch_counts* counts) {
 }
 
 long mm_migrate(void* addr, size_t bytes, int node) {
-  const auto from = reinterpret_cast<std::uintptr_t>(addr);
-  if (bytes == 0 || node < 0 || from + bytes < from) {
+  const auto start = reinterpret_cast<std::uintptr_t>(addr);
+  if (bytes == 0 || node < 0 || start + bytes < start) {
     errno = EINVAL;
     return -1;
   }
-  long away = 0;
-  const std::uintptr_t end = (from + bytes + page - 1) / page * page;
-  for (std::uintptr_t at = from / page * page; at < end; at += kBatch * page) {
+  long misplaced = 0;
+  const std::uintptr_t end = (start + bytes + page - 1) / page * page;
+  for (std::uintptr_t at = start / page * page; at < end; at += kBatch * page) {
     const std::size_t left = (end - at) / page, count = left < kBatch ? left : kBatch;
     int status[kBatch];
     if (query_or_move(at, count, status) < 0) return -1;
@@ -472,16 +475,16 @@ long mm_migrate(void* addr, size_t bytes, int node) {
     for (std::size_t before_call = count + 1;;) {
       if (call(at, count, node, status) < 0 && errno != ENOMEM) return -1;
       if (query_or_move(at, count, status) < 0) return -1;
-      std::size_t now = 0;
-      for (std::size_t i = 0; i < count; ++i) now += status[i] >= 0 && status[i] != node;
-      if (now == 0 || now >= before_call) {
-        away += static_cast<long>(now);
+      std::size_t misplaced_in_batch = 0;
+      for (std::size_t i = 0; i < count; ++i) misplaced_in_batch += status[i] >= 0 && status[i] != node;
+      if (misplaced_in_batch == 0 || misplaced_in_batch >= before_call) {
+        misplaced += static_cast<long>(misplaced_in_batch);
         break;
       }
-      before_call = now;
+      before_call = misplaced_in_batch;
     }
   }
-  return away;
+  return misplaced;
 }
 
 int mm_where(const void* addr) {

@@ -58,9 +58,9 @@ struct Observer::State {
       }
     }
     parts.update(tree.living, now);
-    const double paged = memory.cost_s();
+    const double memory_cost_s = memory.cost_s();
     for (auto& [id, process] : tree.living) memory.update(process, now);
-    const double cost = observe::thread_cpu_s() - begin - (memory.cost_s() - paged);
+    const double cost = observe::thread_cpu_s() - begin - (memory.cost_s() - memory_cost_s);
     sample_cost_s += cost;
     if (samples > 1) paced_s += cost;  // the first sample also loads the observer's code and data
   }
@@ -112,26 +112,26 @@ Totals totals(const Report& report) {
 json to_json(const Report& report) {
   json threads = json::array();
   for (const ThreadVerdict& thread : report.threads) {
-    json one{{"process", thread.process},
-             {"thread", thread.thread},
-             {"command", thread.command},
-             {"allowed", cpu_list(thread.allowed)}};
-    if (!report.cgroup_cpus.empty()) one["allowed_relative"] = cpu_list(relative(thread.allowed, report.cgroup_cpus));
-    one["ran_on"] = cpu_list(thread.ran_on);
-    one["migrations"] = thread.migrations < 0 ? json() : json(thread.migrations);
-    one["user_s"] = thread.user_s;
-    one["system_s"] = thread.system_s;
-    one["waiting_s"] = thread.waiting_s;
+    json entry{{"process", thread.process},
+               {"thread", thread.thread},
+               {"command", thread.command},
+               {"allowed", cpu_list(thread.allowed)}};
+    if (!report.cgroup_cpus.empty()) entry["allowed_relative"] = cpu_list(relative(thread.allowed, report.cgroup_cpus));
+    entry["ran_on"] = cpu_list(thread.ran_on);
+    entry["migrations"] = thread.migrations < 0 ? json() : json(thread.migrations);
+    entry["user_s"] = thread.user_s;
+    entry["system_s"] = thread.system_s;
+    entry["waiting_s"] = thread.waiting_s;
     if (!thread.pages.empty() || !thread.file_pages.empty()) {
-      one["pages"] = by_node(thread.pages);
-      one["file_pages"] = by_node(thread.file_pages);
-      one["huge_bytes"] = thread.huge_bytes;
+      entry["pages"] = by_node(thread.pages);
+      entry["file_pages"] = by_node(thread.file_pages);
+      entry["huge_bytes"] = thread.huge_bytes;
     }
     json violations = json::array();
     for (const Violation v : thread.violations) violations.push_back(name(v));
-    one["violations"] = violations;
-    if (!thread.explanation.empty()) one["said"] = thread.explanation;
-    threads.push_back(one);
+    entry["violations"] = violations;
+    if (!thread.explanation.empty()) entry["said"] = thread.explanation;
+    threads.push_back(entry);
   }
   const Totals all = totals(report);
   return {{"held", report.held},

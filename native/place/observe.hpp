@@ -15,11 +15,11 @@ namespace mm::place {
 
 struct Expectation {
   std::vector<int> cpus;  ///< allowed CPUs of every thread; empty: unbound, reported only
-  bool each = false;      ///< and no two ranks (processes) or threads share a part
+  bool each = false;      ///< additionally, no two ranks (processes) or threads share a part
   Layout layout;
-  std::vector<int> memory_nodes;  ///< where pages should be; empty: anywhere
+  std::vector<int> memory_nodes;  ///< nodes where pages should be; empty: any node
   bool strict_memory = false;     ///< bind: a page elsewhere is a violation; otherwise it is reported as a share
-  double tolerated_share = 0.01;  ///< of pages elsewhere (shared libraries, pages of the loader)
+  double tolerated_share = 0.01;  ///< accepted share of pages elsewhere (shared libraries, pages of the loader)
 };
 
 enum class Violation { none, mask_changed, ran_outside, doubled, wrong_node, spilled };
@@ -31,9 +31,10 @@ struct ThreadVerdict {
   std::vector<int> allowed, ran_on;  ///< last mask; CPUs on which it was observed
   long long migrations = -1;         ///< from the Linux kernel; -1 if unavailable
   double user_s = 0, system_s = 0, waiting_s = 0;
-  std::map<int, std::uint64_t> pages;       ///< node → B, of its process; only at the process's first thread
-  std::map<int, std::uint64_t> file_pages;  ///< likewise, of files and shared libraries: reported, not judged
-  std::uint64_t huge_bytes = 0;             ///< part of them in huge pages
+  std::map<int, std::uint64_t> pages;  ///< node → B of its process; only at the process's first thread
+  std::map<int, std::uint64_t>
+      file_pages;  ///< node → B of files and shared libraries, also only at the first thread: reported, not judged
+  std::uint64_t huge_bytes = 0;  ///< part of `pages` in huge pages
   std::vector<Violation> violations;
   std::string explanation;  ///< what happened, its cause and the remedy; "" if the placement held
 };
@@ -57,9 +58,10 @@ class Observer {
   ~Observer();
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
-  /// Takes one sample; cheap if nothing changed (page maps are read in at most 2 % of the time).
+  /// Takes one sample. This is cheap if nothing changed (page maps are read in at most 2 % of the time).
   void sample();
-  /// Delay until the next sample, s: from 1 ms at the start to 100 ms; later up to 1 s if samples cost more than 5 %.
+  /// Returns the delay until the next sample, s: from 1 ms at the start to 100 ms; later up to 1 s if samples cost more
+  /// than 5 %.
   double next_s() const;
   Report report() const;
 
@@ -78,9 +80,10 @@ struct Totals {
 };
 Totals totals(const Report& report);
 
-/// One object; lists of CPUs as text (`0-3,8`), bytes by node as objects. docs/reference/proof.md documents the keys.
+/// Returns one object with lists of CPUs as text (`0-3,8`) and bytes by node as objects. docs/reference/proof.md
+/// documents the keys.
 json to_json(const Report& report);
-/// The verdict: one line, then one line per cause and per missing observation.
+/// Returns the verdict: one line, then one line per cause and per missing observation.
 std::string to_text(const Report& report);
 
 /// meshmark-place placed PID …, meshmark-place migrate PID --to …

@@ -23,7 +23,7 @@ std::string_view cut(std::string_view& text, char by) {
   return head;
 }
 
-/// The bytes after a key of smaps_rollup, summed over all lines.
+/// Returns the bytes after a key of smaps_rollup, summed over all lines.
 std::uint64_t kib(const std::string& text, const char* key) { return leading_number(value_of(text, key)) << 10; }
 
 }  // namespace
@@ -58,11 +58,11 @@ PageCount parse_numa_maps(std::string_view text) {
         all += pages[static_cast<int>(leading_number(key.substr(1)))] = leading_number(value);
     }
     // Written pages in a private mapping of a file belong to the process: its data segments.
-    const bool own = !file || huge || (all > 0 && anonymous >= all);
+    const bool of_process = !file || huge || (all > 0 && anonymous >= all);
     for (const auto& [node, n] : pages) {
-      (own ? count.own : count.files)[node] += n * page_bytes;
-      if (own) count.by_policy[{node, policy}] += n * page_bytes;
-      if (own && huge) count.huge_bytes += n * page_bytes;
+      (of_process ? count.own : count.files)[node] += n * page_bytes;
+      if (of_process) count.by_policy[{node, policy}] += n * page_bytes;
+      if (of_process && huge) count.huge_bytes += n * page_bytes;
     }
   }
   return count;

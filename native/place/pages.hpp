@@ -23,11 +23,11 @@ struct PageCount {
 /// Parses /proc/PID/numa_maps. Its counts are in pages of the mapping's size (kernelpagesize_kB): a transparent huge
 /// page counts as 512 of 4 KiB, an explicit one as 1 of 2 MiB.
 PageCount parse_numa_maps(std::string_view text);
-/// Counts the pages of a living process; empty if it has ended. Throws Absent without NUMA in the Linux kernel, or if
-/// the process belongs to another user.
+/// Counts the pages of a living process; the counts are empty if it has ended. Throws Absent without NUMA in the Linux
+/// kernel, or if the process belongs to another user.
 PageCount count_pages(pid_t process);
 
-/// Whether a mapping with this path (numa_maps, maps) belongs to a file, rather than to named anonymous memory.
+/// Returns whether a mapping with this path (numa_maps, maps) belongs to a file, rather than to named anonymous memory.
 bool is_file(std::string_view path);
 
 struct NodeLevel {
@@ -35,7 +35,7 @@ struct NodeLevel {
   std::uint64_t reserve = 0;          ///< B that the allocator keeps free: the high watermarks of its zones
   std::uint64_t foreign = 0;          ///< pages that found no room here, since boot (numa_foreign of numastat)
 };
-/// All nodes by number, of this machine or of a recorded tree.
+/// Returns the levels of all nodes by number, of this machine or of a recorded tree.
 std::map<int, NodeLevel> node_levels(const std::string& root = "");
 
 }  // namespace mm::place

@@ -26,7 +26,7 @@ using observe::within;
 
 namespace {
 
-/// Table of the threads of a running program.
+/// Returns the table of the threads of a running program.
 std::string table(const Report& report, bool with_relative) {
   std::vector<std::vector<std::string>> rows{
       {"process", "thread", "command", "allowed", "ran on", "moves", "waiting", "memory by node"}};
@@ -45,7 +45,7 @@ std::string table(const Report& report, bool with_relative) {
   return aligned(rows);
 }
 
-/// The reservation of a process, from the file that its environment names.
+/// Returns the reservation of a process, from the file that its environment names; nullopt if it has none.
 std::optional<Reservation> reservation_of(pid_t process) {
   const std::string text = read_text("/proc/" + std::to_string(process) + "/environ"), key = "MESHMARK_CLAIM=";
   for (std::size_t at = 0; at < text.size();) {
@@ -86,17 +86,18 @@ int placed_verb(int argc, char** argv) {
   const Machine machine = machine_of("host");
   Expectation expected;
   if (!nodes.empty()) {
-    std::vector<int> known;
-    for (const Node& node : machine.nodes) known.push_back(node.id);
-    expected.memory_nodes = parse_cpu_list("--nodes", nodes, known);
-    if (!within(expected.memory_nodes, known)) throw UsageError("--nodes", "found " + quote(nodes), cpu_list(known));
+    std::vector<int> all_nodes;
+    for (const Node& node : machine.nodes) all_nodes.push_back(node.id);
+    expected.memory_nodes = parse_cpu_list("--nodes", nodes, all_nodes);
+    if (!within(expected.memory_nodes, all_nodes))
+      throw UsageError("--nodes", "found " + quote(nodes), cpu_list(all_nodes));
     count_pages(process);  // fails if they cannot be observed, which would make a verdict meaningless
   }
   if (!cpus.empty()) {
-    std::vector<int> known;
-    for (const Cpu& cpu : machine.cpus) known.push_back(cpu.id);
-    expected.cpus = parse_cpu_list("--cpus", cpus, known);
-    if (!within(expected.cpus, known)) throw UsageError("--cpus", "found " + quote(cpus), cpu_list(known));
+    std::vector<int> all_cpus;
+    for (const Cpu& cpu : machine.cpus) all_cpus.push_back(cpu.id);
+    expected.cpus = parse_cpu_list("--cpus", cpus, all_cpus);
+    if (!within(expected.cpus, all_cpus)) throw UsageError("--cpus", "found " + quote(cpus), cpu_list(all_cpus));
     for (const int cpu : expected.cpus) expected.layout.parts.push_back({cpu});
   } else if (const auto reservation = reservation_of(process)) {
     expected.layout = reservation->layout;
@@ -109,8 +110,8 @@ int placed_verb(int argc, char** argv) {
   const double end_s = wall_s() + watch_s;
   observer.sample();
   while (wall_s() < end_s && ::kill(process, 0) == 0) {
-    const double rest = std::min(gap_s > 0 ? gap_s : observer.next_s(), end_s - wall_s());
-    std::this_thread::sleep_for(std::chrono::duration<double>(std::max(rest, 0.0)));
+    const double pause_s = std::min(gap_s > 0 ? gap_s : observer.next_s(), end_s - wall_s());
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::max(pause_s, 0.0)));
     observer.sample();
   }
   const Report report = observer.report();

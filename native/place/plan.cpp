@@ -1,4 +1,4 @@
-/// meshmark-place plan: what a policy would do with successive jobs, as a table or as JSON.
+/// meshmark-place plan: shows what a policy would do with successive jobs, as a table or as JSON.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,30 +28,31 @@ using Index = std::size_t;
 json job_of(const Machine& machine, int slots, const Placement& placement) {
   const std::vector<int> cpus = placement.layout.cpus();
   std::set<int> nodes;
-  std::vector<int> homeless;
+  std::vector<int> cpus_without_node;
   for (const int id : cpus) {
     const Cpu& cpu = machine.cpu(id);
     if (cpu.has_node)
       nodes.insert(cpu.node);
     else
-      homeless.push_back(id);
+      cpus_without_node.push_back(id);
   }
   json job{{"slots", slots}, {"cpus", cpus}, {"parts", placement.layout.parts}};
   job["relative"] = relative(cpus, machine.allowed);
   job["nodes"] = nodes;
-  const std::string reason = !homeless.empty() ? "the node of CPUs " + cpu_list(homeless) + " is unknown"
+  const std::string reason = !cpus_without_node.empty()
+                                 ? "the node of CPUs " + cpu_list(cpus_without_node) + " is unknown"
                              : placement.layout.parts.size() < 2 ? "fewer than two parts"
                              : machine.distance_from.empty()     ? "distances are unknown"
                                                                  : "only compact computes one";
-  const auto known = [&](const std::optional<double>& value) {
-    return value && homeless.empty() ? json(*value) : json{{"absent", reason}};
+  const auto value_or_absent = [&](const std::optional<double>& value) {
+    return value && cpus_without_node.empty() ? json(*value) : json{{"absent", reason}};
   };
-  job["mean_distance"] = known(placement.mean_distance);
-  job["bound"] = known(placement.bound);
+  job["mean_distance"] = value_or_absent(placement.mean_distance);
+  job["bound"] = value_or_absent(placement.bound);
   job["optimal"] = placement.optimal;
   job["oversubscribed"] = placement.oversubscribed;
   job["why"] = placement.why;
-  if (!homeless.empty()) {
+  if (!cpus_without_node.empty()) {
     job["optimal"] = false;
     job["why"] = reason;
   }
@@ -125,15 +126,14 @@ json machine_json(const Machine& machine, const std::string& topology) {
   return m;
 }
 
-/// Writes in place: for files that are not regular, or in folders of other users. Does not block: a FIFO without a
-/// reader cannot be written.
-/// written.
+/// Writes in place, for files that are not regular or are in folders of other users. Does not block: fails for a FIFO
+/// without a reader.
 bool write_into(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (file < 0) return false;
   fcntl(file, F_SETFL, O_WRONLY);
-  const bool whole = write_all(file, text);
-  return close(file) == 0 && whole;
+  const bool complete = write_all(file, text);
+  return close(file) == 0 && complete;
 }
 
 /// Replaces a regular file atomically; follows links, and keeps mode and owner.
@@ -143,23 +143,23 @@ bool write_aside(std::string path, const struct stat* old, const std::string& te
     free(target);
   }
   const std::size_t name = path.rfind('/') + 1;  // 0 without a folder
-  std::string aside = path.substr(0, name) + "." + path.substr(name, 200) + ".XXXXXX";
-  const int file = mkostemp(aside.data(), O_CLOEXEC);
+  std::string temporary_path = path.substr(0, name) + "." + path.substr(name, 200) + ".XXXXXX";
+  const int file = mkostemp(temporary_path.data(), O_CLOEXEC);
   if (file < 0) return old != nullptr && write_into(path, text);
   const mode_t mask = umask(0);
   umask(mask);
   int error = 0;
-  const auto tried = [&error](bool done) {
+  const auto check = [&error](bool done) {
     if (!done && error == 0) error = errno;
   };
-  const bool others = old != nullptr && fchown(file, old->st_uid, old->st_gid) != 0;
-  tried(fchmod(file, old != nullptr ? old->st_mode & 07777 : 0666 & ~mask) == 0);
-  if (error == 0 && !others) tried(write_all(file, text) && fsync(file) == 0);
-  tried(close(file) == 0);
-  if (error == 0 && !others) tried(rename(aside.c_str(), path.c_str()) == 0);
-  if (error != 0 || others) unlink(aside.c_str());
+  const bool foreign_owner = old != nullptr && fchown(file, old->st_uid, old->st_gid) != 0;
+  check(fchmod(file, old != nullptr ? old->st_mode & 07777 : 0666 & ~mask) == 0);
+  if (error == 0 && !foreign_owner) check(write_all(file, text) && fsync(file) == 0);
+  check(close(file) == 0);
+  if (error == 0 && !foreign_owner) check(rename(temporary_path.c_str(), path.c_str()) == 0);
+  if (error != 0 || foreign_owner) unlink(temporary_path.c_str());
   errno = error;
-  return others && error == 0 ? write_into(path, text) : error == 0;
+  return foreign_owner && error == 0 ? write_into(path, text) : error == 0;
 }
 
 void write_to(const std::string& path, const std::string& text) {

@@ -56,14 +56,14 @@ Placement place_list(const Machine& machine, const Request& request, const Occup
 }
 
 void check(const Request& request) {
-  bool known = false;
+  bool is_known = false;
   std::string names;
   for (const auto& [policy, help] : policies()) {
     if (policy == "user") continue;
-    known = known || policy == request.policy;
+    is_known = is_known || policy == request.policy;
     names += (names.empty() ? "" : ", ") + policy;
   }
-  if (!known) throw UsageError("bind", "found policy " + quote(request.policy), names);
+  if (!is_known) throw UsageError("bind", "found policy " + quote(request.policy), names);
   if (request.slots < 1) throw UsageError("slots", "found " + std::to_string(request.slots), "1 or more");
   if (!request.list.empty() && request.policy != "list")
     throw UsageError("bind", "found policy " + quote(request.policy) + " and the list " + cpu_list(request.list),
@@ -81,9 +81,9 @@ void check(const Request& request) {
                      "a file (--sharing)");
   const Index n = static_cast<Index>(request.slots);
   const Sharing& s = *request.sharing;
-  for (const Index given : {s.traffic.size(), s.bandwidth_demand.size()})
-    if (given != 0 && given != n)
-      throw UsageError("sharing", "found " + std::to_string(given) + " parts", std::to_string(n) + ", one per slot");
+  for (const Index parts : {s.traffic.size(), s.bandwidth_demand.size()})
+    if (parts != 0 && parts != n)
+      throw UsageError("sharing", "found " + std::to_string(parts) + " parts", std::to_string(n) + ", one per slot");
 }
 
 std::string limits_of(const Request& request) {
@@ -141,8 +141,8 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
                            units(request.kind, largest),
                        "1 to " + std::to_string(largest));
   }
-  const Picked found = policy::pick(view, request.policy);
-  if (!found) {
+  const Picked picked = policy::pick(view, request.policy);
+  if (!picked) {
     const View empty = policy::view_of(machine, request, {});
     if (!policy::pick(empty, request.policy == "pack" ? "pack" : "any"))
       throw UsageError(
@@ -156,16 +156,16 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
   }
 
   Placement placement;
-  for (const Index i : found->slots) placement.layout.parts.push_back(view.slots[i].cpus);
-  placement.oversubscribed = found->oversubscribed;
-  placement.why = found->why;
-  placement.optimal = found->optimal;
-  if (found->slots.size() > 1 && !machine.distance_from.empty()) {
+  for (const Index i : picked->slots) placement.layout.parts.push_back(view.slots[i].cpus);
+  placement.oversubscribed = picked->oversubscribed;
+  placement.why = picked->why;
+  placement.optimal = picked->optimal;
+  if (picked->slots.size() > 1 && !machine.distance_from.empty()) {
     double sum = 0;
-    for (Index i = 0; i < found->slots.size(); ++i)
-      for (Index j = 0; j < i; ++j) sum += view.distance(found->slots[i], found->slots[j]);
-    placement.mean_distance = sum / (static_cast<double>(found->slots.size() * (found->slots.size() - 1)) / 2);
-    if (request.policy == "compact") placement.bound = placement.optimal ? placement.mean_distance : found->bound;
+    for (Index i = 0; i < picked->slots.size(); ++i)
+      for (Index j = 0; j < i; ++j) sum += view.distance(picked->slots[i], picked->slots[j]);
+    placement.mean_distance = sum / (static_cast<double>(picked->slots.size() * (picked->slots.size() - 1)) / 2);
+    if (request.policy == "compact") placement.bound = placement.optimal ? placement.mean_distance : picked->bound;
     const double mean = placement.mean_distance.value_or(0), bound = placement.bound.value_or(0);
     if (request.policy == "compact" && !placement.optimal && bound > 0)
       placement.why += ", at most " + brief(100 * (mean / bound - 1)) + " % above the minimum";

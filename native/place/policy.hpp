@@ -17,12 +17,12 @@ std::string name(SlotKind kind);
 const std::vector<std::pair<std::string, std::string>>& policies();   ///< name, one line of help
 const std::vector<std::pair<std::string, std::string>>& modifiers();  ///< names and help of modifiers
 
-/// From a JSON file {"traffic": [[…]], "bandwidth_demand": […]}; either may be missing. Throws UsageError with the
+/// Reads a JSON file {"traffic": [[…]], "bandwidth_demand": […]}; either key may be missing. Throws UsageError with the
 /// error.
 Sharing read_sharing(const std::string& file);
 
-/// The slots of a machine among the CPUs `within`, in order of package, core, thread; each contains the CPUs of a
-/// socket, core or thread, ascending. CPUs outside `within` and empty slots are left out.
+/// Returns the slots of a machine among the CPUs `within`, in order of package, core, thread. Each slot contains the
+/// CPUs of a socket, core or thread, ascending. CPUs outside `within` and empty slots are left out.
 std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, const std::vector<int>& within);
 
 /// Places a job. Throws UsageError for more slots than exist, a list outside the allowed set, a policy that contradicts

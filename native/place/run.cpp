@@ -25,7 +25,7 @@ using namespace job;
 
 namespace {
 
-/// The launcher's command line that starts the ranks of the placement, before the command.
+/// Returns the launcher's command line that starts the ranks of the placement, including the command.
 std::vector<std::string> launch_line(const Options& o, const Job& job, std::vector<std::string> launcher) {
   if (!job.cpus.empty()) {
     // Ranks that are the launcher's children inherit its binding: it only sees these CPUs, and its memory policy
@@ -33,7 +33,7 @@ std::vector<std::string> launch_line(const Options& o, const Job& job, std::vect
     const bool bound = !by_daemon(o.launcher);
     Machine visible = job.machine;
     if (bound) visible.allowed = job.cpus;
-    if (bound && o.hard) visible.origin = "cpuset";  // which it will be in: relative numbers refer to it
+    if (bound && o.hard) visible.origin = "cpuset";  // the cpuset that it will be in; relative numbers refer to it
     const Form form = emit(o.launcher, visible, job.placement.layout, bound ? Memory{} : job.memory);
     for (const auto& [name, value] : form.environment) setenv(name.c_str(), value.c_str(), 1);
     launcher = words_of(form);
@@ -56,11 +56,11 @@ int run_verb(int argc, char** argv) {
   const auto options = read_options(argc, argv);
   if (!options) return 0;
   const Options& o = *options;
-  if (const auto no = unfit(o.command[0]); no.first != 0) return complain(no);
+  if (const auto problem = unfit(o.command[0]); problem.first != 0) return complain(problem);
   std::vector<std::string> launcher;
   if (!o.launcher.empty()) {
     launcher = launcher_words(o.launcher, o.n > 0 ? o.n : 1);
-    if (const auto no = unfit(launcher[0]); no.first != 0) return complain(no);
+    if (const auto problem = unfit(launcher[0]); problem.first != 0) return complain(problem);
   }
   if (const std::string& starter = launcher.empty() ? o.command[0] : launcher[0]; o.strict && starts_elsewhere(starter))
     throw UsageError(

@@ -56,7 +56,7 @@ struct Setting {
   std::string variable, value;
 };
 
-/// LSF's policy in our syntax; nullopt if it refers to the user's variables.
+/// Returns LSF's policy in our syntax; nullopt if it refers to the user's variables.
 std::optional<std::string> policy(const Setting& setting) {
   const std::string value = upper(setting.value);
   if (value == "USER" || value == "USER_CPU_LIST") return std::nullopt;
@@ -108,9 +108,9 @@ Layer layer_of(const std::string& file, const std::string& prefix, const toml::t
       checked([&] { return parse_memory(*text); });
       layer.memory = text;
     } else {
-      const std::vector<std::string> known = page_sizes();
-      if (std::find(known.begin(), known.end(), *text) == known.end())
-        throw UsageError(where, "found " + quote(*text), joined(known));
+      const std::vector<std::string> sizes = page_sizes();
+      if (std::find(sizes.begin(), sizes.end(), *text) == sizes.end())
+        throw UsageError(where, "found " + quote(*text), joined(sizes));
       layer.pages = text;
     }
   }
@@ -220,10 +220,10 @@ Merged merge_environment(const std::vector<std::pair<std::string, std::string>>&
       contradict(*user_list, *lsf_list);
     merged.set<std::string>("bind", merged.settings.bind, list, lsf_list->variable);
   }
-  const auto own_bind = find("MESHMARK_BIND");
-  const bool own_policy = own_bind && upper(own_bind->value) != "USER";
+  const auto meshmark_bind = find("MESHMARK_BIND");
+  const bool sets_policy = meshmark_bind && upper(meshmark_bind->value) != "USER";
   // When LSF schedules by affinity, it ignores BIND_JOB; a list is then its result for the affinity string.
-  if (const auto requirement = find("LSB_EFFECTIVE_RSRCREQ"); requirement && !lsf_list && !own_policy && !overridden)
+  if (const auto requirement = find("LSB_EFFECTIVE_RSRCREQ"); requirement && !lsf_list && !sets_policy && !overridden)
     if (const std::string text = affinity_of(requirement->variable, requirement->value); !text.empty()) {
       check_bind(requirement->variable, text);
       merged.set<std::string>("bind", merged.settings.bind, text, requirement->variable);
@@ -231,9 +231,9 @@ Merged merge_environment(const std::vector<std::pair<std::string, std::string>>&
   if (const auto setting = find("EGO_DEFINE_NCPUS"))
     merged.set<SlotKind>("slots", merged.settings.kind, parse_slot_kind(setting->variable, setting->value),
                          setting->variable);
-  if (own_policy) {
-    check_bind(own_bind->variable, own_bind->value);
-    merged.set<std::string>("bind", merged.settings.bind, own_bind->value, own_bind->variable);
+  if (sets_policy) {
+    check_bind(meshmark_bind->variable, meshmark_bind->value);
+    merged.set<std::string>("bind", merged.settings.bind, meshmark_bind->value, meshmark_bind->variable);
   }
   if (const auto setting = find("MESHMARK_SLOTS"))
     merged.set<SlotKind>("slots", merged.settings.kind, parse_slot_kind(setting->variable, setting->value),
@@ -251,24 +251,26 @@ Settings read_settings(const std::string& profile, const std::optional<std::stri
                        const std::optional<std::string>& slots_option) {
   Merged merged;
   std::map<std::string, std::pair<Layer, std::string>> profiles;  // name → its settings, its file
-  const std::string named = variable("MESHMARK_SITE_CONFIG"), site = named.empty() ? kSiteFile : named;
+  const std::string configured_site = variable("MESHMARK_SITE_CONFIG"),
+                    site = configured_site.empty() ? kSiteFile : configured_site;
   const auto read = [&](const std::string& file, bool settings) {
     const Config config = read_config(file, settings);
     merged.set(config.site, file);
     for (const auto& [name, layer] : config.profiles) profiles[name] = {layer, file};
   };
-  std::error_code hidden;  // ignores folders that this user may not access, such as HOME after setpriv
-  if (!named.empty() || std::filesystem::exists(site, hidden)) read(site, true);
-  if (const std::string user = user_file(); !user.empty() && std::filesystem::exists(user, hidden)) read(user, false);
+  std::error_code ignored_error;  // ignores folders that this user may not access, such as HOME after setpriv
+  if (!configured_site.empty() || std::filesystem::exists(site, ignored_error)) read(site, true);
+  if (const std::string user = user_file(); !user.empty() && std::filesystem::exists(user, ignored_error))
+    read(user, false);
   if (!profile.empty()) {
-    const auto found = profiles.find(profile);
-    if (found == profiles.end()) {
-      std::string known;
-      for (const auto& [name, layer] : profiles) known += (known.empty() ? "" : ", ") + name;
+    const auto entry = profiles.find(profile);
+    if (entry == profiles.end()) {
+      std::string profile_names;
+      for (const auto& [name, layer] : profiles) profile_names += (profile_names.empty() ? "" : ", ") + name;
       throw UsageError("--profile", "found " + quote(profile),
-                       known.empty() ? "none: " + site + " has no [profile.NAME]" : known);
+                       profile_names.empty() ? "none: " + site + " has no [profile.NAME]" : profile_names);
     }
-    merged.set(found->second.first, "profile " + profile + " of " + found->second.second);
+    merged.set(entry->second.first, "profile " + profile + " of " + entry->second.second);
   }
   const bool overridden = bind_option && upper(*bind_option) != "USER";
   const Merged user = merge_environment(environment(), overridden);

@@ -14,11 +14,11 @@ using ledger::user_name;
 
 namespace {
 
-/// Text of another user, limited to printable characters and to the width of a column.
+/// Returns the text of another user, limited to printable characters and to the width of a column.
 std::string plain(const std::string& text, std::size_t max) {
-  std::string shown;
-  for (const char c : text.substr(0, max)) shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return shown;
+  std::string printable;
+  for (const char c : text.substr(0, max)) printable += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  return printable;
 }
 
 std::string age(double since_s) {

@@ -13,7 +13,7 @@ const std::vector<Syntax>& syntaxes() {
   static const std::vector<Syntax> all = [] {
     std::vector<Syntax> form_with_pages;
     for (const auto family : {open_mpi, mpich, slurm, lsf, flux, openmp, hwloc, likwid, numactl, cgroup, parts})
-      for (Syntax& one : family()) form_with_pages.push_back(std::move(one));
+      for (Syntax& entry : family()) form_with_pages.push_back(std::move(entry));
     return form_with_pages;
   }();
   return all;
@@ -56,7 +56,7 @@ Machine with_sizes(Machine machine) {
   return machine;
 }
 
-// The page size that a line sets through glibc's tunable.
+// Sets the page size that a line requests through glibc's tunable.
 void add_pages(CommandLine& line, Memory& memory) {
   const auto tunables = line.take_variable("GLIBC_TUNABLES");
   if (!tunables) return;
@@ -73,7 +73,7 @@ void add_rest(const CommandLine& line, Parsed& parsed) {
   parsed.left_out.insert(parsed.left_out.end(), rest.begin(), rest.end());
 }
 
-// The command that the launcher starts, and the memory policy of a numactl in front of it.
+// Reads the command that the launcher starts, and the memory policy of a numactl in front of it.
 void read_command(const Reader& read, Words words, Parsed& parsed) {
   const auto starts = [&](const char* program) {
     return !words.empty() && words[0].substr(words[0].rfind('/') + 1) == program;

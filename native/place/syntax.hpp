@@ -34,21 +34,23 @@ bool one_mask_only(const std::string& form);                      ///< taskset, 
 /// Throws UsageError for an unknown form, a CPU that does not exist (or, for relative numbers, is not allowed), and a
 /// layout or memory policy that this form cannot express; the message then names the forms that can.
 Form emit(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory);
-std::string line(const Form& form, const std::string& command);  ///< as typed in a shell; files in the current folder
-/// The inverse: parses a whole line, an option, a variable's value or a rank file's text. Throws UsageError with the
-/// invalid part.
+std::string line(const Form& form,
+                 const std::string& command);  ///< the line as typed in a shell; it writes files to the current folder
+/// The inverse of `emit`: parses a whole line, an option, a variable's value or a rank file's text. Throws UsageError
+/// with the invalid part.
 Parsed parse(const std::string& form, const Machine& machine, const std::string& text);
 
-/// Settings in an environment: those of LSF (LSB_USER_BIND_JOB, LSB_USER_BIND_CPU_LIST, BIND_JOB, LSB_BIND_JOB,
-/// LSB_BIND_CPU_LIST, LSB_EFFECTIVE_RSRCREQ, EGO_DEFINE_NCPUS) or ours (MESHMARK_BIND, MESHMARK_SLOTS, which take
-/// precedence).
+/// Settings in an environment: LSF's variables (LSB_USER_BIND_JOB, LSB_USER_BIND_CPU_LIST, BIND_JOB, LSB_BIND_JOB,
+/// LSB_BIND_CPU_LIST, LSB_EFFECTIVE_RSRCREQ, EGO_DEFINE_NCPUS) or ours (MESHMARK_BIND, MESHMARK_SLOTS), which take
+/// precedence.
 struct Settings {
   std::optional<std::string> bind;  ///< text for parse_bind or parse_affinity
   std::optional<SlotKind> kind;
   std::optional<std::string> memory, pages;  ///< from a profile or the site: texts for parse_memory and set_pages
   std::string from;                          ///< source of each setting: `bind: MESHMARK_BIND`; "" if there is none
 };
-/// Throws UsageError for an invalid value, or for variables that contradict each other.
+/// Returns the settings in an environment. Throws UsageError for an invalid value, or for variables that contradict
+/// each other.
 Settings settings_of_environment(const std::vector<std::pair<std::string, std::string>>& environment);
 /// Combines the settings of the site (/etc/meshmark.toml, or $MESHMARK_SITE_CONFIG), the application (profile), the
 /// user (environment) and the command line; later ones take precedence, and `from` names the sources. `profile` is a
@@ -57,26 +59,28 @@ Settings settings_of_environment(const std::vector<std::pair<std::string, std::s
 Settings read_settings(const std::string& profile, const std::optional<std::string>& bind_option,
                        const std::optional<std::string>& slots_option);
 
-/// `affinity[core(2,same=socket,exclusive=(socket,injob)):cpubind=socket:membind=localonly:distribute=pack]` for
-/// `tasks`.
+/// An affinity requirement for `tasks`, such as
+/// `affinity[core(2,same=socket,exclusive=(socket,injob)):cpubind=socket:membind=localonly:distribute=pack]`.
 struct Affinity {
   Request request;            ///< policy of `distribute`, slots of all tasks, exclude for the scope alljobs
   Memory memory;              ///< localonly: bind, localprefer: preferred
   std::string unit = "core";  ///< thread core numa socket
-  int units_per_task = 1;     ///< in all its groups
+  int units_per_task = 1;     ///< units of a task, in all its groups
   int groups_per_task = 1;    ///< the `*count`; `same` applies within a group
   std::string same;           ///< "", core, numa, socket
   std::string exclusive_level, exclusive_scope;  ///< "" or a level; intask, injob, alljobs, several separated by `|`
   std::string cpubind = "core";                  ///< masks are widened to this level; default: the unit itself
-  std::string pack_level;                        ///< pack(LEVEL=1): the whole job in one of them; otherwise ""
+  std::string pack_level;  ///< pack(LEVEL=1): the whole job is in one container of this level; otherwise ""
 };
-bool is_affinity(const std::string& text);  ///< whether it starts as one, possibly after LSF's span[hosts=1]
-/// The affinity[…] of a whole resource requirement (`select[…] rusage[…] affinity[…]`); "" if it has none. Throws
-/// UsageError for `where` if it has several different ones, or an unterminated one.
+bool is_affinity(
+    const std::string& text);  ///< returns whether it starts as a requirement, possibly after LSF's span[hosts=1]
+/// Returns the affinity[…] of a whole resource requirement (`select[…] rusage[…] affinity[…]`); "" if it has none.
+/// Throws UsageError for `where` if it has several different ones, or an unterminated one.
 std::string affinity_of(const std::string& where, const std::string& requirement);
-/// Throws UsageError with the invalid part.
+/// Parses an affinity requirement. Throws UsageError with the invalid part.
 Affinity parse_affinity(const std::string& text, int tasks);
-/// One part per task. Throws UsageError if an empty machine cannot hold it, Busy if other jobs hold too much.
+/// Places one part per task. Throws UsageError if an empty machine cannot hold the job, Busy if other jobs hold too
+/// much.
 Placement place(const Machine& machine, const Affinity& affinity, const Occupancy& taken);
 
 /// meshmark-place translate …

@@ -32,7 +32,7 @@ std::string of_input(const std::string& text) {
   return all;
 }
 
-/// The words after `--`, as one text. One word is a whole line or value that the user has quoted.
+/// Returns the words after `--` as one text. One word is a whole line or value that the user has quoted.
 std::string text_of(const std::vector<std::string>& words) {
   if (words.size() == 1) return words.front();
   Words quoted;
@@ -40,12 +40,12 @@ std::string text_of(const std::vector<std::string>& words) {
   return join(quoted, " ");
 }
 
-/// What a text binds, and what of it other forms do not express.
+/// What a text binds, and the words in it that other forms do not express.
 struct Translated {
   Layout layout;
   Memory memory;
   Words left_out;
-  std::string command;  ///< that of the text; "" if it has none
+  std::string command;  ///< the command in the text; "" if it has none
 };
 
 /// Reads the CPUs of `parts`, or a text of the syntax `from`.
@@ -105,9 +105,9 @@ int translate_verb(int argc, char** argv) {
   if (!memory_option.empty()) translated.memory = parse_memory(memory_option);
   if (!commands.given() && !translated.command.empty()) command = translated.command;
   const auto& [layout, memory, left_out, unused] = translated;
-  const bool every = to_text == "all";
+  const bool to_all = to_text == "all";
   Words to = split(to_text, ',');
-  if (every) {
+  if (to_all) {
     to.clear();
     for (const Syntax& s : syntaxes()) to.emplace_back(s.name);
   }
@@ -117,18 +117,18 @@ int translate_verb(int argc, char** argv) {
       forms[form] = to_json(emit(form, machine, layout, memory), form == "parts" ? "" : command);
       forms[form]["numbers"] = syntax_of(form).numbers;
     } catch (const UsageError& error) {
-      if (!every) throw;
+      if (!to_all) throw;
       refused[form] = error.what();
     }
   }
   const std::vector<int> cpus = layout.cpus();
   const bool inside = std::includes(machine.allowed.begin(), machine.allowed.end(), cpus.begin(), cpus.end());
-  Layout counted;
+  Layout relative_layout;
   if (inside)
-    for (const auto& part : layout.parts) counted.parts.push_back(relative(part, machine.allowed));
+    for (const auto& part : layout.parts) relative_layout.parts.push_back(relative(part, machine.allowed));
   if (as_json) {
     std::cout << to_line({{"parts", layout.parts},
-                          {"relative", inside ? json(counted.parts) : json()},
+                          {"relative", inside ? json(relative_layout.parts) : json()},
                           {"allowed", machine.allowed},
                           {"memory", memory.policy == "default" ? json() : json(memory_text(memory))},
                           {"pages", memory.pages == "default" ? json() : json(memory.pages)},
@@ -139,7 +139,7 @@ int translate_verb(int argc, char** argv) {
     return 0;
   }
   std::cout << "CPUs " << lists(layout, ";") << " (relative to the allowed " << cpu_list(machine.allowed) << ": "
-            << (inside ? lists(counted, ";") : "some are not allowed") << ")\n";
+            << (inside ? lists(relative_layout, ";") : "some are not allowed") << ")\n";
   if (memory.policy != "default") std::cout << "memory: " << memory_text(memory) << "\n";
   if (memory.pages != "default") std::cout << "pages: " << memory.pages << "\n";
   if (!left_out.empty()) std::cout << "left out, since no other form expresses it: " << join(left_out, ", ") << "\n";

@@ -15,7 +15,7 @@ namespace mm::place {
 /// What counts as one processor: a socket, a core with all its threads, a hardware thread. After EGO_DEFINE_NCPUS.
 enum class SlotKind { procs, cores, threads };
 
-/// What is taken already: how many jobs hold each CPU (by OS index), and which CPUs no one else may have.
+/// CPUs that are taken already: how many jobs hold each CPU (by OS index), and which CPUs no other job may use.
 struct Occupancy {
   std::map<int, int> jobs;
   std::map<int, bool> exclusive;
@@ -36,16 +36,17 @@ struct Request {
   std::string near;             ///< a device's name, or `node:N`
   std::optional<int> max_hops;  ///< no two nodes of the job are farther apart
   std::string core_kind;        ///< only cores of this kind, by its name in `Machine::kinds`; "": of any kind
-  bool exclude = false;         ///< nobody else on the CPUs (and on the cores' siblings) that it gets
+  bool exclude = false;         ///< no other job may use the CPUs (or their cores' siblings) that it gets
   bool one_package = false;     ///< pack(socket=1): must fit one socket
   std::optional<Sharing> sharing;
-  bool prove = true;  ///< compact: also compute the bounds that only prove a choice optimal, and change none
+  bool prove =
+      true;  ///< compact: also compute the bounds that only prove a choice optimal; they do not change the choice
 };
 
 /// Where the parts of a job (ranks or threads) go.
 struct Layout {
   std::vector<std::vector<int>> parts;  ///< CPUs of part i, ascending
-  std::vector<int> cpus() const;        ///< of all parts, ascending, without repeats
+  std::vector<int> cpus() const;        ///< CPUs of all parts, ascending, without repeats
 };
 
 struct Placement {
@@ -57,19 +58,19 @@ struct Placement {
   bool optimal = false;                 ///< compact: proven
 };
 
-/// It would fit, but others hold it: `--wait` may help. Exit status 1.
+/// The request would fit, but other jobs hold the CPUs: `--wait` may help. Exit status 1.
 struct Busy : Failure {
   explicit Busy(const std::string& message)
       : Failure(message, "--wait waits for it; meshmark slots shows who holds what") {}
 };
 
-/// Where memory goes. `nodes` of weighted interleave have weights at the same places.
+/// Where memory goes. The `nodes` of weighted interleave have weights at the same positions.
 struct Memory {
   std::string policy = "default";  ///< default local bind preferred interleave weighted
-  std::vector<int> nodes;          ///< empty: those of the layout's CPUs
+  std::vector<int> nodes;          ///< empty: the nodes of the layout's CPUs
   std::vector<int> weights;
   std::string pages = "default";  ///< default 4KiB thp 2MiB 1GiB
-  bool all_nodes = false;         ///< `interleave=all`: `nodes` is empty and stands for all that have memory
+  bool all_nodes = false;         ///< `interleave=all`: `nodes` is empty and means all nodes that have memory
 };
 
 }  // namespace mm::place

@@ -120,19 +120,21 @@ std::vector<std::string> names_in(const Folder& folder, const std::string& prefi
 }
 
 Mutex::Mutex(const Folder& folder) {
-  const double until = wall_s() + kMutexPatience_s;
+  const double deadline = wall_s() + kMutexPatience_s;
   for (useconds_t pause_us = 100;; pause_us = std::min<useconds_t>(2 * pause_us, 5000)) {
     if (!fd_) open_in(folder);
     if (flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
-      struct stat opened{}, named{};
-      fstat(fd_.get(), &opened);
-      if (fstatat(folder.fd.get(), "mutex", &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino) return;
-      fd_ = Fd();  // it was removed: a lock on a file without a name excludes nobody
+      struct stat open_status{}, name_status{};
+      fstat(fd_.get(), &open_status);
+      if (fstatat(folder.fd.get(), "mutex", &name_status, AT_SYMLINK_NOFOLLOW) == 0 &&
+          name_status.st_ino == open_status.st_ino)
+        return;
+      fd_ = Fd();  // the file was removed: a lock on a file without a name excludes nobody
       continue;
     }
     if (errno != EWOULDBLOCK && errno != EINTR)
       throw Failure("ledger " + folder.path + ": cannot lock: " + errno_text());
-    if (wall_s() > until)
+    if (wall_s() > deadline)
       throw Failure("ledger " + folder.path + ": locked for " + std::to_string(static_cast<int>(kMutexPatience_s)) +
                     " s by " + holder_of(fd_.get()) + "; end that process, or use --no-claim");
     usleep(pause_us);

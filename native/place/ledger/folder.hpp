@@ -12,10 +12,10 @@
 
 namespace mm::place::ledger {
 
-inline constexpr std::size_t kMaxBytes = 1 << 20;  // of one file: any user may write to the folder
-inline constexpr std::size_t kMaxText = 4096;      // of a command or a key
+inline constexpr std::size_t kMaxBytes = 1 << 20;  // maximum size of a file: any user may write to the folder
+inline constexpr std::size_t kMaxText = 4096;      // maximum size of a command or a key
 
-double now_s();                      ///< since the epoch
+double now_s();                      ///< seconds since the epoch
 void warn(const std::string& text);  ///< prints a warning about something that this command did not cause
 
 class Fd {
@@ -45,15 +45,16 @@ struct Folder {
   std::string file(const std::string& name) const { return path + "/" + name; }
 };
 
-/// None if the folder does not exist and is not to be created.
+/// Opens the folder of the ledger. Returns an empty Folder if it does not exist and `make` is false.
 Folder open_folder(const std::string& path, bool make);
 std::string read_bounded(int fd);
 void write_text(int fd, const std::string& text, const std::string& path);
 std::string random_name();
 std::string boot_id();
-/// Holder of a lock on this file according to the Linux kernel's table: "process 12 (name)", or what is known.
+/// Returns the holder of a lock on this file according to the Linux kernel's table: "process 12 (name)", or what is
+/// known.
 std::string holder_of(int fd);
-/// A file that is complete and locked before it gets its name, so that nobody sees an incomplete one.
+/// Adds a file that is complete and locked before it gets its name, so that nobody sees an incomplete one.
 Fd publish(const Folder& folder, const std::string& name, const std::string& text);
 std::vector<std::string> names_in(const Folder& folder, const std::string& prefix);
 
@@ -67,15 +68,16 @@ class Mutex {
   Fd fd_;
 };
 
-/// Opened read-only: readers must not trigger the events on which waiting processes depend (see Watch).
+/// A file of the ledger. It is opened read-only: readers must not trigger the events on which waiting processes depend
+/// (see Watch).
 struct Entry {
   Fd fd;
   struct stat status{};
 };
 std::optional<Entry> open_entry(const Folder& folder, const std::string& name);
 
-/// Whether nobody shares its lock any more. Keeps the lock until the entry is closed, so that only one process removes
-/// it.
+/// Returns whether nobody shares the entry's lock any more. Keeps the lock until the entry is closed, so that only one
+/// process removes the file.
 bool dead(const Entry& entry);
 
 }  // namespace mm::place::ledger

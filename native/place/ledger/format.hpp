@@ -15,7 +15,7 @@ Reservation parse_reservation(const std::string& text, std::string& boot);
 
 std::string reservation_line(const Reservation& reservation);
 
-/// A later change, as a line. It starts with a newline, which separates it from an incomplete line.
+/// Appends a later change as a line. It starts with a newline, which separates it from an incomplete line.
 void append(int fd, const json& line, const std::string& path);
 
 }  // namespace mm::place::ledger

@@ -18,7 +18,8 @@ namespace {
 
 constexpr const char* kTicket = "wait-";
 
-/// Names sort by time. Requires the folder's lock, so that a later ticket has a later time.
+/// Returns the name of a new ticket. Names sort by time. Requires the folder's lock, so that a later ticket has a later
+/// time.
 std::string ticket_name() {
   char text[64];
   timespec t{};

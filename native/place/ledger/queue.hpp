@@ -11,12 +11,10 @@ namespace mm::place::ledger {
 /// Removes tickets of processes that were killed while waiting.
 void remove_dead_tickets(const Folder& folder);
 
-/// Whether no living process is before `mine` (or waits at all, if it is empty).
+/// Returns whether no living process is before `mine`, or whether no living process waits at all if `mine` is empty.
 bool first_in_line(const Folder& folder, const std::string& mine);
 
-/// Wakes when a reservation or a ticket is removed, or when its last holder closes it, which happens when a process
-/// dies.
-/// dies.
+/// Wakes when a reservation or a ticket is removed, or when its last holder closes it, as happens when a process dies.
 class Watch {
  public:
   explicit Watch(const Folder& folder);
@@ -41,7 +39,7 @@ struct Ticket {
   void draw(const Reservation& as);
 };
 
-/// The living tickets: pid, user, since_s, command.
+/// Returns the living tickets: pid, user, since_s, command.
 json waiting_in(const Folder& folder);
 
 std::string user_name(const std::string& uid);

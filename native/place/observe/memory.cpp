@@ -45,8 +45,8 @@ void Memory::walk_pages(Process& process, double now) {
           process.worst = pages;
           process.levels = node_levels();
           for (const auto& [node, level] : process.levels)
-            if (const auto before = levels_.find(node); before != levels_.end())
-              process.missed[node] = level.foreign - std::min(level.foreign, before->second.foreign);
+            if (const auto start_level = levels_.find(node); start_level != levels_.end())
+              process.missed[node] = level.foreign - std::min(level.foreign, start_level->second.foreign);
         }
       }
       process.pages = std::move(pages);

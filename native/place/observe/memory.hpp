@@ -7,14 +7,14 @@ namespace mm::place::observe {
 
 inline constexpr double kFirstPagesS = 0.03;  ///< age of a process at its first walk, after its exec
 
-/// Bytes on other nodes than the expected ones.
+/// Returns the bytes on nodes other than the expected ones.
 std::uint64_t elsewhere(const Expectation& expected, const std::map<int, std::uint64_t>& bytes);
 
 /// Counts the pages of processes, within a limited share of the time.
 class Memory {
  public:
   explicit Memory(Context& context);
-  void update(Process& process, double now);  ///< walks its pages if it is due and within the budget
+  void update(Process& process, double now);  ///< walks the pages of the process if a walk is due and within the budget
   double cost_s() const { return cost_s_; }
 
  private:
@@ -22,7 +22,7 @@ class Memory {
   void walk_pages(Process& process, double now);
 
   Context& context_;
-  std::map<int, NodeLevel> levels_;  // at the start
+  std::map<int, NodeLevel> levels_;  // levels at the start
   double cost_s_ = 0;
 };
 

@@ -20,9 +20,9 @@ Parts::Parts(Context& context) : context_(context) {
   if (!context_.expected.each) return;
   for (std::vector<int> part : context_.expected.layout.parts) {
     std::sort(part.begin(), part.end());
-    auto same = std::find_if(rooms_.begin(), rooms_.end(), [&](const Room& r) { return r.cpus == part; });
-    if (same == rooms_.end()) same = rooms_.insert(same, {part, 0});
-    ++same->units;
+    auto room = std::find_if(rooms_.begin(), rooms_.end(), [&](const Room& r) { return r.cpus == part; });
+    if (room == rooms_.end()) room = rooms_.insert(room, {part, 0});
+    ++room->units;
   }
   std::set<int> distinct;
   for (const Room& room : rooms_)
@@ -58,10 +58,10 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
     for (auto& [tid, thread] : process.threads) {
       const double ran = static_cast<double>(thread.ran_ns - thread.window_ran) * 1e-9 / length;
       const double waited = static_cast<double>(thread.waited_ns - thread.window_waited) * 1e-9 / length;
-      const bool known = std::exchange(thread.in_window, true);
+      const bool was_in_window = std::exchange(thread.in_window, true);
       thread.window_ran = thread.ran_ns;
       thread.window_waited = thread.waited_ns;
-      if (!known) continue;
+      if (!was_in_window) continue;
       for (std::size_t r = 0; r < rooms_.size(); ++r) {
         if (!std::binary_search(rooms_[r].cpus.begin(), rooms_[r].cpus.end(), thread.last.cpu)) continue;
         used[r] += ran;
@@ -70,7 +70,7 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
     }
   std::map<pid_t, Unit> processes, threads;
   for (const Share& share : shares) {
-    // A thread cannot have waited longer for its neighbours than they ran; the rest it waited for other programs.
+    // A thread cannot have waited longer for its neighbours than they ran; for the rest, it waited for other programs.
     const double for_neighbours = std::min(share.waited, used[share.room] - share.ran);
     const double for_others = std::min(share.waited - for_neighbours, 0.99);
     if ((share.ran + for_neighbours) / (1 - for_others) < kBusy) continue;
@@ -86,13 +86,13 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
   const auto empty = std::find_if(used.begin(), used.end(), [](double u) { return u < kIdle; });
   if (empty == used.end()) return;
   for (std::size_t r = 0; r < rooms_.size(); ++r) {
-    std::vector<Unit*> sharing;
+    std::vector<Unit*> sharing_units;
     for (auto& [id, unit] : units)
-      if (unit.on == std::set<std::size_t>{r}) sharing.push_back(&unit);
-    if (sharing.size() <= rooms_[r].units) continue;
+      if (unit.on == std::set<std::size_t>{r}) sharing_units.push_back(&unit);
+    if (sharing_units.size() <= rooms_[r].units) continue;
     std::string names;
-    for (const Unit* unit : sharing) names += (names.empty() ? "" : ", ") + unit->label;
-    for (Unit* unit : sharing)
+    for (const Unit* unit : sharing_units) names += (names.empty() ? "" : ", ") + unit->label;
+    for (Unit* unit : sharing_units)
       for (Thread* thread : unit->threads) {
         thread->doubled_s += length;
         ++thread->doubled_windows;

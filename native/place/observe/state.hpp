@@ -32,7 +32,7 @@ struct Thread {
   std::vector<int> unexpected;                            ///< the last unexpected mask
   double unexpected_at_s = 0;                             ///< time of its first sample
   double unexpected_since_s = 0, unexpected_until_s = 0;  ///< times of the first and the last sample with that mask
-  std::uint64_t unexpected_waited_ns = 0;                 ///< at the first of them
+  std::uint64_t unexpected_waited_ns = 0;                 ///< waiting time at the first of these samples
   double doubled_s = 0;
   int outside_samples = 0, unexpected_samples = 0, doubled_windows = 0;
   bool sampled = false, ended = false, in_window = false, was_expected = false;
@@ -57,7 +57,7 @@ struct Process {
   int outside_walks = 0;
   PageCount worst;
   std::map<int, std::uint64_t> missed;  ///< node → pages that found no room there since the start
-  std::map<int, NodeLevel> levels;      ///< of the nodes, in the worst sample
+  std::map<int, NodeLevel> levels;      ///< levels of the nodes in the worst sample
   double next_walk_s = 0, gap_s = 0.05;
 };
 
@@ -86,7 +86,7 @@ struct Context {
   std::uint64_t page_bytes;
 };
 
-/// The cgroup of a process, and the CPUs that its cpuset permits; an empty list if unknown.
+/// Returns the cgroup of a process, and the CPUs that its cpuset permits; the list is empty if they are unknown.
 std::pair<std::string, std::vector<int>> cpuset_of(pid_t process);
 
 double thread_cpu_s();  ///< CPU time of the calling thread, for the cost of its samples

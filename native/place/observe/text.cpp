@@ -12,10 +12,10 @@ bool within(const std::vector<int>& some, const std::vector<int>& all) {
 }
 
 std::vector<int> without(const std::vector<int>& all, const std::set<int>& some) {
-  std::vector<int> left;
+  std::vector<int> remaining;
   for (const int n : all)
-    if (!some.contains(n)) left.push_back(n);
-  return left;
+    if (!some.contains(n)) remaining.push_back(n);
+  return remaining;
 }
 
 std::vector<int> listed(const std::set<int>& set) { return {set.begin(), set.end()}; }

@@ -19,25 +19,25 @@ namespace {
 constexpr double kPassingS = 0.05;
 constexpr std::size_t kMaskBytes = 1024;  // 8192 CPUs
 
-/// Environment variables of a process, at its start, that show what binds its threads.
+/// Returns the environment variables of a process, at its start, that show what binds its threads.
 std::map<std::string, std::string> binding_variables(pid_t process) {
   static constexpr const char* kNames[] = {
       "OMP_PROC_BIND", "OMP_PLACES",   "GOMP_CPU_AFFINITY", "KMP_AFFINITY",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
       "PMI_RANK",      "SLURM_PROCID", "FLUX_TASK_RANK",    "I_MPI_PIN_DOMAIN", "MV2_ENABLE_AFFINITY"};
-  std::map<std::string, std::string> found;
+  std::map<std::string, std::string> variables;
   const std::string text = read_text("/proc/" + std::to_string(process) + "/environ");
   for (std::size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
     const std::string entry = text.c_str() + at;
     const std::size_t equals = entry.find('=');
     for (const char* name : kNames)
       if (entry.compare(0, equals, name) == 0)
-        found[name] = equals == std::string::npos ? "" : entry.substr(equals + 1);
+        variables[name] = equals == std::string::npos ? "" : entry.substr(equals + 1);
     if (text.find('\0', at) == std::string::npos) break;
   }
-  return found;
+  return variables;
 }
 
-/// Reads the mask of a thread; false if it has ended.
+/// Reads the mask of a thread; returns false if it has ended.
 bool read_mask(Thread& thread) {
   static std::string mask(kMaskBytes, '\0');
   const long size = ::syscall(SYS_sched_getaffinity, thread.id, kMaskBytes, mask.data());
@@ -110,7 +110,7 @@ void ThreadSampler::sample(Process& process, Thread& thread) {
         "waiting times of threads: this Linux kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO)");
   }
   if (alive) check_mask(process, thread, waited);
-  // A thread that neither runs nor ran has no news.
+  // A thread that neither runs nor has run since the last sample is unchanged.
   if (!first && !sched.empty() && ran == thread.ran_ns && thread.last.state != 'R') return;
   const auto stat = parse_stat(thread.stat.text());
   // A zombie still reports its times, but not its CPU.

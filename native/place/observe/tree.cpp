@@ -13,7 +13,7 @@ namespace mm::place::observe {
 
 namespace {
 
-/// Whether the identifier of an ended thread was reused.
+/// Returns whether the identifier of an ended thread was reused.
 bool is_another(pid_t process, const Thread& thread) {
   const auto stat = parse_stat(read_text(task_folder(process, thread.id) + "stat"));
   return stat && stat->started != thread.last.started;
@@ -43,18 +43,18 @@ void Tree::find_children() {
   if (!by_children_) {
     // One scan of all processes: children of known processes are added in any order of identifiers.
     std::map<pid_t, std::vector<pid_t>> children = children_by_parent();
-    std::vector<pid_t> todo;
-    for (const auto& [id, process] : living) todo.push_back(id);
-    if (subreaper_) todo.push_back(::getpid());
-    while (!todo.empty()) {
-      const pid_t parent = todo.back();
-      todo.pop_back();
+    std::vector<pid_t> pending;
+    for (const auto& [id, process] : living) pending.push_back(id);
+    if (subreaper_) pending.push_back(::getpid());
+    while (!pending.empty()) {
+      const pid_t parent = pending.back();
+      pending.pop_back();
       for (const pid_t child : children[parent])
-        if (!living.contains(child)) enter(child), todo.push_back(child);
+        if (!living.contains(child)) enter(child), pending.push_back(child);
     }
     return;
   }
-  const auto of_thread = [&](pid_t process, pid_t thread) {
+  const auto enter_children = [&](pid_t process, pid_t thread) {
     std::string text = read_text(task_folder(process, thread) + "children");
     for (char *at = text.data(), *end = nullptr;; at = end) {
       const long id = std::strtol(at, &end, 10);
@@ -63,16 +63,16 @@ void Tree::find_children() {
     }
   };
   if (subreaper_)
-    for (const pid_t thread : numbers_in("/proc/self/task")) of_thread(::getpid(), thread);
+    for (const pid_t thread : numbers_in("/proc/self/task")) enter_children(::getpid(), thread);
   // Iterators of a map stay valid on insertion, and this loop reaches new processes with higher identifiers.
   for (auto& [id, process] : living)
-    for (auto& [thread, unused] : process.threads) of_thread(id, thread);
+    for (auto& [thread, unused] : process.threads) enter_children(id, thread);
 }
 
 void Tree::find_threads(Process& process) {
-  const std::vector<pid_t> now = numbers_in("/proc/" + std::to_string(process.id) + "/task");
+  const std::vector<pid_t> thread_ids = numbers_in("/proc/" + std::to_string(process.id) + "/task");
   for (auto at = process.threads.begin(); at != process.threads.end();) {
-    const bool alive = std::find(now.begin(), now.end(), at->first) != now.end();
+    const bool alive = std::find(thread_ids.begin(), thread_ids.end(), at->first) != thread_ids.end();
     if (!alive || (at->second.ended && is_another(process.id, at->second))) {
       at->second.stat.close();
       at->second.schedstat.close();
@@ -82,16 +82,17 @@ void Tree::find_threads(Process& process) {
       ++at;
     }
   }
-  for (const pid_t id : now) process.threads.try_emplace(id, process.id, id);
-  process.ended = now.empty();
+  for (const pid_t id : thread_ids) process.threads.try_emplace(id, process.id, id);
+  process.ended = thread_ids.empty();
 }
 
 std::vector<const Process*> Tree::all() const {
-  std::vector<const Process*> found;
-  for (const Process& process : ended) found.push_back(&process);
-  for (const auto& [id, process] : living) found.push_back(&process);
-  std::sort(found.begin(), found.end(), [](const Process* a, const Process* b) { return a->since_s < b->since_s; });
-  return found;
+  std::vector<const Process*> processes;
+  for (const Process& process : ended) processes.push_back(&process);
+  for (const auto& [id, process] : living) processes.push_back(&process);
+  std::sort(processes.begin(), processes.end(),
+            [](const Process* a, const Process* b) { return a->since_s < b->since_s; });
+  return processes;
 }
 
 }  // namespace mm::place::observe

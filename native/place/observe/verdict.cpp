@@ -43,20 +43,20 @@ Verdict::Masks Verdict::narrowed_masks() const {
 }
 
 std::string Verdict::explain_mask(const Process& process, const Thread& thread) const {
-  const std::string found =
+  const std::string observation =
       "may run on " + cpus_text(thread.unexpected) + " instead of " + cpu_list(context_.expected.cpus) + ": ";
-  if (const std::vector<int> left = without(context_.expected.cpus, context_.offline);
-      left.size() < context_.expected.cpus.size()) {
-    if (thread.unexpected == left || left.empty())
-      return found + cpus_text(listed(context_.offline)) + " went offline" +
-             (left.empty() ? ", and the Linux kernel let it run anywhere" : "") +
+  if (const std::vector<int> remaining = without(context_.expected.cpus, context_.offline);
+      remaining.size() < context_.expected.cpus.size()) {
+    if (thread.unexpected == remaining || remaining.empty())
+      return observation + cpus_text(listed(context_.offline)) + " went offline" +
+             (remaining.empty() ? ", and the Linux kernel let it run anywhere" : "") +
              "; bring it online (echo 1 > /sys/devices/system/cpu/cpuN/online) or exclude it from the placement";
   }
   if (!process.cgroup_change.empty())
-    return found + process.cgroup_change + "; check what manages the cgroups (batch system, systemd, container)";
+    return observation + process.cgroup_change + "; check what manages the cgroups (batch system, systemd, container)";
   if (!context_.cgroup_cpus.empty() && !within(context_.expected.cpus, context_.cgroup_cpus) &&
       within(thread.unexpected, context_.cgroup_cpus))
-    return found + "its cgroup " + context_.cgroup + " permits only " + cpu_list(context_.cgroup_cpus) +
+    return observation + "its cgroup " + context_.cgroup + " permits only " + cpu_list(context_.cgroup_cpus) +
            "; check what manages the cgroups (batch system, systemd, container)";
   const auto variable = [&](const char* key) { return process.variables.contains(key); };
   const bool slurm = variable("SLURM_PROCID"), open_mpi = variable("OMPI_COMM_WORLD_RANK");
@@ -66,17 +66,18 @@ std::string Verdict::explain_mask(const Process& process, const Thread& thread) 
                               : rank   ? "mpiexec -bind-to none"
                                        : "mpirun --bind-to none, srun --cpu-bind=none, no taskset inside";
   if (!within(thread.unexpected, context_.expected.cpus)) {
-    // What bound a program that ran before the observation, if anything did, is unknown.
-    const bool was_so = process.old && !thread.was_expected;
+    // It is unknown what bound a program that ran before the observation, if anything did.
+    const bool predates_observation = process.old && !thread.was_expected;
     const std::string cpus = cpu_list(context_.expected.cpus);
     const std::string bind =
         "; bind it when it starts (meshmark run --bind list=" + cpus + ") or now (taskset -a -c -p " + cpus + " PID)";
-    if (was_so && (thread.unexpected == context_.cgroup_cpus || thread.unexpected == context_.first_online))
-      return found + "it is not bound" + bind;
+    if (predates_observation &&
+        (thread.unexpected == context_.cgroup_cpus || thread.unexpected == context_.first_online))
+      return observation + "it is not bound" + bind;
     if (rank && !thread.was_expected)
-      return found + "its launcher bound it there; disable the launcher's binding: " + disable;
-    if (was_so) return found + "it was bound before the observation" + bind;
-    return found + "the program " + (within(context_.expected.cpus, thread.unexpected) ? "widened" : "replaced") +
+      return observation + "its launcher bound it there; disable the launcher's binding: " + disable;
+    if (predates_observation) return observation + "it was bound before the observation" + bind;
+    return observation + "the program " + (within(context_.expected.cpus, thread.unexpected) ? "widened" : "replaced") +
            " it (sched_setaffinity)" + "; --hard uses a cpuset, which it cannot leave";
   }
   std::string variables;
@@ -85,16 +86,17 @@ std::string Verdict::explain_mask(const Process& process, const Thread& thread) 
       variables += (variables.empty() ? "" : ", ") + at->first + "=" + at->second;
   const bool several_masks = masks_.by_process.at(process.id).size() > 1;
   if (several_masks || (!rank && !variables.empty()))
-    return found +
+    return observation +
            (variables.empty() ? "the program pins its threads itself (sched_setaffinity); disable that"
                               : "its OpenMP run time pins the threads (" + variables + "); unset that") +
            ", or assign one CPU per thread: --each";
   if (masks_.narrowed.size() > 1 && masks_.of_them.size() == 1)
-    return found + "the launcher bound all " + std::to_string(masks_.narrowed.size()) +
+    return observation + "the launcher bound all " + std::to_string(masks_.narrowed.size()) +
            " ranks to the same CPUs; disable its binding: " + disable;
   if (rank || (masks_.narrowed.size() > 1 && !thread.was_expected))
-    return found + "its launcher bound each rank; disable its binding: " + disable;
-  return found + "the program narrowed it (sched_setaffinity, taskset or numactl inside the command); --hard uses a " +
+    return observation + "its launcher bound each rank; disable its binding: " + disable;
+  return observation +
+         "the program narrowed it (sched_setaffinity, taskset or numactl inside the command); --hard uses a " +
          "cpuset, --each assigns one CPU per thread";
 }
 
@@ -106,8 +108,8 @@ std::pair<Violation, std::string> Verdict::explain_pages(const Process& process)
     if (bytes > 0 && elsewhere(context_.expected, {{node, bytes}}) > 0) nodes.push_back(node);
   char share[16];
   std::snprintf(share, sizeof share, "%.1f %%", 100.0 * static_cast<double>(remote) / static_cast<double>(all));
-  const std::string found = mib(remote) + " of " + mib(all) + " (" + share + ") on " + nodes_text(nodes) +
-                            " instead of " + cpu_list(context_.expected.memory_nodes) + ": ";
+  const std::string observation = mib(remote) + " of " + mib(all) + " (" + share + ") on " + nodes_text(nodes) +
+                                  " instead of " + cpu_list(context_.expected.memory_nodes) + ": ";
   const std::string move = "; meshmark migrate " + std::to_string(process.id) + " --to " +
                            cpu_list(context_.expected.memory_nodes) + " moves it";
 
@@ -117,8 +119,9 @@ std::pair<Violation, std::string> Verdict::explain_pages(const Process& process)
   for (const auto& [policy, bytes] : policies) {
     const std::size_t colon = policy.rfind(':');
     if (2 * bytes < remote || colon == std::string::npos) continue;
-    if (const auto named = ids_of(policy.substr(colon + 1)); !within(named, context_.expected.memory_nodes))
-      return {Violation::wrong_node, found + "its own memory policy (" + policy +
+    if (const auto policy_nodes = ids_of(policy.substr(colon + 1));
+        !within(policy_nodes, context_.expected.memory_nodes))
+      return {Violation::wrong_node, observation + "its own memory policy (" + policy +
                                          ") placed them there; remove the numactl, set_mempolicy or mbind inside" +
                                          move};
   }
@@ -142,7 +145,7 @@ std::pair<Violation, std::string> Verdict::explain_pages(const Process& process)
     std::string free;
     for (const int node : full) free += (free.empty() ? "" : ", ") + mib(process.levels.at(node).free);
     return {Violation::spilled,
-            found + nodes_text(full) + " was full (" + free + " free, " + std::to_string(missed) +
+            observation + nodes_text(full) + " was full (" + free + " free, " + std::to_string(missed) +
                 " pages found no room), so allocations spilled; use less memory, free some (page cache: echo 1 > "
                 "/proc/sys/vm/drop_caches), or spread by --memory interleave"};
   }
@@ -152,35 +155,38 @@ std::pair<Violation, std::string> Verdict::explain_pages(const Process& process)
   each_thread(process, [&](const Thread& thread) {
     balanced += thread.balanced_pages;
     for (const int cpu : thread.ran_on)
-      for (const Cpu& known : context_.machine.cpus)
-        if (known.id == cpu && toucher.empty() && std::find(nodes.begin(), nodes.end(), known.node) != nodes.end())
+      for (const Cpu& machine_cpu : context_.machine.cpus)
+        if (machine_cpu.id == cpu && toucher.empty() &&
+            std::find(nodes.begin(), nodes.end(), machine_cpu.node) != nodes.end())
           toucher = "thread " + std::to_string(thread.id) + " ran on CPU " + std::to_string(cpu) + " of node " +
-                    std::to_string(known.node);
+                    std::to_string(machine_cpu.node);
   });
   if (static_cast<std::uint64_t>(balanced) * context_.page_bytes * 2 > remote)
-    return {Violation::wrong_node, found + "NUMA balancing of the Linux kernel moved " + std::to_string(balanced) +
+    return {Violation::wrong_node, observation + "NUMA balancing of the Linux kernel moved " +
+                                       std::to_string(balanced) +
                                        " pages; disable it (kernel.numa_balancing=0) or bind memory: --memory bind"};
   for (const int node : nodes) {
-    const auto is = [&](const Node& n) { return n.id == node && n.cpus.empty(); };
-    if (std::none_of(context_.machine.nodes.begin(), context_.machine.nodes.end(), is)) continue;
+    const auto is_memory_only = [&](const Node& n) { return n.id == node && n.cpus.empty(); };
+    if (std::none_of(context_.machine.nodes.begin(), context_.machine.nodes.end(), is_memory_only)) continue;
     const bool demotes = read_text("/sys/kernel/mm/numa/demotion_enabled").starts_with("true");
     return {Violation::wrong_node,
-            found + "node " + std::to_string(node) + " has no CPUs, so first touch cannot have placed them there" +
+            observation + "node " + std::to_string(node) +
+                " has no CPUs, so first touch cannot have placed them there" +
                 (demotes ? ": the Linux kernel demotes cold pages (/sys/kernel/mm/numa/demotion_enabled)" : "") + move};
   }
   if (!toucher.empty())
-    return {Violation::wrong_node, found + toucher +
+    return {Violation::wrong_node, observation + toucher +
                                        " and most likely touched them first; initialise data in "
                                        "the threads that use it" +
                                        move};
   if (process.first_walk_outside)
     return {Violation::wrong_node,
-            found +
+            observation +
                 "they were there when the observation started: touched before the program was bound, "
                 "inherited from its parent or shared with another" +
                 move};
   return {Violation::wrong_node,
-          found +
+          observation +
               "they appeared there between two samples: touched by a thread that ran elsewhere briefly, or by another "
               "program that shares them" +
               move};

@@ -20,7 +20,7 @@ class Verdict {
  private:
   struct Masks {
     std::set<pid_t> narrowed;            ///< processes whose threads all have the same mask, smaller than expected
-    std::set<std::vector<int>> of_them;  ///< those masks
+    std::set<std::vector<int>> of_them;  ///< the masks of these processes
     std::map<pid_t, std::set<std::vector<int>>> by_process;
   };
   struct Finding {

@@ -13,15 +13,15 @@ Picked balance(const View& view, const std::vector<Index>& among, bool oversubsc
     sockets[s.package].second += s.load;
   }
   Pick pick;
-  std::set<Index> left(among.begin(), among.end());
+  std::set<Index> candidates(among.begin(), among.end());
   while (pick.slots.size() < view.slots_needed()) {
     const auto key = [&](Index i) {
       const Slot& s = view.slots[i];
-      const auto& [taken, jobs] = sockets[s.package];
-      return std::tuple{s.load, s.kind, s.load == 0 ? taken : jobs, s.package, i};
+      const auto& [occupied, jobs] = sockets[s.package];
+      return std::tuple{s.load, s.kind, s.load == 0 ? occupied : jobs, s.package, i};
     };
     Index best = kNone;
-    for (const Index i : left)
+    for (const Index i : candidates)
       if (!view.slots[i].closed && (best == kNone || key(i) < key(best))) best = i;
     if (best == kNone) return {};
     const Slot& s = view.slots[best];
@@ -29,7 +29,7 @@ Picked balance(const View& view, const std::vector<Index>& among, bool oversubsc
     pick.oversubscribed = pick.oversubscribed || s.load > 0;
     sockets[s.package].first += s.load == 0 ? 1 : 0;
     ++sockets[s.package].second;
-    left.erase(best);
+    candidates.erase(best);
     pick.slots.push_back(best);
   }
   pick.why = pick.oversubscribed ? "all slots are occupied: those with the fewest jobs, emptiest socket first"
@@ -44,13 +44,13 @@ Picked pack(const View& view, const std::vector<Index>& among) {
   for (const auto& [package, size] : socket_sizes(view)) largest = std::max(largest, size);
   Pick pick;
   const bool fits_one = view.slots_needed() <= largest;
-  std::string from;
+  std::string socket_names;
   while (pick.slots.size() < view.slots_needed()) {
     // The fullest socket that fits the rest. If there is none, a job too large for any socket uses the emptiest one.
-    const Index left = view.slots_needed() - pick.slots.size();
+    const Index needed = view.slots_needed() - pick.slots.size();
     int fitting = -1, emptiest = -1;
     for (const auto& [package, free] : sockets) {
-      if (free.size() >= left && (fitting < 0 || free.size() < sockets[fitting].size())) fitting = package;
+      if (free.size() >= needed && (fitting < 0 || free.size() < sockets[fitting].size())) fitting = package;
       if (emptiest < 0 || free.size() > sockets[emptiest].size()) emptiest = package;
     }
     const int from_package = fitting >= 0 ? fitting : emptiest;
@@ -58,12 +58,12 @@ Picked pack(const View& view, const std::vector<Index>& among) {
     auto& free = sockets[from_package];
     std::stable_sort(free.begin(), free.end(),
                      [&](Index a, Index b) { return view.slots[a].kind < view.slots[b].kind; });
-    pick.slots.insert(pick.slots.end(), free.begin(), free.begin() + static_cast<long>(std::min(left, free.size())));
+    pick.slots.insert(pick.slots.end(), free.begin(), free.begin() + static_cast<long>(std::min(needed, free.size())));
     sockets.erase(from_package);
-    from += (from.empty() ? "" : ", ") + std::to_string(from_package);
+    socket_names += (socket_names.empty() ? "" : ", ") + std::to_string(from_package);
   }
   std::sort(pick.slots.begin(), pick.slots.end());
-  pick.why = fits_one ? "all on socket " + from : "too large for one socket: the fewest, " + from;
+  pick.why = fits_one ? "all on socket " + socket_names : "too large for one socket: the fewest, " + socket_names;
   return pick;
 }
 
@@ -81,13 +81,18 @@ Picked scatter(const View& view, const std::vector<Index>& among) {
   for (Index i = 0; i < view.slots.size(); ++i) busy[view.node(i)] += view.slots[i].load > 0 ? 1 : 0;
   std::map<Index, int> on_node;
   std::map<int, int> on_package, on_l3, on_core;
-  std::vector<double> away(view.slots.size(), 0);  // total distance to the chosen slots
+  std::vector<double> distance_sum(view.slots.size(), 0);  // total distance to the chosen slots
   Pick pick{{}, "one per node, farthest apart first, then one per L3"};
   while (pick.slots.size() < view.slots_needed()) {
     const auto key = [&](Index i) {
       const Slot& s = view.slots[i];
-      return std::tuple{
-          on_node[view.node(i)], busy[view.node(i)], on_package[s.package], -away[i], on_l3[s.l3], on_core[s.core], i};
+      return std::tuple{on_node[view.node(i)],
+                        busy[view.node(i)],
+                        on_package[s.package],
+                        -distance_sum[i],
+                        on_l3[s.l3],
+                        on_core[s.core],
+                        i};
     };
     const auto best = std::min_element(free.begin(), free.end(), [&](Index a, Index b) { return key(a) < key(b); });
     const Index i = *best;
@@ -95,7 +100,7 @@ Picked scatter(const View& view, const std::vector<Index>& among) {
     pick.slots.push_back(i);
     ++on_node[view.node(i)], ++on_package[view.slots[i].package];
     ++on_l3[view.slots[i].l3], ++on_core[view.slots[i].core];
-    for (const Index j : free) away[j] += view.distance(i, j);
+    for (const Index j : free) distance_sum[j] += view.distance(i, j);
   }
   return pick;
 }

@@ -1,30 +1,32 @@
 #pragma once
-/// The policies that choose slots. Each returns the slots of a job among the given ones, or nothing if it finds none.
+/// The policies that choose slots. Each returns the slots of a job, which it chooses among `among`, or nullopt if it
+/// finds none.
 #include <string>
 
 #include "view.hpp"
 
 namespace mm::place::policy {
 
-/// `oversubscribe`: may use slots that other jobs hold.
+/// `oversubscribe`: the policy may use slots that other jobs hold.
 Picked balance(const View& view, const std::vector<Index>& among, bool oversubscribe);
 Picked pack(const View& view, const std::vector<Index>& among);
 Picked any(const View& view, const std::vector<Index>& among);
 Picked scatter(const View& view, const std::vector<Index>& among);
-/// Minimal mean distance. `effort`: its share of the search limit, if several sets of slots are tried.
+/// Minimizes the mean distance. `effort`: share of the search limit that it may use, if several sets of slots are
+/// tried.
 Picked compact(const View& view, const std::vector<Index>& among, double effort);
-/// Minimal traffic-weighted distance, plus contention of bandwidth-bound parts on one node.
+/// Minimizes the traffic-weighted distance, plus the contention of bandwidth-bound parts on one node.
 Picked sharing(const View& view, const std::vector<Index>& among);
 
-/// Sets of slots to try in order of distance from `near`: the nearest, these and the next nearest, …; all slots without
-/// it.
+/// Returns the sets of slots to try, in order of distance from `near`: the nearest slots, these and the next nearest
+/// ones, …; one set of all slots without `near`.
 std::vector<std::vector<Index>> rings(const View& view);
-/// Sets of slots whose nodes are within the request's distance limit; all slots without a limit. `complete`: whether
-/// these are all such sets.
+/// Returns the sets of slots whose nodes are within the request's distance limit; one set of all slots without a limit.
+/// `complete` receives whether these are all such sets.
 std::vector<std::vector<Index>> within_hops(const View& view, bool& complete);
 
-/// Applies the policy to the first set of slots where it succeeds; for compact, the best of all sets within the hop
-/// limit.
+/// Applies the policy to the first set of slots where it succeeds. For compact, returns the best choice of all sets
+/// within the hop limit.
 Picked pick(const View& view, const std::string& policy);
 
 }  // namespace mm::place::policy

@@ -19,19 +19,21 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
   // integers; measured ones are scaled to 63 bits.
   const std::int64_t pairs = n * (n - 1) / 2, levels = 3 * pairs + 1;
   const auto max = std::min<double>(0x1p40, 0x1p60 / static_cast<double>(pairs) / static_cast<double>(levels));
-  const auto distance_of = [&](Index a, Index b) {  // of two classes; within one class, of two of its slots
+  const auto distance_of = [&](Index a, Index b) {  // distance of two classes, or of two slots of one class
     return a != b || view.request.kind != SlotKind::procs ? view.distance(classes.first[a], classes.first[b]) : 0;
   };
   double largest = 0;
-  bool whole = std::all_of(view.slots.begin(), view.slots.end(), [](const Slot& s) { return s.nodes.size() == 1; });
+  bool half_integers =
+      std::all_of(view.slots.begin(), view.slots.end(), [](const Slot& s) { return s.nodes.size() == 1; });
   for (const auto& [a, x] : view.node_index)
     for (const auto& [b, y] : view.node_index) {
       const double d = view.apart(x, y);
       if (!std::isfinite(d)) continue;  // memory-only nodes
       largest = std::max(largest, d);
-      whole = whole && std::floor(2 * d) == 2 * d;
+      half_integers = half_integers && std::floor(2 * d) == 2 * d;
     }
-  const double scale = whole && 2 * largest <= max ? 2 : max / largest;  // 2: the mean of both directions may be a half
+  const double scale =
+      half_integers && 2 * largest <= max ? 2 : max / largest;  // 2: the mean of both directions may be a half
   ClusterProblem problem;
   problem.count = static_cast<int>(n);
   problem.effort = effort;
@@ -40,7 +42,7 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
   std::map<Index, int> cells;
   for (Index a = 0; a < count; ++a) cells.emplace(view.node(classes.first[a]), 0);
   int cell = 0;
-  for (auto& [node, at] : cells) at = cell++;
+  for (auto& [node, number] : cells) number = cell++;
   for (Index a = 0; a < count; ++a) {
     problem.capacity.push_back(static_cast<int>(classes.free[a].size()));
     problem.cell.push_back(cells[view.node(classes.first[a])]);
@@ -51,19 +53,19 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
       problem.weight[a][b] = std::llround(distance_of(a, b) * scale) * levels + level;
     }
   }
-  const Cluster found = least_cluster(problem);
+  const Cluster cluster = least_cluster(problem);
   Pick pick;
   for (Index a = 0; a < count; ++a)
-    pick.slots.insert(pick.slots.end(), classes.free[a].begin(), classes.free[a].begin() + found.counts[a]);
+    pick.slots.insert(pick.slots.end(), classes.free[a].begin(), classes.free[a].begin() + cluster.counts[a]);
   std::sort(pick.slots.begin(), pick.slots.end());
-  pick.cost = found.cost;
-  pick.floor = found.bound;
-  pick.optimal = found.optimal;
-  const std::int64_t per_level = found.bound / levels;  // rounded down, so it remains a bound
+  pick.cost = cluster.cost;
+  pick.floor = cluster.bound;
+  pick.optimal = cluster.optimal;
+  const std::int64_t per_level = cluster.bound / levels;  // rounded down, so it remains a bound
   auto bound = static_cast<double>(per_level);
   if (scale != 2) bound -= 0.5 * static_cast<double>(pairs);  // each distance was rounded
   pick.bound = bound / scale / static_cast<double>(pairs);
-  pick.why = found.optimal ? "minimum mean distance, proven" : "smallest mean distance found";
+  pick.why = cluster.optimal ? "minimum mean distance, proven" : "smallest mean distance found";
   return pick;
 }
 

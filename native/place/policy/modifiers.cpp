@@ -20,18 +20,18 @@ std::vector<Index> near_nodes(const Machine& machine, const std::string& near) {
   }
   const std::vector<Device> devices =
       machine.origin == "host" && machine.devices.empty() ? host_devices() : machine.devices;
-  std::string known = "node:N";
+  std::string names = "node:N";
   for (const Device& d : devices) {
-    known += ", " + d.name;
+    names += ", " + d.name;
     if (d.name != near) continue;
     for (const Cpu& c : machine.cpus)
       if (std::find(d.cpus.begin(), d.cpus.end(), c.id) != d.cpus.end()) nodes.insert(machine.node_at(c.node));
   }
-  if (nodes.empty()) throw UsageError("near", "found " + quote(near), known);
+  if (nodes.empty()) throw UsageError("near", "found " + quote(near), names);
   return {nodes.begin(), nodes.end()};
 }
 
-/// Returns all maximal sets of nodes that are pairwise near (Bron and Kerbosch, 1973, with a pivot), at most kMax of
+/// Computes all maximal sets of nodes that are pairwise near (Bron and Kerbosch, 1973, with a pivot), at most kMax of
 /// them.
 class Cliques {
  public:
@@ -67,9 +67,9 @@ class Cliques {
       if (i != pivot && near_[i][pivot]) continue;
       std::vector<Index> next = chosen;
       next.push_back(i);
-      std::vector<Index> rest = near_to(open, i), before = near_to(done, i);
-      rest.erase(std::remove(rest.begin(), rest.end(), i), rest.end());
-      grow(std::move(next), std::move(rest), std::move(before));
+      std::vector<Index> near_open = near_to(open, i), near_done = near_to(done, i);
+      near_open.erase(std::remove(near_open.begin(), near_open.end(), i), near_open.end());
+      grow(std::move(next), std::move(near_open), std::move(near_done));
       open.erase(std::find(open.begin(), open.end(), i));
       done.push_back(i);
     }
@@ -84,18 +84,18 @@ std::vector<std::vector<Index>> rings(const View& view) {
   std::iota(all.begin(), all.end(), Index{0});
   if (view.request.near.empty()) return {all};
   const std::vector<Index> targets = near_nodes(view.machine, view.request.near);
-  std::map<double, std::vector<Index>> at;
+  std::map<double, std::vector<Index>> slots_by_distance;
   for (const Index i : all) {
     double nearest = std::numeric_limits<double>::infinity();
     for (const Index t : targets)
       for (const auto& [n, share] : view.slots[i].nodes) nearest = std::min(nearest, n == t ? 0 : view.apart(n, t));
     if (!std::isfinite(nearest))
       throw UsageError("near", "the matrix has no distance for " + view.request.near + " ", "nodes in the matrix");
-    at[nearest].push_back(i);
+    slots_by_distance[nearest].push_back(i);
   }
   std::vector<std::vector<Index>> sets;
   std::vector<Index> so_far;
-  for (const auto& [distance, slots] : at) {
+  for (const auto& [distance, slots] : slots_by_distance) {
     so_far.insert(so_far.end(), slots.begin(), slots.end());
     std::sort(so_far.begin(), so_far.end());
     sets.push_back(so_far);
@@ -157,17 +157,17 @@ Picked pick(const View& view, const std::string& policy) {
     for (const auto& ring : near_sets) {
       Picked best;
       for (const auto& hops : hop_sets) {
-        std::vector<Index> both;
-        std::set_intersection(ring.begin(), ring.end(), hops.begin(), hops.end(), std::back_inserter(both));
-        Picked found = pick_among(view, policy, both, oversubscribe, 1 / static_cast<double>(hop_sets.size()));
-        if (!found) continue;
-        if (policy != "compact") return found;
+        std::vector<Index> slots;
+        std::set_intersection(ring.begin(), ring.end(), hops.begin(), hops.end(), std::back_inserter(slots));
+        Picked candidate = pick_among(view, policy, slots, oversubscribe, 1 / static_cast<double>(hop_sets.size()));
+        if (!candidate) continue;
+        if (policy != "compact") return candidate;
         // A bound is valid for its set of nodes; for the job, the minimum over all sets, if all were tried.
-        const bool better = !best || found->cost < best->cost;
-        const std::int64_t floor = best ? std::min(found->floor, best->floor) : found->floor;
+        const bool better = !best || candidate->cost < best->cost;
+        const std::int64_t floor = best ? std::min(candidate->floor, best->floor) : candidate->floor;
         const double bound =
-            std::min(found->bound.value_or(0), best ? best->bound.value_or(0) : found->bound.value_or(0));
-        if (better) best = found;
+            std::min(candidate->bound.value_or(0), best ? best->bound.value_or(0) : candidate->bound.value_or(0));
+        if (better) best = candidate;
         best->floor = floor;
         if (hop_sets.size() > 1) best->bound = complete ? bound : 0, best->optimal = complete && floor == best->cost;
         if (view.slots_needed() > 1)

@@ -55,7 +55,7 @@ void parse_bind(const std::string& text, Request& request) {
   };
   const std::vector<std::string> parts = split(text, ',');
   std::string first = lower(parts.front());
-  std::string list;  // its parts, up to the first modifier
+  std::string list;  // the list of CPUs, up to the first modifier
   if (first.rfind("list=", 0) == 0 || is_list(first)) {
     request.policy = "list";
     list = is_list(first) ? first : first.substr(5);
@@ -120,9 +120,9 @@ Sharing read_sharing(const std::string& file) {
   };
   const Input input = read_input(file);
   if (!input.wrong.empty()) throw error(input.wrong, input.allowed);
-  const json given = parse_json(input.text);
+  const json content = parse_json(input.text);
   const char* const demand = "bandwidth_demand";
-  if (!given.is_object() || (!given.contains("traffic") && !given.contains(demand)))
+  if (!content.is_object() || (!content.contains("traffic") && !content.contains(demand)))
     throw error("found neither 'traffic' nor 'bandwidth_demand'", R"({"traffic": [[…]], "bandwidth_demand": […]})");
   const auto numbers = [&](const json& list, const std::string& where, double max) {
     std::vector<double> values;
@@ -135,10 +135,10 @@ Sharing read_sharing(const std::string& file) {
     return values;
   };
   Sharing sharing;
-  if (given.contains(demand)) sharing.bandwidth_demand = numbers(given[demand], demand, 1);
-  if (given.contains("traffic")) {
-    if (!given["traffic"].is_array()) throw error("traffic: found no rows", "a square matrix");
-    for (const json& row : given["traffic"])
+  if (content.contains(demand)) sharing.bandwidth_demand = numbers(content[demand], demand, 1);
+  if (content.contains("traffic")) {
+    if (!content["traffic"].is_array()) throw error("traffic: found no rows", "a square matrix");
+    for (const json& row : content["traffic"])
       sharing.traffic.push_back(numbers(row, "traffic", std::numeric_limits<double>::max()));
     for (const auto& row : sharing.traffic)
       if (row.size() != sharing.traffic.size())

@@ -49,10 +49,10 @@ class Assignment {
     std::stable_sort(order_.begin(), order_.end(), [&](Index a, Index b) { return stake(a) > stake(b); });
   }
 
-  /// Assigns a class to each part. `proven`: whether the result is proven optimal.
+  /// Assigns a class to each part. `proven` receives whether the result is proven optimal.
   std::vector<Index> solve(bool& proven) {
-    const double once = static_cast<double>(parts_ * parts_ * places_);
-    const auto seeds = static_cast<Index>(std::max(4.0, kStartWork / 4 / once));
+    const double work_per_start = static_cast<double>(parts_ * parts_ * places_);
+    const auto seeds = static_cast<Index>(std::max(4.0, kStartWork / 4 / work_per_start));
     for (Index seed = 0; seed < places_ && work_ < kStartWork; seed += (places_ + seeds - 1) / seeds) {
       start(seed);
       improve();
@@ -81,7 +81,7 @@ class Assignment {
     const double crowd = together_[a * places_ + b] ? 2 * demand_[i] * demand_[j] / static_cast<double>(parts_) : 0;
     return traffic_[i][j] * distance_[a][b] + crowd;
   }
-  double cost_of(Index i, Index at) {  // with all placed parts
+  double cost_of(Index i, Index at) {  // cost of part i at `at` with all placed parts
     double sum = 0;
     work_ += static_cast<double>(parts_);
     for (Index j = 0; j < parts_; ++j)
@@ -120,10 +120,10 @@ class Assignment {
           }
         for (Index j = 0; j < i; ++j) {
           if (at_[i] == at_[j]) continue;
-          const double before = cost_of(i, at_[i]) + cost_of(j, at_[j]) - pair(i, j, at_[i], at_[j]);
+          const double old_cost = cost_of(i, at_[i]) + cost_of(j, at_[j]) - pair(i, j, at_[i], at_[j]);
           std::swap(at_[i], at_[j]);
-          const double after = cost_of(i, at_[i]) + cost_of(j, at_[j]) - pair(i, j, at_[i], at_[j]);
-          if (after < before - kLittle)
+          const double new_cost = cost_of(i, at_[i]) + cost_of(j, at_[j]) - pair(i, j, at_[i], at_[j]);
+          if (new_cost < old_cost - kLittle)
             better = true;
           else
             std::swap(at_[i], at_[j]);
@@ -136,21 +136,21 @@ class Assignment {
       if (so_far < best_cost_ - kLittle) best_cost_ = so_far, best_ = at_;
       return;
     }
-    double rest = 0;  // each unplaced part costs at least its cheapest slot
+    double rest_bound = 0;  // each unplaced part costs at least its cheapest slot
     for (Index k = depth; k < parts_; ++k) {
       double min = std::numeric_limits<double>::infinity();
       for (Index a = 0; a < places_; ++a)
         if (left_[a] > 0) min = std::min(min, cost_of(order_[k], a));
-      rest += min;
+      rest_bound += min;
     }
-    if (so_far + rest >= best_cost_ - kLittle) return;
+    if (so_far + rest_bound >= best_cost_ - kLittle) return;
     for (Index a = 0; a < places_; ++a) {
       if (left_[a] == 0) continue;
       if (work_ > kProofWork) return;
-      const double more = cost_of(order_[depth], a);
+      const double part_cost = cost_of(order_[depth], a);
       at_[order_[depth]] = a;
       --left_[a];
-      descend(depth + 1, so_far + more);
+      descend(depth + 1, so_far + part_cost);
       ++left_[a];
       at_[order_[depth]] = kNone;
     }
@@ -172,13 +172,14 @@ Picked sharing(const View& view, const std::vector<Index>& among) {
   Classes classes(view, among);
   classes.drop_taken();
   bool proven = false;
-  const std::vector<Index> at = Assignment(view, classes, view.request.sharing.value_or(Sharing{})).solve(proven);
+  const std::vector<Index> class_by_part =
+      Assignment(view, classes, view.request.sharing.value_or(Sharing{})).solve(proven);
   Pick pick{{},
             proven ? "communicating parts co-located, bandwidth-bound ones spread, proven"
                    : "communicating parts co-located, bandwidth-bound ones spread"};
   pick.optimal = proven;
   std::vector<Index> next(classes.first.size(), 0);
-  for (const Index c : at) pick.slots.push_back(classes.free[c][next[c]++]);
+  for (const Index c : class_by_part) pick.slots.push_back(classes.free[c][next[c]++]);
   return pick;
 }
 

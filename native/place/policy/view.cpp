@@ -15,7 +15,7 @@ std::vector<int> of_kind(const Machine& machine, const std::string& kind, const 
   for (const CoreKind& part : kinds_of(machine, cpus))
     if (part.name == kind) return part.cpus;
   std::vector<std::string> names;
-  for (const CoreKind& known : machine.kinds) names.push_back(known.name);
+  for (const CoreKind& core_kind : machine.kinds) names.push_back(core_kind.name);
   if (std::find(names.begin(), names.end(), kind) != names.end())
     throw UsageError("kind", "found " + quote(kind) + ", whose CPUs may not be used here", cpu_list(cpus));
   if (names.empty())
@@ -26,17 +26,17 @@ std::vector<int> of_kind(const Machine& machine, const std::string& kind, const 
 }  // namespace
 
 std::vector<int> allowed_to(const Machine& machine, const Request& request) {
-  const auto chosen = [&](const std::vector<int>& cpus) {
+  const auto of_requested_kind = [&](const std::vector<int>& cpus) {
     return request.core_kind.empty() ? cpus : of_kind(machine, request.core_kind, cpus);
   };
-  if (request.within.empty()) return chosen(machine.allowed);
+  if (request.within.empty()) return of_requested_kind(machine.allowed);
   std::vector<int> within = request.within;
   std::sort(within.begin(), within.end());
   for (const int cpu : within)
     if (!std::binary_search(machine.allowed.begin(), machine.allowed.end(), cpu))
       throw UsageError("within", "found CPU " + std::to_string(cpu) + ", which this process may not use",
                        cpu_list(machine.allowed));
-  return chosen(within);
+  return of_requested_kind(within);
 }
 
 View view_of(const Machine& machine, const Request& request, const Occupancy& taken) {
@@ -73,19 +73,19 @@ std::map<int, Index> socket_sizes(const View& view) {
 }
 
 Classes::Classes(const View& view, const std::vector<Index>& among) {
-  std::map<std::tuple<std::vector<std::pair<Index, double>>, int, int, int>, Index> known;
-  std::vector<Index> of;  // class of each slot
+  std::map<std::tuple<std::vector<std::pair<Index, double>>, int, int, int>, Index> class_by_key;
+  std::vector<Index> class_by_slot;  // class of each slot
   for (Index i = 0; i < view.slots.size(); ++i) {
     const Slot& s = view.slots[i];
     const int core = view.request.kind == SlotKind::cores ? -1 : s.core;
-    const auto [at, fresh] = known.emplace(std::tuple{s.nodes, s.l3, s.package, core}, first.size());
+    const auto [at, fresh] = class_by_key.emplace(std::tuple{s.nodes, s.l3, s.package, core}, first.size());
     if (fresh) {
       first.push_back(i);
       free.emplace_back();
     }
-    of.push_back(at->second);
+    class_by_slot.push_back(at->second);
   }
-  for (const Index i : free_of(view, among)) free[of[i]].push_back(i);
+  for (const Index i : free_of(view, among)) free[class_by_slot[i]].push_back(i);
 }
 
 void Classes::drop_taken() {

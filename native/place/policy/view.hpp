@@ -17,7 +17,7 @@ inline constexpr Index kNone = std::numeric_limits<Index>::max();
 
 struct Slot {
   std::vector<int> cpus;
-  int core, l3, package, kind;                  // of its first CPU; kind 0 is the fastest, -1 if all are alike
+  int core, l3, package, kind;  // properties of its first CPU; kind 0 is the fastest, -1 if all are alike
   std::vector<std::pair<Index, double>> nodes;  // index of a node → share of the slot's CPUs there
   int load = 0;                                 // maximum number of jobs on one of its CPUs
   bool closed = false;                          // unavailable
@@ -34,7 +34,8 @@ struct View {
   bool is_free(Index slot) const { return slots[slot].load == 0 && !slots[slot].closed; }
   Index slots_needed() const { return static_cast<Index>(request.slots); }
 
-  /// Of two nodes, mean of both directions; of two slots, the mean over their CPUs.
+  /// `apart`: distance of two nodes, the mean of both directions. `distance`: distance of two slots, the mean over
+  /// their CPUs.
   double apart(Index from, Index to) const { return (machine.distance[from][to] + machine.distance[to][from]) / 2; }
   double distance(Index a, Index b) const {
     double sum = 0;
@@ -42,7 +43,7 @@ struct View {
       for (const auto& [nb, wb] : slots[b].nodes) sum += wa * wb * apart(na, nb);
     return sum;
   }
-  /// What two slots share beyond nodes: 0 a core, 1 an L3, 2 a package, 3 nothing.
+  /// Returns what two slots share beyond nodes: 0 a core, 1 an L3, 2 a package, 3 nothing.
   int level(Index a, Index b) const {
     const Slot &x = slots[a], &y = slots[b];
     if (x.core == y.core) return 0;
@@ -79,8 +80,8 @@ struct Holdings {
   std::set<int> alone, used;  // cores
 };
 
-/// The CPUs that a request may use, ascending. Throws UsageError if it requests CPUs that this process may not use, or
-/// a kind of cores that the machine does not have.
+/// Returns the CPUs that a request may use, ascending. Throws UsageError if it requests CPUs that this process may not
+/// use, or a kind of cores that the machine does not have.
 std::vector<int> allowed_to(const Machine& machine, const Request& request);
 View view_of(const Machine& machine, const Request& request, const Occupancy& taken);
 std::vector<Index> free_of(const View& view, const std::vector<Index>& among);
@@ -92,7 +93,7 @@ struct Classes {
   void drop_taken();  ///< removes classes without a free slot
 
   std::vector<Index> first;              // a slot of each class, free or not
-  std::vector<std::vector<Index>> free;  // of each class
+  std::vector<std::vector<Index>> free;  // free slots of each class
 };
 
 }  // namespace mm::place::policy

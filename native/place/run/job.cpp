@@ -58,12 +58,12 @@ Job decide(const Options& o) {
   if (o.no_claim || request.policy == "none") {
     job.placement = by_policy({});
   } else {
-    Reservation as;
-    for (const std::string& word : o.recorded) as.command += (as.command.empty() ? "" : " ") + word;
-    as.policy = request.policy;
-    as.exclusive = request.exclude;
-    if (job.rank.index >= 0) as.job = job.rank.job;
-    job.held = Ledger().reserve(as, by_policy, o.wait_s);
+    Reservation reservation;
+    for (const std::string& word : o.recorded) reservation.command += (reservation.command.empty() ? "" : " ") + word;
+    reservation.policy = request.policy;
+    reservation.exclusive = request.exclude;
+    if (job.rank.index >= 0) reservation.job = job.rank.job;
+    job.held = Ledger().reserve(reservation, by_policy, o.wait_s);
     job.placement = job.held->placement;
   }
   const Layout& layout = job.placement.layout;

@@ -16,18 +16,18 @@ namespace mm::place::job {
 struct Job {
   Machine machine;
   Request request;
-  std::optional<Affinity> affinity;  ///< from LSF's string instead of a policy
+  std::optional<Affinity> affinity;  ///< set if LSF's affinity string replaces the policy
   Memory memory;
   Rank rank;
   Placement placement;
-  std::vector<int> cpus;  ///< of this process: its part as a rank, otherwise all; empty: not bound
+  std::vector<int> cpus;  ///< CPUs of this process: its part if it is a rank, otherwise all; empty: not bound
   std::optional<Ledger::Held> held;
   std::string from;  ///< source of the policy, if not the command line
 };
 
 /// Reads site, profile and environment, reserves CPUs in the ledger and chooses the placement.
 Job decide(const Options& o);
-/// The placement in one line.
+/// Returns the placement in one line.
 std::string summary(const Options& o, const Job& job);
 /// Binds this process; the command and its children inherit the binding.
 void bind_here(const Options& o, Job& job);

@@ -17,19 +17,19 @@ namespace mm::place::job {
 
 std::pair<int, std::string> unfit(const std::string& program) {
   std::vector<std::string> places = {program};
-  const bool named = program.find('/') != std::string::npos;
-  if (!named) {
+  const bool has_folder = program.find('/') != std::string::npos;
+  if (!has_folder) {
     places = split(std::getenv("PATH") == nullptr ? "/bin:/usr/bin" : variable("PATH"), ':');
     for (std::string& place : places) place = (place.empty() ? "." : place) + "/" + program;
   }
-  bool found = false;
+  bool exists = false;
   for (const std::string& place : places) {
     if (access(place.c_str(), X_OK) == 0) return {0, ""};
-    found = found || access(place.c_str(), F_OK) == 0;
+    exists = exists || access(place.c_str(), F_OK) == 0;
   }
-  const std::string what = quote(program) + (named ? "" : " in PATH");
-  if (found) return {kNotExecutable, what + " cannot be executed: Permission denied"};
-  return {kNotFound, "found no " + what};
+  const std::string description = quote(program) + (has_folder ? "" : " in PATH");
+  if (exists) return {kNotExecutable, description + " cannot be executed: Permission denied"};
+  return {kNotFound, "found no " + description};
 }
 
 int complain(const std::pair<int, std::string>& unfit_command) {
@@ -49,8 +49,8 @@ int complain(const std::pair<int, std::string>& unfit_command) {
 }
 
 bool starts_elsewhere(const std::string& program) {
-  static const std::set<std::string> known = {"srun", "flux", "jsrun", "aprun", "prun", "bsub", "sbatch", "qsub"};
-  return known.contains(program.substr(program.rfind('/') + 1));
+  static const std::set<std::string> launchers = {"srun", "flux", "jsrun", "aprun", "prun", "bsub", "sbatch", "qsub"};
+  return launchers.contains(program.substr(program.rfind('/') + 1));
 }
 
 std::string of_its_kind(const std::string& program, const std::string& form) {

@@ -18,13 +18,14 @@ bool by_daemon(const std::string& launcher) { return launcher.starts_with("slurm
 
 namespace {
 
-/// The command without secrets. A program that knows secrets beyond those of variables, such as `meshmark measure app`,
-/// passes the words in MESHMARK_RECORDED_COMMAND, as a list in JSON; the command does not inherit it.
+/// Returns the command without secrets. A program that knows more secrets than the environment variables reveal, such
+/// as `meshmark measure app`, passes the words in MESHMARK_RECORDED_COMMAND, as a list in JSON; the command does not
+/// inherit it.
 std::vector<std::string> recorded_command(const std::vector<std::string>& command) {
-  const std::string given = variable("MESHMARK_RECORDED_COMMAND");
+  const std::string text = variable("MESHMARK_RECORDED_COMMAND");
   ::unsetenv("MESHMARK_RECORDED_COMMAND");
   std::vector<std::string> words;
-  const json parsed = json::parse(given, nullptr, false);
+  const json parsed = json::parse(text, nullptr, false);
   for (const json& word : parsed.is_array() ? parsed : json::array())
     words.push_back(word.is_string() ? word.get<std::string>() : "");
   return without_secrets(words.size() == command.size() ? words : command);

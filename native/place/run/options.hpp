@@ -18,10 +18,10 @@ struct Options {
   std::vector<std::string> recorded;  // the command as records and reservations contain it, without secrets
 };
 
-/// Whether a daemon starts the ranks of this launcher, so that they do not inherit the launcher's binding.
+/// Returns whether a daemon starts the ranks of this launcher, so that they do not inherit the launcher's binding.
 bool by_daemon(const std::string& launcher);
 
-/// Empty if the help was printed.
+/// Parses the command line. Returns nullopt if the help was printed.
 std::optional<Options> read_options(int argc, char** argv);
 
 }  // namespace mm::place::job

@@ -21,7 +21,8 @@ int whole(const char* name) {
   return static_cast<int>(n);
 }
 
-/// Parses `4(x2),3`: ranks on each node of a Slurm step. Returns those of this node.
+/// Parses `4(x2),3`, the numbers of ranks on the nodes of a Slurm step, and returns the number on this node; 0 if
+/// unknown.
 int slurm_size() {
   const std::string name =
       variable("SLURM_STEP_TASKS_PER_NODE").empty() ? "SLURM_TASKS_PER_NODE" : "SLURM_STEP_TASKS_PER_NODE";
@@ -37,7 +38,7 @@ int slurm_size() {
   return 0;
 }
 
-/// The parent process: the same for all ranks of a launch, and different for each launch.
+/// Identifies the parent process, which is the same for all ranks of a launch, and different for each launch.
 std::string parent() {
   const std::string pid = std::to_string(getppid());
   const auto stat = parse_stat(read_text("/proc/" + pid + "/stat"));
@@ -47,27 +48,27 @@ std::string parent() {
 }  // namespace
 
 Rank rank_of_environment() {
-  const auto is = [](const char* name) { return !variable(name).empty(); };
+  const auto is_set = [](const char* name) { return !variable(name).empty(); };
   const auto key = [](const std::string& launcher, const std::string& name) {
     return launcher + " " + (name.empty() ? parent() : name);
   };
-  if (is("MESHMARK_RANK"))
-    return {whole("MESHMARK_RANK"), is("MESHMARK_RANKS") ? whole("MESHMARK_RANKS") : 0,
+  if (is_set("MESHMARK_RANK"))
+    return {whole("MESHMARK_RANK"), is_set("MESHMARK_RANKS") ? whole("MESHMARK_RANKS") : 0,
             key("meshmark", variable("MESHMARK_JOB"))};
-  if (is("OMPI_COMM_WORLD_LOCAL_RANK") && is("OMPI_COMM_WORLD_LOCAL_SIZE"))
+  if (is_set("OMPI_COMM_WORLD_LOCAL_RANK") && is_set("OMPI_COMM_WORLD_LOCAL_SIZE"))
     return {whole("OMPI_COMM_WORLD_LOCAL_RANK"), whole("OMPI_COMM_WORLD_LOCAL_SIZE"),
             key("openmpi", variable("PMIX_NAMESPACE"))};
-  if (is("MPI_LOCALRANKID") && is("MPI_LOCALNRANKS"))
+  if (is_set("MPI_LOCALRANKID") && is_set("MPI_LOCALNRANKS"))
     return {whole("MPI_LOCALRANKID"), whole("MPI_LOCALNRANKS"), key("hydra", "")};
-  if (is("FLUX_TASK_LOCAL_ID") && is("FLUX_JOB_ID"))
+  if (is_set("FLUX_TASK_LOCAL_ID") && is_set("FLUX_JOB_ID"))
     return {whole("FLUX_TASK_LOCAL_ID"),
-            variable("FLUX_JOB_NNODES") == "1" && is("FLUX_JOB_SIZE") ? whole("FLUX_JOB_SIZE") : 0,
+            variable("FLUX_JOB_NNODES") == "1" && is_set("FLUX_JOB_SIZE") ? whole("FLUX_JOB_SIZE") : 0,
             key("flux", variable("FLUX_JOB_ID"))};
-  if (is("SLURM_LOCALID") && is("SLURM_STEP_ID"))
+  if (is_set("SLURM_LOCALID") && is_set("SLURM_STEP_ID"))
     return {whole("SLURM_LOCALID"), slurm_size(),
             key("slurm", variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID"))};
   // Counts are over all nodes: with several nodes the local ranks are unknown, and too many parts are refused later.
-  if (is("PMI_RANK") && is("PMI_SIZE")) return {whole("PMI_RANK"), whole("PMI_SIZE"), key("pmi", "")};
+  if (is_set("PMI_RANK") && is_set("PMI_SIZE")) return {whole("PMI_RANK"), whole("PMI_SIZE"), key("pmi", "")};
   return {};
 }
 

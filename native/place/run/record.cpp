@@ -29,7 +29,7 @@ bool any_of(const Report& report, std::initializer_list<Violation> which) {
   return false;
 }
 
-/// Share of the bytes outside the expected nodes; null if none are expected or nothing was observed.
+/// Returns the share of the bytes outside the expected nodes; null if no nodes are expected or nothing was observed.
 json remote_share(const Totals& observed, const std::vector<int>& nodes) {
   std::uint64_t all = 0, expected = 0;
   for (const auto& [node, bytes] : observed.pages) {
@@ -46,7 +46,7 @@ std::string arguments_of(const Options& o) {
   return arguments;
 }
 
-/// The conditions of the run, with those of the observation, and its flags.
+/// Returns the conditions of the run and of its observation, and adds the flags of the run.
 json conditions_of(const Options& o, const Job& job, const Outcome& outcome, const std::optional<Totals>& observed,
                    std::vector<std::string>& flags) {
   const std::string threads = variable("OMP_NUM_THREADS");
@@ -127,9 +127,9 @@ std::string record_lines(const Options& o, const Job& job, const Outcome& outcom
     // The point distinguishes runs in one file: the same command twice yields two results.
     const std::string point = outcome.start + " " + std::to_string(getpid());
     for (const Metric& metric : run_metrics()) {
-      const auto found = values.find(metric.name);
-      if (found == values.end()) continue;
-      const double value = found->second;
+      const auto entry = values.find(metric.name);
+      if (entry == values.end()) continue;
+      const double value = entry->second;
       lines.push_back({{"type", "result"},
                        {"schema", 1},
                        {"source", "host"},
@@ -147,11 +147,12 @@ std::string record_lines(const Options& o, const Job& job, const Outcome& outcom
                        {"point", point}});
     }
   } else {
-    const std::string what = outcome.timed_out ? "was ended by --timeout"
-                             : WIFSIGNALED(outcome.status)
-                                 ? "was ended by signal " + std::to_string(WTERMSIG(outcome.status))
-                                 : "ended with status " + std::to_string(WEXITSTATUS(outcome.status));
-    lines.push_back({{"type", "error"}, {"field", nullptr}, {"message", "the command " + what}, {"allowed", nullptr}});
+    const std::string ending = outcome.timed_out ? "was ended by --timeout"
+                               : WIFSIGNALED(outcome.status)
+                                   ? "was ended by signal " + std::to_string(WTERMSIG(outcome.status))
+                                   : "ended with status " + std::to_string(WEXITSTATUS(outcome.status));
+    lines.push_back(
+        {{"type", "error"}, {"field", nullptr}, {"message", "the command " + ending}, {"allowed", nullptr}});
   }
   if (outcome.report)
     lines.push_back({{"type", "note"},

@@ -5,8 +5,8 @@
 
 namespace mm::place::job {
 
-/// The lines of one run in the record protocol: a header, results (or an error if the command failed), a note with the
-/// placement, an end.
+/// Returns the lines of one run in the record protocol: a header, results (or an error if the command failed), a note
+/// with the placement, an end.
 std::string record_lines(const Options& o, const Job& job, const Outcome& outcome);
 
 /// Appends the lines to a file, which may end in an incomplete line. Throws Failure if it cannot be written.

@@ -25,7 +25,7 @@ namespace mm::place::job {
 
 namespace {
 
-constexpr double kGrace_s = 5;  // between SIGTERM and SIGKILL at --timeout
+constexpr double kGrace_s = 5;  // seconds between SIGTERM and SIGKILL at --timeout
 
 void signal_all(int signal_number) {
   for (const pid_t pid : descendants(getpid())) {
@@ -42,31 +42,31 @@ void signal_all(int signal_number) {
 Outcome supervise(const Options& o, const Job& job, pid_t child, int started, const Expectation& expected) {
   Outcome outcome;
   outcome.start = utc_now();
-  double begin_s = wall_s(), told_s = 0;
+  double begin_s = wall_s(), reported_s = 0;
   // The descriptor closes on exec: from then on, the child is the command.
   while (true) {
-    const ssize_t n = read(started, &told_s, sizeof told_s);
-    if (n == sizeof told_s) begin_s = told_s;
+    const ssize_t n = read(started, &reported_s, sizeof reported_s);
+    if (n == sizeof reported_s) begin_s = reported_s;
     if (n == 0 || (n < 0 && errno != EINTR)) break;
   }
   close(started);
 
   std::optional<Observer> observer;
   if (o.verify) observer.emplace(job.machine, child, expected);
-  double look_s = begin_s, end_s = o.timeout_s > 0 ? begin_s + o.timeout_s : kForever;
+  double next_sample_s = begin_s, end_s = o.timeout_s > 0 ? begin_s + o.timeout_s : kForever;
   sigset_t all;
   sigfillset(&all);
   for (bool running = true; running;) {
-    if (observer && wall_s() >= look_s) {
+    if (observer && wall_s() >= next_sample_s) {
       observer->sample();
-      look_s = wall_s() + observer->next_s();
+      next_sample_s = wall_s() + observer->next_s();
     }
     if (wall_s() >= end_s) {
       signal_all(outcome.timed_out ? SIGKILL : SIGTERM);
       end_s = wall_s() + (outcome.timed_out ? 0.1 : kGrace_s);
       outcome.timed_out = true;
     }
-    const double pause_s = std::clamp(std::min(observer ? look_s : kForever, end_s) - wall_s(), 0.0, 3600.0);
+    const double pause_s = std::clamp(std::min(observer ? next_sample_s : kForever, end_s) - wall_s(), 0.0, 3600.0);
     const timespec pause{static_cast<time_t>(pause_s), static_cast<long>(1e9 * (pause_s - std::floor(pause_s)))};
     siginfo_t info{};
     const int signal = sigtimedwait(&all, &info, &pause);
@@ -76,19 +76,20 @@ Outcome supervise(const Options& o, const Job& job, pid_t child, int started, co
       continue;
     }
     // One signal may stand for several children, including adopted orphans.
-    for (siginfo_t ended{}; waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0;
-         ended.si_pid = 0) {
-      if (ended.si_pid == child) {
+    for (siginfo_t child_info{};
+         waitid(P_ALL, 0, &child_info, WEXITED | WNOHANG | WNOWAIT) == 0 && child_info.si_pid != 0;
+         child_info.si_pid = 0) {
+      if (child_info.si_pid == child) {
         outcome.elapsed_s = wall_s() - begin_s;
         if (observer) observer->sample();  // before it is reaped, while its last counts can be read
         running = false;
       }
-      waitpid(ended.si_pid, ended.si_pid == child ? &outcome.status : nullptr, 0);
+      waitpid(child_info.si_pid, child_info.si_pid == child ? &outcome.status : nullptr, 0);
     }
-    siginfo_t stopped{};
-    if (running && waitid(P_PID, static_cast<id_t>(child), &stopped, WSTOPPED | WNOHANG) == 0 &&
-        stopped.si_pid == child &&
-        (stopped.si_status == SIGTSTP || stopped.si_status == SIGTTIN || stopped.si_status == SIGTTOU)) {
+    siginfo_t stop_info{};
+    if (running && waitid(P_PID, static_cast<id_t>(child), &stop_info, WSTOPPED | WNOHANG) == 0 &&
+        stop_info.si_pid == child &&
+        (stop_info.si_status == SIGTSTP || stop_info.si_status == SIGTTIN || stop_info.si_status == SIGTTOU)) {
       raise(SIGSTOP);
       kill(child, SIGCONT);
     }
@@ -100,9 +101,9 @@ Outcome supervise(const Options& o, const Job& job, pid_t child, int started, co
     std::set<std::string> unobserved;
     for (const ThreadVerdict& thread : outcome.report->threads)
       if (starts_elsewhere(thread.command)) unobserved.insert(thread.command);
-    for (const std::string& by : unobserved)
+    for (const std::string& launcher : unobserved)
       outcome.report->absent.push_back(
-          "the ranks of " + by +
+          "the ranks of " + launcher +
           ", which a daemon starts, so they cannot be observed from here; run meshmark run --each --verify "
           "within each rank");
   }
@@ -112,15 +113,15 @@ Outcome supervise(const Options& o, const Job& job, pid_t child, int started, co
 }  // namespace
 
 Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string>& command) {
-  int started[2];
-  if (pipe2(started, O_CLOEXEC) != 0) throw Failure("cannot create a pipe: " + errno_text());
+  int exec_pipe[2];
+  if (pipe2(exec_pipe, O_CLOEXEC) != 0) throw Failure("cannot create a pipe: " + errno_text());
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that orphans stay observable, and are reaped
-  sigset_t all, before;
+  sigset_t all, previous_mask;
   sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, &before);
-  struct sigaction ordinary{}, inherited{};
-  ordinary.sa_handler = SIG_DFL;  // if the parent ignores it, the Linux kernel would reap the command
-  sigaction(SIGCHLD, &ordinary, &inherited);
+  sigprocmask(SIG_SETMASK, &all, &previous_mask);
+  struct sigaction default_action{}, inherited_action{};
+  default_action.sa_handler = SIG_DFL;  // if the parent ignores it, the Linux kernel would reap the command
+  sigaction(SIGCHLD, &default_action, &inherited_action);
   const pid_t self = getpid(), child = fork();
   if (child < 0) throw Failure("cannot start a process: " + errno_text());
   if (child == 0) {
@@ -128,21 +129,21 @@ Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string
     // command.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != self) _exit(kNotExecutable);
-    sigaction(SIGCHLD, &inherited, nullptr);
+    sigaction(SIGCHLD, &inherited_action, nullptr);
     bind_here(o, job);
-    sigprocmask(SIG_SETMASK, &before, nullptr);
+    sigprocmask(SIG_SETMASK, &previous_mask, nullptr);
     const double begin_s = wall_s();
-    if (write(started[1], &begin_s, sizeof begin_s) < 0) _exit(kNotExecutable);
+    if (write(exec_pipe[1], &begin_s, sizeof begin_s) < 0) _exit(kNotExecutable);
     become(command);
   }
-  close(started[1]);
+  close(exec_pipe[1]);
   Expectation expected;
   expected.cpus = job.cpus;
   expected.each = (o.each && job.rank.index < 0) || !o.launcher.empty();
   expected.layout = job.placement.layout;
   expected.memory_nodes = requested_nodes(job.machine, job.memory, job.cpus);
   expected.strict_memory = job.memory.policy == "bind";
-  return supervise(o, job, child, started[0], expected);
+  return supervise(o, job, child, exec_pipe[0], expected);
 }
 
 int pass_on(int status) {
@@ -151,11 +152,11 @@ int pass_on(int status) {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);  // the command has written its own core dump
   std::signal(fatal, SIG_DFL);
-  sigset_t one;
-  sigemptyset(&one);
-  sigaddset(&one, fatal);
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, fatal);
   raise(fatal);
-  sigprocmask(SIG_UNBLOCK, &one, nullptr);
+  sigprocmask(SIG_UNBLOCK, &mask, nullptr);
   return 128 + fatal;
 }
 

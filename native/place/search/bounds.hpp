@@ -21,20 +21,21 @@ struct Cells {
 };
 Cells cells_of(const ClusterProblem& problem, std::size_t cells);
 
-/// Lower bound from a tree of the classes (average linkage), for hierarchical machines, including measured ones. Two
-/// branches with s and t units cost each other at least the t smallest distances of each unit to the other branch, for
-/// the s units where that is minimal; dynamic programming then finds how many units each branch contributes. Exact if
-/// the distances between any two branches are uniform.
+/// Returns a lower bound from a tree of the classes (average linkage), for hierarchical machines, including measured
+/// ones. Between two branches with s and t units, the cost is at least the sum of the t smallest distances of each unit
+/// to the other branch, for the s units where this sum is minimal; dynamic programming then finds how many units each
+/// branch contributes. The bound is exact if the distances between any two branches are uniform.
 Bounded tree_bound(const ClusterProblem& problem);
 
-/// Lower bound from the symmetry of tori, rings and hypercubes: Delsarte's linear programme (Philips Res. Rep. Suppl.
-/// 10, 1973) over how often each difference of cells occurs in a set, with the triangle inequalities of |S \ (S + x)|.
-/// Meshes are parts of larger tori. The simplex method improves the dual within a limit of work, and every dual point
-/// proves a bound. 0 if the cells in their order do not form such a grid.
+/// Returns a lower bound from the symmetry of tori, rings and hypercubes: Delsarte's linear programme (Philips Res.
+/// Rep. Suppl. 10, 1973) over how often each difference of cells occurs in a set, with the triangle inequalities of |S
+/// \ (S + x)|. Meshes are parts of larger tori. The simplex method improves the dual within a limit of work, and every
+/// dual point proves a bound. Returns 0 if the cells in their order do not form such a grid.
 std::int64_t translation_bound(const ClusterProblem& problem);
 
-/// Lower bound from the spectrum of the weights: the value of the semidefinite relaxation reached within a limit of
-/// work. For any matrix; 0 for more than about 1000 units. Stops once it proves `enough`.
+/// Returns a lower bound from the spectrum of the weights: the value of the semidefinite relaxation reached within a
+/// limit of work. It applies to any matrix, but is 0 for more than about 1000 units. The computation stops once it
+/// proves `enough`.
 std::int64_t spectral_bound(const ClusterProblem& problem,
                             std::int64_t enough = std::numeric_limits<std::int64_t>::max());
 

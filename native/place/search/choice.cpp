@@ -11,7 +11,7 @@ namespace {
 // Counted in steps of the innermost loops.
 constexpr double kStartWork = 2e7, kExchangeWork = 1.5e7;
 
-/// Greedy growth: from a seed, always adds the unit that costs least.
+/// Grows a choice greedily: starts with a seed, and always adds the unit that costs least.
 Choice grow(const ClusterProblem& p, std::size_t seed) {
   Choice c(p);
   c.add(seed, 1);
@@ -24,7 +24,7 @@ Choice grow(const ClusterProblem& p, std::size_t seed) {
   return c;
 }
 
-/// The units nearest to a seed.
+/// Returns the units nearest to a seed.
 Choice ball(const ClusterProblem& p, std::size_t seed) {
   std::vector<std::size_t> order(p.capacity.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -41,8 +41,8 @@ Choice ball(const ClusterProblem& p, std::size_t seed) {
   return c;
 }
 
-/// Exchanges units, one or as many as fit, while that improves the choice and there is `work` left: first among the
-/// classes with the highest cost and those with the lowest potential cost, then among all.
+/// Exchanges units, one or as many as fit, while this improves the choice and there is `work` left: first among the
+/// classes with the highest cost and the classes with the lowest potential cost, then among all.
 void improve(const ClusterProblem& p, Choice& c, double& work) {
   constexpr std::size_t kFew = 48;
   std::vector<std::size_t> givers, takers;
@@ -55,10 +55,10 @@ void improve(const ClusterProblem& p, Choice& c, double& work) {
     }
     const bool few = !all && givers.size() * takers.size() > 4 * kFew * kFew;
     if (few) {
-      const auto keep = [&](std::vector<std::size_t>& of, auto&& before) {
-        if (of.size() <= kFew) return;
-        std::nth_element(of.begin(), of.begin() + kFew, of.end(), before);
-        of.resize(kFew);
+      const auto keep = [&](std::vector<std::size_t>& candidates, auto&& order) {
+        if (candidates.size() <= kFew) return;
+        std::nth_element(candidates.begin(), candidates.begin() + kFew, candidates.end(), order);
+        candidates.resize(kFew);
       };
       keep(givers, [&](auto a, auto b) { return std::pair{-c.potential[a], a} < std::pair{-c.potential[b], b}; });
       keep(takers, [&](auto a, auto b) { return std::pair{c.potential[a], a} < std::pair{c.potential[b], b}; });
@@ -89,9 +89,9 @@ void improve(const ClusterProblem& p, Choice& c, double& work) {
 
 Choice heuristic(const ClusterProblem& p) {
   const std::size_t classes = p.capacity.size();
-  const double once = 2 * static_cast<double>(p.count) * static_cast<double>(classes);
+  const double work_per_start = 2 * static_cast<double>(p.count) * static_cast<double>(classes);
   double work = kStartWork * p.effort;
-  const auto seeds = static_cast<std::size_t>(1 + work / (once + static_cast<double>(classes)));
+  const auto seeds = static_cast<std::size_t>(1 + work / (work_per_start + static_cast<double>(classes)));
   std::vector<Choice> starts;
   for (std::size_t i = 0; i < classes; i += (classes + seeds - 1) / seeds) {
     std::size_t seed = i;

@@ -27,7 +27,7 @@ class Choice {
     cost += units * potential[to] + pairs(units) * p_->weight[to][to];
     shift(to, units);
   }
-  /// Change of the cost from moving `units` from one class to another.
+  /// Returns the change of the cost from moving `units` from one class to another.
   Value change(std::size_t from, std::size_t to, Value units) const {
     return units * (potential[to] - potential[from]) - units * units * p_->weight[from][to] +
            pairs(units + 1) * p_->weight[from][from] + pairs(units) * p_->weight[to][to];
@@ -48,10 +48,10 @@ class Choice {
   const ClusterProblem* p_;
 };
 
-/// The best choice that local search finds from many starts.
+/// Returns the best choice that local search finds from many starts.
 Choice heuristic(const ClusterProblem& p);
 
-/// The choice that a bound suggests, improved by exchanges.
+/// Returns the choice that a bound suggests, improved by exchanges.
 Choice improved(const ClusterProblem& p, const std::vector<int>& counts);
 
 }  // namespace mm::place::search

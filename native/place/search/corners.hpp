@@ -40,48 +40,50 @@ struct Dimension {
 };
 
 using Shape = std::vector<Dimension>;
-using Ranks = std::vector<std::size_t>;  // of a cell in each dimension
+using Ranks = std::vector<std::size_t>;  // rank of a cell in each dimension
 
-/// Minimum cost of 1 … count cells of a grid. Sorting a set's cells along each dimension in turn yields a corner set
-/// (with each cell, all those of lower ranks) and leaves the slices of other dimensions unchanged or more uneven, so it
-/// costs no more: only corner sets need to be searched. They are built line by line along the last dimension.
+/// Computes the minimum cost of 1 … count cells of a grid. Sorting a set's cells along each dimension in turn yields a
+/// corner set (with each cell, all cells of lower ranks) and leaves the slices of other dimensions unchanged or more
+/// uneven, so it costs no more: only corner sets need to be searched. They are built line by line along the last
+/// dimension.
 class Corners {
  public:
   Corners(const Shape& shape, std::size_t count, double budget) : shape_(shape), count_(count), budget_(budget) {
     const std::size_t last = shape.size() - 1;
     std::vector<std::size_t> before(last, 1);  // lines per step in each dimension
-    std::map<Ranks, std::size_t> known;
-    Ranks at(last, 0);
+    std::map<Ranks, std::size_t> line_by_ranks;
+    Ranks ranks(last, 0);
     for (;;) {  // all lines with a cell that some corner set of `count` cells contains, in row order
       std::size_t box = 1;
-      for (const std::size_t r : at) box *= r + 1;
+      for (const std::size_t r : ranks) box *= r + 1;
       if (box <= count) {
-        Line line{at, {}, std::min(shape[last].length, count / std::max<std::size_t>(box, 1))};
+        Line line{ranks, {}, std::min(shape[last].length, count / std::max<std::size_t>(box, 1))};
         for (std::size_t d = 0; d < last; ++d)
-          if (at[d] > 0) {
-            Ranks below = at;
+          if (ranks[d] > 0) {
+            Ranks below = ranks;
             --below[d];
-            line.below.push_back(known.at(below));
-            // Of equal dimensions, the later ones reach no farther: on the axis of one, up to the end of the next one's
-            // line.
-            if (std::accumulate(at.begin(), at.end(), std::size_t{0}) == at[d] && shape[d].alike(shape[d + 1])) {
+            line.below.push_back(line_by_ranks.at(below));
+            // Among equal dimensions, a later one reaches no farther: the cells on the axis of a dimension end no later
+            // than the line on the axis of the next dimension.
+            if (std::accumulate(ranks.begin(), ranks.end(), std::size_t{0}) == ranks[d] &&
+                shape[d].alike(shape[d + 1])) {
               Ranks axis(last, 0);
-              if (d + 1 < last) axis[d + 1] = at[d];
-              line.axis = known.at(axis);
-              line.axis_length = d + 1 < last ? 1 : at[d] + 1;
+              if (d + 1 < last) axis[d + 1] = ranks[d];
+              line.axis = line_by_ranks.at(axis);
+              line.axis_length = d + 1 < last ? 1 : ranks[d] + 1;
             }
           }
-        known.emplace(at, lines_.size());
+        line_by_ranks.emplace(ranks, lines_.size());
         lines_.push_back(std::move(line));
       }
       std::size_t d = last;
-      while (d > 0 && (box > count || at[d - 1] + 1 == shape[d - 1].length)) {
+      while (d > 0 && (box > count || ranks[d - 1] + 1 == shape[d - 1].length)) {
         box = 1;
-        for (std::size_t e = 0; e + 1 < d; ++e) box *= at[e] + 1;
-        at[--d] = 0;
+        for (std::size_t e = 0; e + 1 < d; ++e) box *= ranks[e] + 1;
+        ranks[--d] = 0;
       }
       if (d == 0) break;
-      ++at[d - 1];
+      ++ranks[d - 1];
     }
     for (const Dimension& dimension : shape) {
       start_.push_back(wide_);
@@ -98,8 +100,9 @@ class Corners {
     caps_.assign(lines_.size(), 0);
   }
 
-  /// [k]: no k cells cost less, up to `count`; fewer if the search took too long. Exact while each number takes little
-  /// work; later, branches that promise less than 1 … 4.5 % are cut off too, and the value is reduced accordingly.
+  /// Returns the costs by number of cells, k: no k cells cost less, up to `count`. There are fewer costs if the search
+  /// took too long. They are exact while each number takes little work; later, branches that promise an improvement of
+  /// less than 1 … 4.5 % are cut off, too, and the value is reduced accordingly.
   const std::vector<Value>& run() {
     least_ = {0, 0};
     best_lengths_.assign(lines_.size(), 0);
@@ -120,7 +123,7 @@ class Corners {
     }
     return least_;
   }
-  /// The best set of the last number that was searched.
+  /// Returns the best set of the last number that was searched.
   std::vector<Ranks> cells() const {
     std::vector<Ranks> result;
     for (std::size_t i = 0; i < lines_.size(); ++i)
@@ -133,10 +136,10 @@ class Corners {
 
  private:
   struct Line {
-    Ranks at;                               // in all dimensions but the last
+    Ranks at;                               // ranks in all dimensions but the last
     std::vector<std::size_t> below;         // lines that are at least as long
     std::size_t max_length;                 // maximum number of its cells in a corner set of `count` cells
-    std::size_t axis = 0, axis_length = 0;  // empty if that line is shorter
+    std::size_t axis = 0, axis_length = 0;  // the line is empty if the line `axis` is shorter than this
   };
 
   static constexpr double kMaxSlack = 0.045;
@@ -177,17 +180,18 @@ class Corners {
     Value cost = 0;
     for (std::size_t i = 0; i < lines_.size(); ++i)
       if (best_lengths_[i] > 0) cost += put(i, 0, best_lengths_[i], potential);
-    std::size_t with = lines_.size(), reach = 0;
+    std::size_t best_line = lines_.size(), reach = 0;
     Value min_cost = kNever;
     for (std::size_t i = 0; i < lines_.size(); ++i) {
-      std::size_t far = best_lengths_[i];
-      if (far >= cap(i, best_lengths_)) continue;
-      const Value more = potential_of(lines_[i], potential) + potential[start_.back() + far];
-      for (const std::size_t rank : lines_[i].at) far = std::max(far, rank);
-      if (more > min_cost || (more == min_cost && far >= reach)) continue;  // prefers a cube to a rod of the same cost
-      min_cost = more, with = i, reach = far;
+      std::size_t extent = best_lengths_[i];
+      if (extent >= cap(i, best_lengths_)) continue;
+      const Value cell_cost = potential_of(lines_[i], potential) + potential[start_.back() + extent];
+      for (const std::size_t rank : lines_[i].at) extent = std::max(extent, rank);
+      if (cell_cost > min_cost || (cell_cost == min_cost && extent >= reach))
+        continue;  // prefers a cube to a rod of the same cost
+      min_cost = cell_cost, best_line = i, reach = extent;
     }
-    ++best_lengths_[with];
+    ++best_lengths_[best_line];
     best_ = cost + min_cost;
   }
   void descend(std::size_t line, int left, Value cost, const std::vector<Value>& potential, double end) {
@@ -229,14 +233,14 @@ class Corners {
     }
     for (const std::size_t length : tries) {
       std::vector<Value> next = potential;
-      const Value more = put(line, 0, length, next);
+      const Value line_cost = put(line, 0, length, next);
       lengths_[line] = length;
-      descend(line + 1, left - static_cast<int>(length), cost + more, next, end);
+      descend(line + 1, left - static_cast<int>(length), cost + line_cost, next, end);
       if (work_ > end) break;
     }
     lengths_[line] = 0;
   }
-  Value least_of(int k) const {  // not yet searched: a bound by the mean
+  Value least_of(int k) const {  // for numbers that were not searched yet, a bound by the mean
     return static_cast<std::size_t>(k) < least_.size() ? least_[static_cast<std::size_t>(k)] : least_.back();
   }
 

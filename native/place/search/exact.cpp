@@ -7,7 +7,7 @@ namespace mm::place::search {
 
 namespace {
 
-/// Sum of the `count` smallest of (value, units).
+/// Returns the sum of the `count` smallest values of (value, units).
 Value smallest(std::vector<std::pair<Value, int>>& units, int count) {
   std::sort(units.begin(), units.end());
   Value sum = 0;
@@ -62,15 +62,15 @@ void Exact::descend(std::size_t depth, std::size_t start, int left) {
   work_ += static_cast<double>(single_ ? classes : 6 * classes);
   if (work_ > budget_) return;
   Value min_cost = kNever;
-  std::size_t with = classes;
-  for (std::size_t j = 0; j < classes; ++j) {  // completed by a class that contributes the rest
+  std::size_t last_class = classes;
+  for (std::size_t j = 0; j < classes; ++j) {  // completed by a class that contributes the remaining units
     if (c.counts[j] != 0 || p_.capacity[j] < left || (p_.capacity[j] == left && j < start)) continue;
-    const Value more = left * c.potential[j] + pairs(left) * p_.weight[j][j];
-    if (more < min_cost) min_cost = more, with = j;
+    const Value completion_cost = left * c.potential[j] + pairs(left) * p_.weight[j][j];
+    if (completion_cost < min_cost) min_cost = completion_cost, last_class = j;
   }
-  if (with != classes && c.cost + min_cost < best_.cost) {
+  if (last_class != classes && c.cost + min_cost < best_.cost) {
     best_ = c;
-    best_.add(with, left);
+    best_.add(last_class, left);
   }
   if (left == 1) return;
   if (c.cost + bound(c, start, left) >= best_.cost) return;
@@ -83,7 +83,8 @@ void Exact::descend(std::size_t depth, std::size_t start, int left) {
   }
 }
 
-/// Minimum cost of `left` more units: each to the chosen ones, and half of its nearest others.
+/// Returns the minimum cost of `left` more units: the cost of each to the chosen units, and half of the cost to its
+/// nearest others.
 Value Exact::bound(const Choice& c, std::size_t start, int left) {
   const std::size_t classes = p_.capacity.size();
   const auto t = static_cast<std::size_t>(left - 1);

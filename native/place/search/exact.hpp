@@ -6,7 +6,7 @@
 
 namespace mm::place::search {
 
-/// nearest[c][t]: total distance from a unit of class c to its t nearest other units.
+/// Returns nearest[c][t]: the total distance from a unit of class c to its t nearest other units.
 std::vector<std::vector<Value>> nearest_sums(const ClusterProblem& p);
 
 /// Searches sets of full classes in ascending order, completed by at most one partly used class. Some optimum has this
@@ -16,7 +16,7 @@ std::vector<std::vector<Value>> nearest_sums(const ClusterProblem& p);
 class Exact {
  public:
   Exact(const ClusterProblem& p, Choice incumbent, double budget);
-  bool run();  ///< whether the search was complete, so that the best choice is an optimum
+  bool run();  ///< returns whether the search was complete, so that the best choice is an optimum
   const Choice& best() const { return best_; }
 
  private:
@@ -33,7 +33,7 @@ class Exact {
   bool single_;
 };
 
-/// Whether the restriction of Exact loses no optimum.
+/// Returns whether the restriction of Exact loses no optimum.
 bool is_concave(const ClusterProblem& p);
 
 }  // namespace mm::place::search

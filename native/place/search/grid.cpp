@@ -12,9 +12,9 @@ namespace {
 constexpr double kGridWork = 1.5e7, kPutWork = 1e7;  // steps of the innermost loops
 
 Ranks place_of(std::size_t cell, const Shape& shape) {
-  Ranks at(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0; cell /= shape[d].length) at[d] = cell % shape[d].length;
-  return at;
+  Ranks ranks(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; cell /= shape[d].length) ranks[d] = cell % shape[d].length;
+  return ranks;
 }
 
 /// Fills the kernels with increasing functions whose sum nowhere exceeds `weight` (between cells, in row order), using
@@ -30,10 +30,10 @@ double kernels_below(const std::vector<std::vector<Value>>& weight, Value within
   for (std::size_t u = 0; u < cells; u += step)
     for (std::size_t v = 0; v < cells; ++v) {
       if (u == v) continue;
-      std::size_t at = 0;
-      for (std::size_t d = 0; d < dimensions; ++d) at += stride[d] * shape[d].apart(places[u][d], places[v][d]);
-      min_weight[at] = std::min(min_weight[at], weight[u][v]);
-      ++times[at];
+      std::size_t index = 0;
+      for (std::size_t d = 0; d < dimensions; ++d) index += stride[d] * shape[d].apart(places[u][d], places[v][d]);
+      min_weight[index] = std::min(min_weight[index], weight[u][v]);
+      ++times[index];
     }
   // Two units of one cell: extrapolated, but never more than they cost.
   Value origin = within;
@@ -60,14 +60,14 @@ double kernels_below(const std::vector<std::vector<Value>>& weight, Value within
   }
   double sum = 0;
   for (std::size_t i = 1; i < min_weight.size(); ++i) {
-    std::size_t at = i;
-    for (std::size_t d = 0; d < dimensions; at %= stride[d], ++d)
-      sum += times[i] * static_cast<double>(shape[d].kernel[at / stride[d]]);
+    std::size_t remainder = i;
+    for (std::size_t d = 0; d < dimensions; remainder %= stride[d], ++d)
+      sum += times[i] * static_cast<double>(shape[d].kernel[remainder / stride[d]]);
   }
   return sum;
 }
 
-/// All grids with that many cells in one to three dimensions, and those with more of equal length.
+/// Returns all grids with this many cells in one to three dimensions, and the grids in more dimensions of equal length.
 std::vector<Shape> shapes_of(std::size_t cells) {
   std::vector<Shape> shapes;
   const auto add = [&](const Ranks& lengths, bool mixed) {
@@ -104,13 +104,13 @@ Grid grid_of(const ClusterProblem& p) {
   for (std::size_t u = 0; u < cells; ++u)
     for (std::size_t v = 0; v < u; ++v)
       if (weight[u][v] == kNever) return {};  // a position without any class
-  const int each = *std::max_element(capacity.begin(), capacity.end());
+  const int units_per_cell = *std::max_element(capacity.begin(), capacity.end());
   Value within = kNever;
   for (std::size_t u = 0; u < cells; ++u) within = std::min(within, weight[u][u]);
   // Cells are filled one after the other (see Exact), so whole cells are counted; the mean over all subsets covers the
   // rest: no set has a smaller mean distance than the best smaller set.
-  const Value whole = p.count / each;
-  if (whole < 2 || cells < 4 || cells > 4096) return {};
+  const Value full_cells = p.count / units_per_cell;
+  if (full_cells < 2 || cells < 4 || cells > 4096) return {};
   if (100.0 * static_cast<double>(cells * std::min<std::size_t>(cells, 12)) > kGridWork * p.effort) return {};
 
   // Every shape yields a bound; use the one whose sums are closest to the weights.
@@ -121,17 +121,18 @@ Grid grid_of(const ClusterProblem& p) {
       nearest = sum, grid.shape = std::move(shape);
   kernels_below(weight, within, grid.shape, 1);
 
-  Corners corners(grid.shape, static_cast<std::size_t>(whole), kGridWork * p.effort);
+  Corners corners(grid.shape, static_cast<std::size_t>(full_cells), kGridWork * p.effort);
   const std::vector<Value>& min_weight = corners.run();
-  const auto reached = static_cast<Value>(min_weight.size()) - 1;
-  if (reached < 2) return {};
-  if (reached == whole) grid.best = corners.cells();
-  grid.each = each;
-  Value same = 0;
-  for (const Dimension& d : grid.shape) same += d.kernel[0];
-  const Value full = static_cast<Value>(each) * each * min_weight.back() + reached * pairs(each) * same;
+  const auto searched_cells = static_cast<Value>(min_weight.size()) - 1;
+  if (searched_cells < 2) return {};
+  if (searched_cells == full_cells) grid.best = corners.cells();
+  grid.each = units_per_cell;
+  Value same_cell_cost = 0;
+  for (const Dimension& d : grid.shape) same_cell_cost += d.kernel[0];
+  const Value full = static_cast<Value>(units_per_cell) * units_per_cell * min_weight.back() +
+                     searched_cells * pairs(units_per_cell) * same_cell_cost;
   // full · pairs(count) / pairs(reached · each), rounded up, in two steps to avoid overflow.
-  const Value base = pairs(reached * each), pairs_needed = pairs(p.count);
+  const Value base = pairs(searched_cells * units_per_cell), pairs_needed = pairs(p.count);
   grid.bound = full / base * pairs_needed + (full % base * pairs_needed + base - 1) / base;
   return grid;
 }
@@ -156,9 +157,9 @@ std::optional<Choice> put(const ClusterProblem& p, const Grid& grid) {
       bool outside = false;
       for (std::size_t d = 0; d < ranks.size(); ++d) {
         const auto length = static_cast<long>(grid.shape[d].length);
-        const long at = static_cast<long>(origin[d]) + Dimension::place(ranks[d]);
-        outside = outside || (!grid.shape[d].ring && (at < 0 || at >= length));
-        cell = cell * grid.shape[d].length + static_cast<std::size_t>((at + length) % length);
+        const long position = static_cast<long>(origin[d]) + Dimension::place(ranks[d]);
+        outside = outside || (!grid.shape[d].ring && (position < 0 || position >= length));
+        cell = cell * grid.shape[d].length + static_cast<std::size_t>((position + length) % length);
       }
       if (outside || room[cell] != grid.each) break;
       chosen.push_back(cell);

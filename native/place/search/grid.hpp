@@ -16,7 +16,7 @@ struct Grid {
 
 Grid grid_of(const ClusterProblem& p);
 
-/// The best set of a grid at a free position of minimum cost; nothing if it fits nowhere.
+/// Returns the best set of a grid at a free position of minimum cost; nullopt if it fits nowhere.
 std::optional<Choice> put(const ClusterProblem& p, const Grid& grid);
 
 }  // namespace mm::place::search

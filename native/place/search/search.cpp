@@ -56,7 +56,7 @@ ClusterProblem merged(const ClusterProblem& p, std::vector<std::size_t>& of) {
   return result;
 }
 
-/// Number of choices of units.
+/// Returns the number of choices of units.
 double sets(const ClusterProblem& p) {
   const double units = std::accumulate(p.capacity.begin(), p.capacity.end(), 0);
   double result = 1;
@@ -64,7 +64,7 @@ double sets(const ClusterProblem& p) {
   return result;
 }
 
-/// Cheap bounds first; stops once a bound suffices.
+/// Computes cheap bounds first, and stops once a bound suffices.
 Cluster solve(const ClusterProblem& problem) {
   Choice best = search::heuristic(problem);
   std::int64_t bound = degree_bound(problem);
@@ -88,26 +88,27 @@ Cluster solve(const ClusterProblem& problem) {
   const double levels = static_cast<double>(problem.capacity.size()) * problem.count;  // memory of Exact
   if (open(0) && levels < 2e7 && is_concave(problem)) {
     Exact exact(problem, best, (small ? kSmallProofWork : kProofWork) * problem.effort);
-    const bool all = exact.run();
+    const bool complete = exact.run();
     best = exact.best();
-    if (all) bound = best.cost;
+    if (complete) bound = best.cost;
   }
   return {best.counts, best.cost, bound, best.cost == bound};
 }
 
-/// The same problem with one class per unit, where every choice consists of full classes.
+/// Solves the same problem with one class per unit, where every choice consists of full classes.
 Cluster split_classes(const ClusterProblem& p) {
-  std::vector<std::size_t> of;
-  for (std::size_t c = 0; c < p.capacity.size(); ++c) of.insert(of.end(), static_cast<std::size_t>(p.capacity[c]), c);
-  ClusterProblem singles{{}, std::vector<int>(of.size(), 1), {}, p.count, p.effort, p.prove};
-  for (const std::size_t a : of) {
+  std::vector<std::size_t> class_by_unit;
+  for (std::size_t c = 0; c < p.capacity.size(); ++c)
+    class_by_unit.insert(class_by_unit.end(), static_cast<std::size_t>(p.capacity[c]), c);
+  ClusterProblem singles{{}, std::vector<int>(class_by_unit.size(), 1), {}, p.count, p.effort, p.prove};
+  for (const std::size_t a : class_by_unit) {
     singles.cell.push_back(p.cell[a]);
     singles.weight.emplace_back();
-    for (const std::size_t b : of) singles.weight.back().push_back(p.weight[a][b]);
+    for (const std::size_t b : class_by_unit) singles.weight.back().push_back(p.weight[a][b]);
   }
-  const Cluster found = solve(singles);
-  Cluster result{std::vector<int>(p.capacity.size(), 0), found.cost, found.bound, found.optimal};
-  for (std::size_t i = 0; i < of.size(); ++i) result.counts[of[i]] += found.counts[i];
+  const Cluster cluster = solve(singles);
+  Cluster result{std::vector<int>(p.capacity.size(), 0), cluster.cost, cluster.bound, cluster.optimal};
+  for (std::size_t i = 0; i < class_by_unit.size(); ++i) result.counts[class_by_unit[i]] += cluster.counts[i];
   return result;
 }
 
@@ -122,23 +123,23 @@ Cluster by_branch_and_bound(const ClusterProblem& problem) {
     left -= units;
   }
   Exact exact(problem, std::move(first), std::numeric_limits<double>::infinity());
-  const bool all = exact.run() && is_concave(problem);
+  const bool complete = exact.run() && is_concave(problem);
   const Choice& best = exact.best();
-  return {best.counts, best.cost, all ? best.cost : 0, all};
+  return {best.counts, best.cost, complete ? best.cost : 0, complete};
 }
 
 Cluster least_cluster(const ClusterProblem& problem) {
   const auto units = std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0);
   if (!is_concave(problem) && units <= 64) return split_classes(problem);
-  std::vector<std::size_t> of;
-  Cluster found = solve(merged(problem, of));
+  std::vector<std::size_t> merged_class;
+  Cluster cluster = solve(merged(problem, merged_class));
   std::vector<int> counts(problem.capacity.size());
   for (std::size_t c = 0; c < counts.size(); ++c) {
-    counts[c] = std::min(found.counts[of[c]], problem.capacity[c]);
-    found.counts[of[c]] -= counts[c];
+    counts[c] = std::min(cluster.counts[merged_class[c]], problem.capacity[c]);
+    cluster.counts[merged_class[c]] -= counts[c];
   }
-  found.counts = std::move(counts);
-  return found;
+  cluster.counts = std::move(counts);
+  return cluster;
 }
 
 }  // namespace mm::place

@@ -25,21 +25,24 @@ struct Cluster {
   bool optimal = false;     ///< proven: cost == bound
 };
 
-/// Deterministic: limits are in counted work, not in time (about half a second for 1024 units).
+/// Finds a choice of low cost and a bound. The result is deterministic: limits are in counted work, not in time (about
+/// half a second for 1024 units).
 Cluster least_cluster(const ClusterProblem& problem);
 
-/// Branch and bound only, from the first units in order and without a limit of work; tests compare it with brute force.
-/// Not `optimal` if every optimum may have several partly used classes.
+/// Solves the problem by branch and bound only, from the first units in order and without a limit of work; tests
+/// compare it with brute force. The result is not `optimal` if every optimum may have several partly used classes.
 Cluster by_branch_and_bound(const ClusterProblem& problem);
 
-/// Half the sum of the `count` smallest "distances from one unit to its count - 1 nearest": no choice costs less.
+/// Returns half the sum of the `count` smallest "distances from one unit to its count - 1 nearest units": no choice
+/// costs less.
 std::int64_t degree_bound(const ClusterProblem& problem);
 
-/// Lower bound from a grid of the cells in one or more dimensions (row by row; each dimension a ring or a path). The
-/// weights are bounded from below by a sum of one increasing function of the distance per dimension. For such a sum,
-/// some best set is a corner set (a Young diagram, a plane partition …), so those of `count` cells are searched. 0 if
-/// there is none or it would take too long. Sums of rearrangements: Hardy, Littlewood, Pólya, Inequalities, theorem
-/// 371; on rings A. R. Pruss, Duke Math. J. 91 (1998); compressions: Bollobás, Leader, Combinatorica 11 (1991).
+/// Returns a lower bound from a grid of the cells in one or more dimensions (row by row; each dimension a ring or a
+/// path). The weights are bounded from below by a sum of one increasing function of the distance per dimension. For
+/// such a sum, some best set is a corner set (a Young diagram, a plane partition …), so only corner sets of `count`
+/// cells are searched. Returns 0 if there is no such grid or the search would take too long. Sums of rearrangements:
+/// Hardy, Littlewood, Pólya, Inequalities, theorem 371; on rings A. R. Pruss, Duke Math. J. 91 (1998); compressions:
+/// Bollobás, Leader, Combinatorica 11 (1991).
 std::int64_t grid_bound(const ClusterProblem& problem);
 
 }  // namespace mm::place

@@ -41,25 +41,25 @@ class Spectrum {
     if (k_ < 2 || k_ >= static_cast<int>(n_)) return 0;
     work_ -= n * n * n / 2 + 100 * n * n;
     if (work_ < 0) return 0;
-    Point at;
-    at.d = {n_, w_};
-    at.u.assign(n_, 0);
+    Point point;
+    point.d = {n_, w_};
+    point.u.assign(n_, 0);
     const double height = cut();
-    for (double& d : at.d.of) d = std::min(d, height);
-    evaluate(at);
+    for (double& d : point.d.of) d = std::min(d, height);
+    evaluate(point);
     double stride = 4;  // first step, relative to the spectrum's width; adapted, as are the powers
     int power = 3;
     const double aim = static_cast<double>(enough) / scale_ * 2 * 1.001;
     for (;;) {
       const double step = (power / 2.0 + 0.5) * n * n * n + 200 * n * n;
       work_ -= step;
-      if (work_ < 0 || at.value > aim || stride < 0.002) break;
-      Point best = at;
-      const Square way = gradient(at, power);
+      if (work_ < 0 || point.value > aim || stride < 0.002) break;
+      Point best = point;
+      const Square direction = gradient(point, power);
       double length = 0;
       for (const double share : {stride, stride / 2, stride / 4}) {
-        Point next = at;
-        move(next, way, share * at.width / spread_);
+        Point next = point;
+        move(next, direction, share * point.width / spread_);
         evaluate(next);
         if (next.value <= best.value) {
           if (length > 0) break;
@@ -70,11 +70,11 @@ class Spectrum {
       }
       if (length == 0) power = std::min(power + 1, 10);  // closer to the non-smooth function
       stride = length > 0 ? 1.5 * length : stride / 2;
-      at = std::move(best);
+      point = std::move(best);
     }
     double result = 0;
     for (const double margin : {1e-3, 1e-2, 5e-2})
-      if (const double proven = prove(at, margin * at.width); proven > 0) {
+      if (const double proven = prove(point, margin * point.width); proven > 0) {
         result = proven;
         break;
       }
@@ -86,11 +86,12 @@ class Spectrum {
     Square d = {};
     std::vector<double> u = {}, c = {};       // c: 2k/n · m - u
     double total = 0, lambda = 0, width = 0;  // Σm; the spectrum orthogonal to the ones, as estimated by Lanczos
-    double value = 0;                         // of the bound, if λ is `lambda`
+    double value = 0;                         // value of the bound, if λ is `lambda`
     std::vector<double> low = {};             // its eigenvector
   };
 
-  /// Initial cap of W: as for a matrix without structure, whose spectrum is a semicircle (Füredi, Komlós 1981).
+  /// Returns the initial cap of W, as for a matrix without structure, whose spectrum is a semicircle (Füredi, Komlós
+  /// 1981).
   double cut() const {
     std::vector<double> sorted;
     for (std::size_t i = 0; i < n_; ++i)
@@ -130,21 +131,21 @@ class Spectrum {
     const std::size_t steps = std::min<std::size_t>(n_ - 1, 30);
     std::vector<std::vector<double>> basis;
     std::vector<double> diagonal, off, v(n_), next(n_);
-    const auto across = [&](std::vector<double>& x) {
+    const auto center = [&](std::vector<double>& x) {
       const double mean = std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(n_);
       for (double& value : x) value -= mean;
     };
     const auto norm = [&](const std::vector<double>& x) { return std::sqrt(dot(x.data(), x.data(), n_)); };
     for (std::size_t i = 0; i < n_; ++i)  // the last vector, and a little of all directions
       v[i] = (at.low.empty() ? 0 : at.low[i]) + 0.05 * (std::fmod(static_cast<double>(i * i + i) * 0.618034, 1) - 0.5);
-    across(v);
+    center(v);
     double length = norm(v);
     for (std::size_t s = 0; s < steps && length > 1e-12; ++s) {
       for (double& value : v) value /= length;
       std::fill(next.begin(), next.end(), 0.0);
       for (std::size_t i = 0; i < n_; ++i) add(next.data(), v[i], at.d.row(i), n_);
       for (std::size_t i = 0; i < n_; ++i) next[i] += at.u[i] * v[i];
-      across(next);
+      center(next);
       diagonal.push_back(dot(v.data(), next.data(), n_));
       basis.push_back(v);
       for (int twice = 0; twice < 2; ++twice)
@@ -182,7 +183,7 @@ class Spectrum {
     };
     at.lambda = end(1);
     at.width = std::max(1e-9, end(m) - at.lambda);
-    // Its vector, by the recurrence: a sufficient start for the next step.
+    // Its eigenvector, by the recurrence: a sufficient start for the next step.
     std::vector<double> y(m, 1);
     double size = 1;
     for (std::size_t s = 0; s + 1 < m && size < 1e100; ++s) {
@@ -192,8 +193,8 @@ class Spectrum {
     at.low.assign(n_, 0);
     for (std::size_t s = 0; s < m; ++s)
       if (size < 1e100) add(at.low.data(), y[s], basis[s].data(), n_);
-    if (const double whole = norm(at.low); whole > 0)
-      for (double& value : at.low) value /= whole;
+    if (const double low_norm = norm(at.low); low_norm > 0)
+      for (double& value : at.low) value /= low_norm;
   }
   /// Projects M orthogonally to the ones: subtracts every row's mean, from both sides.
   Square crossed(const Point& at) const {
@@ -246,7 +247,7 @@ class Spectrum {
         row[j] = i == j ? 0 : std::min(w_[i * n_ + j], row[j] + length * way.row(i)[j]);
     }
   }
-  /// The bound with λ reduced below its estimate until a factorization proves it; 0 if that fails.
+  /// Returns the bound with λ reduced below its estimate until a factorization proves it; 0 if this fails.
   double prove(const Point& at, double margin) const {
     const double n = static_cast<double>(n_), k = k_, lambda = at.lambda - margin;
     Square a = crossed(at);

@@ -14,11 +14,11 @@ struct Square {
   const double* row(std::size_t i) const { return &of[i * n]; }
 };
 
-/// Whether a Cholesky factorization exists; destroys `a`. If it does, no eigenvalue is below -2 (n + 1) ε trace
-/// (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3; Rump, BIT 46, 2006).
+/// Returns whether a Cholesky factorization exists; destroys `a`. If it exists, no eigenvalue is below -2 (n + 1) ε
+/// trace (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3; Rump, BIT 46, 2006).
 bool factors(Square& a);
 
-/// The square of a symmetric matrix.
+/// Returns the square of a symmetric matrix.
 Square squared(const Square& a);
 
 }  // namespace mm::place::search

@@ -25,20 +25,21 @@ Torus torus_of(std::vector<std::size_t> lengths, bool swaps) {
       std::accumulate(torus.lengths.begin(), torus.lengths.end(), std::size_t{1}, std::multiplies<>());
   std::vector<std::size_t> kind(cells, cells);
   for (std::size_t cell = 0; cell < cells; ++cell) {
-    auto at = digits(cell, torus.lengths);
-    for (std::size_t d = 0; d < at.size(); ++d) at[d] = std::min(at[d], torus.lengths[d] - at[d]);
+    auto position = digits(cell, torus.lengths);
+    for (std::size_t d = 0; d < position.size(); ++d)
+      position[d] = std::min(position[d], torus.lengths[d] - position[d]);
     if (swaps)
-      for (std::size_t d = 1; d < at.size(); ++d)
+      for (std::size_t d = 1; d < position.size(); ++d)
         for (std::size_t e = 0; e < d; ++e)
-          if (torus.lengths[d] == torus.lengths[e] && at[d] < at[e]) std::swap(at[d], at[e]);
-    std::size_t& known = kind[number(at, torus.lengths)];
-    if (known == cells) {
-      known = torus.first.size();
+          if (torus.lengths[d] == torus.lengths[e] && position[d] < position[e]) std::swap(position[d], position[e]);
+    std::size_t& index = kind[number(position, torus.lengths)];
+    if (index == cells) {
+      index = torus.first.size();
       torus.first.push_back(cell);
       torus.times.push_back(0);
     }
-    torus.of.push_back(known);
-    ++torus.times[known];
+    torus.of.push_back(index);
+    ++torus.times[index];
   }
   return torus;
 }
@@ -46,17 +47,17 @@ Torus torus_of(std::vector<std::size_t> lengths, bool swaps) {
 void measure(Torus& torus, const std::vector<std::size_t>& lengths, const std::vector<std::vector<Value>>& weight,
              std::size_t step) {
   const std::size_t cells = weight.size(), dimensions = lengths.size();
-  std::vector<std::size_t> at, stride(dimensions, 1);
+  std::vector<std::size_t> positions, stride(dimensions, 1);
   for (std::size_t d = dimensions - 1; d-- > 0;) stride[d] = stride[d + 1] * torus.lengths[d + 1];
   for (std::size_t u = 0; u < cells; ++u)
-    for (const std::size_t x : digits(u, lengths)) at.push_back(x);
+    for (const std::size_t x : digits(u, lengths)) positions.push_back(x);
   std::vector<Value> distance(torus.times.size(), kNever);
   std::vector<std::size_t> count(distance.size(), 0);
   for (std::size_t u = 0; u < cells; u += step)
     for (std::size_t v = 0; v < cells; ++v) {
       std::size_t difference = 0;
       for (std::size_t d = 0; d < dimensions; ++d) {
-        const std::size_t a = at[u * dimensions + d], b = at[v * dimensions + d];
+        const std::size_t a = positions[u * dimensions + d], b = positions[v * dimensions + d];
         difference += stride[d] * (b >= a ? b - a : b + torus.lengths[d] - a);
       }
       const std::size_t kind = torus.of[difference];

@@ -34,7 +34,7 @@ class Programme {
     triangles(torus, each);
     climb();
   }
-  /// For the sum over all pairs.
+  /// Returns the bound for the sum over all pairs.
   double bound() const {
     if (scale_ <= 0) return 0;
     std::vector<double> excess(rows_), size(rows_);
@@ -87,20 +87,21 @@ class Programme {
       p_[c * rows_] = each - 1;
     }
   }
-  /// Pairs in which one difference is short: the fewest hops first, up to a fixed number.
+  /// Collects the pairs in which one difference is short, in order of its hops, up to a fixed number.
   void triangles(const Torus& torus, int each) {
     const auto& lengths = torus.lengths;
     const std::size_t cells = torus.of.size();
     std::vector<std::pair<std::size_t, std::size_t>> order;  // (hops, cell)
-    std::vector<std::vector<std::size_t>> at;
+    std::vector<std::vector<std::size_t>> positions;
     for (std::size_t cell = 0; cell < cells; ++cell) {
-      at.push_back(digits(cell, lengths));
+      positions.push_back(digits(cell, lengths));
       std::size_t hops = 0;
-      for (std::size_t d = 0; d < lengths.size(); ++d) hops += std::min(at[cell][d], lengths[d] - at[cell][d]);
+      for (std::size_t d = 0; d < lengths.size(); ++d)
+        hops += std::min(positions[cell][d], lengths[d] - positions[cell][d]);
       if (cell > 0) order.emplace_back(hops, cell);
     }
     std::sort(order.begin(), order.end());
-    std::unordered_set<std::uint64_t> known;
+    std::unordered_set<std::uint64_t> cut_keys;
     std::vector<std::size_t> to(lengths.size());
     std::size_t pairs = 0;
     for (const auto& [hops, y] : order) {
@@ -108,7 +109,7 @@ class Programme {
       if (hops > 4 || pairs > 100000) break;
       for (std::size_t x = 1; x < cells; ++x) {
         for (std::size_t d = 0; d < lengths.size(); ++d) {
-          to[d] = at[x][d] + at[y][d];
+          to[d] = positions[x][d] + positions[y][d];
           if (to[d] >= lengths[d]) to[d] -= lengths[d];
         }
         const std::size_t z = number(to, lengths);
@@ -116,7 +117,7 @@ class Programme {
         const std::size_t a = std::min(torus.of[x], torus.of[y]), b = std::max(torus.of[x], torus.of[y]),
                           c = torus.of[z];
         if (c == a || c == b) continue;
-        if (known.insert((static_cast<std::uint64_t>(a) * rows_ + b) * rows_ + c).second) cuts_.push_back({a, b, c});
+        if (cut_keys.insert((static_cast<std::uint64_t>(a) * rows_ + b) * rows_ + c).second) cuts_.push_back({a, b, c});
       }
     }
   }
@@ -129,7 +130,7 @@ class Programme {
     t_ = 0;
     // Without a second unit per cell, the row of kind 0 is empty.
     const std::size_t skip = v_[0] > 0 ? 0 : 1, m = rows_ - skip;
-    const std::size_t cut = 1 + rows_, one = cut + cuts_.size(), slack = one + m, columns = slack + m;
+    const std::size_t cut = 1 + rows_, upper = cut + cuts_.size(), slack = upper + m, columns = slack + m;
     std::vector<double> inverse(m * m, 0), x(m), price(m, 0), column(m), entering(m), norm(columns, 1);
     std::vector<std::size_t> basis(m);
     for (std::size_t i = 0; i < m; ++i) {
@@ -154,23 +155,23 @@ class Programme {
       for (const std::size_t k : {cuts_[c].a, cuts_[c].b, cuts_[c].c}) square += times(k) * times(k);
       norm[cut + c] = std::sqrt(square);
     }
-    std::vector<bool> in(columns, false);
-    const auto at = [&](std::size_t kind) { return kind - skip; };
+    std::vector<bool> in_basis(columns, false);
+    const auto row_of = [&](std::size_t kind) { return kind - skip; };
     while (work_ > 0) {
       work_ -= 3 * static_cast<double>(m * m) + 4 * static_cast<double>(cuts_.size());
       std::size_t best = columns;
       double steepest = 1e-9, gain = 0;
       const auto consider = [&](std::size_t j, double reduced) {
-        if (reduced > steepest * norm[j] && !in[j]) steepest = reduced / norm[j], best = j, gain = reduced;
+        if (reduced > steepest * norm[j] && !in_basis[j]) steepest = reduced / norm[j], best = j, gain = reduced;
       };
       consider(0, count_ - 1 - std::accumulate(price.begin(), price.end(), 0.0));
       for (std::size_t c = 0; c < rows_; ++c) consider(1 + c, -1 - dot(price.data(), &share[c * m], m));
       for (std::size_t c = 0; c < cuts_.size(); ++c) {
         const auto& [a, b, z] = cuts_[c];
-        consider(cut + c, -1 + price[at(a)] * times(a) + price[at(b)] * times(b) - price[at(z)] * times(z));
+        consider(cut + c, -1 + price[row_of(a)] * times(a) + price[row_of(b)] * times(b) - price[row_of(z)] * times(z));
       }
       for (std::size_t i = 0; i < m; ++i) {
-        consider(one + i, -1 + price[i] * times(i + skip));
+        consider(upper + i, -1 + price[i] * times(i + skip));
         consider(slack + i, -price[i]);
       }
       if (best == columns) break;
@@ -180,15 +181,15 @@ class Programme {
       };
       std::fill(entering.begin(), entering.end(), 0.0);
       if (best < cut) {
-        const double* from = best == 0 ? nullptr : &share[(best - 1) * m];
+        const double* coefficients = best == 0 ? nullptr : &share[(best - 1) * m];
         for (std::size_t r = 0; r < m; ++r)
-          entering[r] = from == nullptr ? std::accumulate(&inverse[r * m], &inverse[r * m] + m, 0.0)
-                                        : dot(from, &inverse[r * m], m);
-      } else if (best < one) {
+          entering[r] = coefficients == nullptr ? std::accumulate(&inverse[r * m], &inverse[r * m] + m, 0.0)
+                                                : dot(coefficients, &inverse[r * m], m);
+      } else if (best < upper) {
         const auto& [a, b, z] = cuts_[best - cut];
-        sparse(at(a), -times(a)), sparse(at(b), -times(b)), sparse(at(z), times(z));
+        sparse(row_of(a), -times(a)), sparse(row_of(b), -times(b)), sparse(row_of(z), times(z));
       } else if (best < slack) {
-        sparse(best - one, -times(best - one + skip));
+        sparse(best - upper, -times(best - upper + skip));
       } else {
         sparse(best - slack, 1);
       }
@@ -210,7 +211,7 @@ class Programme {
         add(&inverse[r * m], -entering[r], row, m);
       }
       x[leaving] = length;
-      in[basis[leaving]] = false, in[best] = true;
+      in_basis[basis[leaving]] = false, in_basis[best] = true;
       basis[leaving] = best;
     }
     for (std::size_t r = 0; r < m; ++r) {
@@ -219,7 +220,7 @@ class Programme {
         t_ = value;
       else if (basis[r] < cut)
         y_[basis[r] - 1] = value;
-      else if (basis[r] < one)
+      else if (basis[r] < upper)
         w_[basis[r] - cut] = value;
     }
   }
@@ -254,8 +255,8 @@ Cells cells_of(const ClusterProblem& p, std::size_t cells) {
     const auto u = static_cast<std::size_t>(p.cell[a]);
     capacity[u] += p.capacity[a];
     for (std::size_t b = 0; b < p.cell.size(); ++b) {
-      Value& at = weight[u][static_cast<std::size_t>(p.cell[b])];
-      if (a != b || p.capacity[a] > 1) at = std::min(at, p.weight[a][b]);
+      Value& entry = weight[u][static_cast<std::size_t>(p.cell[b])];
+      if (a != b || p.capacity[a] > 1) entry = std::min(entry, p.weight[a][b]);
     }
   }
   return {std::move(weight), std::move(capacity)};
@@ -282,10 +283,11 @@ std::int64_t translation_bound(const ClusterProblem& p) {
     for (; a > 1 && left % a == 0; left /= a) ++dimensions;
     if (left == 1 && dimensions > 3) shapes.emplace_back(dimensions, a);
   }
-  const int each = *std::max_element(capacity.begin(), capacity.end());
+  const int units_per_cell = *std::max_element(capacity.begin(), capacity.end());
   // A mesh is part of a torus of nearly twice its lengths, or less if all differences in compact sets are short.
   const auto padded = [&](const std::vector<std::size_t>& lengths, double sides) {
-    const double side = std::pow(static_cast<double>(p.count) / each, 1 / static_cast<double>(lengths.size()));
+    const double side =
+        std::pow(static_cast<double>(p.count) / units_per_cell, 1 / static_cast<double>(lengths.size()));
     const auto wide = static_cast<std::size_t>(std::ceil(std::min(sides * side, 4096.0)));
     std::vector<std::size_t> result;
     for (const std::size_t l : lengths) result.push_back(std::clamp(wide, l, 2 * l - 1));
@@ -319,7 +321,7 @@ std::int64_t translation_bound(const ClusterProblem& p) {
     measure(unfolded, best, weight, 1);
     if (unfolded.sum > 1.005 * torus.sum) torus = std::move(unfolded);
   }
-  const double bound = Programme(torus, each, p.count, kProgrammeWork * p.effort).bound();
+  const double bound = Programme(torus, units_per_cell, p.count, kProgrammeWork * p.effort).bound();
   return bound > 0 ? static_cast<Value>(std::floor(bound * (1 - 1e-12))) : 0;
 }
 

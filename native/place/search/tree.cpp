@@ -11,8 +11,9 @@ namespace {
 
 constexpr double kTreeWork = 4e6;  // pairs of classes
 
-/// Joins of two branches, the nearest by mean distance first (average linkage, Sokal and Michener 1958, by chains of
-/// nearest neighbours, Murtagh 1983). Branches below `classes` are classes; later ones are joins in their order.
+/// Returns the joins of two branches, the nearest by mean distance first (average linkage, Sokal and Michener 1958, by
+/// chains of nearest neighbours, Murtagh 1983). Branches below `classes` are classes; later ones are joins in their
+/// order.
 std::vector<std::pair<std::size_t, std::size_t>> joins_of(const ClusterProblem& p) {
   std::vector<std::size_t> name, size;
   for (std::size_t c = 0; c < p.capacity.size(); ++c)
@@ -25,42 +26,42 @@ std::vector<std::pair<std::size_t, std::size_t>> joins_of(const ClusterProblem& 
     double height;
     std::size_t a, b;  // one class of each side
   };
-  std::vector<Join> found;
-  std::vector<bool> gone(n, false);
+  std::vector<Join> unsorted;
+  std::vector<bool> absorbed(n, false);
   std::vector<std::size_t> chain;
-  while (found.size() + 1 < n) {
+  while (unsorted.size() + 1 < n) {
     if (chain.empty())
-      chain.push_back(static_cast<std::size_t>(std::find(gone.begin(), gone.end(), false) - gone.begin()));
+      chain.push_back(static_cast<std::size_t>(std::find(absorbed.begin(), absorbed.end(), false) - absorbed.begin()));
     const std::size_t a = chain.back();
     std::size_t b =
         chain.size() > 1 ? chain[chain.size() - 2] : n;  // ties keep the predecessor, so that the chain ends
     for (std::size_t c = 0; c < n; ++c)
-      if (!gone[c] && c != a && (b == n || distance[a * n + c] < distance[a * n + b])) b = c;
+      if (!absorbed[c] && c != a && (b == n || distance[a * n + c] < distance[a * n + b])) b = c;
     if (chain.size() < 2 || b != chain[chain.size() - 2]) {
       chain.push_back(b);
       continue;
     }
     chain.resize(chain.size() - 2);
-    found.push_back({distance[a * n + b], a, b});
+    unsorted.push_back({distance[a * n + b], a, b});
     const double x = static_cast<double>(size[a]), y = static_cast<double>(size[b]);
     for (std::size_t c = 0; c < n; ++c)
       distance[b * n + c] = distance[c * n + b] = (x * distance[a * n + c] + y * distance[b * n + c]) / (x + y);
     size[b] += size[a];
-    gone[a] = true;
+    absorbed[a] = true;
   }
   // A chain finds joins out of order; a stable sort keeps each join after its branches.
-  std::stable_sort(found.begin(), found.end(), [](const Join& a, const Join& b) { return a.height < b.height; });
-  std::vector<std::size_t> over(n), branch = name;
-  std::iota(over.begin(), over.end(), std::size_t{0});
+  std::stable_sort(unsorted.begin(), unsorted.end(), [](const Join& a, const Join& b) { return a.height < b.height; });
+  std::vector<std::size_t> parent(n), branch = name;
+  std::iota(parent.begin(), parent.end(), std::size_t{0});
   const auto root = [&](std::size_t c) {
-    while (over[c] != c) c = over[c] = over[over[c]];
+    while (parent[c] != c) c = parent[c] = parent[parent[c]];
     return c;
   };
   std::vector<std::pair<std::size_t, std::size_t>> joins;
-  for (const Join& join : found) {
+  for (const Join& join : unsorted) {
     const std::size_t a = root(join.a), b = root(join.b);
     joins.emplace_back(branch[a], branch[b]);
-    over[a] = b;
+    parent[a] = b;
     branch[b] = p.capacity.size() + joins.size() - 1;
   }
   return joins;
@@ -110,7 +111,7 @@ Bounded tree_bound(const ClusterProblem& p) {
   struct Branch {
     std::vector<std::size_t> classes;
     std::vector<search::Value> min_cost;  // by number of units
-    std::vector<std::size_t> first;       // number of them in the join's first branch
+    std::vector<std::size_t> first;       // number of these units in the first branch of the join
   };
   std::vector<Branch> branches(classes + joins.size());
   std::size_t root = 0;
@@ -123,19 +124,19 @@ Bounded tree_bound(const ClusterProblem& p) {
   }
   for (std::size_t j = 0; j < joins.size(); ++j) {
     const Branch &a = branches[joins[j].first], &b = branches[joins[j].second];
-    Branch& both = branches[root = classes + j];
-    both.classes = a.classes;
-    both.classes.insert(both.classes.end(), b.classes.begin(), b.classes.end());
+    Branch& joined = branches[root = classes + j];
+    joined.classes = a.classes;
+    joined.classes.insert(joined.classes.end(), b.classes.begin(), b.classes.end());
     const std::size_t end_a = a.min_cost.size(), end_b = b.min_cost.size();
     const search::Across from_a(p, a.classes, b.classes, end_a - 1, end_b - 1);
     const search::Across from_b(p, b.classes, a.classes, end_b - 1, end_a - 1);
     const std::size_t end = std::min(max_units + 1, end_a + end_b - 1);
-    both.min_cost.assign(end, search::kNever);
-    both.first.assign(end, 0);
+    joined.min_cost.assign(end, search::kNever);
+    joined.first.assign(end, 0);
     for (std::size_t s = 0; s < end_a; ++s)
       for (std::size_t t = 0; t < end_b && s + t < end; ++t) {
         const search::Value cost = a.min_cost[s] + b.min_cost[t] + std::max(from_a(s, t), from_b(t, s));
-        if (cost < both.min_cost[s + t]) both.min_cost[s + t] = cost, both.first[s + t] = s;
+        if (cost < joined.min_cost[s + t]) joined.min_cost[s + t] = cost, joined.first[s + t] = s;
       }
   }
   Bounded result{branches[root].min_cost[max_units], std::vector<int>(classes, 0)};

@@ -21,7 +21,8 @@ Form emit_cpuset(const Machine& machine, const Layout& layout, const Memory& mem
   return bind ? form : with_numactl("cpuset", form, machine, layout, memory);
 }
 
-// Lists of the two files: as files that a line writes, or as options of programs that write them.
+// Takes the list of one of the two files: from a file that the line writes, or from an option of a program that writes
+// it.
 std::optional<std::string> take_list(CommandLine& line, const std::string& file, const char* docker,
                                      const char* systemd) {
   std::vector<std::string> texts;
@@ -75,17 +76,17 @@ Parsed parse_cpuset(const Reader& read, CommandLine& line) {
 /// first word that is neither an option nor its value.
 std::vector<KnownOption> options_of_programs() {
   std::vector<KnownOption> options = {{"-c", 1}, {"-r", 1}, {"-p --property --publish", 1}};
-  for (const char* with_value :
+  for (const char* names :
        {"--cpuset-cpus",  "--cpuset-mems", "--name",          "-v --volume",  "-e --env",    "-E --setenv",
         "-m --memory",    "--memory-swap", "--network --net", "-w --workdir", "-u --unit",   "-h --hostname",
         "-l --label",     "--cap-add",     "--cap-drop",      "--cpus",       "--cpu-quota", "--cpu-period",
         "--cpu-shares",   "--device",      "--entrypoint",    "--env-file",   "--gpus",      "--ipc",
         "--mount",        "--pid",         "--pids-limit",    "--platform",   "--restart",   "--runtime",
         "--security-opt", "--shm-size",    "--slice",         "--tmpfs",      "--ulimit",    "--userns"})
-    options.push_back({with_value, 1});
-  for (const char* without : {"--rm", "-i --interactive", "-t --tty --pty", "-d --detach", "--init", "--privileged",
-                              "--read-only", "--scope"})
-    options.push_back({without, 0});
+    options.push_back({names, 1});
+  for (const char* names : {"--rm", "-i --interactive", "-t --tty --pty", "-d --detach", "--init", "--privileged",
+                            "--read-only", "--scope"})
+    options.push_back({names, 0});
   return options;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Names of variables begin with a capital; those of cgroup files have a dot.
+// Names of variables begin with a capital; names of cgroup files have a dot.
 bool is_assignment(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0) return false;
@@ -38,11 +38,11 @@ struct Match {
   std::optional<std::string> attached;
 };
 
-// `--option`, `--option=value`, `-o`, `-ovalue`, and long names that are cut short without ambiguity.
+// Matches `--option`, `--option=value`, `-o`, `-ovalue`, and long names that are abbreviated without ambiguity.
 Match match_option(const KnownProgram& known, const std::string& word) {
   const std::size_t equals = word.find('=');
   const std::string written = word.substr(0, equals);
-  std::vector<Match> cut;
+  std::vector<Match> abbreviated;
   for (const KnownOption& option : known.options) {
     const Words names = shell_words(option.names);
     for (const std::string& name : names) {
@@ -50,11 +50,12 @@ Match match_option(const KnownProgram& known, const std::string& word) {
       if (equals != std::string::npos) match.attached = word.substr(equals + 1);
       if (word == name) return {names.front(), option.values, std::nullopt};
       if (written == name && equals != std::string::npos && (name.size() > 2 || option.values == 0)) return match;
-      if (name.starts_with("--") && written.size() > 2 && name.starts_with(written)) cut.push_back(match);
+      if (name.starts_with("--") && written.size() > 2 && name.starts_with(written)) abbreviated.push_back(match);
     }
   }
-  if (!cut.empty() && std::all_of(cut.begin(), cut.end(), [&](const Match& m) { return m.name == cut[0].name; }))
-    return cut.front();
+  if (!abbreviated.empty() && std::all_of(abbreviated.begin(), abbreviated.end(),
+                                          [&](const Match& m) { return m.name == abbreviated[0].name; }))
+    return abbreviated.front();
   if (long_names_have_one_dash(known)) return {};
   for (const KnownOption& option : known.options)
     for (const std::string& name : shell_words(option.names))
@@ -63,7 +64,7 @@ Match match_option(const KnownProgram& known, const std::string& word) {
   return {};
 }
 
-// `-pc` as `-p -c`; the last one may take a value.
+// Splits `-pc` into `-p -c`; the last one may take a value.
 Words separated(const KnownProgram& known, const std::string& word) {
   if (word.size() < 3 || word[0] != '-' || word[1] == '-' || !match_option(known, word).name.empty()) return {word};
   Words words;
@@ -87,7 +88,7 @@ std::string join(const Words& words, const std::string& by) {
 Words shell_words(const std::string& text) {
   Words words;
   std::string word;
-  bool open = false;
+  bool in_word = false;
   char quote = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -98,20 +99,20 @@ Words shell_words(const std::string& text) {
         word += c;
     } else if (c == '\'' || c == '"') {
       quote = c;
-      open = true;
+      in_word = true;
     } else if (c == '\\' && i + 1 < text.size()) {
       word += text[++i];
-      open = true;
+      in_word = true;
     } else if (std::isspace(static_cast<unsigned char>(c))) {
-      if (open) words.push_back(word);
+      if (in_word) words.push_back(word);
       word.clear();
-      open = false;
+      in_word = false;
     } else {
       word += c;
-      open = true;
+      in_word = true;
     }
   }
-  if (open) words.push_back(word);
+  if (in_word) words.push_back(word);
   return words;
 }
 
@@ -186,7 +187,7 @@ void CommandLine::read_options(const Words& all, std::size_t at, const KnownProg
     Item item{match.name, match.attached.value_or(""), option};
     if (match.name.empty() && known.complete) {
       Words names;
-      for (const KnownOption& one : known.options) names.push_back(shell_words(one.names).front());
+      for (const KnownOption& known_option : known.options) names.push_back(shell_words(known_option.names).front());
       throw UsageError(form_, "found the option " + quote(option), join(names, ", "));
     }
     if (!match.name.empty() && match.values > 0 && !match.attached) {

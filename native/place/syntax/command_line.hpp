@@ -9,7 +9,8 @@ namespace mm::place::syntax {
 
 using Words = std::vector<std::string>;
 
-/// An option of a launcher: its names separated by spaces, the first of which stands for all, and its number of values.
+/// An option of a launcher: its names separated by spaces, the first of which is its name here, and its number of
+/// values.
 struct KnownOption {
   const char* names;
   int values;
@@ -18,8 +19,8 @@ struct KnownOption {
 /// The options of a program, and how it writes them.
 struct KnownProgram {
   Words names = {};                       ///< file names of the program, such as numactl
-  std::vector<KnownOption> options = {};  ///< those that matter here, and common ones with values
-  bool complete = false;                  ///< whether `options` has all, so that another one is an error
+  std::vector<KnownOption> options = {};  ///< the options that matter here, and common ones with values
+  bool complete = false;                  ///< `options` has all options, so that another one is an error
   Words verbs = {};                       ///< words after the program's name, such as run
   bool unparsed = false;                  ///< options stay in the command, since their order among operands matters
 };
@@ -30,24 +31,24 @@ class CommandLine {
   /// `form` names the syntax in errors. Throws UsageError for an unfinished option, or one that the program lacks.
   CommandLine(const std::string& form, const std::string& text, const KnownProgram& known);
 
-  /// The value of an option, "" for one without a value; none if the text does not have it. Throws UsageError for an
-  /// option that is given twice with different values.
+  /// Takes the value of an option: "" if it has no value, nullopt if the text does not have the option. Throws
+  /// UsageError for an option that is given twice with different values.
   std::optional<std::string> take(const std::string& option);
   std::vector<std::string> take_all(const std::string& option);
   /// Reports this value of an option as left out.
   void put_back(const std::string& option, const std::string& value);
   std::optional<std::string> take_variable(const std::string& name);
-  /// The text of a file that the line writes, by the end of its name: `cpuset.cpus` matches job/cpuset.cpus.
+  /// Takes the text of a file that the line writes, by the end of its name: `cpuset.cpus` matches job/cpuset.cpus.
   std::optional<std::string> take_file(const std::string& name);
   /// Lets the file of this name, if the line writes it, be taken as `now`.
   void rename_file(const std::string& name, const std::string& now);
-  /// The text, if it is only a value: neither variables nor options nor a program. Quotes are removed.
+  /// Returns the text if it is only a value: neither variables nor options nor a program. Quotes are removed.
   const std::optional<std::string>& value() const { return value_; }
   const std::string& text() const { return text_; }        ///< the whole text
-  const std::string& program() const { return program_; }  ///< "" if the text does not begin with a known one
+  const std::string& program() const { return program_; }  ///< "" if the text does not begin with a known program
   const Words& command() const { return command_; }
   void set_command(Words words) { command_ = std::move(words); }
-  /// Options, variables and files that nobody took, as they were written.
+  /// Returns the options, variables and files that nobody took, as they were written.
   Words rest() const;
 
  private:

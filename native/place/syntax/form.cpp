@@ -51,7 +51,7 @@ std::string lists(const Layout& layout, const char* by) {
   return join(words, by);
 }
 
-// CPUs in hwloc's order, core by core.
+// Returns CPUs in hwloc's order, core by core.
 std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among) {
   std::vector<int> online;
   for (const Cpu& cpu : machine.cpus)
@@ -92,7 +92,7 @@ Layout limited_to_tasks(const Reader& read, Layout layout, const std::optional<s
   return limited;
 }
 
-/// numactl's options for a memory policy; empty for the default.
+/// Returns numactl's options for a memory policy; empty for the default.
 Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory) {
   if (memory.policy == "default") return {};
   if (memory.policy == "local") return {"--localalloc"};

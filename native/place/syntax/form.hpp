@@ -1,5 +1,6 @@
 #pragma once
-/// Shared by the syntaxes of launchers and run times. Each syntax is a file of this folder and a line in `syntaxes()`.
+/// Functions that the syntaxes of launchers and run times share. Each syntax is a file of this folder and a line in
+/// `syntaxes()`.
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -29,7 +30,7 @@ struct Reader {
 
   [[noreturn]] void refuse(const std::string& word) const { throw UsageError(form, "found " + quote(word), example); }
 
-  // `text` alone, or as a part of `word`.
+  // Parses `text`, which is all of `word` or a part of it.
   int number(const std::string& text, const std::string& word) const {
     if (text.empty() || text.size() > 7 || text.find_first_not_of("0123456789") != std::string::npos) refuse(word);
     const int n = std::stoi(text);
@@ -49,7 +50,7 @@ struct Reader {
     return cpu;
   }
 
-  // A, A-B, A-B:S (every S-th), in the given order.
+  // Parses A, A-B, A-B:S (every S-th), in the given order.
   std::vector<int> range(const std::string& word) const {
     const std::size_t dash = word.find('-'), colon = word.find(':');
     if (dash == std::string::npos) return {number(word)};
@@ -63,7 +64,7 @@ struct Reader {
     return numbers;
   }
 
-  // Ranges separated by `by`, in the given order.
+  // Parses ranges separated by `by`, in the given order.
   std::vector<int> list(const std::string& text, char by = ',') const {
     std::vector<int> all;
     for (const std::string& word : split(text, by)) {
@@ -73,7 +74,8 @@ struct Reader {
     return all;
   }
 
-  // Hexadecimal, of any width: 0x11, 11, 0x1,00000000 and the Linux kernel's 1,00000000 (groups of 32 bits).
+  // Parses a hexadecimal mask of any width: 0x11, 11, 0x1,00000000 and the Linux kernel's 1,00000000 (groups of 32
+  // bits).
   std::vector<int> mask(const std::string& word) const {
     const auto cpus = parse_mask(word);
     if (!cpus) refuse(word);
@@ -81,7 +83,7 @@ struct Reader {
     return *cpus;
   }
 
-  // Removes the repetition from the end of a word: `0*4` means 0 four times.
+  // Removes the repetition from the end of a word and returns it: `0*4` means 0 four times.
   std::size_t repeats(std::string& word, char by) const {
     const std::size_t at = word.find(by);
     if (at == std::string::npos) return 1;
@@ -92,7 +94,7 @@ struct Reader {
   }
 };
 
-/// CPUs of a list as the Linux kernel and Meshmark write it, with strides and `^`.
+/// Returns the CPUs of a list as the Linux kernel and Meshmark write it, with strides and `^`.
 std::vector<int> cpus_of(const Reader& read, const std::string& list);
 std::vector<int> ascending(std::vector<int> cpus);
 void add(Layout& layout, const std::vector<int>& part, std::size_t times = 1);
@@ -100,21 +102,23 @@ Layout singles(const std::vector<int>& cpus);
 std::string hex(const std::vector<int>& bits);
 std::string plain(const std::vector<int>& cpus, const char* by);
 std::string lists(const Layout& layout, const char* by);
-/// CPUs in hwloc's order, core by core.
+/// Returns CPUs in hwloc's order, core by core.
 std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among);
-/// The CPUs that logical numbers of hwloc, and of launchers based on it, refer to: those of the control group, whatever
-/// the affinity of the caller. (Open MPI 5.0 under `taskset -c 1` still numbers CPU 0 as 0, and binds to it.)
+/// Returns the CPUs that logical numbers of hwloc, and of launchers based on it, refer to: the CPUs of the control
+/// group, whatever the affinity of the caller. (Open MPI 5.0 under `taskset -c 1` still numbers CPU 0 as 0, and binds
+/// to it.)
 const std::vector<int>& counted(const Machine& machine);
 std::vector<Cpu> logical(const Machine& machine);
-/// The nodes with memory; all of them if a description has no sizes.
+/// Returns the nodes with memory; all nodes if a description has no sizes.
 std::vector<int> nodes_with_memory(const Machine& machine);
-/// The first parts for fewer tasks than parts; for more tasks, the parts again if the launcher repeats them.
+/// Returns the first parts if there are fewer tasks than parts. If there are more tasks, repeats the parts if the
+/// launcher does so.
 Layout limited_to_tasks(const Reader& read, Layout layout, const std::optional<std::string>& tasks, bool repeats);
-/// The memory policy of numactl's options; none if there is none. Throws UsageError if there are several.
+/// Takes the memory policy from numactl's options; returns nullopt without one. Throws UsageError if there are several.
 std::optional<Memory> take_numactl_memory(const Reader& read, CommandLine& line);
 const KnownProgram& numactl_program();
 [[noreturn]] void no_weights(const std::string& form);
-/// numactl's options for a memory policy; empty for the default.
+/// Returns numactl's options for a memory policy; empty for the default.
 Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory);
 Form with_numactl(const std::string& form, Form result, const Machine& machine, const Layout& layout,
                   const Memory& memory);
@@ -124,7 +128,7 @@ std::string count(const Layout& layout);
 struct Syntax {
   const char *name, *help, *example;
   const char* numbers;  ///< meaning of its numbers
-  bool one_mask;        ///< all parts share one
+  bool one_mask;        ///< all parts share one mask
   bool one_cpu;         ///< a part is one CPU
   std::function<Form(const Machine&, const Layout&, const Memory&)> emit;
   KnownProgram program;
@@ -144,9 +148,9 @@ std::vector<Syntax> numactl();
 std::vector<Syntax> cgroup();
 std::vector<Syntax> parts();
 
-/// All of them, in the order of listings.
+/// Returns all syntaxes, in the order of listings.
 const std::vector<Syntax>& syntaxes();
-/// Throws UsageError for an unknown form.
+/// Returns the syntax of a form. Throws UsageError for an unknown form.
 const Syntax& syntax_of(const std::string& form);
 
 }  // namespace mm::place::syntax

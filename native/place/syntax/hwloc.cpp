@@ -9,7 +9,7 @@
 namespace mm::place::syntax {
 namespace {
 
-// Ranges as locations of hwloc.
+// Returns ranges as locations of hwloc.
 Words locations(const char* object, const std::vector<int>& numbers) {
   Words words;
   for (const std::string& range : split(cpu_list(numbers), ',')) words.push_back(std::string(object) + ":" + range);
@@ -34,7 +34,7 @@ Form emit_hwloc(const Machine& machine, const Layout& layout, const Memory& memo
   return {words, {}, {}};
 }
 
-// What hwloc-bind's options ask for, besides locations.
+// What hwloc-bind's options request, besides locations.
 struct Asked {
   bool strict = false, memory = false, masks_of_nodes = false, single = false;
   int thread_of_core = -1;  // --no-smt: only this thread of each core
@@ -42,7 +42,7 @@ struct Asked {
   Indexes indexes = Indexes::logical;
 };
 
-// Takes one option; returns how many words it has, 0 if it is not one.
+// Takes one option; returns its number of words, or 0 if the word is not an option.
 std::size_t take_option(const Reader& read, const Words& words, std::size_t at, Asked& asked, Words& left_out) {
   const std::string& word = words[at];
   const std::string value = at + 1 < words.size() ? words[at + 1] : "";
@@ -96,38 +96,38 @@ Memory memory_of(const Asked& asked, const std::vector<int>& nodes) {
 Parsed parse_hwloc(const Reader& read, CommandLine& line) {
   const Words& words = line.command();
   Locations locations(read.machine);
-  Asked asked;
+  Asked request;
   Located cpus, nodes;
   Parsed parsed;
   bool has_cpus = false, has_nodes = false;
   std::size_t i = 0;
   while (i < words.size() && words[i] != "--") {
-    if (const std::size_t taken = take_option(read, words, i, asked, parsed.left_out); taken > 0) {
-      i += taken;
+    if (const std::size_t word_count = take_option(read, words, i, request, parsed.left_out); word_count > 0) {
+      i += word_count;
       continue;
     }
     // A word that is not a location begins the command, unless there is no program that would start one.
     if (line.program() == "hwloc-bind" && !Locations::is_location(words[i])) break;
-    const bool of_nodes = words[i].starts_with("nodeset=");
-    locations.combine(asked.memory ? nodes : cpus, of_nodes ? words[i].substr(8) : words[i], asked.indexes,
-                      of_nodes || asked.masks_of_nodes);
-    (asked.memory ? has_nodes : has_cpus) = true;
+    const bool is_nodeset = words[i].starts_with("nodeset=");
+    locations.combine(request.memory ? nodes : cpus, is_nodeset ? words[i].substr(8) : words[i], request.indexes,
+                      is_nodeset || request.masks_of_nodes);
+    (request.memory ? has_nodes : has_cpus) = true;
     ++i;
   }
   if (!has_cpus && !has_nodes) read.refuse(line.text());
   std::vector<int> part = has_cpus ? cpus.cpus : counted(read.machine);
-  if (asked.thread_of_core >= 0) {
-    std::map<int, int> threads;  // of each core, so far
-    std::erase_if(part, [&](int cpu) { return threads[read.machine.cpu(cpu).core]++ != asked.thread_of_core; });
+  if (request.thread_of_core >= 0) {
+    std::map<int, int> threads;  // number of threads of each core so far
+    std::erase_if(part, [&](int cpu) { return threads[read.machine.cpu(cpu).core]++ != request.thread_of_core; });
   }
-  if (asked.single && !part.empty()) part.resize(1);
+  if (request.single && !part.empty()) part.resize(1);
   if (part.empty()) throw UsageError("hwloc", "found " + quote(line.text()) + ", which selects no CPU", read.example);
   if (has_nodes && nodes.nodes.empty())
     throw UsageError("hwloc", "found --membind with locations that have no memory node", "locations with memory");
   if (i < words.size() && words[i] == "--") ++i;
   line.set_command({words.begin() + static_cast<std::ptrdiff_t>(std::min(i, words.size())), words.end()});
   parsed.layout.parts = {part};
-  parsed.memory = memory_of(asked, nodes.nodes);
+  parsed.memory = memory_of(request, nodes.nodes);
   return parsed;
 }
 

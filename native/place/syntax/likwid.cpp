@@ -48,7 +48,7 @@ Parsed parse_likwid(const Reader& read, CommandLine& line) {
         add(parsed.layout, {order[static_cast<std::size_t>(n)]});
       }
   }
-  if (line.program() == "likwid-perfctr") return parsed;  // whose -m and -i mean something else
+  if (line.program() == "likwid-perfctr") return parsed;  // its -m and -i mean something else
   const bool interleave = line.take("-i").has_value(), bind = line.take("-m").has_value();
   if (interleave && bind) throw UsageError("likwid", "found two memory policies, -i and -m", "one of the two");
   if (interleave || bind) parsed.memory.policy = interleave ? "interleave" : "bind";

@@ -14,7 +14,7 @@ Form emit_numactl(const Machine& machine, const Layout& layout, const Memory& me
   return form;
 }
 
-// LIST, +LIST (relative to `domain`), !LIST (all of `domain` but these), all. `exist`: the numbers that exist.
+// Parses LIST, +LIST (relative to `domain`), !LIST (all of `domain` but these), all. `exist`: the numbers that exist.
 std::vector<int> numactl_set(const Reader& read, const std::string& value, const std::vector<int>& domain,
                              const std::vector<int>& exist, const std::string& kind) {
   if (value == "all") return domain;
@@ -72,9 +72,9 @@ Parsed parse_numactl(const Reader& read, CommandLine& line) {
   const std::vector<int> exist = ids_of_cpus(read.machine), domain = all ? exist : read.machine.allowed;
   if (line.value()) return {{{numactl_set(read, *line.value(), domain, exist, "CPU")}}, {}};
   std::optional<std::string> nodes = line.take("--cpunodebind");
-  if (const auto before = line.take("--cpubind")) {  // the name until numactl 1.0
+  if (const auto old_name_value = line.take("--cpubind")) {  // the name until numactl 1.0
     if (nodes) throw UsageError("numactl", "found --cpubind together with --cpunodebind", "one of the two");
-    nodes = before;
+    nodes = old_name_value;
   }
   const std::optional<std::string> cpus = line.take("--physcpubind");
   if (cpus && nodes)

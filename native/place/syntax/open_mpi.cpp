@@ -15,31 +15,32 @@ std::string rank_file(const std::vector<std::vector<int>>& parts) {
   return text;
 }
 
-// `rank N=HOST slot=LIST …`, each rank once, all on one host. Absolute numbers.
+// Parses `rank N=HOST slot=LIST …`, with each rank once, all on one host. Numbers are absolute.
 std::vector<std::vector<int>> parse_rank_file(const Reader& read, const std::string& text) {
-  std::string bare;
-  for (const std::string& text_line : split(text, '\n')) bare += text_line.substr(0, text_line.find('#')) + "\n";
-  const Words words = shell_words(join(shell_words(bare), " "));
+  std::string without_comments;
+  for (const std::string& text_line : split(text, '\n'))
+    without_comments += text_line.substr(0, text_line.find('#')) + "\n";
+  const Words words = shell_words(join(shell_words(without_comments), " "));
   std::map<int, std::vector<int>> ranks;
   std::string host;
   auto at = std::find(words.begin(), words.end(), "rank");
   if (at == words.end()) read.refuse(words.empty() ? "" : words[0]);
   for (; at != words.end() && *at != ">"; at += 3) {
     if (*at != "rank" || words.end() - at < 3) read.refuse(*at);
-    const std::string &where = at[1], &slot = at[2];
-    const std::size_t equals = where.find('=');
-    if (equals == std::string::npos || !slot.starts_with("slot=")) read.refuse(where + " " + slot);
-    if (const std::string h = where.substr(equals + 1); host.empty() && !h.empty())
+    const std::string &assignment = at[1], &slot = at[2];
+    const std::size_t equals = assignment.find('=');
+    if (equals == std::string::npos || !slot.starts_with("slot=")) read.refuse(assignment + " " + slot);
+    if (const std::string h = assignment.substr(equals + 1); host.empty() && !h.empty())
       host = h;
     else if (h != host || h.empty())
-      throw UsageError(read.form, "found " + quote(where), "one host, since a layout covers one node");
+      throw UsageError(read.form, "found " + quote(assignment), "one host, since a layout covers one node");
     std::vector<int> numbers;
     for (const std::string& word : split(slot.substr(5), ',')) {
-      const std::vector<int> more = read.range(word);
+      const std::vector<int> range_numbers = read.range(word);
       if (word.find(':') != std::string::npos) read.refuse(word);
-      numbers.insert(numbers.end(), more.begin(), more.end());
+      numbers.insert(numbers.end(), range_numbers.begin(), range_numbers.end());
     }
-    if (!ranks.emplace(read.number(where.substr(0, equals)), ascending(numbers)).second) read.refuse(where);
+    if (!ranks.emplace(read.number(assignment.substr(0, equals)), ascending(numbers)).second) read.refuse(assignment);
   }
   std::vector<std::vector<int>> parts;
   for (const auto& [rank, numbers] : ranks) {
@@ -58,7 +59,7 @@ Form emit_openmpi(const Machine& machine, const Layout& layout, const Memory& me
   return with_numactl("openmpi", form, machine, layout, memory);
 }
 
-// The text of the rank file, and the options of an mpirun that starts it.
+// Takes the text of the rank file, and the option of an mpirun that names it.
 std::string take_rank_file(const Reader& read, CommandLine& line) {
   const auto name = line.take("--rankfile");
   auto file = name ? line.take_file(name->substr(name->rfind('/') + 1)) : line.take_file("rankfile");
@@ -108,9 +109,9 @@ Form emit_openmpi5(const Machine& machine, const Layout& layout, const Memory& m
   }
   Form form{{"mpirun", "-np", count(layout)}, {}, {{"rankfile", rank_file(parts)}}};
   // Version 5 refuses ranks that share a CPU unless that is allowed explicitly.
-  std::vector<int> once;
-  for (const auto& part : layout.parts) once.insert(once.end(), part.begin(), part.end());
-  if (ascending(once).size() < once.size())
+  std::vector<int> all_cpus;
+  for (const auto& part : layout.parts) all_cpus.insert(all_cpus.end(), part.begin(), part.end());
+  if (ascending(all_cpus).size() < all_cpus.size())
     form.words.insert(form.words.end(), {"--bind-to", "hwthread:overload-allowed"});
   form.words.insert(form.words.end(), {"--map-by", "rankfile:file={rankfile}:hwtcpus"});
   return with_numactl("openmpi5", form, machine, layout, memory);
@@ -118,11 +119,11 @@ Form emit_openmpi5(const Machine& machine, const Layout& layout, const Memory& m
 
 Parsed parse_openmpi5(const Reader& read, CommandLine& line) {
   const std::vector<Cpu> order = logical(read.machine);
-  for (const std::string& by : line.take_all("--map-by"))  // rankfile:file=NAME:hwtcpus
-    for (const std::string& word : split(by, ':'))
+  for (const std::string& mapping : line.take_all("--map-by"))  // rankfile:file=NAME:hwtcpus
+    for (const std::string& word : split(mapping, ':'))
       if (word.starts_with("file=")) line.rename_file(word.substr(5), "rankfile");
-  for (const std::string& to : line.take_all("--bind-to"))
-    if (to != "hwthread:overload-allowed") line.put_back("--bind-to", to);
+  for (const std::string& binding : line.take_all("--bind-to"))
+    if (binding != "hwthread:overload-allowed") line.put_back("--bind-to", binding);
   Layout layout{parse_rank_file(read, take_rank_file(read, line))};
   for (auto& part : layout.parts) {
     for (int& n : part) {

@@ -22,14 +22,15 @@ Form emit_places(const Machine& machine, const Layout& layout, const Memory& mem
                  {{"OMP_PLACES", join(places, ",")}, {"OMP_PROC_BIND", "close"}});
 }
 
-// The value of the variable NAME: from an assignment, or the text alone.
+// Takes the value of the variable NAME: from an assignment, or the text alone.
 std::string take_value(const Reader& read, CommandLine& line, const char* name) {
   const auto value = line.value() ? line.value() : line.take_variable(name);
   if (!value) read.refuse(line.text());
   return *value;
 }
 
-// Places of as many threads as OMP_NUM_THREADS and OMP_PROC_BIND ask for. Only what every OpenMP does alike is read.
+// Returns the places of as many threads as OMP_NUM_THREADS and OMP_PROC_BIND request. Accepts only what every OpenMP
+// run time treats alike.
 Layout of_threads(const Reader& read, CommandLine& line, const Layout& places) {
   const auto threads = line.take_variable("OMP_NUM_THREADS");
   const std::string bind = line.take_variable("OMP_PROC_BIND").value_or("true");
@@ -54,7 +55,8 @@ Layout of_threads(const Reader& read, CommandLine& line, const Layout& places) {
   return layout;
 }
 
-// {N[:LENGTH[:STRIDE]],…}[:LENGTH[:STRIDE]],… or threads, cores, ll_caches, numa_domains, sockets with an optional (N).
+// Parses {N[:LENGTH[:STRIDE]],…}[:LENGTH[:STRIDE]],… or threads, cores, ll_caches, numa_domains, sockets with an
+// optional (N).
 Layout places_of(const Reader& read, std::string value) {
   std::erase_if(value, [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; });
   if (!value.empty() && std::isalpha(static_cast<unsigned char>(value[0]))) {
@@ -84,53 +86,53 @@ Layout places_of(const Reader& read, std::string value) {
   }
   std::size_t at = 0;
   const auto number = [&](bool negative) {
-    const std::size_t from = at;
+    const std::size_t begin = at;
     if (negative && at < value.size() && value[at] == '-') ++at;
     while (at < value.size() && std::isdigit(static_cast<unsigned char>(value[at]))) ++at;
-    const std::string word = value.substr(from, at - from);
-    if (word.empty()) read.refuse(value.substr(from));
+    const std::string word = value.substr(begin, at - begin);
+    if (word.empty()) read.refuse(value.substr(begin));
     return word[0] == '-' ? -read.number(word.substr(1)) : read.number(word);
   };
   const auto interval = [&] {  // [:LENGTH[:STRIDE]]
-    std::pair<int, int> found{1, 1};
+    std::pair<int, int> length_and_stride{1, 1};
     if (at < value.size() && value[at] == ':') {
       ++at;
-      found.first = number(false);
+      length_and_stride.first = number(false);
       if (at < value.size() && value[at] == ':') {
         ++at;
-        found.second = number(true);
+        length_and_stride.second = number(true);
       }
     }
-    return found;
+    return length_and_stride;
   };
-  const auto moved = [](long long from, long long steps, long long stride) {
+  const auto shifted = [](long long from, long long steps, long long stride) {
     return static_cast<int>(std::clamp<long long>(from + steps * stride, -1, kHighest));
   };
   Layout layout;
   for (;;) {
-    const std::size_t from = at;
-    if (at >= value.size() || value[at] != '{') read.refuse(value.substr(from));
+    const std::size_t begin = at;
+    if (at >= value.size() || value[at] != '{') read.refuse(value.substr(begin));
     std::vector<int> place;
     do {
       ++at;
       const int start = number(false);
       const auto [length, stride] = interval();
-      for (int i = 0; i < length; ++i) place.push_back(moved(start, i, stride));
-      if (place.size() > kMaxNumbers) read.refuse(value.substr(from, 40));
+      for (int i = 0; i < length; ++i) place.push_back(shifted(start, i, stride));
+      if (place.size() > kMaxNumbers) read.refuse(value.substr(begin, 40));
     } while (at < value.size() && value[at] == ',');
-    if (at >= value.size() || value[at] != '}') read.refuse(value.substr(from));
+    if (at >= value.size() || value[at] != '}') read.refuse(value.substr(begin));
     ++at;
     place = ascending(place);
     const auto [length, stride] = interval();
-    const std::string word = value.substr(from, at - from);
+    const std::string word = value.substr(begin, at - begin);
     for (int i = 0; i < length; ++i) {
       std::vector<int> part;
-      for (const int cpu : place) part.push_back(read.known(moved(cpu, i, stride), word));
+      for (const int cpu : place) part.push_back(read.known(shifted(cpu, i, stride), word));
       if (part.empty()) read.refuse(word);
       add(layout, part);
     }
     if (at == value.size()) return layout;
-    if (value[at++] != ',') read.refuse(value.substr(from));
+    if (value[at++] != ',') read.refuse(value.substr(begin));
   }
 }
 
@@ -179,20 +181,20 @@ Parsed parse_kmp(const Reader& read, CommandLine& line) {
   if (open == std::string::npos || close == std::string::npos || close < open || value.find("proclist=") + 9 != open)
     read.refuse(value);
   std::string granularity;
-  bool explicitly = false;
+  bool is_explicit = false;
   Parsed parsed;
   for (const std::string& word : split(value.substr(0, open - 9) + value.substr(close + 1), ',')) {
     if (word.starts_with("granularity="))
       granularity = word.substr(12);
     else if (word == "explicit")
-      explicitly = true;
+      is_explicit = true;
     else if (word == "norespect" || word == "reset")
       parsed.left_out.push_back(word);
     else if (!word.empty() && word != "verbose" && word != "noverbose" && word != "warnings" && word != "nowarnings" &&
              word != "respect")
       read.refuse(value);
   }
-  if (!explicitly)
+  if (!is_explicit)
     throw UsageError("kmp", "found a proclist without the type 'explicit' in " + quote(value) + ", which ignores it",
                      read.example);
   Layout layout;

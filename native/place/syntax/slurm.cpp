@@ -29,7 +29,7 @@ Form emit_slurm(const Machine& machine, const Layout& layout, const Memory& memo
   return form;
 }
 
-// A number in decimal or, after 0x, in hexadecimal, as map_cpu and map_mem have them.
+// Parses a number in decimal or, after 0x, in hexadecimal, as in map_cpu and map_mem.
 int map_number(const Reader& read, const std::string& word) {
   if (!word.starts_with("0x")) return read.number(word);
   if (word.size() < 3 || word.size() > 7 || word.find_first_not_of("0123456789abcdefABCDEF", 2) != std::string::npos)
@@ -37,7 +37,7 @@ int map_number(const Reader& read, const std::string& word) {
   return std::stoi(word, nullptr, 16);
 }
 
-// The value without `verbose,` and the like.
+// Returns the value without `verbose,` and the like.
 std::string without_verbosity(std::string value) {
   for (bool shorter = true; shorter;) {
     shorter = false;
@@ -47,7 +47,8 @@ std::string without_verbosity(std::string value) {
   return value;
 }
 
-// --mem-bind: one policy for all tasks. Masks of the nodes around each task's CPUs are a policy; others differ by task.
+// Returns the policy of --mem-bind; nullopt if it differs by task. Masks of the nodes around each task's CPUs are one
+// policy for all tasks.
 std::optional<Memory> memory_of(const Reader& read, const std::string& text, const Layout& layout) {
   std::string value = without_verbosity(text);
   const bool preferred = value.starts_with("prefer,");
@@ -71,14 +72,14 @@ std::optional<Memory> memory_of(const Reader& read, const std::string& text, con
     if (nodes.size() + times > kMaxNumbers) read.refuse(word);
     nodes.insert(nodes.end(), times, *bits);
   }
-  bool same = true, around = true;
+  bool same_for_all = true, is_local = true;
   for (std::size_t i = 0; i < layout.parts.size(); ++i) {
-    const std::vector<int>& of_task = nodes[i % nodes.size()];  // Slurm begins a short list again
-    same = same && of_task == nodes.front();
-    around = around && of_task == requested_nodes(read.machine, memory, layout.parts[i]);
+    const std::vector<int>& task_nodes = nodes[i % nodes.size()];  // Slurm begins a short list again
+    same_for_all = same_for_all && task_nodes == nodes.front();
+    is_local = is_local && task_nodes == requested_nodes(read.machine, memory, layout.parts[i]);
   }
-  if (!around && !same) return std::nullopt;
-  if (!around || layout.parts.size() == 1) memory.nodes = nodes.front();
+  if (!is_local && !same_for_all) return std::nullopt;
+  if (!is_local || layout.parts.size() == 1) memory.nodes = nodes.front();
   return memory;
 }
 
