@@ -40,16 +40,16 @@ MM_API int mm_next_touch(void* addr, size_t bytes);
 struct mm_next_touch_counts {
   unsigned long touched; /**< pages (or runs of 2 MiB) that were touched while marked */
   unsigned long moved;   /**< pages of 4 KiB that moved to another node */
-  unsigned long kept;    /**< pages of 4 KiB that could not: node full, shared with another process, in use by a device */
-  unsigned long lost;    /**< marks removed because the kernel allows no more mappings (vm.max_map_count) */
+  unsigned long kept; /**< pages of 4 KiB that could not: node full, shared with another process, in use by a device */
+  unsigned long lost; /**< marks removed because the kernel allows no more mappings (vm.max_map_count) */
 };
 /** Counts since the start of the program. */
 MM_API void mm_next_touch_count(struct mm_next_touch_counts* counts);
 
 /**
- * Moves the pages that overlap [addr, addr + bytes) to a node immediately. Returns the number of pages of 4 KiB that are
- * not there afterwards; pages that were never touched do not count. errno: EINVAL, EACCES (node outside the cpuset),
- * ENODEV (no such node).
+ * Moves the pages that overlap [addr, addr + bytes) to a node immediately. Returns the number of pages of 4 KiB that
+ * are not there afterwards; pages that were never touched do not count. errno: EINVAL, EACCES (node outside the
+ * cpuset), ENODEV (no such node).
  */
 MM_API long mm_migrate(void* addr, size_t bytes, int node);
 

@@ -16,8 +16,8 @@ namespace {
 constexpr double kProgrammeWork = 1.6e8;  // multiplications, about a tenth of a second
 
 /// The linear programme, in its dual form. For a set S of k units, let s(x) be the share of its units whose partner at
-/// difference x is in S too, averaged over each kind of x. With v(i) differences of kind i (those of other units of the
-/// same cell: kind 0), twice the cost is k Σ v(i) s(i) d(i), and
+/// difference x is in S too, averaged over each kind of x. With v(i) differences of kind i (other units of the same
+/// cell have kind 0), twice the cost is k Σ v(i) s(i) d(i), and
 ///   Σ v s = k - 1;   1 + Σ P(χ, i) s(i) ≥ 0 for every character χ of the torus, P its sum over kind i;
 ///   s(a) + s(b) - s(c) ≤ 1 wherever a difference of kind a and one of b make one of c;   s ≤ 1.
 /// Multipliers t, y, w ≥ 0 prove that Σ v s d ≥ t (k - 1) - Σ y - Σ w - Σ max(0, excess of their sum over v d).
