@@ -61,25 +61,25 @@ void Executor::spin(Ticks until) const {
   while (ticks() < until) {}
 }
 
-/// A thread's share of a call. Units are independent, but when a walk restarts with another division, a unit may move
-/// to a second thread while the first still works on it. The threads therefore synchronise.
+/// Does a thread's share of a call. Units are independent, but when a walk restarts with another division, a unit may
+/// move to a second thread while the first still works on it. The threads therefore synchronise.
 void Executor::work(const Running& r, const Part& part, int rank) const {
   Kernel* const kernel = r.kernel.get();
   const std::size_t all = kernel->units();
   std::size_t first = r.cursor;
   for (std::size_t left = part.window; left > 0; first = 0) {
     const std::size_t n = std::min(left, all - first);
-    const auto at = [&](int t) {
+    const auto boundary = [&](int t) {
       return first + static_cast<std::size_t>(
                          std::llround(cumulative_shares_[static_cast<std::size_t>(t)] * static_cast<double>(n)));
     };
     if (part.entry->info.team)
       kernel->run(first, first + n, rank);
-    else if (at(rank) < at(rank + 1))
-      kernel->run(at(rank), at(rank + 1), rank);
+    else if (boundary(rank) < boundary(rank + 1))
+      kernel->run(boundary(rank), boundary(rank + 1), rank);
     left -= n;
-    const bool whole = first == 0 && n == all;
-    if (left > 0 && !(whole && left >= all)) {
+    const bool is_whole = first == 0 && n == all;
+    if (left > 0 && !(is_whole && left >= all)) {
 #pragma omp barrier
     }
   }

@@ -27,9 +27,9 @@ class Executor {
 
   std::size_t memory_bytes() const { return memory_bytes_; }
   std::vector<Running>& running() { return running_; }
-  /// Runs one call: its window of units, from the end of the part's previous call.
+  /// Runs one call: its window of units, which begins at the end of the part's previous call.
   void call(std::size_t k);
-  /// Spins all threads until then, to keep their CPUs busy without memory accesses.
+  /// Spins all threads until this time, to keep their CPUs busy without memory accesses.
   void spin(Ticks until) const;
 
  private:

@@ -22,9 +22,9 @@ Program read_program(const std::string& path) {
   const std::string shown = shown_path(path);
   const Input input = read_input(path);
   if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
-  const json whole = parse_json(input.text);
-  if (!whole.is_object()) throw Failure(shown + ": not a JSON object");
-  const Fields file{whole, shown};
+  const json root = parse_json(input.text);
+  if (!root.is_object()) throw Failure(shown + ": not a JSON object");
+  const Fields file{root, shown};
   if (file.text("format") != "meshmark load program") file.refuse("format", file.at("format"), "meshmark load program");
   if (file.whole("version", 0, 1 << 20) != 1) file.refuse("version", file.at("version"), "1");
   Program program;
@@ -35,7 +35,7 @@ Program read_program(const std::string& path) {
   program.threads = prescription.whole("threads", 1, 1, 1 << 16);
   if (target.contains("pace")) program.pace = prescription.real("pace", 0, 0.9);
   if (program.pace > 0) program.run_time_s = prescription.real("run_time_s", 1e-3, 1e6);
-  if (const json planned = whole.value("planned", json()); planned.is_object() && planned.contains("run_time_s"))
+  if (const json planned = root.value("planned", json()); planned.is_object() && planned.contains("run_time_s"))
     program.planned_s = Fields{planned, shown + ": planned"}.real("run_time_s", 0, 1e12);
   const json& shares = file.at("shares");
   double sum = 0;

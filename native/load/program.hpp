@@ -29,7 +29,7 @@ struct Program {
   std::vector<Part> parts;
 };
 
-/// Throws Failure with the file, the field, what was found and what is allowed.
+/// Reads a program from its file. Throws Failure with the file, the field, what was found and what is allowed.
 Program read_program(const std::string& path);
 
 /// The order of calls. Call c of part k has the time (c + phase_k) / calls_k; ties go to the smaller k.
@@ -39,7 +39,9 @@ class Order {
   explicit Order(const std::vector<Part>& parts);
   bool done() const { return heap_.empty(); }
   std::size_t next();
-  double due() const { return heap_.front().time; }  ///< of the next call: 0 start, 1 end of the program
+  double due() const {
+    return heap_.front().time;
+  }  ///< planned time of the next call: 0 is the start, 1 the end of the program
 
  private:
   struct Due {

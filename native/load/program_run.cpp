@@ -26,7 +26,7 @@ namespace {
 
 using workloads::CountColumn, workloads::Counts;
 
-/// Time that all threads of this process waited for a CPU, s.
+/// Returns the time that all threads of this process waited for a CPU, s.
 double waited_s() {
   double total = 0;
   for (const pid_t task : numbers_in("/proc/self/task"))
@@ -100,7 +100,7 @@ class ProgramRun {
     const double end_s = wall_s();
     end_window(end_s, own_cpu_s());
     const Account after;
-    const std::vector<std::string> wrong = verify();
+    const std::vector<std::string> wrong_results = verify();
     json end = done_.to_json();
     end.update({{"type", "end"},
                 {"program", program_.name},
@@ -111,10 +111,10 @@ class ProgramRun {
                 {"spun_s", spun_s_},
                 {"late_s", late_s_},
                 {"pace", program_.pace},
-                {"wrong", wrong}});
+                {"wrong", wrong_results}});
     if (program_.planned_s > 0) end["planned_s"] = program_.planned_s;
     emit(end);
-    return wrong;
+    return wrong_results;
   }
 
  private:
@@ -135,8 +135,8 @@ class ProgramRun {
               {"from_s", reported_s_ - before_.wall_s},
               {"to_s", now_s - before_.wall_s},
               {"cpu_s", now_cpu_s - reported_cpu_s_}};
-    const json now = done_.to_json(), then = reported_.to_json();
-    for (const auto& [key, value] : now.items()) line[key] = value.get<double>() - then[key].get<double>();
+    const json total = done_.to_json(), reported = reported_.to_json();
+    for (const auto& [key, value] : total.items()) line[key] = value.get<double>() - reported[key].get<double>();
     emit(line);
     reported_ = done_;
     reported_s_ = now_s;
@@ -145,14 +145,15 @@ class ProgramRun {
   }
 
   std::vector<std::string> verify() {
-    std::vector<std::string> wrong;
+    std::vector<std::string> wrong_results;
     for (std::size_t k = 0; k < program_.parts.size(); ++k) {
       const Running& r = executor_.running()[k];
       const Part& part = program_.parts[k];
       emit({{"type", "variant"}, {"name", part.name}, {"calls", part.calls}, {"wall_s", r.wall_s}, {"cpu_s", r.cpu_s}});
-      if (const std::string error = r.kernel->verify(); !error.empty()) wrong.push_back(part.name + ": " + error);
+      if (const std::string error = r.kernel->verify(); !error.empty())
+        wrong_results.push_back(part.name + ": " + error);
     }
-    return wrong;
+    return wrong_results;
   }
 
   const Program& program_;
@@ -195,8 +196,8 @@ int program_verb(int argc, char** argv) {
   }
   ProgramRun run(program, executor, window_s);
   run.run();
-  if (const std::vector<std::string> wrong = run.finish(); !wrong.empty())
-    throw Failure("the result of a load kernel is wrong: " + wrong.front());
+  if (const std::vector<std::string> wrong_results = run.finish(); !wrong_results.empty())
+    throw Failure("the result of a load kernel is wrong: " + wrong_results.front());
   return 0;
 }
 

@@ -20,7 +20,7 @@ struct JobUse {
   double waiting_s = 0, sleeping_s = 0, ran_s = 0;
   long long migrations = 0;
   std::size_t threads = 0, processes = 0;
-  std::map<int, std::uint64_t> bytes;  ///< node → B, of its processes at the last count
+  std::map<int, std::uint64_t> bytes;  ///< node → B of its processes, at the last count
 };
 
 struct Job {
@@ -33,22 +33,22 @@ struct Job {
   double base_cpu_s = 0, base_system_s = 0;  ///< CPU time before its release
   int wait_status = 0;
   rusage use{};
-  double orphans_user_s = 0, orphans_system_s = 0;  ///< of its descendants that the runner reaped
+  double orphans_user_s = 0, orphans_system_s = 0;  ///< CPU time of its descendants that the runner reaped
   bool timed_out = false, killed = false;
 
   bool waits() const { return phase == Phase::setting_up || phase == Phase::ready; }
-  /// Reads once from the status pipe and appends to `status_text`. Returns false if nothing is left for now.
+  /// Reads once from the status pipe and appends to `status_text`. Returns false if nothing can be read for now.
   bool read_status();
   /// Reads once from standard output and calls `handle` with each complete line.
   void read_lines(const std::function<void(std::string_view)>& handle);
-  /// The same for all pending output.
+  /// Does the same for all pending output.
   void drain(const std::function<void(std::string_view)>& handle);
   void close_pipes();
-  /// Opens its gate; false if the process has died.
+  /// Opens its gate; returns false if the process has died.
   bool open_gate();
-  /// Records the use before its release.
+  /// Records the CPU time before its release.
   void set_base();
-  /// Its line at the end of a run.
+  /// Returns its line at the end of a run.
   json total(const JobUse& seen_use) const;
 
   std::string status_text;
@@ -57,7 +57,7 @@ struct Job {
   std::string unfinished_line_;
 };
 
-/// "ended with status 1" or "was ended by signal 9", from a status of waitpid.
+/// Returns "ended with status 1" or "was ended by signal 9", from a status of waitpid.
 std::string ending(int wait_status);
 
 /// All jobs of a run, and the job of each process.

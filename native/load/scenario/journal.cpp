@@ -39,7 +39,7 @@ void write_out(std::string_view text) {
   if (!write_all(STDOUT_FILENO, text)) throw Failure(std::string("cannot write the results: ") + std::strerror(errno));
 }
 
-/// Nodes that a program requests; empty if it requests none or they are unknown.
+/// Returns the nodes that a program requests; empty if it requests no nodes or they are unknown.
 std::vector<int> requested_nodes(const Start& s, std::optional<Machine>& machine) {
   if (s.memory.empty()) return {};
   try {
@@ -67,7 +67,7 @@ void Journal::header(const RunPlan& plan, const Inherited& inherited) const {
                         {"memory", s.memory},
                         {"nodes", cpu_list(requested_nodes(s, machine))}});
   json conditions = host_conditions();
-  std::vector<int> allowed;  // to the programs: the runner may have moved to other CPUs
+  std::vector<int> allowed;  // CPUs that the programs may use: the runner may have moved to other CPUs
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
     if (CPU_ISSET(static_cast<std::size_t>(cpu), &inherited.cpus)) allowed.push_back(cpu);
   conditions["cpus_allowed"] = cpu_list(allowed);
@@ -143,19 +143,20 @@ SampleLine::SampleLine(double at_s) : text_(R"({"type":"sample","t_s":)") {
 }
 
 void SampleLine::add(Thread& thread) {
-  const ThreadSample before = std::exchange(thread.reported, thread.last);
-  const ThreadSample& now = thread.last;
-  if (now.ran_ns == before.ran_ns && now.waited_ns == before.waited_ns && now.state == before.state &&
-      now.cpu == before.cpu && now.state == 'S')
+  const ThreadSample previous = std::exchange(thread.reported, thread.last);
+  const ThreadSample& current = thread.last;
+  if (current.ran_ns == previous.ran_ns && current.waited_ns == previous.waited_ns && current.state == previous.state &&
+      current.cpu == previous.cpu && current.state == 'S')
     return;
   text_ += '[';
   append(text_, thread.number);
   text_ += R"(,")";
-  text_ += now.state;
+  text_ += current.state;
   text_ += R"(",)";
-  append(text_, now.cpu);
-  for (const std::uint64_t n : {now.ran_ns - before.ran_ns, now.waited_ns - before.waited_ns,
-                                now.user_ticks - before.user_ticks, now.system_ticks - before.system_ticks}) {
+  append(text_, current.cpu);
+  for (const std::uint64_t n :
+       {current.ran_ns - previous.ran_ns, current.waited_ns - previous.waited_ns,
+        current.user_ticks - previous.user_ticks, current.system_ticks - previous.system_ticks}) {
     text_ += ',';
     append(text_, static_cast<std::int64_t>(n));
   }

@@ -19,13 +19,13 @@ class Journal {
   Journal(const RunClock& clock, int notify) : clock_(clock), notify_(notify) {}
 
   void header(const RunPlan& plan, const Inherited& inherited) const;
-  /// `about`: the program concerned; null: the run.
+  /// `about`: the program concerned; null: the event concerns the run.
   void event(const char* name, const Start* about, const json& more = json::object());
   /// Forwards a line of a synthetic program with the program's name and copy in the scenario. Windows are numerous, so
   /// only their prefix is parsed.
   void window(const Start& program, std::string_view line) const;
   void of_program(const char* type, const Start& program, json line) const;
-  /// Totals of a thread, written as soon as it ends, so that the journal of a killed run is as complete as possible.
+  /// Writes the totals of a thread as soon as it ends, so that the journal of a killed run is as complete as possible.
   void thread_total(const Start& program, const Thread& thread, const Use& use) const;
 
  private:
@@ -34,14 +34,14 @@ class Journal {
   int notify_;
 };
 
-/// Whether a line of a program is a window: its work within one interval.
+/// Returns whether a line of a program is a window: its work within one interval.
 bool is_window(std::string_view line);
 
-/// One sample: a line with the threads that changed since their last one.
+/// One sample: a line with the threads that changed since their last line.
 class SampleLine {
  public:
   explicit SampleLine(double at_s);
-  /// Adds the changes since the thread's last line; nothing for a thread that slept.
+  /// Adds the changes since the thread's last line; adds nothing for a thread that slept.
   void add(Thread& thread);
   /// Writes the line unless it is empty.
   void write();
@@ -51,7 +51,7 @@ class SampleLine {
   std::size_t empty_;
 };
 
-/// Busy and stolen time of each CPU between two samples.
+/// Returns the busy and the stolen time of each CPU between two samples.
 json machine_use(const CpuTimes& before, const CpuTimes& after);
 
 }  // namespace mm::load

@@ -12,7 +12,7 @@ namespace mm::load {
 class PageCounter {
  public:
   PageCounter();
-  /// node → B. None if it cannot be read now; throws Absent if it never can.
+  /// Returns node → B; nullopt if the memory cannot be read now. Throws Absent if it can never be read.
   std::optional<std::map<int, std::uint64_t>> count(pid_t pid) const;
 
  private:

@@ -13,12 +13,12 @@ namespace {
 constexpr std::size_t kMaxPrograms = 4096;
 
 const std::map<std::string, int>& policies_by_priority() {
-  static const std::map<std::string, int> known = {
+  static const std::map<std::string, int> policies = {
       {"other", SCHED_OTHER}, {"batch", SCHED_BATCH}, {"idle", SCHED_IDLE}, {"fifo", SCHED_FIFO}};
-  return known;
+  return policies;
 }
 
-/// The command as the journal contains it: `recorded` of the plan, or else `argv` without secrets.
+/// Returns the command as the journal contains it: `recorded` of the plan, or else `argv` without secrets.
 std::vector<std::string> recorded_words(const json& raw, const std::vector<std::string>& argv) {
   std::vector<std::string> words;
   const json recorded = raw.value("recorded", json());

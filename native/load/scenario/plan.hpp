@@ -13,13 +13,13 @@ struct Start {
   std::vector<std::string> argv;
   std::vector<std::string> recorded;  ///< `argv` as the journal contains it, without secrets
   bool synthesised = false;           ///< supports --wait: reports ready, and starts on a line from standard input
-  double start_s = 0;                 ///< after the start of the run
-  std::vector<int> cpus;              ///< empty: those of the runner
-  int nice = 0;                       ///< relative to the runner's
+  double start_s = 0;                 ///< seconds after the start of the run
+  std::vector<int> cpus;              ///< empty: the CPUs of the runner
+  int nice = 0;                       ///< relative to the niceness of the runner
   std::string priority = "other";     ///< other, batch, idle, fifo
   std::string memory;                 ///< as in `meshmark run --memory`; empty: unchanged
   std::map<std::string, std::string> environment;
-  std::string cgroup, cwd, out, error;  ///< paths; empty: none, the runner's, /dev/null
+  std::string cgroup, cwd, out, error;  ///< paths; empty: no cgroup, the folder of the runner, /dev/null
 };
 
 struct RunPlan {
@@ -30,10 +30,10 @@ struct RunPlan {
   std::vector<Start> programs;
 };
 
-/// Throws Failure with the file, the field, what was found and what is allowed.
+/// Reads a plan. Throws Failure with the file, the field, what was found and what is allowed.
 RunPlan read_run_plan(const std::string& path);
 
-/// Scheduling policy (SCHED_OTHER, …) of a priority in a plan.
+/// Returns the scheduling policy (SCHED_OTHER, …) of a priority in a plan.
 int scheduling_policy(const std::string& priority);
 
 }  // namespace mm::load

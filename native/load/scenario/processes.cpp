@@ -20,8 +20,8 @@ Processes::Processes(const RunClock& clock, const Journal& journal, const Jobs& 
     : clock_(clock), journal_(journal), jobs_(jobs), search_(clock), uses_(jobs.all.size()) {}
 
 std::optional<std::size_t> Processes::job_of(pid_t pid) const {
-  const auto found = all_.find(pid);
-  return found == all_.end() ? std::nullopt : std::optional(found->second.job);
+  const auto entry = all_.find(pid);
+  return entry == all_.end() ? std::nullopt : std::optional(entry->second.job);
 }
 
 JobUse Processes::use_of(std::size_t job) const {
@@ -69,7 +69,7 @@ void Processes::find_threads(pid_t pid, Process& process) {
     thread.sample(clock_);
     if (thread.ended) continue;
     ++threads_;
-    // Its start by the operating system's clock ticks, limited to the time between the release of its program and now.
+    // The start of the thread in clock ticks, limited to the time between the release of its program and now.
     const Job& job = jobs_.all[process.job];
     const double born_s = std::max(clock_.of_boot_ticks(thread.started), process.sampled_s);
     thread.set_birth(std::clamp(born_s, job.released_s, thread.last.at_s), clock_);
@@ -86,9 +86,9 @@ void Processes::find_threads(pid_t pid, Process& process) {
 }
 
 void Processes::find_processes() {
-  const auto known = [&](pid_t pid) {
-    const auto found = all_.find(pid);
-    return found != all_.end() && !found->second.ended;
+  const auto is_known = [&](pid_t pid) {
+    const auto entry = all_.find(pid);
+    return entry != all_.end() && !entry->second.ended;
   };
   const auto adopt = [&](pid_t pid, pid_t parent) {
     std::optional<std::size_t> job;
@@ -96,7 +96,7 @@ void Processes::find_processes() {
       job = by_pid->second;
     else if (const auto by_parent = job_of(parent))
       job = by_parent;
-    else if (parent == ::getpid())  // an orphan: its group is that of the program that started it
+    else if (parent == ::getpid())  // an orphan: it belongs to the group of the program that started it
       if (const auto group = jobs_.by_pid.find(::getpgid(pid)); group != jobs_.by_pid.end()) job = group->second;
     if (job && jobs_.all[*job].phase == Phase::released) {
       all_.erase(pid);  // the identifier of an ended process was reused
@@ -104,7 +104,7 @@ void Processes::find_processes() {
     }
     return job.has_value();
   };
-  search_.run(known, adopt);
+  search_.run(is_known, adopt);
 }
 
 void Processes::sample() {
@@ -118,7 +118,7 @@ void Processes::sample() {
 }
 
 void Processes::sample_process(pid_t pid, Process& process, SampleLine& line, double at_s) {
-  std::size_t alive = 0, reported = 0;
+  std::size_t alive = 0, thread_count = 0;
   const auto sample_thread = [&](Thread& thread) {
     thread.sample(clock_);
     if (thread.ended) return;
@@ -129,14 +129,14 @@ void Processes::sample_process(pid_t pid, Process& process, SampleLine& line, do
       return;
     }
     ++alive;
-    reported = thread.siblings;
+    thread_count = thread.siblings;
     if (at_s >= thread.next_migrations_s) thread.count_migrations(clock_);
   };
   for (Thread& thread : process.threads) sample_thread(thread);
-  if (alive != reported) {
-    const std::size_t known = process.threads.size();
+  if (alive != thread_count) {
+    const std::size_t known_count = process.threads.size();
     find_threads(pid, process);
-    for (std::size_t i = known; i < process.threads.size(); ++i) sample_thread(process.threads[i]);
+    for (std::size_t i = known_count; i < process.threads.size(); ++i) sample_thread(process.threads[i]);
   }
   finish_ended(process);
   process.sampled_s = at_s;
@@ -155,7 +155,7 @@ void Processes::count_pages(pid_t pid, Process& process, double at_s) {
     process.next_pages_s = kNever_s;
   }
   if (!bytes) return;
-  // Scaled by the number of processes, so that all of them together keep to the share.
+  // Scaled by the number of processes, so that all of them together stay within the share.
   const double cost_s = (own_cpu_s() - before_s) * static_cast<double>(std::max<std::size_t>(all_.size(), 1));
   process.next_pages_s = at_s + std::max({kPagesEvery_s, (at_s - process.since_s) / 4, cost_s / kPagesShare});
   if (bytes->empty() || *bytes == process.bytes) return;
@@ -172,9 +172,9 @@ void Processes::count_pages(pid_t pid, Process& process, double at_s) {
 }
 
 void Processes::sample_last(pid_t pid, double at_s) {
-  const auto found = all_.find(pid);
-  if (found == all_.end() || found->second.ended) return;
-  Process& process = found->second;
+  const auto entry = all_.find(pid);
+  if (entry == all_.end() || entry->second.ended) return;
+  Process& process = entry->second;
   SampleLine line(at_s);
   for (Thread& thread : process.threads) {
     if (thread.ended) continue;

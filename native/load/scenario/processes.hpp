@@ -20,7 +20,7 @@ struct Process {
   std::size_t job = 0;
   std::vector<Thread> threads;
   bool ended = false;
-  double sampled_s = 0;  ///< at the last sample; threads that were absent then are younger
+  double sampled_s = 0;  ///< time of the last sample; threads that were absent then are younger
   double since_s = 0, next_pages_s = 0;
   std::map<int, std::uint64_t> bytes;  ///< node → B, at the last count
 };
@@ -29,13 +29,13 @@ class Processes {
  public:
   Processes(const RunClock& clock, const Journal& journal, const Jobs& jobs);
 
-  /// Makes the state of a job's threads the base of their use, before its release. Returns that time.
+  /// Makes the state of a job's threads the base of their use, before its release. Returns the time.
   double set_base(std::size_t job);
   /// Samples every thread, finds new ones, and writes changes.
   void sample();
   /// Samples a process that has ended but is not reaped: its first thread can still be read.
   void sample_last(pid_t pid, double at_s);
-  /// Completes all processes; all have ended.
+  /// Completes all processes, all of which have ended.
   void finish_all();
 
   std::optional<std::size_t> job_of(pid_t pid) const;
@@ -56,7 +56,7 @@ class Processes {
   ProcessSearch search_;
   PageCounter pages_;
   std::map<pid_t, Process> all_;
-  std::vector<JobUse> uses_;  ///< by job; of threads that have ended
+  std::vector<JobUse> uses_;  ///< by job; use of the threads that have ended
   std::size_t samples_ = 0, threads_ = 0;
 };
 

@@ -21,7 +21,7 @@
 namespace mm::load {
 namespace {
 
-/// Moves the runner off the CPUs of the programs, if each program has its own CPUs and others are left.
+/// Moves the runner off the CPUs of the programs, if each program has its own CPUs and other CPUs are left.
 void avoid_cpus_of(const RunPlan& plan, const cpu_set_t& allowed) {
   cpu_set_t unused = allowed;
   for (const Start& s : plan.programs) {

@@ -1,5 +1,5 @@
 #pragma once
-/// Times of a run, in s after its start, as all its lines have them.
+/// Times of a run, in s after its start, as all its lines contain them.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -14,20 +14,20 @@ inline constexpr double kNever_s = std::numeric_limits<double>::infinity();
 /// Starts on construction.
 class RunClock {
  public:
-  /// s after the start.
+  /// Returns the time in s after the start.
   double now() const { return wall_s() - begin_s_; }
-  /// Converts clock ticks after boot.
+  /// Converts clock ticks after boot to s after the start.
   double of_boot_ticks(std::uint64_t ticks) const { return static_cast<double>(ticks) / ticks_per_second() - boot_s_; }
 
  private:
   double begin_s_ = wall_s();
-  double boot_s_ = static_cast<double>(kernel_ns(CLOCK_BOOTTIME)) * 1e-9;  ///< from boot to the start
+  double boot_s_ = static_cast<double>(kernel_ns(CLOCK_BOOTTIME)) * 1e-9;  ///< s from boot to the start
 };
 
-/// CPU time of this process, s.
+/// Returns the CPU time of this process, s.
 inline double own_cpu_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
 
-/// Rounded to whole nanoseconds, as written in lines.
+/// Returns a time rounded to whole nanoseconds, as lines contain it.
 inline double rounded(double s) { return std::round(s * 1e9) / 1e9; }
 
 }  // namespace mm::load

@@ -13,7 +13,7 @@ constexpr double kSearchShare = 0.001;  // maximum share of time
 
 }  // namespace
 
-/// Identifier of the most recently created process or thread; if it is unchanged, there are no new ones.
+/// Returns the identifier of the most recently created process or thread; if it is unchanged, there are no new ones.
 std::int64_t ProcessSearch::newest() {
   const std::string_view text = loadavg_.text();
   const std::size_t at = text.rfind(' ');
@@ -21,14 +21,14 @@ std::int64_t ProcessSearch::newest() {
 }
 
 void ProcessSearch::run(const std::function<bool(pid_t)>& known, const std::function<bool(pid_t, pid_t)>& adopt) {
-  const std::int64_t last = newest();
-  if (last == newest_ && last >= 0) {
+  const std::int64_t newest_id = newest();
+  if (newest_id == newest_ && newest_id >= 0) {
     last_s_ = clock_.now();
     return;
   }
   if (clock_.now() < next_s_) return;
   const double before_s = own_cpu_s(), at_s = clock_.now();
-  newest_ = last;
+  newest_ = newest_id;
   std::map<pid_t, pid_t> parents;
   std::set<pid_t> present;
   for (const pid_t pid : numbers_in("/proc")) {

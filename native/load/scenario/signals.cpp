@@ -31,9 +31,9 @@ sigset_t block_signals() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk
   const sigset_t blocked = run_signals();
-  sigset_t before;
-  ::sigprocmask(SIG_BLOCK, &blocked, &before);
-  return before;
+  sigset_t previous_mask;
+  ::sigprocmask(SIG_BLOCK, &blocked, &previous_mask);
+  return previous_mask;
 }
 
 int notify_descriptor() {
@@ -52,10 +52,10 @@ int notify_descriptor() {
 
 void kill_descendants() {
   while (true) {
-    const std::vector<pid_t> left = descendants(::getpid());
-    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    const std::vector<pid_t> remaining = descendants(::getpid());
+    for (const pid_t pid : remaining) ::kill(pid, SIGKILL);
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
-    if (left.empty()) return;
+    if (remaining.empty()) return;
     ::usleep(2000);
   }
 }
@@ -71,8 +71,8 @@ int wait_for_runner(pid_t runner) {
       continue;
     }
     int status = 0;
-    for (pid_t ended; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-      if (ended != runner) continue;
+    for (pid_t ended_pid; (ended_pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (ended_pid != runner) continue;
       kill_descendants();
       if (WIFEXITED(status)) return WEXITSTATUS(status);
       throw Failure("the sampler was ended by signal " + std::to_string(WTERMSIG(status)) +

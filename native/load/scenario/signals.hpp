@@ -11,12 +11,12 @@ sigset_t run_signals();
 /// Resets actions that would disturb a run, and blocks `run_signals()`. Returns the previous mask.
 sigset_t block_signals();
 
-/// The descriptor in `MESHMARK_NOTIFY`, which is then removed from the environment; -1: none. Throws Failure if it is
-/// invalid.
+/// Returns the descriptor in `MESHMARK_NOTIFY`, which is then removed from the environment; -1: none. Throws Failure if
+/// it is invalid.
 int notify_descriptor();
 
-/// Kills all descendants of this process and waits for them. Repeats until none is left, since a process may start
-/// another meanwhile.
+/// Kills all descendants of this process and waits for them. Repeats this until no descendant is left, since a process
+/// may start another meanwhile.
 void kill_descendants();
 
 /// Forwards signals to the runner and waits for it, so that if either process is killed, the other terminates the

@@ -94,10 +94,10 @@ void wait_at_gate(int gate, int status) {
   set_priority(s, before, status);
   if (!s.cwd.empty() && ::chdir(s.cwd.c_str()) != 0) fail_with_errno(status, "cwd " + s.cwd);
   for (const auto& [name, value] : s.environment) ::setenv(name.c_str(), value.c_str(), 1);
-  const int writing = O_WRONLY | O_CREAT | O_TRUNC;
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC;
   duplicate_to(s.synthesised ? gate : opened("", O_RDONLY, status), STDIN_FILENO, status);
-  duplicate_to(s.synthesised ? out : opened(s.out, writing, status), STDOUT_FILENO, status);
-  duplicate_to(opened(s.error, writing, status), STDERR_FILENO, status);
+  duplicate_to(s.synthesised ? out : opened(s.out, flags, status), STDOUT_FILENO, status);
+  duplicate_to(opened(s.error, flags, status), STDERR_FILENO, status);
   if (!s.synthesised) wait_at_gate(gate, status);  // synthetic programs wait after their own set-up
   std::vector<char*> argv;
   for (const std::string& argument : s.argv) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -108,7 +108,7 @@ void wait_at_gate(int gate, int status) {
 
 // ---------------------------------------------------------------- in the runner
 
-/// Both ends of a pipe; closes those that are not taken.
+/// Both ends of a pipe. Closes the ends that were not taken.
 class Pipe {
  public:
   Pipe() = default;
@@ -159,7 +159,7 @@ Child spawn(const Start& start, const Inherited& inherited) {
   Child child;
   child.pid = ::fork();
   if (child.pid == 0) {
-    ::close(gate.take_writer());  // else it would never see the gate close without being opened
+    ::close(gate.take_writer());  // otherwise, the child would never see the gate close without being opened
     execute(start, inherited, gate.reader(), status.writer(), out.writer());
   }
   if (child.pid < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));

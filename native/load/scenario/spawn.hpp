@@ -29,7 +29,7 @@ struct Child {
   int out = -1;     ///< standard output of a synthesised program
 };
 
-/// Throws Failure if no process or pipe can be created.
+/// Starts a process. Throws Failure if no process or pipe can be created.
 Child spawn(const Start& start, const Inherited& inherited);
 
 void close_if_open(int& fd);
@@ -41,7 +41,7 @@ class ControlGroups {
   ControlGroups(const ControlGroups&) = delete;
   ControlGroups& operator=(const ControlGroups&) = delete;
   ~ControlGroups();
-  /// Does not change a folder that already exists.
+  /// Creates a control group. Does not change a folder that already exists.
   void make(const std::string& folder);
 
  private:

@@ -24,8 +24,8 @@
 namespace mm::load {
 namespace {
 
-constexpr double kGrace_s = 2;        // between SIGTERM and SIGKILL
-constexpr double kCanaryEvery_s = 1;  // while programs run
+constexpr double kGrace_s = 2;        // seconds between SIGTERM and SIGKILL
+constexpr double kCanaryEvery_s = 1;  // seconds, while programs run
 
 Jobs jobs_of(const RunPlan& plan) {
   Jobs jobs;
@@ -61,15 +61,15 @@ int Supervisor::run() {
   journal_.event("start", nullptr);
   const double cost_from_s = own_cpu_s();
   canary_.cost_s = 0;
-  const CpuTimes before = read_cpu_times();
+  const CpuTimes times_before = read_cpu_times();
   supervise();
   const double cost_s = own_cpu_s() - cost_from_s - canary_.cost_s, elapsed_s = clock_.now() - start_s_;
-  const CpuTimes after = read_cpu_times();
+  const CpuTimes times_after = read_cpu_times();
   kill_all();
   if (stopped_by_ == 0) canary_for("after", plan_.canary_after_s);
   processes_.finish_all();
   for (std::size_t j = 0; j < jobs_.all.size(); ++j) emit(jobs_.all[j].total(processes_.use_of(j)));
-  write_end(cost_s, elapsed_s, machine_use(before, after));
+  write_end(cost_s, elapsed_s, machine_use(times_before, times_after));
   if (stopped_by_ != 0) return 128 + stopped_by_;
   const bool ok = std::all_of(jobs_.all.begin(), jobs_.all.end(),
                               [](const Job& j) { return j.phase == Phase::ended && j.wait_status == 0; });
@@ -153,9 +153,9 @@ void Supervisor::release(std::size_t job) {
   j.set_base();
   j.released_s = processes_.set_base(job);
   j.phase = Phase::released;
-  const bool opened = j.open_gate();
+  const bool gate_opened = j.open_gate();
   journal_.event("released", j.start, {{"late_s", rounded(j.released_s - start_s_ - j.start->start_s)}});
-  if (!opened) fail(j, "died before its release");
+  if (!gate_opened) fail(j, "died before its release");
 }
 
 double Supervisor::release_due(double now_s) {
@@ -210,7 +210,7 @@ void Supervisor::supervise() {
   }
 }
 
-/// Waits for a signal or output of a program, at most until that time, and handles it.
+/// Waits for a signal or for output of a program, at most until this time, and handles it.
 void Supervisor::wait_until(double until_s) {
   enum class From { signals, status, out };
   std::vector<pollfd> fds = {{signals_, POLLIN, 0}};
@@ -233,15 +233,15 @@ void Supervisor::wait_until(double until_s) {
   if (fds[0].revents != 0) handle_signals();
 }
 
-/// Returns false if nothing is left for now.
+/// Reads the status of a job once. Returns false if nothing can be read for now.
 bool Supervisor::handle_status(Job& job) {
-  const bool more = job.read_status();
+  const bool has_more = job.read_status();
   if (job.status_text == "\n" && job.phase == Phase::setting_up) {
     job.status_text.clear();
     set_ready(job);
   }
   if (job.child.status < 0 && !job.status_text.empty()) fail(job, job.status_text);
-  return more;
+  return has_more;
 }
 
 void Supervisor::handle_line(Job& job, std::string_view text) {
@@ -273,16 +273,17 @@ void Supervisor::handle_signals() {
 }
 
 void Supervisor::reap() {
-  for (siginfo_t ended{}; ::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0;
-       ended.si_pid = 0) {
-    const pid_t pid = ended.si_pid;
+  for (siginfo_t child_info{};
+       ::waitid(P_ALL, 0, &child_info, WEXITED | WNOHANG | WNOWAIT) == 0 && child_info.si_pid != 0;
+       child_info.si_pid = 0) {
+    const pid_t pid = child_info.si_pid;
     const double at_s = clock_.now();
     processes_.sample_last(pid, at_s);
     int status = 0;
     rusage use{};
     ::wait4(pid, &status, 0, &use);
-    if (const auto started = jobs_.by_pid.find(pid); started != jobs_.by_pid.end()) {
-      handle_exit(jobs_.all[started->second], status, use, at_s);
+    if (const auto entry = jobs_.by_pid.find(pid); entry != jobs_.by_pid.end()) {
+      handle_exit(jobs_.all[entry->second], status, use, at_s);
     } else if (const auto job = processes_.job_of(pid)) {
       jobs_.all[*job].orphans_user_s += seconds(use.ru_utime);
       jobs_.all[*job].orphans_system_s += seconds(use.ru_stime);
@@ -295,20 +296,20 @@ void Supervisor::handle_exit(Job& job, int wait_status, const rusage& use, doubl
   job.use = use;
   job.ended_s = at_s;
   job.drain([&](std::string_view line) { handle_line(job, line); });
-  // Until the pipe is empty: the exit may arrive before the last text was read, and another program in set-up may hold
-  // the same pipe open.
+  // Read until the pipe is empty: the exit may arrive before the last text was read, and another program in set-up may
+  // hold the same pipe open.
   while (job.child.status >= 0 && handle_status(job)) {}
   if (!job.status_text.empty()) fail(job, job.status_text);
   job.close_pipes();
   if (job.waits()) return fail(job, ending(wait_status) + " before its release");
   if (job.phase == Phase::failed) return;
   job.phase = Phase::ended;
-  json more{{"pid", job.child.pid}};
+  json details{{"pid", job.child.pid}};
   if (WIFSIGNALED(wait_status))
-    more["signal"] = WTERMSIG(wait_status);
+    details["signal"] = WTERMSIG(wait_status);
   else
-    more["status"] = WEXITSTATUS(wait_status);
-  journal_.event("exit", job.start, more);
+    details["status"] = WEXITSTATUS(wait_status);
+  journal_.event("exit", job.start, details);
   if (wait_status != 0 && !stopping_) report(*job.start, ending(wait_status));
 }
 
@@ -325,14 +326,14 @@ void Supervisor::terminate_all() {
   }
 }
 
-/// Repeats until none is left, since a process may start another meanwhile.
+/// Kills all descendants. Repeats this until no descendant is left, since a process may start another meanwhile.
 void Supervisor::kill_all() noexcept {
   try {
     for (bool first = true;; first = false) {
-      const std::vector<pid_t> left = descendants(::getpid());
-      for (const pid_t pid : left) ::kill(pid, SIGKILL);
+      const std::vector<pid_t> remaining = descendants(::getpid());
+      for (const pid_t pid : remaining) ::kill(pid, SIGKILL);
       reap();
-      if (left.empty()) break;
+      if (remaining.empty()) break;
       if (!first) ::usleep(2000);
     }
   } catch (const std::exception&) {  // nothing can be written

@@ -18,7 +18,7 @@ class SampleGrid {
   SampleGrid(double begin_s, double every_s) : every_s_(every_s), next_s_(begin_s + every_s) {}
   double next_s() const { return next_s_; }
   bool due(double now_s) const { return now_s >= next_s_; }
-  /// After a sample; `now_s` is the time after it.
+  /// Moves on to the next sample; `now_s` is the time after the last one.
   void advance(double now_s);
 
  private:
@@ -67,7 +67,7 @@ class Supervisor {
   ControlGroups groups_;
   double start_s_ = 0, max_late_s_ = 0;
   bool stopping_ = false, timed_out_ = false;
-  int stopped_by_ = 0;  ///< signal
+  int stopped_by_ = 0;  ///< signal that stopped the run; 0 if no signal did
 };
 
 }  // namespace mm::load

@@ -91,8 +91,8 @@ Use Thread::use() const {
   u.system_s = user + system > 0 ? u.ran_s * system / (user + system) : 0;
   u.user_s = u.ran_s - u.system_s;
   u.sleeping_s = std::max(0.0, u.wall_s() - u.ran_s - u.waiting_s);
-  const long long counted = migrations >= 0 ? migrations - std::max(0LL, base_migrations) : -1;
-  u.migrations = std::max(counted, moves);
+  const long long migration_count = migrations >= 0 ? migrations - std::max(0LL, base_migrations) : -1;
+  u.migrations = std::max(migration_count, moves);
   return u;
 }
 

@@ -16,9 +16,9 @@
 
 namespace mm::load {
 
-/// Time on a CPU and waiting time, ns, from the text of a schedstat; none if it is invalid.
+/// Returns the time on a CPU and the waiting time, ns, from the text of a schedstat; nullopt if it is invalid.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> parse_schedstat(std::string_view text);
-/// se.nr_migrations from the text of /proc/PID/task/TID/sched; -1 if it is missing.
+/// Returns se.nr_migrations from the text of /proc/PID/task/TID/sched; -1 if it is missing.
 long long parse_migrations(std::string_view text);
 
 /// The state of a thread at one time; times are totals since its start.
@@ -34,7 +34,7 @@ struct Use {
   double from_s = 0, to_s = 0, user_s = 0, system_s = 0, waiting_s = 0, sleeping_s = 0, ran_s = 0;
   long long migrations = 0;
   double wall_s() const { return to_s - from_s; }
-  /// Share of the wall time that the parts account for.
+  /// Returns the share of the wall time that the parts account for.
   double accounted_share() const;
 };
 
