@@ -1,10 +1,11 @@
 #pragma once
-/// Whether a node does other work, which a check would disturb and which would disturb it.
+/// Checks whether a node does other work, which a check would disturb and which would disturb the check.
 #include <string>
 
 namespace mm::node {
 
-/// What else runs here: jobs of Slurm other than ours, or busy CPUs; "" if nothing does. Takes a quarter of a second.
+/// Returns what else runs here: Slurm jobs other than ours, or busy CPUs; "" if nothing does. Takes a quarter of a
+/// second.
 std::string other_work();
 
 }  // namespace mm::node

@@ -17,9 +17,9 @@ std::string number(double value) {
 bool applies(const Limit& limit, const json& result) {
   if (limit.instrument != result.value("instrument", "") || limit.metric != result.value("metric", "")) return false;
   const json& conditions = result["conditions"];
-  return std::all_of(limit.conditions.items().begin(), limit.conditions.items().end(), [&](const auto& wanted) {
-    const auto found = conditions.find(wanted.key());
-    return found != conditions.end() && *found == wanted.value();
+  return std::all_of(limit.conditions.items().begin(), limit.conditions.items().end(), [&](const auto& condition) {
+    const auto actual = conditions.find(condition.key());
+    return actual != conditions.end() && *actual == condition.value();
   });
 }
 
@@ -52,7 +52,7 @@ void LimitCheck::see(std::string_view line) {
     ++compared_;
     if (value >= limit.low && value <= limit.high) continue;
     const bool below = value < limit.low;
-    // Readers may cut the line: what matters most is first.
+    // The most important part is first, because readers may cut the line.
     problems_.push_back(named(result) + ": " + number(value) + " " + result.value("unit", "") + ", " +
                         (below ? "below " : "above ") + number(below ? limit.low : limit.high) + " (" +
                         conditions_of(limit) + ")");

@@ -10,11 +10,11 @@ namespace mm::node {
 class LimitCheck {
  public:
   explicit LimitCheck(const std::vector<Limit>& limits) : limits_(limits) {}
-  /// A line of an instrument; only results count.
+  /// Checks a line of an instrument; only results count.
   void see(std::string_view line);
 
   std::size_t compared() const { return compared_; }
-  /// One for each result outside of its limits, and for each kernel whose result was wrong.
+  /// One text for each result outside of its limits, and for each kernel whose result was wrong.
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:

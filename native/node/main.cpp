@@ -32,7 +32,7 @@ namespace mm::node {
 namespace {
 
 constexpr const char* kProgram = "meshmark-node";
-/// As the node problem detector of Kubernetes defines them.
+/// Exit statuses, as the node problem detector of Kubernetes defines them.
 enum class Health { healthy = 0, problem = 1, unknown = 2 };
 
 struct Request {
@@ -42,10 +42,10 @@ struct Request {
 };
 
 void check_name(const std::string& name) {
-  const bool sound = !name.empty() && name.size() <= 200 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+  const bool valid = !name.empty() && name.size() <= 200 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
   });
-  if (!sound || name[0] == '.' || name[0] == '-')
+  if (!valid || name[0] == '.' || name[0] == '-')
     throw UsageError("--name", "found " + quote(name), "the name of a node: letters, digits, _ . -");
 }
 
@@ -66,25 +66,25 @@ json first_line_of(const Plan& plan, const std::string& name, const Identity& ma
 }
 
 json last_line(const std::string& status, double elapsed_s, const LimitCheck& check) {
-  rusage own{}, children{};
-  ::getrusage(RUSAGE_SELF, &own);
-  ::getrusage(RUSAGE_CHILDREN, &children);
-  const double cpu_s =
-      seconds(own.ru_utime) + seconds(own.ru_stime) + seconds(children.ru_utime) + seconds(children.ru_stime);
+  rusage own_use{}, children_use{};
+  ::getrusage(RUSAGE_SELF, &own_use);
+  ::getrusage(RUSAGE_CHILDREN, &children_use);
+  const double cpu_s = seconds(own_use.ru_utime) + seconds(own_use.ru_stime) + seconds(children_use.ru_utime) +
+                       seconds(children_use.ru_stime);
   return {{"type", "finished"},
           {"status", status},
           {"elapsed_s", elapsed_s},
           {"cpu_s", cpu_s},
-          {"peak_bytes", std::max(own.ru_maxrss, children.ru_maxrss) * 1024},
+          {"peak_bytes", std::max(own_use.ru_maxrss, children_use.ru_maxrss) * 1024},
           {"problems", check.problems()}};
 }
 
-/// Whether readers of results need a line: samples are in the results, and progress is of the past.
+/// Returns whether readers of results need a line: samples are in the results, and progress is no longer of interest.
 bool kept(std::string_view line) {
   return !line.starts_with("{\"type\":\"sample\"") && !line.starts_with("{\"type\":\"progress\"");
 }
 
-/// Runs all steps. Returns ok or interrupted.
+/// Runs all steps. Returns "ok" or "interrupted".
 std::string run_steps(const Plan& plan, double begun_s, Interrupts& interrupts, ResultFile& out, LimitCheck& check) {
   for (const Step& step : plan.steps) {
     const double now = wall_s(), end_s = begun_s + plan.limit_s;
@@ -116,9 +116,10 @@ int print_health(Health health, const std::string& text) {
 }
 
 int report_health(const LimitCheck& check, const std::string& hash) {
-  if (const auto& found = check.problems(); !found.empty())
-    return print_health(Health::problem,
-                        found[0] + (found.size() > 1 ? "; and " + std::to_string(found.size() - 1) + " more" : ""));
+  if (const auto& problems = check.problems(); !problems.empty())
+    return print_health(
+        Health::problem,
+        problems[0] + (problems.size() > 1 ? "; and " + std::to_string(problems.size() - 1) + " more" : ""));
   if (check.compared() == 0)
     return print_health(Health::unknown, "no result without a flag has a limit for hardware " + hash);
   return print_health(Health::healthy, std::to_string(check.compared()) + " results are within their limits");
@@ -140,22 +141,22 @@ int run_plan(const Request& request) {
     std::fprintf(stderr, "%s: %s has measured already\n", kProgram, name.c_str());
     return 0;
   }
-  // Before the look at other work, which may be what a killed runner has left.
+  // Before the check for other work, which may be processes that a killed runner left behind.
   std::optional<Scratch> scratch;
   if (std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) { return step.program.has_value(); }))
     scratch.emplace(request.scratch, name);
   for (Step& step : plan.steps) step.scratch = scratch ? scratch->path() : "";
   const double begun_s = wall_s();
-  const std::string other = plan.alone && !request.beside ? other_work() : "";
+  const std::string reason = plan.alone && !request.beside ? other_work() : "";
   Interrupts interrupts;  // from before the file exists until it is complete
   ResultFile out(request.out, name);
   LimitCheck check(plan.limits);
   out.line(first_line_of(plan, name, machine));
-  if (!other.empty()) {
-    out.line(last_line("refused: " + other, wall_s() - begun_s, check));
+  if (!reason.empty()) {
+    out.line(last_line("refused: " + reason, wall_s() - begun_s, check));
     out.finish();
-    if (request.health) return print_health(Health::unknown, other);
-    throw Absent("this node does other work: " + other, "wait until it ends, or --beside to measure beside it");
+    if (request.health) return print_health(Health::unknown, reason);
+    throw Absent("this node does other work: " + reason, "wait until it ends, or --beside to measure beside it");
   }
   record_files(plan.files, "", out);
   topology();  // read once, and inherited by the process of each step
@@ -190,9 +191,9 @@ int answer_request(int argc, char** argv) {
   if (!app.read(argc, argv, "")) return 0;
   try {
     return run_plan(request);
-  } catch (const std::exception& wrong) {
+  } catch (const std::exception& error) {
     if (!request.health) throw;
-    return print_health(Health::unknown, ending_of(wrong).message);
+    return print_health(Health::unknown, ending_of(error).message);
   }
 }
 

@@ -1,5 +1,5 @@
-/// Stands in for libudev, which hwloc asks for the names of disks, so that the runner needs no library of the node.
-/// hwloc expects that udev may be missing: a null pointer says so.
+/// Replaces libudev, which hwloc queries for the names of disks, so that the runner needs no library of the node. hwloc
+/// expects that udev may be missing, which a null pointer reports.
 extern "C" {
 struct udev;
 struct udev_device;

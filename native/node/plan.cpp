@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxSteps = 1000, kMaxPatterns = 1000, kMaxLimits = 10'000;
 
-/// A list of objects or texts; empty if it is missing.
+/// Returns a list of objects or texts; empty if it is missing.
 json list_of(const Fields& f, const std::string& key, std::size_t most) {
   if (!f.has(key)) return json::array();
   const json& value = f.at(key);
@@ -28,18 +28,18 @@ std::string text_of(const Fields& f, const std::string& key, const json& value) 
 }
 
 bool is_below(const std::string& path) {
-  const std::filesystem::path found(path);
-  return !path.empty() && found.is_relative() &&
-         std::none_of(found.begin(), found.end(), [](const auto& part) { return part == ".."; });
+  const std::filesystem::path relative_path(path);
+  return !path.empty() && relative_path.is_relative() &&
+         std::none_of(relative_path.begin(), relative_path.end(), [](const auto& part) { return part == ".."; });
 }
 
 std::vector<std::pair<std::string, std::string>> texts_of(const Fields& f, const std::string& key) {
-  std::vector<std::pair<std::string, std::string>> found;
-  if (!f.has(key)) return found;
+  std::vector<std::pair<std::string, std::string>> texts;
+  if (!f.has(key)) return texts;
   const json& value = f.at(key);
   if (!value.is_object()) f.refuse(key, value, "an object of texts");
-  for (const auto& [name, text] : value.items()) found.emplace_back(name, text_of(f, key, text));
-  return found;
+  for (const auto& [name, text] : value.items()) texts.emplace_back(name, text_of(f, key, text));
+  return texts;
 }
 
 Program read_program(const json& raw, const std::string& where) {
@@ -108,9 +108,9 @@ Plan read_plan(const std::string& path, const std::string& hash) {
   const json& classes = f.at("limits");
   if (!classes.is_object()) f.refuse("limits", classes, "an object of lists, by the hash of the hardware");
   const Fields limits{classes, shown + ": limits"};
-  const json own = list_of(limits, hash, kMaxLimits);
-  for (std::size_t i = 0; i < own.size(); ++i)
-    plan.limits.push_back(read_limit(own[i], shown + ": limits." + hash + "[" + std::to_string(i) + "]"));
+  const json own_limits = list_of(limits, hash, kMaxLimits);
+  for (std::size_t i = 0; i < own_limits.size(); ++i)
+    plan.limits.push_back(read_limit(own_limits[i], shown + ": limits." + hash + "[" + std::to_string(i) + "]"));
   return plan;
 }
 

@@ -29,23 +29,24 @@
 namespace mm::node {
 namespace {
 
-constexpr double kLook_s = 0.5;                                    // between looks at the size of what it writes
-constexpr double kTerm_s = 2.0;                                    // for programs to end by themselves
-constexpr double kPause_s = 0.01;                                  // between looks at processes that were killed
-constexpr std::uint64_t kMoreThanRunner = std::uint64_t{1} << 20;  // of memory: Linux counts pages with some delay
+constexpr double kLook_s = 0.5;    // seconds between checks of the size of the output
+constexpr double kTerm_s = 2.0;    // seconds that programs have to end by themselves
+constexpr double kPause_s = 0.01;  // seconds between checks of processes that were killed
+constexpr std::uint64_t kMoreThanRunner = std::uint64_t{1}
+                                          << 20;  // bytes of memory: Linux counts pages with some delay
 
-// Of the batch system and of MPI in the environment of a job, each the beginning of a name. With them, a launcher would
-// start its ranks on other nodes of the job, and an MPI program without one would join the step of the runner.
+// Prefixes of the environment variables of the batch system and of MPI in a job. With these variables, a launcher would
+// start its ranks on other nodes of the job, and an MPI program without a launcher would join the step of the runner.
 constexpr std::array<std::string_view, 8> kOfTheJob{"SLURM_", "PMI",   "OMPI_",     "PBS_",
                                                     "LSB_",   "FLUX_", "MPI_LOCAL", "HYDRA_"};
 
-/// What a child tells before it becomes the command, and once more if it cannot.
+/// Status that the child sends before `exec`, and again if `exec` fails.
 struct Told {
   double begin_s = 0;
   int error = 0;
-  bool prepared = false;     ///< its folder and the files of its output were opened
-  bool found = true;         ///< there is an executable file of its name
-  std::uint64_t before = 0;  ///< bytes of its largest memory so far, that of a copy of this process
+  bool prepared = false;     ///< its folder and the files for its output were opened
+  bool found = true;         ///< an executable file of its name exists
+  std::uint64_t before = 0;  ///< bytes of its peak memory so far, which is the peak of a copy of this process
 };
 
 sigset_t child_ended() {
@@ -56,10 +57,10 @@ sigset_t child_ended() {
 }
 
 void limit(int resource, std::uint64_t most) {
-  rlimit now{};
-  ::getrlimit(static_cast<__rlimit_resource_t>(resource), &now);
-  now.rlim_cur = now.rlim_max = std::min<rlim_t>(now.rlim_max, most);
-  ::setrlimit(static_cast<__rlimit_resource_t>(resource), &now);
+  rlimit limits{};
+  ::getrlimit(static_cast<__rlimit_resource_t>(resource), &limits);
+  limits.rlim_cur = limits.rlim_max = std::min<rlim_t>(limits.rlim_max, most);
+  ::setrlimit(static_cast<__rlimit_resource_t>(resource), &limits);
 }
 
 bool redirect(const std::string& path, int flags, int to) {
@@ -67,23 +68,23 @@ bool redirect(const std::string& path, int flags, int to) {
   return file >= 0 && ::dup2(file, to) >= 0;
 }
 
-/// Removes what tells programs of the job that this runner is part of.
+/// Removes the variables from which programs conclude that they are part of the runner's job.
 void forget_job() {
-  std::vector<std::string> found;
+  std::vector<std::string> names;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
-    const std::string_view one(*at);
-    if (std::any_of(kOfTheJob.begin(), kOfTheJob.end(), [&](const auto& begin) { return one.starts_with(begin); }))
-      found.emplace_back(one.substr(0, one.find('=')));
+    const std::string_view entry(*at);
+    if (std::any_of(kOfTheJob.begin(), kOfTheJob.end(), [&](const auto& begin) { return entry.starts_with(begin); }))
+      names.emplace_back(entry.substr(0, entry.find('=')));
   }
-  for (const std::string& name : found) ::unsetenv(name.c_str());
+  for (const std::string& name : names) ::unsetenv(name.c_str());
 }
 
-/// Whether execvp finds an executable file of this name. It cannot be started for other reasons, too: the interpreter
-/// of a script may be missing.
+/// Returns whether execvp finds an executable file of this name. The start may still fail for other reasons: the
+/// interpreter of a script may be missing.
 bool is_installed(const std::string& program) {
   const auto is_executable = [](const std::string& path) {
-    struct stat about{};
-    return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && ::access(path.c_str(), X_OK) == 0;
+    struct stat status{};
+    return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0;
   };
   if (program.find('/') != std::string::npos) return is_executable(program);
   const char* const variable = std::getenv("PATH");
@@ -93,7 +94,7 @@ bool is_installed(const std::string& program) {
   return false;
 }
 
-/// In the child: becomes the command, or tells why it cannot.
+/// In the child: becomes the command, or reports why it cannot.
 [[noreturn]] void become(const Command& command, pid_t parent, int told, const sigset_t& mask) {
   // Without its parent, nobody would end the command.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -107,21 +108,22 @@ bool is_installed(const std::string& program) {
   forget_job();
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   constexpr int kOut = O_WRONLY | O_CREAT | O_APPEND;
-  Told text;
-  // Linux keeps the largest memory of a process when it becomes another program.
-  if (rusage use{}; ::getrusage(RUSAGE_SELF, &use) == 0) text.before = static_cast<std::uint64_t>(use.ru_maxrss) << 10;
+  Told status;
+  // Linux keeps the peak memory of a process when it executes another program.
+  if (rusage use{}; ::getrusage(RUSAGE_SELF, &use) == 0)
+    status.before = static_cast<std::uint64_t>(use.ru_maxrss) << 10;
   if (redirect("/dev/null", O_RDONLY, STDIN_FILENO) && redirect(command.out, kOut, STDOUT_FILENO) &&
       redirect(command.err, kOut, STDERR_FILENO) && ::chdir(command.folder.c_str()) == 0) {
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_FSIZE, command.output);
     if (command.memory > 0) limit(RLIMIT_DATA, command.memory);
-    text.begin_s = wall_s();
-    text.prepared = true;
-    if (::write(told, &text, sizeof text) == sizeof text) ::execvp(argv[0], argv.data());
+    status.begin_s = wall_s();
+    status.prepared = true;
+    if (::write(told, &status, sizeof status) == sizeof status) ::execvp(argv[0], argv.data());
   }
-  text.error = errno;
-  text.found = is_installed(command.argv[0]);
-  if (::write(told, &text, sizeof text) < 0) ::_exit(126);
+  status.error = errno;
+  status.found = is_installed(command.argv[0]);
+  if (::write(told, &status, sizeof status) < 0) ::_exit(126);
   ::_exit(127);
 }
 
@@ -134,22 +136,22 @@ void add(Ended& ended, const rusage& use) {
   ended.switches_involuntary += static_cast<std::uint64_t>(use.ru_nivcsw);
 }
 
-/// Takes note of all children that have ended. Returns whether `child` is one of them.
+/// Reaps all children that have ended. Returns whether `child` is one of them.
 bool reap(pid_t child, Ended& ended) {
-  bool over = false;
+  bool has_ended = false;
   int status = 0;
   rusage use{};
   for (pid_t pid; (pid = ::wait4(-1, &status, WNOHANG, &use)) > 0;) {
     add(ended, use);
     if (pid != child) continue;
-    over = true;
+    has_ended = true;
     ended.how = WIFSIGNALED(status) ? "signal" : "status";
     ended.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   }
-  return over;
+  return has_ended;
 }
 
-/// Waits until a child ends, for at most so long.
+/// Waits until a child ends, but no longer than `most_s`.
 void wait_some(double most_s) {
   const double pause_s = std::clamp(most_s, 0.0, kLook_s);
   const timespec pause{static_cast<time_t>(pause_s), static_cast<long>(1e9 * (pause_s - std::floor(pause_s)))};
@@ -160,33 +162,33 @@ void wait_some(double most_s) {
 std::uint64_t written_bytes(const std::string& folder) {
   namespace fs = std::filesystem;
   std::uint64_t total = 0;
-  std::error_code wrong;
-  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, wrong), end;
-  while (!wrong && at != end) {
-    struct stat about{};
-    if (::lstat(at->path().c_str(), &about) == 0) total += static_cast<std::uint64_t>(about.st_blocks) * 512;
-    at.increment(wrong);
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error), end;
+  while (!error && at != end) {
+    struct stat status{};
+    if (::lstat(at->path().c_str(), &status) == 0) total += static_cast<std::uint64_t>(status.st_blocks) * 512;
+    at.increment(error);
   }
   return total;
 }
 
-/// Waits for the command. Returns why it must be stopped, "" if it has ended.
+/// Waits for the command. Returns why it must be stopped, or "" if it has ended.
 const char* wait_for(const Command& command, pid_t child, double begin_s, Ended& ended) {
   const double end_s = begin_s + command.timeout_s;
-  double look_s = begin_s + kLook_s;
+  double next_check_s = begin_s + kLook_s;
   while (!reap(child, ended)) {
     const double now = wall_s();
     if (now >= end_s) return "time";
-    if (now >= look_s) {
+    if (now >= next_check_s) {
       if (!command.watched.empty() && written_bytes(command.watched) > command.output) return "output";
-      look_s = wall_s() + kLook_s;
+      next_check_s = wall_s() + kLook_s;
     }
-    wait_some(std::min(end_s, look_s) - wall_s());
+    wait_some(std::min(end_s, next_check_s) - wall_s());
   }
   return "";
 }
 
-/// Ends the command and its descendants, first so that they can tidy up.
+/// Ends the command and its descendants. SIGTERM comes first, so that they can tidy up.
 void stop(pid_t child, Ended& ended) {
   ::kill(-child, SIGTERM);
   for (const pid_t pid : descendants(::getpid())) ::kill(pid, SIGTERM);
@@ -201,67 +203,68 @@ void stop(pid_t child, Ended& ended) {
 void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 Rest end_descendants(double most_s) {
-  std::set<pid_t> met;
+  std::set<pid_t> killed;
   Rest rest;
   for (const double end_s = wall_s() + most_s;;) {
     const auto all = children_by_parent();
-    const auto own = all.find(::getpid());
-    if (own == all.end()) break;
+    const auto own_children = all.find(::getpid());
+    if (own_children == all.end()) break;
     rest.stuck = 0;
-    for (const pid_t pid : own->second) {
-      if (::waitpid(pid, nullptr, WNOHANG) != 0) continue;  // it had ended, or is no child any more
-      met.insert(pid);
+    for (const pid_t pid : own_children->second) {
+      if (::waitpid(pid, nullptr, WNOHANG) != 0) continue;  // it has ended, or is no longer a child
+      killed.insert(pid);
       ++rest.stuck;
       ::kill(pid, SIGKILL);
     }
     if (wall_s() >= end_s) break;
     if (rest.stuck > 0) std::this_thread::sleep_for(std::chrono::duration<double>(kPause_s));
   }
-  rest.left = static_cast<int>(met.size());
+  rest.left = static_cast<int>(killed.size());
   return rest;
 }
 
 Ended run_to_end(const Command& command) {
-  std::array<int, 2> told{};
-  if (::pipe2(told.data(), O_CLOEXEC) != 0) throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
+  std::array<int, 2> status_pipe{};
+  if (::pipe2(status_pipe.data(), O_CLOEXEC) != 0)
+    throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
   std::signal(SIGCHLD, SIG_DFL);
   const sigset_t set = child_ended();
-  sigset_t before;
-  ::sigprocmask(SIG_BLOCK, &set, &before);
+  sigset_t previous_mask;
+  ::sigprocmask(SIG_BLOCK, &set, &previous_mask);
   Ended ended;
   const pid_t self = ::getpid(), child = ::fork();
-  if (child == 0) become(command, self, told[1], before);
-  ::close(told[1]);
+  if (child == 0) become(command, self, status_pipe[1], previous_mask);
+  ::close(status_pipe[1]);
   if (child < 0) {
-    ::close(told[0]);
+    ::close(status_pipe[0]);
     throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   }
-  Told text{wall_s(), 0};
+  Told status{wall_s(), 0};
   // The descriptor closes when the child becomes the command.
   for (ssize_t n = 1; n != 0;) {
-    Told part;
-    n = ::read(told[0], &part, sizeof part);
-    if (n == sizeof part) text = part;
+    Told message;
+    n = ::read(status_pipe[0], &message, sizeof message);
+    if (n == sizeof message) status = message;
     if (n < 0 && errno != EINTR) break;
   }
-  ::close(told[0]);
-  const std::string stopped = wait_for(command, child, text.begin_s, ended);
-  ended.elapsed_s = wall_s() - text.begin_s;
-  if (!stopped.empty()) {
+  ::close(status_pipe[0]);
+  const std::string stop_reason = wait_for(command, child, status.begin_s, ended);
+  ended.elapsed_s = wall_s() - status.begin_s;
+  if (!stop_reason.empty()) {
     stop(child, ended);
-    ended.how = stopped;
+    ended.how = stop_reason;
     ended.code = 0;
   } else {
     const Rest rest = end_descendants();
     ended.left = rest.left;
     ended.stuck = rest.stuck;
-    // A short run may end before the first look.
+    // A short run may end before the first check.
     if (ended.good() && !command.watched.empty() && written_bytes(command.watched) > command.output)
       ended.how = "output";
   }
-  if (ended.peak_bytes <= text.before + kMoreThanRunner) ended.peak_bytes = 0;
-  if (text.error != 0) ended = {text.prepared ? text.found ? "start" : "missing" : "folder", text.error};
-  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (ended.peak_bytes <= status.before + kMoreThanRunner) ended.peak_bytes = 0;
+  if (status.error != 0) ended = {status.prepared ? status.found ? "start" : "missing" : "folder", status.error};
+  ::sigprocmask(SIG_SETMASK, &previous_mask, nullptr);
   return ended;
 }
 

@@ -18,14 +18,14 @@
 namespace mm::node {
 namespace {
 
-constexpr std::size_t kVerdictBytes = std::size_t{1} << 14;  // kept of what it prints
+constexpr std::size_t kVerdictBytes = std::size_t{1} << 14;  // bytes that are kept of the output of a verification
 
 struct Busy {
   double busy_s = 0, stolen_s = 0;
   std::size_t cpus = 0;
 };
 
-/// CPU time of all CPUs since boot.
+/// Returns the CPU time of all CPUs since boot.
 Busy busy_now() {
   const CpuTimes times = read_cpu_times();
   const auto total_s = [](const std::vector<long long>& ticks) {
@@ -34,15 +34,16 @@ Busy busy_now() {
   return {total_s(times.busy), total_s(times.steal), times.busy.size()};
 }
 
-/// The end of a regular file, and whether more was before it. Nothing else is read: a pipe would never end.
+/// Returns the end of a regular file, and whether more text precedes it. Reads no other kind of file: a pipe would
+/// never end.
 std::pair<std::string, bool> end_of_file(const std::string& path, std::size_t most) {
   const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  struct stat about{};
+  struct stat status{};
   if (file < 0) return {"", false};
   std::string text;
   bool cut = false;
-  if (::fstat(file, &about) == 0 && S_ISREG(about.st_mode)) {
-    const auto size = static_cast<std::size_t>(about.st_size);
+  if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
+    const auto size = static_cast<std::size_t>(status.st_size);
     cut = size > most;
     text.resize(std::min(size, most));
     const ssize_t n = ::pread(file, text.data(), text.size(), static_cast<off_t>(size - text.size()));
@@ -75,14 +76,15 @@ json verdict(const Step& step, const Program& program, const std::string& folder
   return {{"how", ended.how}, {"code", ended.code}, {"out", end_of_file(out, kVerdictBytes).first}};
 }
 
-/// A line for one run, and whether it failed as far as this node can tell.
+/// Runs the program once and returns the line of this run. `failed` receives whether it failed, as far as this node can
+/// tell.
 json run_once(const Step& step, const Program& program, int number, bool& failed) {
   const std::string folder = step.scratch + "/run/home", out = step.scratch + "/run/out",
                     err = step.scratch + "/run/err";
   empty_folder(step.scratch + "/run");
   std::filesystem::create_directories(folder);
   write_files(program, folder);
-  const Busy before = busy_now();
+  const Busy before_run = busy_now();
   const double begin_s = wall_s();
   const Ended ended = run_to_end({.argv = step.argv,
                                   .folder = folder,
@@ -94,8 +96,8 @@ json run_once(const Step& step, const Program& program, int number, bool& failed
                                   .output = program.output,
                                   .watched = step.scratch + "/run"});
   const double spent_s = wall_s() - begin_s;
-  const Busy after = busy_now();
-  const auto [printed, cut] = end_of_file(out, program.kept);
+  const Busy after_run = busy_now();
+  const auto [output, cut] = end_of_file(out, program.kept);
   const auto [errors, errors_cut] = end_of_file(err, program.kept);
   failed = !ended.good();
   json line{{"type", "run"},
@@ -112,10 +114,10 @@ json run_once(const Step& step, const Program& program, int number, bool& failed
             {"major_faults", ended.major_faults},
             {"switches_involuntary", ended.switches_involuntary},
             {"spent_s", spent_s},
-            {"busy_s", after.busy_s - before.busy_s},
-            {"stolen_s", after.stolen_s - before.stolen_s},
-            {"cpus", after.cpus},
-            {"out", printed},
+            {"busy_s", after_run.busy_s - before_run.busy_s},
+            {"stolen_s", after_run.stolen_s - before_run.stolen_s},
+            {"cpus", after_run.cpus},
+            {"out", output},
             {"err", errors},
             {"cut", cut || errors_cut}};
   if (!program.results.empty()) {
@@ -141,7 +143,7 @@ int run_program(const Step& step, const Program& program, const std::function<vo
     if (line["how"] == "missing") return kNotInstalled;
     failures += failed;
     if (failures == program.failures) return kFailed;
-    if (!failed) ++number;  // otherwise once more, since it may have been the machine
+    if (!failed) ++number;  // otherwise the run is repeated, since the machine may have caused the failure
   }
   return 0;
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxRecorded = 20'000, kMaxBytes = std::size_t{256} << 10;
 
-/// Bytes as characters U+0000 to U+00FF, in UTF-8.
+/// Returns bytes as characters U+0000 to U+00FF, in UTF-8.
 std::string as_characters(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size());
@@ -26,22 +26,22 @@ std::string as_characters(std::string_view bytes) {
   return text;
 }
 
-/// The first `kMaxBytes` of a file; false if it is not a regular file or cannot be read.
+/// Reads the first `kMaxBytes` of a file; returns false if it is not a regular file or cannot be read.
 bool read_some(const std::string& path, std::string& content) {
   const int file = open_to_read(path);
-  struct stat about{};
+  struct stat status{};
   if (file < 0) return false;
-  bool sound = ::fstat(file, &about) == 0 && S_ISREG(about.st_mode);
-  std::array<char, 16384> some;
+  bool readable = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  std::array<char, 16384> buffer;
   content.clear();
-  while (sound && content.size() < kMaxBytes) {
-    const ssize_t n = ::read(file, some.data(), some.size());
+  while (readable && content.size() < kMaxBytes) {
+    const ssize_t n = ::read(file, buffer.data(), buffer.size());
     if (n == 0) break;
-    sound = n > 0;
-    if (sound) content.append(some.data(), static_cast<std::size_t>(n));
+    readable = n > 0;
+    if (readable) content.append(buffer.data(), static_cast<std::size_t>(n));
   }
   ::close(file);
-  return sound;
+  return readable;
 }
 
 }  // namespace
@@ -50,15 +50,15 @@ void record_files(const std::vector<std::string>& patterns, const std::string& r
   std::size_t left = kMaxRecorded;
   std::string content;
   for (const std::string& pattern : patterns) {
-    glob_t found{};
-    if (::glob((root + "/" + pattern).c_str(), 0, nullptr, &found) == 0) {
-      for (std::size_t i = 0; i < found.gl_pathc && left > 0; ++i, --left) {
-        const std::string path = found.gl_pathv[i];
+    glob_t matches{};
+    if (::glob((root + "/" + pattern).c_str(), 0, nullptr, &matches) == 0) {
+      for (std::size_t i = 0; i < matches.gl_pathc && left > 0; ++i, --left) {
+        const std::string path = matches.gl_pathv[i];
         if (read_some(path, content))
           out.line({{"type", "file"}, {"path", path.substr(root.size() + 1)}, {"content", as_characters(content)}});
       }
     }
-    ::globfree(&found);
+    ::globfree(&matches);
   }
 }
 

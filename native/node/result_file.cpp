@@ -15,7 +15,7 @@
 namespace mm::node {
 namespace {
 
-/// Twelve hexadecimal digits, with which all programs of ours mark temporary files (store/files.py).
+/// Returns twelve hexadecimal digits, with which all our programs mark temporary files (store/files.py).
 std::string token() {
   std::random_device random;
   std::array<char, 17> text;
@@ -51,7 +51,7 @@ ResultFile::ResultFile(const std::string& folder, const std::string& name) : fol
     fail();
   }
   compressed_ = true;
-  constexpr int kGzip = 16;  // added to the size of the window: with gzip's header
+  constexpr int kGzip = 16;  // added to the size of the window to request gzip's header
   if (deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, MAX_WBITS + kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK)
     throw Failure("cannot compress the results: not enough memory");
 }
@@ -98,7 +98,8 @@ void ResultFile::flush() {
 
 void ResultFile::finish(bool interrupted) {
   if (!compressed_) return;
-  // No node has a "+" in its name: the campaign, which reads names only, sees that this one is to be tried again.
+  // No node has a "+" in its name, so the campaign, which reads only names, recognises that this node must be tried
+  // again.
   if (interrupted) path_.insert(path_.size() - kSuffix.size(), "+interrupted");
   deflate_all("", Z_FINISH);
   if (::fsync(file_) != 0 || ::rename(aside_.c_str(), path_.c_str()) != 0) fail();

@@ -9,11 +9,11 @@
 
 namespace mm::node {
 
-/// Written beside its final name and renamed at the end, so that a reader of a shared folder never sees half of it. A
-/// killed runner leaves the temporary file, whose finished steps can be read.
+/// The file is written beside its final name and renamed at the end, so that a reader of a shared folder never sees an
+/// incomplete file. A killed runner leaves the temporary file, whose finished steps can be read.
 class ResultFile {
  public:
-  /// `folder`: where NAME.jsonl.gz is to be; "-": standard output, uncompressed. Throws Failure.
+  /// `folder`: folder of NAME.jsonl.gz; "-": standard output, uncompressed. Throws Failure.
   ResultFile(const std::string& folder, const std::string& name);
   ~ResultFile();
   ResultFile(const ResultFile&) = delete;
@@ -24,7 +24,7 @@ class ResultFile {
   void text_line(std::string_view text);
   /// Makes everything so far readable, even if the runner is killed.
   void flush();
-  /// Writes it to disk and gives it its name: NAME.jsonl.gz, or NAME+interrupted.jsonl.gz if steps did not run.
+  /// Writes the file to disk and gives it its name: NAME.jsonl.gz, or NAME+interrupted.jsonl.gz if steps did not run.
   void finish(bool interrupted = false);
 
   std::size_t bytes() const { return bytes_; }
@@ -38,10 +38,10 @@ class ResultFile {
   bool compressed_ = false;
   std::string aside_, path_, folder_;
   z_stream stream_{};
-  std::size_t bytes_ = 0;  ///< of uncompressed text
+  std::size_t bytes_ = 0;  ///< bytes of uncompressed text
 };
 
-/// Whether the folder has a result of this name.
+/// Returns whether the folder has a result of this name.
 bool has_result(const std::string& folder, const std::string& name);
 
 }  // namespace mm::node

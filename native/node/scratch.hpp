@@ -1,16 +1,16 @@
 #pragma once
-/// The folder of a node's own in which programs of users run.
+/// The private folder of a node in which programs of users run.
 #include <string>
 
 namespace mm::node {
 
-/// Makes a folder empty, also of what its owner may not write; makes it if there is none. Throws Failure.
+/// Makes a folder empty, even if its owner may not write parts of it; creates it if it does not exist. Throws Failure.
 void empty_folder(const std::string& path);
 
-/// Held by one runner of a name at a time, see `Turn`. What a runner that was killed has left is ended and removed.
+/// One runner of a name holds it at a time, see `Turn`. What a killed runner left behind is ended and removed.
 class Scratch {
  public:
-  /// `folder`: where it is to be; "": $TMPDIR, or /tmp. `name`: of the node. Throws Failure.
+  /// `folder`: its parent; "": $TMPDIR, or /tmp. `name`: name of the node. Throws Failure.
   Scratch(const std::string& folder, const std::string& name);
   ~Scratch();
   Scratch(const Scratch&) = delete;

@@ -37,13 +37,13 @@ sigset_t ending_signals() {
 int run_program_of(const Step& step, const Program& program) {
   try {
     return run_program(step, program, [](const json& line) { emit(line); });
-  } catch (const std::exception& why) {
-    emit({{"type", "error"}, {"field", nullptr}, {"message", message_of(why)}, {"allowed", nullptr}});
+  } catch (const std::exception& error) {
+    emit({{"type", "error"}, {"field", nullptr}, {"message", message_of(error)}, {"allowed", nullptr}});
     return 2;
   }
 }
 
-/// In the child: measures, with its lines on `out`.
+/// In the child: runs the step, which writes its lines to `out`.
 [[noreturn]] void measure(const Step& step, pid_t parent, int out, const Interrupts& interrupts) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
@@ -64,17 +64,18 @@ int run_program_of(const Step& step, const Program& program) {
   ::_exit(status);  // without destructors of the parent's objects
 }
 
-/// Waits for a child that was killed, at most so long: it may be waiting for a file system that does not answer.
+/// Waits for a child that was killed, but no longer than kKilled_s: it may be waiting for a file system that does not
+/// answer. Returns whether it has ended.
 bool wait_for_killed(pid_t child, int& status) {
   for (const double end_s = wall_s() + kKilled_s;;) {
-    const pid_t found = ::waitpid(child, &status, WNOHANG);
-    if (found != 0 && !(found < 0 && errno == EINTR)) return true;
+    const pid_t pid = ::waitpid(child, &status, WNOHANG);
+    if (pid != 0 && !(pid < 0 && errno == EINTR)) return true;
     if (wall_s() >= end_s) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-/// Calls `take` with each complete line, and keeps the rest. Longer lines than `kMaxLine` are dropped.
+/// Calls `take` with each complete line, and keeps the rest. Drops lines that are longer than `kMaxLine`.
 void pass_lines(std::string& pending, const std::function<void(std::string_view)>& take) {
   std::size_t begin = 0;
   for (std::size_t end; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1)
@@ -122,50 +123,52 @@ void Interrupts::restore() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr)
 
 StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
                  const std::function<void(std::string_view)>& take) {
-  const double begun_s = wall_s();
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
-  if (step.program) adopt_orphans();  // those of the child, if it is killed
+  const double begin_s = wall_s();
+  std::array<int, 2> pipe_fds{};
+  if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0)
+    throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
+  if (step.program) adopt_orphans();  // orphans of the child, if it is killed
   const pid_t self = ::getpid(), child = ::fork();
-  if (child == 0) measure(step, self, ends[1], interrupts);
-  ::close(ends[1]);
+  if (child == 0) measure(step, self, pipe_fds[1], interrupts);
+  ::close(pipe_fds[1]);
   if (child < 0) {
-    ::close(ends[0]);
+    ::close(pipe_fds[0]);
     throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   }
-  ::setpgid(child, child);  // in both, so that it is set before either continues
+  ::setpgid(child, child);  // in both processes, so that it is set before either continues
   std::string pending;
-  const char* stopped = nullptr;
+  const char* stop_status = nullptr;
   for (;;) {
     const double left_s = end_s - wall_s();
-    if (interrupts.arrived()) stopped = "interrupted";
-    if (left_s <= 0 && stopped == nullptr) stopped = "timed out";
-    if (stopped != nullptr) break;
-    std::array<pollfd, 2> wait{{{ends[0], POLLIN, 0}, {interrupts.descriptor(), POLLIN, 0}}};
+    if (interrupts.arrived()) stop_status = "interrupted";
+    if (left_s <= 0 && stop_status == nullptr) stop_status = "timed out";
+    if (stop_status != nullptr) break;
+    std::array<pollfd, 2> wait{{{pipe_fds[0], POLLIN, 0}, {interrupts.descriptor(), POLLIN, 0}}};
     if (::poll(wait.data(), wait.size(), static_cast<int>(std::min(left_s * 1000 + 1, 1e6))) <= 0) continue;
     if (wait[0].revents == 0) continue;
-    std::array<char, 65536> some;
-    const ssize_t n = ::read(ends[0], some.data(), some.size());
+    std::array<char, 65536> buffer;
+    const ssize_t n = ::read(pipe_fds[0], buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
-    pending.append(some.data(), static_cast<std::size_t>(n));
+    pending.append(buffer.data(), static_cast<std::size_t>(n));
     pass_lines(pending, take);
   }
-  ::close(ends[0]);
+  ::close(pipe_fds[0]);
   int wait_status = 0;
-  bool ended = true;
-  if (stopped != nullptr) {
+  bool has_ended = true;
+  if (stop_status != nullptr) {
     ::kill(-child, SIGKILL);
-    ended = wait_for_killed(child, wait_status);
+    has_ended = wait_for_killed(child, wait_status);
   } else {
     while (::waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {}
   }
-  ::kill(-child, SIGKILL);  // what it left behind
+  ::kill(-child, SIGKILL);  // processes that it left behind
   if (step.program) end_descendants();
   StepEnd end = end_of(wait_status, step.program);
-  if (stopped != nullptr) end = {stopped, stopped == std::string("timed out") ? "its time was up" : "a signal arrived"};
-  if (!ended) end.reason += "; its process was killed and does not end";
-  end.elapsed_s = wall_s() - begun_s;
+  if (stop_status != nullptr)
+    end = {stop_status, stop_status == std::string("timed out") ? "its time was up" : "a signal arrived"};
+  if (!has_ended) end.reason += "; its process was killed and does not end";
+  end.elapsed_s = wall_s() - begin_s;
   return end;
 }
 

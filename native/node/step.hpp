@@ -1,5 +1,5 @@
 #pragma once
-/// One instrument or program of a plan, in a process of its own.
+/// Runs one instrument or program of a plan in a separate process.
 #include <csignal>
 #include <functional>
 #include <string>
@@ -16,7 +16,7 @@ struct StepEnd {
   double elapsed_s = 0;
 };
 
-/// Holds back the signals that end a run as long as it exists, so that a run ends with a complete file.
+/// Blocks the signals that end a run as long as it exists, so that a run ends with a complete file.
 class Interrupts {
  public:
   Interrupts();
@@ -24,9 +24,9 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
   int descriptor() const { return descriptor_; }
-  /// Whether one has arrived.
+  /// Returns whether a signal has arrived.
   bool arrived();
-  /// In a child: signals do what they did before.
+  /// In a child: restores the previous signal mask.
   void restore() const;
 
  private:
@@ -35,8 +35,8 @@ class Interrupts {
   bool arrived_ = false;
 };
 
-/// Runs `step` in a child, and passes its lines to `take`. The child and all that it started are killed at `end_s`, in
-/// the time of wall_s(), or by an interrupt.
+/// Runs `step` in a child, and passes its lines to `take`. The child and all processes that it started are killed at
+/// `end_s`, in the time of wall_s(), or when a signal arrives.
 StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
                  const std::function<void(std::string_view)>& take);
 

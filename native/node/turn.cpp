@@ -19,9 +19,9 @@
 namespace mm::node {
 
 // An abstract address is bound by one socket of a network name space, and is free again when the last process that has
-// the socket ends, however it ends. Files would need a folder that all users can write, and that is not shared.
+// the socket ends, however it ends. Files would need a folder that all users can write and that is not shared.
 Turn::Turn(const std::string& name, double limit_s) : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-  if (socket_ < 0) return;  // the system has no such sockets, so that nothing can be held
+  if (socket_ < 0) return;  // the system lacks such sockets, so that no turn can be held
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   char* const text = address.sun_path + 1;  // after the zero that makes it abstract
@@ -29,7 +29,7 @@ Turn::Turn(const std::string& name, double limit_s) : socket_(::socket(AF_UNIX, 
       std::snprintf(text, sizeof address.sun_path - 1, "meshmark-node-%016zx", std::hash<std::string_view>{}(name));
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(length));
   const double end_s = wall_s() + limit_s;
-  // Any other error: nothing can be held either.
+  // After any other error, no turn can be held either.
   while (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size) != 0 && errno == EADDRINUSE) {
     if (wall_s() > end_s) throw Failure("another meshmark-node still measures here as " + quote(name));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -1,11 +1,11 @@
 #pragma once
-/// One runner at a time for each name of a node.
+/// Lets one runner at a time work for each name of a node.
 #include <string>
 
 namespace mm::node {
 
-/// Held by one process of a host at a time, and until its last child has ended. A campaign that lost sight of a job,
-/// since the head node was restarted or a connection broke, may start a second runner beside the first.
+/// One process of a host holds a turn at a time, until its last child has ended. A campaign that lost track of a job,
+/// because the head node was restarted or a connection broke, may start a second runner beside the first.
 class Turn {
  public:
   /// Waits until no other process has the turn of this name. Throws Failure after `limit_s`.
