@@ -21,11 +21,11 @@ std::size_t Board::add(Metric metric) {
   metric.first = values_.size();
   metric.count = components(metric.name.substr(0, metric.name.find('.')));
   values_.resize(values_.size() + metric.count, kUnknown);
-  if (const std::size_t known = find(metric.name); known != kNone) {
+  if (const std::size_t existing = find(metric.name); existing != kNone) {
     // Another source adds the metric for components added since: it gets new values for all of them.
-    metrics_[known].first = metric.first;
-    metrics_[known].count = metric.count;
-    return known;
+    metrics_[existing].first = metric.first;
+    metrics_[existing].count = metric.count;
+    return existing;
   }
   metrics_.push_back(std::move(metric));
   return metrics_.size() - 1;
@@ -38,8 +38,8 @@ std::size_t Board::find(const std::string& metric) const {
 }
 
 const json* Board::absence(const std::string& metric) const {
-  for (const json& one : absent_)
-    if (one.at("metric") == metric) return &one;
+  for (const json& entry : absent_)
+    if (entry.at("metric") == metric) return &entry;
   return nullptr;
 }
 
@@ -69,7 +69,7 @@ json Board::header() const {
 
 namespace {
 
-/// Shares have a resolution of 0.01 %; other values have six digits, and are whole above a thousand.
+/// Appends a number. Shares have a resolution of 0.01 %; other values have six digits, and are whole above a thousand.
 void write_number(std::string& line, double value, bool share) {
   if (!std::isfinite(value)) {
     line += "null";

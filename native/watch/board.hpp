@@ -35,7 +35,7 @@ class Board {
   /// Adds a metric for all current components of its class (the part of its name before the period). If it already
   /// exists, it is extended, and its description stays.
   std::size_t add(Metric metric);
-  /// Records that a metric, or a whole class, is unavailable, why, and a remedy.
+  /// Records that a metric, or a whole class, is unavailable, with the reason and a remedy.
   void absent(const std::string& metric, const std::string& reason, const std::string& hint = "");
 
   void set(std::size_t metric, std::size_t component, double value) {
@@ -45,9 +45,9 @@ class Board {
   double at(std::size_t metric, std::size_t component) const { return values_[metrics_[metric].first + component]; }
   std::size_t components(const std::string& klass) const;
   const json& component(const std::string& klass, std::size_t number) const { return components_.at(klass)[number]; }
-  /// The index of a metric; kNone if there is none.
+  /// Returns the index of a metric; kNone if it does not exist.
   std::size_t find(const std::string& metric) const;
-  /// The recorded absence of a metric; null if there is none. Valid until the next `absent`.
+  /// Returns the recorded absence of a metric; null if no absence was recorded. Valid until the next `absent`.
   const json* absence(const std::string& metric) const;
   const std::vector<Metric>& metrics() const { return metrics_; }
 

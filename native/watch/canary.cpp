@@ -76,18 +76,18 @@ double Walker::walk() {
 }
 
 LoadedCurve::LoadedCurve(const json& points) {
-  const auto wrong = [] {
+  const auto invalid_points = [] {
     return Failure("--canary: points of [B/s, low, middle, high in s] are required, in ascending B/s");
   };
-  if (!points.is_array()) throw wrong();
+  if (!points.is_array()) throw invalid_points();
   for (const json& point : points) {
-    if (!point.is_array() || point.size() != 4) throw wrong();
+    if (!point.is_array() || point.size() != 4) throw invalid_points();
     for (const json& number : point)
-      if (!number.is_number()) throw wrong();
-    const double at = point[0], low = point[1], middle = point[2], high = point[3];
-    if (!(low > 0 && low <= middle && middle <= high && at >= 0) || (!traffic_.empty() && at <= traffic_.back()))
-      throw wrong();
-    traffic_.push_back(at);
+      if (!number.is_number()) throw invalid_points();
+    const double rate = point[0], low = point[1], middle = point[2], high = point[3];
+    if (!(low > 0 && low <= middle && middle <= high && rate >= 0) || (!traffic_.empty() && rate <= traffic_.back()))
+      throw invalid_points();
+    traffic_.push_back(rate);
     low_.push_back(low);
     middle_.push_back(middle);
     high_.push_back(high);
@@ -98,7 +98,7 @@ LoadedCurve::LoadedCurve(const json& points) {
 }
 
 LoadedCurve::Estimate LoadedCurve::traffic(double low, double middle, double high) const {
-  const auto at = [&](const std::vector<double>& curve, double latency) {
+  const auto traffic_at = [&](const std::vector<double>& curve, double latency) {
     if (latency <= curve.front()) return traffic_.front();
     for (std::size_t i = 1; i < curve.size(); ++i)
       if (latency < curve[i])
@@ -106,7 +106,7 @@ LoadedCurve::Estimate LoadedCurve::traffic(double low, double middle, double hig
     return traffic_.back();
   };
   // From the least traffic whose band reaches the lower bound to the most whose band starts below the upper one.
-  return {at(high_, low), at(middle_, middle), at(low_, high)};
+  return {traffic_at(high_, low), traffic_at(middle_, middle), traffic_at(low_, high)};
 }
 
 namespace {
@@ -127,12 +127,12 @@ class Stream {
 
  private:
   void run(int cpu) {
-    cpu_set_t one{};
-    CPU_SET(static_cast<std::size_t>(cpu), &one);
-    sched_setaffinity(0, sizeof one, &one);
+    cpu_set_t cpu_mask{};
+    CPU_SET(static_cast<std::size_t>(cpu), &cpu_mask);
+    sched_setaffinity(0, sizeof cpu_mask, &cpu_mask);
     constexpr std::size_t kBlock = 32 << 10;
     const char* const data = reinterpret_cast<const char*>(memory_->data());
-    std::size_t at = 0;
+    std::size_t offset = 0;
     double current_pace = 0, begin = wall_s(), moved_in_phase = 0;
     while (!stop_) {
       const double pace = pace_;
@@ -149,11 +149,11 @@ class Stream {
       std::uint64_t sum = 0;
       for (std::size_t i = 0; i < kBlock; i += kLine) {
         std::uint64_t word;
-        __builtin_memcpy(&word, data + at + i, sizeof word);
+        __builtin_memcpy(&word, data + offset + i, sizeof word);
         sum += word;
       }
       asm volatile("" : "+r"(sum));
-      at = (at + kBlock) % kStreamed;
+      offset = (offset + kBlock) % kStreamed;
       moved_in_phase += kBlock;
       moved_.fetch_add(kBlock, std::memory_order_relaxed);
     }
@@ -178,18 +178,18 @@ Step measure(Walker& walker, std::vector<std::unique_ptr<Stream>>& streams, doub
   };
   for (auto& s : streams) s->pace(pace / static_cast<double>(streams.size()));
   nap(0.1);
-  const auto all = [&] {
+  const auto total_moved = [&] {
     double sum = 0;
     for (auto& s : streams) sum += s->moved();
     return sum;
   };
   Step step{0, {}};
-  const double begin = wall_s(), before = all();
+  const double begin = wall_s(), moved_before = total_moved();
   while (wall_s() - begin < seconds) {
     step.latencies.push_back(walker.walk());
     nap(0.005);
   }
-  step.moved = (all() - before) / (wall_s() - begin);
+  step.moved = (total_moved() - moved_before) / (wall_s() - begin);
   return step;
 }
 
@@ -200,13 +200,13 @@ json calibrate(const Host& host, int steps, double seconds) {
   clock_info();
   json nodes = json::object(), shows_traffic = json::object();
   const bool bound = host.nodes.size() > 1;
-  cpu_set_t before;
-  sched_getaffinity(0, sizeof before, &before);
+  cpu_set_t initial_cpus;
+  sched_getaffinity(0, sizeof initial_cpus, &initial_cpus);
   for (std::size_t n = 0; n < host.nodes.size(); ++n) {
     std::vector<int> cpus;
     for (std::size_t i = 0; i < host.cpus.size(); ++i)
       if (host.part_of_cpu(host.cpus[i]) == host.part_of[n] && host.cpus[i] < CPU_SETSIZE &&
-          CPU_ISSET(static_cast<std::size_t>(host.cpus[i]), &before))
+          CPU_ISSET(static_cast<std::size_t>(host.cpus[i]), &initial_cpus))
         cpus.push_back(host.cpus[i]);
     if (cpus.size() < 2) continue;  // no CPU is left to generate traffic
     cpu_set_t first_cpu{};
@@ -223,22 +223,22 @@ json calibrate(const Host& host, int steps, double seconds) {
       double moved = 0;
       std::vector<double> medians;
     };
-    std::vector<Rounds> made(static_cast<std::size_t>(steps) + 1);
+    std::vector<Rounds> rounds_by_step(static_cast<std::size_t>(steps) + 1);
     for (int round = 0; round < kRounds; ++round)
       for (int i = 0; i <= steps; ++i) {
         const int k = round % 2 == 0 ? i : steps - i;
         Step step = measure(walker, streams, k == steps ? 1e15 : max_rate * k / steps, seconds / kRounds);
-        Rounds& into = made[static_cast<std::size_t>(k)];
-        into.moved += step.moved / kRounds;
+        Rounds& rounds = rounds_by_step[static_cast<std::size_t>(k)];
+        rounds.moved += step.moved / kRounds;
         std::nth_element(step.latencies.begin(),
                          step.latencies.begin() + static_cast<std::ptrdiff_t>(step.latencies.size() / 2),
                          step.latencies.end());
-        into.medians.push_back(step.latencies[step.latencies.size() / 2]);
+        rounds.medians.push_back(step.latencies[step.latencies.size() / 2]);
       }
-    sched_setaffinity(0, sizeof before, &before);
+    sched_setaffinity(0, sizeof initial_cpus, &initial_cpus);
     json points = json::array();
     double last = -1;
-    for (Rounds& step : made) {
+    for (Rounds& step : rounds_by_step) {
       if (step.moved <= last) continue;
       std::sort(step.medians.begin(), step.medians.end());
       // The band is the spread between rounds: within one round the median is known far better, but that does not

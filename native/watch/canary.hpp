@@ -17,9 +17,9 @@ class Walker {
  public:
   /// Throws if the memory is unavailable.
   Walker(int node, bool bound, std::uint64_t seed);
-  /// Latency of a load in s, the median of 24 chunks of 32; takes about 0.2 ms.
+  /// Returns the latency of a load in s, the median of 24 chunks of 32; takes about 0.2 ms.
   double walk();
-  static bool possible();  ///< whether this processor can flush a line
+  static bool possible();  ///< returns whether this processor can flush a line
 
  private:
   std::shared_ptr<Arena> arena_;
@@ -30,17 +30,17 @@ class Walker {
 class LoadedCurve {
  public:
   LoadedCurve() = default;
-  /// From points [B/s, low, middle, high of the latency in s], in ascending B/s. Throws Failure for anything else.
+  /// Reads points [B/s, low, middle, high of the latency in s], in ascending B/s. Throws Failure for anything else.
   explicit LoadedCurve(const json& points);
   explicit operator bool() const { return traffic_.size() > 1; }
-  /// Whether the latency at maximum traffic clearly exceeds the latency without traffic.
+  /// Returns whether the latency at maximum traffic clearly exceeds the latency without traffic.
   bool shows_traffic() const { return traffic_.size() > 1 && low_.back() > high_.front(); }
   double max_traffic() const { return traffic_.empty() ? 0 : traffic_.back(); }
 
   struct Estimate {
     double low, middle, high;  ///< B/s
   };
-  /// The traffic at which a walk's median has that latency, which lies in [low, high].
+  /// Returns the traffic at which a walk's median has this latency, which lies in [low, high].
   Estimate traffic(double low, double middle, double high) const;
 
  private:

@@ -13,22 +13,22 @@ namespace mm::watch {
 
 std::vector<Pmu> find_pmus(const std::string& root) {
   const std::string folder = root + "/sys/bus/event_source/devices/";
-  std::vector<Pmu> found;
+  std::vector<Pmu> pmus;
   for (const std::string& name : names_in(folder)) {
     const auto type = number_in(folder + name + "/type", -1);
     if (type < 0 || type > 0xffffffffLL) continue;
     Pmu pmu{name, folder + name + "/", static_cast<std::uint32_t>(type),
             ids_of(first_line(folder + name + "/cpumask"))};
     if (pmu.cpus.empty()) pmu.cpus = ids_of(first_line(folder + name + "/cpus"));
-    found.push_back(std::move(pmu));
+    pmus.push_back(std::move(pmu));
   }
   // In numeric order: uncore_imc_10 after uncore_imc_9.
   const auto key = [](const Pmu& p) {
     return std::pair(std::string_view(p.name).substr(0, p.name.find_last_not_of("0123456789") + 1),
                      number_at_end(p.name));
   };
-  std::stable_sort(found.begin(), found.end(), [&](const Pmu& a, const Pmu& b) { return key(a) < key(b); });
-  return found;
+  std::stable_sort(pmus.begin(), pmus.end(), [&](const Pmu& a, const Pmu& b) { return key(a) < key(b); });
+  return pmus;
 }
 
 namespace {
@@ -52,10 +52,10 @@ std::optional<std::uint64_t> bits(std::string_view word) {
 bool store_bits(std::string_view format, std::uint64_t value, Encoding& into) {
   const std::size_t colon = format.find(':');
   const std::string_view word = format.substr(0, colon);
-  const std::size_t which = word == "config" ? 0 : word == "config1" ? 1 : word == "config2" ? 2 : 3;
-  if (which == 3) return false;
+  const std::size_t index = word == "config" ? 0 : word == "config1" ? 1 : word == "config2" ? 2 : 3;
+  if (index == 3) return false;
   if (colon == std::string_view::npos) {
-    into.config[which] |= value;
+    into.config[index] |= value;
     return true;
   }
   std::string_view fields = format.substr(colon + 1);
@@ -67,7 +67,7 @@ bool store_bits(std::string_view format, std::uint64_t value, Encoding& into) {
     const auto first = whole_number(field.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : whole_number(field.substr(dash + 1));
     if (first < 0 || last < first || last > 63) return false;
-    for (auto bit = first; bit <= last; ++bit, value >>= 1) into.config[which] |= (value & 1) << bit;
+    for (auto bit = first; bit <= last; ++bit, value >>= 1) into.config[index] |= (value & 1) << bit;
   }
   return value == 0;  // otherwise the value has too many bits
 }
@@ -85,7 +85,7 @@ double bytes_in(std::string_view unit) {
 }  // namespace
 
 std::optional<Encoding> encode(const std::string& pmu_folder, std::string_view terms) {
-  Encoding made;
+  Encoding encoding;
   for (terms = trimmed(terms); !terms.empty();) {
     const std::size_t comma = std::min(terms.find(','), terms.size());
     const std::string_view term = trimmed(terms.substr(0, comma));
@@ -96,28 +96,28 @@ std::optional<Encoding> encode(const std::string& pmu_folder, std::string_view t
         equals == std::string_view::npos ? std::optional<std::uint64_t>(1) : bits(term.substr(equals + 1));
     if (!value || name.empty() || name.find('/') != std::string_view::npos) return std::nullopt;
     const std::string format = first_line(pmu_folder + "format/" + std::string(name));
-    if (!store_bits(format.empty() ? name : std::string_view(format), *value, made)) return std::nullopt;
+    if (!store_bits(format.empty() ? name : std::string_view(format), *value, encoding)) return std::nullopt;
   }
-  return made;
+  return encoding;
 }
 
 std::optional<Encoding> encode(const std::string& pmu_folder, const EventDefinition& event) {
   if (!event.use.empty() && event.use.find('/') == std::string::npos) {
     const std::string file = pmu_folder + "events/" + event.use, terms = first_line(file);
     if (!terms.empty()) {
-      auto made = encode(pmu_folder, terms);
-      if (!made) return std::nullopt;
+      auto encoding = encode(pmu_folder, terms);
+      if (!encoding) return std::nullopt;
       if (const std::string scale = first_line(file + ".scale"); !scale.empty())
-        made->scale = std::strtod(scale.c_str(), nullptr);
-      made->scale *= bytes_in(first_line(file + ".unit"));
-      if (!(made->scale > 0)) return std::nullopt;
-      return made;
+        encoding->scale = std::strtod(scale.c_str(), nullptr);
+      encoding->scale *= bytes_in(first_line(file + ".unit"));
+      if (!(encoding->scale > 0)) return std::nullopt;
+      return encoding;
     }
   }
   if (event.terms.empty()) return std::nullopt;
-  auto made = encode(pmu_folder, event.terms);
-  if (made) made->scale = event.scale;
-  return made;
+  auto encoding = encode(pmu_folder, event.terms);
+  if (encoding) encoding->scale = event.scale;
+  return encoding;
 }
 
 }  // namespace mm::watch

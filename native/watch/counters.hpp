@@ -1,5 +1,5 @@
 #pragma once
-/// Hardware counters and those of the Linux kernel: PMUs of the event_source tree, and the encoding of their events.
+/// Counters of the hardware and of the Linux kernel: PMUs of the event_source tree, and the encoding of their events.
 
 #include <cstdint>
 #include <optional>
@@ -16,10 +16,10 @@ namespace mm::watch {
 struct Pmu {
   std::string name, folder;
   std::uint32_t type = 0;
-  std::vector<int> cpus;  ///< on which its counters are read; empty: every CPU
+  std::vector<int> cpus;  ///< CPUs on which its counters are read; empty: every CPU
 };
 
-/// All PMUs under a root, by name, with trailing numbers in numeric order.
+/// Returns all PMUs under a root, by name, with trailing numbers in numeric order.
 std::vector<Pmu> find_pmus(const std::string& root);
 
 using perf::Counts;
@@ -27,7 +27,8 @@ using perf::Encoding;
 using perf::Kernel;
 using perf::real_kernel;
 
-/// Encodes `event=0x04,umask=0x3` by the bit fields of the PMU's format. None if a term is unknown or invalid.
+/// Encodes `event=0x04,umask=0x3` by the bit fields of the PMU's format. Returns nullopt if a term is unknown or
+/// invalid.
 std::optional<Encoding> encode(const std::string& pmu_folder, std::string_view terms);
 /// Encodes an event by its alias, or else by its terms.
 std::optional<Encoding> encode(const std::string& pmu_folder, const EventDefinition& event);

@@ -46,24 +46,24 @@ class Table {
   }
 
   std::vector<std::string> texts(const char* key) const {
-    std::vector<std::string> found;
+    std::vector<std::string> values;
     const toml::node* const node = table_.get(key);
-    if (node == nullptr) return found;
+    if (node == nullptr) return values;
     if (!node->is_array()) refuse(key, "must be a list of texts");
-    for (const toml::node& one : *node->as_array()) {
-      const auto value = one.value_exact<std::string>();
+    for (const toml::node& element : *node->as_array()) {
+      const auto value = element.value_exact<std::string>();
       if (!value) refuse(key, "must be a list of texts");
-      found.push_back(*value);
+      values.push_back(*value);
     }
-    return found;
+    return values;
   }
 
   WeightedSum sum(const char* key, const std::vector<EventDefinition>& events, bool required) const {
-    WeightedSum found;
+    WeightedSum terms;
     const toml::node* const node = table_.get(key);
     if (node == nullptr) {
       if (required) refuse(key, "is missing");
-      return found;
+      return terms;
     }
     if (!node->is_table() || node->as_table()->empty()) refuse(key, "must be a table of events and their weights");
     for (const auto& [name, weight] : *node->as_table()) {
@@ -73,16 +73,16 @@ class Table {
         refuse(key, "names " + quote(std::string(name.str())) + ", which is not an event of this PMU");
       const auto value = weight.value<double>();
       if (!weight.is_number() || !value) refuse(key, "must give each event a number");
-      found.emplace_back(event, *value);
+      terms.emplace_back(event, *value);
     }
-    return found;
+    return terms;
   }
 
   void only(std::initializer_list<std::string_view> known) const {
     for (const auto& [key, node] : table_) {
-      bool found = false;
-      for (const std::string_view k : known) found = found || k == key.str();
-      if (!found) refuse(std::string(key.str()).c_str(), "is unknown");
+      bool is_known = false;
+      for (const std::string_view k : known) is_known = is_known || k == key.str();
+      if (!is_known) refuse(std::string(key.str()).c_str(), "is unknown");
     }
   }
 
@@ -92,10 +92,10 @@ class Table {
     if (node == nullptr) return;
     if (!node->is_array()) refuse(key, "must be a list of tables");
     std::size_t i = 0;
-    for (const toml::node& one : *node->as_array()) {
+    for (const toml::node& element : *node->as_array()) {
       const std::string place = where_ + (where_.ends_with(' ') ? "" : ".") + key + "[" + std::to_string(i++) + "]";
-      if (!one.is_table()) throw Failure(place + ": must be a table");
-      with(Table(*one.as_table(), place));
+      if (!element.is_table()) throw Failure(place + ": must be a table");
+      with(Table(*element.as_table(), place));
     }
   }
 
@@ -114,30 +114,30 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
   toml::table root;
   try {
     root = toml::parse(toml, file);
-  } catch (const toml::parse_error& refuse) {
+  } catch (const toml::parse_error& error) {
     std::ostringstream message;
-    message << file << ": line " << refuse.source().begin.line << ": " << refuse.description();
+    message << file << ": line " << error.source().begin.line << ": " << error.description();
     throw Failure(message.str());
   }
-  std::vector<PmuDefinition> found;
+  std::vector<PmuDefinition> definitions;
   const Table top(root, file + ": ");
   top.only({"pmu"});
   top.each("pmu", [&](const Table& pmu) {
     pmu.only({"device", "not", "cpuid", "component", "label", "source", "event", "metric"});
-    PmuDefinition made;
-    made.file = file;
-    made.device = pmu.text("device", true);
-    made.except = pmu.text("not", false);
-    made.cpuid = pmu.texts("cpuid");
-    made.component = pmu.text("component", true);
-    made.label = pmu.text("label", made.component != "cpu");
+    PmuDefinition definition;
+    definition.file = file;
+    definition.device = pmu.text("device", true);
+    definition.except = pmu.text("not", false);
+    definition.cpuid = pmu.texts("cpuid");
+    definition.component = pmu.text("component", true);
+    definition.label = pmu.text("label", definition.component != "cpu");
     pmu.text("source", true);  // required: every definition names its source
     pmu.each("event", [&](const Table& event) {
       event.only({"name", "use", "terms", "scale", "unit"});
       EventDefinition e{event.text("name", true), event.text("use", false), event.text("terms", false),
                         event.real("scale", 1)};
       if (e.use.empty() && e.terms.empty()) event.refuse("use", "or terms is required");
-      made.events.push_back(std::move(e));
+      definition.events.push_back(std::move(e));
     });
     pmu.each("metric", [&](const Table& metric) {
       metric.only({"name", "unit", "what", "of", "sum", "over"});
@@ -145,23 +145,23 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
                          metric.text("unit", true),
                          metric.text("what", true),
                          metric.text("of", false),
-                         metric.sum("sum", made.events, true),
-                         metric.sum("over", made.events, false)};
-      if (!m.name.starts_with(made.component + "."))
-        metric.refuse("name", "found " + quote(m.name) + "; it must start with '" + made.component + ".'");
-      made.metrics.push_back(std::move(m));
+                         metric.sum("sum", definition.events, true),
+                         metric.sum("over", definition.events, false)};
+      if (!m.name.starts_with(definition.component + "."))
+        metric.refuse("name", "found " + quote(m.name) + "; it must start with '" + definition.component + ".'");
+      definition.metrics.push_back(std::move(m));
     });
-    found.push_back(std::move(made));
+    definitions.push_back(std::move(definition));
   });
-  return found;
+  return definitions;
 }
 
 const std::vector<PmuDefinition>& built_in_definitions() {
   static const std::vector<PmuDefinition> all = [] {
-    std::vector<PmuDefinition> made;
+    std::vector<PmuDefinition> definitions;
     for (const auto& [file, text] : kBuiltInEvents)
-      for (PmuDefinition& one : parse_definitions(text, file)) made.push_back(std::move(one));
-    return made;
+      for (PmuDefinition& definition : parse_definitions(text, file)) definitions.push_back(std::move(definition));
+    return definitions;
   }();
   return all;
 }

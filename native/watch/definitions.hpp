@@ -27,19 +27,19 @@ struct PmuDefinition {
   std::string device, except;      ///< patterns; * matches any text
   std::vector<std::string> cpuid;  ///< vendor-family-model, or implementer-part; empty: any processor
   std::string component;           ///< class of the instances' components; cpu: the existing ones
-  std::string label;               ///< of a component, with {package}, {index} and {device}
-  std::string file;                ///< of the definition
+  std::string label;               ///< label of a component, with {package}, {index} and {device}
+  std::string file;                ///< file of the definition
   std::vector<EventDefinition> events;
   std::vector<MetricDefinition> metrics;
 };
 
-/// The definitions in a file. Throws Failure with the file, the place and the error.
+/// Returns the definitions in a file. Throws Failure with the file, the place and the error.
 std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::string& file);
 
-/// The built-in definitions: all files of `events/`.
+/// Returns the built-in definitions: all files of `events/`.
 const std::vector<PmuDefinition>& built_in_definitions();
 
-/// Whether a name matches a pattern such as `uncore_imc_*`.
+/// Returns whether a name matches a pattern such as `uncore_imc_*`.
 bool matches(std::string_view name, std::string_view form);
 
 }  // namespace mm::watch

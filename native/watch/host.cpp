@@ -18,8 +18,8 @@ namespace {
 
 std::vector<std::int64_t> whole(const std::vector<double>& distances) { return {distances.begin(), distances.end()}; }
 
-/// A memory a node that has any. Where counters have named channels, these are of the nodes with CPUs: only memory of
-/// its own (CXL, HBM) is missing.
+/// Adds a memory for each node that has memory. If counters have added named channels, these belong to nodes with CPUs,
+/// so only the memory of nodes without CPUs (CXL, HBM) is missing.
 void add_memories(const Host& host, Board& board) {
   const bool channels = board.components("memory") > 0;
   for (std::size_t n = 0; n < host.nodes.size(); ++n) {
@@ -29,7 +29,7 @@ void add_memories(const Host& host, Board& board) {
   }
 }
 
-/// Links between nodes that no other node lies between by the firmware's distances.
+/// Adds the links between nodes that, by the firmware's distances, have no other node between them.
 void add_links(const Host& host, Board& board) {
   if (host.machine.distance_from.empty()) return;
   const std::size_t n = host.nodes.size();
@@ -48,7 +48,7 @@ void add_links(const Host& host, Board& board) {
                            {"kind", "by distance"}});
 }
 
-/// Data and unified caches whose sizes the kernel states.
+/// Adds the data and unified caches whose sizes the Linux kernel reports.
 void add_caches(const Host& host, Board& board) {
   std::map<int, std::size_t> component;
   for (std::size_t i = 0; i < host.cpus.size(); ++i) component.emplace(host.cpus[i], i);
@@ -108,13 +108,13 @@ Host find_host(const std::string& root, Board& board) {
   host.parts = 0;
   host.part_of.assign(host.nodes.size(), 0);
   for (std::size_t n = 0; n < host.nodes.size(); ++n) {
-    cpu_set_t mine{};
+    cpu_set_t part_cpus{};
     for (std::size_t i = 0; i < host.cpus.size(); ++i)
       if (host.node_of[i] == static_cast<int>(n) && host.cpus[i] < CPU_SETSIZE)
-        CPU_SET(static_cast<std::size_t>(host.cpus[i]), &mine);
-    if (CPU_COUNT(&mine) == 0) continue;
+        CPU_SET(static_cast<std::size_t>(host.cpus[i]), &part_cpus);
+    if (CPU_COUNT(&part_cpus) == 0) continue;
     host.part_of[n] = host.parts++;
-    host.part_cpus.push_back(mine);
+    host.part_cpus.push_back(part_cpus);
   }
   if (host.parts == 0) {
     host.parts = 1;

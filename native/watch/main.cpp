@@ -1,6 +1,6 @@
 /// meshmark-watch: samples this machine (or a recorded tree) and writes frames as JSON Lines to standard output.
 ///
-/// A header names the components and metrics, and what is absent and why; then follows one frame per tick
+/// A header names the components and metrics, and what is absent and why; one frame per tick follows
 /// (docs/reference/frames.md).
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ namespace {
 std::atomic<bool> stop{false};
 void on_signal(int) { stop = true; }
 
-/// The JSON object in the file of an option.
+/// Returns the JSON object in the file of an option.
 mm::json read_object(const std::string& option, const std::string& path) {
   const mm::Input input = mm::read_input(path);
   const std::string where = mm::shown_path(path) + ": ";
@@ -52,11 +52,11 @@ int answer(int argc, char** argv) {
   app.add("--canary", canary, "output of --calibrate, with which the canary estimates traffic").of_file();
   app.add("--attained", sustained, "JSON file with the sustained bandwidths that a survey measured on this machine")
       .of_file();
-  std::vector<std::string> known;
-  for (const auto& r : mm::watch::registry()) known.emplace_back(r.name);
-  std::sort(known.begin(), known.end());
-  app.add("--sources", settings.sources, "sources to sample [all]").one_of(known);
-  app.add("--without", settings.without, "sources to omit").one_of(known);
+  std::vector<std::string> names;
+  for (const auto& r : mm::watch::registry()) names.emplace_back(r.name);
+  std::sort(names.begin(), names.end());
+  app.add("--sources", settings.sources, "sources to sample [all]").one_of(names);
+  app.add("--without", settings.without, "sources to omit").one_of(names);
   app.flag("--describe", describe, "print only the header");
   if (!app.read(argc, argv, "")) return 0;
   settings.period_s = 1 / rate;

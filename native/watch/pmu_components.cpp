@@ -20,7 +20,7 @@ std::string expand(std::string label, const std::string& device, std::int64_t pa
   return label;
 }
 
-/// The first node of a package, as an index into `nodes`; -1 if it has none.
+/// Returns the first node of a package, as an index into `nodes`; -1 if it has none.
 int first_node(const Host& host, const Board& board, std::int64_t package) {
   int first = -1;
   for (std::size_t i = 0; i < host.cpus.size(); ++i)
@@ -30,8 +30,8 @@ int first_node(const Host& host, const Board& board, std::int64_t package) {
   return first;
 }
 
-/// The node at the other end of a link between sockets, from /sys/devices/uncore_upi_X/dieY, which contains
-/// `upi_Z,die_W`; with two sockets, the other one. -1 if it is unknown or the link is unconnected.
+/// Returns the node at the other end of a link between sockets, from /sys/devices/uncore_upi_X/dieY, which contains
+/// `upi_Z,die_W`; with two sockets, it is the node of the other one. -1 if it is unknown or the link is unconnected.
 int other_end(const Host& host, const Board& board, const Pmu& pmu, std::int64_t package) {
   std::vector<std::int64_t> packages;  // dies are numbered in the order of packages
   for (std::size_t i = 0; i < host.cpus.size(); ++i)
@@ -43,9 +43,9 @@ int other_end(const Host& host, const Board& board, const Pmu& pmu, std::int64_t
   const std::string text = first_line(folder + "die" + std::to_string(die));
   const std::size_t at = text.find("die_");
   if (at != std::string::npos) {
-    const auto other = whole_number(std::string_view(text).substr(at + 4));
-    if (other < 0 || static_cast<std::size_t>(other) >= packages.size() || other == die) return -1;
-    return first_node(host, board, packages[static_cast<std::size_t>(other)]);
+    const auto other_die = whole_number(std::string_view(text).substr(at + 4));
+    if (other_die < 0 || static_cast<std::size_t>(other_die) >= packages.size() || other_die == die) return -1;
+    return first_node(host, board, packages[static_cast<std::size_t>(other_die)]);
   }
   if (packages.size() == 2 && names_in(folder).empty()) return first_node(host, board, packages[die == 0 ? 1 : 0]);
   return -1;
@@ -60,7 +60,7 @@ std::size_t PmuComponents::find_or_add(const Host& host, Board& board, const Pmu
   const std::string group = definition.component + " " + definition.label + " " + std::to_string(package);
   // Definitions with the same label for one PMU on one CPU share a component.
   const std::string key = group + " " + pmu.name + " " + std::to_string(host.cpus[place]);
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  if (const auto entry = known_.find(key); entry != known_.end()) return entry->second;
   json about{{"name", ""}, {"package", package}, {"pmu", pmu.name}};
   if (host.node_of[place] >= 0) about["node"] = host.node_of[place];
   if (definition.component == "link") {

@@ -13,8 +13,8 @@ namespace mm::watch {
 
 class PmuComponents {
  public:
-  /// The component of a PMU on the CPU with index `place` in `host.cpus`, added to the board if it is new. kNone for a
-  /// link with unknown ends.
+  /// Returns the component of a PMU on the CPU with index `place` in `host.cpus`, and adds it to the board if it is
+  /// new. Returns kNone for a link with unknown ends.
   std::size_t find_or_add(const Host& host, Board& board, const PmuDefinition& definition, const Pmu& pmu,
                           std::size_t place);
 

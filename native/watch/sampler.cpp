@@ -115,13 +115,13 @@ Sampler::Sampler(const Settings& settings) : settings_(settings), host_(find_hos
 Sampler::~Sampler() { stop_parts(); }
 
 void Sampler::start_parts() {
-  bool any = false;
-  for (const Opened& s : sources_) any = any || s.source->has_parts();
-  if (!any || host_.parts < 2 || !host_.live) return;
+  bool any_parts = false;
+  for (const Opened& s : sources_) any_parts = any_parts || s.source->has_parts();
+  if (!any_parts || host_.parts < 2 || !host_.live) return;
   // Only the main thread receives signals, which interrupt its sleep.
-  sigset_t all, before;
+  sigset_t all, previous_mask;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_sigmask(SIG_SETMASK, &all, &previous_mask);
   for (std::size_t p = 1; p < host_.parts; ++p) {
     parts_.push_back(std::make_unique<Part>());
     parts_.back()->thread = std::thread([this, p, part = parts_.back().get()] {
@@ -139,7 +139,7 @@ void Sampler::start_parts() {
       }
     });
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_sigmask(SIG_SETMASK, &previous_mask, nullptr);
   sched_setaffinity(0, sizeof host_.part_cpus[0], &host_.part_cpus[0]);
 }
 
@@ -202,11 +202,11 @@ void Sampler::sample(double now) {
 void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
   start_parts();
   const double begin = wall_s();
-  double before = begin, spent = cpu_seconds();
+  double previous_s = begin, previous_cpu_s = cpu_seconds();
   sample(begin);  // counters need an initial value
   std::string lines;
   lines.reserve(1 << 16);
-  std::uint64_t held = 0;
+  std::uint64_t pending_frames = 0;
   double last_write = begin;
   for (std::uint64_t tick = 1; !stop && !out.gone(); ++tick) {
     double due = begin + static_cast<double>(tick) * settings_.period_s;
@@ -219,7 +219,7 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
     sleep_until(due, stop);
     // Signed: the clock of a machine without a battery may be before 1970.
     const auto since_1970_ns = static_cast<std::int64_t>(kernel_ns(CLOCK_REALTIME));
-    const double now = wall_s(), at = 1e-9 * static_cast<double>(since_1970_ns);
+    const double now = wall_s(), unix_time_s = 1e-9 * static_cast<double>(since_1970_ns);
     if (stop) break;
     sample(now);
     const double cost = cpu_seconds();
@@ -227,22 +227,22 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
     std::snprintf(head, sizeof head,
                   "{\"type\":\"frame\",\"seq\":%llu,\"t_s\":%.6f,\"window_s\":%.6f,\"at\":%.3f,\"late_s\":%.6f,"
                   "\"cost_s\":%.6f,\"dropped\":%llu,",
-                  static_cast<unsigned long long>(tick), now - begin, now - before, at, now - due, cost - spent,
-                  static_cast<unsigned long long>(out.dropped()));
-    spent = cost;
+                  static_cast<unsigned long long>(tick), now - begin, now - previous_s, unix_time_s, now - due,
+                  cost - previous_cpu_s, static_cast<unsigned long long>(out.dropped()));
+    previous_cpu_s = cost;
     lines += head;
     board_.write_values(lines);
     lines += "}\n";
-    ++held;
+    ++pending_frames;
     if (now - last_write >= settings_.hold_s - settings_.period_s / 2) {
-      out.line(lines, held);
+      out.line(lines, pending_frames);
       lines.clear();
-      held = 0;
+      pending_frames = 0;
       last_write = now;
     }
-    before = now;
+    previous_s = now;
   }
-  if (held > 0) out.line(lines, held);
+  if (pending_frames > 0) out.line(lines, pending_frames);
   out.flush();
 }
 

@@ -29,7 +29,7 @@ struct Settings {
 class Outlet {
  public:
   explicit Outlet(int descriptor);
-  /// Writes whole lines. Returns false if it drops them, and all `frames` of them, because earlier ones are pending.
+  /// Writes whole lines. Returns false if it drops them, with all their `frames`, because earlier lines are pending.
   bool line(const std::string& text, std::uint64_t frames = 1);
   void flush();  ///< waits until the reader has everything or is gone
   bool gone() const { return gone_; }

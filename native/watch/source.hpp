@@ -23,7 +23,7 @@ struct Host {
   std::string cpuinfo;       ///< /proc/cpuinfo, which is slow to read on a large machine
   Machine machine;           ///< the topology of that tree
   std::vector<int> cpus;     ///< OS numbers of the components of class cpu, in their order, offline CPUs included
-  std::vector<int> node_of;  ///< node component of each of them
+  std::vector<int> node_of;  ///< node component of each of these CPUs
   std::vector<int> nodes;    ///< OS numbers of the components of class node
   double ticks_per_s = 100;  ///< in /proc/stat
   bool live = true;          ///< this machine, not a recorded tree
@@ -83,11 +83,11 @@ class Rate {
  public:
   double of(double value, double now) {
     const double increase = value - last_, span = now - at_;
-    const bool known = seen_ && increase >= 0 && span > 0;
+    const bool is_known = seen_ && increase >= 0 && span > 0;
     seen_ = value == value;
     last_ = value;
     at_ = now;
-    return known ? increase / span : kUnknown;
+    return is_known ? increase / span : kUnknown;
   }
 
  private:

@@ -9,25 +9,25 @@ Utilisation::Utilisation(Board& board, const Host& host, const std::string& klas
                          const std::vector<std::string>& moved) {
   const std::string name = klass + ".busy";
   if (board.find(name) != kNone) return;  // the hardware reports it
-  for (const std::string& one : moved)
-    if (const std::size_t id = board.find(one); id != kNone) moved_.push_back(id);
+  for (const std::string& metric : moved)
+    if (const std::size_t id = board.find(metric); id != kNone) moved_.push_back(id);
   if (moved_.empty()) return;
   const std::size_t components = board.components(klass);
   sustained_.resize(components);
   peak_ = board.find(klass + ".wire");
   const bool surveyed = read_survey(board, host, klass);
-  const json& known = host.sustained;
-  if (peak_ == kNone && known.is_object() && known.contains("wire") && known.at("wire").contains(klass))
-    peak_by_firmware_ = known.at("wire").at(klass).get<double>() / static_cast<double>(components);
+  const json& survey = host.sustained;
+  if (peak_ == kNone && survey.is_object() && survey.contains("wire") && survey.at("wire").contains(klass))
+    peak_by_firmware_ = survey.at("wire").at(klass).get<double>() / static_cast<double>(components);
   if (peak_ == kNone && !surveyed && peak_by_firmware_ != peak_by_firmware_) {
     board.absent(name, "their peak bandwidth is unknown: no clock is counted, and no survey was made",
                  "meshmark survey");
     return;
   }
   describe(board, host, klass, surveyed);
-  share_ =
-      board.add({name, "1", "traffic as a share of the bandwidth",
-                 surveyed ? "sustained here, by " + known.value("from", std::string("a survey")) : "theoretical peak"});
+  share_ = board.add(
+      {name, "1", "traffic as a share of the bandwidth",
+       surveyed ? "sustained here, by " + survey.value("from", std::string("a survey")) : "theoretical peak"});
 }
 
 void Utilisation::describe(const Board& board, const Host& host, const std::string& klass, bool surveyed) {
@@ -46,7 +46,7 @@ void Utilisation::describe(const Board& board, const Host& host, const std::stri
 }
 
 /// Reads the sustained bandwidth of each node from a survey and divides it equally among its components. Returns
-/// whether there is any.
+/// whether the survey has any.
 bool Utilisation::read_survey(const Board& board, const Host& host, const std::string& klass) {
   if (!host.sustained.is_object() || !host.sustained.contains(klass)) return false;
   const json& by_node = host.sustained.at(klass);
@@ -97,18 +97,18 @@ void explain_unknown_use(const Host& host, Board& board) {
     const std::string klass = std::string(name).substr(0, std::string(name).find('.'));
     if (klass == "link" && host.nodes.size() < 2) continue;  // a single node has no links
     // A share is absent if its input is absent.
-    const json* part = board.absence(klass + ".read");
-    if (part == nullptr) part = board.absence(klass + ".out");
-    if (part != nullptr) {
-      // Copied: the list grows.
-      const std::string reason = part->at("why"), hint = part->value("hint", std::string());
+    const json* input_absence = board.absence(klass + ".read");
+    if (input_absence == nullptr) input_absence = board.absence(klass + ".out");
+    if (input_absence != nullptr) {
+      // Copied, because the list of absences grows.
+      const std::string reason = input_absence->at("why"), hint = input_absence->value("hint", std::string());
       board.absent(name, reason, hint);
       continue;
     }
-    const std::string what = klass == "memory" ? "memory controllers" : "links";
+    const std::string components = klass == "memory" ? "memory controllers" : "links";
     board.absent(name,
-                 guest ? "this is a virtual machine, and the hypervisor exposes no counters of " + what
-                       : "meshmark knows none of the counters that the Linux kernel exposes for " + what,
+                 guest ? "this is a virtual machine, and the hypervisor exposes no counters of " + components
+                       : "meshmark knows none of the counters that the Linux kernel exposes for " + components,
                  guest ? "" : "meshmark doctor");
   }
 }

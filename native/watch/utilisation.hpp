@@ -15,7 +15,8 @@ class Utilisation {
  public:
   /// Adds the metric, or records its absence. `moved`: metrics of the class in B/s, reads first.
   Utilisation(Board& board, const Host& host, const std::string& klass, const std::vector<std::string>& moved);
-  /// For the header (docs/reference/frames.md): the value and the source of 100 %; null without the metric.
+  /// Returns an entry for the header (docs/reference/frames.md): the value and the source of 100 %; null without the
+  /// metric.
   const json& denominator() const { return denominator_; }
   void sample(Board& board) const;
 

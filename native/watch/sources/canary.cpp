@@ -67,16 +67,16 @@ class Canary : public Source {
       const std::size_t count = std::min(node.walked, kKept);
       std::array<double, kKept> sorted = node.walks;
       std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(count));
-      const auto away =
+      const auto half_width =
           static_cast<std::size_t>(0.98 * std::sqrt(static_cast<double>(count))) + 1;  // 95 % of the median
-      const auto found = node.curve.traffic(sorted[count / 2 - std::min(away, count / 2)], sorted[count / 2],
-                                            sorted[std::min(count / 2 + away, count - 1)]);
+      const auto estimate = node.curve.traffic(sorted[count / 2 - std::min(half_width, count / 2)], sorted[count / 2],
+                                               sorted[std::min(count / 2 + half_width, count - 1)]);
       const double factor = own_traffic_factor(board, node_of_memory_[c], node);
-      board.set(moved_, c, found.middle * factor);
-      board.set(moved_ + 1, c, found.low * factor);
-      board.set(moved_ + 2, c, found.high * factor);
+      board.set(moved_, c, estimate.middle * factor);
+      board.set(moved_ + 1, c, estimate.low * factor);
+      board.set(moved_ + 2, c, estimate.high * factor);
       for (const auto& [metric, value] :
-           {std::pair{pressure_, found.middle}, {pressure_ + 1, found.low}, {pressure_ + 2, found.high}})
+           {std::pair{pressure_, estimate.middle}, {pressure_ + 1, estimate.low}, {pressure_ + 2, estimate.high}})
         board.set(metric, c, std::min(1.0, value * factor / node.max_traffic));
     }
   }
@@ -90,17 +90,17 @@ class Canary : public Source {
     double max_traffic = 0;  ///< traffic at a pressure of 1, B/s
     std::array<double, kKept> walks{};
     std::size_t walked = 0;
-    int cpu = -1;  ///< of the last walk
+    int cpu = -1;  ///< CPU of the last walk
     double factor = 1;
   };
 
   void open_estimate(const Host& host, Board& board) {
-    const json& given = host.canary;
-    if (!given.is_object()) {
+    const json& calibration = host.canary;
+    if (!calibration.is_object()) {
       board.absent("memory.pressure", "the canary was not calibrated on this machine", "meshmark watch --calibrate");
       return;
     }
-    const json nodes = given.value("nodes", json::object());
+    const json nodes = calibration.value("nodes", json::object());
     node_of_memory_.assign(board.components("memory"), kNone);
     for (std::size_t c = 0; c < node_of_memory_.size(); ++c) {
       const auto n = board.component("memory", c).value("node", std::size_t{kNone});
@@ -125,11 +125,11 @@ class Canary : public Source {
         for (const json& point : a.at("memory").at(key))
           nodes_[n].max_traffic = std::max(nodes_[n].max_traffic, point.at(1).get<double>());
     }
-    const std::string one = "sustained bandwidth of this memory";
+    const std::string full_share = "sustained bandwidth of this memory";
     moved_ = add_with_interval(
         board, {"memory.moved", "B/s", "traffic of others, estimated from the canary's latency", "", true});
     pressure_ = add_with_interval(
-        board, {"memory.pressure", "1", "traffic of others, estimated from the canary's latency", one, true});
+        board, {"memory.pressure", "1", "traffic of others, estimated from the canary's latency", full_share, true});
     board.set_header("use", {{"memory", "memory.pressure"}});
   }
 
@@ -145,24 +145,24 @@ class Canary : public Source {
     return first;
   }
 
-  /// Factor for the canary's own CPU, whose other traffic pauses while the canary walks: assumes that this CPU's
-  /// traffic resembles that of the others, in proportion to the time that it is busy.
+  /// Returns the factor for the canary's own CPU, whose other traffic pauses while the canary walks. Assumes that this
+  /// CPU's traffic resembles the traffic of the other CPUs, in proportion to the time that it is busy.
   double own_traffic_factor(const Board& board, std::size_t n, Node& node) const {
     const std::size_t busy = board.find("cpu.busy");
     if (busy == kNone) return 1;
-    double all = 0, here = 0;
+    double all = 0, own_share = 0;
     for (std::size_t i = 0; i < host_->cpus.size(); ++i) {
       const double share = board.at(busy, i);
       if (host_->node_of[i] != static_cast<int>(n) || !(share >= 0)) continue;
       all += share;
-      if (host_->cpus[i] == node.cpu) here = share;
+      if (host_->cpus[i] == node.cpu) own_share = share;
     }
-    const double now = all - here > 0.05 ? all / (all - here) : 1;
-    node.factor += (std::min(now, 4.0) - node.factor) * 0.1;  // as slow as the series of walks
+    const double current_factor = all - own_share > 0.05 ? all / (all - own_share) : 1;
+    node.factor += (std::min(current_factor, 4.0) - node.factor) * 0.1;  // as slow as the series of walks
     return node.factor;
   }
 
-  /// The best of three runs: interrupts only slow it down.
+  /// Returns the best of three runs: interrupts only slow a run down.
   static double clock_rate() {
     double best = 1e9;
     for (int i = 0; i < 3; ++i) {

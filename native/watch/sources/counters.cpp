@@ -20,7 +20,8 @@
 namespace mm::watch {
 namespace {
 
-/// Vendor, family and model as in definitions: GenuineIntel-6-143; or implementer and part: 0x41-0xd40.
+/// Returns vendor, family and model as in definitions, such as GenuineIntel-6-143, or implementer and part, such as
+/// 0x41-0xd40.
 std::string processor_id(std::string_view cpuinfo) {
   std::string vendor, family, model, implementer, part;
   for (std::string_view text = cpuinfo; !text.empty();) {
@@ -32,12 +33,12 @@ std::string processor_id(std::string_view cpuinfo) {
     }
     std::string_view key = line.substr(0, colon), value = line.substr(std::min(colon + 2, line.size()));
     while (!key.empty() && (key.back() == '\t' || key.back() == ' ')) key.remove_suffix(1);
-    for (const auto& [word, into] : {std::pair{"vendor_id", &vendor},
-                                     {"cpu family", &family},
-                                     {"model", &model},
-                                     {"CPU implementer", &implementer},
-                                     {"CPU part", &part}})
-      if (key == word) *into = value;
+    for (const auto& [word, destination] : {std::pair{"vendor_id", &vendor},
+                                            {"cpu family", &family},
+                                            {"model", &model},
+                                            {"CPU implementer", &implementer},
+                                            {"CPU part", &part}})
+      if (key == word) *destination = value;
   }
   return implementer.empty() ? vendor + "-" + family + "-" + model : implementer + "-" + part;
 }
@@ -205,15 +206,15 @@ class Counters : public Source {
         add_absences({"a recorded tree has no counters to read", ""});
         continue;
       }
-      Instance made{&definition, component, nullptr, event_of, {}};
-      made.counts = std::make_unique<Counts>(*host.kernel, pmu.type, cpu, encodings);
-      if (const int error = made.counts->open(); error != 0 && error != ENODEV) {  // ENODEV: the CPU is offline
+      Instance instance{&definition, component, nullptr, event_of, {}};
+      instance.counts = std::make_unique<Counts>(*host.kernel, pmu.type, cpu, encodings);
+      if (const int error = instance.counts->open(); error != 0 && error != ENODEV) {  // ENODEV: the CPU is offline
         add_absences(absence_for(error));
         if (error == EACCES || error == EPERM || error == EMFILE) continue;
-        for (int& e : made.event_of)
-          if (e >= 0 && !made.counts->has(static_cast<std::size_t>(e))) e = -1;
+        for (int& e : instance.event_of)
+          if (e >= 0 && !instance.counts->has(static_cast<std::size_t>(e))) e = -1;
       }
-      instances_.push_back(std::move(made));
+      instances_.push_back(std::move(instance));
     }
   }
 

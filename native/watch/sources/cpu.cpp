@@ -34,14 +34,14 @@ class Cpus : public Source {
       const std::string_view word = next_word(line);
       if (word.substr(0, 3) != "cpu") break;  // lines of CPUs come first
       if (word.size() == 3) continue;
-      const auto found = place_.find(static_cast<int>(whole_number(word.substr(3))));
-      if (found == place_.end()) continue;
+      const auto place = place_.find(static_cast<int>(whole_number(word.substr(3))));
+      if (place == place_.end()) continue;
       Ticks t;
       for (auto& v : t.of) v = whole_number(next_word(line), 0);
-      Ticks& before = last_[found->second];
+      Ticks& previous = last_[place->second];
       t.round = round_;
-      if (before.round == round_ - 1) write(board, found->second, before, t);
-      before = t;
+      if (previous.round == round_ - 1) write(board, place->second, previous, t);
+      previous = t;
     }
   }
 

@@ -23,8 +23,8 @@ class Energy : public Source {
       }
       zones_.push_back({std::move(energy), static_cast<double>(number_in(zone + "max_energy_range_uj", 0)) * 1e-6, {}});
       const bool part = name.find(':') != name.rfind(':');
-      const std::string of = part ? first_line(folder + name.substr(0, name.rfind(':')) + "/name") + " " : "";
-      board.add("power", {{"name", of + label}, {"kind", part ? label : "package"}});
+      const std::string prefix = part ? first_line(folder + name.substr(0, name.rfind(':')) + "/name") + " " : "";
+      board.add("power", {{"name", prefix + label}, {"kind", part ? label : "package"}});
     }
     if (zones_.empty()) {
       board.absent("power", hidden ? "only root may read the energy counters" : "no energy counters (RAPL) here",

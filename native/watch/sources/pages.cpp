@@ -21,10 +21,10 @@ class Pages : public Source {
  public:
   void open(const Host& host, Board& board) override {
     vmstat_ = KernelFile(host.root + "/proc/vmstat");
-    const std::string now(vmstat_.text());
+    const std::string text(vmstat_.text());
     if (board.components("host") == 0) board.add("host", {{"name", "host"}});
     for (const Kind& kind : kKinds) {
-      if (now.find(std::string(kind.key) + " ") == std::string::npos) {
+      if (text.find(std::string(kind.key) + " ") == std::string::npos) {
         board.absent(kind.metric,
                      "the Linux kernel does not count these: " + std::string(kind.key) + " is not in /proc/vmstat");
         continue;

@@ -1,8 +1,7 @@
 /// The busiest processes: their share of a CPU, the CPU of their last run, and the nodes of their memory.
 ///
-/// A scan reads one small file per process. It runs every two seconds, or less often if it is slow: at most 0.5 % of
-/// one CPU.
-/// more than half a per cent of one CPU.
+/// A scan reads one small file per process. It runs every two seconds, or less often if it is slow: it takes at most
+/// 0.5 % of one CPU.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -21,23 +20,23 @@
 namespace mm::watch {
 namespace {
 
-constexpr std::size_t kShown = 8, kPlaced = 4;          // in frames; of these, with pages and threads
+constexpr std::size_t kShown = 8, kPlaced = 4;          // number in frames; number of these with pages and threads
 constexpr std::size_t kThreads = 8, kMaxThreads = 512;  // per process: in frames; sampled
 constexpr double kMinShare = 0.01, kMinPeriod = 2, kMaxCost = 0.005;
 
-/// Reads a whole file; empty if it is gone.
+/// Reads a whole file; returns an empty text if it is gone.
 std::string_view read_into(const std::string& path, std::vector<char>& buffer) {
   const int file = open_to_read(path);
   if (file < 0) return {};
-  std::size_t have = 0;
+  std::size_t size = 0;
   while (true) {
-    if (have == buffer.size()) buffer.resize(std::max<std::size_t>(8192, 2 * buffer.size()));
-    const ssize_t n = ::read(file, buffer.data() + have, buffer.size() - have);
-    if (n <= 0 || have > (32u << 20)) break;
-    have += static_cast<std::size_t>(n);
+    if (size == buffer.size()) buffer.resize(std::max<std::size_t>(8192, 2 * buffer.size()));
+    const ssize_t n = ::read(file, buffer.data() + size, buffer.size() - size);
+    if (n <= 0 || size > (32u << 20)) break;
+    size += static_cast<std::size_t>(n);
   }
   ::close(file);
-  return {buffer.data(), have};
+  return {buffer.data(), size};
 }
 
 class Processes : public Source {
@@ -69,14 +68,14 @@ class Processes : public Source {
     json entries = json::array();
     for (std::size_t i = 0; i < shown; ++i) {
       const Busy& p = found_[i];
-      json one{{"pid", p.pid},         {"name", p.name}, {"cpu", std::round(p.share * 1e4) / 1e4},
-               {"threads", p.threads}, {"rss", p.rss},   {"on", p.on}};
+      json entry{{"pid", p.pid},         {"name", p.name}, {"cpu", std::round(p.share * 1e4) / 1e4},
+                 {"threads", p.threads}, {"rss", p.rss},   {"on", p.on}};
       if (i < kPlaced) {
-        if (nodes_.size() > 1) one["nodes"] = pages_of(p.pid);
-        one["allowed"] = allowed(p.pid);
-        if (p.threads > 1) one["busiest"] = threads_of(p.pid, now);
+        if (nodes_.size() > 1) entry["nodes"] = pages_of(p.pid);
+        entry["allowed"] = allowed(p.pid);
+        if (p.threads > 1) entry["busiest"] = threads_of(p.pid, now);
       }
-      entries.push_back(std::move(one));
+      entries.push_back(std::move(entry));
     }
     std::erase_if(threads_, [&](const auto& item) { return item.second.round != round_; });
     last_ = now;
@@ -101,9 +100,9 @@ class Processes : public Source {
     std::string name;
   };
 
-  using Fields = std::array<std::int64_t, 40>;  ///< of a stat file, indexed as in proc(5)
+  using Fields = std::array<std::int64_t, 40>;  ///< fields of a stat file, indexed as in proc(5)
 
-  /// Parses `pid (name) state …`; false if that fails.
+  /// Parses `pid (name) state …`; returns false if that fails.
   bool stat_of(const std::string& file, std::string& name, Fields& field) {
     std::string_view text = read_into(file, buffer_);
     // A name may contain any character, so the last parenthesis ends it.
@@ -119,17 +118,18 @@ class Processes : public Source {
   void sample_process(std::int64_t pid, double now) {
     Fields field;
     if (!stat_of(folder_ + std::to_string(pid) + "/stat", name_, field)) return;
-    Previous& before = processes_[pid];
+    Previous& previous = processes_[pid];
     const Previous current{field[14] + field[15], field[22], round_};
-    const bool known = before.round == round_ - 1 && before.started == current.started && now > last_;
-    const double share = known ? static_cast<double>(current.ticks - before.ticks) / ticks_per_s_ / (now - last_) : 0;
-    before = current;
+    const bool comparable = previous.round == round_ - 1 && previous.started == current.started && now > last_;
+    const double share =
+        comparable ? static_cast<double>(current.ticks - previous.ticks) / ticks_per_s_ / (now - last_) : 0;
+    previous = current;
     if (share < kMinShare) return;
     found_.push_back({pid, field[20], field[39], share, static_cast<double>(field[24]) * page_, name_});
   }
 
-  /// The busiest threads of a process: share of a CPU, share of the time runnable but waiting, and the CPU of the last
-  /// run. Shares are known from the second sample.
+  /// Returns the busiest threads of a process: share of a CPU, share of the time runnable but waiting, and the CPU of
+  /// the last run. Shares are known from the second sample.
   json threads_of(std::int64_t pid, double now) {
     struct Thread {
       std::int64_t tid, on;
@@ -147,17 +147,17 @@ class Processes : public Source {
       if (tid <= 0 || !stat_of(file + "/stat", name_, field)) continue;
       std::string_view text = read_into(file + "/schedstat", buffer_);  // ns on a CPU, ns waiting for one
       next_word(text);
-      PreviousThread& before = threads_[tid];
+      PreviousThread& previous = threads_[tid];
       const PreviousThread current{field[14] + field[15], whole_number(next_word(text), -1), field[22], round_};
-      const bool known = before.round != 0 && before.started == current.started && now > last_;
+      const bool comparable = previous.round != 0 && previous.started == current.started && now > last_;
       const double span = now - last_;
       all.push_back({tid, field[39],
-                     known ? static_cast<double>(current.ticks - before.ticks) / ticks_per_s_ / span : kUnknown,
-                     known && before.waited >= 0 && current.waited >= before.waited
-                         ? static_cast<double>(current.waited - before.waited) * 1e-9 / span
+                     comparable ? static_cast<double>(current.ticks - previous.ticks) / ticks_per_s_ / span : kUnknown,
+                     comparable && previous.waited >= 0 && current.waited >= previous.waited
+                         ? static_cast<double>(current.waited - previous.waited) * 1e-9 / span
                          : kUnknown,
                      name_});
-      before = current;
+      previous = current;
     }
     ::closedir(tasks);
     std::sort(all.begin(), all.end(), [](const Thread& a, const Thread& b) {
@@ -174,7 +174,7 @@ class Processes : public Source {
     return entries;
   }
 
-  /// CPUs that a process may use, in the Linux kernel's list format; null if unknown.
+  /// Returns the CPUs that a process may use, in the Linux kernel's list format; null if unknown.
   json allowed(std::int64_t pid) {
     std::string_view text = read_into(folder_ + std::to_string(pid) + "/status", buffer_);
     while (!text.empty()) {
@@ -184,7 +184,7 @@ class Processes : public Source {
     return nullptr;
   }
 
-  /// Bytes of a process per node, in order; null if unknown.
+  /// Returns the bytes of a process per node, in order; null if unknown.
   json pages_of(std::int64_t pid) {
     std::vector<double> bytes(nodes_.size(), 0);
     std::string_view text = read_into(folder_ + std::to_string(pid) + "/numa_maps", buffer_);

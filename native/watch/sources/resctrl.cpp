@@ -43,7 +43,7 @@ class Resctrl : public Source {
   }
 
  private:
-  /// Why there are no counters, and the command that provides them; "" if there is none.
+  /// Returns why there are no counters, and the command that provides them; "" if no command does.
   static std::pair<std::string, std::string> absence(const Host& host) {
     const std::string folder = host.root + "/sys/fs/resctrl";
     const std::vector<std::string> names = names_in(folder);
@@ -59,7 +59,8 @@ class Resctrl : public Source {
     return {"the processor or the hypervisor does not support bandwidth monitoring", ""};
   }
 
-  /// A counter reads "Unavailable" or "Error" after it has been reassigned.
+  /// Returns the value of a counter; unknown if it reads "Unavailable" or "Error", as it does after it has been
+  /// reassigned.
   static double bytes(KernelFile& file) {
     std::string_view text = file.text();
     std::string_view line = next_line(text);
