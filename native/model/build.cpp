@@ -9,12 +9,12 @@
 namespace mm::model {
 
 std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind) {
-  std::vector<std::uint32_t> found;
+  std::vector<std::uint32_t> matches;
   for (std::uint32_t e = 0; e < graph.endpoints.size(); ++e)
-    if (graph.endpoints[e].kind == kind) found.push_back(e);
-  std::stable_sort(found.begin(), found.end(),
+    if (graph.endpoints[e].kind == kind) matches.push_back(e);
+  std::stable_sort(matches.begin(), matches.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return graph.endpoints[a].node < graph.endpoints[b].node; });
-  return found;
+  return matches;
 }
 
 namespace {
@@ -22,7 +22,7 @@ namespace {
 /// The ports and buses of a node, as the machine file specifies them.
 struct NodePorts {
   int cpus, memories;
-  std::int64_t fs_per_flit;  ///< of a port
+  std::int64_t fs_per_flit;  ///< rate of a port
   Time leave, arrive;
   bool has_bus;
   int cpus_per_bus = 0;
@@ -51,13 +51,13 @@ NodePorts node_ports(const Table& node, int flit_bytes) {
   return p;
 }
 
-/// I/O ports of each node.
+/// Returns the number of I/O ports of each node.
 std::vector<int> io_ports(const Table& io, std::uint32_t nodes) {
   if (!io.has("nodes")) return std::vector<int>(nodes, io.integer("ports_per_node", 0, 16, 1));
-  const json& given = io.at("nodes");
-  if (!given.is_array()) io.refuse("nodes", brief(given), "nodes that have an I/O port");
+  const json& list = io.at("nodes");
+  if (!list.is_array()) io.refuse("nodes", brief(list), "nodes that have an I/O port");
   std::vector<int> ports(nodes, 0);
-  for (const json& n : given) {
+  for (const json& n : list) {
     if (!n.is_number_integer() || n.get<std::int64_t>() < 0 || n.get<std::int64_t>() >= nodes)
       io.refuse("nodes", brief(n), "nodes from 0 to " + std::to_string(nodes - 1));
     ++ports[n.get<std::size_t>()];
@@ -110,9 +110,9 @@ class Builder {
       }
       for (int c = 0; c < ports_.cpus; c += ports_.cpus_per_bus) {
         const std::uint32_t bus = plan_.routers++;
-        const int behind = std::min(ports_.cpus_per_bus, ports_.cpus - c);
+        const int cpus_on_bus = std::min(ports_.cpus_per_bus, ports_.cpus - c);
         edges_of_.emplace_back();
-        cpus_at_.emplace_back(static_cast<std::size_t>(behind), n);
+        cpus_at_.emplace_back(static_cast<std::size_t>(cpus_on_bus), n);
         edges_of_[home].push_back({home, bus, port_kind_});
         edges_of_[bus].push_back({bus, home, bus_kind_});
         g_.anchor.push_back(home);
@@ -169,7 +169,7 @@ class Builder {
     }
   }
 
-  /// The server of a router's next output; all outputs of a bus share one.
+  /// Returns the server of a router's next output; all outputs of a bus share one server.
   std::uint32_t server_of(std::uint32_t router) {
     if (g_.is_bus(router) && bus_server_ != kNone) return bus_server_;
     g_.servers.push_back(g_.is_bus(router) ? ports_.bus : Server{});
@@ -205,14 +205,15 @@ class Builder {
     e.output = static_cast<std::uint32_t>(g_.outputs.size());
     if (on_bus) e.fs_per_flit = 0;
     g_.outputs.push_back(o);
-    auto& of_node = e.kind == EndpointKind::cpu      ? g_.cpus_of
+    auto& by_kind = e.kind == EndpointKind::cpu      ? g_.cpus_of
                     : e.kind == EndpointKind::memory ? g_.memories_of
                                                      : g_.ios_of;
-    of_node[e.node].push_back(number);
+    by_kind[e.node].push_back(number);
     g_.endpoints.push_back(e);
   }
 
-  /// Adds the inputs of each router: first those of links, in the order of the outputs, then those of its endpoints.
+  /// Adds the inputs of each router: first the inputs of links, in the order of the outputs, then the inputs of its
+  /// endpoints.
   void add_inputs() {
     std::vector<std::vector<std::uint32_t>> arriving(plan_.routers);
     for (std::uint32_t o = 0; o < g_.outputs.size(); ++o)
@@ -241,7 +242,7 @@ class Builder {
   std::uint16_t bus_kind_ = 0, port_kind_ = 0;
   std::vector<std::vector<Edge>> edges_of_;          ///< by router
   std::vector<std::vector<std::uint32_t>> cpus_at_;  ///< node of each CPU, by router
-  std::uint32_t bus_server_ = kNone;                 ///< of the current router, once it has one
+  std::uint32_t bus_server_ = kNone;                 ///< server of the current router, once it has one
   std::uint32_t cpus_ = 0, memories_ = 0, ios_ = 0;
 };
 

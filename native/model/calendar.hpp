@@ -44,7 +44,7 @@ class Calendar {
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
 
-  /// The earliest event. Pre: not empty.
+  /// Returns the earliest event. Pre: not empty.
   Event pop() {
     --size_;
     if (next_ == now_.size()) advance();
@@ -123,7 +123,7 @@ class Calendar {
     if (!std::is_sorted(now_.begin(), now_.end(), earlier)) std::stable_sort(now_.begin(), now_.end(), earlier);
   }
 
-  /// The first non-empty bucket after the open one; -1 if there is none.
+  /// Returns the first non-empty bucket after the open one; -1 if all are empty.
   std::int64_t next_used() const {
     const auto start = static_cast<std::size_t>(open_ + 1) % kBuckets;
     for (std::size_t i = 0; i <= kBuckets / 64; ++i) {

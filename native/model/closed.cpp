@@ -12,26 +12,26 @@ Time path_time(const Graph& g, const Routing& routing, const RouterRules& rules,
     return g.is_bus(r) ? 0 : rules.pipeline + (rules.exclusive ? rules.allocation : 0);
   };
   Time time = a.delay + pipeline(a.router);
-  std::uint32_t at = a.router, incoming = kNone;
-  while (at != b.router) {
+  std::uint32_t router = a.router, incoming = kNone;
+  while (router != b.router) {
     std::uint32_t local;
     if (rules.channels.adaptive > 0) {
-      const std::uint64_t ways = routing.minimal(at, b.router);
-      local = static_cast<std::uint32_t>(std::countr_zero(ways));
+      const std::uint64_t minimal = routing.minimal(router, b.router);
+      local = static_cast<std::uint32_t>(std::countr_zero(minimal));
       if (incoming != kNone && g.outputs[incoming].dimension >= 0)
-        for (std::uint64_t m = ways; m; m &= m - 1) {
+        for (std::uint64_t m = minimal; m; m &= m - 1) {
           const auto k = static_cast<std::uint32_t>(std::countr_zero(m));
-          const Output& candidate = g.outputs[g.first_output[at] + k];
+          const Output& candidate = g.outputs[g.first_output[router] + k];
           if (candidate.dimension == g.outputs[incoming].dimension &&
               candidate.direction == g.outputs[incoming].direction)
             local = k;
         }
     } else {
-      local = routing.escape(at, b.router, kFresh).output;
+      local = routing.escape(router, b.router, kFresh).output;
     }
-    incoming = g.first_output[at] + local;
-    at = g.outputs[incoming].to_router;
-    time += g.outputs[incoming].delay + pipeline(at);
+    incoming = g.first_output[router] + local;
+    router = g.outputs[incoming].to_router;
+    time += g.outputs[incoming].delay + pipeline(router);
   }
   return time + g.outputs[b.output].delay;
 }
@@ -84,12 +84,12 @@ std::vector<double> uniform_loads(const Graph& g, const Routing& routing) {
     });
     for (const std::uint32_t r : order) {
       if (r == target || flow[r] == 0) continue;
-      const std::uint64_t ways = routing.minimal(r, target);
-      const double each = flow[r] / std::popcount(ways);
-      for (std::uint64_t m = ways; m; m &= m - 1) {
+      const std::uint64_t minimal = routing.minimal(r, target);
+      const double flow_per_output = flow[r] / std::popcount(minimal);
+      for (std::uint64_t m = minimal; m; m &= m - 1) {
         const std::uint32_t o = g.first_output[r] + static_cast<std::uint32_t>(std::countr_zero(m));
-        load[o] += each / pairs;
-        flow[g.outputs[o].to_router] += each;
+        load[o] += flow_per_output / pairs;
+        flow[g.outputs[o].to_router] += flow_per_output;
       }
     }
   }

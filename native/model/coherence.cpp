@@ -73,8 +73,8 @@ inline void Protocol::answer(std::uint32_t t, Time head, Time tail) {
   Transaction& x = pool_[t];
   x.due = std::max(x.due, head);
   if (--x.pending > 0) return;
-  const Time done = x.op == Op::write ? tail : std::max(x.due + rules_.core.fill, tail);
-  calendar_.push(done, event_of(kDone, 0), t);
+  const Time completion = x.op == Op::write ? tail : std::max(x.due + rules_.core.fill, tail);
+  calendar_.push(completion, event_of(kDone, 0), t);
 }
 
 inline void Protocol::respond(std::uint32_t from, Message message, std::uint32_t t, Time now) {

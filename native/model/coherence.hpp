@@ -17,7 +17,7 @@ namespace mm::model {
 
 class Protocol {
  public:
-  /// `directory` is that of traced lines; `check`: Trial::check.
+  /// `directory`: the directory of traced lines; `check`: Trial::check.
   Protocol(const Graph& graph, const NodeRules& rules, bool check, Network& network, MemoryControllers& memories,
            Directory& directory, Calendar& calendar);
 

@@ -8,12 +8,12 @@ namespace {
 
 const Stream kTraced{};  ///< for actors with a trace, which have no streams
 
-/// A constant time, or an exponentially distributed one with that mean.
+/// Returns a constant time, or an exponentially distributed one with this mean.
 Time drawn(Time mean, bool random, Draws& draws) {
   return random ? static_cast<Time>(-std::log(draws.unit()) * static_cast<double>(mean)) : mean;
 }
 
-/// The home node of a line that `node` accesses, before striping.
+/// Returns the home node of a line that `node` accesses, before striping.
 std::uint32_t home_of(const Stream& stream, std::uint32_t node, std::uint32_t nodes, Draws& draws) {
   switch (stream.homes) {
     case Homes::fixed:
@@ -71,7 +71,7 @@ inline void Cores::trace_access(const Traced& traced, Access& access) const {
   access.stripe = traced.line / controllers;
 }
 
-/// The access number `count` of a stream.
+/// Sets `access` to the access number `count` of a stream.
 inline void Cores::stream_access(const Stream& stream, std::uint64_t count, Draws& draws, Access& access) const {
   const std::uint64_t step = stream.random ? draws.below(stream.span_lines) : count % stream.span_lines;
   const auto line_bytes = static_cast<std::uint64_t>(rules_.memory.line_bytes);
@@ -89,7 +89,7 @@ inline void Cores::stream_access(const Stream& stream, std::uint64_t count, Draw
   access.home = home;
 }
 
-/// Whether buffers and pace permit an access now; otherwise the actor is woken or scheduled when they do.
+/// Returns whether buffers and pace permit an access now; otherwise the actor is woken or scheduled when they do.
 inline bool Cores::may_issue(std::uint32_t number, std::uint32_t node, bool posted, Time now) {
   const ActorState& s = states_[number];
   const Actor& actor = trial_.actors[number];
@@ -141,7 +141,7 @@ void Cores::issue(std::uint32_t number, Time now) {
   }
 }
 
-/// Ends a memory phase and starts the rest; false if a read of the phase is outstanding.
+/// Ends a memory phase and starts the rest; returns false if a read of the phase is outstanding.
 bool Cores::rests(std::uint32_t number, Time now) {
   ActorState& s = states_[number];
   const Actor& actor = trial_.actors[number];

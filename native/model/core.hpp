@@ -25,7 +25,7 @@ class Buffers {
         node_reads_(graph.nodes(), 0),
         waiting_(graph.endpoints.size()) {}
 
-  /// A posted write, which has a separate buffer; other writes occupy a read buffer.
+  /// Returns whether this is a posted write, which has a separate buffer; other writes occupy a read buffer.
   bool posted(Op op) const { return op == Op::write && rules_.core.posted_writes; }
   bool free(std::uint32_t endpoint, bool posted) const {
     return posted ? writes_[endpoint] < rules_.core.write_buffers : reads_[endpoint] < rules_.core.outstanding;

@@ -15,9 +15,9 @@ bool contains(const std::vector<std::uint32_t>& list, std::uint32_t endpoint) {
 }  // namespace
 
 bool Directory::hits(std::uint64_t line, std::uint32_t endpoint, Op op) const {
-  const auto found = lines_.find(line);
-  if (found == lines_.end()) return false;
-  return found->second.owner == endpoint || (op == Op::read && contains(found->second.sharers, endpoint));
+  const auto entry = lines_.find(line);
+  if (entry == lines_.end()) return false;
+  return entry->second.owner == endpoint || (op == Op::read && contains(entry->second.sharers, endpoint));
 }
 
 bool Directory::occupy(std::uint32_t t, Transaction& x) {
@@ -59,11 +59,11 @@ void SingleWriterCheck::probed(std::uint64_t line, std::uint32_t endpoint, Op op
 void SingleWriterCheck::completed(const Transaction& x) {
   auto& holders = holders_[x.line];
   const char mode = x.op == Op::read ? 'r' : 'w';
-  for (const auto& [who, how] : holders)
-    if (who != x.requester && (how == 'w' || mode == 'w'))
+  for (const auto& [holder, holder_mode] : holders)
+    if (holder != x.requester && (holder_mode == 'w' || mode == 'w'))
       throw Failure("coherence violated: line " + std::to_string(x.line) + " is held for " +
-                    (how == 'w' ? "writing" : "reading") + " by endpoint " + std::to_string(who) + " while endpoint " +
-                    std::to_string(x.requester) + (mode == 'w' ? " writes it" : " reads it"));
+                    (holder_mode == 'w' ? "writing" : "reading") + " by endpoint " + std::to_string(holder) +
+                    " while endpoint " + std::to_string(x.requester) + (mode == 'w' ? " writes it" : " reads it"));
   holders[x.requester] = mode;
 }
 

@@ -11,14 +11,15 @@ namespace mm::model {
 
 class Directory {
  public:
-  /// Whether an access by `endpoint` hits a line that it holds.
+  /// Returns whether an access by `endpoint` hits a line that it holds.
   bool hits(std::uint64_t line, std::uint32_t endpoint, Op op) const;
 
-  /// Occupies the line of a transaction and sets its owner and state; false if `t` has to wait for the one before.
+  /// Occupies the line of a transaction and sets its owner and state; returns false if `t` has to wait for an earlier
+  /// one.
   bool occupy(std::uint32_t t, Transaction& x);
 
   /// Ends a transaction: its requester holds the line. Returns the transaction that occupies the line next, which still
-  /// has to call `occupy`; kNone if none waits.
+  /// has to call `occupy`; kNone if no transaction waits.
   std::uint32_t release(const Transaction& x);
 
   const std::vector<std::uint32_t>& sharers(std::uint64_t line) { return lines_[line].sharers; }

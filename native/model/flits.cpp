@@ -9,7 +9,7 @@ namespace {
 
 std::uint64_t bit(std::uint32_t n) { return std::uint64_t{1} << n; }
 
-/// The first set bit from `turn` on, round robin. Pre: some bit is set.
+/// Returns the first set bit from `turn` on, round robin. Pre: some bit is set.
 std::uint32_t round_robin(std::uint64_t bits, std::uint32_t turn) {
   const std::uint64_t ahead = bits >> (turn & 63U) << (turn & 63U);
   return static_cast<std::uint32_t>(std::countr_zero(ahead ? ahead : bits));
@@ -58,27 +58,27 @@ FlitNetwork::FlitNetwork(const Graph& graph, const Routing& routing, const Route
       queues_(graph.endpoints.size() * static_cast<std::size_t>(rules.channels.classes)) {
   std::int64_t longest = pipeline_ + allocation_ + requeue_;
   for (std::uint32_t o = 0; o < outputs_.size(); ++o) {
-    const Output& from = graph.outputs[o];
-    Port& to = outputs_[o];
-    to.free = ~std::uint64_t{0} >> (64 - v_);
-    to.delay = static_cast<std::int32_t>(std::max<std::int64_t>(1, cycles(from.delay)));
-    to.takes = static_cast<std::int32_t>(std::max<std::int64_t>(1, cycles((from.fs_per_flit + 999) / 1000)));
-    slow_links_ = slow_links_ || to.takes > 1;
-    longest = std::max<std::int64_t>(longest, to.delay + to.takes);
-    if (from.to_endpoint == kNone) {
-      to.to = from.to_input << shift_;
+    const Output& output = graph.outputs[o];
+    Port& port = outputs_[o];
+    port.free = ~std::uint64_t{0} >> (64 - v_);
+    port.delay = static_cast<std::int32_t>(std::max<std::int64_t>(1, cycles(output.delay)));
+    port.takes = static_cast<std::int32_t>(std::max<std::int64_t>(1, cycles((output.fs_per_flit + 999) / 1000)));
+    slow_links_ = slow_links_ || port.takes > 1;
+    longest = std::max<std::int64_t>(longest, port.delay + port.takes);
+    if (output.to_endpoint == kNone) {
+      port.to = output.to_input << shift_;
       continue;
     }
     // An endpoint consumes a flit at once, so only a buffer shorter than the round trip of its credit limits it.
-    if (rules.buffer_flits * to.takes >= to.delay + credit_delay_)
+    if (rules.buffer_flits * port.takes >= port.delay + credit_delay_)
       for (std::uint32_t k = 0; k < v_; ++k) credits_[o << shift_ | k] = kUnbounded;
   }
   for (const Endpoint& e : graph.endpoints) longest = std::max(longest, cycles(e.delay));
   for (std::uint32_t i = 0; i < inputs_.size(); ++i) {
-    const Input& from = graph.inputs[i];
+    const Input& input = graph.inputs[i];
     inputs_[i].upstream =
-        (from.from_output != kNone ? from.from_output
-                                   : static_cast<std::uint32_t>(graph.outputs.size()) + from.from_endpoint)
+        (input.from_output != kNone ? input.from_output
+                                    : static_cast<std::uint32_t>(graph.outputs.size()) + input.from_endpoint)
         << shift_;
   }
   for (std::uint32_t r = 0; r < routers_.size(); ++r) {
@@ -112,12 +112,12 @@ inline void FlitNetwork::make_eligible(std::uint32_t channel) {
 }
 
 inline void FlitNetwork::make_ineligible(Router& router, std::uint32_t input, std::uint32_t k, std::uint32_t o) {
-  std::uint64_t& left = eligible(input, o);
-  left &= ~bit(k);
-  if (left != 0) return;
-  std::uint64_t& asked = outputs_[router.out + o].asked;
-  asked &= ~bit(input - router.in);
-  if (!asked) router.asked &= ~bit(o);
+  std::uint64_t& eligible_channels = eligible(input, o);
+  eligible_channels &= ~bit(k);
+  if (eligible_channels != 0) return;
+  std::uint64_t& asking_inputs = outputs_[router.out + o].asked;
+  asking_inputs &= ~bit(input - router.in);
+  if (!asking_inputs) router.asked &= ~bit(o);
 }
 
 inline void FlitNetwork::arrive(std::uint32_t channel) {
@@ -138,15 +138,15 @@ inline void FlitNetwork::credit(std::uint32_t space) {
 }
 
 const std::vector<std::uint32_t>& FlitNetwork::step() {
-  Slot& now = slot(cycle_);
-  const std::size_t present = at(cycle_);
-  const std::uint32_t* const reached = &arrivals_.values[present * arrivals_.width];
-  for (std::uint32_t n = arrivals_.counts[present], i = 0; i < n; ++i) arrive(reached[i]);
-  const std::uint32_t* const freed = &credits_due_.values[present * credits_due_.width];
-  for (std::uint32_t n = credits_due_.counts[present], i = 0; i < n; ++i) credit(freed[i]);
-  arrivals_.counts[present] = credits_due_.counts[present] = 0;
-  for (const std::uint32_t c : now.heads) route(c);
-  for (const std::uint32_t c : now.ready) activate(c);
+  Slot& events = slot(cycle_);
+  const std::size_t index = at(cycle_);
+  const std::uint32_t* const arrived_channels = &arrivals_.values[index * arrivals_.width];
+  for (std::uint32_t n = arrivals_.counts[index], i = 0; i < n; ++i) arrive(arrived_channels[i]);
+  const std::uint32_t* const freed_spaces = &credits_due_.values[index * credits_due_.width];
+  for (std::uint32_t n = credits_due_.counts[index], i = 0; i < n; ++i) credit(freed_spaces[i]);
+  arrivals_.counts[index] = credits_due_.counts[index] = 0;
+  for (const std::uint32_t c : events.heads) route(c);
+  for (const std::uint32_t c : events.ready) activate(c);
   for (std::size_t w = 0; w < sending_.size(); ++w)
     for (std::uint64_t m = sending_[w]; m; m &= m - 1)
       send(static_cast<std::uint32_t>(64 * w) + static_cast<std::uint32_t>(std::countr_zero(m)));
@@ -158,10 +158,10 @@ const std::vector<std::uint32_t>& FlitNetwork::step() {
       if (!router.wanting && !router.asked) active_[w] &= ~(m & -m);
     }
   if (inside_) last_change_ = cycle_;
-  delivered_.swap(now.delivered);
-  now.heads.clear();
-  now.ready.clear();
-  now.delivered.clear();
+  delivered_.swap(events.delivered);
+  events.heads.clear();
+  events.ready.clear();
+  events.delivered.clear();
   inside_ -= delivered_.size();
   ++cycle_;
   return delivered_;
@@ -207,7 +207,7 @@ void FlitNetwork::send(std::uint32_t endpoint) {
   if (source.left == 0) source.sending = kNone;
 }
 
-/// The output of the head of a channel, and the virtual channels that it may use there.
+/// Sets the output of the head of a channel, and the virtual channels that it may use there.
 void FlitNetwork::route(std::uint32_t channel) {
   Channel& c = channels_[channel];
   const Packet& packet = pool_[head_of(channel)];
@@ -225,8 +225,8 @@ void FlitNetwork::route(std::uint32_t channel) {
         routing_.keeps_class(graph_, graph_.outputs[from], graph_.outputs[graph_.first_output[router] + hop.output]);
     if (straight)
       hop.escape = static_cast<std::uint8_t>(((channel & mask_) - first) / width);
-    else if (const Hop other = routing_.other_way(graph_, router, target.router); other.output != kNoHop)
-      hop = draws_.below(2) ? other : hop;  // both ways round the ring are equally long
+    else if (const Hop opposite = routing_.other_way(graph_, router, target.router); opposite.output != kNoHop)
+      hop = draws_.below(2) ? opposite : hop;  // both ways round the ring are equally long
     // A packet that crosses neither date line takes either class and keeps it.
     const std::uint32_t k = hop.escape == kEither ? static_cast<std::uint32_t>(draws_.below(2)) : hop.escape;
     low = first + k * width;
@@ -240,7 +240,7 @@ void FlitNetwork::route(std::uint32_t channel) {
   active_[router / 64] |= bit(router % 64);
 }
 
-/// Gives virtual channels of the outputs to packets that need one: each picks an input channel, which accepts one.
+/// Assigns virtual channels of the outputs to packets that need one: each picks an input channel, which accepts one.
 void FlitNetwork::allocate_channels(Router& router) {
   const std::uint32_t in = router.in, out = router.out, all = kMaxFlitPorts << shift_;
   requests_.clear();
@@ -270,15 +270,15 @@ void FlitNetwork::allocate_channels(Router& router) {
       winner_rank_[space] = rank;
     }
   for (std::uint32_t r = 0; r < requests_.size(); ++r) {
-    std::uint64_t picked = 0;
+    std::uint64_t won_channels = 0;
     for (std::uint64_t m = requests_[r].free; m; m &= m - 1)
       if (winner_[requests_[r].output << shift_ | static_cast<std::uint32_t>(std::countr_zero(m))] == r)
-        picked |= m & -m;
-    if (picked) own(router, requests_[r], picked);
+        won_channels |= m & -m;
+    if (won_channels) own(router, requests_[r], won_channels);
   }
 }
 
-/// Gives one of `choices` of the requested output to a channel.
+/// Assigns one of `choices` of the requested output to a channel.
 void FlitNetwork::own(Router& router, const Request& request, std::uint64_t choices) {
   Channel& c = channels_[request.channel];
   const std::uint32_t base = static_cast<std::uint32_t>(c.output) << shift_;
@@ -344,21 +344,21 @@ inline void FlitNetwork::forward(Router& router, std::uint32_t input, std::uint3
 
 /// Sends at most one flit from each input and to each output.
 void FlitNetwork::allocate_switch(Router& router) {
-  std::uint64_t picked[kMaxFlitPorts];  // by input: outputs; valid for the bits of `inputs`
+  std::uint64_t outputs_by_input[kMaxFlitPorts];  // by input: outputs; valid for the bits of `inputs`
   std::uint64_t inputs = 0;
   for (std::uint64_t m = router.asked; m; m &= m - 1) {
     const auto o = static_cast<std::uint32_t>(std::countr_zero(m));
     const Port& output = outputs_[router.out + o];
     if (slow_links_ && output.free_from > cycle_) continue;
     const std::uint32_t i = round_robin(output.asked, output.turn);
-    picked[i] = (inputs >> i & 1U ? picked[i] : 0) | bit(o);
+    outputs_by_input[i] = (inputs >> i & 1U ? outputs_by_input[i] : 0) | bit(o);
     inputs |= bit(i);
   }
   if (inputs) last_move_ = cycle_;
   for (; inputs; inputs &= inputs - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(inputs));
     Entry& input = inputs_[router.in + i];
-    const std::uint32_t o = round_robin(picked[i], input.turn);
+    const std::uint32_t o = round_robin(outputs_by_input[i], input.turn);
     const std::uint32_t k = round_robin(eligible(router.in + i, o), input.round);
     outputs_[router.out + o].turn = static_cast<std::uint8_t>(i + 1);
     input.turn = static_cast<std::uint8_t>(o + 1);

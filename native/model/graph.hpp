@@ -11,9 +11,9 @@
 namespace mm::model {
 
 constexpr std::uint32_t kNone = 0xffffffff;
-constexpr int kMaxLinks = 64;    ///< between one router and others, in each direction: their masks are one word
-constexpr int kMaxPorts = 1024;  ///< inputs or outputs of one router, a power of two
-constexpr int kMaxCpus = 512;    ///< of one node
+constexpr int kMaxLinks = 64;    ///< maximum between one router and others, in each direction: their masks are one word
+constexpr int kMaxPorts = 1024;  ///< maximum inputs or outputs of one router, a power of two
+constexpr int kMaxCpus = 512;    ///< maximum of one node
 
 enum class EndpointKind : std::uint8_t { cpu, memory, io };
 
@@ -28,11 +28,11 @@ struct Output {
   std::uint32_t to_router = kNone;  ///< kNone: leads to an endpoint
   std::uint32_t to_input = kNone;   ///< input of `to_router`, global number
   std::uint32_t to_endpoint = kNone;
-  std::uint32_t server = 0;      ///< outputs of a bus share one
+  std::uint32_t server = 0;      ///< outputs of a bus share one server
   std::int64_t fs_per_flit = 0;  ///< 0: no time
   Time delay = 0;                ///< from grant to the far end, without the far router's pipeline
-  std::uint16_t kind = 0;        ///< of Graph::kinds
-  std::int8_t dimension = -1;    ///< of a torus, mesh or hypercube
+  std::uint16_t kind = 0;        ///< index in Graph::kinds
+  std::int8_t dimension = -1;    ///< dimension of a torus, mesh or hypercube; -1: none
   std::int8_t direction = 0;     ///< +1, -1
 };
 
@@ -46,13 +46,13 @@ struct Endpoint {
   EndpointKind kind = EndpointKind::cpu;
   std::uint32_t node = 0, index = 0;  ///< index: among the machine's endpoints of its kind
   std::uint32_t router = 0, input = 0, output = 0;
-  std::int64_t fs_per_flit = 0;  ///< of its injection
-  Time delay = 0;                ///< of its injection
+  std::int64_t fs_per_flit = 0;  ///< rate of its injection; 0: no time
+  Time delay = 0;                ///< delay of its injection
 };
 
 struct Server {
-  Time turnaround = 0;  ///< lost on a change of sender
-  Time gap = 0;         ///< lost per packet
+  Time turnaround = 0;  ///< time lost on a change of sender
+  Time gap = 0;         ///< time lost per packet
 };
 
 /// Possible next hops of a packet; see routing.hpp.
@@ -70,7 +70,7 @@ struct Graph {
   std::vector<int> coordinates;  ///< routers x dimensions, for torus, mesh, hypercube
   std::vector<int> shape;        ///< empty without coordinates
   bool wraps = false;
-  std::vector<std::uint32_t> anchor;  ///< for a bus its node's router, for others themselves
+  std::vector<std::uint32_t> anchor;  ///< for a bus, the router of its node; for other routers, themselves
   EscapeRule rule = EscapeRule::up_down;
 
   std::uint32_t routers() const { return static_cast<std::uint32_t>(first_output.size() - 1); }
@@ -84,7 +84,7 @@ struct Graph {
 /// Builds the graph of a resolved machine (docs/reference/machine-files.md). Throws UsageError with the key.
 Graph build_graph(const json& machine);
 
-/// Endpoints of a kind in the order of their nodes: CPU number n of a machine, also in frames, is the n-th.
+/// Returns the endpoints of a kind in the order of their nodes: CPU number n of a machine, also in frames, is the n-th.
 std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind);
 
 }  // namespace mm::model

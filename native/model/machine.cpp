@@ -12,7 +12,7 @@
 namespace mm::model {
 namespace {
 
-/// A few events per bucket for any machine size; the horizon exceeds a memory access.
+/// Returns a width of buckets with a few events per bucket for any machine size; the horizon exceeds a memory access.
 int bucket_shift(const Graph& graph) {
   return std::clamp(11 - static_cast<int>(std::bit_width(graph.endpoints.size() / 3)), 4, 9);
 }
@@ -92,12 +92,12 @@ class Machine {
     r.answered = protocol_.answered();
     r.hits = cores_.hits();
     const double span = static_cast<double>(std::max<Time>(r.measured, 1));
-    const BusyTimes before = before_ ? *before_ : busy_times(network_, memories_, 0);
+    const BusyTimes start = before_ ? *before_ : busy_times(network_, memories_, 0);
     const BusyTimes busy = busy_times(network_, memories_, now);
     for (std::size_t o = 0; o < busy.outputs.size(); ++o)
-      r.output_busy.push_back(static_cast<double>(busy.outputs[o] - before.outputs[o]) / span);
+      r.output_busy.push_back(static_cast<double>(busy.outputs[o] - start.outputs[o]) / span);
     for (std::size_t m = 0; m < busy.memories.size(); ++m)
-      r.memory_busy.push_back((busy.memories[m] - before.memories[m]) / span / memories_.channels(m));
+      r.memory_busy.push_back((busy.memories[m] - start.memories[m]) / span / memories_.channels(m));
     if (protocol_.open() == 0) r.credits_back = network_.inside() == 0 && network_.all_credits_back(kNever - 1);
     return r;
   }
@@ -111,7 +111,7 @@ class Machine {
   Protocol protocol_;
   Cores cores_;
   Frames frames_;
-  std::optional<BusyTimes> before_;  ///< at the end of the warm-up
+  std::optional<BusyTimes> before_;  ///< busy times at the end of the warm-up
 };
 
 }  // namespace

@@ -53,16 +53,16 @@ void run_all(const mm::model::Ready& machine, const mm::json& runs, unsigned thr
           slot.error = std::current_exception();
         }
         slot.done = true;
-        const std::scoped_lock held(lock);
+        const std::scoped_lock guard(lock);
         slots[i] = std::move(slot);
         changed.notify_all();
       }
     });
   for (std::size_t i = 0; i < count; ++i) {
-    std::unique_lock held(lock);
-    changed.wait(held, [&] { return slots[i].done; });
+    std::unique_lock guard(lock);
+    changed.wait(guard, [&] { return slots[i].done; });
     const Slot slot = std::move(slots[i]);
-    held.unlock();
+    guard.unlock();
     try {
       if (slot.error) std::rethrow_exception(slot.error);
       for (const mm::json& line : slot.lines) mm::emit(line);

@@ -47,7 +47,7 @@ class MemoryControllers {
     return op == Op::write ? channel.free_from : start + rules_.access;
   }
 
-  /// Busy time of a controller's channels up to `now`, total in ps.
+  /// Returns the busy time of a controller's channels up to `now`, total in ps.
   double busy(std::size_t controller, Time now) const {
     double all = 0;
     const Controller& m = controllers_[controller];
@@ -59,19 +59,19 @@ class MemoryControllers {
  private:
   struct Controller {
     std::uint32_t channels, first;
-    Time occupancy;  ///< of one line on one channel, including the gap after it
+    Time occupancy;  ///< time that one line occupies one channel, including the gap after it
   };
   struct Channel {
-    Time free_from = 0;  ///< of the data bus: completion time of all accepted accesses
+    Time free_from = 0;  ///< time from which the data bus is free: completion time of all accepted accesses
     Time busy = 0;
-    int writes = 0;  ///< of the batch
+    int writes = 0;  ///< writes of the current batch
   };
   struct Bank {
     std::uint64_t page = ~std::uint64_t{0};
     Time free_from = 0;
   };
 
-  /// When the bank of `line` on the channel has that line's page open.
+  /// Returns when the bank of `line` on the channel has this line's page open.
   Time open_page(std::size_t channel, std::uint64_t line, Time at) {
     const std::uint64_t page =
         line * static_cast<std::uint64_t>(rules_.line_bytes) / static_cast<std::uint64_t>(rules_.page_bytes);

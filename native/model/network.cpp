@@ -16,7 +16,7 @@ std::uint32_t ring_size(const RouterRules& rules) {
   return std::bit_ceil(static_cast<std::uint32_t>(rules.buffer_flits + 1));
 }
 
-/// The first word of each router in masks of inputs, and the number of words.
+/// Returns the first word of each router in masks of inputs, and the number of words.
 std::vector<std::uint32_t> first_words(const Graph& graph) {
   std::vector<std::uint32_t> first = {0};
   for (std::uint32_t r = 0; r < graph.routers(); ++r)
@@ -165,9 +165,9 @@ void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
         const Output& in = graph_.outputs[from_output];
         const Output& out = graph_.outputs[graph_.first_output[router] + fresh.output];
         if (packet.escape_class != kFresh && routing_.keeps_class(graph_, in, out)) {
-          const Hop kept = routing_.escape(router, target.router, packet.escape_class);
-          queue.escape_output = kept.output;
-          queue.escape = kept.escape;
+          const Hop straight_hop = routing_.escape(router, target.router, packet.escape_class);
+          queue.escape_output = straight_hop.output;
+          queue.escape = straight_hop.escape;
         }
         if (in.dimension >= 0)
           for (std::uint64_t m = queue.minimal; m; m &= m - 1) {
@@ -184,7 +184,7 @@ void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
   if (queue.retry < kNever) schedule(router, queue.retry);
 }
 
-/// Whether a space can accept a packet now; otherwise `when` is lowered to the earliest known time of a retry.
+/// Returns whether a space can accept a packet now; otherwise lowers `when` to the earliest known time of a retry.
 bool Network::has_space(std::uint32_t space, int flits, Time now, Time& when) {
   Space& s = spaces_[space];
   if (!s.bounded) return true;
@@ -210,14 +210,14 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
   Time when = kNever;
   const auto server_free = [&](std::uint32_t output) {
     if (flits <= address_flits_ && graph_.is_bus(graph_.outputs[output].router)) return true;
-    const Time until = servers_[graph_.outputs[output].server].busy_until;
-    if (until > now) when = std::min(when, until);
-    return until <= now;
+    const Time busy_until = servers_[graph_.outputs[output].server].busy_until;
+    if (busy_until > now) when = std::min(when, busy_until);
+    return busy_until <= now;
   };
 
   const bool leaves = queue.escape_output < 0 && adaptive == 0;
-  bool room = false;  // on any adaptive channel, even if its server is busy
-  bool found = false;
+  bool has_room = false;  // on any adaptive channel, even if its server is busy
+  bool has_choice = false;
   std::int32_t best = -1;
   const auto consider = [&](std::uint32_t local) {
     const std::uint32_t o = base + local;
@@ -230,18 +230,18 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
         channel = c;
       }
     if (channel == kNone) return;
-    room = true;
+    has_room = true;
     if (!server_free(o)) return;
     if (static_cast<int>(local) == queue.straight) best_space = kUnbounded;  // prefer to continue straight
     if (best_space <= best) return;
     best = best_space;
-    found = true;
+    has_choice = true;
     choice = {static_cast<std::uint16_t>(local), static_cast<std::uint8_t>(channel), kFresh};
   };
   if (queue.target_output >= 0) consider(static_cast<std::uint32_t>(queue.target_output));
   for (std::uint64_t m = queue.minimal; m; m &= m - 1) consider(static_cast<std::uint32_t>(std::countr_zero(m)));
-  if (found) return true;
-  if (!room && queue.escape_output >= 0) {
+  if (has_choice) return true;
+  if (!has_room && queue.escape_output >= 0) {
     const std::uint32_t o = base + static_cast<std::uint32_t>(queue.escape_output);
     for (std::uint32_t k = 0; k < static_cast<std::uint32_t>(rules_.channels.escape); ++k) {
       if (queue.escape != kEither && queue.escape != k) continue;
@@ -295,7 +295,7 @@ void Network::consumed(std::uint32_t endpoint, int klass, int flits, Time now) {
   }
 }
 
-/// The earliest known time at which one of an input's channels may be granted.
+/// Returns the earliest known time at which one of an input's channels may be granted.
 Time Network::earliest(std::uint32_t input, std::uint64_t channels) const {
   Time at = kNever;
   for (; channels; channels &= channels - 1)
@@ -312,31 +312,31 @@ void Network::arbitrate(std::uint32_t router, Time now) {
   std::uint64_t nominated[kMaxPorts / 64];
   const std::uint32_t words = (graph_.first_output[router + 1] - out + 63) / 64;
   std::fill_n(nominated, words, 0);
-  Time again = kNever;
+  Time next_try = kNever;
   for_each_waiting(router, [&](std::uint32_t local) {
     const std::uint32_t input = in + local;
-    std::uint64_t left = waiting_[input];
-    for (std::uint32_t a = 0; a < reads_ && left; ++a) {
-      const Time until = reading_[input * reads_ + a];
-      if (until > now) {
-        again = std::min(again, std::max(until, earliest(input, left)));
+    std::uint64_t remaining = waiting_[input];
+    for (std::uint32_t a = 0; a < reads_ && remaining; ++a) {
+      const Time busy_until = reading_[input * reads_ + a];
+      if (busy_until > now) {
+        next_try = std::min(next_try, std::max(busy_until, earliest(input, remaining)));
         continue;
       }
       const int turn = turn_[input];
-      while (left) {
-        const std::uint64_t ahead = left >> turn << turn;
-        const auto v = static_cast<std::uint32_t>(std::countr_zero(ahead ? ahead : left));
-        left &= ~(std::uint64_t{1} << v);
+      while (remaining) {
+        const std::uint64_t ahead = remaining >> turn << turn;
+        const auto v = static_cast<std::uint32_t>(std::countr_zero(ahead ? ahead : remaining));
+        remaining &= ~(std::uint64_t{1} << v);
         Queue& queue = queues_[input * v_ + v];
         Choice choice;
         if (queue.retry > now || !choose(out, queue, now, choice)) {
-          again = std::min(again, queue.retry);
+          next_try = std::min(next_try, queue.retry);
           continue;
         }
         const std::uint32_t o = choice.output;
         const std::uint32_t rank = (local - favoured_[out + o]) & (kMaxPorts - 1);
         if (nominated[o / 64] >> o % 64 & 1U) {
-          again = std::min(again, now + rules_.cycle);
+          next_try = std::min(next_try, now + rules_.cycle);
           if (rank >= nominees[o].rank) break;
         }
         nominees[o] = {input, v, a, rank, choice};
@@ -347,21 +347,21 @@ void Network::arbitrate(std::uint32_t router, Time now) {
   });
   const auto grant_output = [&](std::uint32_t o) {
     const Nominee& n = nominees[o];
-    const Time until = servers_[graph_.outputs[out + o].server].busy_until;
+    const Time busy_until = servers_[graph_.outputs[out + o].server].busy_until;
     const bool address = graph_.is_bus(router) && pool_[queues_[n.input * v_ + n.channel].head].flits <= address_flits_;
-    if (until > now && !address) {  // a bus that was just granted to another output
-      again = std::min(again, until);
+    if (busy_until > now && !address) {  // a bus that was just granted to another output
+      next_try = std::min(next_try, busy_until);
       return;
     }
     grant(router, n, now);
     // Its other channels are considered again after the input has been read.
-    if (const std::uint64_t left = waiting_[n.input])
-      again = std::min(again, std::max(reading_[n.input * reads_ + n.arbiter], earliest(n.input, left)));
+    if (const std::uint64_t remaining = waiting_[n.input])
+      next_try = std::min(next_try, std::max(reading_[n.input * reads_ + n.arbiter], earliest(n.input, remaining)));
   };
   for (std::uint32_t w = 0; w < words; ++w)
     for (std::uint64_t m = nominated[w]; m; m &= m - 1)
       grant_output(w * 64 + static_cast<std::uint32_t>(std::countr_zero(m)));
-  if (again < kNever) schedule(router, std::max(again, now + 1));
+  if (next_try < kNever) schedule(router, std::max(next_try, now + 1));
 }
 
 void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
@@ -395,8 +395,8 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   turn_[input] = static_cast<std::uint8_t>(v + 1 == v_ ? 0 : v + 1);
   favoured_[o] = static_cast<std::uint16_t>(input - graph_.first_input[router] + 1);
 
-  // Frees its space flit by flit as it leaves, so that a packet that follows at the input's rate meets no full buffer
-  // from the time when its last flit would.
+  // A packet frees its space flit by flit as it leaves. One credit stands for all of them, with a time at which a
+  // packet that follows at the input's rate finds room for its last flit when this flit arrives.
   if (from != kNone) {
     const Time in_rate = duration(from, packet.flits - 1);
     give_back(from, packet.channel, std::max(start, end - in_rate) + rules_.credit, packet.flits);

@@ -63,35 +63,35 @@ class Network {
 
   std::uint64_t inside() const { return inside_; }  ///< packets in flight
   std::uint64_t packet_hops() const { return hops_; }
-  Time tail_of(std::uint32_t p, Time head) const;  ///< when the last flit arrives, at the last output's rate
+  Time tail_of(std::uint32_t p, Time head) const;  ///< returns when the last flit arrives, at the last output's rate
   bool all_credits_back(Time now);
-  std::string waits() const;  ///< which packets wait for what; for a run without progress
+  std::string waits() const;  ///< returns which packets wait for what; for a run without progress
   std::size_t bytes() const;
 
-  /// Busy time of an output up to `now`, ps.
+  /// Returns the busy time of an output up to `now`, ps.
   Time busy(std::uint32_t output, Time now) const {
     const ServerState& s = servers_[graph_.outputs[output].server];
     const Time ahead = s.busy_until - now;
-    const Time mine = busy_[output];
-    return ahead > 0 && s.user == output ? mine - ahead : mine;
+    const Time total = busy_[output];
+    return ahead > 0 && s.user == output ? total - ahead : total;
   }
   std::uint64_t flits_through(std::uint32_t output) const { return flits_[output]; }
   const Graph& graph() const { return graph_; }
   const RouterRules& rules() const { return rules_; }
 
  private:
-  struct Queue {  ///< of one input and virtual channel
+  struct Queue {  ///< state of one input and virtual channel
     std::uint32_t head = kNone, tail = kNone;
     Time retry = 0;                   ///< the earliest known time at which its head may be granted
     Time ready = 0;                   ///< when its head has passed the pipeline
-    std::uint64_t minimal = 0;        ///< links on shortest paths; none if its target is at this router
-    std::int16_t target_output = -1;  ///< the output to its target, if that is at this router
+    std::uint64_t minimal = 0;        ///< links on shortest paths; 0 if its target is at this router
+    std::int16_t target_output = -1;  ///< the output to its target, if the target is at this router
     std::int16_t escape_output = -1, straight = -1;
     std::uint8_t escape = 0, klass = 0;
   };
-  struct Space {  ///< of one output and virtual channel: room at its far end
+  struct Space {  ///< room at the far end of one output and virtual channel
     std::int32_t flits = 0;
-    std::uint16_t first = 0, count = 0;  ///< of its dated credits
+    std::uint16_t first = 0, count = 0;  ///< position and number of its dated credits
     bool starved = false, bounded = true;
   };
   struct ServerState {
@@ -155,7 +155,7 @@ class Network {
   std::vector<Space> spaces_;      ///< output x channel
   std::vector<Credit> credits_;    ///< space x ring
   std::vector<ServerState> servers_;
-  std::vector<Time> busy_;  ///< of outputs, all granted
+  std::vector<Time> busy_;  ///< of outputs, for all granted packets
   std::vector<std::uint64_t> flits_;
   std::vector<std::uint64_t> waiting_;         ///< of inputs: channels with a packet
   std::vector<std::uint32_t> first_word_;      ///< of routers, in `inputs_waiting_`; routers + 1

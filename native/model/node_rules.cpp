@@ -20,15 +20,15 @@ CoreRules core_rules(const Table& cpu) {
   return r;
 }
 
-/// A list with one number per node; empty if the key is missing.
+/// Returns a list with one number per node; empty if the key is missing.
 template <class T>
 std::vector<T> one_each(const Table& memory, const char* key, std::uint32_t nodes, double minimum, double maximum) {
   std::vector<T> list;
   if (!memory.has(key)) return list;
-  const json& given = memory.at(key);
+  const json& numbers = memory.at(key);
   const std::string allowed = "one number per node (" + std::to_string(nodes) + ")";
-  if (!given.is_array() || given.size() != nodes) memory.refuse(key, brief(given), allowed);
-  for (const json& v : given) {
+  if (!numbers.is_array() || numbers.size() != nodes) memory.refuse(key, brief(numbers), allowed);
+  for (const json& v : numbers) {
     if (!v.is_number() || v.get<double>() < minimum || v.get<double>() > maximum) memory.refuse(key, brief(v), allowed);
     list.push_back(v.get<T>());
   }
@@ -102,9 +102,9 @@ std::uint32_t partner(const Graph& graph, const NodeRules& rules, std::uint32_t 
     std::uint32_t stride = 1;
     for (int d = 0; d < rules.pair_dimension; ++d)
       stride *= static_cast<std::uint32_t>(graph.shape[static_cast<std::size_t>(d)]);
-    const int at = graph.coordinate(graph.node_router[node], rules.pair_dimension);
-    other = at % 2 == 0 ? node + stride : node - stride;
-    if (at % 2 == 0 && at + 1 >= graph.shape[static_cast<std::size_t>(rules.pair_dimension)]) other = node;
+    const int position = graph.coordinate(graph.node_router[node], rules.pair_dimension);
+    other = position % 2 == 0 ? node + stride : node - stride;
+    if (position % 2 == 0 && position + 1 >= graph.shape[static_cast<std::size_t>(rules.pair_dimension)]) other = node;
   }
   return other < graph.nodes() ? other : node;
 }

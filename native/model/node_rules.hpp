@@ -22,10 +22,10 @@ struct CoreRules {
 struct MemoryRules {
   int controllers = 1;  ///< per node
   int channels = 1, banks = 8, line_bytes = 64, queue = 32, write_batch = 1;
-  std::int64_t occupancy_fs = 0;  ///< of one line on one channel
+  std::int64_t occupancy_fs = 0;  ///< time of one line on one channel
   Time access = 0, activate = 0, turnaround = 0, gap = 0;
   int page_bytes = 0;              ///< 0: every access finds its page open
-  std::vector<double> node_share;  ///< of a channel's rate, by node; empty: 1
+  std::vector<double> node_share;  ///< share of a channel's rate, by node; empty: 1
   std::vector<int> node_channels;  ///< by node; empty: channels
 };
 
@@ -50,7 +50,7 @@ struct NodeRules {
 
 NodeRules node_rules(const Graph& graph, const json& machine);
 
-/// The node whose memory is striped with that of `node`.
+/// Returns the node whose memory is striped with the memory of `node`.
 std::uint32_t partner(const Graph& graph, const NodeRules& rules, std::uint32_t node);
 
 }  // namespace mm::model

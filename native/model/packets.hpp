@@ -9,7 +9,7 @@
 namespace mm::model {
 
 struct Packet {
-  std::uint32_t next = kNone;  ///< in its queue, or in the pool
+  std::uint32_t next = kNone;  ///< next packet in its queue, or in the pool
   std::uint32_t about = 0;     ///< for the sender's use
   std::uint32_t target = 0;    ///< endpoint
   std::uint16_t flits = 1;

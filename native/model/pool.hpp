@@ -1,5 +1,5 @@
 #pragma once
-/// Things in a pool that hands out numbers. A thing has a member `next`, which links those that are free.
+/// Items in a pool that hands out numbers. An item has a member `next`, which links the free items.
 #include <cstdint>
 #include <vector>
 
@@ -33,7 +33,7 @@ class Pool {
   std::uint32_t free_ = kNone;
 };
 
-/// A queue of things of one pool, linked by `next`.
+/// A queue of items of one pool, linked by `next`.
 struct PoolQueue {
   std::uint32_t head = kNone, tail = kNone;
 

@@ -19,9 +19,9 @@ class Draws {
   Draws(std::uint64_t seed, std::uint64_t stream)
       : key_(mix64(mix64(seed + 0x9e3779b97f4a7c15ULL) + stream * 0xd1342543de82ef95ULL)) {}
   std::uint64_t next() { return mix64(key_ + ++count_ * 0x9e3779b97f4a7c15ULL); }
-  /// Uniform in [0, n); n > 0. The bias is below n / 2^64.
+  /// Returns a number uniform in [0, n); n > 0. The bias is below n / 2^64.
   std::uint64_t below(std::uint64_t n) { return static_cast<std::uint64_t>((static_cast<Wide>(next()) * n) >> 64); }
-  /// Uniform in (0, 1].
+  /// Returns a number uniform in (0, 1].
   double unit() { return static_cast<double>((next() >> 11) + 1) * 0x1p-53; }
 
  private:

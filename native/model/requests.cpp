@@ -27,7 +27,7 @@ namespace {
 
 constexpr double kMaxNs = 1e12;
 
-/// One link of an answer, with the items it concerns.
+/// Returns one link of an answer, with a value under `key`.
 json link_of(const Graph& g, const Output& o, const char* key, const json& value) {
   return json{{"from", o.router},
               {"to", o.to_router},
@@ -37,16 +37,16 @@ json link_of(const Graph& g, const Output& o, const char* key, const json& value
 }
 
 std::vector<std::uint32_t> numbers(const Table& table, const char* key, std::size_t count, const std::string& of) {
-  const json& given = table.at(key);
+  const json& value = table.at(key);
   const std::string allowed =
       "\"all\" or numbers from 0 to " + std::to_string(count == 0 ? 0 : count - 1) + " (" + of + ")";
   std::vector<std::uint32_t> list;
-  if (given == "all") {
+  if (value == "all") {
     for (std::uint32_t i = 0; i < count; ++i) list.push_back(i);
     return list;
   }
-  if (!given.is_array() || given.empty()) table.refuse(key, brief(given), allowed);
-  for (const json& v : given) {
+  if (!value.is_array() || value.empty()) table.refuse(key, brief(value), allowed);
+  for (const json& v : value) {
     if (!v.is_number_integer() || v.get<std::int64_t>() < 0 ||
         v.get<std::int64_t>() >= static_cast<std::int64_t>(count))
       table.refuse(key, brief(v), allowed);
@@ -77,16 +77,16 @@ Stream stream_of(const Table& t, const Ready& m) {
   return s;
 }
 
-/// [[line, home, 0 reads or 1 writes], …]
+/// Returns the accesses of [[line, home, 0 reads or 1 writes], …].
 std::vector<Traced> trace_of(const Table& t, const Ready& m) {
-  const json& given = t.at("trace");
-  if (!given.is_array() || given.empty()) t.refuse("trace", brief(given), "a list of [line, home, 0 or 1]");
+  const json& list = t.at("trace");
+  if (!list.is_array() || list.empty()) t.refuse("trace", brief(list), "a list of [line, home, 0 or 1]");
   std::vector<Traced> trace;
-  trace.reserve(given.size());
-  for (const json& a : given) {
-    const bool good = a.is_array() && a.size() == 3 && a[0].is_number_unsigned() && a[1].is_number_unsigned() &&
-                      a[1].get<std::uint64_t>() < m.graph.nodes() && (a[2] == 0 || a[2] == 1);
-    if (!good) t.refuse("trace", brief(a), "[line, home below " + std::to_string(m.graph.nodes()) + ", 0 or 1]");
+  trace.reserve(list.size());
+  for (const json& a : list) {
+    const bool valid = a.is_array() && a.size() == 3 && a[0].is_number_unsigned() && a[1].is_number_unsigned() &&
+                       a[1].get<std::uint64_t>() < m.graph.nodes() && (a[2] == 0 || a[2] == 1);
+    if (!valid) t.refuse("trace", brief(a), "[line, home below " + std::to_string(m.graph.nodes()) + ", 0 or 1]");
     trace.push_back({a[0].get<std::uint64_t>(), a[1].get<std::uint32_t>(), a[2] == 1 ? Op::own : Op::read});
   }
   return trace;
@@ -138,12 +138,12 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
     if (io && ios.empty()) a.refuse("io", "a machine without I/O ports", "a machine with [io]");
     for (const std::uint32_t n : numbers(a, io ? "io" : "cpus", pool.size(), io ? "I/O ports" : "CPUs")) {
       actor.endpoint = pool[n];
-      Actor mine = actor;
+      Actor copy = actor;
       // Arrays of different programs lie in separate pages.
-      for (std::size_t k = 0; k < mine.streams.size(); ++k)
+      for (std::size_t k = 0; k < copy.streams.size(); ++k)
         if (!streams[k].contains("base_line"))
-          mine.streams[k].base = (trial.actors.size() * 64 + k) * ((1ULL << 26) + 4099);
-      trial.actors.push_back(mine);
+          copy.streams[k].base = (trial.actors.size() * 64 + k) * ((1ULL << 26) + 4099);
+      trial.actors.push_back(copy);
     }
   }
   if (endless && trial.measure == 0) t.refuse("measure_ns", "0", "a time, or accesses for every actor");
@@ -200,13 +200,13 @@ json matrix(const Ready& m, const Table& t) {
   if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory], which this run needs");
   const State state = static_cast<State>(t.choice("state", {"clean", "dirty"}));
   const bool open = t.flag("page_open", true);
-  std::vector<std::uint32_t> from;
+  std::vector<std::uint32_t> sources;
   if (t.has("nodes"))
-    from = numbers(t, "nodes", m.graph.nodes(), "nodes");
+    sources = numbers(t, "nodes", m.graph.nodes(), "nodes");
   else
-    for (std::uint32_t n = 0; n < m.graph.nodes(); ++n) from.push_back(n);
+    for (std::uint32_t n = 0; n < m.graph.nodes(); ++n) sources.push_back(n);
   json rows = json::array();
-  for (const std::uint32_t a : from) {
+  for (const std::uint32_t a : sources) {
     json row = json::array();
     for (std::uint32_t b = 0; b < m.graph.nodes(); ++b) {
       if (m.graph.cpus_of[a].empty() || m.graph.memories_of[b].empty())

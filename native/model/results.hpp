@@ -10,7 +10,7 @@ namespace mm::model {
 struct GroupResult {
   std::vector<double> latency_ps, reads, bytes;  ///< by batch: total latency of reads, their number, bytes moved
   std::vector<double> phase_ps, phases;          ///< by batch: total length and number of completed memory phases
-  Time ended = 0;                                ///< end of its last actor; 0 if none ends
+  Time ended = 0;                                ///< end of its last actor; 0 if no actor ends
 };
 
 struct TrialResult {
@@ -22,7 +22,7 @@ struct TrialResult {
   bool credits_back = true;
 };
 
-/// Totals by group and batch. `ended`: completed accesses of the actor.
+/// Totals by group and batch. `ended`: number of completed accesses of the actor.
 class Results {
  public:
   Results(const Trial& trial, int line_bytes);
@@ -45,7 +45,7 @@ class Results {
   std::vector<GroupResult> take() { return std::move(groups_); }
 
  private:
-  /// The batch, an equal part of the measured time or of the actor's accesses, in which something ends now.
+  /// Returns the batch, an equal part of the measured time or of the actor's accesses, in which something ends now.
   std::size_t batch_of(const Actor& actor, std::uint64_t ended, Time now) const {
     const auto n = static_cast<std::size_t>(trial_.batches);
     const auto batch = trial_.measure > 0

@@ -22,7 +22,7 @@ std::string router_name(const Graph& g, std::uint32_t router) {
   return text;
 }
 
-/// The output of `router` in a dimension and direction, as a local number.
+/// Returns the output of `router` in a dimension and direction, as a local number.
 int output_towards(const Graph& g, std::uint32_t router, int dimension, int direction) {
   for (std::uint32_t o = g.first_output[router]; o < g.first_output[router + 1]; ++o)
     if (g.outputs[o].dimension == dimension && g.outputs[o].direction == direction)
@@ -30,9 +30,9 @@ int output_towards(const Graph& g, std::uint32_t router, int dimension, int dire
   return -1;
 }
 
-/// A step from coordinate `a` towards `b` of a dimension. Escape classes by the balanced date lines of Scott and
-/// Thorson (HOTI 1996): packets that will cross the wrap link use class 1, those that cross the middle class 0, the
-/// others either. Minimal paths cover at most half a ring, so neither class can form a cycle.
+/// Returns a step from coordinate `a` towards `b` of a dimension. Escape classes follow the balanced date lines of
+/// Scott and Thorson (HOTI 1996): packets that will cross the wrap link use class 1, packets that will cross the middle
+/// use class 0, and others use either. Minimal paths cover at most half a ring, so neither class can form a cycle.
 Hop step(const Graph& g, std::uint32_t at, std::uint32_t to, int d, int direction, int classes) {
   const int n = g.shape[static_cast<std::size_t>(d)], a = g.coordinate(at, d), b = g.coordinate(to, d);
   int output = output_towards(g, at, d, direction);
@@ -48,7 +48,8 @@ Hop step(const Graph& g, std::uint32_t at, std::uint32_t to, int d, int directio
   return {static_cast<std::uint8_t>(output), escape};
 }
 
-/// Dimension order: the first dimension that differs, in the shorter direction; at equal distance, even routers go up.
+/// Returns the hop in dimension order: in the first dimension that differs, in the shorter direction; at equal
+/// distance, even routers go up.
 Hop dimension_hop(const Graph& g, std::uint32_t at, std::uint32_t to, const Channels& channels) {
   for (int d = 0; d < static_cast<int>(g.shape.size()); ++d) {
     const int n = g.shape[static_cast<std::size_t>(d)], a = g.coordinate(at, d), b = g.coordinate(to, d);
@@ -126,18 +127,18 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
     }
     for (std::uint32_t r = 0; r < g.routers(); ++r) {
       if (r == target) continue;
-      const std::size_t at = entry(r, t);
+      const std::size_t index = entry(r, t);
       std::uint64_t mask = 0;
       for (std::uint32_t o = g.first_output[r]; o < g.first_output[r + 1]; ++o)
-        if (g.outputs[o].to_router != kNone && distance_[entry(g.outputs[o].to_router, t)] + 1 == distance_[at])
+        if (g.outputs[o].to_router != kNone && distance_[entry(g.outputs[o].to_router, t)] + 1 == distance_[index])
           mask |= std::uint64_t{1} << (o - g.first_output[r]);
-      minimal_[at] = mask;
+      minimal_[index] = mask;
       const auto first = static_cast<std::uint8_t>(std::countr_zero(mask));
       if (g.rule != EscapeRule::dimension) continue;
       if (g.is_bus(r) || g.anchor[r] == g.anchor[target])
-        escape_[at] = {first, 0};
+        escape_[index] = {first, 0};
       else
-        escape_[at] = dimension_hop(g, r, g.anchor[target], channels);
+        escape_[index] = dimension_hop(g, r, g.anchor[target], channels);
     }
     if (!up_down) continue;
     // Steps to the target by down moves only, then by up moves followed by down moves.
@@ -159,16 +160,16 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
     for (std::uint32_t r = 0; r < g.routers(); ++r) up_order[rank[r]] = r;
     std::vector<std::uint16_t> best = steps;
     for (const std::uint32_t r : up_order) {  // a router's upper neighbours are processed before it
-      const std::size_t at = entry(r, t);
+      const std::size_t index = entry(r, t);
       if (steps[r] != 0xffff) {
-        escape_[at] = down_[at];
-        escape_[at].escape = 1;
+        escape_[index] = down_[index];
+        escape_[index].escape = 1;
       }
       for (std::uint32_t o = g.first_output[r]; o < g.first_output[r + 1]; ++o) {
         const std::uint32_t to = g.outputs[o].to_router;
         if (to == kNone || rank[to] > rank[r] || best[to] == 0xffff || best[to] + 1 >= best[r]) continue;
         best[r] = static_cast<std::uint16_t>(best[to] + 1);
-        escape_[at] = {static_cast<std::uint8_t>(o - g.first_output[r]), 0};
+        escape_[index] = {static_cast<std::uint8_t>(o - g.first_output[r]), 0};
       }
     }
   }
@@ -208,22 +209,22 @@ std::string Routing::find_cycle(const Graph& g, const Channels& channels) const 
     for (std::uint32_t r = 0; r < g.routers(); ++r) {
       if (r == target) continue;
       const auto follow = [&](std::uint32_t out, std::uint8_t c) {
-        const std::uint32_t far = g.outputs[out].to_router;
-        if (far == target || far == kNone) return;
+        const std::uint32_t next_router = g.outputs[out].to_router;
+        if (next_router == target || next_router == kNone) return;
         if (adaptive) {
-          for (std::uint64_t m = minimal(far, target); m; m &= m - 1)
-            link(out, 0, g.first_output[far] + static_cast<std::uint32_t>(std::countr_zero(m)), 0);
+          for (std::uint64_t m = minimal(next_router, target); m; m &= m - 1)
+            link(out, 0, g.first_output[next_router] + static_cast<std::uint32_t>(std::countr_zero(m)), 0);
           return;
         }
-        const Hop fresh = escape(far, target, kFresh);
-        const std::uint32_t then = g.first_output[far] + fresh.output;
+        const Hop fresh = escape(next_router, target, kFresh);
+        const std::uint32_t next_output = g.first_output[next_router] + fresh.output;
         if (!down_.empty()) {
-          const Hop hop = escape(far, target, c);
-          link(out, c, g.first_output[far] + hop.output, hop.escape);
-        } else if (keeps_class(g, g.outputs[out], g.outputs[then]) && channels.escape > 1) {
-          link(out, c, then, c);
+          const Hop hop = escape(next_router, target, c);
+          link(out, c, g.first_output[next_router] + hop.output, hop.escape);
+        } else if (keeps_class(g, g.outputs[out], g.outputs[next_output]) && channels.escape > 1) {
+          link(out, c, next_output, c);
         } else {
-          classes(fresh.escape, [&](std::uint8_t k) { link(out, c, then, k); });
+          classes(fresh.escape, [&](std::uint8_t k) { link(out, c, next_output, k); });
         }
       };
       if (adaptive) {

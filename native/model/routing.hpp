@@ -23,13 +23,13 @@ struct Channels {
   int all() const { return per_class() * classes; }
 };
 
-constexpr std::uint8_t kEither = 2;   ///< escape class: either, whichever is free
+constexpr std::uint8_t kEither = 2;   ///< escape class: either one, whichever is free
 constexpr std::uint8_t kNoHop = 255;  ///< output of a hop that does not exist
 constexpr std::uint8_t kFresh = 255;  ///< the packet did not arrive by an escape channel of this dimension
 
 struct Hop {
-  std::uint8_t output;  ///< of the router, local number
-  std::uint8_t escape;  ///< class: 0, 1 or kEither
+  std::uint8_t output;  ///< output of the router, local number
+  std::uint8_t escape;  ///< escape class: 0, 1 or kEither
 };
 
 class Routing {
@@ -37,11 +37,11 @@ class Routing {
   Routing() = default;
   Routing(const Graph& graph, const Channels& channels);
 
-  /// Minimal outputs of `router` towards `target` (another router), as bits of local numbers.
+  /// Returns the minimal outputs of `router` towards `target` (another router), as bits of local numbers.
   std::uint64_t minimal(std::uint32_t router, std::uint32_t target) const {
     return minimal_[entry(router, target_[target])];
   }
-  /// The escape hop; `escape_class` is the class on which the packet arrived straight, or kFresh.
+  /// Returns the escape hop; `escape_class` is the class on which the packet arrived straight, or kFresh.
   Hop escape(std::uint32_t router, std::uint32_t target, std::uint8_t escape_class) const {
     const std::size_t at = entry(router, target_[target]);
     if (down_.empty()) {
@@ -51,17 +51,17 @@ class Routing {
     }
     return escape_class == 1 ? down_[at] : escape_[at];
   }
-  /// The hop in the other direction if `target` is on the opposite side of a ring; kNoHop otherwise.
+  /// Returns the hop in the other direction if `target` is on the opposite side of a ring; kNoHop otherwise.
   Hop other_way(const Graph& graph, std::uint32_t router, std::uint32_t target) const;
   int distance(std::uint32_t router, std::uint32_t target) const { return distance_[entry(router, target_[target])]; }
 
-  /// Whether a packet that arrived by `in` keeps its escape class when it leaves by `out`.
+  /// Returns whether a packet that arrived by `in` keeps its escape class when it leaves by `out`.
   bool keeps_class(const Graph& g, const Output& in, const Output& out) const {
     return g.rule == EscapeRule::up_down ||
            (in.dimension >= 0 && in.dimension == out.dimension && in.direction == out.direction);
   }
 
-  /// A cycle of channels that wait for each other, as text; empty if there is none.
+  /// Returns a cycle of channels that wait for each other, as text; empty if the routing has no cycle.
   std::string find_cycle(const Graph& graph, const Channels& channels) const;
 
   std::size_t bytes() const {
@@ -80,7 +80,7 @@ class Routing {
   std::vector<std::uint16_t> distance_;
 };
 
-/// "router 3 (1,0) to router 7 (1,1), by cable", for messages.
+/// Returns "router 3 (1,0) to router 7 (1,1), by cable", for messages.
 std::string name_of(const Graph& graph, std::uint32_t output);
 
 }  // namespace mm::model

@@ -39,8 +39,8 @@ const json& Table::at(const char* key) const {
 
 double Table::number(const char* key, double minimum, double maximum) const {
   const json& value = at(key);
-  const bool good = value.is_number() && std::isfinite(value.get<double>());
-  if (!good || value.get<double>() < minimum || value.get<double>() > maximum)
+  const bool valid = value.is_number() && std::isfinite(value.get<double>());
+  if (!valid || value.get<double>() < minimum || value.get<double>() > maximum)
     refuse(key, brief(value), "a number from " + shown(minimum) + " to " + shown(maximum));
   return value.get<double>();
 }
@@ -73,14 +73,14 @@ std::string Table::text(const char* key, const std::string& default_value) const
 
 std::size_t Table::choice(const char* key, std::initializer_list<const char*> allowed) const {
   if (!has(key)) return 0;
-  std::string known;
+  std::string words;
   std::size_t number = 0;
   for (const char* word : allowed) {
     if (at(key) == word) return number;
-    known += (known.empty() ? "" : ", ") + std::string(word);
+    words += (words.empty() ? "" : ", ") + std::string(word);
     ++number;
   }
-  refuse(key, brief(at(key)), known);
+  refuse(key, brief(at(key)), words);
 }
 
 Table Table::table(const char* key) const {

@@ -9,10 +9,11 @@
 
 namespace mm::model {
 
-Time ps(double ns);                                         ///< rounds to whole picoseconds
-std::int64_t fs_per_flit(double gb_per_s, int flit_bytes);  ///< of a rate in GB/s; 0 for an unlimited one
+Time ps(double ns);  ///< rounds to whole picoseconds
+std::int64_t fs_per_flit(double gb_per_s,
+                         int flit_bytes);  ///< returns the time per flit at a rate in GB/s; 0 for an unlimited rate
 
-/// A value as messages show it: at most 60 characters, as ASCII, so that no character is cut.
+/// Returns a value as messages show it: at most 60 characters, as ASCII, so that no character is cut.
 std::string brief(const json& value);
 
 /// Reads keys of one table; every error names the dotted key.
@@ -26,7 +27,7 @@ class Table {
   int integer(const char* key, int minimum, int maximum, int default_value) const;
   bool flag(const char* key, bool default_value) const;
   std::string text(const char* key, const std::string& default_value) const;
-  /// The index of the key's value in `allowed`; 0 if the key is missing.
+  /// Returns the index of the key's value in `allowed`; 0 if the key is missing.
   std::size_t choice(const char* key, std::initializer_list<const char*> allowed) const;
   Table table(const char* key) const;  ///< empty if it is missing
   const json& at(const char* key) const;

@@ -17,31 +17,31 @@ Kinds::Kinds(const Table& links, int flit_bytes) {
 }
 
 std::uint16_t Kinds::find(const json& name, const Table& where, const std::string& key) const {
-  std::string known;
-  for (const auto& k : list) known += (known.empty() ? "" : ", ") + k.name;
+  std::string names;
+  for (const auto& k : list) names += (names.empty() ? "" : ", ") + k.name;
   if (!name.is_string() || !number_.contains(name.get<std::string>()))
-    where.refuse(key, brief(name), known.empty() ? "a kind of [links], of which there is none" : "one of " + known);
+    where.refuse(key, brief(name), names.empty() ? "a kind of [links], of which there is none" : "one of " + names);
   return number_.at(name.get<std::string>());
 }
 
 namespace {
 
 std::vector<int> shape_of(const Table& topology) {
-  const json& given = topology.at("shape");
+  const json& value = topology.at("shape");
   std::vector<int> shape;
-  if (given.is_array())
-    for (const json& n : given)
+  if (value.is_array())
+    for (const json& n : value)
       if (n.is_number_integer() && n.get<std::int64_t>() >= 1 && n.get<std::int64_t>() <= 65536)
         shape.push_back(n.get<int>());
-  if (!given.is_array() || shape.size() != given.size() || shape.empty() || shape.size() > 6)
-    topology.refuse("shape", brief(given), "1 to 6 whole numbers from 1 to 65536");
+  if (!value.is_array() || shape.size() != value.size() || shape.empty() || shape.size() > 6)
+    topology.refuse("shape", brief(value), "1 to 6 whole numbers from 1 to 65536");
   double all = 1;
   for (const int n : shape) all *= n;
-  if (all > 65536) topology.refuse("shape", brief(given), "at most 65536 nodes");
+  if (all > 65536) topology.refuse("shape", brief(value), "at most 65536 nodes");
   return shape;
 }
 
-/// Kinds of the links of one dimension, repeated along it: entry i is the link from i to i + 1.
+/// Returns the kinds of the links of each dimension, repeated along it: entry i is the link from i to i + 1.
 std::vector<std::vector<std::uint16_t>> patterns(const Table& topology, const Kinds& kinds, std::size_t dimensions) {
   std::vector<std::vector<std::uint16_t>> all(dimensions);
   if (!topology.has("links")) {
@@ -49,16 +49,16 @@ std::vector<std::vector<std::uint16_t>> patterns(const Table& topology, const Ki
     for (auto& pattern : all) pattern = {0};
     return all;
   }
-  const json& given = topology.at("links");
-  if (given.is_string()) {
-    for (auto& pattern : all) pattern = {kinds.find(given, topology, "links")};
+  const json& value = topology.at("links");
+  if (value.is_string()) {
+    for (auto& pattern : all) pattern = {kinds.find(value, topology, "links")};
     return all;
   }
-  if (!given.is_array() || given.size() != dimensions)
-    topology.refuse("links", brief(given), "one list of kinds per dimension (" + std::to_string(dimensions) + ")");
+  if (!value.is_array() || value.size() != dimensions)
+    topology.refuse("links", brief(value), "one list of kinds per dimension (" + std::to_string(dimensions) + ")");
   for (std::size_t d = 0; d < dimensions; ++d) {
-    const json list = given[d].is_string() ? json::array({given[d]}) : given[d];
-    if (!list.is_array() || list.empty()) topology.refuse("links", brief(given), "kinds, by name");
+    const json list = value[d].is_string() ? json::array({value[d]}) : value[d];
+    if (!list.is_array() || list.empty()) topology.refuse("links", brief(value), "kinds, by name");
     for (const json& name : list) all[d].push_back(kinds.find(name, topology, "links"));
   }
   return all;
@@ -75,23 +75,24 @@ Plan grid(const Table& topology, const Kinds& kinds, bool wraps) {
   plan.routers = 1;
   for (const int n : plan.shape) plan.routers *= static_cast<std::uint32_t>(n);
   for (std::uint32_t r = 0; r < plan.routers; ++r) {
-    std::uint32_t rest = r, stride = 1;
+    std::uint32_t remaining = r, stride = 1;
     plan.node_router.push_back(r);
     for (std::size_t d = 0; d < dimensions; ++d) {
       const auto n = static_cast<std::uint32_t>(plan.shape[d]);
-      const std::uint32_t at = rest % n;
-      rest /= n;
-      plan.coordinates.push_back(static_cast<int>(at));
+      const std::uint32_t position = remaining % n;
+      remaining /= n;
+      plan.coordinates.push_back(static_cast<int>(position));
       const auto dimension = static_cast<std::int8_t>(d);
-      const bool up = at + 1 < n || (wraps && (n > 2 || (n == 2 && twice)));
-      const bool down = at > 0 || (wraps && (n > 2 || (n == 2 && twice)));
+      const bool up = position + 1 < n || (wraps && (n > 2 || (n == 2 && twice)));
+      const bool down = position > 0 || (wraps && (n > 2 || (n == 2 && twice)));
       if (n > 1 && up) {
-        const std::uint32_t to = r - at * stride + (at + 1) % n * stride;
-        plan.edges.push_back({r, to, kind[d][at % kind[d].size()], dimension, 1});
+        const std::uint32_t to = r - position * stride + (position + 1) % n * stride;
+        plan.edges.push_back({r, to, kind[d][position % kind[d].size()], dimension, 1});
       }
       if (n > 1 && down) {
-        const std::uint32_t before = (at + n - 1) % n;
-        plan.edges.push_back({r, r - at * stride + before * stride, kind[d][before % kind[d].size()], dimension, -1});
+        const std::uint32_t previous = (position + n - 1) % n;
+        plan.edges.push_back(
+            {r, r - position * stride + previous * stride, kind[d][previous % kind[d].size()], dimension, -1});
       }
       stride *= n;
     }
@@ -118,44 +119,44 @@ Plan hypercube(const Table& topology, const Kinds& kinds) {
   return plan;
 }
 
-/// Children of a switch, one number per level.
+/// Returns the children of a switch, one number per level.
 std::vector<int> radix_of(const Table& topology) {
-  const json& given = topology.at("radix");
+  const json& value = topology.at("radix");
   std::vector<int> radix;
-  if (given.is_array())
-    for (const json& n : given)
+  if (value.is_array())
+    for (const json& n : value)
       if (n.is_number_integer() && n.get<std::int64_t>() >= 1 && n.get<std::int64_t>() < kMaxLinks)
         radix.push_back(n.get<int>());
-  if (!given.is_array() || radix.empty() || radix.size() != given.size())
-    topology.refuse("radix", brief(given), "children of a switch, one number from 1 to 63 per level");
+  if (!value.is_array() || radix.empty() || radix.size() != value.size())
+    topology.refuse("radix", brief(value), "children of a switch, one number from 1 to 63 per level");
   return radix;
 }
 
-/// Levels of switches above the nodes' routers; a switch of level i + 1 has radix[i] children, and each child one
-/// parent.
+/// Lays out levels of switches above the nodes' routers; a switch of level i + 1 has radix[i] children, and each child
+/// has one parent.
 Plan switches(const Table& topology, const Kinds& kinds, std::uint32_t nodes, const std::vector<int>& radix) {
   Plan plan;
   const auto kind = patterns(topology, kinds, radix.size());
   plan.routers = nodes;
-  std::vector<std::uint32_t> below(nodes);
-  for (std::uint32_t r = 0; r < nodes; ++r) plan.node_router.push_back(below[r] = r);
+  std::vector<std::uint32_t> lower_level(nodes);
+  for (std::uint32_t r = 0; r < nodes; ++r) plan.node_router.push_back(lower_level[r] = r);
   for (std::size_t l = 0; l < radix.size(); ++l) {
-    std::vector<std::uint32_t> dimension;
-    for (std::size_t i = 0; i < below.size(); ++i) {
-      if (i % static_cast<std::size_t>(radix[l]) == 0) dimension.push_back(plan.routers++);
-      plan.edges.push_back({below[i], dimension.back(), kind[l][0]});
-      plan.edges.push_back({dimension.back(), below[i], kind[l][0]});
+    std::vector<std::uint32_t> upper_level;
+    for (std::size_t i = 0; i < lower_level.size(); ++i) {
+      if (i % static_cast<std::size_t>(radix[l]) == 0) upper_level.push_back(plan.routers++);
+      plan.edges.push_back({lower_level[i], upper_level.back(), kind[l][0]});
+      plan.edges.push_back({upper_level.back(), lower_level[i], kind[l][0]});
     }
-    below = dimension;
+    lower_level = upper_level;
   }
-  if (below.size() != 1)
+  if (lower_level.size() != 1)
     topology.refuse("radix", brief(topology.object().value("radix", json())),
                     "a product that covers all " + std::to_string(nodes) + " nodes: the topology is not connected");
   return plan;
 }
 
-/// k-ary n-tree: `levels` levels of switches with `arity` children and `parents` parents (fewer: a thinner tree).
-/// Source: Petrini, Vanneschi, "k-ary n-trees", IPPS 1997.
+/// Lays out a k-ary n-tree: `levels` levels of switches with `arity` children and `parents` parents (fewer: a thinner
+/// tree). Source: Petrini, Vanneschi, "k-ary n-trees", IPPS 1997.
 Plan fat_tree(const Table& topology, const Kinds& kinds) {
   Plan plan;
   const int arity = topology.integer("arity", 2, 32), levels = topology.integer("levels", 1, 8);
@@ -175,19 +176,19 @@ Plan fat_tree(const Table& topology, const Kinds& kinds) {
     span *= a;
     const std::uint32_t groups = nodes / span;
     const std::uint32_t start = plan.routers;
-    const std::uint32_t above = l == 0 ? 1 : copies * p;
-    plan.routers += groups * above;
+    const std::uint32_t next_copies = l == 0 ? 1 : copies * p;
+    plan.routers += groups * next_copies;
     const auto k = kind[static_cast<std::size_t>(l)][0];
     for (std::uint32_t g = 0; g < groups; ++g)
       for (std::uint32_t child = 0; child < a; ++child)
         for (std::uint32_t c = 0; c < copies; ++c)
           for (std::uint32_t u = 0; u < (l == 0 ? 1 : p); ++u) {
             const std::uint32_t low = base + (g * a + child) * copies + c;
-            const std::uint32_t high = start + g * above + c * (l == 0 ? 1 : p) + u;
+            const std::uint32_t high = start + g * next_copies + c * (l == 0 ? 1 : p) + u;
             plan.edges.push_back({low, high, k});
             plan.edges.push_back({high, low, k});
           }
-    copies = above;
+    copies = next_copies;
     base = start;
   }
   return plan;
@@ -199,11 +200,11 @@ Plan explicit_graph(const Table& topology, const Kinds& kinds) {
   const json& edges = topology.at("edges");
   if (!edges.is_array()) topology.refuse("edges", brief(edges), "a list of [from, to] or [from, to, kind]");
   for (const json& e : edges) {
-    const bool good = e.is_array() && (e.size() == 2 || e.size() == 3) && e[0].is_number_integer() &&
-                      e[1].is_number_integer() && e[0].get<std::int64_t>() >= 0 && e[1].get<std::int64_t>() >= 0 &&
-                      e[0].get<std::int64_t>() < plan.routers && e[1].get<std::int64_t>() < plan.routers &&
-                      e[0] != e[1];
-    if (!good)
+    const bool valid = e.is_array() && (e.size() == 2 || e.size() == 3) && e[0].is_number_integer() &&
+                       e[1].is_number_integer() && e[0].get<std::int64_t>() >= 0 && e[1].get<std::int64_t>() >= 0 &&
+                       e[0].get<std::int64_t>() < plan.routers && e[1].get<std::int64_t>() < plan.routers &&
+                       e[0] != e[1];
+    if (!valid)
       topology.refuse(
           "edges", brief(e),
           "[from, to] or [from, to, kind], two different routers from 0 to " + std::to_string(plan.routers - 1));
@@ -259,32 +260,32 @@ Plan lay_out(const Table& topology, const Kinds& kinds) {
                   "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph");
 }
 
-/// Routers that are unreachable from router 0.
+/// Returns the routers that are unreachable from router 0.
 std::vector<std::uint32_t> unreached(const Plan& plan) {
   std::vector<std::vector<std::uint32_t>> next(plan.routers);
   for (const Edge& e : plan.edges) next[e.from].push_back(e.to);
   std::vector<char> visited(plan.routers, 0);
-  std::vector<std::uint32_t> todo{0};
+  std::vector<std::uint32_t> pending{0};
   visited[0] = 1;
-  while (!todo.empty()) {
-    const std::uint32_t r = todo.back();
-    todo.pop_back();
+  while (!pending.empty()) {
+    const std::uint32_t r = pending.back();
+    pending.pop_back();
     for (const std::uint32_t n : next[r])
-      if (!visited[n]) visited[n] = 1, todo.push_back(n);
+      if (!visited[n]) visited[n] = 1, pending.push_back(n);
   }
-  std::vector<std::uint32_t> left;
+  std::vector<std::uint32_t> missing;
   for (std::uint32_t r = 0; r < plan.routers; ++r)
-    if (!visited[r]) left.push_back(r);
-  return left;
+    if (!visited[r]) missing.push_back(r);
+  return missing;
 }
 
 }  // namespace
 
 Plan plan_topology(const Table& topology, const Kinds& kinds) {
   Plan plan = lay_out(topology, kinds);
-  if (const auto left = unreached(plan); !left.empty())
+  if (const auto missing = unreached(plan); !missing.empty())
     topology.refuse("kind", "an unconnected topology",
-                    "every router reachable from router 0; router " + std::to_string(left.front()) + " is not");
+                    "every router reachable from router 0; router " + std::to_string(missing.front()) + " is not");
   return plan;
 }
 

@@ -30,7 +30,7 @@ struct Plan {
 class Kinds {
  public:
   Kinds(const Table& links, int flit_bytes);
-  /// The index of a kind by name. Throws UsageError for `key` of `where` if it is unknown.
+  /// Returns the index of a kind by name. Throws UsageError for `key` of `where` if it is unknown.
   std::uint16_t find(const json& name, const Table& where, const std::string& key) const;
   std::vector<LinkKind> list;
 

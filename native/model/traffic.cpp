@@ -16,14 +16,14 @@ namespace mm::model {
 
 namespace {
 
-/// After a load has proved too high: this many more deliveries show that it is not a deadlock.
+/// After a load has proved too high, this many more deliveries show that the network is not deadlocked.
 constexpr std::uint64_t kDeliveriesToSee = 100;
 
 enum class Pattern { uniform, hot_spot, transpose, complement, tornado, neighbour };
 
-/// Where the packets of each CPU go: the classic patterns (Dally and Towles, "Principles and Practices of
-/// Interconnection Networks", 2004, section 3.2). Tornado and neighbour work on each coordinate of the nodes; without
-/// coordinates, and for the others, on the numbers of the CPUs.
+/// Destinations of the packets of each CPU: the classic patterns (Dally and Towles, "Principles and Practices of
+/// Interconnection Networks", 2004, section 3.2). Tornado and neighbour apply to each coordinate of the nodes; without
+/// coordinates, they apply to the numbers of the CPUs, as the other patterns do.
 class Destinations {
  public:
   Destinations(const Graph& graph, const std::vector<std::uint32_t>& cpus, Pattern pattern) : pattern_(pattern) {
@@ -31,7 +31,7 @@ class Destinations {
     const auto side = static_cast<std::uint32_t>(std::lround(std::sqrt(count)));
     for (std::uint32_t c = 0; c < count; ++c) to_.push_back(fixed(c, count, side));
     if ((pattern != Pattern::tornado && pattern != Pattern::neighbour) || graph.shape.empty()) return;
-    std::map<std::size_t, std::uint32_t> first;  // CPU of each place; the others of a node follow it
+    std::map<std::size_t, std::uint32_t> first;  // first CPU of each place; the other CPUs of a node follow it
     for (std::uint32_t c = 0; c < count; ++c) first.emplace(place(graph, router_of(graph, cpus[c]), 0), c);
     for (std::uint32_t c = 0; c < count; ++c) {
       const std::uint32_t router = router_of(graph, cpus[c]);
@@ -60,16 +60,16 @@ class Destinations {
     return graph.anchor[graph.endpoints[cpu].router];
   }
   std::uint32_t step(std::uint32_t length) const { return pattern_ == Pattern::tornado ? (length + 1) / 2 - 1 : 1; }
-  /// The place of a router among all coordinates, or of the one whose coordinates are `by` steps of the pattern
-  /// further.
+  /// Returns the place of a router among all coordinates, or the place `by` steps of the pattern further in each
+  /// coordinate.
   std::size_t place(const Graph& graph, std::uint32_t router, std::uint32_t by) const {
-    std::size_t at = 0;
+    std::size_t index = 0;
     for (std::size_t d = graph.shape.size(); d-- > 0;) {
       const auto length = static_cast<std::uint32_t>(graph.shape[d]);
-      const auto from = static_cast<std::uint32_t>(graph.coordinate(router, static_cast<int>(d)));
-      at = at * length + (from + by * step(length)) % length;
+      const auto coordinate = static_cast<std::uint32_t>(graph.coordinate(router, static_cast<int>(d)));
+      index = index * length + (coordinate + by * step(length)) % length;
     }
-    return at;
+    return index;
   }
 
   const Pattern pattern_;
@@ -80,7 +80,7 @@ class Destinations {
 struct Workload {
   Pattern pattern;
   double load;  ///< flits per CPU and cycle
-  int flits;    ///< of a packet
+  int flits;    ///< flits of a packet
   std::uint64_t warm, packets;
   bool poisson;
 };
@@ -105,7 +105,7 @@ Workload workload_of(const Table& t, const RouterRules& rules) {
 class Source {
  public:
   Source(std::uint64_t seed, std::uint32_t cpu) : to(seed, 2ULL * cpu + 1), gap_(seed, 2ULL * cpu) {}
-  /// Time of the next packet; `per_cycle`: packets per cycle.
+  /// Returns the time of the next packet; `per_cycle`: packets per cycle.
   Time next(double per_cycle, bool poisson, Time cycle) {
     if (poisson) {
       exact_ += -std::log(gap_.unit()) / per_cycle * static_cast<double>(cycle);
@@ -142,7 +142,7 @@ struct Latencies {
   }
 };
 
-/// Sends packets regardless of what arrives, and measures those after a warm-up.
+/// Sends packets regardless of arrivals, and measures the packets after a warm-up.
 class OpenLoop {
  public:
   OpenLoop(const Graph& graph, const RouterRules& rules, const Workload& workload, std::vector<std::uint32_t> cpus,
@@ -171,7 +171,8 @@ class OpenLoop {
     stop_ = latencies_.count == workload_.packets;
   }
 
-  /// Prepares a packet of a CPU. `inside`: packets in the network with it. Returns whether the CPU goes on sending.
+  /// Prepares a packet of a CPU. `inside`: packets in the network, including this one. Returns whether the CPU
+  /// continues to send.
   bool prepare(Packet& packet, std::uint32_t cpu, std::uint64_t inside) {
     packet.born = now_;
     packet.flits = static_cast<std::uint16_t>(workload_.flits);
@@ -191,7 +192,7 @@ class OpenLoop {
       end_ = {};  // what was measured before says nothing about the rate at which a full network delivers
     }
     if (inside <= max_inside_) return true;
-    // Arrivals exceed departures. Stop sending; a few more deliveries show that it is not a deadlock.
+    // Arrivals exceed departures. Stop sending; a few more deliveries show that the network is not deadlocked.
     unstable_ = true;
     if (end_.at == 0) end_ = {now_, delivered_};
     deliveries_since_ = 0;
@@ -236,12 +237,12 @@ class OpenLoop {
   const std::uint64_t max_inside_;  ///< limit of packets in the network, above which the load is too high
   std::vector<Source> sources_;
   Latencies latencies_;
-  Mark start_, end_;  ///< of the window in which deliveries count
+  Mark start_, end_;  ///< start and end of the window in which deliveries count
   std::uint64_t sent_ = 0, measured_ = 0, delivered_ = 0, deliveries_since_ = 0;
   bool half_full_ = false;
 };
 
-/// Over the network of packets, event by event.
+/// Runs over the network of packets, event by event.
 class PacketLoop : OpenLoop {
  public:
   PacketLoop(const Graph& graph, const Routing& routing, const RouterRules& rules, const Workload& workload,
@@ -280,16 +281,16 @@ class PacketLoop : OpenLoop {
 
   void send(std::uint32_t cpu) {
     const std::uint32_t p = network_.packet();
-    const bool more = prepare(network_.at(p), cpu, network_.inside() + 1);
+    const bool continues = prepare(network_.at(p), cpu, network_.inside() + 1);
     network_.inject(cpus_[cpu], p, now_);
-    if (more) plan(cpu);
+    if (continues) plan(cpu);
   }
 
   Calendar calendar_;
   Network network_;
 };
 
-/// Over the network of flits, cycle by cycle.
+/// Runs over the network of flits, cycle by cycle.
 class FlitLoop : OpenLoop {
  public:
   FlitLoop(const Graph& graph, const Routing& routing, const RouterRules& rules, const Workload& workload,
@@ -328,9 +329,9 @@ class FlitLoop : OpenLoop {
 
   void send(std::uint32_t cpu) {
     const std::uint32_t p = network_.fresh();
-    const bool more = prepare(network_.packet(p), cpu, network_.inside() + 1);
+    const bool continues = prepare(network_.packet(p), cpu, network_.inside() + 1);
     network_.inject(cpus_[cpu], p);
-    if (more) plan(cpu);
+    if (continues) plan(cpu);
   }
 
   FlitNetwork network_;

@@ -8,7 +8,7 @@
 
 namespace mm::model {
 
-/// Kinds of events after those of the network.
+/// Kinds of events, numbered after the network's own kinds.
 enum : std::uint32_t {
   kIssue = kFirstOfOthers,  ///< an actor may issue its next access
   kSend,                    ///< a message leaves its endpoint
@@ -23,10 +23,10 @@ enum : std::uint32_t {
 struct Access {
   std::uint32_t actor = 0;
   std::uint32_t requester = 0;   ///< endpoint of the actor
-  std::uint32_t node = 0;        ///< of the requester
+  std::uint32_t node = 0;        ///< node of the requester
   std::uint32_t home = 0;        ///< node
-  std::int32_t owner = -1;       ///< of a dirty line: node whose cache holds it; -1: the home's
-  std::uint32_t controller = 0;  ///< of the home
+  std::int32_t owner = -1;       ///< for a dirty line: node whose cache holds it; -1: the home
+  std::uint32_t controller = 0;  ///< controller of the home
   std::uint64_t line = 0;
   std::uint64_t stripe = 0;  ///< index of the line within its controller
   Op op = Op::read;
@@ -42,7 +42,7 @@ struct Transaction {
   std::uint32_t requester = 0;  ///< endpoint of the actor
   std::uint32_t home = 0;       ///< endpoint
   std::uint32_t owner = kNone;  ///< endpoint
-  std::uint32_t next = kNone;   ///< in the pool
+  std::uint32_t next = kNone;   ///< next transaction in the pool
   std::int32_t pending = 0;     ///< outstanding answers
   std::uint64_t line = 0, stripe = 0;
   std::uint32_t held = 0;  ///< flits that it occupies in the controller's queue

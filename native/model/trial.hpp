@@ -16,13 +16,13 @@ struct Stream {
   Op op = Op::read;
   State state = State::clean;
   Homes homes = Homes::local;
-  std::vector<std::uint32_t> nodes;  ///< fixed: one; list: the nodes over which lines are distributed
-  std::int32_t owner = -1;           ///< node whose cache holds the dirty line; -1: the home's
+  std::vector<std::uint32_t> nodes;  ///< fixed: one node; list: the nodes over which lines are distributed
+  std::int32_t owner = -1;           ///< node whose cache holds the dirty line; -1: the home
   int sharers = 0;
   bool random = false;
   std::uint64_t base = 0, span_lines = 1 << 20;
   std::uint64_t stride_bytes = 0;  ///< 0: one line
-  Time work = 0;                   ///< of the core, between two accesses
+  Time work = 0;                   ///< time that the core works between two accesses
 };
 
 /// One access of a trace; `own` writes.
@@ -35,16 +35,16 @@ struct Traced {
 /// The program of a core or an I/O port: it accesses its streams in turn, one line at a time.
 struct Actor {
   std::uint32_t endpoint = 0;
-  int chains = 1;             ///< maximum of its outstanding reads, within the core's limit
-  Time think = 0;             ///< between the end of a read and the next; only with one chain
-  bool random_think = false;  ///< exponential, of mean `think`
+  int chains = 1;             ///< maximum number of its outstanding reads, within the core's limit
+  Time think = 0;             ///< time between the end of a read and the next read; only with one chain
+  bool random_think = false;  ///< exponentially distributed with mean `think`
   Time pace = 0;              ///< minimum time between two accesses, which sets a rate
   std::uint64_t burst = 0;    ///< accesses per memory phase; 0: no rest
-  Time rest = 0;              ///< between the last read of a memory phase and the next phase
-  bool random_rest = false;   ///< exponential, of mean `rest`
+  Time rest = 0;              ///< time between the last read of a memory phase and the next phase
+  bool random_rest = false;   ///< exponentially distributed with mean `rest`
   std::vector<Stream> streams;
   std::vector<Traced> trace;   ///< replaces streams, once; caches are unlimited and lines are tracked
-  std::uint64_t accesses = 0;  ///< ends after these; 0: never
+  std::uint64_t accesses = 0;  ///< number of accesses after which it ends; 0: never
   Time start = 0;
   int group = 0;  ///< results are summed by group
 };
@@ -53,7 +53,7 @@ struct Trial {
   std::vector<Actor> actors;
   Time warm = 0, measure = 0;  ///< measure 0: until all actors have ended
   int batches = 11;
-  Time window = 0;  ///< of frames; 0: none
+  Time window = 0;  ///< length of the window of a frame; 0: no frames
   std::uint64_t seed = 1;
   bool check = false;  ///< verify for traces that a line has one writer and then no reader
 };
