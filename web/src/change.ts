@@ -1,4 +1,4 @@
-/** Two recordings compared: the map coloured by how each component's mean use changed, in percentage points. */
+/** Compares two recordings: the map is coloured by the change of each component's mean use, in percentage points. */
 
 import { get, tableRow } from "./dom";
 import type { Look, MeshMap } from "./map";
@@ -8,14 +8,14 @@ import { CLASSES } from "./types";
 
 const MINUS = "−";
 
-/** Signed percentage points, short. */
+/** Returns signed percentage points as a short text. */
 export function points(share: number, places?: number): string {
   const value = 100 * share;
   const text = Math.abs(value).toFixed(places ?? (Math.abs(value) < 9.95 ? 1 : 0));
   return Number(text) === 0 ? text : `${value < 0 ? MINUS : "+"}${text}`;
 }
 
-/** A bound of the scale: without a fraction where it has none. */
+/** Returns a bound of the scale as a text, without a fraction if the bound has none. */
 function bound(share: number): string {
   return points(share, Math.abs(100 * share - Math.round(100 * share)) < 1e-6 ? 0 : 1);
 }
@@ -65,9 +65,9 @@ export class ChangeView {
   paint(): void {
     const field = get<HTMLInputElement>("most");
     let most = Number(field.value) / 100;
-    const right = Number.isFinite(most) && most > 0 && most <= 1;
-    field.setAttribute("aria-invalid", String(!right));
-    if (!right) most = 1;
+    const valid = Number.isFinite(most) && most > 0 && most <= 1;
+    field.setAttribute("aria-invalid", String(!valid));
+    if (!valid) most = 1;
     const scale = get("scale");
     scale.setAttribute("aria-label", "colour scale, percentage points");
     scale.replaceChildren();
@@ -76,17 +76,17 @@ export class ChangeView {
     DIVERGING.forEach((colour, i) => {
       document.documentElement.style.setProperty(`--s${i}`, colour);
       document.documentElement.style.setProperty(`--i${i}`, inkOn(colour));
-      const from = most * ((2 * i) / STEPS - 1);
-      item(`swatch s${i}`, bound(from));
+      const start = most * ((2 * i) / STEPS - 1);
+      item(`swatch s${i}`, bound(start));
     });
     item("bound", `${bound(most)} points`);
     item("key unsure", "inconclusive");
     item("key hatched", "not known");
     this.map.numbers = get<HTMLInputElement>("numbers").checked;
     this.map.show((kind, index): Look => {
-      const one = this.of(kind, index);
-      if (!one || one.change === null) return { step: -1, text: "?", mark: "" };
-      return { step: stepOf(one.change, -most, most), text: points(one.change), mark: one.certain ? "" : "unsure" };
+      const change = this.of(kind, index);
+      if (!change || change.change === null) return { step: -1, text: "?", mark: "" };
+      return { step: stepOf(change.change, -most, most), text: points(change.change), mark: change.certain ? "" : "unsure" };
     });
     this.tell();
   }
@@ -106,12 +106,12 @@ export class ChangeView {
     if (!this.told) return;
     const { kind, index } = this.told;
     const text = this.words(kind, index);
-    const told = get("told");
-    if (told.textContent !== text) told.textContent = text;
+    const field = get("told");
+    if (field.textContent !== text) field.textContent = text;
     this.map.label(kind, index, text);
   }
 
-  /** The same as numbers, the largest changes first. */
+  /** Lists the same changes as numbers, the largest ones first. */
   private table(): void {
     const all = CLASSES.flatMap((kind) => (this.difference.changes[kind] ?? []).map((one, index) => ({ kind, index, one })));
     for (const { kind, index } of all) this.map.label(kind, index, this.words(kind, index));

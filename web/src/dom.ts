@@ -1,8 +1,8 @@
-/** Small helpers of the page. */
+/** Functions that several pages use. */
 
 export const get = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
 
-/** What the reader chose last time; a browser that keeps nothing (a file, a private window) has nothing. */
+/** Returns the last choice of the reader; null if the browser has stored none, as for a file or in a private window. */
 export function recall(key: string): string | null {
   try {
     return localStorage.getItem(key);
@@ -15,11 +15,11 @@ export function keep(key: string, value: string): void {
   try {
     localStorage.setItem(key, value);
   } catch {
-    // It is asked again next time.
+    // The choice is lost when the page closes.
   }
 }
 
-/** A row of a table; where `head` is set its cells (or the first one) are headings. */
+/** Returns a row of a table; `head` makes all its cells ("column") or the first one ("row") headings. */
 export function tableRow(cells: string[], head: "column" | "row" | "" = ""): HTMLTableRowElement {
   const line = document.createElement("tr");
   cells.forEach((text, i) => {
@@ -31,7 +31,7 @@ export function tableRow(cells: string[], head: "column" | "row" | "" = ""): HTM
   return line;
 }
 
-/** A model's time is in microseconds. */
+/** Returns a time as a text; a model's time is in microseconds. */
 export function timeText(t: number, period: number): string {
   return period < 1e-3 ? `${(1e6 * t).toFixed(1)} µs` : `${t.toFixed(1)} s`;
 }

@@ -1,4 +1,4 @@
-/** All nodes of a fleet, live: a map of racks, the extremes, and one node with its history. */
+/** Shows all nodes of a fleet, live: a map of racks, the extremes, and one node with its history. */
 
 import { get } from "./dom";
 import { ExtremesList } from "./fleet_list";
@@ -33,13 +33,13 @@ class Page {
     this.open();
   }
 
-  /** A stream of the metric that is chosen; the one before ends. */
+  /** Opens a stream of the selected metric, and closes the previous one. */
   private open(): void {
     this.source?.close();
     this.state.metric = get<HTMLSelectElement>("metric").value;
     const source = new EventSource(`api/live?metric=${encodeURIComponent(this.state.metric)}`);
     this.source = source;
-    let first = true; // a stream begins with everything, also when the browser comes back
+    let first = true; // a stream begins with the values of all nodes, also after the browser has reconnected
     source.onopen = () => (first = true);
     source.addEventListener("layout", (e) => {
       const layout = JSON.parse((e as MessageEvent<string>).data) as Layout;
@@ -60,8 +60,8 @@ class Page {
 
   private metrics(layout: Layout): void {
     const select = get<HTMLSelectElement>("metric");
-    const known = new Set(Array.from(select.options, (o) => o.value));
-    if (layout.metrics.every((m) => known.has(m.name))) return;
+    const names = new Set(Array.from(select.options, (o) => o.value));
+    if (layout.metrics.every((m) => names.has(m.name))) return;
     select.replaceChildren(new Option("state", ""), ...layout.metrics.map((m) => new Option(m.name, m.name)));
     select.value = this.state.metric;
   }
@@ -79,7 +79,7 @@ class Page {
     this.node.refresh(change.nodes);
     this.tell();
     this.refused(change.refused);
-    (window as { meshmarkAt?: number }).meshmarkAt = change.at; // for those who measure the page
+    (window as { meshmarkAt?: number }).meshmarkAt = change.at; // for programs that measure the page
   }
 
   private say(text: string): void {

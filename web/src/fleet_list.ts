@@ -1,4 +1,4 @@
-/** The extremes: nodes with the highest or lowest values of the metric, or those that do not simply report. */
+/** Lists the extremes: nodes with the highest or lowest values of the metric, or nodes that do not simply report. */
 
 import { get, tableRow } from "./dom";
 import type { FleetState } from "./fleet_types";
@@ -10,7 +10,7 @@ const WORST = ["wrong", "named", "silent", "never"];
 export class ExtremesList {
   onChosen: (number: number) => void = () => {};
   private body = get("list").querySelector("tbody")!;
-  private held = false; // while a reader points at it or is in it with the keyboard
+  private held = false; // true while the reader points at the list or is in it with the keyboard
   private last = 0;
   private metric: string | null = null;
 
@@ -27,7 +27,7 @@ export class ExtremesList {
     for (const input of get("order").querySelectorAll("input")) input.addEventListener("change", () => this.show(true));
   }
 
-  /** At most once a second, and not under the reader's hand. */
+  /** Updates the list at most once a second, and not while the reader uses it. */
   show(now = false): void {
     const { state } = this;
     const time = performance.now();
@@ -57,16 +57,16 @@ export class ExtremesList {
   private byValue(): [number, string][] {
     const { state } = this;
     const sign = get<HTMLInputElement>("order").querySelector<HTMLInputElement>("input:checked")!.value === "low" ? 1 : -1;
-    const known = [...state.names.keys()].filter((n) => state.valueOf(n) !== null);
-    known.sort((a, b) => sign * (state.valueOf(a)! - state.valueOf(b)!));
-    return known.slice(0, ROWS).map((n) => [n, shown(state, state.valueOf(n)!)]);
+    const numbers = [...state.names.keys()].filter((n) => state.valueOf(n) !== null);
+    numbers.sort((a, b) => sign * (state.valueOf(a)! - state.valueOf(b)!));
+    return numbers.slice(0, ROWS).map((n) => [n, shown(state, state.valueOf(n)!)]);
   }
 
   private byState(): [number, string][] {
     const { state } = this;
     const order = (n: number) => WORST.indexOf(state.stateOf(n)) - (state.cases.has(n) ? WORST.length : 0);
-    const found = [...state.names.keys()].filter((n) => state.cases.has(n) || WORST.includes(state.stateOf(n)));
-    found.sort((a, b) => order(a) - order(b));
-    return found.map((n) => [n, state.textOf(n)]);
+    const numbers = [...state.names.keys()].filter((n) => state.cases.has(n) || WORST.includes(state.stateOf(n)));
+    numbers.sort((a, b) => order(a) - order(b));
+    return numbers.map((n) => [n, state.textOf(n)]);
   }
 }

@@ -1,4 +1,4 @@
-/** The map of the racks. Each rack is a canvas: ten thousand elements would make the page slow. */
+/** Draws the map of the racks. Each rack is a canvas, since ten thousand elements would make the page slow. */
 
 import type { Layout } from "./fleet_types";
 import { FleetState, shown } from "./fleet_types";
@@ -8,7 +8,7 @@ import { PALETTES, STEPS, inkOn, stepOf } from "./palette";
 const COLOURS: Record<string, string> = { live: "#4f7290", silent: "#e69f00", named: "#f2701d", wrong: "#f06db0", never: "" };
 const OUTLINE = "#5b6775";
 const PALETTE = PALETTES["cividis"]!;
-const SIZES: [number, number][] = [[300, 16], [2000, 11], [6000, 9], [Infinity, 7]]; // px of a cell, by the number of nodes
+const SIZES: [number, number][] = [[300, 16], [2000, 11], [6000, 9], [Infinity, 7]]; // size of a cell in px, by the number of nodes
 
 interface Rack {
   canvas: HTMLCanvasElement;
@@ -50,7 +50,7 @@ export class RackMap {
     const scale = devicePixelRatio || 1;
     this.racks = layout.racks.map(({ name, nodes, x, y }, r) => {
       const canvas = document.createElement("canvas");
-      const [wide, tall] = [x, y].map((of) => (1 + Math.max(0, ...of)) * this.size);
+      const [wide, tall] = [x, y].map((positions) => (1 + Math.max(0, ...positions)) * this.size);
       canvas.width = wide! * scale;
       canvas.height = tall! * scale;
       canvas.style.width = `${wide}px`;
@@ -69,7 +69,7 @@ export class RackMap {
     this.rest();
   }
 
-  /** Draw nodes; null: all, as is needed if the range of colours changed, too. */
+  /** Draws nodes; null: all nodes, which is also necessary if the range of colours has changed. */
   draw(numbers: number[] | null): void {
     if (this.scale()) numbers = null;
     for (const number of numbers ?? this.place.keys()) this.cell(number);
@@ -99,14 +99,14 @@ export class RackMap {
     }
   }
 
-  /** Of a node; "": only an outline. */
+  /** Returns the colour of a node; "": only an outline. */
   private colour(number: number): string {
     if (!this.state.metric) return COLOURS[this.state.stateOf(number)] ?? "";
     const step = stepOf(this.state.valueOf(number), ...this.state.bounds);
     return step < 0 ? "" : PALETTE[step]!;
   }
 
-  /** The legend; whether it changed. */
+  /** Updates the legend; returns whether it has changed. */
   private scale(): boolean {
     const { state } = this;
     const key = JSON.stringify([state.metric, state.bounds, state.stateNames]);
@@ -143,7 +143,7 @@ export class RackMap {
   }
 
   private find(rack: Rack, x: number, y: number): number {
-    const i = rack.x.findIndex((of, k) => of === x && rack.y[k] === y);
+    const i = rack.x.findIndex((column, k) => column === x && rack.y[k] === y);
     return i < 0 ? -1 : rack.nodes[i]!;
   }
 
@@ -182,7 +182,7 @@ export class RackMap {
     event.preventDefault();
   }
 
-  /** Put the rings where the nodes are. */
+  /** Moves the rings to their nodes. */
   private rest(): void {
     for (const kind of ["at", "selected"] as const) {
       const [r, i] = this.place[this[kind]] ?? [-1, 0];

@@ -1,4 +1,4 @@
-/** One node: its state, its newest values, and the history of a metric. */
+/** Shows one node: its state, its newest values, and the history of a metric. */
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -51,7 +51,7 @@ export class NodeView {
     void this.ask();
   }
 
-  /** Ask again if the node is among those that changed. */
+  /** Requests the report again if the node is among the nodes that changed. */
   refresh(numbers: number[]): void {
     if (this.number >= 0 && numbers.includes(this.number)) void this.ask();
   }
@@ -61,7 +61,7 @@ export class NodeView {
     const number = this.number;
     this.waits = true;
     try {
-      await new Promise((done) => setTimeout(done, Math.max(0, this.asked + 1000 - performance.now()) * Number(this.report !== null)));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(0, this.asked + 1000 - performance.now()) * Number(this.report !== null)));
       this.asked = performance.now();
       const answer = await fetch(`api/nodes/${encodeURIComponent(this.state.names[number]!)}`);
       if (answer.ok && number === this.number) {
@@ -69,10 +69,10 @@ export class NodeView {
         this.show(this.report);
       }
     } catch {
-      // The stream says that the server is gone.
+      // The stream reports that the server is gone.
     } finally {
       this.waits = false;
-      if (number !== this.number) void this.ask(); // another one was chosen meanwhile
+      if (number !== this.number) void this.ask(); // another node was selected meanwhile
     }
   }
 
@@ -97,7 +97,7 @@ export class NodeView {
     this.draw();
   }
 
-  /** Rows stay where they are, so that the focus does, too. */
+  /** Fills the table. Rows keep their places, so that the focus stays, too. */
   private table(of: NodeReport, names: string[]): void {
     const table = get<HTMLTableElement>("node-values");
     const body = table.tBodies[0]!;

@@ -1,4 +1,4 @@
-/** What the server of a fleet sends, and the state of all nodes that follows from it. */
+/** The messages of a fleet's server, and the state of all nodes that follows from them. */
 
 import { digits, scaledTo } from "./rates";
 
@@ -14,13 +14,13 @@ export interface Change {
   at: number;
   nodes: number[];
   states: string; // a digit for each node
-  values: (number | null)[]; // of the metric of the stream; none without one
+  values: (number | null)[]; // values of the metric of the stream; empty without a metric
   counts: Record<string, number>;
   refused: Record<string, string>;
-  cases: Record<string, string>; // what is wrong, by number
+  cases: Record<string, string>; // text of the open case, by number
 }
 
-const COUNTS = new Set(["cpu.ipc", "host.running", "host.blocked"]); // of unit 1, but no shares
+const COUNTS = new Set(["cpu.ipc", "host.running", "host.blocked"]); // these have the unit 1, but are not shares
 
 export class FleetState {
   names: string[] = [];
@@ -45,10 +45,10 @@ export class FleetState {
     this.values.set(values.subarray(0, this.names.length));
   }
 
-  /** Take in what changed; `all`: the rest is no longer known. */
+  /** Applies a change; `all`: all other values are no longer known. */
   take(change: Change, all: boolean): void {
     if (all) this.values.fill(NaN);
-    this.cases = new Map(Object.entries(change.cases).map(([number, what]) => [Number(number), what]));
+    this.cases = new Map(Object.entries(change.cases).map(([number, description]) => [Number(number), description]));
     change.nodes.forEach((number, i) => {
       this.states[number] = change.states.charCodeAt(i) - 48;
       this.values[number] = change.values[i] ?? NaN;
@@ -60,7 +60,7 @@ export class FleetState {
     return this.stateNames[this.states[number]!] ?? "";
   }
 
-  /** The state as text, with what is wrong. */
+  /** Returns the state as a text, with the open case. */
   textOf(number: number): string {
     const what = this.cases.get(number);
     const text = this.stateTexts[this.states[number]!] ?? "";
@@ -71,7 +71,7 @@ export class FleetState {
     return this.states[number]! >= 2;
   }
 
-  /** The value of a node that reports; null if it is unknown. */
+  /** Returns the value of a node that reports; null if it is unknown. */
   valueOf(number: number): number | null {
     const value = this.values[number]!;
     return Number.isNaN(value) || !this.isLive(number) ? null : value;
@@ -83,19 +83,19 @@ export class FleetState {
   }
 }
 
-/** A range of colours with round ends: from 0, unless all values are alike. */
+/** Returns a range of colours with round ends, which begins at 0 unless all values are similar. */
 function bounds(values: Float64Array): [number, number] {
-  const known = values.filter((v) => !Number.isNaN(v)).sort();
-  if (known.length === 0) return [0, 1];
-  const [least, most] = [known[Math.floor(0.01 * (known.length - 1))]!, known[Math.ceil(0.99 * (known.length - 1))]!];
+  const sorted = values.filter((v) => !Number.isNaN(v)).sort();
+  if (sorted.length === 0) return [0, 1];
+  const [least, most] = [sorted[Math.floor(0.01 * (sorted.length - 1))]!, sorted[Math.ceil(0.99 * (sorted.length - 1))]!];
   const low = least > 0.5 * most && least < most ? least : Math.min(0, least);
   const step = 10 ** Math.floor(Math.log10(Math.max(most - low, 1e-12)));
   const high = Math.ceil(most / step) * step;
-  const from = Math.floor(low / step) * step;
-  return [from, high > from ? high : from + step];
+  const start = Math.floor(low / step) * step;
+  return [start, high > start ? high : start + step];
 }
 
-/** A value of the metric that is chosen, or of another one. */
+/** Returns a value of the selected metric, or of another one, as a text. */
 export function shown(state: FleetState, value: number, metric = state.metric): string {
   const unit = state.units.get(metric) ?? "";
   if (state.isShare(metric)) return `${digits(100 * value)}\u00a0%`;

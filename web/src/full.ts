@@ -1,4 +1,4 @@
-/** What 100 % of use is: the words of a metric, or bandwidths that were attained here or that the wire has. */
+/** Explains what 100 % of use is: the definition of the metric, a bandwidth that was attained here, or the bandwidth of the wire. */
 
 import { percent } from "./map";
 import type { ComponentClass, Denominators, Frame, Header } from "./types";
@@ -15,7 +15,7 @@ function known(d: Denominators | undefined, which: string, index: number): numbe
   return all?.[index] ?? null;
 }
 
-/** Use in words: "42 % of 38.4 GB/s attained here (wire: 51.2 GB/s), what the metric is". */
+/** Returns the use in words: "42 % of 38.4 GB/s attained here (wire: 51.2 GB/s), what the metric is". */
 export function useText(header: Header, frame: Frame | undefined, kind: ComponentClass, index: number, share: number): string {
   const name = useMetric(header, kind);
   const metric = header.metrics.find((m) => m.name === name);
@@ -37,7 +37,7 @@ export function useText(header: Header, frame: Frame | undefined, kind: Componen
   return `${text}${metric ? ` (${metric.what})` : " (in use)"}`;
 }
 
-/** A line a class, below the map. */
+/** Writes one line per class, below the map. */
 export function whatIsFull(header: Header, place: HTMLElement): void {
   const items: HTMLElement[] = [];
   for (const kind of CLASSES) {
@@ -45,9 +45,9 @@ export function whatIsFull(header: Header, place: HTMLElement): void {
     if (!metric || !header.components[kind]?.length) continue;
     const d = header.denominators?.[kind];
     const parts = (["attained", "wire"] as const).flatMap((which) => {
-      const some = (d?.[which] ?? []).filter((v): v is number => v !== null);
-      if (!some.length) return [];
-      const [least, most] = [Math.min(...some), Math.max(...some)];
+      const values = (d?.[which] ?? []).filter((v): v is number => v !== null);
+      if (!values.length) return [];
+      const [least, most] = [Math.min(...values), Math.max(...values)];
       const value = least === most ? rate(least) : `${rate(least)} to ${rate(most)}`;
       const from = d!.from?.[which];
       return [`${which === d!.used ? "100 % is " : ""}${value} ${WORDS[which]}${from ? ` (${from})` : ""}`];

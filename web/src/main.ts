@@ -15,7 +15,7 @@ import "./style.css";
 import type { ComponentClass, Frame, Header } from "./types";
 import { CLASSES, isEstimated, useMetric, valueOf } from "./types";
 
-const KEPT = 36_000; // frames: an hour at 10 a second
+const KEPT = 36_000; // frames: an hour at 10 frames per second
 
 class Page {
   private header: Header | null = null;
@@ -26,10 +26,10 @@ class Page {
   private bounds: [number, number] = [0, 1];
   private estimated = new Set<ComponentClass>();
   private at = -1; // number of the frame that is shown
-  private follows = true; // shows the newest
-  private plays = false; // of a recording
+  private follows = true; // shows the newest frame
+  private plays = false; // a recording is playing
   private told: { kind: ComponentClass; index: number } | null = null;
-  private toldCell: Cell | null = null; // pointed at in the raster
+  private toldCell: Cell | null = null; // the cell of the raster that is pointed at
   private dirty = false;
   private viewed = false;
   private playedFrom = { wall: 0, t: 0 };
@@ -77,7 +77,7 @@ class Page {
     this.paint();
   }
 
-  /** The colours that the command was asked for; not again when the stream begins anew, for the reader may have others. */
+  /** Applies the colours that the command requested; not again when the stream starts anew, since the reader may have changed them. */
   private view({ view }: Header): void {
     if (!view || this.viewed) return;
     this.viewed = true;
@@ -85,26 +85,26 @@ class Page {
     if (view.palette && Object.hasOwn(PALETTES, view.palette)) get<HTMLSelectElement>("palette").value = view.palette;
   }
 
-  /** The palette and the range, on the page and in the scale beside the map. */
+  /** Applies the palette and the range to the page and to the scale beside the map. */
   private paint(): void {
-    if (this.header?.change) return; // that has colours of its own
+    if (this.header?.change) return; // a comparison has its own colours
     const colours = PALETTES[get<HTMLSelectElement>("palette").value]!;
     const lowField = get<HTMLInputElement>("low");
     const highField = get<HTMLInputElement>("high");
     let [low, high] = [Number(lowField.value), Number(highField.value)];
-    const right = Number.isFinite(low) && Number.isFinite(high) && low >= 0 && high <= 100 && low < high;
-    lowField.setAttribute("aria-invalid", String(!right));
-    highField.setAttribute("aria-invalid", String(!right));
-    if (!right) [low, high] = [0, 100];
+    const valid = Number.isFinite(low) && Number.isFinite(high) && low >= 0 && high <= 100 && low < high;
+    lowField.setAttribute("aria-invalid", String(!valid));
+    highField.setAttribute("aria-invalid", String(!valid));
+    if (!valid) [low, high] = [0, 100];
     const scale = get("scale");
     scale.replaceChildren();
     colours.forEach((colour, i) => {
       document.documentElement.style.setProperty(`--s${i}`, colour);
       document.documentElement.style.setProperty(`--i${i}`, inkOn(colour));
       const item = document.createElement("li");
-      const from = low + ((high - low) * i) / STEPS;
+      const start = low + ((high - low) * i) / STEPS;
       item.className = `swatch s${i}`;
-      item.textContent = from % 1 === 0 ? String(from) : from.toFixed(1);
+      item.textContent = start % 1 === 0 ? String(start) : start.toFixed(1);
       scale.append(item);
     });
     const end = document.createElement("li");
@@ -197,7 +197,7 @@ class Page {
     );
   }
 
-  /** Two recordings compared: a map of changes, and no time. */
+  /** Compares two recordings: shows a map of changes, without time. */
   compare(): void {
     new ChangeView(this.header!, this.map!);
   }
@@ -237,7 +237,7 @@ class Page {
     this.dirty = true;
   }
 
-  /** To the last frame that had ended by a time. */
+  /** Jumps to the last frame that had ended by a time. */
   private jumpTo(t_s: number): void {
     let [low, high] = [0, this.frames.length - 1];
     while (low < high) {
@@ -252,7 +252,7 @@ class Page {
     this.playedFrom = { wall: performance.now(), t: this.frames[Math.max(0, this.at)]?.t_s ?? 0 };
   }
 
-  /** Where a recording has come to. A model's microseconds are played a million times slower. */
+  /** Advances a recording that is playing. A model's microseconds are played a million times slower. */
   private advance(): void {
     if (!this.plays || !this.header || this.frames.length === 0) return;
     const stretch = this.header.period_s < 1e-3 ? (4 * this.header.period_s) / 1 : 1;
@@ -281,7 +281,7 @@ class Page {
     const scrubber = get<HTMLInputElement>("scrubber");
     scrubber.max = String(Math.max(0, this.frames.length - 1));
     scrubber.value = String(Math.max(0, this.at));
-    (window as { meshmarkAt?: number }).meshmarkAt = frame?.at ?? 0; // for those who measure the page
+    (window as { meshmarkAt?: number }).meshmarkAt = frame?.at ?? 0; // for programs that measure the page
     get("clock").textContent = frame ? this.clock(frame) : "–";
     this.plot?.show(this.frames);
     if (this.raster && get<HTMLDetailsElement>("raster").open) {
@@ -303,22 +303,22 @@ class Page {
     return { step: stepOf(share, ...this.bounds), text, detail, mark: likely ? "estimated" : "" };
   }
 
-  /** Who is busy, where it ran, and where its memory lies. */
+  /** Lists the busy processes, where they ran, and where their memory lies. */
   private processes(frame: Frame | undefined): void {
-    const found = frame?.processes ?? [];
+    const entries = frame?.processes ?? [];
     const place = get("processes");
-    const key = JSON.stringify(found);
+    const key = JSON.stringify(entries);
     if (place.dataset["key"] === key) return;
     place.dataset["key"] = key;
-    place.hidden = found.length === 0;
-    const nodes = Math.max(0, ...found.map((p) => p.nodes?.length ?? 0));
+    place.hidden = entries.length === 0;
+    const nodes = Math.max(0, ...entries.map((p) => p.nodes?.length ?? 0));
     const bytes = (b: number) => (b >= 2 ** 30 ? `${(b / 2 ** 30).toFixed(1)} GiB` : `${(b / 2 ** 20).toFixed(0)} MiB`);
     const names = Array.from({ length: nodes }, (_, n) => `on node ${n}`);
     place.querySelector("thead")!.replaceChildren(
       tableRow(["process", "pid", "CPU (%)", "threads", "last on CPU", "memory", ...names], "column"),
     );
     place.querySelector("tbody")!.replaceChildren(
-      ...found.map((p) =>
+      ...entries.map((p) =>
         tableRow(
           [p.name, String(p.pid), (100 * p.cpu).toFixed(0), String(p.threads), String(p.on), bytes(p.rss),
             ...names.map((_, n) => (p.nodes ? bytes(p.nodes[n] ?? 0) : "–"))],
@@ -328,7 +328,7 @@ class Page {
     );
   }
 
-  /** What is hot, why, and what helps; and a ring round it on the map. */
+  /** Lists the hot spots, with cause and remedy, and marks them on the map. */
   private spots(frame: Frame | undefined): void {
     const spots = frame?.spots ?? [];
     const text = spots.map((s) => s.text).join("\n");
@@ -352,7 +352,7 @@ class Page {
     return `${timeText(frame.t_s, period_s)} ${wall}`.trim();
   }
 
-  /** The line under the map: what is pointed at, and why it is not known where it is not. */
+  /** Updates the line under the map: the component that is pointed at, and the reason if its use is not known. */
   private tell(frame: Frame | undefined): void {
     if (!this.told || !this.map || !this.header) return;
     const { kind, index } = this.told;
@@ -369,24 +369,24 @@ class Page {
       const likely = this.estimated.has(kind) ? "~" : "";
       text = `${name} at ${when}: ${share === undefined ? "no frame" : use || `${likely}${percent(share!)} %`}`;
     }
-    const told = get("told");
-    if (told.textContent !== text) told.textContent = text;
+    const field = get("told");
+    if (field.textContent !== text) field.textContent = text;
     if (!this.toldCell) this.map.label(kind, index, text);
   }
 
   private why(kind: ComponentClass, index: number): string {
     const name = this.header!.components[kind]?.[index]?.name;
     const metric = useMetric(this.header!, kind);
-    const said =
+    const absence =
       this.header!.absent.find((a) => a.metric === `${metric}:${name}`) ??
       this.header!.absent.find((a) => a.metric === metric || a.metric === kind);
-    return said?.why ?? (this.header!.metrics.some((m) => m.name === metric) ? "not known at this tick" : "no source says it");
+    return absence?.why ?? (this.header!.metrics.some((m) => m.name === metric) ? "not known at this tick" : "no source says it");
   }
 }
 
 const counted = (frames: number) => `${frames} frame${frames === 1 ? "" : "s"}`;
 
-/** Frames that are in the page itself. */
+/** Adds the frames that are in the page itself. */
 async function inside(page: Page, text: string): Promise<void> {
   const { header, frames } = await unpack(text);
   page.begin(header);
@@ -395,7 +395,7 @@ async function inside(page: Page, text: string): Promise<void> {
   } else {
     for (let i = 0; i < frames.length; i += 1) {
       page.add(frames[i]!);
-      if (i % 500 === 499) await new Promise((done) => setTimeout(done, 0)); // so that the page answers meanwhile
+      if (i % 500 === 499) await new Promise((resolve) => setTimeout(resolve, 0)); // so that the page responds meanwhile
     }
   }
   page.state(header.change ? "two recordings" : counted(frames.length));
@@ -425,11 +425,11 @@ function live(page: Page): void {
     page.state((JSON.parse((e as MessageEvent<string>).data) as { why: string }).why);
     source.close();
   });
-  // The browser comes back by itself; a new header begins anew.
+  // The browser reconnects by itself; a new header starts the page anew.
   source.onerror = () => page.state(source.readyState === EventSource.CLOSED ? "the server is gone" : "reconnecting");
 }
 
-/** Below the front page of `meshmark serve` there is a way back to it. */
+/** On pages below the front page of `meshmark serve`, shows the link back to it. */
 function showHome(): void {
   const below = /^(.*\/)(?:live|node\/[^/]+|recording\/[^/]+|model\/[^/]+\/[^/]+)\/$/.exec(location.pathname);
   if (!below || location.protocol === "file:") return;

@@ -1,4 +1,4 @@
-/** The machine as SVG; a frame only changes classes of what changed. */
+/** Draws the machine as SVG. A frame changes only the classes of components that have changed. */
 
 import type { ComponentClass, Header, MapBox } from "./types";
 import { Zoom } from "./zoom";
@@ -18,7 +18,7 @@ interface Piece {
   raised: boolean;
 }
 
-/** Texts of a box: its name, its number, and its rates where there is room; `wide` is the room in characters. */
+/** Texts of a box: its name, its number and, if there is room, its rates; `wide` is the room in characters. */
 interface Texts {
   name: SVGTextElement;
   number: SVGTextElement;
@@ -26,7 +26,7 @@ interface Texts {
   wide: number;
 }
 
-/** How a component looks: a step of colour (-1: not known), the number in it, its rates, and whether the number is only likely. */
+/** Look of a component: a step of colour (-1: not known), the number in it, its rates, and a mark if the number is uncertain. */
 export interface Look {
   step: number;
   text: string;
@@ -83,7 +83,7 @@ export class MeshMap {
       make("text", { x: o.x + 6, y: o.y + 11.5, class: "node-name" }, this.svg).textContent = o.label;
     }
     this.rings = make("g", { "aria-hidden": "true" }, this.svg);
-    // Under the links a rim, so that idle ones are seen too.
+    // Links have a rim below them, so that idle links are visible, too.
     for (const line of map.lines)
       make("polyline", { points: line.points.map((p) => p.join(",")).join(" "), class: "casing" }, this.svg);
     for (const line of map.lines) {
@@ -95,8 +95,8 @@ export class MeshMap {
     for (const s of map.switches) make("circle", { cx: s.x, cy: s.y, r: 8, class: "switch" }, this.svg);
     for (const plate of map.plates ?? []) {
       make("rect", { x: plate.x, y: plate.y, width: plate.w, height: plate.h, rx: 2, class: "plate" }, this.svg);
-      const at = { x: plate.x + plate.w / 2, y: plate.y + plate.h / 2 + 3, class: "plate-name" };
-      make("text", at, this.svg).textContent = fitted(plate.label, plate.w / CHARACTER);
+      const attributes = { x: plate.x + plate.w / 2, y: plate.y + plate.h / 2 + 3, class: "plate-name" };
+      make("text", attributes, this.svg).textContent = fitted(plate.label, plate.w / CHARACTER);
     }
     for (const box of map.boxes) {
       const shape = make("rect", { x: box.x, y: box.y, width: box.w, height: box.h, rx: 2, class: "box" }, this.svg);
@@ -140,7 +140,7 @@ export class MeshMap {
     const key = `${kind}:${index}`;
     let piece = this.byKey.get(key);
     if (piece) {
-      piece.shapes.push(shape); // the other end of a link that goes round
+      piece.shapes.push(shape); // the other end of a link that wraps around
     } else {
       piece = { kind, index, shapes: [shape], texts, label, x, y, look: "", shown: "", raised: false };
       this.byKey.set(key, piece);
@@ -162,33 +162,33 @@ export class MeshMap {
     return kind === "link" ? `link ${name}` : name;
   }
 
-  /** Says the value to those who listen, not only to those who see. */
+  /** Sets the text that screen readers read for a component. */
   label(kind: ComponentClass, index: number, text: string): void {
     this.byKey.get(`${kind}:${index}`)?.shapes[0]?.setAttribute("aria-label", text);
   }
 
-  /** Arrow keys go to the nearest component that way. */
+  /** Moves to the nearest component in the direction of an arrow key. */
   private onKey(event: KeyboardEvent): void {
-    const way = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
-    const from = this.pieces[this.current];
-    if (!way || !from) return;
+    const direction = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+    const origin = this.pieces[this.current];
+    if (!direction || !origin) return;
     event.preventDefault();
     let best: Piece | null = null;
     let least = Infinity;
     for (const piece of this.pieces) {
-      const along = (piece.x - from.x) * way[0]! + (piece.y - from.y) * way[1]!;
-      const across = Math.abs((piece.x - from.x) * way[1]!) + Math.abs((piece.y - from.y) * way[0]!);
-      const far = along + 2.5 * across;
-      if (along > 0.5 && far < least) [best, least] = [piece, far];
+      const along = (piece.x - origin.x) * direction[0]! + (piece.y - origin.y) * direction[1]!;
+      const across = Math.abs((piece.x - origin.x) * direction[1]!) + Math.abs((piece.y - origin.y) * direction[0]!);
+      const distance = along + 2.5 * across;
+      if (along > 0.5 && distance < least) [best, least] = [piece, distance];
     }
     if (!best) return;
-    from.shapes[0]!.setAttribute("tabindex", "-1");
+    origin.shapes[0]!.setAttribute("tabindex", "-1");
     best.shapes[0]!.setAttribute("tabindex", "0");
     this.zoom.reveal(best.x, best.y);
     best.shapes[0]!.focus();
   }
 
-  /** Rings round hot spots; a line gets a broader rim. */
+  /** Draws rings around hot spots; a line gets a broader rim. */
   mark(keys: string[]): void {
     this.rings.replaceChildren();
     for (const key of keys)
@@ -197,12 +197,12 @@ export class MeshMap {
           make("polyline", { points: shape.getAttribute("points")!, class: "ring-line" }, this.rings);
           continue;
         }
-        const at = (name: string) => Number(shape.getAttribute(name));
-        make("rect", { x: at("x") - 2, y: at("y") - 2, width: at("width") + 4, height: at("height") + 4, rx: 4, class: "ring" }, this.rings);
+        const attribute = (name: string) => Number(shape.getAttribute(name));
+        make("rect", { x: attribute("x") - 2, y: attribute("y") - 2, width: attribute("width") + 4, height: attribute("height") + 4, rx: 4, class: "ring" }, this.rings);
       }
   }
 
-  /** Colours everything; what has not changed is left alone. */
+  /** Colours all components; does not touch what has not changed. */
   show(lookOf: (kind: ComponentClass, index: number) => Look): void {
     for (const piece of this.pieces) {
       const { step, text, detail = "", mark } = lookOf(piece.kind, piece.index);

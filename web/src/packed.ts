@@ -1,4 +1,4 @@
-/** A recording inside the page itself, so that one file opens without a server; page.py packs it. */
+/** Unpacks a recording inside the page itself, so that one file opens without a server; page.py packs it. */
 
 import type { Finding, Frame, Header, Process } from "./types";
 
@@ -7,10 +7,10 @@ interface Said {
   t_s: number[];
   window_s: number[];
   at: number[];
-  /** Number of the frame from which on a list holds, and the list. */
+  /** Number of the frame from which a list is valid, and the list. */
   processes: [number, Process[]][];
   spots: [number, Finding[]][];
-  /** In the order of the numbers that follow; each of so many components. */
+  /** In the order of the numbers that follow; `count`: number of components. */
   metrics: { name: string; count: number }[];
 }
 
@@ -28,33 +28,33 @@ class Packed implements Frame {
     private tables: Map<string, [Float64Array, number]>,
   ) {}
 
-  /** Views into the tables, made when they are asked for: a frame that is not shown takes no room. */
+  /** Returns views into the tables. They are created on demand, so that a frame that is not shown takes no memory. */
   get values(): Frame["values"] {
-    const made: Frame["values"] = {};
-    for (const [name, [table, count]] of this.tables) made[name] = table.subarray(this.seq * count, (this.seq + 1) * count);
-    return made;
+    const views: Frame["values"] = {};
+    for (const [name, [table, count]] of this.tables) views[name] = table.subarray(this.seq * count, (this.seq + 1) * count);
+    return views;
   }
 }
 
-/** Thousandths, one component after the other, as steps from the number before, low bytes first; 0 is not known. */
+/** Decodes thousandths, one component after the other, as differences from the previous number, low bytes first; 0 is not known. */
 function table(bytes: Uint8Array, at: number, count: number, frames: number): Float64Array {
-  const made = new Float64Array(count * frames);
+  const decoded = new Float64Array(count * frames);
   const high = at + count * frames;
-  let from = 0;
+  let offset = 0;
   for (let c = 0; c < count; c += 1) {
     let value = 0;
-    for (let t = 0; t < frames; t += 1, from += 1) {
-      const step = bytes[at + from]! | (bytes[high + from]! << 8);
+    for (let t = 0; t < frames; t += 1, offset += 1) {
+      const step = bytes[at + offset]! | (bytes[high + offset]! << 8);
       value = (value + ((step >>> 1) ^ -(step & 1))) & 0xffff;
-      made[t * count + c] = value === 0 ? NaN : (value - 1) / 1000;
+      decoded[t * count + c] = value === 0 ? NaN : (value - 1) / 1000;
     }
   }
-  return made;
+  return decoded;
 }
 
-const breath = () => new Promise((done) => setTimeout(done, 0));
+const breath = () => new Promise((resolve) => setTimeout(resolve, 0));
 
-/** The header and the frames that the text holds. */
+/** Returns the header and the frames in the text. */
 export async function unpack(text: string): Promise<{ header: Header; frames: Frame[] }> {
   const raw = atob(text.trim());
   const packed = new Uint8Array(raw.length);
@@ -62,22 +62,22 @@ export async function unpack(text: string): Promise<{ header: Header; frames: Fr
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const begin = 4 + new DataView(bytes.buffer).getUint32(0, true);
-  const said = JSON.parse(new TextDecoder().decode(bytes.subarray(4, begin))) as Said;
-  const frames = said.t_s.length;
+  const content = JSON.parse(new TextDecoder().decode(bytes.subarray(4, begin))) as Said;
+  const frames = content.t_s.length;
   const tables = new Map<string, [Float64Array, number]>();
-  let at = begin;
-  for (const { name, count } of said.metrics) {
-    tables.set(name, [table(bytes, at, count, frames), count]);
-    at += 2 * count * frames;
+  let offset = begin;
+  for (const { name, count } of content.metrics) {
+    tables.set(name, [table(bytes, offset, count, frames), count]);
+    offset += 2 * count * frames;
     await breath();
   }
-  const made: Frame[] = [];
+  const unpacked: Frame[] = [];
   let [processes, spots]: [Process[], Finding[]] = [[], []];
   let [p, s] = [0, 0];
   for (let i = 0; i < frames; i += 1) {
-    while (said.processes[p]?.[0] === i) processes = said.processes[p++]![1];
-    while (said.spots[s]?.[0] === i) spots = said.spots[s++]![1];
-    made.push(new Packed(i, said.t_s[i]!, said.window_s[i]!, said.at[i]!, processes, spots, tables));
+    while (content.processes[p]?.[0] === i) processes = content.processes[p++]![1];
+    while (content.spots[s]?.[0] === i) spots = content.spots[s++]![1];
+    unpacked.push(new Packed(i, content.t_s[i]!, content.window_s[i]!, content.at[i]!, processes, spots, tables));
   }
-  return { header: said.header, frames: made };
+  return { header: content.header, frames: unpacked };
 }

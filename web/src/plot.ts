@@ -1,4 +1,4 @@
-/** Use over time: the mean of each class, and the component that is pointed at. */
+/** Plots use over time: the mean of each class, and the component that is pointed at. */
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -10,12 +10,12 @@ const COLOURS: Record<ComponentClass, string> = { cpu: "#0072b2", memory: "#009e
 
 function mean(values: ArrayLike<number | null> | undefined): number | null {
   let sum = 0;
-  let known = 0;
+  let count = 0;
   for (let i = 0; i < (values?.length ?? 0); i += 1) {
     const v = values![i] ?? null;
-    if (v !== null && !Number.isNaN(v)) (sum += v), (known += 1);
+    if (v !== null && !Number.isNaN(v)) (sum += v), (count += 1);
   }
-  return known ? (100 * sum) / known : null;
+  return count ? (100 * sum) / count : null;
 }
 
 export class TimePlot {
@@ -70,16 +70,16 @@ export class TimePlot {
       place,
     );
     this.plot.over.addEventListener("click", () => {
-      const at = this.plot.cursor.idx;
-      const t = at === null || at === undefined ? undefined : this.plot.data[0][at];
-      if (t !== undefined) onTime((t + 1e-6) / this.scale); // not just before it, by rounding
+      const index = this.plot.cursor.idx;
+      const t = index === null || index === undefined ? undefined : this.plot.data[0][index];
+      if (t !== undefined) onTime((t + 1e-6) / this.scale); // not just before it, because of rounding
     });
     new ResizeObserver(() => this.plot.setSize({ width: Math.max(280, place.clientWidth), height: 170 })).observe(place);
   }
 
   private scale: number;
 
-  /** Where the plot begins and ends, in pixels from the left of its place: what stands below can stand under it. */
+  /** Returns where the plot begins and ends, in pixels from the left of its place, so that the raster below can align with it. */
   span(): [number, number] {
     const left = this.plot.over.offsetLeft;
     return [left, left + this.plot.over.offsetWidth];
@@ -90,17 +90,17 @@ export class TimePlot {
     this.last = 0;
   }
 
-  /** Draws at most four times a second: a plot is looked at, not listened to. */
+  /** Draws at most four times a second, which is enough for a plot. */
   show(frames: Frame[], now = performance.now()): void {
     if (now - this.last < 250) return;
     this.last = now;
-    const every = Math.max(1, Math.ceil(frames.length / Math.max(200, 2 * this.place.clientWidth)));
-    const some = every === 1 ? frames : frames.filter((_, i) => i % every === 0);
+    const stride = Math.max(1, Math.ceil(frames.length / Math.max(200, 2 * this.place.clientWidth)));
+    const samples = stride === 1 ? frames : frames.filter((_, i) => i % stride === 0);
     const chosen = this.chosen;
     this.plot.setData([
-      some.map((f) => f.t_s * this.scale),
-      ...this.classes.map((c) => some.map((f) => mean(f.values[useMetric(this.header, c)]))),
-      some.map((f) => {
+      samples.map((f) => f.t_s * this.scale),
+      ...this.classes.map((c) => samples.map((f) => mean(f.values[useMetric(this.header, c)]))),
+      samples.map((f) => {
         const share = chosen ? valueOf(f, useMetric(this.header, chosen.kind), chosen.index) : null;
         return share === null ? null : 100 * share;
       }),

@@ -1,12 +1,12 @@
-/** Every component over time: a row each, a column a moment, in the colours of the map. New columns alone are drawn. */
+/** Draws every component over time: a row for each component, a column for each moment, in the colours of the map. Draws only new columns. */
 
 import { PALETTES, stepOf } from "./palette";
 import type { ComponentClass, Frame, Header } from "./types";
 import { CLASSES, CLASS_NAMES, useMetric } from "./types";
 
 const COLUMNS = 1200;
-const LIVE_S = 600; // what a live raster shows: the last ten minutes, or more where frames are few
-const UNKNOWN = ["#3a424c", "#5b6775"]; // in turns, which is as near to hatching as a pixel comes
+const LIVE_S = 600; // seconds that a live raster shows: the last ten minutes, or more if frames are rare
+const UNKNOWN = ["#3a424c", "#5b6775"]; // these alternate, which is as near to hatching as a pixel comes
 
 export interface Cell {
   kind: ComponentClass;
@@ -14,14 +14,14 @@ export interface Cell {
   column: number;
   from_s: number;
   to_s: number;
-  /** Mean use meanwhile; null where it was not known, undefined where there was no frame. */
+  /** Mean use meanwhile; null if it was not known, undefined if there was no frame. */
   use: number | null | undefined;
 }
 
 interface Band {
   kind: ComponentClass;
   metric: string;
-  first: number; // row
+  first: number; // first row
   count: number;
   canvas: HTMLCanvasElement;
   pen: CanvasRenderingContext2D;
@@ -39,10 +39,10 @@ export class Raster {
   private counts: Uint16Array;
   private seen = new Uint8Array(COLUMNS);
   private tick_s: number;
-  private per = 1; // ticks a column
+  private per = 1; // ticks per column
   private begin: number | null = null; // t_s of the first tick
-  private last = -1; // newest column, counted from the first tick on
-  private painted = -1; // newest column that is on the canvas as it should be
+  private last = -1; // newest column, counted from the first tick
+  private painted = -1; // newest column that is complete on the canvas
   private drawnTo = -1; // newest column that is on the canvas
   private width = 0; // columns of the canvas
   private stale = true;
@@ -74,7 +74,7 @@ export class Raster {
       canvas.dataset["band"] = kind;
       line.append(canvas);
       place.append(line);
-      // Drawn by the CPU: single columns of pixels are not worth a graphics card's round trip.
+      // The CPU draws: single columns of pixels are not worth the round trip to a graphics card.
       const pen = canvas.getContext("2d", { willReadFrequently: true })!;
       this.bands.push({ kind, metric, first: this.rows, count, canvas, pen });
       this.rows += count;
@@ -107,7 +107,7 @@ export class Raster {
     return this.rows === 0;
   }
 
-  /** Takes a frame in; cheap, so that a raster that is opened late knows the past. */
+  /** Adds a frame. This is cheap, so that a raster that is opened late contains the past. */
   add(frame: Frame): void {
     this.begin ??= frame.t_s;
     const tick = Math.round((frame.t_s - this.begin) / this.tick_s);
@@ -117,7 +117,7 @@ export class Raster {
         this.halve();
         to = Math.floor(tick / this.per);
       }
-    // A machine that was held has one frame for several ticks: it fills them all.
+    // A machine that was suspended has one frame for several ticks: the frame fills all of them.
     const first = Math.round((frame.t_s - frame.window_s - this.begin) / this.tick_s) + 1;
     const from = Math.min(to, Math.max(0, to - COLUMNS + 1, Math.floor(first / this.per)));
     for (let c = Math.max(this.last + 1, to - COLUMNS + 1); c <= to; c += 1) {
@@ -130,12 +130,12 @@ export class Raster {
     for (const { metric, first: row, count } of this.bands) {
       const values = frame.values[metric];
       for (let c = from; c <= to; c += 1) {
-        const at = (c % COLUMNS) * this.rows + row;
+        const index = (c % COLUMNS) * this.rows + row;
         for (let i = 0; i < count; i += 1) {
           const v = values?.[i] ?? null;
           if (v === null || Number.isNaN(v)) continue;
-          this.sums[at + i]! += v;
-          this.counts[at + i]! += 1;
+          this.sums[index + i]! += v;
+          this.counts[index + i]! += 1;
         }
       }
     }
@@ -143,7 +143,7 @@ export class Raster {
     this.painted = Math.min(this.painted, from - 1);
   }
 
-  /** Twice as many ticks a column. */
+  /** Doubles the number of ticks per column. */
   private halve(): void {
     for (let c = 0; c < COLUMNS / 2; c += 1) {
       for (let r = 0; r < this.rows; r += 1) {
@@ -161,38 +161,38 @@ export class Raster {
     this.stale = true;
   }
 
-  /** The palette and the range of the map. */
+  /** Applies the palette and the range of the map. */
   paint(palette: string, low: number, high: number): void {
     this.colours = PALETTES[palette]!.map(packed);
     [this.low, this.high] = [low, high];
     this.stale = true;
   }
 
-  /** First column that is to be seen. */
+  /** Returns the first visible column. */
   private get left(): number {
     return Math.max(0, this.last - this.width + 1);
   }
 
-  /** Draws what is new, the line of the time that the map shows, and where it stands below the plot; false: call again. */
+  /** Draws what is new, and the line at the time that the map shows, aligned with the plot. Returns false if it must be called again. */
   show(now_s: number, span: [number, number] | null, clock = performance.now()): boolean {
     if (this.last < 0 || !this.bands.length || !this.colours.length) return true;
-    let whole = true;
-    // A recording that is still coming in is drawn anew with every column; often enough is enough.
-    let wanted = this.last + 1;
-    if (this.header.live) for (wanted = 75; wanted < Math.min(COLUMNS, this.last + 1); ) wanted *= 2;
-    wanted = Math.min(COLUMNS, wanted);
-    if (wanted !== this.width) {
+    let complete = true;
+    // While a recording loads, each new column would redraw it, so it is redrawn only from time to time.
+    let targetWidth = this.last + 1;
+    if (this.header.live) for (targetWidth = 75; targetWidth < Math.min(COLUMNS, this.last + 1); ) targetWidth *= 2;
+    targetWidth = Math.min(COLUMNS, targetWidth);
+    if (targetWidth !== this.width) {
       if (this.header.live || clock - this.paintedAt >= 250) {
-        this.width = wanted;
-        for (const { canvas, count } of this.bands) [canvas.width, canvas.height] = [wanted, count];
+        this.width = targetWidth;
+        for (const { canvas, count } of this.bands) [canvas.width, canvas.height] = [targetWidth, count];
         this.stale = true;
       } else {
-        whole = false;
+        complete = false;
       }
     }
-    if (this.width === 0) return whole;
-    const before = Math.max(0, this.drawnTo - this.width + 1);
-    const shift = this.left - before;
+    if (this.width === 0) return complete;
+    const previousLeft = Math.max(0, this.drawnTo - this.width + 1);
+    const shift = this.left - previousLeft;
     if (this.stale || shift >= this.width) {
       this.columns(this.left, this.last);
       this.paintedAt = clock;
@@ -207,14 +207,14 @@ export class Raster {
     this.stale = false;
     this.painted = this.drawnTo = this.last;
     if (span) {
-      const around = this.place.parentElement!;
-      around.style.setProperty("--left", `${span[0]}px`);
-      around.style.setProperty("--wide", `${span[1] - span[0]}px`);
+      const parent = this.place.parentElement!;
+      parent.style.setProperty("--left", `${span[0]}px`);
+      parent.style.setProperty("--wide", `${span[1] - span[0]}px`);
     }
     const column = this.begin === null ? -1 : Math.floor(Math.round((now_s - this.begin) / this.tick_s) / this.per);
     this.marks.now.hidden = column < this.left || column > this.last;
     this.marks.now.style.setProperty("--at", String((column - this.left + 0.5) / this.width));
-    return whole;
+    return complete;
   }
 
   private columns(from: number, to: number): void {
@@ -227,9 +227,9 @@ export class Raster {
         const slot = (from + c) % COLUMNS;
         if (!this.seen[slot]) continue;
         for (let i = 0; i < count; i += 1) {
-          const known = this.counts[slot * this.rows + first + i]!;
-          pixels[i * wide + c] = known
-            ? this.colours[stepOf(this.sums[slot * this.rows + first + i]! / known, this.low, this.high)]!
+          const samples = this.counts[slot * this.rows + first + i]!;
+          pixels[i * wide + c] = samples
+            ? this.colours[stepOf(this.sums[slot * this.rows + first + i]! / samples, this.low, this.high)]!
             : (i + from + c) % 2
               ? dark
               : bright;
@@ -242,16 +242,16 @@ export class Raster {
   private cell(row: number, column: number): Cell | null {
     const band = this.bands.find((b) => row >= b.first && row < b.first + b.count);
     if (!band || this.begin === null || column < this.left || column > this.last) return null;
-    const at = (column % COLUMNS) * this.rows + row;
-    const known = this.counts[at]!;
+    const index = (column % COLUMNS) * this.rows + row;
+    const samples = this.counts[index]!;
     const time = (c: number) => this.begin! + (c * this.per - 0.5) * this.tick_s;
     return {
       kind: band.kind, index: row - band.first, column, from_s: time(column), to_s: time(column + 1),
-      use: known ? this.sums[at]! / known : this.seen[column % COLUMNS] ? null : undefined,
+      use: samples ? this.sums[index]! / samples : this.seen[column % COLUMNS] ? null : undefined,
     };
   }
 
-  /** Times of both ends. */
+  /** Returns the times of both ends. */
   ends(): [number, number] | null {
     if (this.begin === null || !this.width) return null;
     const time = (c: number) => this.begin! + c * this.per * this.tick_s;
@@ -270,23 +270,23 @@ export class Raster {
   }
 
   private onKey(event: KeyboardEvent): void {
-    const at = (this.cursor ??= { row: 0, column: this.last });
-    const band = this.bands.findIndex((b) => at.row >= b.first && at.row < b.first + b.count);
+    const cursor = (this.cursor ??= { row: 0, column: this.last });
+    const band = this.bands.findIndex((b) => cursor.row >= b.first && cursor.row < b.first + b.count);
     const go: Record<string, () => void> = {
-      ArrowRight: () => (at.column += 1),
-      ArrowLeft: () => (at.column -= 1),
-      ArrowDown: () => (at.row += 1),
-      ArrowUp: () => (at.row -= 1),
-      PageDown: () => (at.row = this.bands[band + 1]?.first ?? at.row),
-      PageUp: () => (at.row = this.bands[band - 1]?.first ?? 0),
-      Home: () => (at.column = this.left),
-      End: () => (at.column = this.last),
+      ArrowRight: () => (cursor.column += 1),
+      ArrowLeft: () => (cursor.column -= 1),
+      ArrowDown: () => (cursor.row += 1),
+      ArrowUp: () => (cursor.row -= 1),
+      PageDown: () => (cursor.row = this.bands[band + 1]?.first ?? cursor.row),
+      PageUp: () => (cursor.row = this.bands[band - 1]?.first ?? 0),
+      Home: () => (cursor.column = this.left),
+      End: () => (cursor.column = this.last),
       Enter: () => this.tellCursor(this.onTime),
     };
-    const way = go[event.key];
-    if (!way || event.ctrlKey || event.metaKey || event.altKey) return;
+    const action = go[event.key];
+    if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    way();
+    action();
     this.moved();
   }
 

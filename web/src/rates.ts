@@ -1,4 +1,4 @@
-/** What a component does in absolute terms; the same as `watch/rates.py`. */
+/** Describes what a component does in absolute values; the same as `watch/rates.py`. */
 
 import type { ComponentClass, Frame, Header } from "./types";
 import { valueOf } from "./types";
@@ -8,7 +8,7 @@ const MEMORY = [["memory.read", "reads"], ["memory.write", "writes"], ["memory.t
 const DECIMAL: [number, string][] = [[1e15, "PB/s"], [1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]];
 const BINARY: [number, string][] = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]];
 
-/** A number with three significant digits, without an exponent. */
+/** Returns a number with three significant digits, without an exponent. */
 export function digits(value: number, significant = 3): string {
   if (value === 0) return "0";
   return value.toFixed(Math.max(0, significant - 1 - Math.floor(Math.log10(Math.abs(value)))));
@@ -20,7 +20,7 @@ function scaled(value: number, scales: [number, string][], whole: boolean): stri
   return `${whole && Number.isInteger(shown) ? String(shown) : digits(shown)}\u00a0${symbol}`;
 }
 
-/** A value with its unit: bytes in binary units, rates of bytes in decimal ones. */
+/** Returns a value with its unit: bytes in binary units, rates of bytes in decimal ones. */
 export function scaledTo(value: number, unit: string): string {
   if (unit === "B/s") return scaled(value, DECIMAL, false);
   if (unit === "B") return scaled(value, BINARY, true);
@@ -32,7 +32,7 @@ export function scaledTo(value: number, unit: string): string {
   return unit === "1" ? digits(value) : `${digits(value)}\u00a0${unit}`;
 }
 
-/** Absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if none is known. */
+/** Returns the absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if no value is known. */
 export function rates(header: Header, frame: Frame | undefined, kind: ComponentClass, index: number): string {
   const about = header.components[kind]?.[index] as { kind?: string; node?: number } | undefined;
   const rate = (metric: string, verb: string): string[] => {

@@ -1,4 +1,4 @@
-/** What the server says; see docs/reference/frames.md. `null` is unknown, never zero. */
+/** The data that the server sends; see docs/reference/frames.md. `null` is unknown, never zero. */
 import type { StreamFrame, StreamHeader } from "./schema";
 
 export type { Denominators, Finding, Process } from "./schema";
@@ -26,17 +26,17 @@ export interface MachineMap {
   switches: { x: number; y: number; label: string }[];
 }
 
-/** Of a stream, and what the page alone is told. */
+/** Header of a stream, with the fields that are for the page alone. */
 export interface Header extends StreamHeader {
   title?: string;
   live: boolean;
   frames?: number;
   map: MachineMap;
-  /** Of a page in one file: each frame is the mean of so many of the recording's. */
+  /** In a page in one file: each frame is the mean of `by` frames of the recording. */
   thinned?: { by: number; frames: number };
-  /** Two recordings compared, in place of frames. */
+  /** Comparison of two recordings, in place of frames. */
   change?: Difference;
-  /** Colours that the command was asked for: bounds in per cent, and a palette. */
+  /** Colours that the command requested: bounds in per cent, and a palette. */
   view?: { low?: number; high?: number; palette?: string };
 }
 
@@ -65,7 +65,7 @@ export interface Difference {
   changes: Partial<Record<ComponentClass, Change[]>>;
 }
 
-/** Of a stream, or unpacked. */
+/** Frame of a stream, or an unpacked one. */
 export interface Frame extends Omit<StreamFrame, "type" | "values"> {
   values: Record<string, ArrayLike<number | null>>;
 }
@@ -78,7 +78,7 @@ export const CLASS_NAMES: Record<ComponentClass, string> = {
   io: "I/O",
 };
 
-/** The metric that colours a class. */
+/** Returns the metric that colours a class. */
 export function useMetric(header: Header, kind: ComponentClass): string {
   return header.use?.[kind] ?? `${kind}.busy`;
 }
@@ -88,8 +88,8 @@ export function isEstimated(header: Header, kind: ComponentClass): boolean {
   return header.metrics.some((m) => m.name === name && m.estimated === true);
 }
 
-/** A component's value of a metric; null where it is not known. */
+/** Returns a component's value of a metric; null if it is not known. */
 export function valueOf(frame: Frame | undefined, metric: string, index: number): number | null {
   const value = frame?.values[metric]?.[index] ?? null;
-  return value === null || Number.isNaN(value) ? null : value; // packed frames have NaN for what is not known
+  return value === null || Number.isNaN(value) ? null : value; // packed frames have NaN for unknown values
 }

@@ -1,10 +1,10 @@
-/** Zoom and pan of the map, by changing its view box: buttons, keys (+, -, 0), Ctrl and the wheel, and dragging. */
+/** Zooms and pans the map by changing its view box: buttons, keys (+, -, 0), Ctrl and the wheel, and dragging. */
 
-const MOST = 12; // times
+const MOST = 12; // maximum factor
 
 export class Zoom {
   private factor = 1;
-  private x = 0; // left and top of what is shown, in units of the map
+  private x = 0; // left and top of the visible part, in units of the map
   private y = 0;
 
   constructor(
@@ -17,8 +17,8 @@ export class Zoom {
       (event) => {
         if (!event.ctrlKey) return; // a plain wheel scrolls the page
         event.preventDefault();
-        const at = this.place(event.clientX, event.clientY);
-        this.by(Math.exp(-event.deltaY / 300), at);
+        const center = this.place(event.clientX, event.clientY);
+        this.by(Math.exp(-event.deltaY / 300), center);
       },
       { passive: false },
     );
@@ -31,7 +31,7 @@ export class Zoom {
     this.drags();
   }
 
-  /** Zooms about a place of the map, by default the middle of what is shown. */
+  /** Zooms about a place of the map, by default the middle of the visible part. */
   by(change: number, about?: [number, number]): void {
     const [cx, cy] = about ?? [this.x + this.width / this.factor / 2, this.y + this.height / this.factor / 2];
     const factor = Math.min(MOST, Math.max(1, this.factor * change));
@@ -46,7 +46,7 @@ export class Zoom {
     this.apply();
   }
 
-  /** Moves what is shown so that a place is in it. */
+  /** Moves the visible part so that it contains a place. */
   reveal(x: number, y: number): void {
     const [w, h] = [this.width / this.factor, this.height / this.factor];
     if (x < this.x || x > this.x + w) this.x = x - w / 2;
@@ -61,18 +61,18 @@ export class Zoom {
   }
 
   private drags(): void {
-    let from: { at: [number, number]; x: number; y: number } | null = null;
+    let dragStart: { at: [number, number]; x: number; y: number } | null = null;
     this.svg.addEventListener("pointerdown", (event) => {
-      if (this.factor > 1) from = { at: [event.clientX, event.clientY], x: this.x, y: this.y };
+      if (this.factor > 1) dragStart = { at: [event.clientX, event.clientY], x: this.x, y: this.y };
     });
     this.svg.addEventListener("pointermove", (event) => {
-      if (!from || !(event.buttons & 1)) return;
+      if (!dragStart || !(event.buttons & 1)) return;
       const box = this.svg.getBoundingClientRect();
-      this.x = from.x - ((event.clientX - from.at[0]) / box.width) * (this.width / this.factor);
-      this.y = from.y - ((event.clientY - from.at[1]) / box.height) * (this.height / this.factor);
+      this.x = dragStart.x - ((event.clientX - dragStart.at[0]) / box.width) * (this.width / this.factor);
+      this.y = dragStart.y - ((event.clientY - dragStart.at[1]) / box.height) * (this.height / this.factor);
       this.apply();
     });
-    for (const end of ["pointerup", "pointerleave"] as const) this.svg.addEventListener(end, () => (from = null));
+    for (const end of ["pointerup", "pointerleave"] as const) this.svg.addEventListener(end, () => (dragStart = null));
   }
 
   private apply(): void {
