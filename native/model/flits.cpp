@@ -69,7 +69,7 @@ FlitNetwork::FlitNetwork(const Graph& graph, const Routing& routing, const Route
       port.to = output.to_input << shift_;
       continue;
     }
-    // An endpoint consumes a flit at once, so only a buffer shorter than the round trip of its credit limits it.
+    // An endpoint consumes a flit immediately, so only a buffer shorter than the round trip of its credit limits it.
     if (rules.buffer_flits * port.takes >= port.delay + credit_delay_)
       for (std::uint32_t k = 0; k < v_; ++k) credits_[o << shift_ | k] = kUnbounded;
   }

@@ -31,7 +31,7 @@ struct RouterRules {
   Time requeue = 0;        ///< exclusive: from a packet's last flit to the next packet's request for a channel
   Time credit = 0;         ///< from the freeing of space to its use upstream
   int reads = 1;           ///< local arbiters per input
-  int buffer_flits = 64;   ///< of each virtual channel
+  int buffer_flits = 64;   ///< size of each virtual channel
   bool exclusive = false;  ///< a packet owns its virtual channel until its tail has left: a FlitNetwork (flits.hpp)
   bool adaptive = true;    ///< false: dimension order (escape channels only)
 };
@@ -155,17 +155,17 @@ class Network {
   std::vector<Space> spaces_;      ///< output x channel
   std::vector<Credit> credits_;    ///< space x ring
   std::vector<ServerState> servers_;
-  std::vector<Time> busy_;  ///< of outputs, for all granted packets
+  std::vector<Time> busy_;  ///< by output, for all granted packets
   std::vector<std::uint64_t> flits_;
-  std::vector<std::uint64_t> waiting_;         ///< of inputs: channels with a packet
-  std::vector<std::uint32_t> first_word_;      ///< of routers, in `inputs_waiting_`; routers + 1
+  std::vector<std::uint64_t> waiting_;         ///< by input: channels with a packet
+  std::vector<std::uint32_t> first_word_;      ///< by router, in `inputs_waiting_`; routers + 1
   std::vector<std::uint64_t> inputs_waiting_;  ///< a bit for each input, a word for 64 inputs of a router
-  std::vector<Time> reading_;                  ///< input x arbiter: busy until
-  std::vector<std::uint8_t> turn_;             ///< of inputs: the channel with priority
-  std::vector<std::uint16_t> favoured_;        ///< of outputs: the input with priority
-  std::vector<Time> next_;                     ///< of routers: time of the next arbitration
+  std::vector<Time> reading_;                  ///< input x arbiter: time until which it is busy
+  std::vector<std::uint8_t> turn_;             ///< by input: the channel with priority
+  std::vector<std::uint16_t> favoured_;        ///< by output: the input with priority
+  std::vector<Time> next_;                     ///< by router: time of the next arbitration
   std::vector<PoolQueue> sources_;             ///< endpoint x class
-  std::vector<Time> injecting_;                ///< endpoint: busy until
+  std::vector<Time> injecting_;                ///< by endpoint: time until which it is busy
   PacketPool pool_;
   int address_flits_ = 0;
   std::uint64_t inside_ = 0, hops_ = 0;

@@ -73,7 +73,7 @@ class Observer {
 /// Totals over the observed threads.
 struct Totals {
   double waiting_s = 0;
-  long long migrations = 0;      ///< of threads with a known number
+  long long migrations = 0;      ///< sum over the threads with a known number
   bool migrations_known = true;  ///< for all threads
   std::uint64_t huge_bytes = 0;
   std::map<int, std::uint64_t> pages;  ///< node → B

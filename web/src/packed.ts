@@ -36,7 +36,7 @@ class Packed implements Frame {
   }
 }
 
-/** Decodes thousandths, one component after the other, as differences from the previous number, low bytes first; 0 is not known. */
+/** Decodes thousandths, one component after the other, as differences from the previous number, low bytes first; 0 means unknown. */
 function table(bytes: Uint8Array, at: number, count: number, frames: number): Float64Array {
   const decoded = new Float64Array(count * frames);
   const high = at + count * frames;

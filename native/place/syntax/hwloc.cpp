@@ -83,7 +83,7 @@ std::size_t take_option(const Reader& read, const Words& words, std::size_t at, 
 
 Memory memory_of(const Asked& asked, const std::vector<int>& nodes) {
   if (nodes.empty()) return {};
-  // hwloc compares two letters. Without --strict, it asks the Linux kernel to prefer the nodes.
+  // hwloc compares two letters. Without --strict, it requests that the Linux kernel prefer the nodes.
   const std::string policy = asked.policy.substr(0, 2);
   if (policy == "de") return {};
   if (policy == "fi") return {"local", {}, {}, "default"};
