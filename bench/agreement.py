@@ -30,9 +30,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--all", action="store_true", help="name every result that is called different")
-    given = parser.parse_args()
+    options = parser.parse_args()
     find = Sides(Store(Path("no store")), Path(), "")
-    surveys = [find.find(str(run.resolve())) for run in given.runs]
+    surveys = [find.find(str(run.resolve())) for run in options.runs]
     counts: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     for first, second in itertools.combinations(surveys, 2):
@@ -43,19 +43,22 @@ def main() -> None:
             counts[word] += 1
             if word == "called different":
                 wrong[pair.a.instrument] += 1
-                if given.all:
+                if options.all:
                     a, b = pair.a, pair.b
                     print(
                         f"{a.metric} {dict(a.conditions)}: {a.value:.4g} {a.bounds} | {b.value:.4g} {b.bounds} {a.unit}"
                     )
-    judged = sum(counts[word] for word in ("equal", "inconclusive", "called different"))
+    judged_count = sum(counts[word] for word in ("equal", "inconclusive", "called different"))
     pairs = len(surveys) * (len(surveys) - 1) // 2
-    print(f"{pairs} pairs, {sum(counts.values())} comparisons, {judged} judged")
+    print(f"{pairs} pairs, {sum(counts.values())} comparisons, {judged_count} judged")
     for word, n in counts.most_common():
         print(f"  {word}: {n}")
-    if judged:
-        by = ", ".join(f"{name} {n}" for name, n in wrong.most_common())
-        print(f"called different: {100 * counts['called different'] / judged:.1f} %" + (f" ({by})" if by else ""))
+    if judged_count:
+        names = ", ".join(f"{name} {n}" for name, n in wrong.most_common())
+        print(
+            f"called different: {100 * counts['called different'] / judged_count:.1f} %"
+            + (f" ({names})" if names else "")
+        )
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: fl
         MeshmarkError: it failed.
     """
     with tempfile.TemporaryFile() as out:  # no reader that wants a CPU while it measures
-        done = subprocess.run(
+        completed = subprocess.run(
             [*launch.launch_argv(with_, count, len(CPUS)), *words],
             stdout=out,
             stderr=subprocess.PIPE,
@@ -65,8 +65,10 @@ def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: fl
         )
         out.seek(0)
         lines = [json.loads(line) for line in out.read().splitlines()]
-    if done.returncode not in (0, 77):
-        raise MeshmarkError(launch.failure_message(done.stderr.decode(errors="replace")) or f"status {done.returncode}")
+    if completed.returncode not in (0, 77):
+        raise MeshmarkError(
+            launch.failure_message(completed.stderr.decode(errors="replace")) or f"status {completed.returncode}"
+        )
     return lines
 
 
@@ -95,19 +97,19 @@ def results(lines: Iterable[dict[str, Any]], metric: str) -> list[dict[str, Any]
 def _hog(cpu: int, bursts: Sequence[tuple[float, float]], stop: Any, said: Any) -> None:
     """Works on one CPU from and until each of the times; says when it really ran there."""
     os.sched_setaffinity(0, {cpu})
-    ran: list[tuple[float, float]] = []
-    for begin, end in bursts:
-        if stop.wait(max(0.0, begin - time.monotonic())):  # it sleeps until then: what polls disturbs
+    periods: list[tuple[float, float]] = []
+    for start_s, end in bursts:
+        if stop.wait(max(0.0, start_s - time.monotonic())):  # it sleeps until then: what polls disturbs
             break
         start = last = time.monotonic()
         while last < end:
-            now = time.monotonic()
-            if now - last > 50e-6:  # it was away
-                ran.append((start, last))
-                start = now
-            last = now
-        ran.append((start, last))
-    said.put(ran)
+            time_s = time.monotonic()
+            if time_s - last > 50e-6:  # it was away
+                periods.append((start, last))
+                start = time_s
+            last = time_s
+        periods.append((start, last))
+    said.put(periods)
 
 
 def _overlap(ran: Sequence[tuple[float, float]], begin: float, end: float) -> float:
@@ -124,13 +126,13 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         print("  absent: needs two CPUs")
         return
     seconds = 4.0 if brief else 24.0
-    dice = random.Random(1)
-    begin = time.monotonic() + seconds / 2
+    rng = random.Random(1)
+    start_s = time.monotonic() + seconds / 2
     bursts = []
-    at = begin
-    while at < begin + seconds:
-        bursts.append((at, at + dice.uniform(0.5e-3, 10e-3)))
-        at = bursts[-1][1] + dice.uniform(10e-3, 60e-3)
+    time_s = start_s
+    while time_s < start_s + seconds:
+        bursts.append((time_s, time_s + rng.uniform(0.5e-3, 10e-3)))
+        time_s = bursts[-1][1] + rng.uniform(10e-3, 60e-3)
     fork = get_context("fork")
     stop, said = fork.Event(), fork.Queue()
     hog = fork.Process(target=_hog, args=(CPUS[-1], bursts, stop, said))
@@ -155,9 +157,9 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         )
     finally:
         stop.set()
-        ran = said.get(timeout=60)
+        outcome = said.get(timeout=60)
         hog.join(timeout=60)
-    first = ran[0][0] if ran else begin
+    first = outcome[0][0] if outcome else start_s
     iterations = {r["point"]: r["conditions"]["block_iterations"] for r in results(lines, "exchange_time")}
     tally: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     kinds: dict[str, int] = defaultdict(int)
@@ -165,7 +167,7 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         if line["type"] != "sample":
             continue
         length = line["values"][0] * iterations[line["point"]]
-        shared = _overlap(ran, line["begun_s"], line["begun_s"] + length)
+        shared = _overlap(outcome, line["begun_s"], line["begun_s"] + length)
         phase = "quiet" if line["begun_s"] + length < first else "between"
         if shared > 0:
             phase = "disturbed" if shared > max(10e-6, 0.02 * length) else "touched"
@@ -175,8 +177,8 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
             for bit, name in MARKS.items():
                 kinds[name] += bool(line["marks"] & bit)
     for phase, aim in (("disturbed", ">= 95 %"), ("quiet", "<= 2 %"), ("between", ""), ("touched", "")):
-        count, marked = tally[phase]
-        share = f"{100 * marked / count:6.2f} %" if count else "      –"
+        count, marks = tally[phase]
+        share = f"{100 * marks / count:6.2f} %" if count else "      –"
         print(f"  {phase:10} {count:6} blocks, marked {share}   {'aim ' + aim if aim else ''}")
     print("  marks of quiet blocks: " + (", ".join(f"{k} {n}" for k, n in kinds.items() if n) or "none"))
 
@@ -186,8 +188,8 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
 
 def _compiler(kind: str) -> str | None:
     for name in (f"mpicxx.{kind}", "mpicxx"):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     return None
 
 
@@ -228,8 +230,8 @@ def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
                     try:
                         windows = [[job.turn(0.1) for job in jobs] for _turn in range(turns)]
                     finally:
-                        said = [job.end() for job in jobs]
-                    blocks = (_theirs(said[0]), _ours(said[1]), _theirs(said[2]))
+                        reports = [job.end() for job in jobs]
+                    blocks = (_theirs(reports[0]), _ours(reports[1]), _theirs(reports[2]))
                     times = [_medians(b, [w[k] for w in windows]) for k, b in enumerate(blocks)]
                     whole = [(a, m, b) for a, m, b in zip(*times, strict=True) if math.isfinite(a + m + b)]
                     if len(whole) < turns / 2:
@@ -257,12 +259,12 @@ class Job:
             env=launch.environment(with_.kind),
         )
         self._pids: list[int] = []
-        until = time.monotonic() + 30
+        deadline_s = time.monotonic() + 30
         while not self._pids:
             for line in self._lines():
                 if line.get("processes"):
                     self._pids = [p["pid"] for p in line["processes"]]
-            if time.monotonic() > until or self._child.poll() is not None:
+            if time.monotonic() > deadline_s or self._child.poll() is not None:
                 raise MeshmarkError(f"{words[-1][:40]}: did not start")
             time.sleep(0.01)
         self._signal(signal.SIGSTOP)
@@ -270,8 +272,8 @@ class Job:
     def _lines(self) -> list[dict[str, Any]]:
         size = os.fstat(self._out.fileno()).st_size
         text = os.pread(self._out.fileno(), size, 0)
-        whole = text[: text.rfind(b"\n") + 1].splitlines()
-        return [json.loads(line) for line in whole if line.startswith(b"{")]  # some libraries talk between them
+        complete = text[: text.rfind(b"\n") + 1].splitlines()
+        return [json.loads(line) for line in complete if line.startswith(b"{")]  # some libraries talk between them
 
     def _signal(self, number: int) -> None:
         for pid in self._pids:
@@ -280,11 +282,11 @@ class Job:
     def turn(self, seconds: float) -> tuple[float, float]:
         """When it ran, by the monotonic clock."""
         self._signal(signal.SIGCONT)
-        begin = time.monotonic()
+        start_s = time.monotonic()
         time.sleep(seconds)
         end = time.monotonic()
         self._signal(signal.SIGSTOP)
-        return begin, end
+        return start_s, end
 
     def end(self) -> list[dict[str, Any]]:
         self._signal(signal.SIGCONT)
@@ -311,16 +313,16 @@ def _theirs(lines: Iterable[dict[str, Any]]) -> list[tuple[float, float, float]]
 def _medians(blocks: list[tuple[float, float, float]], windows: Sequence[tuple[float, float]]) -> list[float]:
     """Of the blocks that lie inside of each window; not a number where there are fewer than five."""
     blocks.sort()
-    found = []
-    for begin, end in windows:
-        first = bisect.bisect_left(blocks, (begin + 1e-3, 0.0, 0.0))
+    results = []
+    for start_s, end in windows:
+        first = bisect.bisect_left(blocks, (start_s + 1e-3, 0.0, 0.0))
         inside = []
-        for at, length, each in blocks[first:]:
-            if at + length > end:
+        for start, length, each in blocks[first:]:
+            if start + length > end:
                 break
             inside.append(each)
-        found.append(median(inside) if len(inside) >= 5 else math.nan)
-    return found
+        results.append(median(inside) if len(inside) >= 5 else math.nan)
+    return results
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -334,22 +336,22 @@ def _spread(values: Sequence[float]) -> str:
 
 def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
     most = "1000" if brief else "1000000"
-    began = time.monotonic()
+    start_s = time.monotonic()
     lines = ranks(
         with_, 2, ["halo", "--protocol", "all", "--words", f"1..{most}", "--interval", "5", "--budget", "60s"], 900
     )
-    took = time.monotonic() - began
-    found = results(lines, "exchange_time")
-    narrow = [r for r in found if r["interval"] and (r["interval"][1] - r["interval"][0]) / 2 <= 0.05 * r["value"]]
+    elapsed_s = time.monotonic() - start_s
+    by_metric = results(lines, "exchange_time")
+    narrow = [r for r in by_metric if r["interval"] and (r["interval"][1] - r["interval"][0]) / 2 <= 0.05 * r["value"]]
     flags: dict[str, int] = defaultdict(int)
-    for r in found:
+    for r in by_metric:
         for flag in r["flags"]:
             flags[flag] += 1
-    protocols = len({r["conditions"]["protocol"] for r in found})
+    protocols = len({r["conditions"]["protocol"] for r in by_metric})
     absent = sorted({line["reason"][:150] for line in lines if line["type"] == "absent"})
     print(
-        f"  {took:.1f} s (aim 60) for {len(found)} points of {protocols} protocols;"
-        f" interval within 5 %: {100 * len(narrow) / max(1, len(found)):.1f} %; flags: {dict(flags) or 'none'}"
+        f"  {elapsed_s:.1f} s (aim 60) for {len(by_metric)} points of {protocols} protocols;"
+        f" interval within 5 %: {100 * len(narrow) / max(1, len(by_metric)):.1f} %; flags: {dict(flags) or 'none'}"
     )
     for reason in absent:
         print(f"  absent: {reason}")
@@ -395,13 +397,13 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
     if folder is None:
         print("  absent: no --osu FOLDER was given")
         return
-    there = {p.name: p for p in Path(folder).rglob("*") if p.is_file() and os.access(p, os.X_OK)}
+    files = {p.name: p for p in Path(folder).rglob("*") if p.is_file() and os.access(p, os.X_OK)}
     tests: list[tuple[str, list[str], Callable[[str], dict[int, float]], str]] = []
-    if "osu_latency" in there:
+    if "osu_latency" in files:
         tests.append(("osu_latency", [], read_osu, "send"))
-    if "osu_put_latency" in there:
+    if "osu_put_latency" in files:
         tests.append(("osu_put_latency", ["-w", "allocate", "-s", "flush"], read_osu, "put"))
-    if "IMB-MPI1" in there:
+    if "IMB-MPI1" in files:
         tests.append(("IMB-MPI1", ["PingPong", "-npmin", "2", "-msglog", "3:22"], read_imb, "send"))
     if not tests:
         print(f"  absent: neither osu_latency nor IMB-MPI1 is in {folder}")
@@ -424,9 +426,9 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
         def theirs(
             name: str = name, more: Sequence[str] = more, read: Callable[[str], dict[int, float]] = read
         ) -> dict[int, float]:
-            done = started(with_, 2, [str(there[name]), *more], 600)
-            done.check_returncode()
-            return read(done.stdout)
+            completed = started(with_, 2, [str(files[name]), *more], 600)
+            completed.check_returncode()
+            return read(completed.stdout)
 
         ratios: dict[int, list[float]] = defaultdict(list)
         means: dict[int, list[float]] = defaultdict(list)
@@ -466,16 +468,16 @@ def main() -> None:
     parser.add_argument("--mpi", default="all", help="library: any, all or a kind")
     parser.add_argument("--osu", help="folder of osu_latency or IMB-MPI1")
     parser.add_argument("--brief", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        for part in given.parts or PARTS:
-            for kind in launch.chosen(given.mpi):
+        for part in options.parts or PARTS:
+            for kind in launch.chosen(options.mpi):
                 load = os.getloadavg()[0]
                 print(f"{part}, {kind} (load {load:.2f} before)", flush=True)
-                PARTS[part](launch.launcher(kind), given.brief, given.osu)
+                PARTS[part](launch.launcher(kind), options.brief, options.osu)
                 sys.stdout.flush()
-    except MeshmarkError as why:
-        sys.exit(f"bench/comm.py: {why}")
+    except MeshmarkError as error:
+        sys.exit(f"bench/comm.py: {error}")
 
 
 if __name__ == "__main__":

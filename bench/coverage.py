@@ -28,15 +28,15 @@ MESHMARK: Final = str(Path(sys.executable).parent / "meshmark")
 
 def measured(argv: Sequence[str], budget: str) -> list[Record]:
     """The results of one measurement, without those of single modes."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [MESHMARK, "measure", *argv, "--budget", budget, "--no-store", "--json"],
         check=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    found = [Record.from_json(json.loads(line)) for line in done.stdout.splitlines()]
-    return [r for r in found if r.interval and not r.metric.endswith(MODE)]
+    records = [Record.from_json(json.loads(line)) for line in completed.stdout.splitlines()]
+    return [r for r in records if r.interval and not r.metric.endswith(MODE)]
 
 
 def holds(interval: tuple[float, float] | None, value: float) -> bool:
@@ -52,12 +52,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
     parser.add_argument("--budget", default="10s", help="of each measurement [10s]")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{'measured':14} {'results':>7} {'interval':>8} {'bounds':>7} {'modes':>6} {'right':>7}  unflagged; medians")
     for name, argv in MEASUREMENTS.items():
         runs: dict[str, list[Record]] = {}
-        for _ in range(given.count):
-            for r in measured(argv, given.budget):
+        for _ in range(options.count):
+            for r in measured(argv, options.budget):
                 runs.setdefault(point(r), []).append(r)
         for key, same in runs.items():
             pooled = median([s for r in same for s in r.samples])

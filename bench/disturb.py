@@ -60,10 +60,10 @@ def running(argv: list[str]) -> Iterator[None]:
 @contextmanager
 def repeating(act: Callable[[], None], every_s: float) -> Iterator[None]:
     """An action, again and again, until the measurement has ended."""
-    ended = threading.Event()
+    stopped = threading.Event()
 
     def loop() -> None:
-        while not ended.wait(every_s):
+        while not stopped.wait(every_s):
             with suppress(OSError):
                 act()
 
@@ -72,7 +72,7 @@ def repeating(act: Callable[[], None], every_s: float) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        stopped.set()
         thread.join()
 
 
@@ -132,12 +132,12 @@ def faults(process: int) -> AbstractContextManager[None]:
 
 @contextmanager
 def without_thp() -> Iterator[None]:
-    chosen = THP.read_text().partition("[")[2].partition("]")[0]
+    setting = THP.read_text().partition("[")[2].partition("]")[0]
     THP.write_text("never")
     try:
         yield
     finally:
-        THP.write_text(chosen)
+        THP.write_text(setting)
 
 
 def probe(*argv: str) -> list[str]:
@@ -153,12 +153,12 @@ def flags_of(name: str, cpu: int, disturb: Disturbance | None, budget: str) -> l
     ):
         text, _ = child.communicate()
     lines = [json.loads(line) for line in text.splitlines()]
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for line in lines:
         if line["type"] == "result" and "derived_from" not in line["conditions"]:
             key = json.dumps([line["conditions"].get(k) for k in ("footprint_bytes", "kernel", "store")])
-            found.setdefault(key, set()).update(line["flags"])
-    return list(found.values())
+            results.setdefault(key, set()).update(line["flags"])
+    return list(results.values())
 
 
 def main() -> None:
@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
     parser.add_argument("--budget", default="1s", help="of each measurement [1s]")
     parser.add_argument("--only", nargs="+", metavar="KIND", help="kinds of disturbance, as printed [all]")
-    given = parser.parse_args()
+    options = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
     own, other = cpus[0], cpus[-1]
     root = os.geteuid() == 0
@@ -181,25 +181,25 @@ def main() -> None:
         kinds["pages swapped out"] = (faults, {"faulted"})
     if root and THP.exists():
         kinds["pages of another size"] = (None, {"page_size"})
-    around = {"pages of another size": without_thp, "pages swapped out": swapping}
-    if unknown := {*(given.only or ())} - kinds.keys():
-        parser.error(f"--only: found {sorted(unknown)[0]!r}; allowed: {', '.join(kinds)}")
-    if given.only:
-        kinds = {kind: made for kind, made in kinds.items() if kind in given.only}
+    fixtures = {"pages of another size": without_thp, "pages swapped out": swapping}
+    if unknown_names := {*(options.only or ())} - kinds.keys():
+        parser.error(f"--only: found {sorted(unknown_names)[0]!r}; allowed: {', '.join(kinds)}")
+    if options.only:
+        kinds = {kind: fixture for kind, fixture in kinds.items() if kind in options.only}
     print(f"{'disturbance':30} {'measured':>8} {'points':>6} {'flagged':>8}  by kind, expected first")
     for kind, (disturb, expected) in kinds.items():
         for name in MEASUREMENTS:
-            found: list[set[str]] = []
-            with around.get(kind, contextlib.nullcontext)():
-                for _ in range(given.count):
-                    found += flags_of(name, own, disturb, given.budget)
+            results: list[set[str]] = []
+            with fixtures.get(kind, contextlib.nullcontext)():
+                for _ in range(options.count):
+                    results += flags_of(name, own, disturb, options.budget)
                     time.sleep(0.05)
-            flagged = sum(bool(f & expected) if expected else bool(f) for f in found)
-            counts = Counter(flag for f in found for flag in f)
+            flagged_count = sum(bool(f & expected) if expected else bool(f) for f in results)
+            counts = Counter(flag for f in results for flag in f)
             order = sorted(counts, key=lambda flag: (flag not in expected, -counts[flag]))
-            share = 100 * flagged / max(1, len(found))
+            share = 100 * flagged_count / max(1, len(results))
             text = ", ".join(f"{flag} {counts[flag]}" for flag in order)
-            print(f"{kind:30} {name:>8} {len(found):6d} {share:6.1f} %  {text}", flush=True)
+            print(f"{kind:30} {name:>8} {len(results):6d} {share:6.1f} %  {text}", flush=True)
 
 
 if __name__ == "__main__":

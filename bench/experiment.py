@@ -74,9 +74,9 @@ class Machine:
         """Logs of the times of A and B, shape (2, count, pairs), and the place of B in each pair, 0 or 1."""
         rng = np.random.default_rng(seed)
         noise = self.scale * self.noise(rng, (count, pairs, 2))
-        now = self.drift * np.linspace(0, 1, 2 * pairs).reshape(pairs, 2)
+        trend = self.drift * np.linspace(0, 1, 2 * pairs).reshape(pairs, 2)
         slow = np.cumsum(rng.random((count, 2 * pairs)) < 1 / 20, axis=1) % 2
-        around = now + self.states * slow.reshape(count, pairs, 2)
+        center = trend + self.states * slow.reshape(count, pairs, 2)
         place = np.array([[order(n, k).index("b") for k in range(pairs)] for n in range(count)])
         chosen = np.stack([1 - place, place])
 
@@ -84,8 +84,8 @@ class Machine:
             return np.stack([np.take_along_axis(values, c[..., None], 2)[..., 0] for c in chosen])
 
         factors, effects = np.array([1.0, self.wider]), np.array([0.0, effect])
-        noise, around = of(noise), of(np.broadcast_to(around, noise.shape))
-        return noise * factors[:, None, None] + around + effects[:, None, None], place
+        noise, center = of(noise), of(np.broadcast_to(center, noise.shape))
+        return noise * factors[:, None, None] + center + effects[:, None, None], place
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def excluded(x: Array, point: float) -> Bools:
     """Whether the interval lies above a point, after each pair of each experiment; `x` has shape (count, pairs)."""
     count, pairs = x.shape
     logs = np.zeros((len(sequential.STAKES), count))
-    found = np.zeros((count, pairs), bool)
+    effects = np.zeros((count, pairs), bool)
     upper = np.triu_indices(sequential.WINDOW, 1)
     needed = math.log(2 / (1 - sequential.CONFIDENCE))
     for n in range(pairs):
@@ -122,12 +122,12 @@ def excluded(x: Array, point: float) -> Bools:
             scale = 1.048 * np.median(np.abs(last[:, i] - last[:, j]), axis=1)
         for k, (multiple, _) in enumerate(sequential.STAKES):
             with np.errstate(divide="ignore", invalid="ignore"):
-                near = np.clip(multiple * off / scale, -sequential.LIMIT, sequential.LIMIT)
-            y = np.where(scale > 0, near, sequential.FIRST * np.sign(off))
+                nearness = np.clip(multiple * off / scale, -sequential.LIMIT, sequential.LIMIT)
+            y = np.where(scale > 0, nearness, sequential.FIRST * np.sign(off))
             logs[k] += math.log(2) - np.log1p(np.exp(-2 * y))
         wealth = sum(share * np.exp(logs[k]) for k, (_, share) in enumerate(sequential.STAKES))
-        found[:, n] = np.log(wealth) >= needed
-    return found
+        effects[:, n] = np.log(wealth) >= needed
+    return effects
 
 
 def experiments(machine: Machine, effect: float, pairs: int, count: int) -> Told:
@@ -137,31 +137,33 @@ def experiments(machine: Machine, effect: float, pairs: int, count: int) -> Told
     margin = math.log1p(MARGIN)
     above, below = excluded(x, 0), excluded(-x, 0)
     tie = excluded(x, -margin) & excluded(-x, -margin)
-    done = above | below | tie
-    done[:, -1] = True
-    at = done.argmax(axis=1)
+    decided = above | below | tie
+    decided[:, -1] = True
+    stops = decided.argmax(axis=1)
     row = np.arange(count)
-    word = np.select([tie[row, at], above[row, at], below[row, at]], [2, 0, 1], 3)
+    word = np.select([tie[row, stops], above[row, stops], below[row, stops]], [2, 0, 1], 3)
     outside: Bools = np.any(excluded(x, effect) | excluded(-x, -effect), axis=1)
-    told = Told(word, at + 1, outside)
-    check(logs, place, told)
-    return told
+    outcome = Told(word, stops + 1, outside)
+    check(logs, place, outcome)
+    return outcome
 
 
 def check(logs: Array, place: NDArray[np.int64], told: Told) -> None:
     """Let `Experiment` decide the first experiments; it must say the same after as many pairs."""
     pairs = logs.shape[2]
     for n in range(min(CHECKED, logs.shape[1])):
-        found = Experiment(plan(pairs, n))
-        while not found.finished():
-            k = found.next_pair
+        experiment = Experiment(plan(pairs, n))
+        while not experiment.finished():
+            k = experiment.next_pair
             for position in (0, 1):
                 side = int(position == place[n, k])
                 s = math.exp(logs[side, n, k])
                 name = order(n, k)[position]
-                found.add(Outcome(pair=k, side=name, position=position, value=s, elapsed_s=s, spent_s=0.0))
-        if (found.word(), len(found.pairs)) != (WORDS[told.word[n]], told.pairs[n]):
-            raise SystemExit(f"experiment {n}: {found.word()} after {len(found.pairs)}, {WORDS[told.word[n]]} here")
+                experiment.add(Outcome(pair=k, side=name, position=position, value=s, elapsed_s=s, spent_s=0.0))
+        if (experiment.word(), len(experiment.pairs)) != (WORDS[told.word[n]], told.pairs[n]):
+            raise SystemExit(
+                f"experiment {n}: {experiment.word()} after {len(experiment.pairs)}, {WORDS[told.word[n]]} here"
+            )
 
 
 def t_tests(logs: Array) -> tuple[float, float]:
@@ -218,13 +220,13 @@ def aa(count: int) -> None:
     for name, noise in NOISES.items():
         for scale, drift, states in ((0.05, 0.0, 0.0), (0.05, 0.05, 0.0), (0.02, 0.05, 0.0), (0.02, 0.0, 0.2)):
             machine = Machine(noise, scale, drift, states)
-            told = experiments(machine, 0.0, 60, count)
+            outcome = experiments(machine, 0.0, 60, count)
             tests = t_tests(machine.logs(0.0, 60, count)[0])
-            what = f"{name} {100 * scale:.0f} %" + (f", drift {100 * drift:.0f} %" if drift else "")
-            what += f", states of {100 * states:.0f} %" if states else ""
-            outside = f"{100 * told.outside.mean():.1f} %"
-            shares = (told.share("higher", "lower"), told.share("equal"), outside)
-            row((what, *shares, *(f"{100 * v:.1f} %" for v in tests)))
+            label = f"{name} {100 * scale:.0f} %" + (f", drift {100 * drift:.0f} %" if drift else "")
+            label += f", states of {100 * states:.0f} %" if states else ""
+            outside = f"{100 * outcome.outside.mean():.1f} %"
+            shares = (outcome.share("higher", "lower"), outcome.share("equal"), outside)
+            row((label, *shares, *(f"{100 * v:.1f} %" for v in tests)))
     print()
 
 
@@ -234,10 +236,10 @@ def power(count: int) -> None:
     row = table(("noise of a run", *map(str, looks), "mean pairs (at most 100)", "faster"))
     for name, noise in NOISES.items():
         for scale in (0.02, 0.05, 0.1):
-            told = experiments(Machine(noise, scale, 0.05), math.log(1.05), looks[-1], count)
-            right = told.word == WORDS.index("higher")
-            found = [f"{100 * (right & (told.pairs <= look)).mean():.0f} %" for look in looks]
-            row((f"{name} {100 * scale:.0f} %", *found, f"{told.pairs.mean():.0f}", told.share("lower")))
+            outcome = experiments(Machine(noise, scale, 0.05), math.log(1.05), looks[-1], count)
+            right = outcome.word == WORDS.index("higher")
+            cells = [f"{100 * (right & (outcome.pairs <= look)).mean():.0f} %" for look in looks]
+            row((f"{name} {100 * scale:.0f} %", *cells, f"{outcome.pairs.mean():.0f}", outcome.share("lower")))
     print()
 
 
@@ -245,13 +247,13 @@ def equal(count: int) -> None:
     """Equality within 2 %: settings that are equal, at most 300 pairs, with a drift of 5 %."""
     row = table(("noise of a run", "called equal", "different", "mean pairs"))
     for scale in (0.01, 0.02, 0.05):
-        told = experiments(Machine(gaussian, scale, 0.05), 0.0, 300, count)
+        outcome = experiments(Machine(gaussian, scale, 0.05), 0.0, 300, count)
         row(
             (
                 f"Gaussian {100 * scale:.0f} %",
-                told.share("equal"),
-                told.share("higher", "lower"),
-                f"{told.pairs.mean():.0f}",
+                outcome.share("equal"),
+                outcome.share("higher", "lower"),
+                f"{outcome.pairs.mean():.0f}",
             )
         )
     print()
@@ -261,8 +263,8 @@ def spread(count: int) -> None:
     """Settings that differ in their spread only: the noise of B is three times that of A, at most 60 pairs."""
     row = table(("noise of a run of A", "called different", "equal"))
     for name, noise in NOISES.items():
-        told = experiments(Machine(noise, 0.03, wider=3.0), 0.0, 60, count)
-        row((f"{name} 3 %", told.share("higher", "lower"), told.share("equal")))
+        outcome = experiments(Machine(noise, 0.03, wider=3.0), 0.0, 60, count)
+        row((f"{name} 3 %", outcome.share("higher", "lower"), outcome.share("equal")))
     print()
 
 
@@ -273,12 +275,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)} [all]")
     parser.add_argument("--count", type=int, default=2000, help="experiments of each row [2000]")
-    given = parser.parse_args()
-    if wrong := set(given.tables) - TABLES.keys():
-        parser.error(f"found table {min(wrong)!r}; allowed: {', '.join(TABLES)}")
-    for name in given.tables or TABLES:
+    options = parser.parse_args()
+    if unknown_names := set(options.tables) - TABLES.keys():
+        parser.error(f"found table {min(unknown_names)!r}; allowed: {', '.join(TABLES)}")
+    for name in options.tables or TABLES:
         print((TABLES[name].__doc__ or "").strip())
-        TABLES[name](given.count)
+        TABLES[name](options.count)
 
 
 if __name__ == "__main__":

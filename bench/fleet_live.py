@@ -48,9 +48,9 @@ def body_of(name: str, values: random.Random, probe: float | None = None) -> byt
 
 async def push(host: str, port: int, body: bytes, node: int = 0) -> int:
     """Send a body as the exporter does, from an address of the node's own; the status, 0: no response."""
-    own = f"127.1.{node >> 8 & 255}.{node & 255}"
+    address = f"127.1.{node >> 8 & 255}.{node & 255}"
     try:
-        reader, writer = await asyncio.open_connection(host, port, local_addr=(own, 0))
+        reader, writer = await asyncio.open_connection(host, port, local_addr=(address, 0))
         head = (
             f"POST /v1/metrics HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
             "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\nConnection: close\r\n"
@@ -68,23 +68,23 @@ async def probed(host: str, port: int, count: int) -> list[float]:
     """Times from pushes of one node to the events that show them, in s."""
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     writer.write(f"GET /api/live?metric=cpu.m0&token={TOKEN} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-    found = []
+    results = []
     for n in range(count):
-        wanted = round(0.001 * (n + 1), 4)
-        begin = time.perf_counter()
-        while await push(host, port, body_of("n1", random.Random(n), wanted)) != 200:
+        expected = round(0.001 * (n + 1), 4)
+        start_s = time.perf_counter()
+        while await push(host, port, body_of("n1", random.Random(n), expected)) != 200:
             await asyncio.sleep(0.1)
         while True:
             line = await asyncio.wait_for(reader.readline(), 30)
             if line.startswith(b"data: ") and b'"values"' in line:
                 change = json.loads(line[6:])
                 at = change["nodes"].index(0) if 0 in change["nodes"] else None
-                if at is not None and change["values"] and change["values"][at] == wanted:
+                if at is not None and change["values"] and change["values"][at] == expected:
                     break
-        found.append(time.perf_counter() - begin)
+        results.append(time.perf_counter() - start_s)
         await asyncio.sleep(random.uniform(0.1, 1.0))
     writer.close()
-    return found
+    return results
 
 
 def usage(pid: int) -> tuple[float, float]:
@@ -106,9 +106,9 @@ async def measure(address: str, pid: int, nodes: int, every_s: float, for_s: flo
         statuses[status] = statuses.get(status, 0) + 1
 
     async def all_nodes() -> None:
-        begin, sent = time.perf_counter(), 0
+        start_s, sent = time.perf_counter(), 0
         while True:
-            due = int((time.perf_counter() - begin) / every_s * len(bodies))
+            due = int((time.perf_counter() - start_s) / every_s * len(bodies))
             for k in range(sent, due):
                 task = asyncio.create_task(one(k % len(bodies)))
                 pending.add(task)
@@ -143,10 +143,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--every", type=float, default=10.0, help="s between two pushes of a node")
     parser.add_argument("--for", dest="seconds", type=float, default=60.0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         racks = "".join(
-            f'r{r} = "n[{64 * r + 1}-{min(given.nodes, 64 * r + 64)}]"\n' for r in range((given.nodes + 63) // 64)
+            f'r{r} = "n[{64 * r + 1}-{min(options.nodes, 64 * r + 64)}]"\n' for r in range((options.nodes + 63) // 64)
         )
         Path(folder, "fleet.toml").write_text(f"[racks]\n{racks}")
         command = [
@@ -159,7 +159,7 @@ def main() -> None:
             "--port",
             "0",
             "--interval",
-            f"{given.every}s",
+            f"{options.every}s",
         ]
         with subprocess.Popen(
             command, env={**os.environ, "MESHMARK_TOKEN": TOKEN}, stdout=subprocess.PIPE, text=True
@@ -167,10 +167,10 @@ def main() -> None:
             assert server.stdout is not None
             try:
                 address = server.stdout.readline().strip()
-                found = asyncio.run(measure(address, server.pid, given.nodes, given.every, given.seconds))
+                result = asyncio.run(measure(address, server.pid, options.nodes, options.every, options.seconds))
             finally:
                 server.terminate()
-    print(json.dumps(found))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -36,38 +36,38 @@ def main() -> None:
         spec.write_text(SPEC, encoding="utf-8")
         words = command("fleet", "check", folder, "--spec", spec)
         env = {**os.environ, **cluster.env}
-        began = time.monotonic()
+        start_s = time.monotonic()
         with StandingIn(cluster, folder) as nodes:
             first = subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL)
             until(lambda: len(nodes.measured) >= count // 3, 600)
             first.kill()
             first.wait()
-            killed_s = time.monotonic() - began
-            resumed = ended([*words, "--resume"], env)
+            killed_s = time.monotonic() - start_s
+            outcome = ended([*words, "--resume"], env)
         controller = cluster.running[0].pid
         status = Path(f"/proc/{controller}/status").read_text(encoding="utf-8")
         ticks = Path(f"/proc/{controller}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
-        found = {
+        summary = {
             "nodes": count,
             "measured": len(nodes.measured),
             "measured twice": sum(times > 1 for times in nodes.measured.values()),
             "jobs": len(nodes.jobs),
             "killed after [s]": round(killed_s, 1),
-            "resumed": resumed,
+            "resumed": outcome,
             "slurmctld: CPU time [s]": round(sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), 1),
             "slurmctld: peak [MB]": round(int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6),
         }
-        print(json.dumps(found, indent=1))
+        print(json.dumps(summary, indent=1))
 
 
 def ended(words: Sequence[str], env: Mapping[str, str]) -> dict[str, float]:
     """Run a command to its end. Its CPU time has that of the commands that it runs, too."""
-    began = time.monotonic()
+    start_s = time.monotonic()
     process = subprocess.Popen(words, env=env)
     _, status, usage = os.wait4(process.pid, 0)
     return {
         "exit status": os.waitstatus_to_exitcode(status),
-        "wall [s]": round(time.monotonic() - began, 1),
+        "wall [s]": round(time.monotonic() - start_s, 1),
         "CPU time [s]": round(usage.ru_utime + usage.ru_stime, 1),
         "peak [MB]": round(usage.ru_maxrss * 1024 / 1e6),
     }

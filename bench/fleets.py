@@ -84,8 +84,8 @@ def load_noise(path: Path | None) -> Noise:
     raw = json.loads(path.read_text())
     values = np.array(raw["values"], float)
     names = [key[0] for key in raw["points"]]
-    kept = [n for n in sorted(set(names)) if names.count(n) > 1]
-    return Noise(values - np.median(values, axis=0), np.array([[n == k for k in kept] for n in names], bool))
+    unique = [n for n in sorted(set(names)) if names.count(n) > 1]
+    return Noise(values - np.median(values, axis=0), np.array([[n == k for k in unique] for n in names], bool))
 
 
 def measure_noise(path: Path, count: int) -> None:
@@ -108,16 +108,16 @@ def measure_noise(path: Path, count: int) -> None:
                 )
             ]
             subprocess.run(words, check=True, capture_output=True)
-            own = {}
+            run = {}
             for step in read_result(folder / "n.jsonl.gz").steps:
                 for r in step.reading.records:
                     if r.value > 0 and r.better != "none" and "derived_from" not in r.conditions:
-                        own[point_key(r)] = r.instrument, float(np.log(r.value)) * (1 if r.better == "lower" else -1)
-            runs.append(own)
-            print(f"{i + 1} of {count} checks: {len(own)} values", flush=True)
-    seen = Counter(key for own in runs for key in own)
-    keys = [key for key, times in seen.items() if times == count]
-    values = [[own[key][1] for key in keys] for own in runs]
+                        run[point_key(r)] = r.instrument, float(np.log(r.value)) * (1 if r.better == "lower" else -1)
+            runs.append(run)
+            print(f"{i + 1} of {count} checks: {len(run)} values", flush=True)
+    counts = Counter(key for run in runs for key in run)
+    keys = [key for key, times in counts.items() if times == count]
+    values = [[run[key][1] for key in keys] for run in runs]
     path.write_text(json.dumps({"points": [(runs[0][key][0], key) for key in keys], "values": values}))
     spread = deviation(np.array(values) - np.median(values, axis=0))
     print(
@@ -142,63 +142,65 @@ class Tally:
 def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
     """A fleet over days, judged each day as `meshmark fleet judge` does."""
     noise, seed, n, days, rate = job
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     p = len(noise.groups)
-    own = dice.normal(size=(n, p)) @ correlated(p, 0.5).T * BETWEEN
+    node_effects = rng.normal(size=(n, p)) @ correlated(p, 0.5).T * BETWEEN
     shift = np.zeros((n, p))
     fault: dict[int, tuple[str, int]] = {}
-    named: dict[int, int] = {}
+    day_by_node: dict[int, int] = {}
     tally = Tally()
     past: list[Array] = []
     discoveries = Discoveries()
     for day in range(days):
-        for _ in range(dice.poisson(rate * n)):
-            i = int(dice.integers(n))
+        for _ in range(rng.poisson(rate * n)):
+            i = int(rng.integers(n))
             if i not in fault:
-                kind = list(FAULTS)[int(dice.integers(2))]
+                kind = list(FAULTS)[int(rng.integers(2))]
                 count, by = FAULTS[kind]
-                group = np.flatnonzero(noise.groups[:, int(dice.integers(noise.groups.shape[1]))])
-                at = dice.permutation(group if len(group) >= count else p)[:count]
-                shift[i, at] += by
+                group = np.flatnonzero(noise.groups[:, int(rng.integers(noise.groups.shape[1]))])
+                members = rng.permutation(group if len(group) >= count else p)[:count]
+                shift[i, members] += by
                 fault[i] = kind, day
-        past = [*past, (own + shift)[:, None] + noise.draw(dice, n, 1)][-VALUES:]
+        past = [*past, (node_effects + shift)[:, None] + noise.draw(rng, n, 1)][-VALUES:]
         window = np.concatenate(past, axis=1)
         if day < WINDOW or day in {2 * WINDOW, VALUES} or day % REFIT == 0:
             fitted = [
                 fit(window[:, -k:], noise.groups, draws, seed=day)
                 for k, draws in ((1, SCREEN_DRAWS), (WINDOW, SCREEN_DRAWS), (VALUES, DRAWS))
             ]
-        now, week, month = (moved(of, window[:, -k:]) for of, k in zip(fitted, (1, WINDOW, VALUES), strict=True))
-        unlikely = np.minimum(1.0, 2 * np.minimum(evidence(week.own, week).node, evidence(now.own, now).node))
-        suspects = suspected(unlikely, set(named))
+        today, week, month = (
+            moved(model, window[:, -k:]) for model, k in zip(fitted, (1, WINDOW, VALUES), strict=True)
+        )
+        unlikely = np.minimum(1.0, 2 * np.minimum(evidence(week.own, week).node, evidence(today.own, today).node))
+        suspects = suspected(unlikely, set(day_by_node))
         tests: list[float] = []
         if suspects:
             healthy = np.argsort(-unlikely)[: n // 2]
-            controls = list(dice.choice(healthy, min(CONTROLS, n // 4), replace=False))
+            controls = list(rng.choice(healthy, min(CONTROLS, n // 4), replace=False))
             again, fresh = [*suspects, *controls], max(5, window.shape[1])
-            values = (own + shift)[again][:, None] + noise.draw(dice, len(again), fresh)
+            values = (node_effects + shift)[again][:, None] + noise.draw(rng, len(again), fresh)
             count = len(suspects)
             tests = list(fresh_evidence(month, values[:count], values[count:], controls).node)
             tally.measured_again += count
-        for i, yes in zip(suspects, discoveries.decide(tests, n), strict=True):
-            if yes:
-                named[i] = day
-    old = {i: of for i, of in fault.items() if of[1] + WEEK <= days}
-    tally.named, tally.false = len(named), sum(i not in fault for i in named)
+        for i, is_faulty in zip(suspects, discoveries.decide(tests, n), strict=True):
+            if is_faulty:
+                day_by_node[i] = day
+    old = {i: entry for i, entry in fault.items() if entry[1] + WEEK <= days}
+    tally.named, tally.false = len(day_by_node), sum(i not in fault for i in day_by_node)
     tally.faults = Counter(kind for kind, _ in old.values())
-    tally.found = Counter(kind for i, (kind, since) in old.items() if named.get(i, days) < since + WEEK)
+    tally.found = Counter(kind for i, (kind, start) in old.items() if day_by_node.get(i, days) < start + WEEK)
     return tally
 
 
 def moved(baseline: Baseline, values: Array) -> Baseline:
     """The class with other values, and the same tails."""
-    at = locate(values)
-    return replace(baseline, own=at.own, centre=at.centre, scale=at.scale, level=at.level)
+    location = locate(values)
+    return replace(baseline, own=location.own, centre=location.centre, scale=location.scale, level=location.level)
 
 
 def judge(noise: Noise, fleets: list[tuple[int, int, int]]) -> None:
     for n, days, count in fleets:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         rate = max(0.0005, 0.1 / n)
         tallies: list[Tally] = []
         with multiprocessing.Pool(2) as pool:
@@ -207,19 +209,19 @@ def judge(noise: Noise, fleets: list[tuple[int, int, int]]) -> None:
                 tallies.append(tally)
                 if len(tallies) % PART == 0 or len(tallies) == count:
                     title = f"{n} nodes, {len(noise.groups)} metrics, {len(tallies)} fleets of {days} days"
-                    print(f"{title}: {told(tallies, days)} ({time.monotonic() - begun:.0f} s)", flush=True)
+                    print(f"{title}: {told(tallies, days)} ({time.monotonic() - start_s:.0f} s)", flush=True)
 
 
 def told(tallies: list[Tally], days: int) -> str:
     """What became of names and faults of several fleets."""
     named, false = sum(t.named for t in tallies), sum(t.false for t in tallies)
     share = np.mean([t.false / max(t.named, 1) for t in tallies])
-    found = ", ".join(
+    names = ", ".join(
         f"{kind} {sum(t.found[kind] for t in tallies)} of {sum(t.faults[kind] for t in tallies)}" for kind in FAULTS
     )
     again = sum(t.measured_again for t in tallies) / len(tallies) / days
     return (
-        f"{false} of {named} names false (mean share {100 * share:.1f} %); found within {WEEK} days: {found}; "
+        f"{false} of {named} names false (mean share {100 * share:.1f} %); found within {WEEK} days: {names}; "
         f"{again:.1f} suspects a day"
     )
 
@@ -234,17 +236,19 @@ def peers(noise: Noise, n: int, fleets: int) -> None:
     p = len(noise.groups)
 
     def ours(values: Array) -> Array:
-        found = fit(values, noise.groups)
-        return np.asarray(evidence(found.own, found).node)
+        model = fit(values, noise.groups)
+        return np.asarray(evidence(model.own, model).node)
 
     def single(values: Array) -> Array:
-        own = np.median(values, axis=1)
-        return np.asarray(norm.sf((own - np.median(own, axis=0)) / deviation(own - np.median(own, axis=0))).min(1) * p)
+        median = np.median(values, axis=1)
+        return np.asarray(
+            norm.sf((median - np.median(median, axis=0)) / deviation(median - np.median(median, axis=0))).min(1) * p
+        )
 
     def mahalanobis(values: Array) -> Array:
         own = np.median(values, axis=1)
-        away = own - own.mean(axis=0)
-        return np.asarray(chi2.sf((away @ np.linalg.inv(np.cov(own.T)) * away).sum(1), p))
+        deviations = own - own.mean(axis=0)
+        return np.asarray(chi2.sf((deviations @ np.linalg.inv(np.cov(own.T)) * deviations).sum(1), p))
 
     methods = {"ours, before confirmation": ours, "limits of single metrics": single, "Mahalanobis": mahalanobis}
     try:
@@ -259,23 +263,23 @@ def peers(noise: Noise, n: int, fleets: int) -> None:
         print("scikit-learn is not installed: no MCD")
     false, found = Counter[str](), Counter[tuple[str, str]]()
     for seed in range(fleets):
-        dice = np.random.default_rng(seed)
-        own = dice.normal(size=(n, p)) @ correlated(p, 0.5).T * BETWEEN
-        bad = dice.permutation(n)[: 2 * max(1, n // 100)]
+        rng = np.random.default_rng(seed)
+        node_effects = rng.normal(size=(n, p)) @ correlated(p, 0.5).T * BETWEEN
+        bad = rng.permutation(n)[: 2 * max(1, n // 100)]
         for at, i in enumerate(bad):
             count, by = list(FAULTS.values())[at % 2]
-            group = np.flatnonzero(noise.groups[:, int(dice.integers(noise.groups.shape[1]))])
-            own[i, dice.permutation(group if len(group) >= count else p)[:count]] += by
-        values = own[:, None] + noise.draw(dice, n, WINDOW)
+            group = np.flatnonzero(noise.groups[:, int(rng.integers(noise.groups.shape[1]))])
+            node_effects[i, rng.permutation(group if len(group) >= count else p)[:count]] += by
+        values = node_effects[:, None] + noise.draw(rng, n, WINDOW)
         for name, method in methods.items():
-            yes = method(values) * n <= 0.05
-            false[name] += int(yes.sum() - yes[bad].sum())
+            rejected = method(values) * n <= 0.05
+            false[name] += int(rejected.sum() - rejected[bad].sum())
             for at, kind in enumerate(FAULTS):
-                found[name, kind] += int(yes[bad[at::2]].sum())
-    each = fleets * max(1, n // 100)
-    print(f"{n} nodes, {p} metrics, {fleets} fleets, each with {2 * each // fleets} faults")
+                found[name, kind] += int(rejected[bad[at::2]].sum())
+    node_count = fleets * max(1, n // 100)
+    print(f"{n} nodes, {p} metrics, {fleets} fleets, each with {2 * node_count // fleets} faults")
     for name in methods:
-        shares = ", ".join(f"{kind} {100 * found[name, kind] / each:.0f} %" for kind in FAULTS)
+        shares = ", ".join(f"{kind} {100 * found[name, kind] / node_count:.0f} %" for kind in FAULTS)
         print(f"  {name}: {false[name] / fleets:.2f} false names a fleet; found {shares}", flush=True)
 
 
@@ -286,7 +290,7 @@ def year(folder: Path, nodes: int, metrics: int, days: int) -> None:
     fleet = Fleet(folder)
     names = [f"n{i:05d}" for i in range(1, nodes + 1)]
     if not fleet.campaigns():
-        begun = time.monotonic()
+        start_s = time.monotonic()
         slow, facts, levels = (
             {names[6]: (days // 2, 0.08, 3)},
             {days // 3: {"kernel": "6.1.0-31"}},
@@ -294,8 +298,8 @@ def year(folder: Path, nodes: int, metrics: int, days: int) -> None:
         )
         ManyNodes(fleet, names, points(metrics), slow=slow, facts=facts, levels=levels).write(days)
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-        took = time.monotonic() - begun
-        print(f"{nodes} nodes × {metrics} values × {days} days: made in {took:.0f} s, {size / 1e9:.2f} GB")
+        elapsed_s = time.monotonic() - start_s
+        print(f"{nodes} nodes × {metrics} values × {days} days: made in {elapsed_s:.0f} s, {size / 1e9:.2f} GB")
     for span in (1, days):
         page = folder / f"{span}.html"
         _timed(f"report of {span} days", "report", str(folder), "--days", str(span), "-o", str(page))
@@ -338,14 +342,14 @@ def _check_of_many_cpus(folder: Path, cpus: int = 128) -> list[str]:
 def _timed(what: str, *words: str) -> None:
     """Run `meshmark fleet` and print its time, and the memory of its largest process."""
     program = shutil.which("meshmark") or str(Path(sys.executable).with_name("meshmark"))
-    begun = time.monotonic()
+    start_s = time.monotonic()
     child = subprocess.Popen([program, "fleet", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     if status:
         raise SystemExit(f"{program} fleet {' '.join(words)}: status {status}")
     cpu_s = usage.ru_utime + usage.ru_stime
     print(
-        f"{what}: {time.monotonic() - begun:.1f} s, {cpu_s:.1f} s of CPU, peak of a process "
+        f"{what}: {time.monotonic() - start_s:.1f} s, {cpu_s:.1f} s of CPU, peak of a process "
         f"{usage.ru_maxrss / 1e6:.2f} GB",
         flush=True,
     )

@@ -69,8 +69,8 @@ def of(values: Sequence[float], name: str = "0") -> Series:
 
 
 def ours(values: Values) -> list[int]:
-    found = over_time("m", [of(values.tolist())], (), datetime.now(UTC)).changes
-    return sorted(int(c.after.runs[0].run[1:]) for c in found)
+    changes = over_time("m", [of(values.tolist())], (), datetime.now(UTC)).changes
+    return sorted(int(c.after.runs[0].run[1:]) for c in changes)
 
 
 def unjudged(values: Values) -> list[int]:
@@ -78,11 +78,11 @@ def unjudged(values: Values) -> list[int]:
 
 
 def peers() -> dict[str, Method]:
-    found: dict[str, Method] = {}
+    results: dict[str, Method] = {}
     try:
         otava: Any = importlib.import_module("otava.analysis")
-        found["Apache Otava"] = lambda v: [int(c.index) for c in otava.compute_change_points(v.tolist())[0]]
-        found["Apache Otava, magnitude 2 %"] = lambda v: [
+        results["Apache Otava"] = lambda v: [int(c.index) for c in otava.compute_change_points(v.tolist())[0]]
+        results["Apache Otava, magnitude 2 %"] = lambda v: [
             int(c.index) for c in otava.compute_change_points(v.tolist(), min_magnitude=0.02)[0]
         ]
     except ImportError:
@@ -91,7 +91,7 @@ def peers() -> dict[str, Method]:
         ruptures: Any = importlib.import_module("ruptures")
     except ImportError:
         print("ruptures: not found", file=sys.stderr)
-        return found
+        return results
 
     def with_ruptures(values: Values) -> list[int]:
         x = np.log(values)
@@ -101,46 +101,46 @@ def peers() -> dict[str, Method]:
         at = [int(i) for i in fitted.predict(pen=2 * math.log(len(x)))[:-1]]
         return [s.at for s in changepoints.strongest(x, at)]
 
-    found["ruptures KernelCPD, our tests"] = with_ruptures
-    return found
+    results["ruptures KernelCPD, our tests"] = with_ruptures
+    return results
 
 
 def rates(name: str, method: Method, count: int) -> None:
     out: dict[str, Any] = {"method": name, "count": count}
     for kind in KINDS:
         for n in LENGTHS:
-            dice = np.random.default_rng([KINDS.index(kind), n])
-            alarms = sum(bool(method(made(kind, n, dice))) for _ in range(count))
+            rng = np.random.default_rng([KINDS.index(kind), n])
+            alarms = sum(bool(method(made(kind, n, rng))) for _ in range(count))
             out[f"false {kind} {n}"] = round(1000 * alarms / count, 1)
     for kind in ("normal", "outlier"):
         for n, at in SHIFTS:
-            dice = np.random.default_rng([n, at])
+            rng = np.random.default_rng([n, at])
             errors = []
             for _ in range(count):
-                values = made(kind, n, dice)
+                values = made(kind, n, rng)
                 values[at:] *= SHIFT
-                errors += [min(abs(i - at) for i in found)] if (found := method(values)) else []
+                errors += [min(abs(i - at) for i in change)] if (change := method(values)) else []
             near = sum(e <= NEAR for e in errors) / count
             out[f"found {kind} {n}@{at}"] = round(near, 3)
             out[f"error {kind} {n}@{at}"] = round(float(np.mean(errors)), 2) if errors else None
-    dice = np.random.default_rng(1)
-    series = [made("normal", 100, dice) for _ in range(200)]
-    began = time.process_time()
+    rng = np.random.default_rng(1)
+    series = [made("normal", 100, rng) for _ in range(200)]
+    cpu_start_s = time.process_time()
     for values in series:
         method(values)
-    out["cpu_s of 1000 of length 100"] = round(5 * (time.process_time() - began), 2)
+    out["cpu_s of 1000 of length 100"] = round(5 * (time.process_time() - cpu_start_s), 2)
     print(json.dumps(out), flush=True)
 
 
 def together(points: int, times: int) -> None:
     """False changes in a history of many points without a change, in all of `times` histories."""
-    dice = np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     for n in (10, 30):
-        found = [
-            over_time("m", [of(made("normal", n, dice).tolist(), str(i)) for i in range(points)], (), datetime.now(UTC))
+        histories = [
+            over_time("m", [of(made("normal", n, rng).tolist(), str(i)) for i in range(points)], (), datetime.now(UTC))
             for _ in range(times)
         ]
-        alarms = [len(h.changes) for h in found]
+        alarms = [len(h.changes) for h in histories]
         print(json.dumps({"points": points, "length": n, "histories": times, "false changes": sum(alarms)}), flush=True)
 
 
@@ -148,11 +148,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=1000, help="series of each kind")
     parser.add_argument("--peers", nargs="*", default=[], metavar="FOLDER", help="where to import the others from")
-    given = parser.parse_args()
-    sys.path += given.peers
+    options = parser.parse_args()
+    sys.path += options.peers
     methods: dict[str, Method] = {"meshmark history": ours, "our changes, not judged": unjudged}
     for name, method in (methods | peers()).items():
-        rates(name, method, given.count)
+        rates(name, method, options.count)
     together(300, 20)
 
 

@@ -62,28 +62,28 @@ def synthesis(repeats: int) -> None:
         solve, explained, errors, deviations, windows, kernels, short, impossible = [], [], [], [], [], [], 0, []
         synthesize(variants, TargetProfile(run_time_s=10.0))  # imports the solvers
         for i in range(repeats):
-            wish = made.random_wish(variants, rng, run_time_s=rng.choice((3.0, 10.0, 30.0, 100.0)), seed=i)
-            began = time.process_time()
+            target = made.random_wish(variants, rng, run_time_s=rng.choice((3.0, 10.0, 30.0, 100.0)), seed=i)
+            cpu_start_s = time.process_time()
             try:
-                program = synthesize(variants, wish)
-            except MeshmarkError as why:
-                print("  refused:", why, why.hint)
+                program = synthesize(variants, target)
+            except MeshmarkError as error:
+                print("  refused:", error, error.hint)
                 continue
-            solve.append(time.process_time() - began)
+            solve.append(time.process_time() - cpu_start_s)
             errors.append(max(abs(e) for e in program.errors().values()))
             deviations.append(program.uniformity.worst)
             windows.append(max(program.uniformity.window_cov.values()))
             kernels.append(float(len(program.kernels)))
             short += len(program.kernels) < 20
-            began = time.process_time()
-            explain(variants, wish)
-            explained.append(time.process_time() - began)
-            far = {k: v * 50 for k, v in wish.metrics.items() if k != "write_fraction"}
-            began = time.process_time()
+            cpu_start_s = time.process_time()
+            explain(variants, target)
+            explained.append(time.process_time() - cpu_start_s)
+            distances = {k: v * 50 for k, v in target.metrics.items() if k != "write_fraction"}
+            cpu_start_s = time.process_time()
             try:
-                synthesize(variants, TargetProfile(run_time_s=10.0, metrics={**wish.metrics, **far}))
+                synthesize(variants, TargetProfile(run_time_s=10.0, metrics={**target.metrics, **distances}))
             except ImpossibleError:
-                impossible.append(time.process_time() - began)
+                impossible.append(time.process_time() - cpu_start_s)
         _line("solve, order and proof", solve, "s")
         _line("ranges of a possible wish", explained, "s")
         _line("refusal of an impossible one", impossible, "s")
@@ -107,13 +107,13 @@ def _base() -> list[Variant]:
 
 def _windows(trial: Trial, seconds: float = 1.0) -> float:
     """Coefficient of variation of the memory traffic in windows of CPU time, the last one (not whole) left out."""
-    sums, busy, moved = [], 0.0, 0.0
+    sums, busy, moved_bytes = [], 0.0, 0.0
     for w in trial.windows:
         busy += w["cpu_s"]
-        moved += w["memory_read_bytes"] + w["memory_write_bytes"]
+        moved_bytes += w["memory_read_bytes"] + w["memory_write_bytes"]
         if busy >= seconds:
-            sums.append(moved / busy)
-            busy = moved = 0.0
+            sums.append(moved_bytes / busy)
+            busy = moved_bytes = 0.0
     return statistics.pstdev(sums) / statistics.fmean(sums) if len(sums) > 1 and any(sums) else 0.0
 
 
@@ -125,20 +125,20 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
     time_errors, rate_errors, mix_errors, floors, windows, kernels, waits = seen
     inside = 0
     while len(time_errors) < programs:
-        wish = made.random_wish(variants, rng, run_time_s=run_time_s, seed=len(time_errors), mixed=rng.randint(4, 30))
+        target = made.random_wish(variants, rng, run_time_s=run_time_s, seed=len(time_errors), mixed=rng.randint(4, 30))
         try:
-            program = synthesize(variants, wish)
+            program = synthesize(variants, target)
             program, _ = calibrate(program, trial_s, 2, [cpu])
             runs = [run_program(program, [cpu]) for _ in range(2)]
-        except MeshmarkError as why:
-            print("  refused:", why)
+        except MeshmarkError as error:
+            print("  refused:", error)
             continue
         run = runs[0]
         floor = abs(runs[1].dedicated_s / run.dedicated_s - 1)
         off = run.dedicated_s / run_time_s - 1
-        rates = {k: run.metrics[k] / v - 1 for k, v in wish.metrics.items() if k != "write_fraction" and v > 0}
+        rates = {k: run.metrics[k] / v - 1 for k, v in target.metrics.items() if k != "write_fraction" and v > 0}
         worst = max((abs(e) for e in rates.values()), default=0.0)
-        mix = abs(run.metrics.get("write_fraction", 0.0) - wish.metrics.get("write_fraction", 0.0))
+        mix = abs(run.metrics.get("write_fraction", 0.0) - target.metrics.get("write_fraction", 0.0))
         time_errors.append(abs(off))
         rate_errors.append(worst)
         mix_errors.append(mix)
@@ -147,11 +147,11 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
         kernels.append(float(len(program.kernels)))
         waits.append(run.waiting_s / run.wall_s)
         inside += abs(off) <= max(0.02, floor) and worst <= max(0.03, floor)
-        asked = "{memory_gb_per_s:6.2f} GB/s {gflop_per_s:6.2f} GFLOP/s {write_fraction:.3f} writes".format(
-            **wish.metrics
+        label = "{memory_gb_per_s:6.2f} GB/s {gflop_per_s:6.2f} GFLOP/s {write_fraction:.3f} writes".format(
+            **target.metrics
         )
         print(
-            f"  {len(time_errors):3}: {asked}: time {100 * off:+.1f} %, rates {100 * worst:.1f} %, "
+            f"  {len(time_errors):3}: {label}: time {100 * off:+.1f} %, rates {100 * worst:.1f} %, "
             f"again {100 * floor:.1f} %, waited {100 * waits[-1]:.1f} %",
             flush=True,
         )
@@ -183,23 +183,23 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
         if len(spun) == programs:
             break
         threads = 2 if number % 3 == 2 and len(allowed) > 1 else 1
-        wish = made.random_wish(
+        target = made.random_wish(
             variants, rng, run_time_s=run_time_s, seed=number, mixed=rng.randint(4, 30), threads=threads
         )
-        slower = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in wish.metrics.items()}
-        wish = dataclasses.replace(wish, pace=pace, metrics=slower)
+        slower = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in target.metrics.items()}
+        target = dataclasses.replace(target, pace=pace, metrics=slower)
         try:
-            program, _ = calibrate(synthesize(variants, wish), trial_s, 2, allowed[-threads:])
+            program, _ = calibrate(synthesize(variants, target), trial_s, 2, allowed[-threads:])
             run = run_program(program, allowed[-threads:])
-        except MeshmarkError as why:
-            print("  refused:", why)
+        except MeshmarkError as error:
+            print("  refused:", error)
             continue
         off = run.wall_s / run_time_s - 1
-        rates = {k: run.metrics[k] / v - 1 for k, v in wish.metrics.items() if k != "write_fraction" and v > 0}
+        rates = {k: run.metrics[k] / v - 1 for k, v in target.metrics.items() if k != "write_fraction" and v > 0}
         worst = max((abs(e) for e in rates.values()), default=0.0)
         errors["run time"].append(abs(off))
         errors["worse rate"].append(worst)
-        mix_errors.append(abs(run.metrics.get("write_fraction", 0.0) - wish.metrics.get("write_fraction", 0.0)))
+        mix_errors.append(abs(run.metrics.get("write_fraction", 0.0) - target.metrics.get("write_fraction", 0.0)))
         spun.append(run.spun_s / run.wall_s)
         late += run.late_s > 0.002 * run_time_s
         inside += abs(off) <= 0.02 and worst <= 0.03
@@ -220,13 +220,13 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
     variants = _base()
     cpu = max(os.sched_getaffinity(0))
     for read, write in ((1000, 500), (2000, 1000), (500, 100)):
-        wish = TargetProfile(
+        target = TargetProfile(
             run_time_s=seconds,
             name="memrate",
             metrics={"memory_gb_per_s": (read + write) / 1000, "write_fraction": write / (read + write)},
             pace=0.1,
         )
-        program, _ = calibrate(synthesize(variants, wish), seconds / 2, 2, [cpu])
+        program, _ = calibrate(synthesize(variants, target), seconds / 2, 2, [cpu])
         for _ in range(repeats):
             words = [
                 "stress-ng",
@@ -243,22 +243,22 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
                 "--metrics",
             ]
             began, before = time.monotonic(), os.times()
-            done = subprocess.run(words, capture_output=True, text=True, check=True)
+            completed = subprocess.run(words, capture_output=True, text=True, check=True)
             after, took_s = os.times(), time.monotonic() - began
-            used = after.children_user + after.children_system - before.children_user - before.children_system
-            said = re.findall(r"([0-9.]+) (read|write)\w+ MB per sec", done.stdout + done.stderr)
-            errors = [abs(float(v) / (read if k == "read" else write) - 1) for v, k in said] or [float("nan")]
-            ran = run_program(program, [cpu])
-            ours = [
-                100 * (ran.totals[f"memory_{k}_bytes"] / ran.wall_s / 1e6 / v - 1)
+            cpu_time_s = after.children_user + after.children_system - before.children_user - before.children_system
+            values = re.findall(r"([0-9.]+) (read|write)\w+ MB per sec", completed.stdout + completed.stderr)
+            errors = [abs(float(v) / (read if k == "read" else write) - 1) for v, k in values] or [float("nan")]
+            run = run_program(program, [cpu])
+            deviations = [
+                100 * (run.totals[f"memory_{k}_bytes"] / run.wall_s / 1e6 / v - 1)
                 for k, v in (("read", read), ("write", write))
             ]
-            busy = (ran.user_s + ran.system_s) / ran.wall_s
-            theirs = 100 * used / took_s
+            busy = (run.user_s + run.system_s) / run.wall_s
+            cpu_share = 100 * cpu_time_s / took_s
             print(
                 f"  asked {read} + {write} MB/s: stress-ng off by {100 * statistics.median(errors):.3f} % (worst "
-                f"of {len(errors)} ways {100 * max(errors):.3f} %), {theirs:.0f} % CPU; program off by "
-                f"{ours[0]:+.3f} and {ours[1]:+.3f} %, {100 * busy:.0f} % CPU",
+                f"of {len(errors)} ways {100 * max(errors):.3f} %), {cpu_share:.0f} % CPU; program off by "
+                f"{deviations[0]:+.3f} and {deviations[1]:+.3f} %, {100 * busy:.0f} % CPU",
                 flush=True,
             )
 
@@ -276,26 +276,26 @@ def predict(programs: int) -> None:
     programs, repetitions, rates = (1, 1, (1.0, 2.0)) if brief else (programs, 6, ())
     with tempfile.TemporaryDirectory(prefix="meshmark-predict-") as scratch:
         for number in range(programs):
-            wish = made.random_wish(variants, rng, run_time_s=2.0, seed=number, mixed=rng.randint(4, 30))
+            target = made.random_wish(variants, rng, run_time_s=2.0, seed=number, mixed=rng.randint(4, 30))
             folder = Path(scratch) / f"{number}"
             try:
-                work = Maker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file("measured", wish)
+                work = Maker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file("measured", target)
                 # The dedicated clock: what the neighbour does to caches and memory, not what others do to the CPUs.
                 options = StudyOptions(repetitions=repetitions, seed=number, clock="dedicated")
-                found = interference_curve(
+                curve = interference_curve(
                     work, variants, folder / "study", cpus=cpus, rates_gb_per_s=rates, options=options
                 )
-            except MeshmarkError as why:
-                print("  refused:", why)
+            except MeshmarkError as error:
+                print("  refused:", error)
                 continue
-            for held in found.held_out:
-                low, high = held.measured.slowdown.interval or (float("nan"), float("nan"))
-                errors.append(held.error_points)
+            for run in curve.held_out:
+                low, high = run.measured.slowdown.interval or (float("nan"), float("nan"))
+                errors.append(run.error_points)
                 widths.append(50 * (high - low))
-                flagged += bool(held.measured.flags)
+                flagged += bool(run.measured.flags)
                 print(
-                    f"  {number + 1:3}: beside {held.neighbour}: predicted {held.predicted:.3f}, measured "
-                    f"{held.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points",
+                    f"  {number + 1:3}: beside {run.neighbour}: predicted {run.predicted:.3f}, measured "
+                    f"{run.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points",
                     flush=True,
                 )
     _line("error of the prediction", errors, "points")

@@ -52,7 +52,7 @@ def main() -> None:
         }
         numbers = KeyNumbers(sockets, {"cores": Given(cores, ""), **given}, store)
         check(numbers)
-        began = time.monotonic()
+        start_s = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             outcomes = {o.name: o for o in fit_numbers(numbers, "machine", Path(folder)).outcomes}
         cells = []
@@ -60,7 +60,7 @@ def main() -> None:
             o = outcomes.get(name)
             error = "–" if o is None or o.error is None else f"{show(name, o.given or 0)} {100 * o.error:+.1f} %"
             cells.append(error.replace(" +0.0 %", " 0.0 %").replace(" -0.0 %", " 0.0 %"))
-        print(f"| {machine} | {cores} | {' | '.join(cells)} | {time.monotonic() - began:.1f} s |")
+        print(f"| {machine} | {cores} | {' | '.join(cells)} | {time.monotonic() - start_s:.1f} s |")
 
 
 if __name__ == "__main__":

@@ -105,9 +105,9 @@ def torus(of: Setting) -> dict[str, Any]:
 def timed(argv: list[str], text: str) -> tuple[str, float]:
     """Output and CPU seconds of a process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+    completed = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return done.stdout + done.stderr, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return completed.stdout + completed.stderr, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,22 +162,22 @@ def saturation(run: Callable[[float], Result]) -> float:
 
 def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
     print("torus  channels flits pattern   load  booksim     ours   error  accepted       CPU µs a packet hop, factor")
-    for of in settings:
-        limit = saturation(partial(booksim, binary, of))
+    for setting in settings:
+        limit = saturation(partial(booksim, binary, setting))
         for share in SHARES:
-            theirs, mine = booksim(binary, of, share * limit), ours(of, share * limit)
-            own = 1e6 * mine.cpu_s / mine.hops
-            each = 1e6 * theirs.cpu_s / (theirs.hops * mine.hops / (2 * PACKETS))
+            theirs, mine = booksim(binary, setting, share * limit), ours(setting, share * limit)
+            own_per_hop = 1e6 * mine.cpu_s / mine.hops
+            per_hop = 1e6 * theirs.cpu_s / (theirs.hops * mine.hops / (2 * PACKETS))
             print(
-                f"{of}  {share * limit:.3f} {theirs.latency:8.2f} {mine.latency:8.2f} "
+                f"{setting}  {share * limit:.3f} {theirs.latency:8.2f} {mine.latency:8.2f} "
                 f"{100 * (mine.latency / theirs.latency - 1):+6.1f} %  {theirs.accepted:.3f} {mine.accepted:.3f}   "
-                f"{each:7.2f} {own:6.3f}  {each / own:5.1f} x",
+                f"{per_hop:7.2f} {own_per_hop:6.3f}  {per_hop / own_per_hop:5.1f} x",
                 flush=True,
             )
-        own_limit = saturation(partial(ours, of))
-        theirs, mine = booksim(binary, of, 1.0), ours(of, 1.0)
+        own_limit = saturation(partial(ours, setting))
+        theirs, mine = booksim(binary, setting, 1.0), ours(setting, 1.0)
         print(
-            f"{of}  saturation {limit:.3f} and {own_limit:.3f}, {100 * (own_limit / limit - 1):+.1f} %; "
+            f"{setting}  saturation {limit:.3f} and {own_limit:.3f}, {100 * (own_limit / limit - 1):+.1f} %; "
             f"accepted of 1.000: {theirs.accepted:.3f} and {mine.accepted:.3f}",
             flush=True,
         )
@@ -209,13 +209,13 @@ def against_exact() -> None:
             for s in shares
         ]
         text, _ = timed([str(find_engine())], json.dumps({"machine": machine, "runs": runs, "threads": 2}) + "\n")
-        found = [json.loads(line) for line in text.splitlines()]
+        records = [json.loads(line) for line in text.splitlines()]
         best = max(
-            (s for s, f in zip(shares, found, strict=True) if not f["unstable"] and f["accepted"] > 0.97 * s * bound),
+            (s for s, f in zip(shares, records, strict=True) if not f["unstable"] and f["accepted"] > 0.97 * s * bound),
             default=0,
         )
         print(
-            f"{'x'.join(map(str, shape)):8} links a packet: exact {exact:.4f}, simulated {found[0]['hops'] - 1:.4f}; "
+            f"{'x'.join(map(str, shape)):8} links a packet: exact {exact:.4f}, simulated {records[0]['hops'] - 1:.4f}; "
             f"bound {bound:.3f} flits a node and cycle; stable to {100 * best:.0f} % of it"
         )
 
@@ -225,14 +225,14 @@ def main() -> None:
     parser.add_argument("--booksim", help="path of a BookSim 2 binary")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of settings, from 0 [all]")
     parser.add_argument("--exact", action="store_true", help="rectangular tori against the exact channel loads")
-    given = parser.parse_args()
-    if not given.booksim and not given.exact:
+    options = parser.parse_args()
+    if not options.booksim and not options.exact:
         parser.error("nothing to do: --booksim PATH, --exact, or both")
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    if given.booksim:
-        chosen = given.only if given.only is not None else range(len(SETTINGS))
-        against_booksim(given.booksim, tuple(SETTINGS[n] for n in chosen))
-    if given.exact:
+    if options.booksim:
+        chosen = options.only if options.only is not None else range(len(SETTINGS))
+        against_booksim(options.booksim, tuple(SETTINGS[n] for n in chosen))
+    if options.exact:
         against_exact()
 
 

@@ -35,10 +35,10 @@ def ours(with_: launch.Launcher, kernel: str, of: str, count: int) -> float:
     """
     words = ["npb", "--kernel", kernel, "--class", of, "--fft", "own", "--budget", "1s"]
     lines = ranks(with_, count, words, 3600)
-    found = results(lines, "elapsed")
-    if not found:
+    by_metric = results(lines, "elapsed")
+    if not by_metric:
         raise AbsentError(next((line["reason"] for line in lines if line["type"] == "absent"), "no result"))
-    return float(found[0]["value"])
+    return float(by_metric[0]["value"])
 
 
 def reference(with_: launch.Launcher, program: Path, count: int) -> float:
@@ -50,11 +50,11 @@ def reference(with_: launch.Launcher, program: Path, count: int) -> float:
     """
     if not program.exists():
         raise AbsentError(f"{program} is not there")
-    done = started(with_, count, [str(program)], 3600)
-    took = re.search(r"Time in seconds\s*=\s*([\d.]+)", done.stdout)
-    if took is None or not re.search(r"Verification\s*=\s*SUCCESSFUL", done.stdout):
-        raise MeshmarkError(f"{program.name}: status {done.returncode}, and no verified time in seconds")
-    return float(took[1])
+    completed = started(with_, count, [str(program)], 3600)
+    match = re.search(r"Time in seconds\s*=\s*([\d.]+)", completed.stdout)
+    if match is None or not re.search(r"Verification\s*=\s*SUCCESSFUL", completed.stdout):
+        raise MeshmarkError(f"{program.name}: status {completed.returncode}, and no verified time in seconds")
+    return float(match[1])
 
 
 def main() -> None:
@@ -65,31 +65,31 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--mpi", default="openmpi")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        with_ = launch.launcher(given.mpi)
-    except MeshmarkError as why:
-        sys.exit(f"bench/npb.py: {why}")
-    print(f"class {given.of}, {given.ranks} rank(s), {given.mpi} (load {os.getloadavg()[0]:.2f} before)")
+        with_ = launch.launcher(options.mpi)
+    except MeshmarkError as error:
+        sys.exit(f"bench/npb.py: {error}")
+    print(f"class {options.of}, {options.ranks} rank(s), {options.mpi} (load {os.getloadavg()[0]:.2f} before)")
     print(f"{'':4} {'ours, s':24} {'reference, s':24} speed, times the reference: median [range]")
     failed = False
-    for kernel in given.kernels or KERNELS:
+    for kernel in options.kernels or KERNELS:
         a, b = [], []
         try:
-            for _ in range(given.turns):
-                b.append(reference(with_, given.folder / f"{kernel}.{given.of}.x", given.ranks))
-                a.append(ours(with_, kernel, given.of, given.ranks))
-        except AbsentError as why:
-            print(f"{kernel:4} absent: {why}", flush=True)
+            for _ in range(options.turns):
+                b.append(reference(with_, options.folder / f"{kernel}.{options.of}.x", options.ranks))
+                a.append(ours(with_, kernel, options.of, options.ranks))
+        except AbsentError as error:
+            print(f"{kernel:4} absent: {error}", flush=True)
             continue
-        except (MeshmarkError, subprocess.TimeoutExpired) as why:
-            print(f"{kernel:4} failed: {why}", flush=True)
+        except (MeshmarkError, subprocess.TimeoutExpired) as error:
+            print(f"{kernel:4} failed: {error}", flush=True)
             failed = True
             continue
         ratios = [theirs / mine for mine, theirs in zip(a, b, strict=True)]
-        shown = (", ".join(f"{x:.4g}" for x in of) for of in (a, b))
+        texts = (", ".join(f"{x:.4g}" for x in values) for values in (a, b))
         print(
-            f"{kernel:4} " + " ".join(f"{text:24}" for text in shown),
+            f"{kernel:4} " + " ".join(f"{text:24}" for text in texts),
             f"{median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]",
             flush=True,
         )

@@ -26,14 +26,14 @@ def campaign(
 ) -> tuple[set[str], set[str]]:
     """Suspects and names."""
     network = MadeNetwork(nodes, tree, seed, slow, uplinks)
-    seen = network.look()
-    suspects = seen.suspects()
-    found = network.confirmed(seen) if suspects else []
-    decisions = Discoveries().decide([t.p for t in found], nodes + len(tree.switches))
-    named = {
-        t.name for t, yes in zip(found, decisions, strict=True) if yes and any(m.by >= SMALLEST for m in t.metrics)
+    observations = network.look()
+    suspects = observations.suspects()
+    findings = network.confirmed(observations) if suspects else []
+    decisions = Discoveries().decide([t.p for t in findings], nodes + len(tree.switches))
+    names = {
+        t.name for t, yes in zip(findings, decisions, strict=True) if yes and any(m.by >= SMALLEST for m in t.metrics)
     }
-    return set(suspects), named
+    return set(suspects), names
 
 
 def main() -> None:
@@ -41,9 +41,9 @@ def main() -> None:
     for nodes, each in ((16, 16), (64, 8), (512, 32)):
         tree = leaves(nodes // each, each) if each < nodes else Tree()
         cases: dict[str, tuple[dict[str, float], dict[str, float]]] = {"healthy": ({}, {})}
-        cases |= {f"node {by:.0%} slow": ({"n3": by}, {}) for by in (0.05, 0.10, 0.20)}
+        cases |= {f"node {factor:.0%} slow": ({"n3": factor}, {}) for factor in (0.05, 0.10, 0.20)}
         if tree.switches:
-            cases |= {f"uplink {by:.0%} slow": ({}, {"s1": by}) for by in (0.05, 0.10)}
+            cases |= {f"uplink {factor:.0%} slow": ({}, {"s1": factor}) for factor in (0.05, 0.10)}
         for what, (slow, uplinks) in cases.items():
             begun, found, false, suspected, named = time.time(), 0, 0, 0, 0
             true = {*slow, *(f"switch:{s}" for s in uplinks)}

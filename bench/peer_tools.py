@@ -50,7 +50,7 @@ def run(
     """Standard output of a command; Absent, with the last line it said, if it fails."""
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             words,
             capture_output=True,
             text=True,
@@ -63,17 +63,17 @@ def run(
         raise Absent(f"{words[0]} is not installed") from None
     except subprocess.TimeoutExpired:
         raise Absent(f"{Path(words[0]).name} did not end in {timeout_s:g} s") from None
-    if done.returncode:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["nothing said"]
-        raise Absent(f"{Path(words[0]).name} failed (status {done.returncode}): {last[0]}")
-    return done.stdout
+    if completed.returncode:
+        last = (completed.stderr or completed.stdout).strip().splitlines()[-1:] or ["nothing said"]
+        raise Absent(f"{Path(words[0]).name} failed (status {completed.returncode}): {last[0]}")
+    return completed.stdout
 
 
 def number(pattern: str, text: str, what: str) -> float:
-    found = re.search(pattern, text)
-    if not found:
+    match = re.search(pattern, text)
+    if not match:
         raise Absent(f"{what} printed no figure we know how to read")
-    return float(found[1])
+    return float(match[1])
 
 
 # --- Ours ----------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ def meshmark(
         ]
         if not fitting:
             raise Absent(f"meshmark-probe {words[0]} gave no {metric} with {conditions}")
-        chosen = best(fitting, key=lambda r: r["value"])
-        said = str(chosen["conditions"].get(note, "")) if note else ""
-        return Figure(chosen["value"], frozenset(chosen["flags"]), said)
+        record = best(fitting, key=lambda r: r["value"])
+        note_text = str(record["conditions"].get(note, "")) if note else ""
+        return Figure(record["value"], frozenset(record["flags"]), note_text)
 
     return measure
 
@@ -130,7 +130,7 @@ def cpu_flags() -> set[str]:
 
 def likwid(kernels: Sequence[str], footprint: str, threads: int, field_name: str, scale: float) -> Measure:
     """likwid-bench with the best of `kernels`: the first call tries them all, later ones the winner."""
-    chosen: list[str] = []
+    records: list[str] = []
     needs = {"avx512": "avx512f", "fma": "fma", "avx": "avx", "sse": "sse2"}
     flags = cpu_flags()
 
@@ -139,20 +139,20 @@ def likwid(kernels: Sequence[str], footprint: str, threads: int, field_name: str
         return number(rf"{field_name}:\s+([\d.e+]+)", text, "likwid-bench") * scale
 
     def measure() -> Figure:
-        if chosen:
-            return Figure(one(chosen[0]), note=chosen[0])
+        if records:
+            return Figure(one(records[0]), note=records[0])
         possible = [k for k in kernels if all(needs[p] in flags for p in k.split("_") if p in needs)]
         rates: dict[str, float] = {}
         reason = "likwid-bench has no kernel for this processor"
         for kernel in possible:
             try:
                 rates[kernel] = one(kernel)
-            except Absent as absent:
-                reason = str(absent)
+            except Absent as error:
+                reason = str(error)
         if not rates:
             raise Absent(reason)
-        chosen.append(max(rates, key=lambda k: rates[k]))
-        return Figure(one(chosen[0]), note=chosen[0])
+        records.append(max(rates, key=lambda k: rates[k]))
+        return Figure(one(records[0]), note=records[0])
 
     return measure
 
@@ -312,7 +312,7 @@ class SameLibrary:
         if not self.library.startswith("/") and ".so" not in self.library:
             raise Absent(f"the record names no library file (it says {self.library!r})")
         threads = str(self.threads)
-        chosen = {"OPENBLAS_CORETYPE": self.core} if self.core else {}
+        environment = {"OPENBLAS_CORETYPE": self.core} if self.core else {}
         script = _BARE + {"dgemm": _BARE_DGEMM, "mod2d": _BARE_MOD2D, "fft": _BARE_FFT}[self.instrument]
         text = run(
             [sys.executable, "-c", script, self.library, self.size],
@@ -320,7 +320,7 @@ class SameLibrary:
                 "OPENBLAS_NUM_THREADS": threads,
                 "OMP_NUM_THREADS": threads,
                 "MKL_NUM_THREADS": threads,
-                **chosen,
+                **environment,
             },
         )
         return Figure(float(text))

@@ -102,7 +102,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
     every = len(cpus)
     counts = [1] if every == 1 else [1, every]
     one = ["--cpus", str(cpus[0])]
-    found: list[Row] = []
+    results: list[Row] = []
     for threads in counts:
         label = "1 thread" if threads == 1 else f"{threads} threads"
         triad = [
@@ -122,7 +122,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         ]
         kernels = ["stream_mem_avx512", "stream_mem_avx_fma", "stream_mem_avx", "stream_mem_sse"]
         kernels += ["stream_avx512_fma", "stream_avx_fma", "stream_sse"]
-        found.append(
+        results.append(
             Row(
                 f"triad, {label}",
                 "GB/s",
@@ -138,7 +138,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
     for pages in ("4KiB", "thp"):
         for ours_size, peer_size in (("16KiB", "16k"), ("512KiB", "512k"), ("32MiB", "32m"), ("1GiB", "1g")):
             chase = ["latency", "--footprint", ours_size, "--pages", pages, "--budget", "4s", *one]
-            found.append(
+            results.append(
                 Row(
                     f"dependent loads, {ours_size}, {'huge' if pages == 'thp' else '4 KiB'} pages",
                     "ns",
@@ -151,7 +151,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
             )
     for pages in ("4KiB", "thp"):
         gups = ["gups", "--table", "256MiB", "--threads", "1", "--pages", pages, "--budget", "8s", *one]
-        found.append(
+        results.append(
             Row(
                 f"random updates, 1 thread, {'huge' if pages == 'thp' else '4 KiB'} pages",
                 "GUP/s",
@@ -163,7 +163,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         )
     if every > 1:
         pair = ["lines", "--cpus", f"{cpus[0]},{cpus[1]}", "--budget", "5s"]
-        found.append(
+        results.append(
             Row(
                 "core to core by compare-and-swap, one way",
                 "ns",
@@ -177,7 +177,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 high=1.05,
             )
         )
-        found.append(
+        results.append(
             Row(
                 "core to core by flag, round trip",
                 "ns",
@@ -190,7 +190,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         label = "1 thread" if threads == 1 else f"{threads} threads"
         fma = ["peak", "--type", "fp64", "--threads", str(threads), "--budget", "5s"]
         kernels = ["peakflops_avx512_fma", "peakflops_avx_fma", "peakflops_avx", "peakflops_sse"]
-        found.append(
+        results.append(
             Row(
                 f"multiply-add fp64, {label}",
                 "GFLOP/s",
@@ -201,7 +201,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
             )
         )
         dgemm = SameLibrary("dgemm", "--n", str(DGEMM_N), threads)
-        found.append(
+        results.append(
             Row(
                 f"dgemm N = {DGEMM_N}, {label}",
                 "GFLOP/s",
@@ -211,7 +211,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 low=0.98,
             )
         )
-        found.append(
+        results.append(
             Row(
                 f"dgemm N = {DGEMM_N} against our peak, {label}",
                 "GFLOP/s",
@@ -223,11 +223,11 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         )
         eigen = SameLibrary("mod2d", "--n", "1000", threads)
         bare = {"bare loop, same library": eigen.bare}
-        found.append(Row(f"mod2d N = 1000, {label}", "GFLOP/s", 1e9, eigen.ours, bare, low=0.97))
+        results.append(Row(f"mod2d N = 1000, {label}", "GFLOP/s", 1e9, eigen.ours, bare, low=0.97))
     for shape in ("1048576", "1024x1024"):
         fft = SameLibrary("fft", "--shape", shape, 1)
         bare = {"bare loop, same library": fft.bare}
-        found.append(Row(f"fft {shape}, 1 thread", "GFLOP/s", 1e9, fft.ours, bare, low=0.97))
+        results.append(Row(f"fft {shape}, 1 thread", "GFLOP/s", 1e9, fft.ours, bare, low=0.97))
     target = WORK / "io.bin"
     io = [
         "io",
@@ -244,7 +244,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         "--budget",
         "6s",
     ]
-    found.append(
+    results.append(
         Row(
             "128 KiB direct reads, queue 16",
             "GB/s",
@@ -253,7 +253,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
             {"fio": fio_read(target, 4)},
         )
     )
-    return found
+    return results
 
 
 def compare(row: Row, rounds: int) -> list[Result]:
@@ -265,21 +265,21 @@ def compare(row: Row, rounds: int) -> list[Result]:
             if result.absent:
                 continue
             try:
-                mine = row.ours()
-                theirs = peer()
-            except Absent as absent:
+                value = row.ours()
+                peer_value = peer()
+            except Absent as error:
                 if not result.ours:  # a single failure later on only costs its pair
-                    result.absent = str(absent)
-                say(f"  round {number_}/{rounds}: {name}: absent: {absent}")
+                    result.absent = str(error)
+                say(f"  round {number_}/{rounds}: {name}: absent: {error}")
                 continue
-            result.ours.append(mine.value)
-            result.theirs.append(theirs.value)
-            result.flags |= mine.flags
-            result.notes |= {note for note in (mine.note, theirs.note) if note}
+            result.ours.append(value.value)
+            result.theirs.append(peer_value.value)
+            result.flags |= value.flags
+            result.notes |= {note for note in (value.note, peer_value.note) if note}
             say(
-                f"  round {number_}/{rounds}: ours {mine.value / row.scale:.4g}, "
-                f"{name} {theirs.value / row.scale:.4g} {row.unit}, "
-                f"ratio {mine.value / theirs.value:.3f} {' '.join(sorted(mine.flags))}"
+                f"  round {number_}/{rounds}: ours {value.value / row.scale:.4g}, "
+                f"{name} {peer_value.value / row.scale:.4g} {row.unit}, "
+                f"ratio {value.value / peer_value.value:.3f} {' '.join(sorted(value.flags))}"
             )
     return list(results.values())
 
@@ -288,8 +288,8 @@ def compare(row: Row, rounds: int) -> list[Result]:
 
 
 def spread(values: Sequence[float], scale: float) -> str:
-    shown = [v / scale for v in (statistics.median(values), min(values), max(values))]
-    return "{:.4g} [{:.4g}–{:.4g}]".format(*shown)
+    scaled = [v / scale for v in (statistics.median(values), min(values), max(values))]
+    return "{:.4g} [{:.4g}–{:.4g}]".format(*scaled)
 
 
 def aim(result: Result) -> str:
@@ -303,8 +303,8 @@ def aim(result: Result) -> str:
 def machine_line(cpus: Sequence[int]) -> str:
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
-        model = found[1] if found else model
+        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+        model = match[1] if match else model
     guest = ", virtual machine" if "hypervisor" in cpu_flags() else ""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{model}, {len(cpus)} CPUs{guest}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}"
@@ -345,8 +345,8 @@ def record_in_readme(table: str) -> None:
 
 def install() -> None:
     """Packaged peers that are missing, where that is allowed; failures only leave a peer absent."""
-    wanted = {"likwid-bench": "likwid", "hpcc": "hpcc", "fio": "fio"}
-    packages = [package for command, package in wanted.items() if not shutil.which(command)]
+    expected = {"likwid-bench": "likwid", "hpcc": "hpcc", "fio": "fio"}
+    packages = [package for command, package in expected.items() if not shutil.which(command)]
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if packages and shutil.which("apt-get"):
         say(f"installing {' '.join(packages)}")
@@ -359,15 +359,15 @@ def install() -> None:
                     timeout_s=600,
                     set_to={"DEBIAN_FRONTEND": "noninteractive"},
                 )
-            except Absent as absent:
-                say(f"could not install {package}: {absent}")
+            except Absent as error:
+                say(f"could not install {package}: {error}")
     crate = WORK / "crate" / "bin" / "core-to-core-latency"
     if shutil.which("cargo") and not crate.exists() and not shutil.which(crate.name):
         say("installing the crate core-to-core-latency")
         try:
             run(["cargo", "install", "--quiet", "--root", WORK / "crate", crate.name], timeout_s=900)
-        except Absent as absent:
-            say(f"could not install core-to-core-latency: {absent}")
+        except Absent as error:
+            say(f"could not install core-to-core-latency: {error}")
 
 
 def arguments() -> argparse.Namespace:
@@ -389,9 +389,9 @@ def arguments() -> argparse.Namespace:
     except re.error as error:
         parser.error(f"--only: {error}")
     for name in ("stream", "multichase", "pingpong", "core_to_core"):
-        given = getattr(options, name)
-        if given and not shutil.which(given):
-            parser.error(f"--{name.replace('_', '-')}: {given} is no program")
+        selection = getattr(options, name)
+        if selection and not shutil.which(selection):
+            parser.error(f"--{name.replace('_', '-')}: {selection} is no program")
     return options
 
 
@@ -411,16 +411,16 @@ def main() -> int:
     options.pingpong = options.pingpong or shutil.which("pingpong")
     options.core_to_core = options.core_to_core or shutil.which(crate.name) or shutil.which(crate)
 
-    chosen = [row for row in rows(options, cpus) if re.search(options.only, row.name)]
+    selected = [row for row in rows(options, cpus) if re.search(options.only, row.name)]
     if options.list:
-        print("\n".join(f"{row.name}: {', '.join(row.peers)}" for row in chosen))
+        print("\n".join(f"{row.name}: {', '.join(row.peers)}" for row in selected))
         return 0
-    if not chosen:
+    if not selected:
         say(f"bench-peers: error: --only {options.only!r} matches no row")
         say("hint: bench/peers.py --list")
         return 2
     words = ["make bench-peers"] if not options.only else [f"bench/peers.py --only '{options.only}'"]
-    about = {
+    provenance = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": machine_line(cpus),
         "command": " ".join(words),  # not sys.argv: it may hold private paths
@@ -430,14 +430,14 @@ def main() -> int:
     }
     with contextlib.suppress(Absent, ValueError, KeyError, IndexError):
         header = json.loads(run([PROBE, "clock", "--budget", "1s"]).splitlines()[0])
-        about["build"] = header["provenance"]["build"]
+        provenance["build"] = header["provenance"]["build"]
 
     results: list[Result] = []
-    for at, row in enumerate(chosen, 1):
-        say(f"[{at}/{len(chosen)}] {row.name}")
+    for at, row in enumerate(selected, 1):
+        say(f"[{at}/{len(selected)}] {row.name}")
         results += compare(row, options.rounds)
         written = {
-            "about": about,
+            "about": provenance,
             "results": [
                 {
                     "what": r.row,
@@ -456,10 +456,10 @@ def main() -> int:
                 for r in results
             ],
         }
-        aside = WORK / "results.json.part"
-        aside.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
-        aside.replace(WORK / "results.json")
-    table = markdown(results, {row.name: row.scale for row in chosen}, about)
+        partial_file = WORK / "results.json.part"
+        partial_file.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
+        partial_file.replace(WORK / "results.json")
+    table = markdown(results, {row.name: row.scale for row in selected}, provenance)
     (WORK / "results.md").write_text(table)
     if options.record:
         record_in_readme(table)

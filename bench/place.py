@@ -116,7 +116,7 @@ def search(repeats: int) -> None:
                 used: dict[str, list[float]] = {"any": [], "compact": []}
                 for _ in range(repeats):
                     for policy in ("any", "compact"):
-                        before, began = os.times(), time.perf_counter()
+                        before, times_before = os.times(), time.perf_counter()
                         job = answer(
                             [
                                 "plan",
@@ -130,7 +130,7 @@ def search(repeats: int) -> None:
                                 file.name,
                             ]
                         )["jobs"][0]
-                        times[policy].append(time.perf_counter() - began)
+                        times[policy].append(time.perf_counter() - times_before)
                         used[policy].append(os.times().children_user - before.children_user)
                 over = job["mean_distance"] / job["bound"] - 1 if job.get("bound") else math.nan
                 print(
@@ -145,12 +145,12 @@ def search(repeats: int) -> None:
 
 
 def took(words: Sequence[str]) -> float:
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     child = os.posix_spawn(words[0], list(words), os.environ)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status != 0:
         raise SystemExit(f"{words[0]} ended with status {status}")
-    return time.perf_counter() - began
+    return time.perf_counter() - start_s
 
 
 def startup(turns: int) -> None:
@@ -177,11 +177,13 @@ def startup(turns: int) -> None:
         for name in rng.sample(list(present), len(present)):
             times[name].append(took(present[name]))
     print(f"{turns} turns in random order; ms; over taskset: of the same turn")
-    for name, found in times.items():
-        over, bounds = shift([a - b for a, b in zip(found[:200], times["taskset"][:200], strict=True)])
-        low, high = median_interval(found) or (math.nan, math.nan)
-        said = f"[{1e3 * bounds[0]:+.2f}, {1e3 * bounds[1]:+.2f}]" if bounds else ""
-        print(f"{name:26} {1e3 * median(found):7.2f} [{1e3 * low:.2f}, {1e3 * high:.2f}]   {1e3 * over:+7.2f} {said}")
+    for name, values in times.items():
+        over, bounds = shift([a - b for a, b in zip(values[:200], times["taskset"][:200], strict=True)])
+        low, high = median_interval(values) or (math.nan, math.nan)
+        interval = f"[{1e3 * bounds[0]:+.2f}, {1e3 * bounds[1]:+.2f}]" if bounds else ""
+        print(
+            f"{name:26} {1e3 * median(values):7.2f} [{1e3 * low:.2f}, {1e3 * high:.2f}]   {1e3 * over:+7.2f} {interval}"
+        )
 
 
 # ------------------------------------------------------------------ disturbed
@@ -208,10 +210,10 @@ def disturbed(starts: int) -> None:
     node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
     for count in (1, len(CPUS)):
         spin = [sys.executable, "-c", SPIN, str(count)]
-        placed = [str(find_place()), "run", "--bind", f"list={CPUS[0]}", "--", *spin]
+        command = [str(find_place()), "run", "--bind", f"list={CPUS[0]}", "--", *spin]
         disturbers = {
             bind: subprocess.Popen(words, start_new_session=True)
-            for bind, words in (("none", spin), ("balance", placed))
+            for bind, words in (("none", spin), ("balance", command))
         }
         runs: dict[str, list[Start]] = {bind: [] for bind in disturbers}
         try:
@@ -227,13 +229,13 @@ def disturbed(starts: int) -> None:
                 os.killpg(disturber.pid, signal.SIGKILL)
                 disturber.wait()
         spreads = {}
-        for bind, found in runs.items():
-            mean, cov, wide = spread_of([s.rate for s in found])
+        for bind, times in runs.items():
+            mean, cov, wide = spread_of([s.rate for s in times])
             spreads[bind] = wide, cov
             print(
                 f"{count} spinning; {'free' if bind == 'none' else 'placed':6}: {starts} starts, mean "
                 f"{mean / 1e9:.2f} GB/s, CoV {100 * cov:.2f} %, (max - min) / min {100 * wide:.1f} %; "
-                f"{summary(found, 1)}",
+                f"{summary(times, 1)}",
                 flush=True,
             )
         print(
@@ -301,8 +303,8 @@ def graded(k: int, rng: random.Random) -> list[float]:
 
 def pairs(k: int, rng: random.Random) -> list[float]:
     """Half of them 8 % better, and nearly alike."""
-    made = [rng.uniform(0.92, 0.94) if i % 2 else rng.uniform(1.0, 1.02) for i in range(1, k)]
-    return [1.0, *made]
+    samples = [rng.uniform(0.92, 0.94) if i % 2 else rng.uniform(1.0, 1.02) for i in range(1, k)]
+    return [1.0, *samples]
 
 
 TUNED: Final[tuple[tuple[str, Costs, Noise], ...]] = (
@@ -332,11 +334,11 @@ HELD_OUT: Final[tuple[tuple[str, Costs, Noise], ...]] = (
 def true_floor(noise: Noise, seed: int) -> float:
     """By how much two sets of ten runs of the same thing differ at most, in 95 of 100 cases, in this world."""
     rng = random.Random(seed)
-    found = []
+    results = []
     for i in range(1000):
         logs = [math.log(noise(1.0, n + i % 34, rng)) for n in range(2 * EXHAUSTIVE)]
-        found.append(abs(shift([a - b for a, b in zip(logs[::2], logs[1::2], strict=True)])[0]))
-    return math.expm1(sorted(found)[949])
+        results.append(abs(shift([a - b for a, b in zip(logs[::2], logs[1::2], strict=True)])[0]))
+    return math.expm1(sorted(results)[949])
 
 
 def advise(trials: int) -> None:
@@ -357,18 +359,18 @@ def advise(trials: int) -> None:
             limit = true_floor(noise, 1)
             for count in counts:
                 rng = random.Random(f"{name} {count}")
-                found = [trial(costs(count, rng), noise, seed) for seed in range(trials)]
-                known = [t.covered for t in found if t.covered is not None]
-                shares = [t.share for t in found]
+                outcomes = [trial(costs(count, rng), noise, seed) for seed in range(trials)]
+                covered = [t.covered for t in outcomes if t.covered is not None]
+                shares = [t.share for t in outcomes]
                 figures = (
                     limit,
-                    statistics.fmean(t.loss <= max(MINIMUM_EFFECT, limit) for t in found),
-                    statistics.fmean(t.loss <= MINIMUM_EFFECT for t in found),
+                    statistics.fmean(t.loss <= max(MINIMUM_EFFECT, limit) for t in outcomes),
+                    statistics.fmean(t.loss <= MINIMUM_EFFECT for t in outcomes),
                     statistics.fmean(shares),
                     max(shares),
-                    statistics.fmean(t.of_ten for t in found),
-                    statistics.fmean(t.claimed for t in found),
-                    statistics.fmean(known) if known else math.nan,
+                    statistics.fmean(t.of_ten for t in outcomes),
+                    statistics.fmean(t.claimed for t in outcomes),
+                    statistics.fmean(covered) if covered else math.nan,
                 )
                 print(f"{name:28} {count:3} " + " ".join(f"{100 * f:5.1f} %" for f in figures), flush=True)
 
@@ -378,17 +380,17 @@ def main() -> None:
     names = ("search", "startup", "disturbed", "advise")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")
     parser.add_argument("--brief", action="store_true", help="only to see that all works")
-    given = parser.parse_args()
-    if unknown := [p for p in given.parts if p not in names]:
-        parser.error(f"found {unknown[0]!r}, a part is one of {', '.join(names)}")
-    brief = given.brief
+    options = parser.parse_args()
+    if unknown_names := [p for p in options.parts if p not in names]:
+        parser.error(f"found {unknown_names[0]!r}, a part is one of {', '.join(names)}")
+    brief = options.brief
     parts: dict[str, Callable[[], None]] = {
         "search": lambda: search(1 if brief else 5),
         "startup": lambda: startup(6 if brief else 200),
         "disturbed": lambda: disturbed(2 if brief else 40),
         "advise": lambda: advise(5 if brief else 400),
     }
-    for name in given.parts or names:
+    for name in options.parts or names:
         print(f"\n{name}")
         parts[name]()
 

@@ -70,9 +70,9 @@ def main() -> None:
         fill(folder / "full", identity()["id"])
         (folder / "clock.toml").write_text(SPEC)
         for name in options.only.split(","):
-            hung = failed = 0
+            hung_count = failed = 0
             longest = 0.0
-            began = time.monotonic()
+            start_s = time.monotonic()
             for number in range(options.starts):
                 if number % RENEWED == 0:
                     shutil.rmtree(folder / "data", ignore_errors=True)
@@ -80,14 +80,14 @@ def main() -> None:
                 start = time.monotonic()
                 status, error_text = ended(COMMANDS[name], folder, options.limit)
                 longest = max(longest, time.monotonic() - start)
-                hung += status is None
+                hung_count += status is None
                 if status:
                     failed += 1
                     print(f"{name}: start {number + 1}: status {status}: {error_text.strip()[-200:]}", flush=True)
                 shutil.rmtree(folder / "out", ignore_errors=True)
                 if (number + 1) % RENEWED == 0 or number + 1 == options.starts:
-                    counts = f"{name}: {number + 1} starts, {hung} hung, {failed} failed"
-                    print(f"{counts}; longest {longest:.1f} s, all {time.monotonic() - began:.0f} s", flush=True)
+                    counts = f"{name}: {number + 1} starts, {hung_count} hung, {failed} failed"
+                    print(f"{counts}; longest {longest:.1f} s, all {time.monotonic() - start_s:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

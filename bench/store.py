@@ -49,33 +49,33 @@ def run_of(rows: pa.Table, machine: str, when: datetime, dice: random.Random) ->
     n = rows.num_rows
     factor = dice.uniform(0.97, 1.03)
     texts = {"run": run, "machine": machine, "start": f"{when:%Y-%m-%dT%H:%M:%SZ}"}
-    made = rows
+    records = rows
     for name, text in texts.items():
-        made = made.set_column(made.column_names.index(name), name, pa.array([text] * n))
+        records = records.set_column(records.column_names.index(name), name, pa.array([text] * n))
     for name in ("value", "low", "high"):
-        column = made[name].to_numpy(zero_copy_only=False) * factor
-        made = made.set_column(made.column_names.index(name), name, pa.array(column, from_pandas=True))
-    samples = made["samples"].combine_chunks()
+        column = records[name].to_numpy(zero_copy_only=False) * factor
+        records = records.set_column(records.column_names.index(name), name, pa.array(column, from_pandas=True))
+    samples = records["samples"].combine_chunks()
     scaled = pa.ListArray.from_arrays(samples.offsets, pa.array(np.asarray(samples.flatten()) * factor))
-    return made.set_column(made.column_names.index("samples"), "samples", scaled).cast(schema())
+    return records.set_column(records.column_names.index("samples"), "samples", scaled).cast(schema())
 
 
 def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     for m in range(machines):
         machine = f"n{m:04d}"
-        runs = [run_of(rows, machine, FIRST + timedelta(days=d, seconds=m), dice) for d in range(days)]
+        runs = [run_of(rows, machine, FIRST + timedelta(days=d, seconds=m), rng) for d in range(days)]
         folder = store.folder / f"date={FIRST:%Y-%m-%d}" / f"machine={file_name(machine)}"
         store.write(folder / f"{COMPACTED}{m:012x}.parquet", with_runs(pa.concat_tables(runs)), row_group_size=20_000)
     write_index(store.folder / f"date={FIRST:%Y-%m-%d}")
 
 
 def fill_runs(store: Store, rows: pa.Table, count: int) -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     for d in range(count):
-        when = FIRST + timedelta(hours=d)
-        run = run_of(rows, "n0000", when, dice)
-        folder = store.folder / f"date={when:%Y-%m-%d}" / "machine=n0000"
+        time = FIRST + timedelta(hours=d)
+        run = run_of(rows, "n0000", time, rng)
+        folder = store.folder / f"date={time:%Y-%m-%d}" / "machine=n0000"
         store.write(folder / f"{file_name(run['run'][0].as_py())}.parquet", run)
 
 
@@ -84,10 +84,10 @@ def timed(name: str, ask: Callable[[], Any], times: int = 3) -> None:
     elapsed, cpu = [], []
     for _ in range(times):
         began, used = time.perf_counter(), time.process_time()
-        found = ask()
+        response = ask()
         elapsed.append(time.perf_counter() - began)
         cpu.append(time.process_time() - used)
-    print(json.dumps({"what": name, "s": round(min(elapsed), 3), "cpu_s": round(min(cpu), 3), "found": len(found)}))
+    print(json.dumps({"what": name, "s": round(min(elapsed), 3), "cpu_s": round(min(cpu), 3), "found": len(response)}))
 
 
 def main() -> None:
@@ -98,27 +98,27 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--records", type=int, default=333, help="per run")
     parser.add_argument("--surveys", type=int, default=0)
-    given = parser.parse_args()
-    store = Store(given.folder)
-    if not given.folder.exists():
-        rows = template(given.like, given.records)
-        began = time.perf_counter()
-        if given.surveys:
-            fill_runs(store, rows, given.surveys)
+    options = parser.parse_args()
+    store = Store(options.folder)
+    if not options.folder.exists():
+        rows = template(options.like, options.records)
+        start_s = time.perf_counter()
+        if options.surveys:
+            fill_runs(store, rows, options.surveys)
         else:
-            fill(store, rows, given.machines, given.days)
-        print(f"made in {time.perf_counter() - began:.0f} s")
+            fill(store, rows, options.machines, options.days)
+        print(f"made in {time.perf_counter() - start_s:.0f} s")
     import duckdb  # not part of what is timed
 
     duckdb.connect().close()
     runs = store.runs()
-    some = runs[len(runs) // 2]["run"]
-    timed("one run", lambda: store.rows(run=some))
-    if not given.surveys:
-        sides = Sides(store, given.folder, "")
+    run = runs[len(runs) // 2]["run"]
+    timed("one run", lambda: store.rows(run=run))
+    if not options.surveys:
+        sides = Sides(store, options.folder, "")
         timed("two machines", lambda: compare(sides.find("n0001"), sides.find("n0002")).pairs)
     timed("outline", store.runs, 2)
-    if given.surveys:
+    if options.surveys:
         timed("verify", lambda: list(store.verify()), 1)
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 

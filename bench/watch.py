@@ -89,9 +89,9 @@ def share_of(rate: float, seconds: float, record: bool, root: Path | None = None
         with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             time.sleep(max(4.0, 2 / rate))
             pids = [process.pid, *children(process.pid)]
-            begin, had = time.monotonic(), cpu_s(pids)
+            begin, cpu_before_s = time.monotonic(), cpu_s(pids)
             time.sleep(seconds)
-            share = (cpu_s(pids) - had) / (time.monotonic() - begin)
+            share = (cpu_s(pids) - cpu_before_s) / (time.monotonic() - begin)
             process.terminate()
             process.wait()
         return share
@@ -106,8 +106,8 @@ def costs(seconds: float) -> None:
             ("with recording", True, True),
             ("kernel sources", True, False),
         ):
-            looks = sorted(share_of(rate, seconds, record, canary=canary) for _ in range(3))
-            low, middle, high = (100 * look / cpus for look in looks)
+            intervals = sorted(share_of(rate, seconds, record, canary=canary) for _ in range(3))
+            low, middle, high = (100 * look / cpus for look in intervals)
             print(f"{rate:3} Hz {name:15} {middle:6.3f} % of {cpus} CPUs [{low:.3f} to {high:.3f}]", flush=True)
     print("kernel sources: recorded too, without the canary")
 
@@ -120,10 +120,10 @@ def sweep(seconds: float, rates: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 20, 5
         with Live(rate, min(span, 20) if rate >= 1 else span) as live:
             frames = list(live.frames())
         late = sorted(f.late_s for f in frames)[int(0.95 * (len(frames) - 1))]
-        missed = frames[-1].seq - len(frames)
+        missed_frames = frames[-1].seq - len(frames)
         print(
             f"{rate:5g} Hz {100 * alone:8.3f} % {100 * recorded:8.3f} % {1e6 * alone / rate:7.0f} µs "
-            f"{1e6 * late:8.0f} µs {missed:7}"
+            f"{1e6 * late:8.0f} µs {missed_frames:7}"
         )
     print("shares of one CPU; missed: ticks that were skipped because the host held the sampler")
 
@@ -159,19 +159,19 @@ class Ticking(threading.Thread):
 
 def reading_time(path: Path, again: bool) -> float:
     """Median time to read a whole file, s; `again`: of one that stays open, else opened and closed each time."""
-    took = []
-    kept = os.open(path, os.O_RDONLY)
+    durations_s = []
+    descriptors = os.open(path, os.O_RDONLY)
     for _ in range(200):
-        begin = time.perf_counter()
-        file = kept if again else os.open(path, os.O_RDONLY)
+        start_s = time.perf_counter()
+        file = descriptors if again else os.open(path, os.O_RDONLY)
         at = 0
-        while got := len(os.pread(file, 1 << 16, at)):
-            at += got
+        while size := len(os.pread(file, 1 << 16, at)):
+            at += size
         if not again:
             os.close(file)
-        took.append(time.perf_counter() - begin)
-    os.close(kept)
-    return statistics.median(took)
+        durations_s.append(time.perf_counter() - start_s)
+    os.close(descriptors)
+    return statistics.median(durations_s)
 
 
 def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000) -> None:
@@ -186,12 +186,12 @@ def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000)
             (root / "proc" / str(pid) / "stat").write_text(f"{pid} (worker/{pid}) S {fields}\n")
         ticking = Ticking(root, cpus)
         ticking.start()
-        with Live(4, 2, root=root) as one:
-            frames = list(one.frames())
+        with Live(4, 2, root=root) as live:
+            frames = list(live.frames())
         known = sum(v is not None for v in frames[-1].values["cpu.busy"])
         print(
             f"tree of {cpus} CPUs ({known} known), {nodes} nodes, {processes} processes; "
-            f"{len(one.header.metrics)} metrics"
+            f"{len(live.header.metrics)} metrics"
         )
         parsed: list[float] = []
         for name, record in (("sampler", False), ("with recording", True)):
@@ -260,17 +260,17 @@ class FixedWork:
         words = [str(program), kind, str(size), *map(str, CPUS)]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.rounds = 1
-        took = self.block()["wall_s"]
+        wall_s = self.block()["wall_s"]
         for _ in range(6):
-            self.rounds = max(1, round(self.rounds * min(20.0, seconds / took)))
-            took = self.block()["wall_s"]
+            self.rounds = max(1, round(self.rounds * min(20.0, seconds / wall_s)))
+            wall_s = self.block()["wall_s"]
 
     def block(self) -> dict[str, Any]:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(f"{self.rounds}\n")
         self.process.stdin.flush()
-        told: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return told
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
 
     def end(self) -> None:
         self.process.communicate("0\n")
@@ -297,9 +297,9 @@ def steal_is_out() -> bool | None:
 
 def interval(values: Sequence[float], cut: float = 0.2, draws: int = 4000) -> tuple[float, float, float]:
     """Mean without the outer `cut` of each side, and its 95 % bootstrap interval (percentiles)."""
-    dice = np.random.default_rng(2026)
+    rng = np.random.default_rng(2026)
     all_values = np.asarray(values)
-    means = [float(trim_mean(dice.choice(all_values, len(all_values)), cut)) for _ in range(draws)]
+    means = [float(trim_mean(rng.choice(all_values, len(all_values)), cut)) for _ in range(draws)]
     low, high = np.percentile(means, [2.5, 97.5])
     return float(trim_mean(all_values, cut)), float(low), float(high)
 
@@ -329,7 +329,7 @@ def slowdown(units: int, seconds: float, aim: float = 0.003) -> None:
     that the watcher spoils) and of the watcher itself, without what the hypervisor gave to others; it would miss a
     thread that waits for another one's delay.
     """
-    dice = random.Random(1)
+    rng = random.Random(1)
     out = steal_is_out()
     how = {True: "left out by the kernel", False: "subtracted, in ticks", None: "subtracted, in ticks (if it is in it)"}
     print(f"fixed work on {len(CPUS)} CPUs, {units} units of {seconds:g} s blocks; steal: {how[out]}")
@@ -353,7 +353,7 @@ def slowdown(units: int, seconds: float, aim: float = 0.003) -> None:
             for rate in (10, 1):
                 watchers[f"{rate} Hz"] = Watcher(rate, Path(folder) / f"{rate}.parquet")
             for kind in ("triad", "chase", "gups"):
-                compare(FixedWork(program, kind, seconds), kind, watchers, units, dice, out is True, aim)
+                compare(FixedWork(program, kind, seconds), kind, watchers, units, rng, out is True, aim)
         finally:
             for watcher in watchers.values():
                 watcher.end()
@@ -370,7 +370,7 @@ def compare(
 ) -> None:
     wall: dict[str, list[float]] = {arm: [] for arm in ARMS}
     cpu: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    own: dict[str, list[float]] = {arm: [] for arm in watchers}
+    watcher_s: dict[str, list[float]] = {arm: [] for arm in watchers}
     stolen: list[float] = []
     try:
         for _ in range(units):
@@ -380,17 +380,17 @@ def compare(
                     watcher.go()
                 # The tick that was missed meanwhile comes now; the next ones fall anywhere in a block, as in life.
                 time.sleep(0.1 + 0.1 * dice.random())
-                used = watcher.cpu_s() if watcher is not None else 0.0
+                cpu_time_s = watcher.cpu_s() if watcher is not None else 0.0
                 before = steal_s()
                 block = work.block()
-                lost = steal_s() - before
-                used = watcher.cpu_s() - used if watcher is not None else 0.0
+                stolen_s = steal_s() - before
+                cpu_time_s = watcher.cpu_s() - cpu_time_s if watcher is not None else 0.0
                 if watcher is not None:
                     watcher.hold()
-                    own[arm].append(used / (block["wall_s"] * len(CPUS)))
+                    watcher_s[arm].append(cpu_time_s / (block["wall_s"] * len(CPUS)))
                 wall[arm].append(block["wall_s"])
-                cpu[arm].append(sum(block["cpu_s"]) + used - (0.0 if steal_out else lost))
-                stolen.append(lost / (block["wall_s"] * len(CPUS)))
+                cpu[arm].append(sum(block["cpu_s"]) + cpu_time_s - (0.0 if steal_out else stolen_s))
+                stolen.append(stolen_s / (block["wall_s"] * len(CPUS)))
     finally:
         work.end()
 
@@ -405,7 +405,7 @@ def compare(
         print(told(f"{name}: A' against A, the floor", units_of(times, "A'", ["A"]), None))
         for arm in watchers:
             print(told(f"{name}: {arm}", units_of(times, arm, ["A", "A'"]), aim))
-    for arm, shares in own.items():
+    for arm, shares in watcher_s.items():
         print(f"    the watcher's own CPU time, {arm:7}   {100 * statistics.fmean(shares):7.3f} % of {len(CPUS)} CPUs")
 
 
@@ -418,12 +418,12 @@ def stream(cpu: int, rate: float, stop: Any, moved: Any) -> None:
 
     os.sched_setaffinity(0, {cpu})
     data, chunk = np.ones(32 << 20), 1 << 16
-    begin, i = time.perf_counter(), 0
+    start_s, i = time.perf_counter(), 0
     while not stop.is_set():
-        if 8 * chunk * i < rate * (time.perf_counter() - begin):
+        if 8 * chunk * i < rate * (time.perf_counter() - start_s):
             data[i * chunk % data.size : i * chunk % data.size + chunk].sum()
             i += 1
-    moved.value = 8 * chunk * i / (time.perf_counter() - begin)
+    moved.value = 8 * chunk * i / (time.perf_counter() - start_s)
 
 
 def canary(seconds: float) -> None:
@@ -441,12 +441,12 @@ def canary(seconds: float) -> None:
             load = multiprocessing.Process(target=stream, args=(cpu, 1e9 * rate, stop, moved))
             load.start()
             time.sleep(1)
-            with Live(4.0, seconds, sources=["canary", "cpu"], canary=file) as one:
-                late = [f.values for f in one.frames()][-24:]
+            with Live(4.0, seconds, sources=["canary", "cpu"], canary=file) as live:
+                late = [f.values for f in live.frames()][-24:]
             stop.set()
             load.join()
             if "memory.moved" not in late[0]:
-                print(f"  {rate:2} GB/s: no estimate: {one.header.why_unknown('memory.pressure', 0)}")
+                print(f"  {rate:2} GB/s: no estimate: {live.header.why_unknown('memory.pressure', 0)}")
                 continue
             low, middle, high = (
                 statistics.median(v for x in late if (v := x[f"memory.moved{end}"][0]) is not None)
@@ -486,24 +486,24 @@ def recording_rate() -> None:
                 )
             recorder.flush()
             growing = recorder.part.stat().st_size / 120e3
-        whole = out.stat().st_size / 120e3
+        rate = out.stat().st_size / 120e3
     print(
-        f"64 components x 20 metrics at 10 Hz, random walks: {whole:.1f} kB/s in Parquet, {growing:.1f} while it grows"
+        f"64 components x 20 metrics at 10 Hz, random walks: {rate:.1f} kB/s in Parquet, {growing:.1f} while it grows"
     )
 
 
 def live(header: Header, rate: float, seconds: float) -> Iterator[Frame]:
     """Frames of a machine on which everything changes at every tick."""
     draws = random.Random(2)
-    begin = time.monotonic()
+    start_s = time.monotonic()
     n = 0
-    while (at := time.monotonic() - begin) < seconds:
+    while (time_s := time.monotonic() - start_s) < seconds:
         n += 1
         values: dict[str, list[float | None]] = {
             m.name: [draws.random() for _ in range(header.count(m.component_class))] for m in header.metrics
         }
-        yield Frame(n, at, 1 / rate, values, at=time.time())
-        time.sleep(max(0.0, begin + n / rate - time.monotonic()))
+        yield Frame(n, time_s, 1 / rate, values, at=time.time())
+        time.sleep(max(0.0, start_s + n / rate - time.monotonic()))
 
 
 def browser(name: str, settings: list[str], rate: float) -> None:
@@ -556,12 +556,12 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=400, help="of slowdown [400]")
     parser.add_argument("--cases", type=int, default=20, help="of hotspots: so many injected, and as many quiet [20]")
     parser.add_argument("--rate", type=float, default=2.0, help="of hotspots, Hz [2]")
-    given = parser.parse_args()
-    if unknown := [p for p in given.parts if p not in names]:
-        parser.error(f"found {unknown[0]!r}, a part is one of {', '.join(names)}")
-    if given.units < 2 or given.cases < 1 or not 0.1 <= given.rate <= 100:
+    options = parser.parse_args()
+    if unknown_names := [p for p in options.parts if p not in names]:
+        parser.error(f"found {unknown_names[0]!r}, a part is one of {', '.join(names)}")
+    if options.units < 2 or options.cases < 1 or not 0.1 <= options.rate <= 100:
         parser.error("units must be at least 2, cases 1, the rate 0.1 to 100 Hz")
-    brief = given.brief
+    brief = options.brief
 
     def pages() -> None:
         browser("gs1280-64", [], 10)
@@ -573,11 +573,11 @@ def main() -> None:
         "costs": lambda: costs(4 if brief else 40),
         "sweep": lambda: sweep(2, (1, 10, 100)) if brief else sweep(20),
         "many": lambda: many(4 if brief else 40),
-        "slowdown": lambda: slowdown(4 if brief else given.units, 0.3 if brief else 0.5),
+        "slowdown": lambda: slowdown(4 if brief else options.units, 0.3 if brief else 0.5),
         "canary": lambda: canary(4 if brief else 16),
-        "hotspots": lambda: hotspots(2 if brief else given.cases, 8.0, given.rate),
+        "hotspots": lambda: hotspots(2 if brief else options.cases, 8.0, options.rate),
     }
-    for name in given.parts or names:
+    for name in options.parts or names:
         parts[name]()
 
 

@@ -83,8 +83,8 @@ def hotspots(cases: int, seconds: float, rate: float) -> None:
         kinds = ["cpu", "io"] if disk in disks else ["cpu"]
         if len(kinds) == 1:
             print(f"hot spots: {folder} is on none of the disks that are watched ({', '.join(disks)}): CPUs alone")
-        seen = Seen(live)
-        seen.start()
+        observed = Seen(live)
+        observed.start()
         settle = (KEPT + 1) / rate  # after this nothing of the case before stands any more
         plan = [Case(kinds[i % len(kinds)], CPUS[i // len(kinds) % len(CPUS)]) for i in range(cases)]
         plan = [
@@ -104,19 +104,19 @@ def hotspots(cases: int, seconds: float, rate: float) -> None:
             else:
                 wait = [*words, "--temp-path", folder, "--timeout", f"{seconds:g}s", "--quiet"]
                 before = disk_busy_s(disk)
-                used = cpu_of(["stress-ng", *wait])
-                case.own = (disk_busy_s(disk) - before if case.kind == "io" else used) / seconds
+                cpu_time_s = cpu_of(["stress-ng", *wait])
+                case.own = (disk_busy_s(disk) - before if case.kind == "io" else cpu_time_s) / seconds
             case.end = time.monotonic()
         live.stop()
-        seen.join(5)
-    judge(plan, seen.log, disk, rate)
+        observed.join(5)
+    judge(plan, observed.log, disk, rate)
 
 
 def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: float) -> None:
-    right = wrong = 0
+    right = wrong_count = 0
     times: dict[str, list[float]] = {"cpu": [], "io": []}
     counts: dict[str, int] = {}
-    missed: list[Case] = []
+    missed_spots: list[Case] = []
     for case in plan:
         counts[case.kind] = counts.get(case.kind, 0) + 1
         what = {"cpu": ("cpu", f"CPU {case.cpu}"), "io": ("io", str(disk))}.get(case.kind)
@@ -130,24 +130,24 @@ def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: f
             right += 1
             times[case.kind].append(min(hits))
         elif what is not None:
-            missed.append(case)
+            missed_spots.append(case)
         others = {(s.component_class, s.names) for _, s in spots if (s.component_class, ", ".join(s.names)) != what}
-        wrong += len(others)
+        wrong_count += len(others)
         for kind, names in sorted(others):
             where = f" on CPU {case.cpu}" if case.kind == "cpu" else ""
             print(f"  wrong: {kind} {', '.join(names)} during {case.kind}{where}")
-    injected = counts.get("cpu", 0) + counts.get("io", 0)
+    injected_count = counts.get("cpu", 0) + counts.get("io", 0)
     print(
-        f"hot spots at {rate:g} Hz: {injected} injected ({counts.get('cpu', 0)} CPU, {counts.get('io', 0)} I/O), "
+        f"hot spots at {rate:g} Hz: {injected_count} injected ({counts.get('cpu', 0)} CPU, {counts.get('io', 0)} I/O), "
         f"{counts.get('quiet', 0)} quiet, {counts.get('even', 0)} with all CPUs alike: "
-        f"precision {right / max(1, right + wrong):.2f}, recall {right / max(1, injected):.2f}"
+        f"precision {right / max(1, right + wrong_count):.2f}, recall {right / max(1, injected_count):.2f}"
     )
-    for kind, found in times.items():
-        if found:
-            print(f"  time to find {kind}: median {statistics.median(found):.1f} s, worst {max(found):.1f} s")
+    for kind, values in times.items():
+        if values:
+            print(f"  time to find {kind}: median {statistics.median(values):.1f} s, worst {max(values):.1f} s")
     quiet = [m.busy for m in log for c in plan if c.kind == "quiet" and c.begin < m.at <= c.end]
     if quiet:
         print(f"  in the quiet cases others kept the CPUs {100 * statistics.fmean(quiet):.0f} % busy")
-    for case in missed:
+    for case in missed_spots:
         place = disk if case.kind == "io" else f"CPU {case.cpu}"
         print(f"  missed: {case.kind} on {place}, which was really {100 * case.own:.0f} % taken")

@@ -188,12 +188,12 @@ def claims() -> list[str]:
     from meshmark.validation.claims.catalogue import claims as known
 
     def tests(c: Claim) -> str:
-        found = []
+        results = []
         for t in c.tests:
             needs = " ".join(k if v is True else f"{v} {k}" for k, v in t.needs.items())
-            on = ", ".join(f"`{m}`" for m in t.on) if t.on else t.where
-            found.append(f"{on}: {t.parameters.get('what', '')}" + (f" (needs {needs})" if needs else ""))
-        return "; ".join(found)
+            machines = ", ".join(f"`{m}`" for m in t.on) if t.on else t.where
+            results.append(f"{machines}: {t.parameters.get('what', '')}" + (f" (needs {needs})" if needs else ""))
+        return "; ".join(results)
 
     out = [CATALOGUE.strip(), ""]
     for theme in dict.fromkeys(c.theme for c in known()):
@@ -219,7 +219,9 @@ def load_metrics() -> list[str]:
         [[f"`{name}`", m.unit, f"`{m.formula}`", "yes" if m.ratio else "no"] for name, m in shipped.items()],
     )
     described = described_columns()
-    counts, counters = ({c.name: c.help for c in of.values()} for of in (described.counts, described.counters))
+    counts, counters = (
+        {c.name: c.help for c in columns.values()} for columns in (described.counts, described.counters)
+    )
     for title, meaning, text in (
         ("Times", TIMES, "Measured times of one call, in s; CPU times are sums over its threads."),
         ("Counts", counts, "Exact: each kernel states the counts of a unit, and a test verifies them."),
@@ -238,12 +240,12 @@ def instruments(program: str, intro: str, title: str) -> str:
         OSError, CalledProcessError: the program or a library that it needs is missing.
     """
     output = subprocess.run([PROGRAMS / program, "--describe"], capture_output=True, text=True, check=True).stdout
-    described = json.loads(output)
+    description = json.loads(output)
     out = ["<!-- written by docs/generate.py; do not edit -->", "", intro]
-    for one in described:
-        out += page(one)
+    for column in description:
+        out += page(column)
     out += [f"## {title}", ""]
-    out += parameters([p for p in described[0]["parameters"] if p["name"] in COMMON])
+    out += parameters([p for p in description[0]["parameters"] if p["name"] in COMMON])
     return "\n".join(out).rstrip() + "\n"
 
 

@@ -50,10 +50,16 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
         home, work = Path(name) / "home", Path(name) / "work"
         home.mkdir()
         work.mkdir()
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
-        path = f"{Path(sys.executable).parent}:{kept['PATH']}"
-        env = {**kept, "HOME": str(home), "PATH": path, "MESHMARK_LEDGER": str(home / "ledger"), "COLUMNS": "100"}
-        done = subprocess.run(
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
+        path = f"{Path(sys.executable).parent}:{environment['PATH']}"
+        env = {
+            **environment,
+            "HOME": str(home),
+            "PATH": path,
+            "MESHMARK_LEDGER": str(home / "ledger"),
+            "COLUMNS": "100",
+        }
+        completed = subprocess.run(
             [sys.executable, __file__, "--kernel"],
             input=json.dumps(code(notebook)),
             capture_output=True,
@@ -63,21 +69,21 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
             timeout=LIMIT_S,
             check=False,
         )
-    if done.returncode:
-        raise CellError(done.stderr.strip())
-    found = iter(json.loads(done.stdout.replace(f"{work}/", "")))
+    if completed.returncode:
+        raise CellError(completed.stderr.strip())
+    found = iter(json.loads(completed.stdout.replace(f"{work}/", "")))
     cells = []
     for number, cell in enumerate(notebook["cells"]):
         outputs = next(found) if cell["cell_type"] == "code" else None
-        same = {**cell, "id": f"cell-{number}"}
-        cells.append(same if outputs is None else {**same, "execution_count": None, "outputs": outputs})
+        numbered = {**cell, "id": f"cell-{number}"}
+        cells.append(numbered if outputs is None else {**numbered, "execution_count": None, "outputs": outputs})
     return {**notebook, "cells": cells}
 
 
 def kernel() -> int:
     """Execute the cells on standard input, and print the outputs of each."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    found: list[list[Output]] = []
+    results: list[list[Output]] = []
     for number, source in enumerate(json.load(sys.stdin), 1):
         printed, said = io.StringIO(), io.StringIO()
         try:
@@ -92,8 +98,8 @@ def kernel() -> int:
         if shown:
             result = {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": shown}
             outputs.append(result)
-        found.append(outputs)
-    print(json.dumps(found))
+        results.append(outputs)
+    print(json.dumps(results))
     return 0
 
 
@@ -115,10 +121,10 @@ def _shown(value: Any) -> dict[str, Any]:
         spec = value.to_dict()
         png = base64.b64encode(vl_convert.vegalite_to_png(spec, scale=1)).decode()
         return {f"application/vnd.vegalite.v{_version(spec)}+json": spec, PNG: png, TEXT: "a chart"}
-    shown = {TEXT: repr(value)}
+    output = {TEXT: repr(value)}
     if hasattr(value, "_repr_html_"):
-        shown[HTML] = str(value._repr_html_())
-    return shown
+        output[HTML] = str(value._repr_html_())
+    return output
 
 
 def _version(spec: dict[str, Any]) -> str:
@@ -164,20 +170,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("notebooks", nargs="*", type=Path, help="notebooks to execute and write [all]")
     parser.add_argument("--kernel", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.kernel:
+    options = parser.parse_args()
+    if options.kernel:
         return kernel()
-    wrong = 0
-    for path in given.notebooks or paths():
+    wrong_count = 0
+    for path in options.notebooks or paths():
         try:
             new = executed(json.loads(path.read_text(encoding="utf-8")))
-        except CellError as why:
-            wrong += 1
-            print(f"BAD {path}: {why}")
+        except CellError as error:
+            wrong_count += 1
+            print(f"BAD {path}: {error}")
             continue
         path.write_text(json.dumps(new, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"ok  {path}: {path.stat().st_size} B")
-    return 1 if wrong else 0
+    return 1 if wrong_count else 0
 
 
 if __name__ == "__main__":

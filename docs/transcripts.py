@@ -62,17 +62,17 @@ class Block:
     @property
     def commands(self) -> list[str]:
         """Each with its continuation lines."""
-        found: list[str] = []
+        results: list[str] = []
         continues = False
         for line in self.lines:
             if continues:
-                found[-1] += f"\n{line}"
+                results[-1] += f"\n{line}"
             elif line.startswith("$ "):
-                found.append(line[2:])
+                results.append(line[2:])
             else:
                 continue
             continues = line.endswith("\\")
-        return found
+        return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,12 @@ def blocks(page: str) -> Iterator[Block]:
         before = lines[at - 1] if at else ""
         named = re.fullmatch(r"<!-- file: (\S+) -->", before)
         if named or fence[1] == "console":
-            given = re.fullmatch(r"<!-- transcript: (.*) -->", before)
-            options = dict(word.partition("=")[::2] for word in shlex.split(given[1])) if given else {}
-            if unknown := options.keys() - OPTIONS:
-                raise ValueError(f"line {at}: found option {min(unknown)!r}; allowed: {', '.join(sorted(OPTIONS))}")
+            match = re.fullmatch(r"<!-- transcript: (.*) -->", before)
+            options = dict(word.partition("=")[::2] for word in shlex.split(match[1])) if match else {}
+            if unknown_names := options.keys() - OPTIONS:
+                raise ValueError(
+                    f"line {at}: found option {min(unknown_names)!r}; allowed: {', '.join(sorted(OPTIONS))}"
+                )
             yield Block(at + 1, end, tuple(lines[at + 1 : end]), options, named[1] if named else "")
         at = end + 1
 
@@ -124,10 +126,10 @@ def shortened(output: str, head: int, tail: int) -> list[str]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
     path = f"{ROOT / '.venv' / 'bin'}:{ROOT / 'build' / 'release' / 'bin'}:{os.environ['PATH']}"
     return {
-        **kept,
+        **env,
         "MESHMARK_LEDGER": str(home / "ledger"),  # other programs of this host have claims of their own
         "HOME": str(home),
         "PATH": path,
@@ -214,14 +216,14 @@ def terminate(child: subprocess.Popen[str]) -> None:
 
 def pages() -> list[Path]:
     """All pages with a transcript."""
-    found = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-    return [p for p in found if any(not b.file for b in blocks(p.read_text(encoding="utf-8")))]
+    files = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    return [p for p in files if any(not b.file for b in blocks(p.read_text(encoding="utf-8")))]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, help="pages to run and write [all]")
-    given = parser.parse_args()
+    options = parser.parse_args()
     wrong = 0
 
     def report(done: Done) -> None:
@@ -231,7 +233,7 @@ def main() -> int:
         if not done.right:
             print(done.output)
 
-    for page in given.pages or pages():
+    for page in options.pages or pages():
         print(page)
         before = wrong
         new = run_page(page, True, report)

@@ -23,5 +23,5 @@ def screens(wide: int, narrow: int) -> list[Any]:
 def violations(page: Any) -> list[str]:
     """What hurts WCAG 2.1 A or AA: a rule, an element and a reason each."""
     page.evaluate(AXE.read_text() + "; 0")
-    found = page.evaluate("axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })")
-    return [f"{v['id']}: {n['html'][:200]}: {n['failureSummary']}" for v in found["violations"] for n in v["nodes"]]
+    state = page.evaluate("axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })")
+    return [f"{v['id']}: {n['html'][:200]}: {n['failureSummary']}" for v in state["violations"] for n in v["nodes"]]

@@ -42,22 +42,22 @@ def recording(machine: Header) -> str:
 
 @pytest.fixture
 def page(browser: Any, recording: str) -> Iterator[Any]:
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     page.goto(recording)
     page.locator("#state", has_text="40 frames").wait_for()
     yield page
-    assert wrong == []
+    assert wrong_count == []
     page.close()
 
 
 @pytest.fixture
 def offline(browser: Any) -> Iterator[Any]:
     """A page without a network, in which every request but that of the file itself is an error."""
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     page.context.set_offline(True)
-    page.on("request", lambda r: None if r.url.startswith(("file:///", "data:,")) else wrong.append(r.url))
+    page.on("request", lambda r: None if r.url.startswith(("file:///", "data:,")) else wrong_count.append(r.url))
     yield page
-    assert wrong == []
+    assert wrong_count == []
     page.close()
 
 

@@ -36,10 +36,10 @@ def exported(machine: Header, tmp_path: Path, frames: list[Frame]) -> str:
 def attentive(browser: Any, **how: Any) -> tuple[Any, list[str]]:
     """A page, and what goes wrong in it."""
     page = browser.new_page(**{"viewport": {"width": 1200, "height": 1000}, **how})
-    wrong: list[str] = []
-    page.on("pageerror", lambda e: wrong.append(str(e)))
-    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
-    return page, wrong
+    problems: list[str] = []
+    page.on("pageerror", lambda e: problems.append(str(e)))
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    return page, problems
 
 
 def go_to(page: Any, number: int) -> None:
@@ -48,21 +48,21 @@ def go_to(page: Any, number: int) -> None:
 
 
 def colours_match(page: Any, frame: Frame, low: float = 0.0, high: float = 1.0, palette: str = "inferno") -> None:
-    found = page.evaluate(
+    state = page.evaluate(
         """() => [...document.querySelectorAll('[data-component]')].map(e => {
              const style = getComputedStyle(e);
              return [e.dataset.component, e.tagName === 'polyline' ? style.stroke : style.fill, e.getAttribute('class')]
            })"""
     )
-    assert len({f[0] for f in found}) == 16 + 32 + 64 + 16
-    for name, colour, classes in found:
+    assert len({f[0] for f in state}) == 16 + 32 + 64 + 16
+    for name, colour, classes in state:
         kind, _, index = name.partition(":")
         step = step_of(frame.values[f"{kind}.busy"][int(index)], low, high)
         if step < 0:
             assert "unknown" in classes and "hatch" in colour
         else:
-            wanted = PALETTES[palette][step]
-            rgb = tuple(int(wanted[i : i + 2], 16) for i in (1, 3, 5))
+            expected = PALETTES[palette][step]
+            rgb = tuple(int(expected[i : i + 2], 16) for i in (1, 3, 5))
             assert colour == f"rgb({rgb[0]}, {rgb[1]}, {rgb[2]})", name
 
 

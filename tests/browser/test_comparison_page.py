@@ -33,24 +33,24 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     a = repeated(everything())
     b = [scaled(r, 1.2 if r.unit == "s" else 0.9) for r in a if r.instrument != "io"]
     b[0] = replace(b[0], flags=frozenset({"stolen"}))
-    made = tmp_path_factory.mktemp("compare") / "comparison.html"
-    made.write_text(comparison_page([compare(side("n042", a), side("n043", b))]), encoding="utf-8")
-    return made
+    page = tmp_path_factory.mktemp("compare") / "comparison.html"
+    page.write_text(comparison_page([compare(side("n042", a), side("n043", b))]), encoding="utf-8")
+    return page
 
 
 @pytest.mark.parametrize("screen", screens(1400, 420), ids=str)
 def test_the_page_is_whole_and_axe_finds_no_violations(browser: Any, file: Path, screen: Screen) -> None:
     width, scheme = screen
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
-    wrong: list[str] = []
-    page.on("pageerror", lambda e: wrong.append(str(e)))
+    problems: list[str] = []
+    page.on("pageerror", lambda e: problems.append(str(e)))
     page.goto(file.as_uri())
     for name in ("means", "latency", "bandwidth"):
         page.locator(f"#chart-{name} svg.marks").wait_for(timeout=20000)
     for summary in page.locator("summary").all():
         summary.click()
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    assert violations(page) == [] and wrong == []
+    assert violations(page) == [] and problems == []
     assert page.locator("td.verdict.out").count() > 20, "B is slower"
     assert page.locator("text=cannot be drawn").count() == 0
     page.close()

@@ -35,9 +35,9 @@ def report(live: LiveFleet, number: int, at: float) -> None:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     live = LiveFleet(NODES, 600)
-    now = time.monotonic()
+    time_s = time.monotonic()
     for number in range(1, 58):
-        report(live, number, now if number != 4 else now - 1801)
+        report(live, number, time_s if number != 4 else time_s - 1801)
     maps = RemoteMaps(lambda name: Target("127.0.0.1", 1) if name == "n5" else None, "")
     parts = FleetParts("hawk", live, RACKS, lambda: CASES, maps=maps)
     yield address_of(lambda say: run(lambda: make_fleet_site(parts, push_token="of-nodes"), "127.0.0.1", 0, "", say))
@@ -45,7 +45,7 @@ def address() -> Iterator[str]:
 
 def colour_of(page: Any, rack: int, x: int, y: int) -> str:
     """The colour in the middle of a cell; "" if it is only outlined."""
-    found: list[int] = page.evaluate(
+    state: list[int] = page.evaluate(
         """([rack, x, y]) => {
              const canvas = document.querySelector(`canvas[data-rack="${rack}"]`);
              const size = 16 * (devicePixelRatio || 1);
@@ -53,7 +53,7 @@ def colour_of(page: Any, rack: int, x: int, y: int) -> str:
            }""",
         [rack, x, y],
     )
-    return "" if found[3] == 0 else "#" + bytes(found[:3]).hex()
+    return "" if state[3] == 0 else "#" + bytes(state[:3]).hex()
 
 
 def place(name: str) -> tuple[int, int, int]:
@@ -65,7 +65,7 @@ def place(name: str) -> tuple[int, int, int]:
 @pytest.mark.parametrize("screen", screens(1400, 420), ids=str)
 def test_the_map_the_extremes_and_one_node(browser: Any, address: str, screen: Screen) -> None:
     width, scheme = screen
-    page, wrong = attentive(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page, wrong_count = attentive(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.goto(address)
     page.locator("#state", has_text="56 of 60 nodes report, 1 no longer, 3 have not reported, 2 with open").wait_for()
     for name, state in (("n1", "live"), ("n4", "silent"), ("n7", "wrong"), ("n9", "named"), ("n60", "never")):
@@ -102,12 +102,12 @@ def test_the_map_the_extremes_and_one_node(browser: Any, address: str, screen: S
     page.locator("#node-map a").wait_for()
     assert page.locator("#node-map a").get_attribute("href") == "node/n5/"
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    assert violations(page) == [] and wrong == []
+    assert violations(page) == [] and wrong_count == []
     page.close()
 
 
 def test_the_page_follows_what_nodes_send(browser: Any, address: str) -> None:
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     page.goto(address)
     page.select_option("#metric", "cpu.busy")
     page.locator("#list tbody tr").first.wait_for()
@@ -124,5 +124,5 @@ def test_the_page_follows_what_nodes_send(browser: Any, address: str) -> None:
     assert page.locator("#metric").input_value() == "cpu.busy" and colour_of(page, *place("n58")) == "#fee838"
     post(text_of("n1", cpu_busy=0.5))  # from another address than before
     page.locator("#refused li", has_text="127.0.0.1 reports as n1, which is 10.0.0.1").wait_for()
-    assert wrong == []
+    assert wrong_count == []
     page.close()

@@ -21,17 +21,17 @@ pytestmark = pytest.mark.browser
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fleet")
     fleet_with_cases(Fleet(folder), [f"n{i:02d}" for i in range(1, 41)], points(6))
-    made = folder / "fleet.html"
-    made.write_text(fleet_page(overview(Fleet(folder), Site(racks={"r1": "n[01-30]"}))), encoding="utf-8")
-    return made
+    page = folder / "fleet.html"
+    page.write_text(fleet_page(overview(Fleet(folder), Site(racks={"r1": "n[01-30]"}))), encoding="utf-8")
+    return page
 
 
 @pytest.mark.parametrize("screen", screens(1400, 420), ids=str)
 def test_the_map_shows_states_and_metrics(browser: Any, file: Path, screen: Screen) -> None:
     width, scheme = screen
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
-    wrong: list[str] = []
-    page.on("pageerror", lambda e: wrong.append(str(e)))
+    problems: list[str] = []
+    page.on("pageerror", lambda e: problems.append(str(e)))
     page.goto(file.as_uri())
     page.locator("#chart-class-0 svg.marks").wait_for(timeout=20000)
     for summary in page.locator("summary").all():
@@ -46,7 +46,7 @@ def test_the_map_shows_states_and_metrics(browser: Any, file: Path, screen: Scre
     page.locator('[data-n="n01"]').hover()
     slow.hover()
     assert "standard deviations worse than its class" in said.inner_text()
-    assert violations(page) == [] and wrong == []
+    assert violations(page) == [] and problems == []
     page.select_option("#map-metric", label="state")
     assert slow.get_attribute("class") == "m-named"
     page.close()

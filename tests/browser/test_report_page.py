@@ -27,17 +27,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light")])
 def test_every_chart_is_drawn_within_the_page(browser: Any, report: Path, width: int, scheme: str) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
-    wrong: list[str] = []
-    asked: list[str] = []
-    page.on("pageerror", lambda e: wrong.append(str(e)))
-    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
-    page.on("request", lambda r: asked.append(r.url) if not r.url.startswith(("file:", "data:")) else None)
+    problems: list[str] = []
+    requests: list[str] = []
+    page.on("pageerror", lambda e: problems.append(str(e)))
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    page.on("request", lambda r: requests.append(r.url) if not r.url.startswith(("file:", "data:")) else None)
     page.goto(report.as_uri())
     for section in SECTIONS:
         chart = page.locator(f"#chart-{section.name} svg.marks")
         chart.wait_for(timeout=20000)
         assert chart.locator("path").count() > 3, section.name
-    assert wrong == [] and asked == []
+    assert problems == [] and requests == []
     overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert overflow <= 0, f"the page is {overflow} px wider than the window"
     assert page.locator("text=cannot be drawn").count() == 0

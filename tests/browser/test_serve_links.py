@@ -43,8 +43,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     records = made_run.everything()
     for name, kind in KINDS.items():
         source = "model" if kind in {"model", "sweep"} else "host"
-        mine = records if kind == "survey" else [r for r in records if r.instrument in {"latency", "bandwidth"}]
-        store.add(name, "step", [replace(r, source=source) for r in mine], (), "made-up")
+        selected = records if kind == "survey" else [r for r in records if r.instrument in {"latency", "bandwidth"}]
+        store.add(name, "step", [replace(r, source=source) for r in selected], (), "made-up")
     (folder / "recordings").mkdir()
     record(folder / "recordings" / "night.parquet")
     made_load(folder / "loads" / "quiet", {"traffic": [2.0, 2.1]})
@@ -72,9 +72,9 @@ LINKS = """() => [...document.querySelectorAll('a[href]')].map(a => a.getAttribu
 
 def test_every_link_leads_to_a_page_without_errors(browser: Any, site: str) -> None:
     page = browser.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda e: wrong.append(f"{page.url}: {e}"))
-    page.on("console", lambda m: wrong.append(f"{page.url}: {m.text}") if m.type == "error" else None)
+    problems: list[str] = []
+    page.on("pageerror", lambda e: problems.append(f"{page.url}: {e}"))
+    page.on("console", lambda m: problems.append(f"{page.url}: {m.text}") if m.type == "error" else None)
     seen: set[str] = set()
     todo = [site]
     while todo:
@@ -89,7 +89,7 @@ def test_every_link_leads_to_a_page_without_errors(browser: Any, site: str) -> N
         page.goto(address, wait_until="domcontentloaded", timeout=120_000)
         # Links of reports are to their own sections, and maps have one back.
         todo += [urljoin(page.url, href) for href in page.evaluate(LINKS) if not href.startswith("data:")]
-    assert wrong == []
+    assert problems == []
     for part in ("report/", "recording/", "live/", "load/run/", "load/study/", "load/compare?", "model?", "metrics"):
         assert any(part in address.removeprefix(site) for address in seen), part
     assert sum("/report/" in address for address in seen) == len(KINDS)
@@ -100,8 +100,8 @@ def test_runs_are_listed_by_what_they_are_and_can_be_filtered(browser: Any, site
     page = browser.new_page()
     page.goto(site)
     rows = page.get_by_role("table").filter(has_text="instruments").get_by_role("row")
-    shown = {row.split("\t")[0]: row.split("\t")[1] for row in rows.all_inner_texts()[1:]}
-    assert shown == KINDS
+    names = {row.split("\t")[0]: row.split("\t")[1] for row in rows.all_inner_texts()[1:]}
+    assert names == KINDS
     page.get_by_role("combobox", name="Kind").select_option("model")
     page.get_by_role("button", name="Filter").click()
     expect(rows).to_have_count(2)  # a click does not wait for the page that it leads to

@@ -72,12 +72,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def page(browser: Any, site: str, request: pytest.FixtureRequest) -> Iterator[Any]:
     width, scheme = request.param
     page = browser.new_page(viewport={"width": width, "height": 900 if width > 1000 else 740}, color_scheme=scheme)
-    wrong: list[str] = []
-    page.on("pageerror", lambda e: wrong.append(str(e)))
-    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    problems: list[str] = []
+    page.on("pageerror", lambda e: problems.append(str(e)))
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.goto(site)
     yield page
-    assert wrong == []
+    assert problems == []
     page.close()
 
 
@@ -165,14 +165,14 @@ def test_axe_finds_nothing_to_object_to_in_loads(browser: Any, site: str, path: 
     width, scheme = screen
     # Alone in their sandbox, pages of runs may not run what a test brings with it.
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
-    wrong: list[str] = []
-    page.on("pageerror", lambda e: wrong.append(str(e)))
+    problems: list[str] = []
+    page.on("pageerror", lambda e: problems.append(str(e)))
     page.goto(site + "load/" + path)
     if path.startswith("study"):
         page.locator(".chart svg.marks").first.wait_for(timeout=20000)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert violations(page) == []
-    assert wrong == []
+    assert problems == []
     page.close()
 
 
@@ -201,10 +201,10 @@ def test_loads_are_read_and_reached_with_keys(browser: Any, site: str) -> None:
 
 def test_a_study_is_drawn_alone_with_itself(browser: Any, site: str) -> None:
     page = browser.new_page()
-    wrong: list[str] = []
-    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    problems: list[str] = []
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.goto(site + "load/study/matrix")
     page.locator("#chart-interference_matrix svg.marks").wait_for(timeout=20000)
     assert page.locator("#chart-interference_matrix").inner_text().count("1.34")
-    assert wrong == []
+    assert problems == []
     page.close()

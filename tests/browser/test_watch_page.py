@@ -49,20 +49,20 @@ def test_the_page_begins_with_the_colours_that_the_command_requested(browser: An
         return served(Past(machine, 4, lambda begin, count: frames[begin : begin + count], view=view))
 
     asked = viewed({"low": 1, "high": 10, "palette": "cividis"})
-    none, spoiled = viewed(None), viewed({"low": "x", "palette": "constructor"})
-    page, wrong = attentive(browser)
+    empty, spoiled = viewed(None), viewed({"low": "x", "palette": "constructor"})
+    page, wrong_count = attentive(browser)
     page.goto(asked)
     page.locator("#state", has_text="4 frames").wait_for()
     go_to(page, 3)
     colours_match(page, known(4), 0.01, 0.1, "cividis")
     assert (page.locator("#low").input_value(), page.locator("#high").input_value()) == ("1", "10")
     assert page.evaluate("localStorage.getItem('palette')") is None  # asked for once, not the reader's choice
-    for address in (none, spoiled):
+    for address in (empty, spoiled):
         page.goto(address)
         page.locator("#state", has_text="4 frames").wait_for()
         go_to(page, 3)
         colours_match(page, known(4))
-    assert wrong == []
+    assert wrong_count == []
     page.close()
 
 
@@ -93,8 +93,8 @@ def test_numbers_can_be_shown(page: Any) -> None:
     go_to(page, 0)
     page.locator("#numbers").check()
     page.wait_for_timeout(80)
-    shown = page.evaluate("() => [...document.querySelectorAll('svg text.label')].map(e => e.textContent)")
-    assert "20" in shown and "?" in shown
+    shown_text = page.evaluate("() => [...document.querySelectorAll('svg text.label')].map(e => e.textContent)")
+    assert "20" in shown_text and "?" in shown_text
 
 
 def test_a_recording_plays_pauses_and_steps(page: Any) -> None:
@@ -210,7 +210,7 @@ def estimated(machine: Header) -> Past:
 
 
 def test_estimates_are_marked_and_bandwidths_are_stated(browser: Any, machine: Header) -> None:
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     page.goto(served(estimated(machine)))
     page.locator("#state", has_text="1 frame").wait_for()
     page.locator("#numbers").check()
@@ -232,7 +232,7 @@ def test_estimates_are_marked_and_bandwidths_are_stated(browser: Any, machine: H
     page.locator('[data-component="cpu:1"]').hover()
     page.wait_for_timeout(80)
     assert page.locator("#told").inner_text().startswith("CPU 1: 20 % of the core's miss buffers (")
-    assert wrong == []
+    assert wrong_count == []
     page.close()
 
 
@@ -242,7 +242,7 @@ def test_axe_finds_no_violations(
     browser: Any, recording: str, machine: Header, difference: Difference, what: str, screen: Screen
 ) -> None:
     width, scheme = screen
-    page, wrong = attentive(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page, wrong_count = attentive(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
     if what == "recording":
         page.goto(recording)
         page.locator("#state", has_text="40 frames").wait_for()
@@ -256,7 +256,7 @@ def test_axe_finds_no_violations(
         open_raster(page)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert violations(page) == []
-    assert wrong == []
+    assert wrong_count == []
     page.close()
 
 
@@ -293,22 +293,22 @@ def small(seq: int) -> tuple[Header, Frame]:
 def test_a_small_machine_shows_names_shares_and_rates_together(browser: Any) -> None:
     header, _ = small(1)
     frames = [small(n)[1] for n in range(1, 4)]
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     page.goto(served(Past(header, 3, lambda begin, count: frames[begin : begin + count])))
     page.locator("#state", has_text="3 frames").wait_for()
     go_to(page, 2)
-    shown = page.locator("#map text").all_text_contents()
-    assert {"CPU 0", "50 %", "CPU 1", "100 %", "memory 0", "vda", "eth0"} <= {*shown}
-    assert "L3 32\u00a0MiB, shared by 2 CPUs" in shown
+    shown_text = page.locator("#map text").all_text_contents()
+    assert {"CPU 0", "50 %", "CPU 1", "100 %", "memory 0", "vda", "eth0"} <= {*shown_text}
+    assert "L3 32\u00a0MiB, shared by 2 CPUs" in shown_text
     for kind in ("cpu", "memory", "io"):  # the same texts as in the terminal
         for i in range(header.count(kind)):
-            assert rates(header, frames[2], kind, i) in shown, (kind, i)
+            assert rates(header, frames[2], kind, i) in shown_text, (kind, i)
     page.locator('[data-component="memory:0"]').hover()
     page.locator("#told", has_text="GiB used").wait_for()
     page.locator("#numbers").uncheck()
     page.wait_for_timeout(80)
     assert "50 %" not in page.locator("#map text").all_text_contents()
-    assert wrong == []
+    assert wrong_count == []
     page.close()
 
 
@@ -323,12 +323,12 @@ def test_the_map_can_be_zoomed_and_moved(page: Any) -> None:
     def view() -> list[float]:
         return [float(v) for v in page.locator("#map svg").get_attribute("viewBox").split()]
 
-    whole = view()
+    view_text = view()
     page.locator("#closer").click()
     page.locator("#closer").click()
     x, y, w, h = view()
-    assert w == pytest.approx(whole[2] / 2.25) and h == pytest.approx(whole[3] / 2.25)
-    assert x + w / 2 == pytest.approx(whole[2] / 2) and y + h / 2 == pytest.approx(whole[3] / 2)
+    assert w == pytest.approx(view_text[2] / 2.25) and h == pytest.approx(view_text[3] / 2.25)
+    assert x + w / 2 == pytest.approx(view_text[2] / 2) and y + h / 2 == pytest.approx(view_text[3] / 2)
     box = page.locator("#map svg").bounding_box()
     page.mouse.move(box["x"] + 200, box["y"] + 100)
     page.mouse.down()
@@ -337,9 +337,9 @@ def test_the_map_can_be_zoomed_and_moved(page: Any) -> None:
     assert view()[0] > x and view()[1] > y and view()[2:] == [pytest.approx(w), pytest.approx(h)]
     page.locator('[data-component="cpu:0"]').focus()
     page.keyboard.press("0")
-    assert view() == pytest.approx(whole)
+    assert view() == pytest.approx(view_text)
     page.keyboard.press("+")
-    assert view()[2] < whole[2]
+    assert view()[2] < view_text[2]
     page.keyboard.press("-")
     page.keyboard.press("-")  # never farther than the whole map
-    assert view() == pytest.approx(whole)
+    assert view() == pytest.approx(view_text)

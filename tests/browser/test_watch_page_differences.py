@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_a_difference_is_a_map_of_changes(browser: Any, machine: Header, difference: Difference) -> None:
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     page.goto(served(Past(machine, 0, lambda *_: [], change=difference.to_json())))
     page.locator("#state", has_text="two recordings").wait_for()
     classes = {
@@ -32,8 +32,10 @@ def test_a_difference_is_a_map_of_changes(browser: Any, machine: Header, differe
     fill = page.locator('[data-component="memory:0"]').evaluate("e => getComputedStyle(e).fill")
     assert fill == "rgb(103, 0, 31)"  # more is red
     page.locator('[data-component="memory:0"]').hover()
-    told = page.locator("#told").inner_text()
-    assert told.startswith("memory 0.0: 50.0 % → 90.0 %, +40.0 points (95 % interval +") and "not dist" not in told
+    message = page.locator("#told").inner_text()
+    assert (
+        message.startswith("memory 0.0: 50.0 % → 90.0 %, +40.0 points (95 % interval +") and "not dist" not in message
+    )
     page.locator('[data-component="memory:1"]').hover()
     assert page.locator("#told").inner_text().endswith("): inconclusive")
     page.locator('[data-component="cpu:5"]').hover()
@@ -45,14 +47,14 @@ def test_a_difference_is_a_map_of_changes(browser: Any, machine: Header, differe
     page.locator("#most").fill("-3")
     assert page.locator("#most").get_attribute("aria-invalid") == "true"
     page.locator("#numbers").check()
-    shown = page.evaluate("() => [...document.querySelectorAll('svg text.label')].map(e => e.textContent)")
-    assert "+40" in shown
+    shown_text = page.evaluate("() => [...document.querySelectorAll('svg text.label')].map(e => e.textContent)")
+    assert "+40" in shown_text
     rows = page.locator("#changes tbody tr").all_inner_texts()
     assert rows[0].split("\t")[:4] == ["memory 0.0", "50.0", "90.0", "+40.0"]
     assert rows[1].split("\t")[3] == "−30.0"
     assert page.locator("#changed").inner_text().startswith("2 of 127 components changed distinguishably")
     assert page.locator("#time").is_hidden() and page.locator("#range").is_hidden()
-    assert wrong == []
+    assert wrong_count == []
     page.close()
 
 
@@ -65,7 +67,7 @@ def test_replay_against_serves_the_map_of_changes(browser: Any, machine: Header,
                 recorder.add(frame)
     words = ["replay", str(tmp_path / "b"), "--against", str(tmp_path / "a"), "--web", "--port", "0"]
     child = start_command(*words, stderr=subprocess.DEVNULL)
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     try:
         assert child.stdout is not None
         page.goto(child.stdout.readline().strip())
@@ -74,7 +76,7 @@ def test_replay_against_serves_the_map_of_changes(browser: Any, machine: Header,
         assert (
             page.locator("#told").inner_text().endswith("20.0 % → 80.0 %, +60.0 points (95 % interval +60.0 to +60.0)")
         )
-        assert wrong == []
+        assert wrong_count == []
     finally:
         child.kill()
         child.wait()

@@ -46,8 +46,8 @@ def test_one_file_states_that_it_is_thinned(
         in offline.locator("#thinned").inner_text()
     )
     go_to(offline, 0)
-    wanted = [known(n).values["cpu.busy"] for n in (1, 2, 3)]
-    means = [None if None in vs else sum(v or 0 for v in vs) / 3 for vs in zip(*wanted, strict=True)]
+    expected = [known(n).values["cpu.busy"] for n in (1, 2, 3)]
+    means = [None if None in vs else sum(v or 0 for v in vs) / 3 for vs in zip(*expected, strict=True)]
     offline.locator('[data-component="cpu:1"]').hover()
     offline.wait_for_timeout(80)
     assert means[1] is not None
@@ -59,18 +59,18 @@ def test_a_server_states_that_a_recording_is_thinned(
 ) -> None:
     monkeypatch.setattr("meshmark.web.page.MAX_FRAMES", 600)
     frames = [known(n) for n in range(1, 1402)]
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     page.goto(served(Past(*thinned(machine, 1401, lambda begin, count: frames[begin : begin + count]))))
     page.locator("#state", has_text="467 frames").wait_for()
     assert "the mean of 3" in page.locator("#thinned").inner_text()
-    assert wrong == []
+    assert wrong_count == []
     page.close()
 
 
 def test_a_damaged_page_reports_it(offline: Any, machine: Header, tmp_path: Path) -> None:
     exported(machine, tmp_path, [known(1)])
     whole = (tmp_path / "page.html").read_text()
-    at = whole.index('id="data">') + 200
-    (tmp_path / "page.html").write_text(whole[:at] + "AAAA" + whole[at + 400 :])
+    position = whole.index('id="data">') + 200
+    (tmp_path / "page.html").write_text(whole[:position] + "AAAA" + whole[position + 400 :])
     offline.goto((tmp_path / "page.html").as_uri())
     offline.locator("#state", has_text="cannot be unpacked").wait_for()

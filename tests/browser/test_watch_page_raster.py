@@ -24,13 +24,13 @@ def test_the_raster_has_every_component_at_every_time(page: Any) -> None:
     open_raster(page)
     page.wait_for_timeout(300)
     for kind, row in (("cpu", 3), ("cpu", 5), ("memory", 31), ("link", 63), ("io", 0)):
-        wanted = [step_of(known(n).values[f"{kind}.busy"][row], 0, 1) for n in range(1, 41)]
-        assert raster_steps(page, kind, row) == wanted
+        expected = [step_of(known(n).values[f"{kind}.busy"][row], 0, 1) for n in range(1, 41)]
+        assert raster_steps(page, kind, row) == expected
     page.locator("#palette").select_option("cividis")
     page.locator("#narrow").click()
     page.wait_for_timeout(100)
-    wanted = [step_of(known(n).values["cpu.busy"][3], 0.01, 0.1) for n in range(1, 41)]
-    assert raster_steps(page, "cpu", 3, "cividis") == wanted
+    expected = [step_of(known(n).values["cpu.busy"][3], 0.01, 0.1) for n in range(1, 41)]
+    assert raster_steps(page, "cpu", 3, "cividis") == expected
     assert page.locator(".band span").all_inner_texts() == ["CPUs", "memory", "links", "I/O"]
 
 
@@ -81,18 +81,18 @@ def test_a_long_recording_has_columns_of_several_frames_and_a_held_machine_no_ga
     offline: Any, machine: Header, tmp_path: Path
 ) -> None:
     frames = [known(n) for n in range(1, 3001) if not 1000 < n < 1500]
-    held = frames[1000]
-    assert held.seq == 1500
-    held.window_s = 50.0
-    held.values["cpu.busy"][2] = 0.95
+    frame = frames[1000]
+    assert frame.seq == 1500
+    frame.window_s = 50.0
+    frame.values["cpu.busy"][2] = 0.95
     offline.goto(exported(machine, tmp_path, frames))
     offline.locator("#state", has_text="2501 frames").wait_for()
     open_raster(offline)
     steps = raster_steps(offline, "cpu", 2)
     assert len(steps) == 750  # of four ticks each
     assert steps[260:370] == [9] * 110
-    wanted = [known(n).values["cpu.busy"][2] or 0 for n in (1, 2, 3, 4)]
-    assert steps[0] == step_of(sum(wanted) / 4, 0, 1)
+    expected = [known(n).values["cpu.busy"][2] or 0 for n in (1, 2, 3, 4)]
+    assert steps[0] == step_of(sum(expected) / 4, 0, 1)
 
 
 @pytest.mark.slow
@@ -109,10 +109,10 @@ def test_512_components_at_10_hz_are_drawn_as_they_come(browser: Any) -> None:
             yield Frame(n, n * 0.1, 0.1, values, at=time.time())
             take(0.1)
 
-    page, wrong = attentive(browser)
+    page, wrong_count = attentive(browser)
     page.goto(served(Hub(big, frames())))
     page.locator("#state", has_text="live").wait_for()
     open_raster(page)
     assert until(lambda: raster_steps(page, "cpu", 399).count(-2) < 75)
-    assert wrong == []
+    assert wrong_count == []
     page.close()

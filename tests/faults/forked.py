@@ -88,7 +88,7 @@ class Commands:
 
     def run(self, *words: str, timeout_s: int = 120, env: Mapping[str, str] | None = None) -> Done:
         out, err = (Path(self._talk.name) / name for name in ("out", "err"))
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "words": [os.fsencode(w).hex() for w in words],
             "cwd": str(self.cwd),
             "env": {**self.env, **(env or {})},
@@ -98,7 +98,7 @@ class Commands:
             "timeout_s": timeout_s,
         }
         assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.write(json.dumps(asked) + "\n")
+        self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         status = json.loads(self._server.stdout.readline())
         read = [p.read_text(encoding="utf-8", errors="replace") if p.exists() else "" for p in (out, err)]

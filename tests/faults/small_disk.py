@@ -188,8 +188,8 @@ def mount(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={SIZE}".encode()):
-        why = ctypes.get_errno()
-        raise OSError(why, os.strerror(why), str(folder))
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(folder))
 
 
 def fill(disk: Path, pages: int) -> None:
@@ -201,25 +201,25 @@ def fill(disk: Path, pages: int) -> None:
 
 def full(case: Case, disk: Path, done: Ended) -> list[str]:
     """What is wrong after it ran on a full disk."""
-    wrong = []
+    problems = []
     if done.status not in {0, 1, 2}:
-        wrong.append(f"status {done.status}: {done.err[-400:]!r}")
+        problems.append(f"status {done.status}: {done.err[-400:]!r}")
     if done.status and not (done.complaint and any(x in done.err for x in FULL)):
-        wrong.append(f"says {done.err[-400:]!r}")
+        problems.append(f"says {done.err[-400:]!r}")
     for name in case.old:
         data = (disk / name).read_bytes()
         if done.status and data != OLD:
-            wrong.append(f"{name} is neither old nor new: {len(data)} B")
+            problems.append(f"{name} is neither old nor new: {len(data)} B")
     try:
         if not case.old or done.status == 0:
             case.whole(disk) if (disk / case.words(disk)[-1]).exists() or not case.old else None
-    except Exception as why:
-        wrong.append(f"torn: {type(why).__name__}: {why}")
-    if bad := [f"{p.name}: {why}" for p, why in Store(disk / "store").verify() if why]:
-        wrong.append(f"in the store: {bad}")
-    if left := [str(p) for p in disk.rglob(".*") if ASIDE.fullmatch(p.name)]:
-        wrong.append(f"leaves {left}")
-    return wrong
+    except Exception as error:
+        problems.append(f"torn: {type(error).__name__}: {error}")
+    if corrupt := [f"{p.name}: {error}" for p, error in Store(disk / "store").verify() if error]:
+        problems.append(f"in the store: {corrupt}")
+    if files := [str(p) for p in disk.rglob(".*") if ASIDE.fullmatch(p.name)]:
+        problems.append(f"leaves {files}")
+    return problems
 
 
 def tried(name: str, folder: Path, pages: int) -> dict[str, Any]:
@@ -230,17 +230,17 @@ def tried(name: str, folder: Path, pages: int) -> dict[str, Any]:
     for old in case.old:
         (disk / old).write_bytes(OLD)
     fill(disk, pages)
-    done = place.run(case.words(disk))
-    wrong = full(case, disk, done)
+    completed = place.run(case.words(disk))
+    problems = full(case, disk, completed)
     (disk / "filler").unlink()
-    final = place.run((case.again or case.words)(disk)) if done.status else done
+    final = place.run((case.again or case.words)(disk)) if completed.status else completed
     if final.status:
-        wrong.append(f"with space again: status {final.status}: {final.err[-400:]!r}")
+        problems.append(f"with space again: status {final.status}: {final.err[-400:]!r}")
     try:
         case.whole(disk)
-    except Exception as why:
-        wrong.append(f"torn in the end: {type(why).__name__}: {why}")
-    return {"name": name, "pages": pages, "status": done.status, "said": done.complaint, "wrong": wrong}
+    except Exception as error:
+        problems.append(f"torn in the end: {type(error).__name__}: {error}")
+    return {"name": name, "pages": pages, "status": completed.status, "said": completed.complaint, "wrong": problems}
 
 
 def main() -> None:

@@ -58,7 +58,7 @@ class Place:
         name, _, value = self.tag.partition("=")
         # Open MPI keeps what its ranks share below /dev/shm, where the files of others lie too.
         shared = {"OMPI_MCA_btl_vader_backing_directory": str(self.temporary)}
-        found = {
+        environment = {
             **os.environ,
             "XDG_DATA_HOME": str(self.folder / "data"),
             "TMPDIR": str(self.temporary),
@@ -66,18 +66,18 @@ class Place:
             name: value,
             **self.more,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in environment.items() if value is not None}
 
     def start(self, words: Sequence[str]) -> Command:
         """In a session of its own, as a terminal would hold it. Output goes to files: no pipe that somebody holds."""
         self.started += 1
         out, err = (self.folder / f"{self.log}.{self.started}.{kind}" for kind in ("out", "err"))
-        with out.open("wb") as to, err.open("wb") as talk:
+        with out.open("wb") as to, err.open("wb") as log:
             child = subprocess.Popen(
                 [*self.wrap, *COMMAND, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=to,
-                stderr=talk,
+                stderr=log,
                 env=self.env,
                 cwd=self.folder,
                 start_new_session=True,
@@ -89,14 +89,14 @@ class Place:
 
     def running(self) -> list[str]:
         """What was started here and still runs, zombies apart."""
-        found = []
-        for about in Path("/proc").glob("[0-9]*"):
+        results = []
+        for path in Path("/proc").glob("[0-9]*"):
             try:
-                if self.tag.encode() in (about / "environ").read_bytes():
-                    found.append((about / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200])
+                if self.tag.encode() in (path / "environ").read_bytes():
+                    results.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200])
             except OSError:
                 continue
-        return found
+        return results
 
     def orphans(self) -> list[str]:
         """Those that are still there after a while."""
@@ -130,8 +130,8 @@ class Command:
         """Waits until SIGTERM has a handler; what Python does before is not ours. False: it ended first."""
 
         def heeds() -> bool:
-            caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{self.child.pid}/status").read_text())
-            return caught is not None and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1 == 1
+            match = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{self.child.pid}/status").read_text())
+            return match is not None and int(match[1], 16) >> (signal.SIGTERM - 1) & 1 == 1
 
         until(lambda: self.child.poll() is not None or heeds(), step_s=0.005)
         return self.child.returncode is None

@@ -128,18 +128,18 @@ def options(command: str) -> list[str]:
 
 
 def spoiled_words() -> Iterator[list[str]]:
-    spoil = random.Random(17)
-    asked = {name: (base, options(name)) for name, base in BASES.items()} | MORE
-    for name, (base, known) in asked.items():
+    rng = random.Random(17)
+    commands = {name: (base, options(name)) for name, base in BASES.items()} | MORE
+    for name, (base, known) in commands.items():
         front, rest = (base[: base.index("--")], base[base.index("--") :]) if "--" in base else (base, [])
         for option in known:
-            for word in spoil.sample(WORDS, 6):
+            for word in rng.sample(WORDS, 6):
                 at = front.index(option) if option in front else None
                 line = front if at is None else front[:at] + front[at + 2 :]
                 yield [*name.split(), *line, option, word, *rest]
         for number, word in enumerate(base):
             if not word.startswith("-") and (number == 0 or not base[number - 1].startswith("-")):
-                for other in spoil.sample(WORDS, 5):
+                for other in rng.sample(WORDS, 5):
                     yield [*name.split(), *base[:number], other, *base[number + 1 :]]
         yield [*name.split(), "--no-such-option"]
 
@@ -187,10 +187,10 @@ def make_files(folder: Path) -> list[str]:
     }
     for name, text in whole.items():
         (folder / name).write_text(text, encoding="utf-8")
-    spoil = random.Random(42)
+    rng = random.Random(42)
     contents: dict[str, bytes] = {
         "empty": b"",
-        "binary": spoil.randbytes(3000),
+        "binary": rng.randbytes(3000),
         "nul": bytes(100),
         "text.toml": b"hello, world\n",
         "deep.json": b"[" * 200_000,
@@ -214,11 +214,11 @@ def make_files(folder: Path) -> list[str]:
         + b"&a;" * 1000
         + b'">]><topology>&b;&b;</topology>',
         "topology.xml": b'<?xml version="1.0"?><topology version="2.0"><object type="Machine"/></topology>',
-        "cut.gz": gzip.compress(spoil.randbytes(5000))[:-100],
+        "cut.gz": gzip.compress(rng.randbytes(5000))[:-100],
         "zeros.gz": gzip.compress(bytes(50 << 20)),
         "night.jsonl": b'{"type": "header"}\n' * 3,
         "trace.txt": b"0 0 x\n",
-        "half.parquet": b"PAR1" + spoil.randbytes(500),
+        "half.parquet": b"PAR1" + rng.randbytes(500),
     }
     for name, data in contents.items():
         (folder / name).write_bytes(data)
@@ -241,8 +241,12 @@ def make_files(folder: Path) -> list[str]:
         (folder / f"{name}-fifo").mkdir()
         for file in files:
             os.mkfifo(folder / f"{name}-fifo" / file)
-    kept = {*whole}
-    return [p.name for p in sorted(folder.iterdir()) if p.name not in kept] + ["/dev/zero", "/dev/null", "/dev/stdin"]
+    required = {*whole}
+    return [p.name for p in sorted(folder.iterdir()) if p.name not in required] + [
+        "/dev/zero",
+        "/dev/null",
+        "/dev/stdin",
+    ]
 
 
 def spoiled_files(names: list[str]) -> Iterator[list[str]]:
@@ -259,24 +263,24 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 
 def tried(commands: Commands, lines: list[list[str]]) -> dict[str, str]:
     """What was wrong, by the command line."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     before = {p.name for p in Path(commands.env["TMPDIR"]).iterdir()}
     for words in lines:
-        done = commands.run(*words)
-        if wrong := done.wrong():
-            found[" ".join(words)[:200]] = wrong
-        for made in commands.cwd.glob("fresh*"):
-            os.system(f"rm -rf '{made}'")
-    left = {p.name for p in Path(commands.env["TMPDIR"]).iterdir()} - before - {"meshmark"}
-    if left:
-        found["temporary files"] = ", ".join(sorted(left)[:5])
-    return found
+        completed = commands.run(*words)
+        if problems := completed.wrong():
+            results[" ".join(words)[:200]] = problems
+        for file in commands.cwd.glob("fresh*"):
+            os.system(f"rm -rf '{file}'")
+    leftovers = {p.name for p in Path(commands.env["TMPDIR"]).iterdir()} - before - {"meshmark"}
+    if leftovers:
+        results["temporary files"] = ", ".join(sorted(leftovers)[:5])
+    return results
 
 
 def test_a_few_of_each_kind(commands: Commands) -> None:
     names = make_files(commands.cwd)
-    chosen = random.Random(1)
-    lines = chosen.sample(list(spoiled_words()), 15) + chosen.sample(list(spoiled_files(names)), 25)
+    rng = random.Random(1)
+    lines = rng.sample(list(spoiled_words()), 15) + rng.sample(list(spoiled_files(names)), 25)
     assert tried(commands, lines) == {}
 
 
@@ -286,7 +290,7 @@ def test_a_few_of_each_kind(commands: Commands) -> None:
 def test_all_of_them(commands: Commands, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     names = [p.name for p in commands.cwd.iterdir()] if (commands.cwd / "fifo").exists() else make_files(commands.cwd)
     lines = list(spoiled_words() if kind == "words" else spoiled_files(names))
-    found = tried(commands, lines)
+    findings = tried(commands, lines)
     with capsys.disabled():
-        print(f"\n{len(lines)} bad inputs ({kind}): {len(found)} failures", *list(found.items())[:20], sep="\n")
-    assert found == {}
+        print(f"\n{len(lines)} bad inputs ({kind}): {len(findings)} failures", *list(findings.items())[:20], sep="\n")
+    assert findings == {}

@@ -25,10 +25,10 @@ def why_not() -> str:
     """Why no file system can be mounted here."""
     probe = [*NAMESPACE, "sh", "-c", "mount -t tmpfs -o size=64k tmpfs /mnt"]
     try:
-        done = subprocess.run(probe, capture_output=True, text=True, check=False, timeout=60)
-    except OSError as why:
-        return str(why)
-    return done.stderr.strip() or f"status {done.returncode}" if done.returncode else ""
+        completed = subprocess.run(probe, capture_output=True, text=True, check=False, timeout=60)
+    except OSError as error:
+        return str(error)
+    return completed.stderr.strip() or f"status {completed.returncode}" if completed.returncode else ""
 
 
 @pytest.fixture(scope="module")
@@ -43,40 +43,40 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["survey", "--spec", "spec.toml", "--out", "run", "--store", "full"],
         ["store", "import", "in.jsonl", "--store", "full"],
     ):
-        done = place.run(words)
-        assert done.status == 0, done.err
+        completed = place.run(words)
+        assert completed.status == 0, completed.err
     return folder
 
 
 def tried(folder: Path, name: str, pages: int | None = None) -> list[dict[str, object]]:
     script = str(Path(__file__).with_name("small_disk.py"))
-    more = [] if pages is None else ["--pages", str(pages)]
-    line = [*NAMESPACE, sys.executable, script, str(folder), name, *more]
+    options = [] if pages is None else ["--pages", str(pages)]
+    line = [*NAMESPACE, sys.executable, script, str(folder), name, *options]
     env = environment({"PYTHONPATH": str(ROOT / "tests")})
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=580, cwd=folder, env=env)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(x) for x in done.stdout.splitlines()]
+    completed = subprocess.run(line, capture_output=True, text=True, check=False, timeout=580, cwd=folder, env=env)
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    return [json.loads(x) for x in completed.stdout.splitlines()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_full_disk(prepared: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if why := why_not():
-        pytest.skip(f"no file system can be mounted here: {why}")
+    if reason := why_not():
+        pytest.skip(f"no file system can be mounted here: {reason}")
     cases = tried(prepared, name)
     assert [c["pages"] for c in cases] == [*FREE_PAGES]
     statuses = Counter(c["status"] for c in cases)
-    wrong = [f"{name}, {c['pages']} pages: {w}" for c in cases for w in c["wrong"]]  # type: ignore[attr-defined]
+    problems = [f"{name}, {c['pages']} pages: {w}" for c in cases for w in c["wrong"]]  # type: ignore[attr-defined]
     with capsys.disabled():
-        print(f"\n{name}: {len(cases)} disks, statuses {dict(sorted(statuses.items()))}, {len(wrong)} faults")
+        print(f"\n{name}: {len(cases)} disks, statuses {dict(sorted(statuses.items()))}, {len(problems)} faults")
     assert statuses.keys() - {0}, "the disk was never full"
-    assert not wrong, "\n".join(wrong)
+    assert not problems, "\n".join(problems)
 
 
 def test_a_full_disk_under_an_export(tmp_path: Path) -> None:
     """One of the above, which `make test` has the time for."""
-    if why := why_not():
-        pytest.skip(f"no file system can be mounted here: {why}")
+    if reason := why_not():
+        pytest.skip(f"no file system can be mounted here: {reason}")
     write_results(tmp_path / "in.jsonl")
     assert Place(tmp_path).run(["store", "import", "in.jsonl", "--store", "full"]).status == 0
     (case,) = tried(tmp_path, "store export", 1)

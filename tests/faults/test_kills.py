@@ -60,7 +60,7 @@ def stored(place: Place) -> Found:
     It also makes some runs differ; a record of a mode is no point of its own.
     """
     store = Store(place.folder / "store")
-    assert [(p.name, why) for p, why in store.verify() if why] == []
+    assert [(p.name, reason) for p, reason in store.verify() if reason] == []
     rows = store.rows()
     results = Counter((run, r.metric, r.conditions.get("run_mode"), point_of(step, r)) for run, step, r in rows)
     assert not results or max(results.values()) == 1, "a result is there twice"
@@ -208,8 +208,8 @@ def _import(_: Place) -> list[str]:
 
 
 def _advise(place: Place) -> list[str]:
-    asked = ["--policies", "none,compact", "--memory", "default", "--pages", "default"]
-    go_on = ["--resume", "adv"] if (place.folder / "adv" / "plan.json").exists() else ["--out", "adv", *asked]
+    arguments = ["--policies", "none,compact", "--memory", "default", "--pages", "default"]
+    go_on = ["--resume", "adv"] if (place.folder / "adv" / "plan.json").exists() else ["--out", "adv", *arguments]
     return ["advise", *go_on, "--budget", "2s", "--store", "store", "--", "sleep", "0.02"]
 
 
@@ -217,8 +217,8 @@ def _advised(place: Place) -> Found:
     answer = json.loads((place.folder / "adv" / "answer.json").read_text())
     runs = len([x for x in whole_lines(place.folder / "adv" / "journal.jsonl") if json.loads(x)["type"] == "run"])
     assert answer["runs"] <= runs
-    found = stored(place)
-    assert found["runs"] == 1
+    records = stored(place)
+    assert records["runs"] == 1
     return Counter()  # how many candidates get how many runs is a matter of time
 
 
@@ -230,9 +230,9 @@ def _sound_advice(place: Place) -> None:
 
 def _of_a_run(place: Place) -> None:
     """One survey for all trials."""
-    earlier = place.folder.parent / "undisturbed" / "run"
-    if earlier.exists():
-        shutil.copytree(earlier, place.folder / "run")
+    folder = place.folder.parent / "undisturbed" / "run"
+    if folder.exists():
+        shutil.copytree(folder, place.folder / "run")
         return
     (place.folder / "spec.toml").write_text(SPEC)
     assert place.run(_survey(place)).status == 0
@@ -338,28 +338,28 @@ class Tally:
 def undisturbed(case: Case, place: Place) -> tuple[float, Found]:
     """How long it takes, s, and what it yields."""
     case.prepare(place)
-    began = time.monotonic()
+    start_s = time.monotonic()
     if case.endless:
         command = place.start(case.start(place))
         while not command.out.read_text():
             assert command.child.poll() is None, command.err.read_text()
-        took = 1.5 * (time.monotonic() - began)
+        time_limit_s = 1.5 * (time.monotonic() - start_s)
         command.kill(signal.SIGTERM, 0)
         command.ended()
-        return took, Counter()
-    done = place.run(case.start(place))
-    assert done.status == 0, done.err
-    return time.monotonic() - began, case.found(place)
+        return time_limit_s, Counter()
+    completed = place.run(case.start(place))
+    assert completed.status == 0, completed.err
+    return time.monotonic() - start_s, case.found(place)
 
 
 def looked_at(case: Case, place: Place, number: int, done: Ended, whole: Found, tally: Tally) -> list[str]:
     """What is wrong after a kill."""
-    wrong = []
+    problems = []
     if orphans := place.orphans():
-        wrong.append(f"orphans: {orphans}")
+        problems.append(f"orphans: {orphans}")
     if number == signal.SIGKILL:
-        if not case.temporary and (left := place.temporaries()):
-            wrong.append(f"leaves {left[:5]}")
+        if not case.temporary and (leftovers := place.temporaries()):
+            problems.append(f"leaves {leftovers[:5]}")
         place.left = place.temporaries() + place.asides()
         tally.left += place.left
     else:
@@ -368,58 +368,60 @@ def looked_at(case: Case, place: Place, number: int, done: Ended, whole: Found, 
             # It came when all was done and said: no word, and nothing is missing.
             cut = case.endless or case.cut
             if "Traceback" in done.err or word in done.err or (not cut and case.found(place) != whole):
-                wrong.append(f"status {done.status}, not {128 + number}: {done.err[-300:]!r}")
+                problems.append(f"status {done.status}, not {128 + number}: {done.err[-300:]!r}")
         elif done.status != 128 + number or not done.complaint.startswith(f"meshmark: {word}"):
-            wrong.append(f"status {done.status}, says {done.err[-500:]!r}")
-        if left := [x for x in place.temporaries() + place.asides() if x not in place.left]:
-            wrong.append(f"leaves {left[:5]}")
+            problems.append(f"status {done.status}, says {done.err[-500:]!r}")
+        if leftovers := [x for x in place.temporaries() + place.asides() if x not in place.left]:
+            problems.append(f"leaves {leftovers[:5]}")
     try:
         case.sound(place)
-    except Exception as why:
-        wrong.append(f"what it left is not well: {type(why).__name__}: {str(why)[:500]}")
-    return wrong
+    except Exception as error:
+        problems.append(f"what it left is not well: {type(error).__name__}: {str(error)[:500]}")
+    return problems
 
 
 def trial(case: Case, folder: Path, takes_s: float, whole: Found, seed: int, tally: Tally) -> None:
     """Killed once, where it resumes maybe twice, and then to its end."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     place = Place(folder)
     case.prepare(place)
-    wrong: list[str] = []
+    problems: list[str] = []
     for turn in range(1 + case.resumes):
         words = case.start(place) if turn == 0 else case.again(place)
         if not words:
             break
         number = SIGNALS[(seed + turn) % len(SIGNALS)]
         command = place.start(words)
-        hit = command.kill(number, dice.uniform(0.1, 1.0) * takes_s)
-        done = command.ended()
+        hit = command.kill(number, rng.uniform(0.1, 1.0) * takes_s)
+        completed = command.ended()
         with tally.lock:
             if not hit:
                 tally.early += 1
                 break
             tally.kills[case.name + (" --resume" if turn else "")] += 1
             tally.by[signal.Signals(number).name] += 1
-        wrong += [
+        problems += [
             f"{signal.Signals(number).name} in {place.started}: {w}"
-            for w in looked_at(case, place, number, done, whole, tally)
+            for w in looked_at(case, place, number, completed, whole, tally)
         ]
     words = case.again(place)
     if words:
-        done = place.run(words)
-        if done.status:
-            wrong.append(f"again: status {done.status}: {done.err[-500:]!r}")
+        completed = place.run(words)
+        if completed.status:
+            problems.append(f"again: status {completed.status}: {completed.err[-500:]!r}")
     try:
-        found = case.found(place)
-        if found != whole:
-            more, less = ([*(a - b).items()][:3] for a, b in ((found, whole), (whole, found)))
-            wrong.append(f"in the end: {found.total()} instead of {whole.total()}: too much {more}, too little {less}")
-    except Exception as why:
-        wrong.append(f"in the end: {type(why).__name__}: {str(why)[:500]}")
-    if left := place.orphans():
-        wrong.append(f"in the end orphans: {left}")
+        facts = case.found(place)
+        if facts != whole:
+            more, less = ([*(a - b).items()][:3] for a, b in ((facts, whole), (whole, facts)))
+            problems.append(
+                f"in the end: {facts.total()} instead of {whole.total()}: too much {more}, too little {less}"
+            )
+    except Exception as error:
+        problems.append(f"in the end: {type(error).__name__}: {str(error)[:500]}")
+    if leftovers := place.orphans():
+        problems.append(f"in the end orphans: {leftovers}")
     with tally.lock:
-        tally.faults += [f"{case.name}, seed {seed}: {w}" for w in wrong]
+        tally.faults += [f"{case.name}, seed {seed}: {w}" for w in problems]
 
 
 def trials(case: Case, folder: Path, kills: int, first_seed: int = 0) -> Tally:
@@ -429,17 +431,17 @@ def trials(case: Case, folder: Path, kills: int, first_seed: int = 0) -> Tally:
     seeds = iter(range(first_seed, first_seed + 4 * kills + 8))
     with ThreadPoolExecutor(2) as pool:
         while tally.kills.total() < kills * (1 + case.resumes) and not tally.faults:
-            some = list(itertools.islice(seeds, 4))
-            assert some, "it ends before it is killed"
-            list(pool.map(lambda s: trial(case, folder / str(s), takes_s, whole, s, tally), some))
+            cases = list(itertools.islice(seeds, 4))
+            assert cases, "it ends before it is killed"
+            list(pool.map(lambda s: trial(case, folder / str(s), takes_s, whole, s, tally), cases))
     return tally
 
 
 def told(tally: Tally) -> str:
     kills = ", ".join(f"{name}: {n}" for name, n in tally.kills.items())
-    by = " ".join(f"{name}:{n}" for name, n in sorted(tally.by.items()))
-    left = f", {len(tally.left)} files left by SIGKILL" if tally.left else ""
-    return f"kills {kills} ({by}); {tally.early} ended before{left}; {len(tally.faults)} faults"
+    counts = " ".join(f"{name}:{n}" for name, n in sorted(tally.by.items()))
+    remainder = f", {len(tally.left)} files left by SIGKILL" if tally.left else ""
+    return f"kills {kills} ({counts}); {tally.early} ended before{remainder}; {len(tally.faults)} faults"
 
 
 @pytest.mark.slow
@@ -452,10 +454,10 @@ def test_killed_at_any_moment(case: Case, tmp_path: Path, capsys: pytest.Capture
     tally = trials(case, tmp_path, max(1, round(share * case.kills)), seed)
     with capsys.disabled():
         print(f"\n{told(tally)}")
-        for fault in tally.faults:
-            print(f"  {fault[:700]}")
-        for left in sorted({x.rpartition("/")[2] for x in tally.left})[:10]:
-            print(f"  left by SIGKILL: {left}")
+        for failure in tally.faults:
+            print(f"  {failure[:700]}")
+        for file in sorted({x.rpartition("/")[2] for x in tally.left})[:10]:
+            print(f"  left by SIGKILL: {file}")
     assert not tally.faults, "\n".join(tally.faults)
 
 

@@ -75,11 +75,11 @@ def test_every_command_works_in_every_locale(name: str, tmp_path: Path) -> None:
     asked = [sys.executable, "-c", "import sys; print(sys.stdout.encoding)"]
     encoding = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.strip()
     for command in COMMANDS:
-        done = meshmark(*command.split(), env=env, cwd=tmp_path, text=False, timeout_s=300)
-        said = done.stderr.decode(encoding)  # what was written can be shown
+        completed = meshmark(*command.split(), env=env, cwd=tmp_path, text=False, timeout_s=300)
+        message = completed.stderr.decode(encoding)  # what was written can be shown
         if not command.startswith("store export"):
-            done.stdout.decode(encoding)
-        assert "Unicode" not in said and "codec" not in said and "Traceback" not in said, (command, said)
-        assert done.returncode == (2 if "missing" in command else 0), (command, said)
+            completed.stdout.decode(encoding)
+        assert "Unicode" not in message and "codec" not in message and "Traceback" not in message, (command, message)
+        assert completed.returncode == (2 if "missing" in command else 0), (command, message)
     (tmp_path / "out.csv").read_text(encoding="utf-8")
     (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

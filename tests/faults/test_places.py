@@ -135,35 +135,37 @@ def why_not(where: Where) -> str:
         if os.geteuid() != 0:
             return "only root can become another user"
         probe = [*become(where.user), *COMMAND, "version"]
-        done = subprocess.run(probe, capture_output=True, text=True, check=False, timeout=60, cwd="/")
-        if done.returncode:
-            return f"user {where.user} cannot reach {Path(meshmark.__file__).parent}: {done.stderr.strip()[-200:]}"
+        completed = subprocess.run(probe, capture_output=True, text=True, check=False, timeout=60, cwd="/")
+        if completed.returncode:
+            return f"user {where.user} cannot reach {Path(meshmark.__file__).parent}: {completed.stderr.strip()[-200:]}"
     if where.namespace:
-        done = subprocess.run([*NAMESPACE, "sh", "-c", "mount --bind / /"], capture_output=True, text=True, check=False)
-        if done.returncode:
-            return f"no file system can be mounted here: {done.stderr.strip()}"
+        completed = subprocess.run(
+            [*NAMESPACE, "sh", "-c", "mount --bind / /"], capture_output=True, text=True, check=False
+        )
+        if completed.returncode:
+            return f"no file system can be mounted here: {completed.stderr.strip()}"
     return ""
 
 
 def tried(folder: Path, where: Where, name: str) -> Ended:
     """One command in a place, with a home of its own."""
-    own = folder / name.replace(" ", "-")
-    (own / "out").mkdir(parents=True)
-    (own / "spec.toml").write_text(SPEC)
-    (own / "sc.toml").write_text('[[program]]\nname = "one"\ncommand = ["true"]\n')
-    write_results(own / "in.jsonl")
-    more = {k: v.replace("{folder}", str(own)) if v else v for k, v in where.more.items()}
-    wrap = [w.replace("{folder}", str(own)) for w in where.wrap]
-    place = Place(own, {"HOME": str(own), **more}, [*wrap, *become(where.user)])
+    case_folder = folder / name.replace(" ", "-")
+    (case_folder / "out").mkdir(parents=True)
+    (case_folder / "spec.toml").write_text(SPEC)
+    (case_folder / "sc.toml").write_text('[[program]]\nname = "one"\ncommand = ["true"]\n')
+    write_results(case_folder / "in.jsonl")
+    variables = {k: v.replace("{folder}", str(case_folder)) if v else v for k, v in where.more.items()}
+    wrap = [w.replace("{folder}", str(case_folder)) for w in where.wrap]
+    place = Place(case_folder, {"HOME": str(case_folder), **variables}, [*wrap, *become(where.user)])
     if where.closed:
-        (own / where.closed).mkdir(exist_ok=True)
+        (case_folder / where.closed).mkdir(exist_ok=True)
     if where.user:
-        for path in (own, *own.iterdir()):
+        for path in (case_folder, *case_folder.iterdir()):
             if path.name != where.closed:
                 os.chown(path, int(where.user), int(where.user))
     if where.closed:
-        (own / where.closed).chmod(0o555)
-    return place.run([w.format(here=own, out=own / "out") for w in COMMANDS[name]])
+        (case_folder / where.closed).chmod(0o555)
+    return place.run([w.format(here=case_folder, out=case_folder / "out") for w in COMMANDS[name]])
 
 
 def wrong_with(where: Where, name: str, done: Ended) -> str:
@@ -182,26 +184,28 @@ def wrong_with(where: Where, name: str, done: Ended) -> str:
 
 def faults(folder: Path, where: Where, names: Sequence[str]) -> tuple[Counter[int], list[str]]:
     with ThreadPoolExecutor(2) as pool:
-        ended = list(pool.map(lambda name: tried(folder, where, name), names))
-    wrong = [(name, wrong_with(where, name, done)) for name, done in zip(names, ended, strict=True)]
-    return Counter(d.status for d in ended), [f"{name}: {why}" for name, why in wrong if why]
+        outcomes = list(pool.map(lambda name: tried(folder, where, name), names))
+    problems = [(name, wrong_with(where, name, completed)) for name, completed in zip(names, outcomes, strict=True)]
+    return Counter(d.status for d in outcomes), [f"{name}: {reason}" for name, reason in problems if reason]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", PLACES)
 def test_a_command_where_it_is_not_welcome(folder: Path, where: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if why := why_not(PLACES[where]):
-        pytest.skip(why)
-    statuses, wrong = faults(folder, PLACES[where], [*COMMANDS])
+    if reason := why_not(PLACES[where]):
+        pytest.skip(reason)
+    statuses, problems = faults(folder, PLACES[where], [*COMMANDS])
     with capsys.disabled():
-        print(f"\n{where}: {statuses.total()} commands, statuses {dict(sorted(statuses.items()))}, {len(wrong)} faults")
-        for fault in wrong:
-            print(f"  {fault[:600]}")
-    assert not wrong, "\n".join(wrong)
+        print(
+            f"\n{where}: {statuses.total()} commands, statuses {dict(sorted(statuses.items()))}, {len(problems)} faults"
+        )
+        for failure in problems:
+            print(f"  {failure[:600]}")
+    assert not problems, "\n".join(problems)
 
 
 def test_three_commands_with_few_descriptors(folder: Path) -> None:
     """One of the above, which `make test` has the time for."""
-    statuses, wrong = faults(folder, PLACES["ulimit -n"], ["list", "measure --no-store", "store import"])
-    assert not wrong, "\n".join(wrong)
+    statuses, problems = faults(folder, PLACES["ulimit -n"], ["list", "measure --no-store", "store import"])
+    assert not problems, "\n".join(problems)
     assert statuses.total() == 3

@@ -61,17 +61,17 @@ def chase(stat: Path) -> list[dict[str, Any]]:
         "--interval",
         "0.01",
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*NAMESPACE, "sh", "-c", 'mount --bind "$0" /proc/stat && exec "$@"', str(stat), *probe],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    if "mount: " in done.stderr or "unshare: " in done.stderr:
-        pytest.skip(f"no namespace of file systems here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    return [r for r in map(json.loads, done.stdout.splitlines()) if r.get("type") == "result"]
+    if "mount: " in completed.stderr or "unshare: " in completed.stderr:
+        pytest.skip(f"no namespace of file systems here: {completed.stderr.strip()}")
+    assert completed.returncode == 0, completed.stderr
+    return [r for r in map(json.loads, completed.stdout.splitlines()) if r.get("type") == "result"]
 
 
 @pytest.mark.parametrize(("share", "flagged"), [(0.0, False), (0.002, False), (0.3, True), (0.9, True)])

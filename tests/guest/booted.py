@@ -38,11 +38,11 @@ def gathered(
             str(share / "answers.json"),
         ]
         env = {**os.environ, **(env or {})}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=limit_s + 60)
-        if done.returncode == 77:
-            said = done.stderr.strip().splitlines()
-            return said[-1] if said else "numa-guest: SKIP without a word"
-        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
+        completed = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=limit_s + 60)
+        if completed.returncode == 77:
+            message = completed.stderr.strip().splitlines()
+            return message[-1] if message else "numa-guest: SKIP without a word"
+        assert completed.returncode == 0, completed.stderr[-3000:] + completed.stdout[-1000:]
         answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
         return answers
 

@@ -44,7 +44,7 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
         if "affinity" in step:
             os.sched_setaffinity(0, step["affinity"])
 
-    began = time.monotonic()
+    start_s = time.monotonic()
     with subprocess.Popen(
         [probe, *step["run"]],
         stdout=subprocess.PIPE,
@@ -71,7 +71,7 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
         except ValueError:
             lines.append({"type": "torn", "text": line})
     kept = [x for x in lines if x["type"] not in {"sample", "progress"}]
-    return {"status": child.returncode, "lines": kept, "talk": err, "elapsed_s": time.monotonic() - began}
+    return {"status": child.returncode, "lines": kept, "talk": err, "elapsed_s": time.monotonic() - start_s}
 
 
 def measured(probe: str, step: dict[str, Any]) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def topology() -> dict[str, Any]:
     answer: dict[str, Any] = {"sysfs": from_sysfs().to_dict(), "kernel": kernel}
     try:
         answer["hwloc"] = from_hwloc_xml(lstopo("--no-io")).to_dict()
-    except Exception as why:  # hwloc may be missing: the host's side says so
-        answer["hwloc_missing"] = str(why)
+    except Exception as error:  # hwloc may be missing: the host's side says so
+        answer["hwloc_missing"] = str(error)
     return answer
 
 
@@ -105,8 +105,8 @@ def main() -> None:
             for name, text in step.get("write", {}).items():
                 Path(name).write_text(text)
             answers[step["name"]] = topology() if step.get("topology") else measured(plan["probe"], step)
-        except Exception as why:  # the host's side shows it in the test that needs this answer
-            answers[step["name"]] = {"failed": f"{type(why).__name__}: {why}"}
+        except Exception as error:  # the host's side shows it in the test that needs this answer
+            answers[step["name"]] = {"failed": f"{type(error).__name__}: {error}"}
         Path(sys.argv[2]).write_text(json.dumps(answers))
 
 

@@ -66,33 +66,33 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
     for file, text in plan["files"].items():
         (folder / file).write_text(text)
     for name, text in plan["scenarios"].items():
-        began = time.monotonic()
+        start_s = time.monotonic()
         run_scenario(parse_scenario(text, name, folder=folder), folder / name)
-        answers["scenarios"][name] = {**said(read_run(folder / name)), "took_s": time.monotonic() - began}
+        answers["scenarios"][name] = {**said(read_run(folder / name)), "took_s": time.monotonic() - start_s}
     answers["groups"] = [p.name for p in Path("/sys/fs/cgroup").iterdir() if p.is_dir()]
-    asked = plan["isolation"]
-    os.sched_setaffinity(0, asked["cpus"])
+    requested = plan["isolation"]
+    os.sched_setaffinity(0, requested["cpus"])
     out = folder / "isolation"
     (out / "programs").mkdir(parents=True)
-    for file, text in asked["programs"].items():
+    for file, text in requested["programs"].items():
         (out / "programs" / file).write_text(text)
-    began = time.monotonic()
+    start_s = time.monotonic()
     messages: list[str] = []
-    found = isolation(
+    measures = isolation(
         (),
         out,
-        rate_gb_per_s=asked["rate"],
-        options=StudyOptions(repetitions=asked["repetitions"], rounds=0, notify=messages.append),
+        rate_gb_per_s=requested["rate"],
+        options=StudyOptions(repetitions=requested["repetitions"], rounds=0, notify=messages.append),
     )
     answers["isolation"] = {
         "domains": memory_domains(),
-        "tests": [dataclasses.asdict(t) for t in found.tests],
-        "table": found.table,
-        "slowdowns": [p.pairs for p in found.points],
+        "tests": [dataclasses.asdict(t) for t in measures.tests],
+        "table": measures.table,
+        "slowdowns": [p.pairs for p in measures.points],
         "talk": messages,
-        "took_s": time.monotonic() - began,
-        "records": [r.to_json() for r in found.records],
-        "absent": [a.reason for a in found.absences],
+        "took_s": time.monotonic() - start_s,
+        "records": [r.to_json() for r in measures.records],
+        "absent": [a.reason for a in measures.absences],
         "runs": {r.name: said(read_run(r)) for r in sorted((out / "runs").iterdir())},
     }
 

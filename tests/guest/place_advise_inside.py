@@ -34,8 +34,8 @@ while time.monotonic() < until:
 
 def meshmark(words: list[str], env: dict[str, str]) -> dict[str, Any]:
     argv = [sys.executable, "-m", "meshmark", *words]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    return {"status": done.returncode, "out": done.stdout, "talk": done.stderr}
+    completed = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    return {"status": completed.returncode, "out": completed.stdout, "talk": completed.stderr}
 
 
 def order_of_filling(node: int) -> list[int]:
@@ -61,8 +61,8 @@ def order_of_filling(node: int) -> list[int]:
                     os.write(into, f"{n}\n".encode())
         os._exit(0)
     os.close(into)
-    with os.fdopen(out) as said:
-        order = [int(x) for x in said]
+    with os.fdopen(out) as pipe:
+        order = [int(x) for x in pipe]
     os.wait()
     return order
 

@@ -72,17 +72,17 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
         prefix = words[: words.index("run")] if "run" in words else []
         rest = words[len(prefix) + 1 :] if "run" in words else words
         program = ["true"] if prefix else [sys.executable, "-c", PROGRAM]  # another user may not look at ours
-        done = subprocess.run(
+        completed = subprocess.run(
             [*prefix, plan["place"], "run", *rest, "--", *program],
             env=env,
             capture_output=True,
             text=True,
             check=False,
         )
-        saw = json.loads(done.stdout) if done.stdout else None
-        answers["cases"][name] = {"status": done.returncode, "talk": done.stderr, "saw": saw}
-    said = subprocess.run([plan["place"], "slots", "--json"], env=env, capture_output=True, text=True, check=True)
-    answers["slots"], answers["left"] = json.loads(said.stdout), left()
+        report = json.loads(completed.stdout) if completed.stdout else None
+        answers["cases"][name] = {"status": completed.returncode, "talk": completed.stderr, "saw": report}
+    result = subprocess.run([plan["place"], "slots", "--json"], env=env, capture_output=True, text=True, check=True)
+    answers["slots"], answers["left"] = json.loads(result.stdout), left()
 
 
 if __name__ == "__main__":

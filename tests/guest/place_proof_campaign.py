@@ -243,14 +243,14 @@ def hog() -> Child:
 
 
 def campaign(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
+    results = []
     # An emulated machine on a busy one is slow: what is injected must happen while it is watched.
-    began = time.monotonic()
+    start_s = time.monotonic()
     memory_on(1, 48 * MIB).close()
-    watch = f"{2 + 6 * (time.monotonic() - began):.1f}s"
+    watch = f"{2 + 6 * (time.monotonic() - start_s):.1f}s"
     # Spills last: whoever fills the node is there only then.
-    wanted = sorted(plan.get("cases") or CASES, key=lambda c: c == "spilled")
-    for name in wanted:
+    expected = sorted(plan.get("cases") or CASES, key=lambda c: c == "spilled")
+    for name in expected:
         injected, words, function = CASES[name]
         full = hog() if injected == "spilled" else None
         for _ in range(plan["repeats"]):
@@ -260,7 +260,7 @@ def campaign(plan: dict[str, Any]) -> list[dict[str, Any]]:
                 answer = watched(plan["place"], child.pid, watch, *words)
             finally:
                 child.end()
-            found.append({"case": name, "injected": injected, **answer})
+            results.append({"case": name, "injected": injected, **answer})
         if full is not None:
             full.end()
-    return found
+    return results

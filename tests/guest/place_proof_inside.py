@@ -47,7 +47,7 @@ from place_proof_tools import (
 
 def pages(plan: dict[str, Any]) -> list[dict[str, Any]]:
     """What is told of pages before and after a program took so much on either node, and the truth of what it took."""
-    found = []
+    results = []
     for node in (0, 1):
         (NODES / f"node{node}/hugepages/hugepages-2048kB/nr_hugepages").write_text("8")
     for name, advice, flags in (("small", NO_HUGE_PAGE, 0), ("thp", HUGE_PAGE, 0), ("pool", 0, MAP_HUGETLB)):
@@ -72,10 +72,10 @@ def pages(plan: dict[str, Any]) -> list[dict[str, Any]]:
             truth = [pages_at(child.pid, start, size) for start, size in blocks]
         finally:
             child.end()
-        found.append({"name": name, "sizes": sizes, "before": before, "after": after, "truth": truth})
+        results.append({"name": name, "sizes": sizes, "before": before, "after": after, "truth": truth})
     for node in (0, 1):
         (NODES / f"node{node}/hugepages/hugepages-2048kB/nr_hugepages").write_text("0")
-    return found
+    return results
 
 
 # ----------------------------------------------------------------------------------------------------------- migrate
@@ -218,12 +218,12 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
 
         found: dict[str, Any] = {"before": nodes(0, size)}
         found["marked"] = api.mm_next_touch(start, size)
-        wrong: list[int] = []
+        problems: list[int] = []
 
         def touch(cpu: int, begin: int, end: int) -> None:
             os.sched_setaffinity(0, {cpu})
             pages = range(begin, end, 4096)
-            wrong.extend(at for at in pages if ctypes.string_at(start + at, 4) != at.to_bytes(4, "little"))
+            problems.extend(at for at in pages if ctypes.string_at(start + at, 4) != at.to_bytes(4, "little"))
 
         workers = [threading.Thread(target=touch, args=w) for w in ((0, 0, size // 2), (3, size // 2, size))]
         for w in workers:
@@ -235,19 +235,19 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
         found |= {
             "first": nodes(0, size // 2),
             "second": nodes(size // 2, size),
-            "wrong": wrong,
+            "wrong": problems,
             "counts": [counts.touched, counts.moved, counts.kept, counts.lost],
         }
-        again = api.mm_next_touch(start, size)
+        answer = api.mm_next_touch(start, size)
         os.sched_setaffinity(0, {2})
         for at in range(0, size, 4096):
             ctypes.memset(start + at, 1, 1)
-        found |= {"again": again, "after again": nodes(0, size)}
+        found |= {"again": answer, "after again": nodes(0, size)}
         found["left"] = api.mm_migrate(start, size, 0)
         found["migrated"] = nodes(0, size)
         return found
 
-    found = {}
+    results = {}
     # It would bring pages to who prepares them before they are marked.
     Path("/proc/sys/kernel/numa_balancing").write_text("0")
     for name, advice in (("small", NO_HUGE_PAGE), ("thp", HUGE_PAGE)):
@@ -260,14 +260,14 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
         child = Child(write)
         child.said()
         child.end()
-        found[name] = json.loads(done.read_text())
-    return found
+        results[name] = json.loads(done.read_text())
+    return results
 
 
 def main() -> None:
-    near = {0, 1}
-    if os.sched_getaffinity(0) != near:  # what children inherit shall be on node 0
-        os.sched_setaffinity(0, near)
+    near_nodes = {0, 1}
+    if os.sched_getaffinity(0) != near_nodes:  # what children inherit shall be on node 0
+        os.sched_setaffinity(0, near_nodes)
         os.execv(sys.executable, [sys.executable, *sys.argv])
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     plan = json.loads(Path(sys.argv[1]).read_text())
@@ -277,8 +277,8 @@ def main() -> None:
             answers[part] = {"campaign": campaign, "pages": pages, "migrate": migrate, "next_touch": next_touch}[part](
                 plan
             )
-        except Exception as why:  # the host's side shows it
-            answers[part] = {"failed": f"{type(why).__name__}: {why}"}
+        except Exception as error:  # the host's side shows it
+            answers[part] = {"failed": f"{type(error).__name__}: {error}"}
         Path(sys.argv[2]).write_text(json.dumps(answers))
 
 

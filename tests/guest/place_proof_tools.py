@@ -58,10 +58,10 @@ def pages_at(pid: int, start: int, size: int) -> dict[str, int]:
     status = (ctypes.c_int * count)()
     if LIBC.syscall(MOVE_PAGES, pid, ctypes.c_ulong(count), pages, None, status, 0) != 0:
         raise OSError(ctypes.get_errno(), "move_pages")
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for s in status:
-        found[str(s)] = found.get(str(s), 0) + 1
-    return found
+        results[str(s)] = results.get(str(s), 0) + 1
+    return results
 
 
 def node_bytes(node: int, what: str) -> int:
@@ -81,8 +81,8 @@ def wait() -> None:
 
 
 def spin(seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    deadline_s = time.monotonic() + seconds
+    while time.monotonic() < deadline_s:
         pass
 
 
@@ -101,22 +101,22 @@ class Child:
             try:
                 function(tell)
                 signal.pause()
-            except BaseException as why:
-                say(tell, {"failed": f"{type(why).__name__}: {why}"})
+            except BaseException as error:
+                say(tell, {"failed": f"{type(error).__name__}: {error}"})
             os._exit(1)
         os.close(tell)
 
     def said(self) -> Any:
-        got = b""
-        while not got.endswith(b"\n"):
-            more = os.read(self.ready, 1000)
-            if not more:
+        data = b""
+        while not data.endswith(b"\n"):
+            chunk = os.read(self.ready, 1000)
+            if not chunk:
                 raise RuntimeError("the program ended without a word")
-            got += more
-        said = json.loads(got)
-        if isinstance(said, dict) and "failed" in said:
-            raise RuntimeError(said["failed"])
-        return said
+            data += chunk
+        answer = json.loads(data)
+        if isinstance(answer, dict) and "failed" in answer:
+            raise RuntimeError(answer["failed"])
+        return answer
 
     def end(self) -> None:
         os.killpg(self.pid, signal.SIGKILL)
@@ -125,12 +125,12 @@ class Child:
 
 
 def run(*words: str, user: int = 0) -> dict[str, Any]:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, user=user, timeout=120)
-    answer: dict[str, Any] = {"status": done.returncode, "talk": done.stderr}
+    completed = subprocess.run(words, capture_output=True, text=True, check=False, user=user, timeout=120)
+    answer: dict[str, Any] = {"status": completed.returncode, "talk": completed.stderr}
     try:
-        answer["said"] = json.loads(done.stdout)
+        answer["said"] = json.loads(completed.stdout)
     except ValueError:
-        answer["text"] = done.stdout
+        answer["text"] = completed.stdout
     return answer
 
 

@@ -70,10 +70,10 @@ SCENARIOS: Final = {
 @cache
 def gathered() -> dict[str, Any] | str:
     """What was seen in the guest, or why it could not be had."""
-    with tempfile.TemporaryDirectory() as made:
-        busy = made_program(LOAD, Path(made) / "busy.json", 60).read_text()
-        long = made_program(LOAD, Path(made) / "long.json", 3000).read_text()
-        short = made_program(LOAD, Path(made) / "short.json", 20).read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        busy = made_program(LOAD, Path(folder) / "busy.json", 60).read_text()
+        long = made_program(LOAD, Path(folder) / "long.json", 3000).read_text()
+        short = made_program(LOAD, Path(folder) / "short.json", 20).read_text()
     plan = {
         "scenarios": SCENARIOS,
         "folder": "/run/load",
@@ -98,10 +98,10 @@ def told() -> dict[str, Any]:
 
 
 def programs(scenario: str) -> dict[str, Any]:
-    found = told()["scenarios"][scenario]
-    assert found["status"] == "ok", found
-    of: dict[str, Any] = found["programs"]
-    return of
+    answer = told()["scenarios"][scenario]
+    assert answer["status"] == "ok", answer
+    reports: dict[str, Any] = answer["programs"]
+    return reports
 
 
 def share(pages: dict[str, int], node: int) -> float:
@@ -119,23 +119,23 @@ def share(pages: dict[str, int], node: int) -> float:
     ],
 )
 def test_pages_are_on_the_nodes_that_were_asked_for(name: str, cpus: list[int], nodes: dict[int, float]) -> None:
-    seen = programs("nodes")[f"{name}.0"]
-    assert seen["how"] == "ok", seen
-    assert seen["cpus"] == cpus
-    assert seen["nodes"] == sorted(nodes)
-    assert sum(seen["pages"].values()) > 4 * MIB  # of its arrays
+    report = programs("nodes")[f"{name}.0"]
+    assert report["how"] == "ok", report
+    assert report["cpus"] == cpus
+    assert report["nodes"] == sorted(nodes)
+    assert sum(report["pages"].values()) > 4 * MIB  # of its arrays
     for node in range(4):
-        assert share(seen["pages"], node) == pytest.approx(nodes.get(node, 0), abs=0.05), seen
-    assert "misplaced" not in seen["flags"]
-    assert "migrated" not in seen["flags"]
+        assert share(report["pages"], node) == pytest.approx(nodes.get(node, 0), abs=0.05), report
+    assert "misplaced" not in report["flags"]
+    assert "migrated" not in report["flags"]
 
 
 def test_memory_on_another_node_than_asked_carries_a_flag() -> None:
-    seen = programs("nodes")["strays.0"]
-    assert seen["how"] == "ok", seen
-    assert seen["nodes"] == [3]
-    assert seen["pages"]["0"] >= 24 * MIB
-    assert "misplaced" in seen["flags"]
+    report = programs("nodes")["strays.0"]
+    assert report["how"] == "ok", report
+    assert report["nodes"] == [3]
+    assert report["pages"]["0"] >= 24 * MIB
+    assert "misplaced" in report["flags"]
 
 
 @pytest.mark.parametrize("scenario", ["nodes", "one cpu", "one each"])
@@ -149,43 +149,43 @@ def test_every_threads_ledger_closes(scenario: str) -> None:
 
 def test_who_shares_a_cpu_waits_and_who_has_one_does_not() -> None:
     shared, own = programs("one cpu"), programs("one each")
-    for of in (shared, own):
-        assert {p["how"] for p in of.values()} == {"ok"}, of
-    ran = [p["user_s"] + p["system_s"] for p in shared.values()]
-    assert sum(p["waiting_s"] for p in shared.values()) > 0.5 * min(ran)
+    for reports in (shared, own):
+        assert {p["how"] for p in reports.values()} == {"ok"}, reports
+    cpu_times_s = [p["user_s"] + p["system_s"] for p in shared.values()]
+    assert sum(p["waiting_s"] for p in shared.values()) > 0.5 * min(cpu_times_s)
     for p in own.values():
         assert p["waiting_s"] < 0.2 * p["wall_s"], p
 
 
 def test_a_cgroup_is_made_joined_and_removed_and_one_that_cannot_be_is_named() -> None:
-    found = programs("groups")
-    assert found["in.0"]["how"] == "ok", found
-    assert found["in.0"]["out"].strip().endswith("/batch")
-    assert found["out.0"]["how"] == "failed"
-    assert "cgroup /sys/fs/cgroup/no/batch: No such file" in found["out.0"]["reason"]
+    reports = programs("groups")
+    assert reports["in.0"]["how"] == "ok", reports
+    assert reports["in.0"]["out"].strip().endswith("/batch")
+    assert reports["out.0"]["how"] == "failed"
+    assert "cgroup /sys/fs/cgroup/no/batch: No such file" in reports["out.0"]["reason"]
     assert "batch" not in told()["groups"]
 
 
 def test_a_node_that_is_not_there_is_named() -> None:
-    seen = programs("no such node")["lost.0"]
-    assert seen["how"] == "failed"
-    assert "node 7" in seen["reason"]
-    assert "\n" not in seen["reason"]
+    report = programs("no such node")["lost.0"]
+    assert report["how"] == "failed"
+    assert "node 7" in report["reason"]
+    assert "\n" not in report["reason"]
 
 
 def test_isolation_compares_every_number_of_domains_and_gives_a_verdict() -> None:
-    found = told()["isolation"]
-    assert found["domains"] == [[0], [2], [4], [6]]
-    assert found["absent"] == [], found
-    assert len(found["tests"]) == 3
-    assert [len(p) for p in found["slowdowns"]] == [2, 2, 2]
-    for test in found["tests"]:
+    measures = told()["isolation"]
+    assert measures["domains"] == [[0], [2], [4], [6]]
+    assert measures["absent"] == [], measures
+    assert len(measures["tests"]) == 3
+    assert [len(p) for p in measures["slowdowns"]] == [2, 2, 2]
+    for test in measures["tests"]:
         assert 0 <= test["p"] <= 1
         assert test["interval"][0] <= test["ratio"] <= test["interval"][1]
     # Four processors of an emulated machine on one of the host's are anything but isolated, and nothing else is said.
-    verdicts = [r["conditions"] for r in found["records"] if r["metric"] == "equivalence_p"]
+    verdicts = [r["conditions"] for r in measures["records"] if r["metric"] == "equivalence_p"]
     assert [v["domains"] for v in verdicts] == [2, 3, 4]
-    for said, test in zip(verdicts, found["tests"], strict=True):
+    for said, test in zip(verdicts, measures["tests"], strict=True):
         assert said["verdict"] in {"equal", "higher", "lower", "inconclusive"}
         assert said["verdict"] != "equal" or test["p"] < 0.05
 
@@ -195,10 +195,10 @@ def test_each_domains_programs_keep_their_memory_or_carry_a_flag() -> None:
     for run in told()["isolation"]["runs"].values():
         for p in run["programs"].values():
             assert p["nodes"] == [p["cpus"][0] // 2], p
-            elsewhere = sum(b for node, b in p["pages"].items() if node != str(p["nodes"][0]))
-            assert ("misplaced" in p["flags"]) == (elsewhere > MIB), p
+            remote = sum(b for node, b in p["pages"].items() if node != str(p["nodes"][0]))
+            assert ("misplaced" in p["flags"]) == (remote > MIB), p
             # Files in memory fill node 0 of a guest this small: what is local there may have to go to the next.
             if p["pages"] and p["nodes"] != [0]:  # what ended at once was not counted
                 counted += 1
-                assert elsewhere < 0.05 * sum(p["pages"].values()), p
+                assert remote < 0.05 * sum(p["pages"].values()), p
     assert counted >= 3

@@ -76,8 +76,8 @@ def saw(machine: str, case: str) -> dict[str, Any]:
     """What the program itself saw."""
     answer = told(machine)["cases"][case]
     assert answer["status"] == 0, answer
-    seen: dict[str, Any] = answer["saw"]
-    return seen
+    report: dict[str, Any] = answer["saw"]
+    return report
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def saw(machine: str, case: str) -> dict[str, Any]:
     ],
 )
 def test_pages_lie_where_the_policy_says(case: str, policy: str | None, nodes: dict[int, float]) -> None:
-    seen = saw("numa-2", case)
-    assert policy is None or seen["policy"] == policy
+    report = saw("numa-2", case)
+    assert policy is None or report["policy"] == policy
     for node in (0, 1):
-        assert seen["nodes"].get(str(node), 0) / PAGES == pytest.approx(nodes.get(node, 0), abs=0.01), seen
+        assert report["nodes"].get(str(node), 0) / PAGES == pytest.approx(nodes.get(node, 0), abs=0.01), report
 
 
 def test_a_watched_program_that_widens_its_mask_is_found() -> None:
@@ -122,14 +122,14 @@ def test_a_node_without_memory_is_refused_by_name() -> None:
 
 
 def test_where_the_cpus_node_has_no_memory_any_will_do() -> None:
-    seen = saw("memless-3", "without")
-    assert seen["policy"] == "bind:0,2" and sum(seen["nodes"].values()) >= PAGES
+    report = saw("memless-3", "without")
+    assert report["policy"] == "bind:0,2" and sum(report["nodes"].values()) >= PAGES
 
 
 @pytest.mark.parametrize("machine", ["numa-2", "numa-2 in a job", "numa-2 in an old job"])
 def test_a_cpuset_cannot_be_left(machine: str) -> None:
-    seen = saw(machine, "hard")
-    assert seen["cpus"] == seen["widened"] == [2, 3] and "/meshmark-" in seen["cgroup"]
+    report = saw(machine, "hard")
+    assert report["cpus"] == report["widened"] == [2, 3] and "/meshmark-" in report["cgroup"]
     assert ", hard" in told(machine)["cases"]["hard"]["talk"]
     soft = saw(machine, "soft")
     assert soft["cpus"] == [2] and len(soft["widened"]) > 1 and "/meshmark-" not in soft["cgroup"]
@@ -137,9 +137,9 @@ def test_a_cpuset_cannot_be_left(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", ["numa-2", "numa-2 in a job", "numa-2 in an old job"])
 def test_bound_memory_is_the_cpusets_too(machine: str) -> None:
-    seen = saw(machine, "hard memory")
-    assert seen["cpus"] == seen["widened"] == [2] and seen["mems"] == "1", seen
-    assert seen["nodes"]["1"] >= PAGES * 0.99
+    report = saw(machine, "hard memory")
+    assert report["cpus"] == report["widened"] == [2] and report["mems"] == "1", report
+    assert report["nodes"]["1"] >= PAGES * 0.99
 
 
 @pytest.mark.parametrize("machine", ["numa-2 in a job", "numa-2 in an old job"])

@@ -42,9 +42,9 @@ def part(name: str) -> Any:
     answers = gathered()
     if isinstance(answers, str):
         pytest.skip(answers)
-    found = answers[name]
-    assert "failed" not in found, found
-    return found
+    answer = answers[name]
+    assert "failed" not in answer, answer
+    return answer
 
 
 def violations(answer: dict[str, Any]) -> set[str]:
@@ -76,9 +76,9 @@ CULPRITS: Final = {
 
 
 def test_every_injection_is_found_and_called_what_it_is() -> None:
-    injected = [a for a in part("campaign") if a["injected"]]
-    assert len(injected) == len(CULPRITS) * REPEATS
-    for answer in injected:
+    pages = [a for a in part("campaign") if a["injected"]]
+    assert len(pages) == len(CULPRITS) * REPEATS
+    for answer in pages:
         assert answer["status"] == 1 and answer["said"]["held"] is False, answer
         assert answer["injected"] in violations(answer), answer["said"]["findings"]
 
@@ -86,8 +86,8 @@ def test_every_injection_is_found_and_called_what_it_is() -> None:
 def test_the_culprit_is_named() -> None:
     for answer in part("campaign"):
         if answer["injected"]:
-            said = [f for f in answer["said"]["findings"] if f.startswith(answer["injected"])]
-            assert any(CULPRITS[answer["case"]] in f for f in said), (answer["case"], answer["said"]["findings"])
+            findings = [f for f in answer["said"]["findings"] if f.startswith(answer["injected"])]
+            assert any(CULPRITS[answer["case"]] in f for f in findings), (answer["case"], answer["said"]["findings"])
 
 
 def test_nothing_else_is_said_of_an_injection() -> None:
@@ -107,11 +107,13 @@ def test_what_is_right_is_not_accused() -> None:
 
 def test_pages_per_node_are_the_truth_within_one_per_cent() -> None:
     for case in part("pages"):
-        told = [next(t["pages"] for t in case[when]["said"]["threads"] if "pages" in t) for when in ("before", "after")]
+        pages = [
+            next(t["pages"] for t in case[when]["said"]["threads"] if "pages" in t) for when in ("before", "after")
+        ]
         for node, size in enumerate(case["sizes"]):
-            grown = told[1].get(str(node), 0) - told[0].get(str(node), 0)
+            growth = pages[1].get(str(node), 0) - pages[0].get(str(node), 0)
             assert case["truth"][node] == {str(node): size // 4096}, case["truth"]
-            assert grown == pytest.approx(size, rel=0.01), (case["name"], node, grown, size)
+            assert growth == pytest.approx(size, rel=0.01), (case["name"], node, growth, size)
 
 
 def test_huge_pages_are_told() -> None:
@@ -133,8 +135,8 @@ def test_memory_goes_where_it_is_sent(case: str) -> None:
     assert process["left_bytes"] == {} and process["moved_bytes"] >= SIZE * 4096
     # The kernel counts pages by mapping: of one with pages of its own and shared ones, as the data of an interpreter
     # that is one file (Debian's), an own page may be missing there, and is moved all the same.
-    grown = process["after"]["0"] - process["before"].get("0", 0)
-    assert 0 <= process["moved_bytes"] - grown <= 4 * 4096
+    growth = process["after"]["0"] - process["before"].get("0", 0)
+    assert 0 <= process["moved_bytes"] - growth <= 4 * 4096
     if case == "threads":
         assert answer["cpus"] == [0, 1]
 
@@ -192,13 +194,13 @@ def test_a_cpu_that_goes_offline_is_the_culprit() -> None:
 
 @pytest.mark.parametrize("pages", ["small", "thp"])
 def test_next_touch_brings_pages_to_who_touches_them(pages: str) -> None:
-    seen = part("next_touch")[pages]
+    case = part("next_touch")[pages]
     whole = 8 * MIB // 4096
-    assert seen["marked"] == 0 and seen["before"] == {"1": whole}
-    assert seen["first"] == {"0": whole // 2} and seen["second"] == {"1": whole // 2}
-    assert seen["wrong"] == [], "the contents changed"
-    touched, moved, kept, lost = seen["counts"]
+    assert case["marked"] == 0 and case["before"] == {"1": whole}
+    assert case["first"] == {"0": whole // 2} and case["second"] == {"1": whole // 2}
+    assert case["wrong"] == [], "the contents changed"
+    touched, moved, kept, lost = case["counts"]
     assert moved == whole // 2 and kept == lost == 0
     assert touched == whole if pages == "small" else 4 <= touched < whole
-    assert seen["again"] == 0 and seen["after again"] == {"1": whole}
-    assert seen["left"] == 0 and seen["migrated"] == {"0": whole}
+    assert case["again"] == 0 and case["after again"] == {"1": whole}
+    assert case["left"] == 0 and case["migrated"] == {"0": whole}

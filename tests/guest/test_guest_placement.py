@@ -75,8 +75,8 @@ def latency(*words: str, pages: str = "4KiB", budget: str = "30s", footprint: st
 
 @cache
 def instruments() -> frozenset[str]:
-    described = subprocess.run([str(PROBE), "--describe"], capture_output=True, text=True, check=True, timeout=120)
-    return frozenset(d["name"] for d in json.loads(described.stdout))
+    completed = subprocess.run([str(PROBE), "--describe"], capture_output=True, text=True, check=True, timeout=120)
+    return frozenset(d["name"] for d in json.loads(completed.stdout))
 
 
 def plan(name: str) -> list[dict[str, Any]]:
@@ -204,8 +204,8 @@ def refused(answer: dict[str, Any], field: str, allowed: str) -> None:
     error = answer["lines"][-1]
     assert error["type"] == "error" and error["field"] == field, error
     assert str(error["allowed"]) == allowed, error
-    said = [x for x in answer["talk"].splitlines() if "error" in x]
-    assert len(said) == 1 and allowed in said[0], answer["talk"]
+    messages = [x for x in answer["talk"].splitlines() if "error" in x]
+    assert len(messages) == 1 and allowed in messages[0], answer["talk"]
 
 
 def absent_for(answer: dict[str, Any], word: str) -> None:
@@ -218,18 +218,18 @@ def absent_for(answer: dict[str, Any], word: str) -> None:
 
 def test_the_live_topology_is_the_one_booted(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
     machine, answers = guest
-    seen = answers["topology"]["sysfs"]
-    assert [n["cpus"] for n in seen["nodes"]] == machine["cpus"]
-    assert [n["os_index"] for n in seen["nodes"] if n["memory_bytes"]] == machine["memory"]
-    assert len(seen["packages"]) == machine["packages"]
-    assert seen["threads_per_core"] == machine["threads"]
-    assert seen["doubts"] == []
+    topology = answers["topology"]["sysfs"]
+    assert [n["cpus"] for n in topology["nodes"]] == machine["cpus"]
+    assert [n["os_index"] for n in topology["nodes"] if n["memory_bytes"]] == machine["memory"]
+    assert len(topology["packages"]) == machine["packages"]
+    assert topology["threads_per_core"] == machine["threads"]
+    assert topology["doubts"] == []
     if machine["from_first"]:
-        assert seen["distances"][0] == machine["from_first"]
+        assert topology["distances"][0] == machine["from_first"]
     hwloc = answers["topology"].get("hwloc")
     if hwloc is None:
         pytest.skip(f"hwloc's view: {answers['topology']['hwloc_missing']}")
-    assert hwloc["cores"] == seen["cores"] and hwloc["packages"] == seen["packages"]
+    assert hwloc["cores"] == topology["cores"] and hwloc["packages"] == topology["packages"]
 
 
 def test_memory_is_on_the_asked_node_from_every_node(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -248,8 +248,8 @@ def test_memory_is_on_the_asked_node_from_every_node(guest: tuple[dict[str, Any]
 
 def test_without_a_node_it_goes_to_every_one_of_them(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
     machine, answers = guest
-    seen = {r["conditions"]["observed_node"] for r in results(answers, "default") if r["metric"] == "load_latency"}
-    assert sorted(seen) == machine["memory"]
+    nodes = {r["conditions"]["observed_node"] for r in results(answers, "default") if r["metric"] == "load_latency"}
+    assert sorted(nodes) == machine["memory"]
 
 
 def test_two_at_once_are_each_on_their_own_cpu(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -294,9 +294,9 @@ def test_processes_have_their_memory_where_it_was_asked_for(name: str) -> None:
             assert record["conditions"]["mode"] == "processes"
             assert expand(record["conditions"]["observed_cpus"]) == [cpus[0], cpus[-1]]
             assert not {"misplaced", "migrated", "unverified"} & set(record["flags"])
-            seen = expand(record["conditions"]["observed_node"])
+            variables = expand(record["conditions"]["observed_node"])
             homes = sorted({n for n, own in enumerate(machine["cpus"]) if {cpus[0], cpus[-1]} & set(own)})
-            assert seen == ([machine["memory"][-1]] if step == "processes" else homes)
+            assert variables == ([machine["memory"][-1]] if step == "processes" else homes)
 
 
 def test_lines_go_both_ways_between_the_nodes(numa_2: dict[str, Any]) -> None:
@@ -337,21 +337,21 @@ def test_a_footprint_larger_than_its_node_is_absent(numa_2: dict[str, Any]) -> N
 def test_a_cpu_taken_offline_is_told(numa_2: dict[str, Any]) -> None:
     answer = numa_2["offline"]
     assert answer.get("status") in {0, 1, 2, 77}, answer
-    told = [x for x in answer["lines"] if x["type"] in {"error", "absent"} and "cpu" in json.dumps(x).lower()]
+    reports = [x for x in answer["lines"] if x["type"] in {"error", "absent"} and "cpu" in json.dumps(x).lower()]
     points = [x for x in answer["lines"] if x["type"] == "result" and "point" in x]
     clean = [r for r in points if not {"migrated", "misplaced"} & set(r["flags"])]
-    assert told or (points and not clean), f"a run whose CPU went offline says nothing of it: {answer}"
+    assert reports or (points and not clean), f"a run whose CPU went offline says nothing of it: {answer}"
     if answer["status"]:
         assert len(answer["talk"].strip().splitlines()) == 1, "not one line on standard error"
 
 
 def expand(text: str) -> list[int]:
     """The numbers of a list such as 0-3,8."""
-    found: list[int] = []
+    results: list[int] = []
     for part in str(text).split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return sorted(found)
+        results += range(int(first), int(last or first) + 1)
+    return sorted(results)
 
 
 def kernel_list(numbers: list[int]) -> str:

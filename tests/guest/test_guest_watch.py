@@ -109,9 +109,9 @@ def test_the_header_is_the_machine_that_was_booted(watched: Watched) -> None:
 
 def test_a_program_is_told_with_its_pages_where_they_are(watched: Watched) -> None:
     pid = watched.answers["program"]
-    told = [p for f in watched.between("held", "seen") for p in f.get("processes", []) if p["pid"] == pid]
-    assert told, "the program is not among the processes"
-    last = told[-1]
+    periods = [p for f in watched.between("held", "seen") for p in f.get("processes", []) if p["pid"] == pid]
+    assert periods, "the program is not among the processes"
+    last = periods[-1]
     assert last["on"] == 0 and last["cpu"] > 0, last
     assert last["nodes"][watched.far] >= HELD, last
     assert sum(b for n, b in enumerate(last["nodes"]) if n != watched.far) < HELD / 2, last
@@ -147,8 +147,8 @@ def test_pages_for_programs_of_other_nodes_are_counted_where_they_lie(watched: W
 
 def test_pages_that_find_no_room_are_missed_there_and_foreign_here(watched: Watched) -> None:
     miss, foreign = (watched.counted(m, "ended", "overflowed") for m in ("node.miss", "node.foreign"))
-    wanted = HELD / 2 / PAGE  # so many more than the node had left, give or take what the kernel frees meanwhile
-    assert foreign[watched.far] > wanted / 2, foreign
+    expected = HELD / 2 / PAGE  # so many more than the node had left, give or take what the kernel frees meanwhile
+    assert foreign[watched.far] > expected / 2, foreign
     assert miss[watched.far] == 0, miss
     assert sum(miss) == pytest.approx(sum(foreign), rel=0.01)
     assert sum(watched.counted("node.miss", "quiet", "ended")) == 0
@@ -163,8 +163,8 @@ def test_a_cpu_that_goes_is_unknown_and_comes_back(watched: Watched) -> None:
         for other in range(cpus):
             assert other == cpu or any(f["values"][name][other] is not None for f in gone), (name, other)
         # An emulated CPU on a busy machine may have had no tick of 10 ms within a window.
-        known = [v for f in back if (v := f["values"][name][cpu]) is not None]
-        assert known and all(0 <= v <= 1 for v in known), (name, known)
+        valid_values = [v for f in back if (v := f["values"][name][cpu]) is not None]
+        assert valid_values and all(0 <= v <= 1 for v in valid_values), (name, valid_values)
 
 
 def test_counters_of_a_cpu_that_goes_are_unknown_and_come_back(watched: Watched) -> None:
@@ -188,12 +188,12 @@ def test_a_step_of_the_wall_clock_moves_no_window(watched: Watched) -> None:
     marks = watched.answers["marks"]
     for mark, step in (("ahead", STEP_S), ("back", -2 * STEP_S)):
         assert at[marks[mark]] - at[marks[f"before_{mark}"]] == pytest.approx(step, abs=30)
-    begin = 0.0
+    start_s = 0.0
     for f in watched.frames:
-        assert f["window_s"] == pytest.approx(f["t_s"] - begin, abs=1e-5)
+        assert f["window_s"] == pytest.approx(f["t_s"] - start_s, abs=1e-5)
         assert 0 < f["window_s"] < STEP_S / 2  # a busy machine delays its guests, but not by an hour
         assert abs(f["t_s"] - f["seq"] / RATE - f["late_s"]) < 1e-4
-        begin = f["t_s"]
+        start_s = f["t_s"]
     rates = [v for f in watched.between("before_ahead", "back") for v in f["values"]["host.switches"]]
     assert all(v is not None and v >= 0 for v in rates)
 
@@ -202,11 +202,11 @@ def test_the_canary_walks_on_every_memory(watched: Watched) -> None:
     absent = {a["metric"] for a in watched.header["absent"]}
     for n in watched.nodes:
         values = [f["values"]["node.latency"][n] for f in watched.frames]
-        known = [v for v in values if v is not None]
+        valid_values = [v for v in values if v is not None]
         if n not in watched.machine["memory"]:
-            assert not known and f"node.latency:node {n}" in absent, (n, known)
+            assert not valid_values and f"node.latency:node {n}" in absent, (n, valid_values)
             continue
-        assert known and min(known) > 1e-9 and median(known) < 1e-3, (n, known)
+        assert valid_values and min(valid_values) > 1e-9 and median(valid_values) < 1e-3, (n, valid_values)
         # Where its node has lost its only CPU it walks from another.
         assert any(f["values"]["node.latency"][n] is not None for f in watched.between("offline", "still_offline")), n
 
@@ -214,7 +214,7 @@ def test_the_canary_walks_on_every_memory(watched: Watched) -> None:
 def test_the_sampler_outlives_it_all(watched: Watched) -> None:
     assert watched.answers["status"] == 0 and watched.answers["talk"] == "", watched.answers["talk"]
     assert watched.frames[-1]["seq"] >= watched.answers["marks"]["back"]
-    seen = [f["seq"] for f in watched.frames]
-    assert seen == sorted(set(seen))
+    numbers = [f["seq"] for f in watched.frames]
+    assert numbers == sorted(set(numbers))
     # A reader on a busy machine may be late; what it then lost is counted.
-    assert watched.frames[-1]["dropped"] <= seen[-1] + 1 - len(seen)
+    assert watched.frames[-1]["dropped"] <= numbers[-1] + 1 - len(numbers)

@@ -61,15 +61,15 @@ class Program:
                 while spin:
                     held[0] = 1
                 signal.pause()
-            except BaseException as why:
-                os.write(tell, f"{type(why).__name__}: {why}".encode())
+            except BaseException as error:
+                os.write(tell, f"{type(error).__name__}: {error}".encode())
             os._exit(1)
         os.close(tell)
-        said = os.read(ready, 1000).decode()
+        data = os.read(ready, 1000).decode()
         os.close(ready)
-        if said != "ok":
+        if data != "ok":
             os.waitpid(self.pid, 0)
-            raise RuntimeError(said or "the program ended without a word")
+            raise RuntimeError(data or "the program ended without a word")
 
     def end(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
@@ -92,11 +92,11 @@ class Watch:
             self.read()
 
     def read(self) -> None:
-        got = os.read(self.pipe, 1 << 16)
-        if not got:
+        data = os.read(self.pipe, 1 << 16)
+        if not data:
             assert self.process.stderr is not None
             raise RuntimeError(f"the sampler ended: {self.process.stderr.read().decode()}")
-        *whole, self.torn = (self.torn + got).split(b"\n")
+        *whole, self.torn = (self.torn + data).split(b"\n")
         self.lines += [json.loads(text) for text in whole]
 
     def next(self, count: int = 1) -> int:
@@ -106,10 +106,10 @@ class Watch:
         """
         while select.select([self.pipe], [], [], 0)[0]:
             self.read()
-        wanted = len(self.lines) + count
-        while len(self.lines) < wanted:
+        line_count = len(self.lines) + count
+        while len(self.lines) < line_count:
             self.read()
-        return int(self.lines[wanted - 1]["seq"])
+        return int(self.lines[line_count - 1]["seq"])
 
     def placed(self, pid: int) -> int | None:
         """The number of the newest frame that says where this process's pages are, if any does."""
@@ -135,12 +135,12 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
         program = Program(far, BIND, size, spin=True)
         answers["program"] = program.pid
         marks["held"] = watch.next(2)
-        until = time.monotonic() + 300  # two scans of the processes: 2 s apart, or 200 times what one takes
-        while time.monotonic() < until:
+        deadline_s = time.monotonic() + 300  # two scans of the processes: 2 s apart, or 200 times what one takes
+        while time.monotonic() < deadline_s:
             marks["seen"] = watch.next()
-            told = watch.placed(program.pid)
-            if told is not None:  # maybe later than the frame waited for: a slow guest reads several at once
-                marks["seen"] = max(marks["seen"], told)
+            report = watch.placed(program.pid)
+            if report is not None:  # maybe later than the frame waited for: a slow guest reads several at once
+                marks["seen"] = max(marks["seen"], report)
                 break
         program.end()
         marks["ended"] = watch.next(2)

@@ -48,7 +48,7 @@ class Machine:
     def distance(self, a: int, b: int) -> int:
         if a == b:
             return 10
-        direct = not self.links or any({a, b} == {one[0], one[2]} for one in self.links)
+        direct = not self.links or any({a, b} == {link[0], link[2]} for link in self.links)
         return 21 if direct else 31
 
 

@@ -95,28 +95,32 @@ def _topology(shape: Shape, form: Form) -> dict[str, str]:
     ids = shape.package_ids or range(len(shape.packages))
     for core in shape.cores:
         for cpu in core:
-            at = f"cpu{cpu}/topology/"
-            files |= {at + name: text for name, text in _sets(form, *_CORE, core).items()}
+            folder = f"cpu{cpu}/topology/"
+            files |= {folder + name: text for name, text in _sets(form, *_CORE, core).items()}
             for package_id, package in zip(ids, shape.packages, strict=True):
                 if cpu in package:
                     inside = [c for c in shape.cores if set(c) <= set(package)]
-                    files[at + "physical_package_id"] = f"{package_id}\n"
-                    files[at + "core_id"] = f"{shape.core_ids.get(cpu, inside.index(core))}\n"
-                    files |= {at + name: text for name, text in _sets(form, *_PACKAGE, package).items()}
+                    files[folder + "physical_package_id"] = f"{package_id}\n"
+                    files[folder + "core_id"] = f"{shape.core_ids.get(cpu, inside.index(core))}\n"
+                    files |= {folder + name: text for name, text in _sets(form, *_PACKAGE, package).items()}
     for index, ((level, kind), groups) in enumerate(shape.caches.items()):
         for group in groups:
             for cpu in group:
-                at = f"cpu{cpu}/cache/index{index}/"
-                files |= {at + name: text for name, text in _sets(form, *_CACHE, group).items()}
-                files |= {at + "level": f"{level}\n", at + "type": f"{kind}\n", at + "size": f"{32 * level}K\n"}
+                folder = f"cpu{cpu}/cache/index{index}/"
+                files |= {folder + name: text for name, text in _sets(form, *_CACHE, group).items()}
+                files |= {
+                    folder + "level": f"{level}\n",
+                    folder + "type": f"{kind}\n",
+                    folder + "size": f"{32 * level}K\n",
+                }
     return files
 
 
 def write_shape(root: Path, shape: Shape, form: Form = Form.MASKS) -> Path:
     """Writes the tree of a shape; returns its root."""
     cpu, node = "sys/devices/system/cpu/", "sys/devices/system/node/"
-    everyone = [*shape.cpus, *shape.offline]
-    files = {cpu + name: list_text(ids) for name, ids in (("online", shape.cpus), ("present", everyone))}
+    all_cpus = [*shape.cpus, *shape.offline]
+    files = {cpu + name: list_text(ids) for name, ids in (("online", shape.cpus), ("present", all_cpus))}
     files |= {f"{cpu}cpu{n}/online": "0\n" for n in shape.offline}
     files |= {cpu + name: text for name, text in _topology(shape, form).items()}
     if shape.nodes:

@@ -56,8 +56,8 @@ def _proc(machine: Machine) -> dict[str, str]:
 
 def _cpus(machine: Machine) -> dict[str, str]:
     folder = "sys/devices/system/cpu"
-    everyone = f"0-{machine.cpus - 1}\n"
-    files = {f"{folder}/{name}": everyone for name in ("present", "online", "possible")}
+    all_cpus = f"0-{machine.cpus - 1}\n"
+    files = {f"{folder}/{name}": all_cpus for name in ("present", "online", "possible")}
     packages = {p: list_text(machine.cpus_of(p)) + "\n" for p in range(machine.packages)}
     for cpu in range(machine.cpus):
         topology = f"{folder}/cpu{cpu}/topology"

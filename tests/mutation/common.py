@@ -32,6 +32,6 @@ def arguments(doc: str | None, option: str, rooms: Collection[str], count: int, 
     parser.add_argument("--show", default="", help="print the difference that a mutant makes")
     options = parser.parse_args()
     options.rooms = options.rooms.split(",")
-    if unknown := set(options.rooms) - set(rooms):
-        parser.error(f"{option}: found {', '.join(sorted(unknown))}; allowed: {', '.join(rooms)}")
+    if unknown_names := set(options.rooms) - set(rooms):
+        parser.error(f"{option}: found {', '.join(sorted(unknown_names))}; allowed: {', '.join(rooms)}")
     return options

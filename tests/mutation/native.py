@@ -188,15 +188,15 @@ def _changes(code: str) -> Iterator[tuple[int, int, str]]:
 def mutants(file: str, text: str) -> list[Mutant]:
     """All mutants of a file, in its order; `file` is relative to native/."""
     code, found = masked(text), []
-    seen: Counter[tuple[str, int, str]] = Counter()
+    counts: Counter[tuple[str, int, str]] = Counter()
     for begin, end, new in sorted(_changes(code)):
         first = text.rfind("\n", 0, begin) + 1
         line = text[first : text.find("\n", begin)]
         if _SKIPPED.search(line):
             continue
         key = (line.strip(), begin - first - (len(line) - len(line.lstrip())), new)
-        digest = hashlib.sha256(repr((*key, seen[key])).encode()).hexdigest()[:8]
-        seen[key] += 1
+        digest = hashlib.sha256(repr((*key, counts[key])).encode()).hexdigest()[:8]
+        counts[key] += 1
         found.append(Mutant(f"{file}:{digest}", file, text.count("\n", 0, begin) + 1, begin, end, new))
     return found
 
@@ -230,8 +230,8 @@ def configure(rooms: list[Room]) -> None:
     inputs: set[str] = set()
     for room in rooms:
         inputs.update(w for w in link_line(room.tests) if w.endswith((".o", ".a")))
-    mine = [w for w in inputs if not w.startswith("/")]
-    subprocess.run(["ninja", "-C", str(BUILD), "--quiet", *sorted(mine)], check=True)
+    words = [w for w in inputs if not w.startswith("/")]
+    subprocess.run(["ninja", "-C", str(BUILD), "--quiet", *sorted(words)], check=True)
 
 
 @cache
@@ -246,17 +246,17 @@ def compiling(file: str) -> tuple[list[str], str]:
 @cache
 def link_line(tests: tuple[str, ...]) -> tuple[str, ...]:
     """Command that links the native tests, only with those named and without what they do not use."""
-    done = subprocess.run(
+    completed = subprocess.run(
         ["ninja", "-C", str(BUILD), "-t", "commands", "mm_tests"], check=True, capture_output=True, text=True
     )
-    line = next(x for x in reversed(done.stdout.splitlines()) if " -o " in x and "&&" in x)
+    line = next(x for x in reversed(completed.stdout.splitlines()) if " -o " in x and "&&" in x)
     words = [w for w in shlex.split(line.split("&&")[1]) if w != ":"]
-    kept = {f"{name}_test.cpp.o" for name in tests}
+    objects = {f"{name}_test.cpp.o" for name in tests}
     unused = ("mm_instruments.dir", "libmeshmark-place.so")
     return tuple(
         w
         for w in words
-        if not (w.endswith("_test.cpp.o") and Path(w).name not in kept) and not any(name in w for name in unused)
+        if not (w.endswith("_test.cpp.o") and Path(w).name not in objects) and not any(name in w for name in unused)
     )
 
 
@@ -269,11 +269,11 @@ def compile_file(file: str, text: str, folder: Path) -> Path | None:
     words[words.index("-c") + 1] = str(source)
     for flag in ("-MF", "-MT", "-MD"):
         if flag in words:
-            at = words.index(flag)
-            del words[at : at + (1 if flag == "-MD" else 2)]
+            position = words.index(flag)
+            del words[position : position + (1 if flag == "-MD" else 2)]
     words[1:1] = ["-w", f"-ffile-prefix-map={folder}=.", "-iquote", str((ROOT / "native" / file).parent)]
-    done = subprocess.run(words, cwd=BUILD, capture_output=True, check=False)
-    return target if done.returncode == 0 else None
+    completed = subprocess.run(words, cwd=BUILD, capture_output=True, check=False)
+    return target if completed.returncode == 0 else None
 
 
 def link(file: str, changed: Path, folder: Path, tests: tuple[str, ...]) -> Path | None:
@@ -281,11 +281,11 @@ def link(file: str, changed: Path, folder: Path, tests: tuple[str, ...]) -> Path
     original = compiling(file)[1]
     words = [w for w in link_line(tests) if w != original]
     program = folder / "mm_tests"
-    at = words.index("-o")
-    words[at : at + 2] = [str(changed), "-fuse-ld=gold", "-o", str(program)]
-    done = subprocess.run(words, cwd=BUILD, capture_output=True, check=False)
-    (folder / "tests.log").write_bytes(done.stderr)
-    return program if done.returncode == 0 else None
+    position = words.index("-o")
+    words[position : position + 2] = [str(changed), "-fuse-ld=gold", "-o", str(program)]
+    completed = subprocess.run(words, cwd=BUILD, capture_output=True, check=False)
+    (folder / "tests.log").write_bytes(completed.stderr)
+    return program if completed.returncode == 0 else None
 
 
 # ---------------------------------------------------------------- running
@@ -300,13 +300,13 @@ class Limits:
 def tested(program: Path, limits: Limits, folder: Path) -> str:
     """passed, failed or timeout; what the tests started is ended."""
     log = folder / "tests.log"
-    limited = ["prlimit", f"--as={MEMORY_BYTES}", f"--cpu={limits.cpu_s}", "--core=0", str(program)]
-    limited += ["--gtest_fail_fast", "--gtest_brief=1"]
+    command = ["prlimit", f"--as={MEMORY_BYTES}", f"--cpu={limits.cpu_s}", "--core=0", str(program)]
+    command += ["--gtest_fail_fast", "--gtest_brief=1"]
     environment = {**os.environ, "TMPDIR": str(folder)}
     with (
         log.open("w") as out,
         subprocess.Popen(
-            limited,
+            command,
             cwd=ROOT,
             stdout=out,
             stderr=out,
@@ -367,8 +367,8 @@ def outcome(room: Room, mutant: Mutant, original: Original, folder: Path) -> str
     program = link(mutant.file, changed, folder, room.tests)
     if program is None:
         return "broken"
-    found = tested(program, original.limits, folder)
-    return {"passed": "survived", "failed": "caught"}.get(found, found)
+    outcomes = tested(program, original.limits, folder)
+    return {"passed": "survived", "failed": "caught"}.get(outcomes, outcomes)
 
 
 def digest_of(file: str) -> str:
@@ -400,8 +400,10 @@ def run_file(room: Room, file: str, options: argparse.Namespace, kept: Kept) -> 
     known, skipped = kept.of(file), equivalent()
     for name in [n for n, how in known.items() if how == "survived"]:
         del known[name]  # today's tests may catch it
-    left = [m for m in sample(file, text, options.count, options.seed) if m.name not in known and m.name not in skipped]
-    if not left:
+    pending = [
+        m for m in sample(file, text, options.count, options.seed) if m.name not in known and m.name not in skipped
+    ]
+    if not pending:
         return
     original = try_original(room, file)
     if original is None:
@@ -418,7 +420,7 @@ def run_file(room: Room, file: str, options: argparse.Namespace, kept: Kept) -> 
         kept.write()
 
     with ThreadPoolExecutor(options.children) as pool:
-        list(pool.map(one, left))
+        list(pool.map(one, pending))
 
 
 def difference(name: str) -> str:
@@ -446,10 +448,10 @@ def main() -> int:
         for file in files_of(ROOMS[name]):
             if not options.survivors:
                 run_file(ROOMS[name], file, options, kept)
-            chosen = sample(file, (ROOT / "native" / file).read_text(encoding="utf-8"), options.count, options.seed)
+            sampled = sample(file, (ROOT / "native" / file).read_text(encoding="utf-8"), options.count, options.seed)
             known = kept.of(file)
-            counts = Counter("equivalent" if m.name in skipped else known.get(m.name, "not run") for m in chosen)
-            survivors += [m for m in chosen if m.name not in skipped and known.get(m.name) == "survived"]
+            counts = Counter("equivalent" if m.name in skipped else known.get(m.name, "not run") for m in sampled)
+            survivors += [m for m in sampled if m.name not in skipped and known.get(m.name) == "survived"]
             total += counts
             rows.append((file, counts))
             if not options.survivors:
@@ -458,8 +460,8 @@ def main() -> int:
         print("\n".join(f"{m.name} (line {m.line})" for m in survivors))
         return 0
     print(f"{row('all', total)}\nsurvivors: --survivors; the difference of one: --show NAME")
-    caught = total["caught"] + total["timeout"]
-    return 0 if caught >= FLOOR * (caught + total["survived"]) and not total["not run"] else 1
+    detected = total["caught"] + total["timeout"]
+    return 0 if detected >= FLOOR * (detected + total["survived"]) and not total["not run"] else 1
 
 
 HEADER: Final = (
@@ -469,11 +471,11 @@ HEADER: Final = (
 
 
 def row(name: str, counts: Counter[str]) -> str:
-    caught = counts["caught"] + counts["timeout"]
-    valid, same = caught + counts["survived"], counts["equal"] + counts["equivalent"]
-    share = f"{caught / valid:7.0%}" if valid else "      -"
+    detected = counts["caught"] + counts["timeout"]
+    valid, same = detected + counts["survived"], counts["equal"] + counts["equivalent"]
+    share = f"{detected / valid:7.0%}" if valid else "      -"
     return (
-        f"{name:32} {valid:8} {caught:8} {share} {counts['survived']:9} {same:10} {counts['broken']:9}"
+        f"{name:32} {valid:8} {detected:8} {share} {counts['survived']:9} {same:10} {counts['broken']:9}"
         f" {counts['not run']:8}"
     )
 

@@ -269,9 +269,9 @@ def sampled(file: str, count: int, seed: int) -> list[str]:
 
 def load_outcomes() -> dict[str, dict[str, str]]:
     """What is known of the mutants of each file as it is now."""
-    stored = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.is_file() else {}
+    outcomes = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.is_file() else {}
     return {
-        file: dict(stored[file]) if stored.get(file, {}).get("digest") == digest else {"digest": digest}
+        file: dict(outcomes[file]) if outcomes.get(file, {}).get("digest") == digest else {"digest": digest}
         for file in modules(list(CORE))
         for digest in [hashlib.sha256((ROOT / file).read_bytes()).hexdigest()]
     }
@@ -295,11 +295,11 @@ def learn(room: str) -> dict[str, Any] | None:
             )
         if not path.is_file():
             return None
-        learned = {**json.loads(path.read_text(encoding="utf-8")), "digest": digest}
-        path.write_text(json.dumps(learned), encoding="utf-8")
-    learned = json.loads(path.read_text(encoding="utf-8"))
-    assert isinstance(learned, dict)
-    return learned
+        coverage = {**json.loads(path.read_text(encoding="utf-8")), "digest": digest}
+        path.write_text(json.dumps(coverage), encoding="utf-8")
+    coverage = json.loads(path.read_text(encoding="utf-8"))
+    assert isinstance(coverage, dict)
+    return coverage
 
 
 def outcome_of(room: str, mutant: str, learned: dict[str, Any]) -> str:
@@ -355,13 +355,13 @@ def run_rooms(rooms: list[str], options: argparse.Namespace) -> None:
             OUTCOMES.write_text(json.dumps(outcomes), encoding="utf-8")
 
     def run_room(room: str) -> None:
-        learned = learn(room)
-        if learned is None:
+        coverage = learn(room)
+        if coverage is None:
             print(f"{room}: its tests fail without a mutant: {TREE / f'{room}.log'}", flush=True)
             return
         for file in modules([room]):
             for mutant in sampled(file, options.count, options.seed):
-                run(room, file, mutant, learned)
+                run(room, file, mutant, coverage)
 
     with ThreadPoolExecutor(options.children) as pool:
         list(pool.map(run_room, rooms))  # raises what one of them raised
@@ -390,13 +390,13 @@ def main() -> int:
         total += counts
         if not counts:
             continue
-        caught, count = counts["caught"] + counts["timeout"], sum(counts.values())
+        detected, count = counts["caught"] + counts["timeout"], sum(counts.values())
         name = file.removeprefix("src/meshmark/")
-        print(f"{name:40} {count:8} {caught:8} {caught / count:7.0%} {counts['untested']:9} {counts['survived']:9}")
-    caught, count = total["caught"] + total["timeout"], sum(total.values())
-    print(f"{'all':40} {count:8} {caught:8} {caught / max(count, 1):7.1%}")
+        print(f"{name:40} {count:8} {detected:8} {detected / count:7.0%} {counts['untested']:9} {counts['survived']:9}")
+    detected, count = total["caught"] + total["timeout"], sum(total.values())
+    print(f"{'all':40} {count:8} {detected:8} {detected / max(count, 1):7.1%}")
     print("survivors: --survivors; the difference of one: --show NAME")
-    return 0 if caught >= FLOOR * count and not total["not run"] else 1
+    return 0 if detected >= FLOOR * count and not total["not run"] else 1
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is insta
 
 
 def protocols() -> list[str]:
-    done = subprocess.run([str(find_comm()), "halo", "--describe"], capture_output=True, timeout=120, check=True)
-    found = next(p for p in json.loads(done.stdout)["parameters"] if p["name"] == "protocol")["choices"]
-    return [name for name in found if name not in {"all", "mpi", "shmem", "caf"}]
+    completed = subprocess.run([str(find_comm()), "halo", "--describe"], capture_output=True, timeout=120, check=True)
+    parameter = next(p for p in json.loads(completed.stdout)["parameters"] if p["name"] == "protocol")["choices"]
+    return [name for name in parameter if name not in {"all", "mpi", "shmem", "caf"}]
 
 
 # ------------------------------------------------------------------ every paradigm
@@ -87,8 +87,8 @@ def test_every_protocol_transfers_the_right_data(
 @pytest.mark.slow
 def test_a_short_budget_is_short(kind: str) -> None:
     words = started_by(kind, 2)
-    began = time.monotonic()
-    done = subprocess.run(
+    start_s = time.monotonic()
+    completed = subprocess.run(
         [*words, "halo", "--budget", "1s", "--words", "1"],
         capture_output=True,
         text=True,
@@ -96,8 +96,8 @@ def test_a_short_budget_is_short(kind: str) -> None:
         check=False,
         env=launch.environment(kind),
     )
-    assert done.returncode == 0, done.stderr
-    assert time.monotonic() - began < 100  # seconds where nobody else wants the CPUs
+    assert completed.returncode == 0, completed.stderr
+    assert time.monotonic() - start_s < 100  # seconds where nobody else wants the CPUs
 
 
 @kinds
@@ -172,17 +172,17 @@ def test_swaps_alone_and_together_and_what_that_costs(kind: str) -> None:
     assert pairs == {(a, b) for a in range(4) for b in range(a + 1, 4)}
     for r in of(lines, "result", "contention"):
         c = r["conditions"]
-        same = [
+        in_order = [
             x
             for x in of(lines, "result", "exchange_time")
             if (x["conditions"]["distance"], x["conditions"]["message_bytes"]) == (c["distance"], c["message_bytes"])
         ]
         alone = [
             x["value"]
-            for x in same
+            for x in in_order
             if x["conditions"]["mode"] == "alone" and x["conditions"]["from_rank"] // c["distance"] % 2 == 0
         ]
-        together = next(x["value"] for x in same if x["conditions"]["mode"] == "together")
+        together = next(x["value"] for x in in_order if x["conditions"]["mode"] == "together")
         assert len(alone) == c["pairs_at_once"] and r["value"] == pytest.approx(together / max(alone))
     assert len(of(lines, "result", "contention")) == 4  # distances 1 and 2; at 3 there is one pair
 
@@ -193,8 +193,10 @@ def test_samples_state_when_they_began(kind: str) -> None:
     lines = measured(kind, 2, "halo", "--words", "8", "--protocol", "sendrecv,shared", *SHORT)
     after = time.monotonic()
     for point in (0, 1):
-        begun = [line["begun_s"] for line in of(lines, "sample") if line["point"] == point]
-        assert begun and begun == sorted(begun) and before < begun[0] and begun[-1] < after
+        start_times = [line["begun_s"] for line in of(lines, "sample") if line["point"] == point]
+        assert (
+            start_times and start_times == sorted(start_times) and before < start_times[0] and start_times[-1] < after
+        )
 
 
 # ------------------------------------------------------------------ what is refused
@@ -219,8 +221,8 @@ def test_samples_state_when_they_began(kind: str) -> None:
 )
 def test_errors_are_reported_once(kind: str, ranks: int, words: tuple[str, ...], status: int, says: str) -> None:
     got, _lines, talk = comm(kind, ranks, *words, "--budget", "1s")
-    said = [line for line in talk.splitlines() if line.startswith("meshmark-comm: ")]
-    assert got == status and len(said) == 1 and re.search(says, said[0]), talk
+    messages = [line for line in talk.splitlines() if line.startswith("meshmark-comm: ")]
+    assert got == status and len(messages) == 1 and re.search(says, messages[0]), talk
 
 
 @kinds
@@ -237,14 +239,14 @@ def test_what_exceeds_memory_is_absent_and_the_rest_is_measured(kind: str) -> No
     words = 1 << 24
     needed = 2 * 16 * 6 * 8 * words  # two ranks, rows of six sides with a stride, in and out
     with Path("/proc/meminfo").open() as info:
-        there = next(int(line.split()[1]) for line in info if line.startswith("MemAvailable")) * 1024
-    if there * 0.9 > needed:
+        available_kib = next(int(line.split()[1]) for line in info if line.startswith("MemAvailable")) * 1024
+    if available_kib * 0.9 > needed:
         pytest.skip("this machine has memory for all that may be asked for")
-    asked = ("--protocol", "datatype,sendrecv", "--dimensions", "3", "--words", f"8,{words}")
-    lines = measured(kind, 2, "halo", *asked, *SHORT)
-    gone = [line for line in of(lines, "absent") if line["conditions"]["protocol"] == "datatype"]
-    assert [line["conditions"]["words"] for line in gone] == [words]
-    assert re.search(r"words 16777216: needs \d+ MiB on each rank, available are \d+", gone[0]["reason"])
+    arguments = ("--protocol", "datatype,sendrecv", "--dimensions", "3", "--words", f"8,{words}")
+    lines = measured(kind, 2, "halo", *arguments, *SHORT)
+    absences = [line for line in of(lines, "absent") if line["conditions"]["protocol"] == "datatype"]
+    assert [line["conditions"]["words"] for line in absences] == [words]
+    assert re.search(r"words 16777216: needs \d+ MiB on each rank, available are \d+", absences[0]["reason"])
     assert {r["conditions"]["protocol"] for r in of(lines, "result") if r["conditions"]["words"] == 8} == {
         "datatype",
         "sendrecv",
@@ -295,17 +297,17 @@ def test_a_build_without_a_library_reports_what_it_lacks(lacks: str, tmp_path: P
     )
     program = build / "bin" / "meshmark-comm"
     if lacks == "MPI":
-        done = subprocess.run([program, "halo"], capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 77
-        assert done.stderr == "meshmark-comm: absent: no program for any MPI library; installed: none\n"
+        completed = subprocess.run([program, "halo"], capture_output=True, text=True, timeout=60, check=False)
+        assert completed.returncode == 77
+        assert completed.stderr == "meshmark-comm: absent: no program for any MPI library; installed: none\n"
         return
     line = started_by("openmpi", 2)
     line[-1] = str(program)
     line += ["halo", "--words", "8", "--budget", "1s"]
     env = launch.environment("openmpi")
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=env)
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    completed = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=env)
+    assert completed.returncode == 0, completed.stderr
+    lines = [json.loads(text) for text in completed.stdout.splitlines()]
     assert {r["conditions"]["paradigm"] for r in of(lines, "result")} == {"mpi"}
     assert {(a["conditions"]["protocol"], a["reason"]) for a in of(lines, "absent")} >= {
         ("shmem_put", "shmem_put: this build has no OpenSHMEM"),

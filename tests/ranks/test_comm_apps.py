@@ -51,7 +51,7 @@ int MPI_Allreduce(const void* out, void* in, int n, MPI_Datatype t, MPI_Op op, M
 
 def ask(kind: str, ranks: int, *words: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
     """Status, lines and talk of a run of so many ranks."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [*launch.launch_argv(launch.launcher(kind), ranks, CPUS), *words],
         capture_output=True,
         text=True,
@@ -60,7 +60,11 @@ def ask(kind: str, ranks: int, *words: str, **environment: str) -> tuple[int, li
         env={**launch.environment(kind), **environment},
         stdin=subprocess.DEVNULL,
     )
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
+    return (
+        completed.returncode,
+        [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")],
+        completed.stderr,
+    )
 
 
 def results(lines: list[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
@@ -73,8 +77,8 @@ def absences(lines: list[dict[str, Any]]) -> list[str]:
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
+    mpi: str = request.param
+    return mpi
 
 
 @pytest.fixture
@@ -131,16 +135,16 @@ def test_every_way_to_exchange_solves(kind: str) -> None:
 def test_the_parts_of_an_iteration_add_up(kind: str) -> None:
     status, lines, _ = ask(kind, 2, "pop", "--protocol", "irecv_isend", "--reductions", "2", *SHORT)
     assert status == 0
-    [whole] = results(lines, "iteration_time")
+    [by_metric] = results(lines, "iteration_time")
     parts = [results(lines, f"{name}_time")[0]["value"] for name in ("halo", "reduce", "compute")]
     assert min(parts) > 0
     # The whole is the slowest rank's, the parts are means over ranks.
-    assert sum(parts) <= whole["value"] * 1.2
-    assert sum(parts) >= whole["value"] * 0.5
+    assert sum(parts) <= by_metric["value"] * 1.2
+    assert sum(parts) >= by_metric["value"] * 0.5
     assert results(lines, "imbalance")[0]["value"] >= 1
     [best] = results(lines, "best_time")
-    assert best["value"] == pytest.approx(whole["value"])
-    assert best["conditions"]["best"] == whole["conditions"]["grid"]
+    assert best["value"] == pytest.approx(by_metric["value"])
+    assert best["conditions"]["best"] == by_metric["conditions"]["grid"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ def test_a_spoilt_message_is_no_number(kind: str, spoiler: dict[str, str], words
     status, lines, _ = ask(kind, 2, *words, *SHORT, **spoiler)
     assert status == 77
     assert not [line for line in lines if line["type"] == "result"]
-    assert any(says in why for why in absences(lines)), absences(lines)
+    assert any(says in reason for reason in absences(lines)), absences(lines)
 
 
 @pytest.mark.slow
@@ -167,7 +171,7 @@ def test_a_spoilt_sum_is_no_number(kind: str, spoiler: dict[str, str]) -> None:
     words = ["pop", "--protocol", "irecv_isend", "--grid", "2x1", "--reductions", "2", *SHORT]
     status, lines, _ = ask(kind, 2, *words, **environment)
     assert status == 77
-    assert any("wrong solution" in why for why in absences(lines)), absences(lines)
+    assert any("wrong solution" in reason for reason in absences(lines)), absences(lines)
 
 
 @pytest.mark.slow
@@ -187,9 +191,9 @@ def test_swim_keeps_what_it_must(kind: str) -> None:
         )
         assert status == 0
         assert absences(lines) == []
-        found = results(lines, "step_time")
-        assert len(found) == 4
-        for line in found:
+        by_metric = results(lines, "step_time")
+        assert len(by_metric) == 4
+        for line in by_metric:
             c = line["conditions"]
             assert c["mass_drift"] < 1e-12
             assert 0 < c["energy_drift"] < 1e-4  # the leap is not exact
@@ -268,10 +272,10 @@ def test_anatomy_explains_its_step() -> None:
             )
         names = ("halo_time", "reduce_time", "transpose_time")
         messages = sum(one(name, 1)["value"] for name in names if results(own, name))
-        explained = sum(
+        explained_s = sum(
             one(name, 1)["value"] for name in ("latency_time", "bandwidth_time", "imbalance_time", "other_time")
         )
-        assert explained == pytest.approx(messages, rel=0.5)
+        assert explained_s == pytest.approx(messages, rel=0.5)
 
 
 @pytest.mark.slow

@@ -28,9 +28,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     try:
         made.open()
         subprocess.run([made.agent, made.addresses[0], "true"], check=True, capture_output=True, timeout=120)
-    except (OSError, subprocess.SubprocessError) as why:
+    except (OSError, subprocess.SubprocessError) as error:
         made.close()
-        pytest.skip(f"network namespaces may not be made here: {why}")
+        pytest.skip(f"network namespaces may not be made here: {error}")
     yield made
     made.close()
 
@@ -44,19 +44,19 @@ kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
 def test_four_hosts_over_their_network(cluster: Cluster, kind: str) -> None:
     words = (kind, NETWORK[kind], "halo", "--protocol", "mpi", "--words", "8", *SHORT, "--budget")
     lines = with_enough_budget(lambda budget: cluster.run(*words, budget))
-    found = [line for line in lines if line["type"] == "result" and line["metric"] == "exchange_time"]
+    results = [line for line in lines if line["type"] == "result" and line["metric"] == "exchange_time"]
     assert {"sendrecv", "irecv_isend", "neighbour", "rma_fence", "rma_lock_all"} <= {
-        r["conditions"]["protocol"] for r in found
+        r["conditions"]["protocol"] for r in results
     }
-    crowded = len(os.sched_getaffinity(0)) < HOSTS
-    for r in found:
+    oversubscribed = len(os.sched_getaffinity(0)) < HOSTS
+    for r in results:
         c = r["conditions"]
         assert (c["hosts"], c["memory_groups"], c["ranks"]) == (HOSTS, HOSTS, HOSTS)
         assert c["host_names"] == ",".join(f"{cluster.name}h{i}" for i in range(1, HOSTS + 1))
         assert c["transport"] == "network eth0"
-        assert ("oversubscribed" in r["flags"]) == crowded  # the hosts share this one's CPUs
-    gone = [line for line in lines if line["type"] == "absent" and line["conditions"]["protocol"] == "shared"]
-    assert [line["reason"].rpartition(": ")[2] for line in gone] == ["not all ranks share memory"]
+        assert ("oversubscribed" in r["flags"]) == oversubscribed  # the hosts share this one's CPUs
+    absences = [line for line in lines if line["type"] == "absent" and line["conditions"]["protocol"] == "shared"]
+    assert [line["reason"].rpartition(": ")[2] for line in absences] == ["not all ranks share memory"]
 
 
 @kinds
@@ -65,18 +65,18 @@ def test_messages_between_hosts_go_over_their_network(cluster: Cluster, kind: st
     before = cluster.sent_bytes()
     words = (kind, NETWORK[kind], "pingpong", "--protocol", "send", "--bytes", "1MiB", *SHORT, "--budget")
     lines = with_enough_budget(lambda budget: cluster.run(*words, budget, ranks=2))
-    (found,) = [r for r in lines if r["type"] == "result" and r["metric"] == "message_latency"]
-    assert found["conditions"]["transport"] == "network eth0"
-    assert cluster.sent_bytes() - before > len(found["samples"]) << 20
+    (results,) = [r for r in lines if r["type"] == "result" and r["metric"] == "message_latency"]
+    assert results["conditions"]["transport"] == "network eth0"
+    assert cluster.sent_bytes() - before > len(results["samples"]) << 20
 
 
 def test_a_short_cut_through_shared_memory_is_called_so(cluster: Cluster) -> None:
     """UCX sees that the hosts are one kernel's and leaves out the network between them."""
     lines = cluster.run("mpich", [], "barrier", "--budget", "1s")
-    (found,) = [line["conditions"] for line in lines if line["type"] == "result"]
-    assert found["hosts"] == HOSTS
-    assert found["transport"] in {"shared memory between hosts of one kernel", "network eth0"}
-    if found["transport"] == "network eth0":
+    (conditions,) = [line["conditions"] for line in lines if line["type"] == "result"]
+    assert conditions["hosts"] == HOSTS
+    assert conditions["transport"] in {"shared memory between hosts of one kernel", "network eth0"}
+    if conditions["transport"] == "network eth0":
         pytest.skip("this MPICH takes no short cut")
 
 
@@ -84,6 +84,8 @@ def test_a_library_without_one_sided_messages_over_the_network_has_the_others(cl
     protocols = "rma_fence,rma_lock_all,sendrecv"
     words = ("openmpi", ["--mca", "osc", "sm"], "halo", "--protocol", protocols, "--words", "8", *SHORT, "--budget")
     lines = with_enough_budget(lambda budget: cluster.run(*words, budget))
-    gone = {line["conditions"]["protocol"]: line["reason"] for line in lines if line["type"] == "absent"}
-    assert set(gone) == {"rma_fence", "rma_lock_all"} and all("MPI_Win_allocate: " in why for why in gone.values())
+    reasons = {line["conditions"]["protocol"]: line["reason"] for line in lines if line["type"] == "absent"}
+    assert set(reasons) == {"rma_fence", "rma_lock_all"} and all(
+        "MPI_Win_allocate: " in reason for reason in reasons.values()
+    )
     assert {line["conditions"]["protocol"] for line in lines if line["type"] == "result"} == {"sendrecv"}

@@ -45,8 +45,8 @@ def injured(
 ) -> tuple[StepResult, list[Line]]:
     """How a step went to whose launcher and ranks something was done after the first point; the ranks. None is left,
     nor any memory that they shared (which `orderly` launchers see to), but what was measured."""
-    found: list[StepResult] = []
-    thread = threading.Thread(target=lambda: found.append(runner.run_step(step)))
+    results: list[StepResult] = []
+    thread = threading.Thread(target=lambda: results.append(runner.run_step(step)))
     thread.start()
     assert until(lambda: journalled(runner, step, "point") or not thread.is_alive())
     ranks: list[Line] = journalled(runner, step, "header")[0]["processes"]
@@ -58,12 +58,12 @@ def injured(
     thread.join(timeout=60)
     assert not thread.is_alive()
     assert until(lambda: not any(map(alive, [launcher, *pids])), 10)
-    left = [f for f in files if f.exists()]
-    for file in left:
+    leftovers = [f for f in files if f.exists()]
+    for file in leftovers:
         file.unlink()
-    assert not (left and orderly), left
+    assert not (leftovers and orderly), leftovers
     assert 0 < len(journalled(runner, step, "point")) < 8
-    return found[0], ranks
+    return results[0], ranks
 
 
 @kinds
@@ -74,10 +74,10 @@ def test_a_killed_rank_is_named_and_a_later_run_measures_the_rest(kind: str, vic
     result, ranks = injured(runner, step, lambda _launcher, pids: os.kill(pids[victim], signal.SIGKILL))
     assert result.status == "failed"
     assert result.message == f"rank {victim} on {ranks[victim]['host']} died of SIGKILL"
-    again = runner.run_step(step)
-    assert again.status == "ok", again.message
+    second_run = runner.run_step(step)
+    assert second_run.status == "ok", second_run.message
     assert Counter(line["index"] for line in journalled(runner, step, "point")) == Counter(range(8))
-    assert len([r for r in again.reading.records if r.metric == "exchange_time"]) == 8
+    assert len([r for r in second_run.reading.records if r.metric == "exchange_time"]) == 8
 
 
 @kinds
@@ -124,8 +124,8 @@ def test_no_rank_survives_its_launcher(kind: str) -> None:
         child.wait()
     child.stdout.close()
     assert until(lambda: not any(map(alive, pids)), 10)
-    for left in set(Path("/dev/shm").glob("vader_segment*")) - files:  # nobody was left to do it
-        left.unlink()
+    for file in set(Path("/dev/shm").glob("vader_segment*")) - files:  # nobody was left to do it
+        file.unlink()
 
 
 @kinds
@@ -138,9 +138,9 @@ def test_a_resumed_run_derives_missing_results_from_kept_samples(kind: str, tmp_
     ends = [i for i, line in enumerate(lines) if line["type"] == "point"]
     journal = tmp_path / "cut.jsonl"
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines[: ends[0] + 1]))
-    again = measured(kind, 4, *words, "--resume", str(journal))
-    assert again[-1]["resumed"] == 1 and again[-1]["points"] == 1
-    (later,) = of(again, "result", "contention")
+    second_run = measured(kind, 4, *words, "--resume", str(journal))
+    assert second_run[-1]["resumed"] == 1 and second_run[-1]["points"] == 1
+    (later,) = of(second_run, "result", "contention")
     assert later["value"] > 0 and later["conditions"] == whole["conditions"]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
     status, nothing, talk = comm(kind, 4, *words, "--resume", str(journal))

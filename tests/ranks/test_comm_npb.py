@@ -42,7 +42,7 @@ def npb(
     runs: list[subprocess.CompletedProcess[str]] = []
 
     def measure(budget: str) -> list[Line]:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*call, "--budget", budget],
             capture_output=True,
             text=True,
@@ -51,8 +51,8 @@ def npb(
             stdin=subprocess.DEVNULL,
             env={**launch.environment(kind), "OMP_WAIT_POLICY": "passive", **(more or {})},
         )
-        runs.append(done)
-        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        runs.append(completed)
+        return [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
 
     lines = with_enough_budget(measure)
     return runs[-1], lines
@@ -64,8 +64,8 @@ def results(lines: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]
 
 @cache
 def class_s(kind: str, ranks: int, threads: int = 1) -> dict[tuple[str, str], dict[str, Any]]:
-    done, lines = npb(kind, ranks, "--kernel", "all", "--fft", "own", threads=threads)
-    assert done.returncode == 0, done.stderr
+    completed, lines = npb(kind, ranks, "--kernel", "all", "--fft", "own", threads=threads)
+    assert completed.returncode == 0, completed.stderr
     return results(lines)
 
 
@@ -109,9 +109,9 @@ def cg_by_numpy() -> dict[str, float]:
     for i in range(n):
         vector: dict[int, float] = {}
         while len(vector) < nonzeros:
-            value, at = next(numbers), int(2048 * next(numbers))
-            if at < n:
-                vector.setdefault(at, value)
+            value, position = next(numbers), int(2048 * next(numbers))
+            if position < n:
+                vector.setdefault(position, value)
         vector[i] = 0.5
         at_, v = np.array(list(vector)), np.array(list(vector.values()))
         product = np.outer(v, v) * 0.1 ** (i / n)
@@ -140,10 +140,10 @@ def ft_by_numpy() -> dict[str, float]:
     box = uniform(2 * n**3).view(np.complex128).reshape(n, n, n)
     wave = np.fft.fftfreq(n, 1 / n) ** 2
     decay = np.exp(-4e-6 * np.pi**2 * (wave[:, None, None] + wave[None, :, None] + wave[None, None, :]))
-    then = np.fft.ifftn(np.fft.fftn(box) * decay**6)
+    values = np.fft.ifftn(np.fft.fftn(box) * decay**6)
     j = np.arange(1, 1025)
     # The report's inverse is not scaled, and its sum is divided by as many points.
-    total = then[5 * j % n, 3 * j % n, j % n].sum()
+    total = values[5 * j % n, 3 * j % n, j % n].sum()
     return {"checksum_real": float(total.real), "checksum_imaginary": float(total.imag)}
 
 
@@ -161,8 +161,8 @@ def around(a: Floats, weights: tuple[float, float, float, float]) -> Floats:
 def finer(a: Floats) -> Floats:
     """Every point where it is among twice as many, and halves between neighbours."""
     for axis in range(3):
-        both = np.stack([(a + np.roll(a, 1, axis)) / 2, a], axis + 1)
-        a = both.reshape([2 * e if i == axis else e for i, e in enumerate(a.shape)])
+        parts = np.stack([(a + np.roll(a, 1, axis)) / 2, a], axis + 1)
+        a = parts.reshape([2 * e if i == axis else e for i, e in enumerate(a.shape)])
     return a
 
 
@@ -215,12 +215,12 @@ def test_a_second_way_finds_the_same(kernel: str) -> None:
 @pytest.mark.parametrize("ranks", [slow(1), 2, slow(3), slow(4)])
 @pytest.mark.parametrize("kind", installed())
 def test_all_are_verified_and_tell_three_metrics(kind: str, ranks: int) -> None:
-    found = class_s(kind, ranks)
+    results = class_s(kind, ranks)
     kernels = [k for k in KERNELS if k != "mg" or ranks != 3]
     metrics = ("elapsed", "operation_rate", "communication_share")
-    assert set(found) == {(k, m) for k in kernels for m in metrics}
+    assert set(results) == {(k, m) for k in kernels for m in metrics}
     for kernel in kernels:
-        elapsed, rate, share = (found[kernel, m] for m in metrics)
+        elapsed, rate, share = (results[kernel, m] for m in metrics)
         assert elapsed["conditions"]["class"] == "S" and elapsed["conditions"]["ranks"] == ranks
         # A block and the solution in it are read from the clock one after the other; what interrupts
         # a rank between the two lengthens only the block.
@@ -247,8 +247,8 @@ OPERATIONS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_class_w_is_verified(kernel: str) -> None:
-    done, lines = npb(needed().kind, min(2, CPUS), "--kernel", kernel, "--class", "W")
-    assert done.returncode == 0, done.stderr
+    completed, lines = npb(needed().kind, min(2, CPUS), "--kernel", kernel, "--class", "W")
+    assert completed.returncode == 0, completed.stderr
     assert results(lines)[kernel, "elapsed"]["conditions"]["class"] == "W"
 
 
@@ -266,8 +266,8 @@ def test_the_number_of_ranks_and_threads_changes_no_digit_that_counts(ranks: int
         if (kernel, "elapsed") not in many:
             continue
         one, other = alone[kernel, "elapsed"]["conditions"], many[kernel, "elapsed"]["conditions"]
-        named = ["sum_x", "sum_y", "deviates", "zeta", "checksum_real", "checksum_imaginary"]
-        numbers = {name: one[name] for name in named if name in one}
+        names = ["sum_x", "sum_y", "deviates", "zeta", "checksum_real", "checksum_imaginary"]
+        numbers = {name: one[name] for name in names if name in one}
         assert numbers == pytest.approx({name: other[name] for name in numbers}, rel=1e-11)
     for kernel in ("lu", "bt", "sp"):
         one, other = alone[kernel, "elapsed"]["conditions"], many[kernel, "elapsed"]["conditions"]
@@ -278,22 +278,22 @@ def test_the_number_of_ranks_and_threads_changes_no_digit_that_counts(ranks: int
 
 def test_more_ranks_than_pairs_of_planes_are_refused() -> None:
     kind = needed().kind
-    done, lines = npb(kind, 7, "--kernel", "lu,bt,sp")
-    assert done.returncode != 0
+    completed, lines = npb(kind, 7, "--kernel", "lu,bt,sp")
+    assert completed.returncode != 0
     errors = [line for line in lines if line["type"] == "error"]
     assert [e["field"] for e in errors] == ["ranks"] and errors[0]["allowed"] == "1 to 6"
 
 
 def test_what_was_asked_for_and_does_not_fit_is_refused_in_one_line() -> None:
     for kind in installed():
-        done, lines = npb(kind, 3, "--kernel", "cg,mg")
-        assert done.returncode != 0
+        completed, lines = npb(kind, 3, "--kernel", "cg,mg")
+        assert completed.returncode != 0
         errors = [line for line in lines if line["type"] == "error"]
         assert [e["field"] for e in errors] == ["ranks"]
         assert "found 3" in errors[0]["message"] and "mg" in errors[0]["message"]
         assert errors[0]["allowed"] == "powers of two to 512"
         assert not [line for line in lines if line["type"] == "result"], "nothing was measured before"
-        assert done.stderr.count("meshmark-comm: error") == 1
+        assert completed.stderr.count("meshmark-comm: error") == 1
 
 
 @pytest.mark.slow
@@ -324,10 +324,10 @@ def test_a_wrong_word_names_its_field(words: list[str], field: str) -> None:
 @pytest.mark.slow
 def test_fftw_finds_the_same_or_says_that_it_is_not_here() -> None:
     kind = needed().kind
-    done, lines = npb(kind, 2, "--kernel", "ft", "--fft", "fftw")
-    if done.returncode != 0:
+    completed, lines = npb(kind, 2, "--kernel", "ft", "--fft", "fftw")
+    if completed.returncode != 0:
         assert [line["reason"] for line in lines if line["type"] == "absent"]
-        assert "libfftw3" in done.stdout
+        assert "libfftw3" in completed.stdout
         return
     theirs, own = results(lines)["ft", "elapsed"]["conditions"], class_s(kind, 2)["ft", "elapsed"]["conditions"]
     assert theirs["fft"].startswith("fftw-3") and own["fft"] == "own"
@@ -368,10 +368,10 @@ def spoiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_a_wrong_result_is_absent_with_what_was_expected_and_what_came(spoiler: tuple[str, Path]) -> None:
     kind, library = spoiler
-    done, lines = npb(kind, 2, more={"LD_PRELOAD": str(library)})
+    completed, lines = npb(kind, 2, more={"LD_PRELOAD": str(library)})
     assert not [line for line in lines if line["type"] == "result"], "no number of what is not verified"
     absences = {line["conditions"]["kernel"]: line["reason"] for line in lines if line["type"] == "absent"}
-    assert set(absences) == set(KERNELS), done.stderr
+    assert set(absences) == set(KERNELS), completed.stderr
     for reason in absences.values():
         assert "expected" in reason and "got" in reason
     assert "zeta: expected 8.5971775078648" in absences["cg"]

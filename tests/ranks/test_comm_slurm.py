@@ -31,10 +31,10 @@ def slurm() -> Iterator[dict[str, str]]:
     if not installed():
         pytest.skip("no MPI library is installed")
     try:
-        with mini_slurm(nodes=2) as (_, found):
-            yield found
-    except CannotStart as why:
-        pytest.skip(str(why))
+        with mini_slurm(nodes=2) as (_, cluster):
+            yield cluster
+    except CannotStart as error:
+        pytest.skip(str(error))
 
 
 def program(kind: str) -> str:
@@ -49,17 +49,17 @@ def start(words: list[str], slurm: dict[str, str], kind: str, folder: Path) -> s
 
 
 def joined_by(manager: str, slurm: dict[str, str]) -> list[str]:
-    known = subprocess.run(
+    completed = subprocess.run(
         ["srun", "--mpi=list"], env={**os.environ, **slurm}, capture_output=True, text=True, timeout=60, check=False
     )
-    if manager not in (known.stdout + known.stderr).split():
+    if manager not in (completed.stdout + completed.stderr).split():
         pytest.skip(f"this Slurm has no {manager}")
     return ["srun", f"--mpi={manager}", "-n", "2"]
 
 
 def latency(lines: str) -> dict[str, Any]:
-    (found,) = [x for x in map(json.loads, lines.splitlines()) if x.get("metric") == "message_latency"]
-    return found["conditions"]  # type: ignore[no-any-return]
+    (values,) = [x for x in map(json.loads, lines.splitlines()) if x.get("metric") == "message_latency"]
+    return values["conditions"]  # type: ignore[no-any-return]
 
 
 @kinds
@@ -69,16 +69,16 @@ def test_measure_starts_its_ranks_inside_an_allocation(
 ) -> None:
     program(kind)
     job = ["salloc", "-Q", "-N", str(nodes), "-n", str(tasks), "sh", "-c", 'echo "$SLURM_JOB_ID" >&2; exec "$@"', "sh"]
-    done = start(
+    process = start(
         [*job, *COMMAND, "measure", "pingpong", "--mpi", kind, "--ranks", "2", *SHORT, "--json", "--no-store"],
         slurm,
         kind,
         tmp_path,
     )
-    assert done.returncode == 0, done.stderr
-    found = latency(done.stdout)
-    assert (found["ranks"], found["mpi"]) == (2, kind)
-    assert found["slurm_job_id"] == done.stderr.split()[0]
+    assert process.returncode == 0, process.stderr
+    latencies = latency(process.stdout)
+    assert (latencies["ranks"], latencies["mpi"]) == (2, kind)
+    assert latencies["slurm_job_id"] == process.stderr.split()[0]
 
 
 @pytest.mark.parametrize("kind", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)])
@@ -91,9 +91,9 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     def submit(*words: str, wait: tuple[str, ...] = ()) -> str:
         script.write_text(f"#!/bin/sh\nexec {shlex.join(command('measure', *words))}\n")
         job = ["sbatch", "--parsable", *wait, "-N", "1", "-n", "2", "-o", str(out), "-e", str(talk), str(script)]
-        done = start(job, slurm, kind, tmp_path)
-        assert done.returncode == 0, done.stderr + talk.read_text()
-        return done.stdout.strip()
+        process = start(job, slurm, kind, tmp_path)
+        assert process.returncode == 0, process.stderr + talk.read_text()
+        return process.stdout.strip()
 
     def journalled() -> str:
         return "".join(x.read_text() for x in (tmp_path / "meshmark/store/.measuring").glob("*/journal/*"))
@@ -111,9 +111,9 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
 
     submit("--resume", "--json", wait=("--wait",))
     assert "meshmark: resuming " in talk.read_text()
-    told = [r for x in out.read_text().splitlines() if not (r := json.loads(x))["metric"].endswith("_mode")]
-    after = {key(x): x["samples"] for x in told}
-    assert len(told) == len(after) > len(before)
+    reports = [r for x in out.read_text().splitlines() if not (r := json.loads(x))["metric"].endswith("_mode")]
+    after = {key(x): x["samples"] for x in reports}
+    assert len(reports) == len(after) > len(before)
     assert all(after[key(x)] == x["samples"] for x in before), "a point that was finished was measured again"
 
 
@@ -130,10 +130,10 @@ def test_srun_starts_the_ranks_of_one_job(kind: str, slurm: dict[str, str], tmp_
     program(kind)
     # The one that the manager's variables name.
     words = [*joined_by(MANAGER[kind], slurm), str(find_comm()), "pingpong", *SHORT]
-    done = start(words, slurm, kind, tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = latency(done.stdout)
-    assert (found["ranks"], found["mpi"]) == (2, kind) and found["slurm_job_id"]
+    process = start(words, slurm, kind, tmp_path)
+    assert process.returncode == 0, process.stderr
+    latencies = latency(process.stdout)
+    assert (latencies["ranks"], latencies["mpi"]) == (2, kind) and latencies["slurm_job_id"]
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_srun_starts_the_ranks_of_one_job(kind: str, slurm: dict[str, str], tmp_
 )
 def test_tasks_that_nobody_joins_are_no_ranks(kind: str, manager: str, slurm: dict[str, str], tmp_path: Path) -> None:
     """Each would measure alone, or die with a page of text; two of them would be taken for two ranks."""
-    done = start([*joined_by(manager, slurm), program(kind), "pingpong", *SHORT], slurm, kind, tmp_path)
-    assert done.returncode == 2, done.stderr
-    said = [line for line in done.stderr.splitlines() if line.startswith("meshmark-comm: ")]
-    assert len(said) == 1, done.stderr
-    assert "found 2 tasks of srun that are not connected to one another" in said[0] and "--mpi=pmix" in said[0]
-    assert '"type":"result"' not in done.stdout
+    process = start([*joined_by(manager, slurm), program(kind), "pingpong", *SHORT], slurm, kind, tmp_path)
+    assert process.returncode == 2, process.stderr
+    messages = [line for line in process.stderr.splitlines() if line.startswith("meshmark-comm: ")]
+    assert len(messages) == 1, process.stderr
+    assert "found 2 tasks of srun that are not connected to one another" in messages[0] and "--mpi=pmix" in messages[0]
+    assert '"type":"result"' not in process.stdout

@@ -153,12 +153,12 @@ def spoilt(spoilers: dict[str, Path], kind: str, call: str, rank: int, first: in
     needed(kind)
     if kind not in spoilers:
         pytest.skip(f"{kind} has no compiler wrapper here")
-    given = {"LD_PRELOAD": str(spoilers[kind]), "SPOIL": call, "SPOIL_RANK": str(rank), "SPOIL_FROM": str(first)}
+    environment = {"LD_PRELOAD": str(spoilers[kind]), "SPOIL": call, "SPOIL_RANK": str(rank), "SPOIL_FROM": str(first)}
     if stale:
-        given["SPOIL_STALE"] = "1"
+        environment["SPOIL_STALE"] = "1"
     if kind == "openmpi":
-        return [word for name, value in given.items() for word in ("-x", f"{name}={value}")]
-    return [word for name, value in given.items() for word in ("-genv", name, value)]
+        return [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
+    return [word for name, value in environment.items() for word in ("-genv", name, value)]
 
 
 @kinds
@@ -202,9 +202,9 @@ def test_wrong_data_never_yield_a_result(
         pytest.skip("no OpenSHMEM is installed")
     before = spoilt(spoilers, kind, call, rank, first, stale)
     _status, lines, talk = comm(kind, 2, *words.split(), "--interval", "0.01", "--budget", "20s", more=before)
-    wrong = [line["reason"] for line in of(lines, "absent")]
-    shows = rf"{named}: wrong data: rank [01], [\w ]+, word \d+: expected [0-9a-f]{{16}}, got [0-9a-f]{{16}}$"
-    assert len(wrong) == 1 and re.search(shows, wrong[0]), (wrong, talk)
+    problems = [line["reason"] for line in of(lines, "absent")]
+    pattern = rf"{named}: wrong data: rank [01], [\w ]+, word \d+: expected [0-9a-f]{{16}}, got [0-9a-f]{{16}}$"
+    assert len(problems) == 1 and re.search(pattern, problems[0]), (problems, talk)
     assert not [r for r in of(lines, "result") if r["conditions"].get("algorithm") != "pairs"]
     assert lines[-1]["type"] == "end"
 
@@ -244,9 +244,9 @@ def test_what_one_rank_cannot_allocate_is_absent_and_the_rest_is_measured(
         "20s",
         more=spoilt(spoilers, kind, "win", rank, 0),
     )
-    gone = of(lines, "absent")
-    assert [(line["conditions"]["protocol"], line["conditions"]["words"]) for line in gone] == [("rma_fence", 8)]
-    assert f"rank {rank}: MPI_Win_allocate: " in gone[0]["reason"]
+    absences = of(lines, "absent")
+    assert [(line["conditions"]["protocol"], line["conditions"]["words"]) for line in absences] == [("rma_fence", 8)]
+    assert f"rank {rank}: MPI_Win_allocate: " in absences[0]["reason"]
     assert {(r["conditions"]["protocol"], r["conditions"]["words"]) for r in of(lines, "result")} == {
         (p, n) for p in ("sendrecv", "shared") for n in (8, 64)
     }
@@ -257,13 +257,13 @@ def test_what_one_rank_cannot_allocate_is_absent_and_the_rest_is_measured(
 def test_a_rank_that_fails_is_reported_in_one_line_and_ends_the_step(
     spoilers: dict[str, Path], kind: str, rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = spoilt(spoilers, kind, "dims", rank, 0)
+    lines = spoilt(spoilers, kind, "dims", rank, 0)
     plain = launch.launch_argv
 
     def with_spoiler(
         with_: launch.Launcher, ranks: int, cpus: int, _more: Sequence[str] = (), *, threads: int = 1
     ) -> list[str]:
-        return plain(with_, ranks, cpus, more, threads=threads)
+        return plain(with_, ranks, cpus, lines, threads=threads)
 
     monkeypatch.setattr(launch, "launch_argv", with_spoiler)
     result = Runner(tmp_path).run_step(Step("s", "halo", ("halo", "--words", "8", "--budget", "2s"), 2, 2, kind))

@@ -68,13 +68,13 @@ def windows(wrong: int, beyond: Sequence[int] = (8,)) -> str:
             trial="window",
             protocol=p,
             words=words,
-            window_bytes=8 * words + more,
+            window_bytes=8 * words + extra,
             **({"shifted_bytes": -8} if n else {}),
         )
         for p in ("put", "get")
         for words in (16, 4096)
-        for more in (0, 8)
-        for n in [wrong if more in beyond else 0]
+        for extra in (0, 8)
+        for n in [wrong if extra in beyond else 0]
     )
 
 
@@ -116,18 +116,18 @@ def looked(
     shared: Path | None = None,
 ) -> dict[str, Finding]:
     """Findings by name, without the library's."""
-    made = {kind: launch.Launcher(kind, Path("/made/up/mpirun"), Path("/made/up/meshmark-comm"))}
-    monkeypatch.setattr(launch, "launchers", lambda: made)
-    here = {"apt-get": "/usr/bin/apt-get", "true": "/bin/true"}.get
-    host = Host(cpus, root, environment or {}, here, shared or NOWHERE)
+    launchers = {kind: launch.Launcher(kind, Path("/made/up/mpirun"), Path("/made/up/meshmark-comm"))}
+    monkeypatch.setattr(launch, "launchers", lambda: launchers)
+    programs = {"apt-get": "/usr/bin/apt-get", "true": "/bin/true"}.get
+    host = Host(cpus, root, environment or {}, programs, shared or NOWHERE)
 
     def attempt(words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Attempt:
         return answer(list(words), environment)
 
-    found = examine(asked or kind, host=host, attempt=attempt)
-    assert [ORDER.index(f.judged) for f in found] == sorted(ORDER.index(f.judged) for f in found)
-    assert all(f.found and f.why and len(f.found) <= 200 for f in found)
-    return {f.name.partition(": ")[2]: f for f in found}
+    findings = examine(asked or kind, host=host, attempt=attempt)
+    assert [ORDER.index(f.judged) for f in findings] == sorted(ORDER.index(f.judged) for f in findings)
+    assert all(f.found and f.why and len(f.found) <= 200 for f in findings)
+    return {f.name.partition(": ")[2]: f for f in findings}
 
 
 def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: Attempt) -> Answer:
@@ -137,29 +137,29 @@ def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: At
 
 @pytest.mark.parametrize("kind", ["openmpi", "mpich", "mpi"])
 def test_what_does_not_spring_is_well_and_says_what_was_seen(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    found = looked(monkeypatch, well, kind)
-    judged = {name: f.judged for name, f in found.items()}
+    finding = looked(monkeypatch, well, kind)
+    verdicts = {name: f.judged for name, f in finding.items()}
     unknown = {"hosts with a common kernel", "stale shared memory"} if kind == "mpi" else set()
-    assert {n for n, j in judged.items() if j != "ok"} == unknown
-    assert len(found) == (9 if kind == "openmpi" else 7)
-    assert not any(f.command for f in found.values())
-    assert "10.0 µs" in found["more ranks than CPUs"].found and "32 scalar puts" in found["co-arrays"].found
+    assert {n for n, j in verdicts.items() if j != "ok"} == unknown
+    assert len(finding) == (9 if kind == "openmpi" else 7)
+    assert not any(f.command for f in finding.values())
+    assert "10.0 µs" in finding["more ranks than CPUs"].found and "32 scalar puts" in finding["co-arrays"].found
 
 
 def test_root_is_refused_and_told_how_to_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(words: list[str], environment: Mapping[str, str]) -> bool:
         return words[-1] == "/bin/true" and "OMPI_ALLOW_RUN_AS_ROOT" not in environment
 
-    refusal = Attempt(1, "", "-----\nmpirun has detected an attempt to run as root.\n")
-    found = looked(monkeypatch, but(refuses, refusal))["started by root"]
-    assert found.judged == "hidden" and "refuses" in found.found
-    assert found.command == "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
-    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    found = looked(monkeypatch, but(refuses, refusal), environment=told)["started by root"]
-    assert found.judged == "ok" and "allowed by OMPI_ALLOW_RUN_AS_ROOT" in found.found
-    assert looked(monkeypatch, but(refuses, refusal), root=False)["started by root"].found == "not running as root"
+    attempt = Attempt(1, "", "-----\nmpirun has detected an attempt to run as root.\n")
+    finding = looked(monkeypatch, but(refuses, attempt))["started by root"]
+    assert finding.judged == "hidden" and "refuses" in finding.found
+    assert finding.command == "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+    env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    finding = looked(monkeypatch, but(refuses, attempt), environment=env)["started by root"]
+    assert finding.judged == "ok" and "allowed by OMPI_ALLOW_RUN_AS_ROOT" in finding.found
+    assert looked(monkeypatch, but(refuses, attempt), root=False)["started by root"].found == "not running as root"
     # What is refused for another reason is not cured by being told.
-    other = looked(monkeypatch, but(lambda words, _: words[-1] == "/bin/true", refusal))["started by root"]
+    other = looked(monkeypatch, but(lambda words, _: words[-1] == "/bin/true", attempt))["started by root"]
     assert other.judged == "hidden" and "attempt to run as root" in other.found and not other.command
 
 
@@ -180,8 +180,8 @@ def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.Monk
     assert "1.00 µs with one CPU per rank" in found.found
     never = looked(monkeypatch, but(spins, Attempt(124, "", "", timed_out=True)))["more ranks than CPUs"]
     assert never.judged == "spoils-measurements" and "did not end within 20 s" in never.found
-    fails = looked(monkeypatch, but(lambda w, _: "irecv_isend" in w, Attempt(1, "", "not enough slots\n")))
-    failed = fails["more ranks than CPUs"]
+    finding = looked(monkeypatch, but(lambda w, _: "irecv_isend" in w, Attempt(1, "", "not enough slots\n")))
+    failed = finding["more ranks than CPUs"]
     assert failed.judged == "unknown" and "not enough slots" in failed.found
 
 
@@ -211,14 +211,16 @@ def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.
     def as_started(words: list[str], environment: Mapping[str, str]) -> bool:
         return "pingpong" in words and "UCX_TLS" not in environment
 
-    found = looked(monkeypatch, but(as_started, short), "mpich")["hosts with a common kernel"]
-    assert found.judged == "spoils-measurements" and found.command == "export UCX_TLS=tcp,self"
-    assert "shared memory, 300 ns" in found.found and "with the remedy: network mesh0, 20.0 µs" in found.found
+    finding = looked(monkeypatch, but(as_started, short), "mpich")["hosts with a common kernel"]
+    assert finding.judged == "spoils-measurements" and finding.command == "export UCX_TLS=tcp,self"
+    assert "shared memory, 300 ns" in finding.found and "with the remedy: network mesh0, 20.0 µs" in finding.found
     stays = looked(monkeypatch, but(lambda w, _: "pingpong" in w, short), "mpich")["hosts with a common kernel"]
     assert stays.judged == "spoils-measurements" and not stays.command
     forbidden = Attempt(1, "", "unshare: unshare failed: Operation not permitted\n")
-    found = looked(monkeypatch, but(lambda w, _: "pingpong" in w, forbidden), root=False)["hosts with a common kernel"]
-    assert found.judged == "unknown" and "Operation not permitted" in found.found and "sudo" in found.command
+    finding = looked(monkeypatch, but(lambda w, _: "pingpong" in w, forbidden), root=False)[
+        "hosts with a common kernel"
+    ]
+    assert finding.judged == "unknown" and "Operation not permitted" in finding.found and "sudo" in finding.command
 
 
 def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -243,9 +245,11 @@ def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.Monke
     with (tmp_path / names[4]).open("rb"), (tmp_path / names[5]).open("r+b") as file:
         mapped = mmap.mmap(file.fileno(), 1 << 20)
         file.close()
-        found = seen("openmpi")
-        assert found.judged == "spoils-measurements" and found.found.startswith("3 files in") and "3 MiB" in found.found
-        assert found.command == f"rm {tmp_path}/vader_segment.n1.0.1a.* {tmp_path}/vader_segment.n1.0.2b.1"
+        answer = seen("openmpi")
+        assert (
+            answer.judged == "spoils-measurements" and answer.found.startswith("3 files in") and "3 MiB" in answer.found
+        )
+        assert answer.command == f"rm {tmp_path}/vader_segment.n1.0.1a.* {tmp_path}/vader_segment.n1.0.2b.1"
         mapped.close()
     assert seen("openmpi").found.startswith("5 files in")
     assert seen("mpich").command == f"rm {tmp_path}/mpich_shar_tmpAb9"
@@ -259,37 +263,39 @@ def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatc
     def hooked(words: list[str], _: Mapping[str, str]) -> bool:
         return "shmem_put" in words and "opal_common_ucx_opal_mem_hooks" not in words
 
-    found = looked(monkeypatch, but(hooked, crash))["end of OpenSHMEM programs"]
-    assert found.judged == "hidden" and "died of SIGSEGV after its results" in found.found
-    assert found.command == "oshrun --mca opal_common_ucx_opal_mem_hooks 0 …"
+    finding = looked(monkeypatch, but(hooked, crash))["end of OpenSHMEM programs"]
+    assert finding.judged == "hidden" and "died of SIGSEGV after its results" in finding.found
+    assert finding.command == "oshrun --mca opal_common_ucx_opal_mem_hooks 0 …"
     stays = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, crash))["end of OpenSHMEM programs"]
     assert stays.judged == "hidden" and not stays.command
-    none = Attempt(77, absent("this build has no OpenSHMEM"), "")
-    found = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, none))["end of OpenSHMEM programs"]
-    assert found.judged == "hidden" and "absent: this build has no OpenSHMEM" in found.found
-    assert "libopenmpi-dev" in found.command
+    attempt = Attempt(77, absent("this build has no OpenSHMEM"), "")
+    finding = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, attempt))["end of OpenSHMEM programs"]
+    assert finding.judged == "hidden" and "absent: this build has no OpenSHMEM" in finding.found
+    assert "libopenmpi-dev" in finding.command
 
 
 def test_windows_that_cannot_be_made_over_tcp_are_seen_with_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    fails = Attempt(77, absent("MPI_Win_allocate: MPI_ERR_WIN: invalid window"), "")
-    found = looked(monkeypatch, but(lambda w, _: "rma_fence" in w and "rdma,sm,pt2pt" not in w, fails))
-    assert found["windows over TCP"].judged == "hidden" and "MPI_ERR_WIN" in found["windows over TCP"].found
-    assert found["windows over TCP"].command == "mpirun --mca osc rdma,sm,pt2pt …"
-    assert not looked(monkeypatch, but(lambda w, _: "rma_fence" in w, fails))["windows over TCP"].command
+    attempt = Attempt(77, absent("MPI_Win_allocate: MPI_ERR_WIN: invalid window"), "")
+    finding = looked(monkeypatch, but(lambda w, _: "rma_fence" in w and "rdma,sm,pt2pt" not in w, attempt))
+    assert finding["windows over TCP"].judged == "hidden" and "MPI_ERR_WIN" in finding["windows over TCP"].found
+    assert finding["windows over TCP"].command == "mpirun --mca osc rdma,sm,pt2pt …"
+    assert not looked(monkeypatch, but(lambda w, _: "rma_fence" in w, attempt))["windows over TCP"].command
 
 
 def test_words_beside_their_place_are_told_by_size_and_shift(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Attempt(0, windows(7), "")
-    found = looked(monkeypatch, but(lambda w, _: "window" in w, asked), "mpich")["windows of odd sizes"]
+    attempt = Attempt(0, windows(7), "")
+    found = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
     assert found.judged == "spoils-measurements" and found.command.startswith("in the program: round sizes")
     assert "get and put fail from 16 words in a window of 136 bytes, shifted by -8 bytes" in found.found
     assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in found.found
     # Where even windows fail as well, rounding helps nobody.
-    asked = Attempt(0, windows(7, beyond=(0, 8)), "")
-    found = looked(monkeypatch, but(lambda w, _: "window" in w, asked), "mpich")["windows of odd sizes"]
+    attempt = Attempt(0, windows(7, beyond=(0, 8)), "")
+    found = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
     assert "(8 of 8 messages, 4 in" in found.found and not found.command
-    dead = looked(monkeypatch, but(lambda w, _: "window" in w, Attempt(139, "", "")), "mpich")["windows of odd sizes"]
-    assert dead.judged == "unknown" and "SIGSEGV" in dead.found
+    finding = looked(monkeypatch, but(lambda w, _: "window" in w, Attempt(139, "", "")), "mpich")[
+        "windows of odd sizes"
+    ]
+    assert finding.judged == "unknown" and "SIGSEGV" in finding.found
 
 
 def test_what_co_arrays_lose_is_counted_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,23 +308,23 @@ def test_what_co_arrays_lose_is_counted_with_what_helps(monkeypatch: pytest.Monk
     assert "none where an image's part is a multiple of 16 bytes" in found.found
     assert found.command.startswith("export MPIR_CVAR_NOLOCAL=1") and "2 words or 4 events" in found.command
     # What was not seen to help perf_event_paranoid unknown.
-    both = "caf_scalar,caf_element,caf_event"
-    stays = looked(monkeypatch, but(lambda w, _: both in w, Attempt(0, coarrays(16), "")), "mpich")["co-arrays"]
+    pattern = "caf_scalar,caf_element,caf_event"
+    stays = looked(monkeypatch, but(lambda w, _: pattern in w, Attempt(0, coarrays(16), "")), "mpich")["co-arrays"]
     assert stays.command.startswith("in the program:") and "NOLOCAL" not in stays.command
     any_size = Attempt(0, coarrays(16, bad=(8, 16)), "")
-    stays = looked(monkeypatch, but(lambda w, _: both in w, any_size), "openmpi")["co-arrays"]
+    stays = looked(monkeypatch, but(lambda w, _: pattern in w, any_size), "openmpi")["co-arrays"]
     assert stays.judged == "spoils-measurements" and "multiple" not in stays.found and not stays.command
-    dead = looked(monkeypatch, but(tried, Attempt(139, coarrays(0), "")), "mpich")["co-arrays"]
-    assert dead.judged == "unknown" and "SIGSEGV" in dead.found
-    none = Attempt(77, absent("this build has no co-arrays"), "")
-    found = looked(monkeypatch, but(tried, none), "mpich")["co-arrays"]
+    finding = looked(monkeypatch, but(tried, Attempt(139, coarrays(0), "")), "mpich")["co-arrays"]
+    assert finding.judged == "unknown" and "SIGSEGV" in finding.found
+    attempt = Attempt(77, absent("this build has no co-arrays"), "")
+    found = looked(monkeypatch, but(tried, attempt), "mpich")["co-arrays"]
     assert found.judged == "hidden" and "libcoarrays-mpich-dev" in found.command
 
 
 def test_libraries_that_are_not_here_are_told_with_what_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = looked(monkeypatch, well, "openmpi", asked="all", root=False)["installed"]
-    assert found.name.startswith("MPICH") and found.judged == "hidden"
-    assert found.command.startswith("sudo apt-get install mpich libmpich-dev")
+    finding = looked(monkeypatch, well, "openmpi", asked="all", root=False)["installed"]
+    assert finding.name.startswith("MPICH") and finding.judged == "hidden"
+    assert finding.command.startswith("sudo apt-get install mpich libmpich-dev")
     with pytest.raises(AbsentError, match="mpich"):
         looked(monkeypatch, well, "openmpi", asked="mpich")
     with pytest.raises(UsageError, match="found 'lam'; allowed: any, all, openmpi"):
@@ -333,10 +339,10 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
 ) -> None:
     monkeypatch.setattr(attempt, "LIMIT_S", 0.5)
     note = tmp_path / "pid"
-    began = time.monotonic()
+    start_s = time.monotonic()
     # It does not listen to SIGTERM either.
     tried = try_for_real(["sh", "-c", f"trap '' TERM; sleep 100 & echo $! > {note}; wait; sleep 100"], dict(os.environ))
-    assert tried.timed_out and "did not end within" in tried.why and time.monotonic() - began < 60
+    assert tried.timed_out and "did not end within" in tried.why and time.monotonic() - start_s < 60
     assert until(lambda: not alive(int(note.read_text())), 5)
 
 
@@ -364,13 +370,15 @@ def test_what_a_trial_came_to_is_told_in_a_few_words(tmp_path: Path) -> None:
     assert try_for_real(["true"], environment).why == ""
     assert try_for_real(["sh", "-c", "exit 3"], environment).why == "exit status 3"
     assert try_for_real(["sh", "-c", "kill -9 $$"], environment).why == "died of SIGKILL"
-    said = "echo ----- >&2; echo 'no such slot' >&2; exit 1"
-    assert try_for_real(["sh", "-c", said], environment).why == "no such slot"
+    script = "echo ----- >&2; echo 'no such slot' >&2; exit 1"
+    assert try_for_real(["sh", "-c", script], environment).why == "no such slot"
     assert "No such file" in try_for_real([str(tmp_path / "none")], environment).why
-    one = min(os.sched_getaffinity(0))
-    assert try_for_real(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], environment, [one]).out.split() == [
+    shortest = min(os.sched_getaffinity(0))
+    assert try_for_real(
+        ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], environment, [shortest]
+    ).out.split() == [
         "Cpus_allowed_list:",
-        str(one),
+        str(shortest),
     ]
 
 
@@ -393,21 +401,21 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_a_wrong_request_is_one_line(words: list[str], says: str) -> None:
-    done = run(*words)
-    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+    completed = run(*words)
+    assert completed.returncode == 2 and says in completed.stderr and completed.stdout == ""
 
 
 @pytest.mark.skipif(not HERE, reason="no MPI library is installed")
 @pytest.mark.parametrize("kind", HERE)
 def test_the_traps_of_the_launchers_here_are_tried(kind: str) -> None:
-    done = run("mpi", "--mpi", kind, "--json")
-    assert done.returncode == 0, done.stderr
-    found = {f["name"].partition(": ")[2]: f for f in map(json.loads, done.stdout.splitlines())}
-    assert len(found) == (9 if kind == "openmpi" else 7)
-    assert all(set(f) == {"name", "found", "judged", "why", "command"} for f in found.values())
+    completed = run("mpi", "--mpi", kind, "--json")
+    assert completed.returncode == 0, completed.stderr
+    findings = {f["name"].partition(": ")[2]: f for f in map(json.loads, completed.stdout.splitlines())}
+    assert len(findings) == (9 if kind == "openmpi" else 7)
+    assert all(set(f) == {"name", "found", "judged", "why", "command"} for f in findings.values())
     # What Meshmark itself relies on can be tried wherever it runs.
     pairs = ["two ranks on one CPU"] if len(os.sched_getaffinity(0)) > 1 else []
     for name in ("more ranks than CPUs", "windows of odd sizes", *pairs):
-        assert found[name]["judged"] != "unknown", found[name]
+        assert findings[name]["judged"] != "unknown", findings[name]
     if os.geteuid() == 0 and "OMPI_ALLOW_RUN_AS_ROOT" not in os.environ and kind == "openmpi":
-        assert found["started by root"]["judged"] == "hidden"
+        assert findings["started by root"]["judged"] == "hidden"

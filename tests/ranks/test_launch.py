@@ -85,10 +85,10 @@ def answers(path: Path, says: str, then: str = "exit 0") -> Path:
 
 def test_a_launcher_is_told_by_what_it_says_not_by_its_name(made_up: Path) -> None:
     answers(made_up / "mpirun", "HYDRA build details: Version: 4.0.2")
-    known = launch.launchers()
-    assert list(known) == ["mpich"]
-    assert known["mpich"].path == made_up / "mpirun"
-    assert known["mpich"].program.name == "meshmark-comm-mpich"
+    launchers = launch.launchers()
+    assert list(launchers) == ["mpich"]
+    assert launchers["mpich"].path == made_up / "mpirun"
+    assert launchers["mpich"].program.name == "meshmark-comm-mpich"
 
 
 def test_any_is_the_first_all_are_all_and_names_are_names(made_up: Path) -> None:
@@ -102,9 +102,9 @@ def test_any_is_the_first_all_are_all_and_names_are_names(made_up: Path) -> None
 
 
 def test_without_any_launcher_it_is_absent_and_says_what_would_help(made_up: Path) -> None:
-    with pytest.raises(AbsentError, match="no MPI library") as why:
+    with pytest.raises(AbsentError, match="no MPI library") as raised:
         launch.chosen("any")
-    assert "install" in why.value.hint
+    assert "install" in raised.value.hint
     with pytest.raises(AbsentError, match=r"^mpich: found no launcher with a build of meshmark-comm$"):
         launch.launcher("mpich")
 
@@ -126,10 +126,10 @@ def test_a_folder_without_builds_is_absent(made_up: Path, monkeypatch: pytest.Mo
 
 def test_the_command_line_says_what_is_not_built(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = meshmark("measure", "halo", "--no-store", env={"MESHMARK_COMM": str(tmp_path / "empty")})
-    assert done.returncode == 2, done.stderr
-    said = done.stderr.strip().splitlines()
-    assert "found 'halo'" in said[0] and said[1].startswith("hint: ") and "MPI" in said[1], done.stderr
+    completed = meshmark("measure", "halo", "--no-store", env={"MESHMARK_COMM": str(tmp_path / "empty")})
+    assert completed.returncode == 2, completed.stderr
+    message = completed.stderr.strip().splitlines()
+    assert "found 'halo'" in message[0] and message[1].startswith("hint: ") and "MPI" in message[1], completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_a_program_without_its_library_says_which(built: list[str], says: str, t
     for kind in built:
         script(tmp_path / f"meshmark-comm-{kind}", "#!/bin/sh\n")
     started = {"OMPI_COMM_WORLD_SIZE": "2"} if built else {}
-    done = subprocess.run([alone, "halo"], capture_output=True, text=True, timeout=60, check=False, env=started)
-    assert (done.returncode, done.stdout, done.stderr) == (77, "", f"meshmark-comm: absent: {says}\n")
+    completed = subprocess.run([alone, "halo"], capture_output=True, text=True, timeout=60, check=False, env=started)
+    assert (completed.returncode, completed.stdout, completed.stderr) == (77, "", f"meshmark-comm: absent: {says}\n")
 
 
 # ------------------------------------------------------------------ words
@@ -153,16 +153,16 @@ def test_numbers_of_ranks() -> None:
     assert launch.counts("all", 96) == [96]
     assert launch.counts("4,2,4", 2) == [2, 4]
     assert launch.counts("2..8", 2) == [2, 4, 8]
-    for wrong in ("", "0", "two", "-1", "65537", "2.0"):
-        with pytest.raises(UsageError, match=f"^ranks: found '{wrong}'; allowed: "):
-            launch.counts(wrong, 2)
+    for value in ("", "0", "two", "-1", "65537", "2.0"):
+        with pytest.raises(UsageError, match=f"^ranks: found '{value}'; allowed: "):
+            launch.counts(value, 2)
 
 
 def test_ranks_may_have_the_cpus_of_all_nodes_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = len(os.sched_getaffinity(0))
-    for job, found in (("", own), ("64", own), ("16(x3),8", 56), ("4,4", 8)):
+    cpu_count = len(os.sched_getaffinity(0))
+    for job, expected in (("", cpu_count), ("64", cpu_count), ("16(x3),8", 56), ("4,4", 8)):
         monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", job)
-        assert launch.cpus() == found, job
+        assert launch.cpus() == expected, job
     monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", "16(x3),8")
     assert [launch.ranks_of_host(n) for n in (1, 4, 5, 8)] == [1, 1, 2, 2]
     assert [launch.cpus_of_rank(n) for n in (1, 4, 5, 8, 100)] == [8, 8, 4, 4, 1], "of the smallest host"
@@ -198,16 +198,19 @@ def test_ranks_with_threads_are_not_bound_to_a_core() -> None:
 
 
 def test_root_is_let_in_by_open_mpi_alone() -> None:
-    given = {k for k in launch.environment("openmpi") if k.startswith("OMPI_ALLOW")}
-    assert given >= ({"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"} if os.geteuid() == 0 else set())
+    variables = {k for k in launch.environment("openmpi") if k.startswith("OMPI_ALLOW")}
+    assert variables >= ({"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"} if os.geteuid() == 0 else set())
     assert launch.environment("mpich") == dict(os.environ)
 
 
 def test_openmp_binds_no_rank_before_the_ranks_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "0")
-    found = launch.environment("openmpi")
-    assert not {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"} & found.keys() and "OMP_NUM_THREADS" in found
+    environment = launch.environment("openmpi")
+    assert (
+        not {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"} & environment.keys()
+        and "OMP_NUM_THREADS" in environment
+    )
 
 
 # ------------------------------------------------------------------ what they say
@@ -222,8 +225,8 @@ def test_who_died_is_told_in_one_line() -> None:
 
 
 def test_what_a_rank_said_comes_before_what_its_launcher_says_of_it() -> None:
-    said = "warning\nmeshmark-comm: error: rank 1: MPI_Bcast: out of luck\n" + OPEN_MPI_KILLED
-    assert launch.failure_message(said) == "rank 1: MPI_Bcast: out of luck"
+    output = "warning\nmeshmark-comm: error: rank 1: MPI_Bcast: out of luck\n" + OPEN_MPI_KILLED
+    assert launch.failure_message(output) == "rank 1: MPI_Bcast: out of luck"
 
 
 def test_rulers_are_no_reason() -> None:
@@ -245,10 +248,10 @@ def test_a_launcher_that_hangs_is_ended_with_all_that_it_started(
     pids = tmp_path / "pids"
     # Deaf to the polite way, as a launcher that hangs may be.
     answers(made_up / "mpirun.openmpi", "Open MPI", f"trap '' TERM\nsleep 300 &\necho $$ $! > {pids}\nwait")
-    began = time.monotonic()
+    start_s = time.monotonic()
     result = Runner(tmp_path / "run", silence_s=0.5).run_step(step())
     assert result.status == "failed" and result.message.startswith("no output for "), result.message
-    assert time.monotonic() - began < 120
+    assert time.monotonic() - start_s < 120
     # Killed they are, but a killed process takes a moment to go.
     assert until(lambda: not [pid for pid in map(int, pids.read_text().split()) if alive(pid)], 10)
 
@@ -280,15 +283,15 @@ def test_a_rank_that_died_is_named_and_what_was_measured_stays(
             "processes": [{"host": "n042", "pid": 4710}, {"host": "n042", "pid": 4711}],
         }
     )
-    talk = tmp_path / "talk"
-    talk.write_text(MPICH_KILLED)  # on standard output, among the lines
+    log = tmp_path / "talk"
+    log.write_text(MPICH_KILLED)  # on standard output, among the lines
     point = json.dumps({"type": "point", "index": 0, "key": {}})
-    answers(made_up / "mpirun.openmpi", "Open MPI", f"echo '{header}'\necho '{point}'\ncat {talk}\nexit 9")
+    answers(made_up / "mpirun.openmpi", "Open MPI", f"echo '{header}'\necho '{point}'\ncat {log}\nexit 9")
     runner = Runner(tmp_path / "run")
     result = runner.run_step(step())
     assert (result.status, result.message) == ("failed", "rank 1 on n042 died of SIGKILL")
-    kept = [json.loads(line)["type"] for line in runner.journal(step()).read_text().splitlines()]
-    assert kept == ["header", "point"]
+    types = [json.loads(line)["type"] for line in runner.journal(step()).read_text().splitlines()]
+    assert types == ["header", "point"]
 
 
 def test_a_launcher_that_is_no_program_is_one_line(made_up: Path, tmp_path: Path) -> None:

@@ -56,19 +56,19 @@ pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="needs two allowed CPUs to
 
 
 def need(tool: str) -> str:
-    found = shutil.which(tool)
-    if found is None:
+    path = shutil.which(tool)
+    if path is None:
         pytest.skip(f"{tool} is not installed")
-    return found
+    return path
 
 
 def form(name: str, parts: str, command: str, *words: str, within: int | None = None) -> dict[str, Any]:
     program = find_native("meshmark-place", "MESHMARK_PLACE")
     call = [str(program), "translate", "--json", "--parts", parts, "--to", name, "--command", command, *words]
     call = [*restriction(within), *call]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    made: dict[str, Any] = json.loads(done.stdout)["forms"][name]
+    completed = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode == 0, completed.stderr
+    made: dict[str, Any] = json.loads(completed.stdout)["forms"][name]
     return made
 
 
@@ -82,12 +82,12 @@ def _own_wishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = ("OMP_", "GOMP_", "KMP_", "OMPI_", "PMI", "MPI_", "SLURM", "FLUX_TASK", "FLUX_JOB", "LSB_", "MESHMARK_")
     for name in [n for n in os.environ if n.startswith(foreign) and n != "MESHMARK_PLACE"]:
         monkeypatch.delenv(name)
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "site.toml").write_text("")
-    monkeypatch.setenv("MESHMARK_LEDGER", str(own / "claims"))
-    monkeypatch.setenv("MESHMARK_SITE_CONFIG", str(own / "site.toml"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(own))
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "site.toml").write_text("")
+    monkeypatch.setenv("MESHMARK_LEDGER", str(folder / "claims"))
+    monkeypatch.setenv("MESHMARK_SITE_CONFIG", str(folder / "site.toml"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
     for launcher in ("OMPI", "PRTE"):
         for which in ("", "_CONFIRM"):
             monkeypatch.setenv(f"{launcher}_ALLOW_RUN_AS_ROOT{which}", "1")
@@ -101,9 +101,9 @@ def start(command: list[str], folder: Path, env: dict[str, str] | None = None) -
 
 def shell(line: str, folder: Path, within: int | None = None, env: dict[str, str] | None = None) -> str:
     """Runs a line as a user would, in `folder`."""
-    done = start([*restriction(within), "sh", "-c", line], folder, env)
-    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    return done.stdout
+    process = start([*restriction(within), "sh", "-c", line], folder, env)
+    assert process.returncode == 0, f"{line}\n{process.stdout}{process.stderr}"
+    return process.stdout
 
 
 def ranks(
@@ -135,10 +135,10 @@ def hydra() -> str:
 
 def mpirun_form() -> str:
     version = subprocess.run([open_mpi(), "--version"], capture_output=True, text=True, timeout=60, check=False)
-    told = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)\.", version.stdout)
-    if told is None:
+    match = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)\.", version.stdout)
+    if match is None:
         pytest.skip("mpirun is not Open MPI's")
-    return "openmpi" if int(told[1]) < 5 else "openmpi5"
+    return "openmpi" if int(match[1]) < 5 else "openmpi5"
 
 
 def run(*words: str) -> list[str]:
@@ -163,24 +163,24 @@ def said_by_ranks(done: subprocess.CompletedProcess[str]) -> list[str]:
 def test_open_mpis_ranks_are_where_the_rank_file_says(parts: list[list[int]], tmp_path: Path) -> None:
     name = mpirun_form()
     text = ";".join(",".join(map(str, p)) for p in parts)
-    found = ranks(name, text, tmp_path, tool=open_mpi())
-    assert [f.split()[0] for f in found] == [",".join(map(str, p)) for p in parts]
+    reports = ranks(name, text, tmp_path, tool=open_mpi())
+    assert [f.split()[0] for f in reports] == [",".join(map(str, p)) for p in parts]
 
 
 @pytest.mark.parametrize("parts", [[[CPUS[1]], [CPUS[0]]], [CPUS[:2], [CPUS[1]]]], ids=["turned", "overlapping"])
 def test_mpichs_ranks_are_where_the_option_says(parts: list[list[int]], tmp_path: Path) -> None:
     tool = hydra()
     text = ";".join(",".join(map(str, p)) for p in parts)
-    found = ranks("mpich", text, tmp_path, tool=tool)
-    assert [f.split()[0] for f in found] == [",".join(map(str, p)) for p in parts]
+    reports = ranks("mpich", text, tmp_path, tool=tool)
+    assert [f.split()[0] for f in reports] == [",".join(map(str, p)) for p in parts]
 
 
 def test_flux_places_its_tasks(tmp_path: Path) -> None:
     need("flux")
     if not os.environ.get("FLUX_URI"):
         pytest.skip("no instance of Flux around this test")
-    found = ranks("flux", f"{CPUS[1]};{CPUS[0]}", tmp_path)
-    assert [f.split()[0] for f in found] == [str(CPUS[1]), str(CPUS[0])]
+    reports = ranks("flux", f"{CPUS[1]};{CPUS[0]}", tmp_path)
+    assert [f.split()[0] for f in reports] == [str(CPUS[1]), str(CPUS[0])]
 
 
 @pytest.fixture
@@ -210,8 +210,8 @@ def test_the_launcher_is_the_one_asked_for_where_there_are_several(
 
 def test_mpichs_ranks_take_a_part_each(tmp_path: Path) -> None:
     hydra()
-    under = [hydra(), "-n", "2", *run(*TURNED, "--each", "--", "sh", "-c", SAY + "; sleep 0.3")]
-    assert said_by_ranks(start(under, tmp_path)) == TURNED_SAID
+    command = [hydra(), "-n", "2", *run(*TURNED, "--each", "--", "sh", "-c", SAY + "; sleep 0.3")]
+    assert said_by_ranks(start(command, tmp_path)) == TURNED_SAID
     if shutil.which("mpiexec.mpich"):
         above = run(*TURNED, "--launcher", "mpich", "-n", "2", "--", "sh", "-c", SAY)
         assert said_by_ranks(start(above, tmp_path)) == TURNED_SAID
@@ -219,11 +219,11 @@ def test_mpichs_ranks_take_a_part_each(tmp_path: Path) -> None:
 
 def test_open_mpis_ranks_take_a_part_each(tmp_path: Path) -> None:
     name = mpirun_form()
-    under = [open_mpi(), "-np", "2", "--oversubscribe", "--bind-to", "none"]
+    command = [open_mpi(), "-np", "2", "--oversubscribe", "--bind-to", "none"]
     if name == "openmpi5":
-        under = [open_mpi(), "-np", "2", "--map-by", ":oversubscribe", "--bind-to", "none"]
-    under += run(*TURNED, "--each", "--", "sh", "-c", SAY + "; sleep 0.3")
-    assert said_by_ranks(start(under, tmp_path)) == TURNED_SAID
+        command = [open_mpi(), "-np", "2", "--map-by", ":oversubscribe", "--bind-to", "none"]
+    command += run(*TURNED, "--each", "--", "sh", "-c", SAY + "; sleep 0.3")
+    assert said_by_ranks(start(command, tmp_path)) == TURNED_SAID
     above = run(*TURNED, "--launcher", name, "-n", "2", "--", "sh", "-c", SAY)
     assert said_by_ranks(start(above, tmp_path)) == TURNED_SAID
 
@@ -233,12 +233,12 @@ def test_ranks_take_a_part_each_of_a_cpuset(launcher: str, tmp_path: Path) -> No
     name = mpirun_form() if launcher == "open mpi" else "mpich"
     if launcher == "mpich" and not shutil.which("mpiexec.mpich"):
         hydra()
-    for bind, wanted in ((TURNED, TURNED_SAID), (("--bind", f"list={CPUS[-1]}"), [f"0 here {CPUS[-1]}"])):
-        words = [*bind, "--hard", "--launcher", name, "-n", str(len(wanted)), "--", "sh", "-c", SAY]
-        done = start(run(*words), tmp_path)
-        if done.returncode == 77:
-            pytest.skip(done.stderr.strip())
-        assert said_by_ranks(done) == wanted
+    for bind, expected in ((TURNED, TURNED_SAID), (("--bind", f"list={CPUS[-1]}"), [f"0 here {CPUS[-1]}"])):
+        words = [*bind, "--hard", "--launcher", name, "-n", str(len(expected)), "--", "sh", "-c", SAY]
+        process = start(run(*words), tmp_path)
+        if process.returncode == 77:
+            pytest.skip(process.stderr.strip())
+        assert said_by_ranks(process) == expected
 
 
 @pytest.mark.parametrize("launcher", ["rankfile", "cpu-set", "mpich"])
@@ -255,13 +255,15 @@ def test_a_launcher_that_puts_all_ranks_on_one_cpu_is_named(launcher: str, tmp_p
             words += ["--mca", "rmaps_rank_file_physical", "1", "--rankfile", "ranks"]
         else:
             words += ["--cpu-set", str(CPUS[0]), "--bind-to", "core"]
-    given = ",".join(map(str, CPUS[:2]))
-    done = start(
-        run("--bind", f"list={given}", "--slots", "threads", "--verify=strict", "--", *words, "sleep", "1"), tmp_path
+    names = ",".join(map(str, CPUS[:2]))
+    process = start(
+        run("--bind", f"list={names}", "--slots", "threads", "--verify=strict", "--", *words, "sleep", "1"), tmp_path
     )
-    assert done.returncode == 3, done.stderr
-    blamed = [text for text in done.stderr.splitlines() if re.match(r" *mask_changed: sleep", text)]
-    assert blamed and all(re.search(r"launcher bound (all|each).*-bind-to none", text) for text in blamed), done.stderr
+    assert process.returncode == 3, process.stderr
+    messages = [text for text in process.stderr.splitlines() if re.match(r" *mask_changed: sleep", text)]
+    assert messages and all(re.search(r"launcher bound (all|each).*-bind-to none", text) for text in messages), (
+        process.stderr
+    )
 
 
 @pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
@@ -271,11 +273,11 @@ def test_a_launcher_that_leaves_its_ranks_alone_is_not_accused(launcher: str, tm
     if launcher == "openmpi":
         mpirun_form()
         words = [open_mpi(), "-np", "2", "--bind-to", "none"]
-    given = ",".join(map(str, CPUS[:2]))
-    placed = run("--bind", f"list={given}", "--slots", "threads", "--verify=strict", "--", *words, "sleep", "0.3")
+    names = ",".join(map(str, CPUS[:2]))
+    completed = run("--bind", f"list={names}", "--slots", "threads", "--verify=strict", "--", *words, "sleep", "0.3")
     for _ in range(3):
-        done = start(placed, tmp_path)
-        assert done.returncode == 0 and "placement held" in done.stderr, done.stderr
+        process = start(completed, tmp_path)
+        assert process.returncode == 0 and "placement held" in process.stderr, process.stderr
 
 
 # ------------------------------------------------------------------ Slurm, a cluster of this machine
@@ -287,8 +289,8 @@ def cluster() -> Iterator[tuple[list[str], dict[str, str]]]:
     try:
         with mini_slurm(nodes=2) as found:
             yield found
-    except CannotStart as why:
-        pytest.skip(str(why))
+    except CannotStart as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -306,25 +308,25 @@ def test_slurms_tasks_are_where_the_option_says(
     name: str, parts: list[list[int]], slurm: dict[str, str], tmp_path: Path
 ) -> None:
     text = ";".join(",".join(map(str, p)) for p in parts)
-    found = ranks(name, text, tmp_path, env=slurm)
-    assert [f.split()[0] for f in found] == [",".join(map(str, p)) for p in parts]
+    reports = ranks(name, text, tmp_path, env=slurm)
+    assert [f.split()[0] for f in reports] == [",".join(map(str, p)) for p in parts]
 
 
 @pytest.mark.parametrize("memory", ["local", "bind=0"])
 def test_slurm_takes_the_memory_policy(memory: str, slurm: dict[str, str], tmp_path: Path) -> None:
-    found = ranks("slurm", f"{CPUS[-1]};{CPUS[0]}", tmp_path, "--memory", memory, env=slurm)
-    assert [f.split()[0] for f in found] == [str(CPUS[-1]), str(CPUS[0])]
+    reports = ranks("slurm", f"{CPUS[-1]};{CPUS[0]}", tmp_path, "--memory", memory, env=slurm)
+    assert [f.split()[0] for f in reports] == [str(CPUS[-1]), str(CPUS[0])]
 
 
 def test_slurms_own_words_are_read(slurm: dict[str, str], tmp_path: Path) -> None:
     """What a task of Slurm finds in its environment names the layout that srun was given."""
-    shown = "echo $SLURM_CPU_BIND"
+    script = "echo $SLURM_CPU_BIND"
     parts = f"{CPUS[-1]};{CPUS[0]}"
     for name in ("slurm", "slurm-mask"):
-        said = shell(form(name, parts, f"sh -c '{shown}'")["line"], tmp_path, env=slurm).splitlines()
+        completed = shell(form(name, parts, f"sh -c '{script}'")["line"], tmp_path, env=slurm).splitlines()
         program = str(find_native("meshmark-place", "MESHMARK_PLACE"))
-        read = start([program, "translate", "--from", name, said[0], "--to", "parts", "--json"], tmp_path)
-        assert json.loads(read.stdout)["parts"] == [[CPUS[-1]], [CPUS[0]]], (said, read.stderr)
+        read = start([program, "translate", "--from", name, completed[0], "--to", "parts", "--json"], tmp_path)
+        assert json.loads(read.stdout)["parts"] == [[CPUS[-1]], [CPUS[0]]], (completed, read.stderr)
 
 
 def test_run_starts_slurms_tasks_on_this_node(cluster: tuple[list[str], dict[str, str]], tmp_path: Path) -> None:
@@ -340,10 +342,10 @@ def test_run_starts_slurms_tasks_on_this_node(cluster: tuple[list[str], dict[str
 def test_slurms_tasks_take_a_part_each_of_one_claim(cluster: tuple[list[str], dict[str, str]], tmp_path: Path) -> None:
     (first, _), env = cluster
     slots = [run()[0], "slots", "--json"]
-    under = ["srun", "-w", first, "-n", "2", "--cpu-bind=none", *run(*TURNED, "--each")]
+    command = ["srun", "-w", first, "-n", "2", "--cpu-bind=none", *run(*TURNED, "--each")]
     wait = ": > $SLURM_LOCALID.{0}; until [ -e 0.{0} ] && [ -e 1.{0} ]; do sleep 0.05; done"
     show = f"{SAY}; {wait.format('begin')}; {' '.join(slots)}; {wait.format('end')}"
-    lines = said_by_ranks(start([*under, "--", "sh", "-c", show], tmp_path, env))
+    lines = said_by_ranks(start([*command, "--", "sh", "-c", show], tmp_path, env))
     assert lines[:2] == turned_on(first)
     (claim,) = json.loads(lines[2])["claims"]
     assert (claim["joined"], claim["parts"]) == (2, [[CPUS[-1]], [CPUS[0]]])
@@ -351,25 +353,25 @@ def test_slurms_tasks_take_a_part_each_of_one_claim(cluster: tuple[list[str], di
 
 
 def test_each_of_slurms_tasks_sees_itself(slurm: dict[str, str], tmp_path: Path) -> None:
-    under = ["srun", "-n", "2", "--cpu-bind=none", *run(*TURNED, "--each", "--verify=strict", "--", "sleep", "0.5")]
-    done = start(under, tmp_path, slurm)
-    assert done.returncode == 0 and done.stderr.count("placement held") == 2, done.stderr
-    assert "absent: the ranks" not in done.stderr
+    command = ["srun", "-n", "2", "--cpu-bind=none", *run(*TURNED, "--each", "--verify=strict", "--", "sleep", "0.5")]
+    process = start(command, tmp_path, slurm)
+    assert process.returncode == 0 and process.stderr.count("placement held") == 2, process.stderr
+    assert "absent: the ranks" not in process.stderr
 
 
 def test_a_task_that_slurm_has_bound_is_refused(slurm: dict[str, str], tmp_path: Path) -> None:
-    done = start(
+    process = start(
         ["srun", "-n", "2", *run("--bind", "balance", "--slots", "threads", "--each", "--", "true")], tmp_path, slurm
     )
-    assert done.returncode == 2 and "srun --cpu-bind=none" in done.stderr, done.stderr
+    assert process.returncode == 2 and "srun --cpu-bind=none" in process.stderr, process.stderr
 
 
 def test_tasks_out_of_sight_are_absent_from_the_proof(slurm: dict[str, str], tmp_path: Path) -> None:
     """srun's tasks are no descendants of it: that its own threads kept their place proves nothing of them."""
     tasks = ["srun", "-n", "2", "sleep", "0.5"]
     for command in (tasks, ["sh", "-c", " ".join(tasks) + "; true"]):
-        done = start(run("--verify", "--", *command), tmp_path, slurm)
-        assert done.returncode == 0 and "absent: the ranks of srun" in done.stderr, done.stderr
+        process = start(run("--verify", "--", *command), tmp_path, slurm)
+        assert process.returncode == 0 and "absent: the ranks of srun" in process.stderr, process.stderr
     for words in (["--", *tasks], ["--launcher", "slurm", "-n", "2", "--", "true"]):
         strict = start(run("--verify=strict", *words), tmp_path, slurm)
         assert strict.returncode == 2 and "verify: cannot be strict" in strict.stderr, strict.stderr
@@ -389,11 +391,11 @@ def test_binding_tools_take_the_line(name: str, tool: str, cpu: int, tmp_path: P
 def test_the_numbers_are_right_where_the_starter_may_not_use_all_cpus(name: str, tmp_path: Path) -> None:
     """likwid then counts what is left, Open MPI 5 does not, others never counted."""
     if name == "mpirun":
-        found = ranks(mpirun_form(), str(CPUS[1]), tmp_path, tool=open_mpi(), within=CPUS[1])
+        reports = ranks(mpirun_form(), str(CPUS[1]), tmp_path, tool=open_mpi(), within=CPUS[1])
     else:
         need({"likwid": "likwid-pin", "hwloc": "hwloc-bind"}.get(name, name))
-        found = ranks(name, str(CPUS[1]), tmp_path, within=CPUS[1])
-    assert [f.split()[0] for f in found] == [str(CPUS[1])]
+        reports = ranks(name, str(CPUS[1]), tmp_path, within=CPUS[1])
+    assert [f.split()[0] for f in reports] == [str(CPUS[1])]
 
 
 @pytest.mark.parametrize(("name", "tool"), [("numactl", "numactl"), ("hwloc", "hwloc-bind"), ("taskset", "numactl")])
@@ -402,11 +404,11 @@ def test_the_numbers_are_right_where_the_starter_may_not_use_all_cpus(name: str,
 )
 def test_the_memory_policy_reaches_the_kernel(name: str, tool: str, memory: str, policy: str, tmp_path: Path) -> None:
     need(tool)
-    cpus, found = ranks(name, str(CPUS[0]), tmp_path, "--memory", memory)[0].split(" ", 1)
-    if found == "absent":
+    cpus, reports = ranks(name, str(CPUS[0]), tmp_path, "--memory", memory)[0].split(" ", 1)
+    if reports == "absent":
         pytest.skip("the kernel has no /proc/self/numa_maps")
     assert cpus == str(CPUS[0])
-    assert re.match(policy + r"( \(many\))?:0\b", found), found
+    assert re.match(policy + r"( \(many\))?:0\b", reports), reports
 
 
 def test_a_control_groups_files_take_the_line(tmp_path: Path) -> None:
@@ -414,8 +416,8 @@ def test_a_control_groups_files_take_the_line(tmp_path: Path) -> None:
     group = (base if base.is_dir() else Path("/sys/fs/cgroup")) / f"mm-test-{os.getpid()}"
     try:
         group.mkdir()
-    except OSError as wrong:
-        pytest.skip(f"no control group can be made here: {wrong}")
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
     try:
         if not (group / "cpuset.cpus").exists():
             pytest.skip("the cpuset controller is not enabled for children here")
@@ -444,8 +446,8 @@ def test_openmp_threads_are_where_the_variable_says(name: str, turned: bool, tmp
     parts = [[c] for c in (CPUS[1::-1] if turned else CPUS[:2])]
     if name != "gomp":
         parts.append(CPUS[:2])
-    found = shell(form(name, ";".join(",".join(map(str, p)) for p in parts), "./threads")["line"], tmp_path)
-    masks = {int(row[0]): [int(c) for c in row[1:]] for row in (line.split() for line in found.splitlines())}
+    completed = shell(form(name, ";".join(",".join(map(str, p)) for p in parts), "./threads")["line"], tmp_path)
+    masks = {int(row[0]): [int(c) for c in row[1:]] for row in (line.split() for line in completed.splitlines())}
     assert [masks[i] for i in sorted(masks)] == parts
 
 
@@ -457,7 +459,7 @@ def test_openmps_numbers_are_absolute_within_a_cpuset(variable: str, tmp_path: P
     # --openmp gives OMP_PLACES; the other one a user has set, and a cpuset must not turn its numbers.
     words = ["--openmp"] if variable == "OMP_PLACES" else []
     env = {} if words else {variable: str(CPUS[-1]), "OMP_NUM_THREADS": "1"}
-    done = start(run("--hard", "--bind", f"list={CPUS[-1]}", *words, "--", "./threads"), tmp_path, env)
-    if done.returncode == 77:
-        pytest.skip(done.stderr.strip())
-    assert (done.returncode, done.stdout.split()) == (0, ["0", str(CPUS[-1])]), done
+    process = start(run("--hard", "--bind", f"list={CPUS[-1]}", *words, "--", "./threads"), tmp_path, env)
+    if process.returncode == 77:
+        pytest.skip(process.stderr.strip())
+    assert (process.returncode, process.stdout.split()) == (0, ["0", str(CPUS[-1])]), process

@@ -13,8 +13,8 @@ from support.placer import CPUS, Place, placed, two_cpus
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    with placed() as one:
-        yield one
+    with placed() as process:
+        yield process
 
 
 @two_cpus
@@ -23,7 +23,7 @@ def test_ranks_of_mpirun(place: Place) -> None:
     env = place.env | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     words = ["--bind", f"list={CPUS[1]},{CPUS[0]}", "--slots", "threads", "-n", "2"]
     show = 'echo "$OMPI_COMM_WORLD_RANK$PMI_RANK $(grep Cpus_allowed_list /proc/self/status | cut -f2)"; sleep 0.3'
-    under = [
+    launcher = [
         "mpirun",
         "-np",
         "2",
@@ -34,8 +34,8 @@ def test_ranks_of_mpirun(place: Place) -> None:
     ]
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI" not in version:
-        under = ["mpirun", "-n", "2", *under[6:]]
+        launcher = ["mpirun", "-n", "2", *launcher[6:]]
     form = "mpich" if "Open MPI" not in version else "openmpi5" if ") 5" in version else "openmpi"
-    for command in (under, place.words(*words, "--launcher", form, "--", "sh", "-c", show)):
-        said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
-        assert sorted(said.stdout.split("\n"))[-2:] == [f"0 {CPUS[1]}", f"1 {CPUS[0]}"], (command, said)
+    for command in (launcher, place.words(*words, "--launcher", form, "--", "sh", "-c", show)):
+        completed = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+        assert sorted(completed.stdout.split("\n"))[-2:] == [f"0 {CPUS[1]}", f"1 {CPUS[0]}"], (command, completed)

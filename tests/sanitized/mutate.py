@@ -72,8 +72,8 @@ def _once(chance: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
     begin, end = _place(chance, data)
     kind = chance.randrange(10)
     if kind == 0 and data:  # flip a bit
-        at = chance.randrange(len(data))
-        return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+        position = chance.randrange(len(data))
+        return data[:position] + bytes([data[position] ^ 1 << chance.randrange(8)]) + data[position + 1 :]
     if kind == 1:  # cut off
         return data[:begin]
     if kind == 2:  # leave out
@@ -85,15 +85,15 @@ def _once(chance: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
         first, last = _place(chance, other)
         return data[:begin] + other[first:last] + data[end:]
     if kind in (5, 6):  # another number
-        if found := list(_NUMBER.finditer(data)):
-            at = chance.choice(found)
-            return data[: at.start()] + chance.choice(_NUMBERS) + data[at.end() :]
+        if matches := list(_NUMBER.finditer(data)):
+            position = chance.choice(matches)
+            return data[: position.start()] + chance.choice(_NUMBERS) + data[position.end() :]
         return data
     if kind == 7:  # a word that matters
         return data[:begin] + chance.choice(_TOKENS) + data[begin:]
     if kind == 8:  # two numbers change places
-        if len(found := list(_NUMBER.finditer(data))) > 1:
-            one, two = sorted(chance.sample(found, 2), key=lambda m: m.start())
+        if len(matches := list(_NUMBER.finditer(data))) > 1:
+            one, two = sorted(chance.sample(matches, 2), key=lambda m: m.start())
             middle = data[one.end() : two.start()]
             return data[: one.start()] + two[0] + middle + one[0] + data[two.end() :]
         return data
@@ -113,18 +113,18 @@ def damaged_words(chance: random.Random, words: Sequence[str], others: Sequence[
     """A command line: words left out, doubled, exchanged, of others, or damaged themselves. No word holds a NUL."""
     made = list(words)
     for _ in range(chance.choice((1, 1, 2, 4))):
-        at = chance.randrange(len(made)) if made else 0
+        position = chance.randrange(len(made)) if made else 0
         kind = chance.randrange(6)
         if kind == 0:
-            del made[at : at + 1]
+            del made[position : position + 1]
         elif kind == 1:
-            made.insert(at, chance.choice(others))
+            made.insert(position, chance.choice(others))
         elif kind == 2 and made:
-            made[at] = chance.choice(others)
+            made[position] = chance.choice(others)
         elif kind == 3 and len(made) > 1:
             to = chance.randrange(len(made))
-            made[at], made[to] = made[to], made[at]
+            made[position], made[to] = made[to], made[position]
         elif made:
-            data = damaged(chance, os.fsencode(made[at]), [os.fsencode(word) for word in others])
-            made[at] = os.fsdecode(data[:10_000].replace(b"\x00", b"0"))
+            data = damaged(chance, os.fsencode(made[position]), [os.fsencode(word) for word in others])
+            made[position] = os.fsdecode(data[:10_000].replace(b"\x00", b"0"))
     return made

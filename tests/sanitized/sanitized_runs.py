@@ -79,26 +79,26 @@ def run_all(name: str, folder: Path, one: Callable[[int, Path], str]) -> None:
     """Run `one` with seed after seed on each CPU for `SECONDS`, and print how the runs ended; none may end badly."""
     workers = len(os.sched_getaffinity(0))
     counts: Counter[str] = Counter()
-    wrong: list[str] = []
+    problems: list[str] = []
 
     def work(worker: int) -> None:
         for number in tries(SECONDS):
             seed = number * workers + worker
-            here = folder / f"{worker}"
-            shutil.rmtree(here, ignore_errors=True)
-            here.mkdir()
-            ended = one(seed, here)
-            counts[ended] += 1
-            if ended not in {*map(str, STATUSES), "long"}:
+            worker_folder = folder / f"{worker}"
+            shutil.rmtree(worker_folder, ignore_errors=True)
+            worker_folder.mkdir()
+            outcome = one(seed, worker_folder)
+            counts[outcome] += 1
+            if outcome not in {*map(str, STATUSES), "long"}:
                 bad = folder / f"seed-{seed}"
                 if not bad.exists():
-                    here.rename(bad)
+                    worker_folder.rename(bad)
                 messages = (bad / "err").read_text(errors="replace")[-1500:]
                 reports = "".join(f.read_text(errors="replace")[:3000] for f in bad.glob("sanitizer*"))
-                wrong.append(f"{name}, seed {seed}: {ended}; input in {bad}\n{messages}\n{reports}")
+                problems.append(f"{name}, seed {seed}: {outcome}; input in {bad}\n{messages}\n{reports}")
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, range(workers)))
     print(f"\n{name}: {counts.total()} runs, " + ", ".join(f"{n} × {how}" for how, n in sorted(counts.items())))
-    assert not wrong, f"{len(wrong)} of {counts.total()}\n" + "\n".join(wrong[:5])
+    assert not problems, f"{len(problems)} of {counts.total()}\n" + "\n".join(problems[:5])
     assert counts.total() > 0

@@ -221,10 +221,10 @@ def test_damaged_files(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("tree", ["captured", "of counters"])
 def test_damaged_trees(tree: str, tmp_path: Path) -> None:
     needed("watch")
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    (unpack if tree == "captured" else pmus)(whole)
-    root = next(folder for folder in (whole, *whole.iterdir()) if (folder / "sys").is_dir())
+    complete_copy = tmp_path / "whole"
+    complete_copy.mkdir()
+    (unpack if tree == "captured" else pmus)(complete_copy)
+    root = next(folder for folder in (complete_copy, *complete_copy.iterdir()) if (folder / "sys").is_dir())
     files = [f for f in sorted(root.rglob("*")) if f.is_file() and not f.is_symlink()]
     contents = [f.read_bytes() for f in files if f.stat().st_size < 1 << 16]
 
@@ -232,12 +232,12 @@ def test_damaged_trees(tree: str, tmp_path: Path) -> None:
         chance = random.Random(f"{tree} {seed}")
         shutil.copytree(root, folder / "tree", symlinks=True, copy_function=os.link)
         for file in chance.sample(files, chance.choice((1, 3, 30))):
-            into = folder / "tree" / file.relative_to(root)
-            into.unlink()  # the others are links to the whole ones
+            copy = folder / "tree" / file.relative_to(root)
+            copy.unlink()  # the others are links to the whole ones
             if (how := chance.randrange(12)) == 0:
-                os.mkfifo(into)
+                os.mkfifo(copy)
             elif how > 1:
-                into.write_bytes(damaged(chance, file.read_bytes(), contents))
+                copy.write_bytes(damaged(chance, file.read_bytes(), contents))
         return verdict(
             ["watch", "--rate", "20", "--duration", "0.1", "--root", str(folder / "tree")],
             folder,
@@ -254,8 +254,8 @@ def test_damaged_command_lines(program: str, tmp_path: Path) -> None:
     needed(program)
     lines_of: list[list[str]] = []
     if program in ("probe", "comm"):
-        done = subprocess.run([PROGRAMS / f"meshmark-{program}", "--describe"], capture_output=True, check=True)
-        for instrument in json.loads(done.stdout):
+        completed = subprocess.run([PROGRAMS / f"meshmark-{program}", "--describe"], capture_output=True, check=True)
+        for instrument in json.loads(completed.stdout):
             whole = [instrument["name"], "--check"]  # reads all and measures nothing
             for p in instrument["parameters"]:
                 if p["kind"] != "flag" and p["default"]:

@@ -46,15 +46,15 @@ def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_instrument_has_a_run() -> None:
-    done = subprocess.run([PROGRAMS / "meshmark-comm", "--describe"], capture_output=True, check=True, timeout=60)
-    assert {d["name"] for d in json.loads(done.stdout)} == set(RUNS)
+    completed = subprocess.run([PROGRAMS / "meshmark-comm", "--describe"], capture_output=True, check=True, timeout=60)
+    assert {d["name"] for d in json.loads(completed.stdout)} == set(RUNS)
 
 
 @pytest.mark.parametrize("instrument", RUNS)
 def test_nothing_is_complained_of(launcher: launch.Launcher, instrument: str) -> None:
     words = launch.launch_argv(launcher, 2, len(os.sched_getaffinity(0)))
     env = {**launch.environment(launcher.kind), "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [*words, instrument, *RUNS[instrument], *SHORT],
         capture_output=True,
         text=True,
@@ -63,7 +63,7 @@ def test_nothing_is_complained_of(launcher: launch.Launcher, instrument: str) ->
         timeout=300,
         stdin=subprocess.DEVNULL,
     )
-    assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr[-5000:]
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert "Sanitizer" not in completed.stderr and "runtime error" not in completed.stderr, completed.stderr[-5000:]
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    lines = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
     assert lines[-1]["type"] == "end" and any(line["type"] == "result" for line in lines)

@@ -19,8 +19,8 @@ def command(*arguments: object) -> list[str]:
 
 def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
     """That of this process with `changes`; None removes a variable."""
-    merged = {**os.environ, **(changes or {})}
-    return {name: value for name, value in merged.items() if value is not None}
+    env = {**os.environ, **(changes or {})}
+    return {name: value for name, value in env.items() if value is not None}
 
 
 def meshmark(

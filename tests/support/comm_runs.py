@@ -34,7 +34,7 @@ def started_by(kind: str, ranks: int, *more: str) -> list[str]:
 
 def comm(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> tuple[int, list[Line], str]:
     """Status, lines and talk of ranks that were started."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [*started_by(kind, ranks, *more), *words],
         capture_output=True,
         text=True,
@@ -43,7 +43,7 @@ def comm(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> tuple[
         stdin=subprocess.DEVNULL,
         env=launch.environment(kind),
     )
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+    return completed.returncode, [json.loads(line) for line in completed.stdout.splitlines()], completed.stderr
 
 
 def with_enough_budget(measure: Callable[[str], list[Line]]) -> list[Line]:

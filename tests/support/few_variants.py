@@ -12,8 +12,8 @@ from meshmark.load.variants import Table, Variant
 
 def variant(name: str, **more: Any) -> Variant:
     """A variant of the kernel before the slash of its name; a call takes 1 s unless `more` says otherwise."""
-    given = {"kernel": name.partition("/")[0], "kind": "stream", "volume_bytes": 1 << 20, "wall_s": 1.0, **more}
-    return Variant(name=name, **{"cpu_s": given["wall_s"], **given})
+    conditions = {"kernel": name.partition("/")[0], "kind": "stream", "volume_bytes": 1 << 20, "wall_s": 1.0, **more}
+    return Variant(name=name, **{"cpu_s": conditions["wall_s"], **conditions})
 
 
 def flops(**gflop_per_s: float) -> list[Variant]:

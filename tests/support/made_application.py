@@ -95,9 +95,9 @@ def lines_with(
         more: Further runs of a step, by its number from 0.
     """
     first, *files = [line for line in head if line["type"] in {"node", "file"}]
-    made = [{**first, "plan": plan.id}, *files]
+    lines = [{**first, "plan": plan.id}, *files]
     for number, step in enumerate(plan.steps):
         end = {"type": "step end", "id": step["id"], "status": status, "reason": "" if status == "ok" else status}
-        made.append({"type": "step", "id": step["id"], "argv": step["argv"], "program": True})
-        made += [*runs, *more(number), {**end, "elapsed_s": 1.0}]
-    return [*made, head[-1]]
+        lines.append({"type": "step", "id": step["id"], "argv": step["argv"], "program": True})
+        lines += [*runs, *more(number), {**end, "elapsed_s": 1.0}]
+    return [*lines, head[-1]]

@@ -10,5 +10,5 @@ from meshmark.machine.topology import Topology
 
 def machine() -> Topology:
     """With two L3 caches of 16 MiB."""
-    made = from_synthetic("pack:2 l3:1(size=16MiB) core:2 pu:1")
-    return replace(made, caches=tuple(replace(c, size_bytes=16 << 20) for c in made.caches if c.level == 3))
+    topology = from_synthetic("pack:2 l3:1(size=16MiB) core:2 pu:1")
+    return replace(topology, caches=tuple(replace(c, size_bytes=16 << 20) for c in topology.caches if c.level == 3))

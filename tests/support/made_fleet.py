@@ -65,19 +65,19 @@ def lines_of(
         "build": "0.1.0",
         **header,
     }
-    made: list[dict[str, Any]] = [first]
+    records: list[dict[str, Any]] = [first]
     for path, content in (files() if recorded is None else recorded).items():
-        made.append({"type": "file", "path": path, "content": content})
+        records.append({"type": "file", "path": path, "content": content})
     for repetition in range(repetitions):
         suffix = f".r{repetition + 1}" if repetitions > 1 else ""
         step = f"{repetition + 1:02d}-bandwidth{suffix}"
-        made.append({"type": "step", "id": step, "argv": ["bandwidth"]})
+        records.append({"type": "step", "id": step, "argv": ["bandwidth"]})
         for kernel in KERNELS:
             value = 1e11 * factor(kernel, repetition)
-            one = record("bandwidth", "bandwidth_net", value, flags, kernel=kernel, threads=2, cpus="0-1")
-            made.append({"type": "result", "schema": 1, **one.to_json(), "machine": first["machine"]})
-        made.append({"type": "step end", "id": step, "status": "ok", "reason": "", "elapsed_s": 1.0})
-    made.append(
+            row = record("bandwidth", "bandwidth_net", value, flags, kernel=kernel, threads=2, cpus="0-1")
+            records.append({"type": "result", "schema": 1, **row.to_json(), "machine": first["machine"]})
+        records.append({"type": "step end", "id": step, "status": "ok", "reason": "", "elapsed_s": 1.0})
+    records.append(
         {
             "type": "finished",
             "status": status,
@@ -87,7 +87,7 @@ def lines_of(
             "problems": list(problems),
         }
     )
-    return made
+    return records
 
 
 def write_result(folder: Path, node: str, lines: Sequence[Mapping[str, Any]]) -> Path:
@@ -102,10 +102,10 @@ def write_result(folder: Path, node: str, lines: Sequence[Mapping[str, Any]]) ->
 
 def noisy(node: str, seed: int, slow: Mapping[str, float] | None = None) -> Callable[[str, int], float]:
     """Factors of a node: its own within 0.5 %, noise of 0.5 % per value, and faults by kernel."""
-    dice = random.Random(node)
-    own = {kernel: 1 + dice.gauss(0, 0.005) for kernel in KERNELS}
+    rng = random.Random(node)
+    factors = {kernel: 1 + rng.gauss(0, 0.005) for kernel in KERNELS}
     noise = random.Random(f"{node} {seed}")
-    return lambda kernel, _: own[kernel] * (1 + noise.gauss(0, 0.005)) * (1 - (slow or {}).get(kernel, 0.0))
+    return lambda kernel, _: factors[kernel] * (1 + noise.gauss(0, 0.005)) * (1 - (slow or {}).get(kernel, 0.0))
 
 
 @dataclass
@@ -149,14 +149,14 @@ class MadeEngine:
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         self.calls.append("submit")
-        why = self.refuses.pop(0) if self.refuses else ""
+        reason = self.refuses.pop(0) if self.refuses else ""
         if not set(self.refused).isdisjoint(nodes):
-            why = "Requested node configuration is not available"
-        if why == "silent":
+            reason = "Requested node configuration is not available"
+        if reason == "silent":
             self._late.append((self.late, name, list(nodes), work))
             self._start_late()
-        if why:
-            raise EngineError(why)
+        if reason:
+            raise EngineError(reason)
         self._start(name, list(nodes), work)
         return f"id of {name}"
 
@@ -169,16 +169,16 @@ class MadeEngine:
 
     def _start_late(self) -> None:
         waiting, self._late = self._late, []
-        for looks, *job in waiting:
-            if looks > 0:
-                self._late.append((looks - 1, *job))
+        for polls, *job in waiting:
+            if polls > 0:
+                self._late.append((polls - 1, *job))
             else:
                 self._start(*job)
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         self.calls.append("jobs")
         self._start_late()
-        found = []
+        results = []
         for name in [n for n in self._live if n in names]:
             nodes = dict(self.submitted)[name]
             waits = any(self.states[n].state == "busy" for n in nodes)
@@ -186,8 +186,8 @@ class MadeEngine:
             if self._live[name] < 1:
                 del self._live[name]
             else:
-                found.append(Job(f"id of {name}", name, waits, "Resources" if waits else ""))
-        return found
+                results.append(Job(f"id of {name}", name, waits, "Resources" if waits else ""))
+        return results
 
     def cancel(self, ids: Sequence[str]) -> None:
         self.calls.append("cancel")
@@ -197,5 +197,5 @@ class MadeEngine:
 
 
 def work_in(folder: Path, campaign: str) -> Work:
-    where = folder / "campaigns" / campaign
-    return Work(Path("runner"), Path("plan"), where / "inbox", where / "logs", 60.0)
+    campaign_folder = folder / "campaigns" / campaign
+    return Work(Path("runner"), Path("plan"), campaign_folder / "inbox", campaign_folder / "logs", 60.0)

@@ -62,8 +62,8 @@ def made(folder: Path, **changes: str | None) -> Path:
 
 
 def of(findings: list[Finding], name: str) -> Finding:
-    (found,) = [f for f in findings if f.name == name]
-    return found
+    (finding,) = [f for f in findings if f.name == name]
+    return finding
 
 
 def no_tries(*_: int) -> int:

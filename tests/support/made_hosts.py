@@ -37,8 +37,8 @@ def _latencies(place: str, factor: float = 1.0, node: int = 0) -> Iterator[Recor
     remote = 1.7 if place != "local" else 1.0
     for level, footprint in _LEVELS.items():
         time = _TIMES[level] * factor * (remote if level == "memory" else 1)
-        where: dict[str, Any] = {"memory_node": node, "memory_place": place, "memory_level": level, "pages": "thp"}
-        yield record("latency", "load_latency", time, footprint_bytes=footprint, **where, **_RING)
+        conditions: dict[str, Any] = {"memory_node": node, "memory_place": place, "memory_level": level, "pages": "thp"}
+        yield record("latency", "load_latency", time, footprint_bytes=footprint, **conditions, **_RING)
 
 
 def _rates(threads: int, part: str) -> Iterator[Record]:
@@ -73,15 +73,22 @@ def _lines(relations: dict[tuple[int, int], str], factor: float = 1.0) -> Iterat
         for state, trip in (("clean", "round"), ("dirty", "round"), ("swap", "one_way")):
             for home in ("from", "to") if within == "machine" else ("",):
                 pair = {"from_cpu": a, "to_cpu": b, "home_node": 1 if home == "to" else 0, "cpus_within": within}
-                of = {"home": home} if home else {}
+                conditions = {"home": home} if home else {}
                 yield record(
-                    "lines", "line_latency", times[within] * factor, state=state, trip=trip, pages="thp", **pair, **of
+                    "lines",
+                    "line_latency",
+                    times[within] * factor,
+                    state=state,
+                    trip=trip,
+                    pages="thp",
+                    **pair,
+                    **conditions,
                 )
 
 
 def _loaded(threads: int, factor: float = 1.0) -> Iterator[Record]:
     for chains in (1, 8, 32):
-        where: dict[str, Any] = {
+        conditions: dict[str, Any] = {
             "mode": "chains",
             "chains": chains,
             "threads": threads,
@@ -95,5 +102,5 @@ def _loaded(threads: int, factor: float = 1.0) -> Iterator[Record]:
             "cpus_fill": "machine",
             "pages": "thp",
         }
-        yield record("loaded", "load_latency", (100 + 3 * chains) * factor * 1e-9, **where)
-        yield record("loaded", "bandwidth_net", 64 * chains * threads / (100 + 3 * chains) / factor * 1e9, **where)
+        yield record("loaded", "load_latency", (100 + 3 * chains) * factor * 1e-9, **conditions)
+        yield record("loaded", "bandwidth_net", 64 * chains * threads / (100 + 3 * chains) / factor * 1e9, **conditions)

@@ -81,8 +81,10 @@ def made_load(
         thread = {"thread": i, **of, "pid": 100 + i, "tid": 100 + i, "command": "x"}
         lines.append({"type": "thread", "t_s": BEGIN_S, **thread})
         for k in range(1, round(wall / TICK_S) + 1):
-            ran = [round(share * TICK_S * 1e9) for share in (1 - waiting, waiting)]
-            lines.append({"type": "sample", "t_s": BEGIN_S + k * TICK_S, "threads": [[i, "R", i % 2, *ran, 9, 1]]})
+            cpu_time_s = [round(share * TICK_S * 1e9) for share in (1 - waiting, waiting)]
+            lines.append(
+                {"type": "sample", "t_s": BEGIN_S + k * TICK_S, "threads": [[i, "R", i % 2, *cpu_time_s, 9, 1]]}
+            )
             if moved:
                 lines.append(
                     {
@@ -138,7 +140,7 @@ def made_load(
         )
     longest = max((w for _, _, w in copies), default=0.0)
     if not cut:
-        ran = sum(w for _, _, w in copies) * (1 - waiting)
+        cpu_time_s = sum(w for _, _, w in copies) * (1 - waiting)
         lines.append(
             {
                 "type": "end",
@@ -146,7 +148,7 @@ def made_load(
                 "status": "ok",
                 "bench_s": longest,
                 "sampling": {"cpu_s": 0.0, "share": 0.001, "late_s": 0.0},
-                "machine": {"busy_s": [ran / 2, ran / 2], "steal_s": [0.0, 0.0]},
+                "machine": {"busy_s": [cpu_time_s / 2, cpu_time_s / 2], "steal_s": [0.0, 0.0]},
             }
         )
     text = "".join(json.dumps(x, separators=(",", ":")) + "\n" for x in lines)
@@ -193,7 +195,7 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
     for k, (rate, together) in enumerate(((2e9, (1.01, 1.02, 1.0, 1.03)), (8e9, (1.31, 1.38, 1.35, 1.33)))):
         alone = (1.0, 1.01, 0.99, 1.0)
         s = slowdown(alone, together)
-        of = {
+        conditions = {
             "memory_rate": rate,
             "copies": 2,
             "neighbour_rate": rate,
@@ -203,13 +205,13 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
         }
         flags = frozenset({"disturbed"} if k else ())
         for company, times in (("alone", alone), ("together", together)):
-            results.add("elapsed", times, {**of, "company": company}, flags)
+            results.add("elapsed", times, {**conditions, "company": company}, flags)
         assert s.interval is not None
         results.add(
             "slowdown",
             [t / a for t, a in zip(together, alone, strict=True)],
             {
-                **of,
+                **conditions,
                 "estimate": s.ratio,
                 "estimate_low": s.interval[0],
                 "estimate_high": s.interval[1],

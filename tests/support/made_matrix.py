@@ -80,10 +80,10 @@ def lines(topology: Topology, **more: Any) -> list[Record]:
 
 def material(what: str, records: Iterable[Record], **more: Any) -> Material:
     """These results as those of a machine of tests/machines; "": of one whose topology is unknown."""
-    opened = replace(opened_once(what), facts=dict(opened_once(what).facts)) if what else None
+    recording = replace(opened_once(what), facts=dict(opened_once(what).facts)) if what else None
     found = [replace(r, machine="n042", provenance={**r.provenance, "start": START}) for r in records]
     side = Side(name="n042", what="file n042.jsonl", machine="n042", start=START, records=found)
-    return Material(side=side, opened=opened, **more)
+    return Material(side=side, opened=recording, **more)
 
 
 def topology(name: str) -> Topology:

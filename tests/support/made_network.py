@@ -48,8 +48,8 @@ class MadeNetwork:
     def __post_init__(self) -> None:
         self.nodes = [f"n{i + 1}" for i in range(self.count)]
         self.dice = np.random.default_rng(self.seed)
-        own = self.dice.normal(0, self.between, (self.count, len(POINTS)))
-        self.own = {name: own[i] + self.slow.get(name, 0.0) for i, name in enumerate(self.nodes)}
+        node_factor = self.dice.normal(0, self.between, (self.count, len(POINTS)))
+        self.own = {name: node_factor[i] + self.slow.get(name, 0.0) for i, name in enumerate(self.nodes)}
 
     def measure(self, campaign: str, names: Sequence[str], rounds: Sequence[Sequence[Pair]]) -> Exchange:
         places = Places.of(self.tree, names)
@@ -60,7 +60,7 @@ class MadeNetwork:
                 level = int(places.levels(np.array(a), np.array(b)))
                 time = self.own[names[a]] + self.own[names[b]] + [math.log(1e-6) + _AT[level], math.log(4e-4)]
                 time = time + sum(
-                    by for s, by in self.uplinks.items() if (names[a] in below[s]) != (names[b] in below[s])
+                    factor for s, factor in self.uplinks.items() if (names[a] in below[s]) != (names[b] in below[s])
                 )
                 time = time + self.dice.normal(0, self.noise, len(POINTS))
                 if self.dice.random() < self.disturbed:
@@ -74,6 +74,6 @@ class MadeNetwork:
 
     def confirmed(self, seen: NetworkLook) -> list[Test]:
         """Suspects after fresh measurements."""
-        who = roles(seen)
-        names = sorted(seen.seen.nodes[i] for i in (*who.judged, *who.healthy))
-        return tests(seen, who, self.measure("confirmpairs", names, draw_fresh(seen, who, names, self.seed + 1)))
+        role = roles(seen)
+        names = sorted(seen.seen.nodes[i] for i in (*role.judged, *role.healthy))
+        return tests(seen, role, self.measure("confirmpairs", names, draw_fresh(seen, role, names, self.seed + 1)))

@@ -73,12 +73,12 @@ def made_program(load: Path, path: Path, calls: int, threads: int = 1) -> Path:
                 }
             )
         )
-        asked = subprocess.run(
+        completed = subprocess.run(
             [load, "program", path, "--wait"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
-        if asked.returncode == 0:
+        if completed.returncode == 0:
             return path
-        wrong = _WRONG.search(asked.stderr)
-        assert wrong, asked.stderr
-        variants[wrong[1]][wrong[3]] = float(wrong[2])
+        match = _WRONG.search(completed.stderr)
+        assert match, completed.stderr
+        variants[match[1]][match[3]] = float(match[2])
     raise AssertionError("the counts of the kernels do not settle")

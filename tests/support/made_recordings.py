@@ -49,5 +49,5 @@ def unpacked(packed: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def said(*words: str) -> tuple[int, str, str]:
-    done = meshmark(*words)
-    return done.returncode, done.stdout, done.stderr
+    completed = meshmark(*words)
+    return completed.returncode, completed.stdout, completed.stderr

@@ -18,8 +18,8 @@ def write_registers(devices: Path, number: int, values: Mapping[int, int]) -> No
 
 def read_registers(devices: Path, number: int) -> dict[int, int]:
     """The register of each CPU."""
-    found = {}
+    results = {}
     for path in devices.glob("*/msr"):
         with path.open("rb") as file:
-            found[int(path.parent.name)] = int.from_bytes(os.pread(file.fileno(), 8, number), "little")
-    return found
+            results[int(path.parent.name)] = int.from_bytes(os.pread(file.fileno(), 8, number), "little")
+    return results

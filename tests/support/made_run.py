@@ -18,8 +18,8 @@ def record(
     instrument: str, metric: str, value: float, flags: Iterable[str] = (), count: int = 9, **conditions: Any
 ) -> Record:
     """Samples within 2 % of `value`, the same for the same conditions."""
-    dice = random.Random(f"{instrument}{metric}{sorted(conditions.items())}")
-    samples = tuple(value * dice.uniform(0.99, 1.01) for _ in range(count))
+    rng = random.Random(f"{instrument}{metric}{sorted(conditions.items())}")
+    samples = tuple(value * rng.uniform(0.99, 1.01) for _ in range(count))
     return Record.of(
         descriptions()[instrument].metric(metric),
         samples,
@@ -41,7 +41,7 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
     made = []
     steps = {"1": (1.2e-9, 2**15), "2": (4e-9, 2**19), "3": (20e-9, 2**25), "4": (120e-9, 2**40)}
     for node, pages in itertools.product(range(nodes), ("4KiB", "thp")):
-        where = {
+        conditions = {
             "pages": pages,
             "memory_node": node,
             "cpu": 0,
@@ -53,9 +53,9 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
         for footprint in (2**k for k in range(11, 31)):
             value = next(v for v, limit in steps.values() if footprint <= limit) * (factor if footprint > 2**25 else 1)
             made.append(
-                record("latency", "load_latency", value, flags, footprint_bytes=footprint, processes=1, **where)
+                record("latency", "load_latency", value, flags, footprint_bytes=footprint, processes=1, **conditions)
             )
-        made.append(record("latency", "load_latency", 140e-9, footprint_bytes=2**28, processes=2, **where))
+        made.append(record("latency", "load_latency", 140e-9, footprint_bytes=2**28, processes=2, **conditions))
         made.append(
             record(
                 "latency",
@@ -65,11 +65,20 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
                 kind="memory",
                 from_bytes=2**26,
                 to_bytes=2**30,
-                **where,
+                **conditions,
             )
         )
         made.append(
-            record("latency", "level_latency", 1.2e-9, level=1, kind="cache", from_bytes=2**11, to_bytes=2**15, **where)
+            record(
+                "latency",
+                "level_latency",
+                1.2e-9,
+                level=1,
+                kind="cache",
+                from_bytes=2**11,
+                to_bytes=2**15,
+                **conditions,
+            )
         )
         made.append(
             record(
@@ -81,21 +90,29 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
                 kind="cache",
                 from_bytes=2**11,
                 to_bytes=2**15,
-                **where,
+                **conditions,
             )
         )
     return made
 
 
 def strides() -> list[Record]:
-    where = {"footprint_bytes": 2**28, "processes": 1, "cpu": 0, "memory_node": 0, "pages": "thp"}
+    conditions = {"footprint_bytes": 2**28, "processes": 1, "cpu": 0, "memory_node": 0, "pages": "thp"}
     even = [
         record(
-            "latency", "load_latency", 1e-9 * (3 + k), stride_bytes=2**k, pattern="stride", locality_bytes=0, **where
+            "latency",
+            "load_latency",
+            1e-9 * (3 + k),
+            stride_bytes=2**k,
+            pattern="stride",
+            locality_bytes=0,
+            **conditions,
         )
         for k in range(6, 17, 2)
     ]
-    blocks = record("latency", "load_latency", 4e-8, stride_bytes=64, pattern="random", locality_bytes=8192, **where)
+    blocks = record(
+        "latency", "load_latency", 4e-8, stride_bytes=64, pattern="random", locality_bytes=8192, **conditions
+    )
     return [*even, blocks]
 
 
@@ -148,7 +165,7 @@ LOOP: Final[Mapping[str, Any]] = {"kernel": "axpy", "isa": "avx2", "cpu": 0}
 
 
 def the_rest(threads: int = 2) -> list[Record]:
-    made = [
+    records = [
         record("clock", "core_frequency", 3.1e9, cpu=0, clock="tsc"),
         record("clock", "clock_overhead", 2e-8, cpu=0, clock="tsc"),
         record("loaded", "memory_parallelism", 12.0, threads=1, mode="chains", best_chains=16),
@@ -171,28 +188,38 @@ def the_rest(threads: int = 2) -> list[Record]:
             "footprint_bytes": 2**28,
         }
         for chains in (1, 4, 16):
-            made.append(record("loaded", "load_latency", 1e-7 * (1 + chains / 20), chains=chains, **c))
-            made.append(record("loaded", "bandwidth_net", 64e7 * chains * t / (1 + chains / 20), chains=chains, **c))
-        made.append(record("gups", "update_rate", 8e7 * t, table_bytes=2**29, kernel="plain", threads=t, pages="thp"))
-        made.append(record("peak", "flop_rate", 5e10 * t, type="fp64", isa="avx2", threads=t, cpus="0"))
-        made.append(record("fft", "flop_rate", 9e9 * t, shape="64x64", plan="measure", threads=t, pages="thp"))
-        made.append(record("mod2d", "flop_rate", 2e10 * t, n=500, threads=t, library="openblas", library_kernel="Zen"))
+            records.append(record("loaded", "load_latency", 1e-7 * (1 + chains / 20), chains=chains, **c))
+            records.append(record("loaded", "bandwidth_net", 64e7 * chains * t / (1 + chains / 20), chains=chains, **c))
+        records.append(
+            record("gups", "update_rate", 8e7 * t, table_bytes=2**29, kernel="plain", threads=t, pages="thp")
+        )
+        records.append(record("peak", "flop_rate", 5e10 * t, type="fp64", isa="avx2", threads=t, cpus="0"))
+        records.append(record("fft", "flop_rate", 9e9 * t, shape="64x64", plan="measure", threads=t, pages="thp"))
+        records.append(
+            record("mod2d", "flop_rate", 2e10 * t, n=500, threads=t, library="openblas", library_kernel="Zen")
+        )
         c = {"numbering": "grid", "eigenvalues": 8, "basis": 40, "pages": "thp", "memory_node": "local", "threads": t}
-        made += [record("mod2e", "solve_time", 0.4 / t, edge=40, solver=who, **c) for who in ("lanczos", "arpack")]
+        records += [
+            record("mod2e", "solve_time", 0.4 / t, edge=40, solver=library, **c) for library in ("lanczos", "arpack")
+        ]
         c = {"truncation": "T42", "test_case": "6", "levels": 18, "steps": 4, "pages": "thp", "memory_node": "local"}
-        made += [
+        records += [
             record("pstswm", "step_time", 4e-2 / t, variant=variant, threads=t, **c)
             for variant in ("plain", "vector", "fixed")
         ]
         c = {"footprint_bytes": 2**29, "pages": "thp", "memory_node": "local", "threads": t}
-        made += [record("prefetch", "access_time", 5e-8 / (1 + d), access="gather", distance=d, **c) for d in (0, 8)]
-        made.append(record("lj", "step_time", 2e-2 / t, edge=20, steps=50, threads=t, pages="thp", memory_node="local"))
-        made.append(record("llm", "token_rate", 7.0 * t, weights_bytes=2**30, layers=32, placement="local", threads=t))
-        made.append(application(6.0 * t, threads=t))
-        made += swim_threads(t)
+        records += [record("prefetch", "access_time", 5e-8 / (1 + d), access="gather", distance=d, **c) for d in (0, 8)]
+        records.append(
+            record("lj", "step_time", 2e-2 / t, edge=20, steps=50, threads=t, pages="thp", memory_node="local")
+        )
+        records.append(
+            record("llm", "token_rate", 7.0 * t, weights_bytes=2**30, layers=32, placement="local", threads=t)
+        )
+        records.append(application(6.0 * t, threads=t))
+        records += swim_threads(t)
     of = {"composite": "both", "reference": "old"}
-    made += [application(v, "ratio", "1", member=name, **of) for name, v in (("x", 2.0), ("y", 8.0))]
-    return [*made, application(4.0, "composite", "1", program="both", **of)]
+    records += [application(v, "ratio", "1", member=name, **of) for name, v in (("x", 2.0), ("y", 8.0))]
+    return [*records, application(4.0, "composite", "1", program="both", **of)]
 
 
 def application(figure: float, metric: str = "figure_of_merit", unit: str = "op/s", **conditions: Any) -> Record:
@@ -313,17 +340,17 @@ def swap(
         far = [bool(node) and i // node != (i + distance) // node for i in range(count - distance)]
         times = [(1.1e-6 if f else 4e-7) + message / (6e9 if f else 1.5e10) for f in far]
         for i, value in enumerate(times):
-            where = {"mode": "alone", "from_rank": i, "to_rank": i + distance, "pairs_at_once": 1, **c}
-            made.append(record("swap", "exchange_time", value, flags, **where))
-            made.append(record("swap", "bandwidth_net", 2 * message / value, flags, **where))
+            conditions = {"mode": "alone", "from_rank": i, "to_rank": i + distance, "pairs_at_once": 1, **c}
+            made.append(record("swap", "exchange_time", value, flags, **conditions))
+            made.append(record("swap", "bandwidth_net", 2 * message / value, flags, **conditions))
         pairs = [i for i in range(count - distance) if i // distance % 2 == 0]
         if len(pairs) > 1:
             crossing = sum(far[i] for i in pairs)
             factor = 1.4 if not node else 1 + 0.2 * crossing if message >= 2**16 else 1.02
             value = factor * max(times[i] for i in pairs)
-            where = {"mode": "together", "pairs_at_once": len(pairs), **c}
-            made.append(record("swap", "exchange_time", value, flags, **where))
-            made.append(record("swap", "contention", factor, flags, count=1, **where))
+            conditions = {"mode": "together", "pairs_at_once": len(pairs), **c}
+            made.append(record("swap", "exchange_time", value, flags, **conditions))
+            made.append(record("swap", "contention", factor, flags, count=1, **conditions))
     return made
 
 
@@ -369,7 +396,7 @@ def programs(mpi: str = "openmpi", seed: int = 1) -> list[Record]:
         "ep": {"sum_x": -3247.8 + off, "sum_y": -6958.4 + off, "deviates": 13176389},
         "ft": {"checksum_real": 5e2 + off, "checksum_imaginary": 4e2 + off, "fft": "own"},
     }
-    where = {
+    conditions = {
         **ranks(mpi),
         "clock_offset_uncertainty": off,
         "disturbed_share": off,
@@ -379,27 +406,27 @@ def programs(mpi: str = "openmpi", seed: int = 1) -> list[Record]:
         "block_iterations": 99 + seed,
     }
     made = []
-    for kernel, found in npb.items():
-        c = {"kernel": kernel, "class": "S", "size": "made up", **found, **where}
+    for kernel, values in npb.items():
+        c = {"kernel": kernel, "class": "S", "size": "made up", **values, **conditions}
         made += [
             record("npb", "elapsed", 0.1, **c),
             record("npb", "operation_rate", 1e9, **c),
             record("npb", "communication_share", 0.25, **c),
         ]
-    found = where | {"solution_error": off}
+    values = conditions | {"solution_error": off}
     return [
         *made,
-        *pop([mpi], **found),
-        *gyro([mpi], **where),
-        *swim([mpi], **where, **drift),
-        *anatomy([mpi], **where),
+        *pop([mpi], **values),
+        *gyro([mpi], **conditions),
+        *swim([mpi], **conditions, **drift),
+        *anatomy([mpi], **conditions),
     ]
 
 
 def _stepped(instrument: str, metric: str, parts: dict[str, float], **conditions: Any) -> list[Record]:
     """A step whose slowest rank takes 1 % longer than the parts, which are means."""
-    found = [record(instrument, name, value, **conditions) for name, value in parts.items()]
-    return [record(instrument, metric, 1.01 * sum(parts.values()), **conditions), *found]
+    records = [record(instrument, name, value, **conditions) for name, value in parts.items()]
+    return [record(instrument, metric, 1.01 * sum(parts.values()), **conditions), *records]
 
 
 def pop(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list[Record]:

@@ -99,7 +99,7 @@ class Site:
             return b"<!doctype html><title>the report</title><script>1</script>"
 
         self.sampler = Count()
-        made = {
+        options = {
             "machine": ("this <machine>", "2 CPUs"),
             "start": lambda: Sampler(self.sampler),
             "recordings": folder,
@@ -112,7 +112,7 @@ class Site:
             "idle_s": 0.4,
             **parts,
         }
-        make = lambda: make_site(Parts(**made), token)  # noqa: E731
+        make = lambda: make_site(Parts(**options), token)  # noqa: E731
         self.address = address_of(lambda say: run(make, "127.0.0.1", 0, token, say, header_s))
         self.port = urllib.parse.urlsplit(self.address).port
         assert self.port

@@ -64,26 +64,26 @@ class ManyNodes:
 
     def write(self, days: int, last: datetime = datetime(2026, 11, 26, 6, tzinfo=UTC)) -> list[str]:
         """A campaign a day. Returns their names."""
-        dice = np.random.default_rng(1)
+        rng = np.random.default_rng(1)
         shape = len(self.points), len(self.nodes)
-        own = dice.normal(0, 0.005, shape)
+        node_factor = rng.normal(0, 0.005, shape)
         base = np.where([p.better == "higher" for p in self.points], 1e11, 1e-7)[:, None]
         sign = np.array([p.sign for p in self.points])[:, None]
         names = []
         facts = dict(FACTS)
         level = np.ones((len(self.points), 1))
         for day in range(days):
-            at = last - timedelta(days=days - 1 - day)
-            name = f"check-{at:%Y%m%dT%H%M%S}-{day:04x}"
+            date = last - timedelta(days=days - 1 - day)
+            name = f"check-{date:%Y%m%dT%H%M%S}-{day:04x}"
             facts |= self.facts.get(day, {})
             for point, factor in self.levels.get(day, {}).items():
                 level[point] *= factor
-            away = own + dice.standard_t(5, shape) * 0.004
-            for node, (since, by, count) in self.slow.items():
-                if day >= since:
-                    away[:count, self.nodes.index(node)] += by
-            values = base * level * np.exp(sign * away)
-            self._write_nodes(name, at, facts)
+            deviations = node_factor + rng.standard_t(5, shape) * 0.004
+            for node, (start, by, count) in self.slow.items():
+                if day >= start:
+                    deviations[:count, self.nodes.index(node)] += by
+            values = base * level * np.exp(sign * deviations)
+            self._write_nodes(name, date, facts)
             rows = list(self.points), [1] * shape[0], values.astype(np.float32)
             write_matrix(self.fleet, self.cluster, Matrix(name, list(self.nodes), *rows))
             engine = MadeEngine.of(self.nodes, lambda *_: None)
@@ -123,6 +123,6 @@ def fleet_with_cases(fleet: Fleet, nodes: Sequence[str], of: Sequence[Point]) ->
     slow = Named(nodes[6], "Maker", 1e-8, [worse], [], differs, names[-2], names[10])
     wrong = ["dgemm: a kernel computed a wrong result"]
     bad = Named(nodes[8], "Maker", 0.0, [], wrong, {}, names[-1], names[-1])
-    gone = Named(nodes[10], "Maker", 1e-8, [worse], [], {}, names[3], names[2])
-    State(open={slow.node: slow, bad.node: bad}, closed=[(gone, names[9])]).save(fleet, "cluster")
+    node = Named(nodes[10], "Maker", 1e-8, [worse], [], {}, names[3], names[2])
+    State(open={slow.node: slow, bad.node: bad}, closed=[(node, names[9])]).save(fleet, "cluster")
     return names

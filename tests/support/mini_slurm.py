@@ -73,18 +73,18 @@ class CannotStart(Exception):
 
 
 def _find(program: str) -> str:
-    found = shutil.which(program, path=os.environ.get("PATH", "/usr/bin:/bin") + ":" + _SYSTEM)
-    if found is None:
+    path = shutil.which(program, path=os.environ.get("PATH", "/usr/bin:/bin") + ":" + _SYSTEM)
+    if path is None:
         raise CannotStart(f"{program} is not installed")
-    return found
+    return path
 
 
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as open_ones:
         sockets = [open_ones.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [sock.getsockname()[1] for sock in sockets]
 
 
 def _stop(running: list[subprocess.Popen[bytes]]) -> None:
@@ -136,10 +136,10 @@ class Cluster:
 
     def ask(self, *words: str) -> str:
         """What a command of Slurm prints; "" if it fails."""
-        done = subprocess.run(
+        completed = subprocess.run(
             words, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=60, check=False
         )
-        return done.stdout if done.returncode == 0 else ""
+        return completed.stdout if completed.returncode == 0 else ""
 
     def wait_until_idle(self) -> None:
         def states() -> list[str]:
@@ -154,8 +154,8 @@ class Cluster:
         if until(lambda: idle() or gone(), _START_S, step_s=0.1) and idle():
             return
         lines = (self.root / "said").read_text().splitlines()
-        told = [line for line in lines if "error" in line or "fatal" in line]
-        raise CannotStart(f"Slurm does not start here: {told[-1] if told else f'its nodes are {states()}'}")
+        reports = [line for line in lines if "error" in line or "fatal" in line]
+        raise CannotStart(f"Slurm does not start here: {reports[-1] if reports else f'its nodes are {states()}'}")
 
 
 @contextlib.contextmanager
@@ -166,8 +166,8 @@ def _cluster(names: list[str], port: int, conf: str) -> Iterator[Cluster]:
         user = pwd.getpwuid(os.getuid()).pw_name
         base = _CONF.format(host=_host(), root=root, port=port, user=user)
         (root / "slurm.conf").write_text(base + conf + _PARTITION)
-        said = alive.enter_context((root / "said").open("w"))
-        cluster = Cluster(names, root, {"SLURM_CONF": str(root / "slurm.conf")}, said)
+        log = alive.enter_context((root / "said").open("w"))
+        cluster = Cluster(names, root, {"SLURM_CONF": str(root / "slurm.conf")}, log)
         alive.callback(_stop, cluster.running)
         yield cluster
 

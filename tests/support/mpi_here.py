@@ -20,32 +20,32 @@ PACKAGES = {"openmpi": "ompi-c", "mpich": "mpich"}  # as CMake asks pkg-config f
 @cache
 def has(package: str) -> bool:
     """Whether pkg-config knows a development package."""
-    known = shutil.which("pkg-config")
-    return known is not None and subprocess.run([known, "--exists", package], check=False).returncode == 0
+    path = shutil.which("pkg-config")
+    return path is not None and subprocess.run([path, "--exists", package], check=False).returncode == 0
 
 
 @cache
 def installed() -> tuple[str, ...]:
     """Kinds of libraries with which Meshmark can be built here, whether it was or not; any first that is `any`."""
-    found = [kind for kind, package in PACKAGES.items() if has(package)]
-    if not found and shutil.which("mpicc") and shutil.which("mpiexec"):
-        found = ["mpi"]
-    return tuple(kind for kind in KINDS if kind in found or kind in launch.launchers())
+    packages = [kind for kind, package in PACKAGES.items() if has(package)]
+    if not packages and shutil.which("mpicc") and shutil.which("mpiexec"):
+        packages = ["mpi"]
+    return tuple(kind for kind in KINDS if kind in packages or kind in launch.launchers())
 
 
 def needed(kind: str = "any") -> launch.Launcher:
     """The launcher of a library and the program built with it; skips the test where the system lacks the library."""
     if kind == "any":
         kind = next(iter(launch.launchers()), "") or next(iter(installed()), "an MPI library")
-    known = launch.launchers().get(kind)
-    if known is not None:
-        return known
+    launchers = launch.launchers().get(kind)
+    if launchers is not None:
+        return launchers
     if kind not in installed():
         pytest.skip(f"{kind} is not installed")
     try:
         find_comm(kind)
-    except MeshmarkError as why:
-        pytest.fail(f"{kind} is installed, and Meshmark is not built with it: {why}", pytrace=False)
+    except MeshmarkError as error:
+        pytest.fail(f"{kind} is installed, and Meshmark is not built with it: {error}", pytrace=False)
     pytest.skip(f"the launcher of {kind} is not installed")
 
 
@@ -62,5 +62,5 @@ def has_openshmem() -> bool:
     line = ["pkg-config", "--variable=libdir", PACKAGES["openmpi"]]
     folder = subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
     line = ["c++", "-print-file-name=liboshmem.so"]
-    found = subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
-    return Path(folder, "liboshmem.so").exists() or Path(found).is_absolute()
+    completed = subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
+    return Path(folder, "liboshmem.so").exists() or Path(completed).is_absolute()

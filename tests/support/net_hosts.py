@@ -21,9 +21,9 @@ exec ip netns exec {name}h"${{host##*.}}" unshare --uts sh -c "hostname {name}h$
 
 
 def ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode != 0:
-        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+    completed = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=120, check=False)
+    if completed.returncode != 0:
+        raise OSError(f"ip {' '.join(words)}: {completed.stderr.strip()}")
 
 
 class Cluster:
@@ -64,9 +64,9 @@ class Cluster:
 
     def line(self, kind: str, *more: str, ranks: int = 0) -> list[str]:
         """The command line that starts a rank on each host, or on so many."""
-        known = needed(kind)
+        needs = needed(kind)
         if kind == "openmpi":
-            own = [
+            options = [
                 "--mca",
                 "plm_rsh_agent",
                 str(self.agent),
@@ -94,7 +94,7 @@ class Cluster:
                 "0",
             ]
         else:
-            own = [
+            options = [
                 "-launcher",
                 "rsh",
                 "-launcher-exec",
@@ -104,10 +104,10 @@ class Cluster:
                 "-hosts",
                 ",".join(self.addresses),
             ]
-        return [str(known.path), *own, "-n", str(ranks or self.count), *more, str(known.program)]
+        return [str(needs.path), *options, "-n", str(ranks or self.count), *more, str(needs.program)]
 
     def run(self, kind: str, more: list[str], *words: str, ranks: int = 0) -> list[dict[str, Any]]:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*self.line(kind, *more, ranks=ranks), *words],
             capture_output=True,
             text=True,
@@ -116,5 +116,5 @@ class Cluster:
             stdin=subprocess.DEVNULL,
             env=launch.environment(kind),
         )
-        assert done.returncode == 0, (launch.failure_message(done.stderr), done.stderr[-3000:])
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        assert completed.returncode == 0, (launch.failure_message(completed.stderr), completed.stderr[-3000:])
+        return [json.loads(line) for line in completed.stdout.splitlines()]

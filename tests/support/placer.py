@@ -61,8 +61,8 @@ class Place:
                 process.kill()
 
     def slots(self) -> dict[str, Any]:
-        said = subprocess.run(
+        completed = subprocess.run(
             [self.program, "slots", "--json"], env=self.env, capture_output=True, text=True, check=True
         )
-        found: dict[str, Any] = json.loads(said.stdout)
-        return found
+        document: dict[str, Any] = json.loads(completed.stdout)
+        return document

@@ -9,16 +9,16 @@ from support.waiting import until
 
 def descendants_with(mark: str) -> list[int]:
     """Processes that have a word of their own in their environment."""
-    found = []
+    results = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 if state != "Z" and mark.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
+                    results.append(int(entry.name))
             except OSError:
                 continue
-    return found
+    return results
 
 
 def nobody_with(mark: str) -> bool:
@@ -27,12 +27,12 @@ def nobody_with(mark: str) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    found = []
+    results = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                    found.append(int(entry.name))
+                    results.append(int(entry.name))
             except OSError:
                 continue
-    return found
+    return results

@@ -23,9 +23,9 @@ def run(folder: Path, text: str, **programs: Path) -> LoadRun:
 
 
 def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
-    said = str(why.value)
-    assert said
-    assert "\n" not in said
+    message = str(why.value)
+    assert message
+    assert "\n" not in message
     assert "\n" not in why.value.hint
-    assert len(said) < 700
-    return said
+    assert len(message) < 700
+    return message

@@ -75,9 +75,9 @@ class SshNodes:
             _run("ip", "link", "set", self._link(name), "master", bridge, "up")
             _run("ip", "-n", space, "addr", "add", f"{address}/24", "dev", "eth0")
             _run("ip", "-n", space, "link", "set", "eth0", "up")
-            own = self._folder / f"{name}.conf"
-            own.write_text(_SSHD.format(address=address, folder=self._folder, name=name), encoding="utf-8")
-            start = f"hostname {name}; exec {sshd} -f {own} -E {self._folder}/{name}.log"
+            config_file = self._folder / f"{name}.conf"
+            config_file.write_text(_SSHD.format(address=address, folder=self._folder, name=name), encoding="utf-8")
+            start = f"hostname {name}; exec {sshd} -f {config_file} -E {self._folder}/{name}.log"
             _run("ip", "netns", "exec", space, "unshare", "--uts", "sh", "-c", start)
             known.append(f"{address} {host_key}\n")
             config.append(f"Host {name}\nHostName {address}\n")
@@ -97,8 +97,8 @@ class SshNodes:
     def forget_key(self, name: str) -> None:
         """Take a node out of the known hosts."""
         path = self._folder / "known_hosts"
-        kept = [line for line in path.read_text().splitlines() if not line.startswith(f"{self._net}.{name[1:]} ")]
-        path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+        lines = [line for line in path.read_text().splitlines() if not line.startswith(f"{self._net}.{name[1:]} ")]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def silence(self, name: str) -> None:
         """Cut the network of a node, and then its power."""
@@ -126,26 +126,26 @@ class SshNodes:
 @contextlib.contextmanager
 def ssh_nodes(folder: Path, count: int) -> Iterator[SshNodes]:
     """Raises CannotStart."""
-    made = SshNodes(folder, count)
+    nodes = SshNodes(folder, count)
     try:
         try:
-            made.open()
-        except (OSError, subprocess.SubprocessError) as why:
-            raise CannotStart(f"network name spaces cannot be made here: {why}") from why
-        yield made
+            nodes.open()
+        except (OSError, subprocess.SubprocessError) as error:
+            raise CannotStart(f"network name spaces cannot be made here: {error}") from error
+        yield nodes
     finally:
-        made.close()
+        nodes.close()
 
 
 def _answers(address: str) -> bool:
     try:
-        with socket.create_connection((address, 22), timeout=1) as found:
-            return found.recv(4) == b"SSH-"
+        with socket.create_connection((address, 22), timeout=1) as connection:
+            return connection.recv(4) == b"SSH-"
     except OSError:
         return False
 
 
 def _run(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode != 0:
-        raise OSError(f"{' '.join(words[:6])}: {done.stderr.strip()}")
+    completed = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    if completed.returncode != 0:
+        raise OSError(f"{' '.join(words[:6])}: {completed.stderr.strip()}")

@@ -44,8 +44,8 @@ class StandingIn:
 
     def _run(self) -> None:
         while not self._end.wait(_LOOK_S):
-            found = self._cluster.ask("squeue", "--noheader", "--states=CF,R", "--format=%A|%j|%N")
-            jobs = [line.split("|") for line in found.splitlines()]
+            states = self._cluster.ask("squeue", "--noheader", "--states=CF,R", "--format=%A|%j|%N")
+            jobs = [line.split("|") for line in states.splitlines()]
             for _, name, nodes in jobs:
                 self.jobs.add(name)
                 self._measure(expand(nodes))
@@ -54,12 +54,12 @@ class StandingIn:
 
     def _measure(self, nodes: list[str]) -> None:
         campaign = max((self._folder / "campaigns").iterdir())
-        begun = json.loads((campaign / "journal.jsonl").read_text().splitlines()[0])
-        plan = load_plan(self._folder / "plans" / f"{begun['plan']}.json")
+        state = json.loads((campaign / "journal.jsonl").read_text().splitlines()[0])
+        plan = load_plan(self._folder / "plans" / f"{state['plan']}.json")
         lines = lines_of(_NAME, plan=plan.id, kind=plan.kind)
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         for node in nodes:
             self.measured[node] += 1
-            aside = campaign / "inbox" / f".{node}"
-            aside.write_bytes(gzip.compress(text.replace(_NAME, node).encode(), 1, mtime=0))
-            Path(aside).rename(campaign / "inbox" / f"{node}.jsonl.gz")
+            partial_file = campaign / "inbox" / f".{node}"
+            partial_file.write_bytes(gzip.compress(text.replace(_NAME, node).encode(), 1, mtime=0))
+            Path(partial_file).rename(campaign / "inbox" / f"{node}.jsonl.gz")

@@ -39,11 +39,11 @@ def chosen(folder: Path, *words: str, instrument: str = "dgemm") -> dict[str, An
     """The conditions of a measurement with these libraries before the installed ones."""
     env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"} | {"LD_LIBRARY_PATH": str(folder)}
     argv = [find_native("meshmark-probe"), instrument, "--n", "64", "--threads", "1", "--budget", "1s", *words]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120, env=env)
-    results = [r for r in map(json.loads, done.stdout.splitlines()) if r["type"] == "result"]
-    assert results, done.stderr
-    found: dict[str, Any] = results[0]["conditions"]
-    return found
+    completed = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120, env=env)
+    results = [r for r in map(json.loads, completed.stdout.splitlines()) if r["type"] == "result"]
+    assert results, completed.stderr
+    conditions: dict[str, Any] = results[0]["conditions"]
+    return conditions
 
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -85,8 +85,8 @@ def test_a_kernel_is_one_of_openblas(tmp_path: Path) -> None:
     assert (c["library"], c["library_kernel"], c["kernel_chosen_by"]) == ("OpenBLAS", "Haswell", "user")
     argv = [find_native("meshmark-probe"), "dgemm", "--n", "64", "--coretype", "Haswell"]
     argv += ["--library", str(tmp_path / "libblis.so.4")]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2 and "coretype: found 'Haswell' without OpenBLAS; allowed: auto" in done.stderr
+    completed = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
+    assert completed.returncode == 2 and "coretype: found 'Haswell' without OpenBLAS; allowed: auto" in completed.stderr
 
 
 def test_systems_are_solved_by_a_library_that_can(tmp_path: Path) -> None:

@@ -19,16 +19,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def test_the_probe_carries_the_version_of_the_project() -> None:
-    done = subprocess.run([PROBE, "clock", "--budget", "0.2s"], capture_output=True, text=True, check=True)
-    header = json.loads(done.stdout.splitlines()[0])
+    completed = subprocess.run([PROBE, "clock", "--budget", "0.2s"], capture_output=True, text=True, check=True)
+    header = json.loads(completed.stdout.splitlines()[0])
     assert header["provenance"]["build"].partition("+")[0] == PROJECT["project"]["version"]
     assert "-march" not in header["provenance"]["compiler"]
 
 
 # A probe that keeps only what the linker finds referred to would lose instruments without a word.
 def test_every_instrument_source_is_in_the_probe() -> None:
-    described = json.loads(subprocess.run([PROBE, "--describe"], capture_output=True, check=True).stdout)
-    names = {instrument["name"] for instrument in described}
+    description = json.loads(subprocess.run([PROBE, "--describe"], capture_output=True, check=True).stdout)
+    names = {instrument["name"] for instrument in description}
     wired = re.findall(r"^mm_instrument\((\w+)", (ROOT / "native/instruments/CMakeLists.txt").read_text(), re.M)
     there = {name for name in wired if (ROOT / "native" / "instruments" / f"{name}.cpp").exists()}
     assert there <= names
@@ -55,16 +55,16 @@ def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
     script.chmod(0o755)
     packages = tmp_path / "packages"
     packaged(packages, "hwloc")
-    around = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PKG_CONFIG_LIBDIR": str(packages)}
-    around.pop("PKG_CONFIG_PATH", None)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PKG_CONFIG_LIBDIR": str(packages)}
+    environment.pop("PKG_CONFIG_PATH", None)
     programs = tmp_path / "build" / "release" / "bin"
 
     def built() -> tuple[int, str]:
         """How often CMake configured so far, and how it was last asked to make the program of MPICH."""
-        subprocess.run([tmp_path / "tools" / "build.sh", "release"], env=around, check=True, timeout=300)
+        subprocess.run([tmp_path / "tools" / "build.sh", "release"], env=environment, check=True, timeout=300)
         commands = json.loads((tmp_path / "build/release/compile_commands.json").read_text())
-        found = {c["command"] for c in commands if "meshmark-comm-mpich.dir" in c["command"]}
-        return len((tmp_path / "calls").read_text()), " ".join(found)
+        by_compiler = {c["command"] for c in commands if "meshmark-comm-mpich.dir" in c["command"]}
+        return len((tmp_path / "calls").read_text()), " ".join(by_compiler)
 
     assert built() == (1, "")
     assert built() == (1, ""), "nothing changed"
@@ -92,15 +92,19 @@ def test_what_is_installed_is_built_and_nothing_else() -> None:
     folder = find_comm().parent
     assert {p.name for p in folder.glob("meshmark-comm-*")} == {f"meshmark-comm-{kind}" for kind in installed()}
     for kind in installed():
-        linked = subprocess.run(["ldd", folder / f"meshmark-comm-{kind}"], capture_output=True, text=True, check=True)
-        assert ("libcaf_" in linked.stdout) == has_coarrays(kind), f"{kind}: co-arrays"
-        assert ("liboshmem" in linked.stdout) == (kind == "openmpi" and has_openshmem()), f"{kind}: OpenSHMEM"
+        completed = subprocess.run(
+            ["ldd", folder / f"meshmark-comm-{kind}"], capture_output=True, text=True, check=True
+        )
+        assert ("libcaf_" in completed.stdout) == has_coarrays(kind), f"{kind}: co-arrays"
+        assert ("liboshmem" in completed.stdout) == (kind == "openmpi" and has_openshmem()), f"{kind}: OpenSHMEM"
 
 
 # Whatever is looked for by CMake and not by build.sh would be built only where CMake happens to run again.
 def test_build_looks_at_all_that_cmake_looks_for() -> None:
     lists = "".join(p.read_text() for p in [ROOT / "CMakeLists.txt", *(ROOT / "native").glob("**/CMakeLists.txt")])
     script = (ROOT / "tools" / "build.sh").read_text()
-    asked = re.findall(r"pkg_check_modules\(\w+ .*?([\w-]+)\)", lists) + re.findall(r"find_library\(\w+ (\w+)", lists)
-    assert {"hwloc", "mpich", "oshmem"} <= set(asked)
-    assert not [name for name in asked if not re.search(rf"(?<![\w-])(lib)?{name}(?![\w-])", script)]
+    packages = re.findall(r"pkg_check_modules\(\w+ .*?([\w-]+)\)", lists) + re.findall(
+        r"find_library\(\w+ (\w+)", lists
+    )
+    assert {"hwloc", "mpich", "oshmem"} <= set(packages)
+    assert not [name for name in packages if not re.search(rf"(?<![\w-])(lib)?{name}(?![\w-])", script)]

@@ -35,12 +35,12 @@ def test_a_run_is_kept_and_listed_and_a_second_one_agrees(home: dict[str, str], 
         ("R01", "does not hold", False),
     ]
     pages = tmp_path / "pages"
-    again = meshmark("claims", *COMPUTED, "--on", "computed", "--html", pages, env=home)
-    assert again.returncode == 0 and "tests: 4, of claims: 4; holds: 2, does not hold: 2" in again.stdout
-    assert "wrote 5 pages" in again.stderr and "R01" in (pages / "index.html").read_text(encoding="utf-8")
-    listed = lines(meshmark("claims", "--list", "--theme", "programs", "--json", env=home))
-    assert listed[0]["id"] == "R01" and listed[0]["verdicts"][0]["verdict"] == "does not hold"
-    assert all(not c["verdicts"] for c in listed[1:])
+    second_run = meshmark("claims", *COMPUTED, "--on", "computed", "--html", pages, env=home)
+    assert second_run.returncode == 0 and "tests: 4, of claims: 4; holds: 2, does not hold: 2" in second_run.stdout
+    assert "wrote 5 pages" in second_run.stderr and "R01" in (pages / "index.html").read_text(encoding="utf-8")
+    listing = lines(meshmark("claims", "--list", "--theme", "programs", "--json", env=home))
+    assert listing[0]["id"] == "R01" and listing[0]["verdicts"][0]["verdict"] == "does not hold"
+    assert all(not c["verdicts"] for c in listing[1:])
 
 
 def test_a_model_gives_the_same_verdict_each_time(home: dict[str, str]) -> None:
@@ -59,12 +59,12 @@ def test_a_killed_run_keeps_its_verdicts_and_resumes(home: dict[str, str], tmp_p
     finally:
         child.send_signal(signal.SIGKILL)
         child.communicate()
-    resumed = meshmark("claims", "--resume", "--json", env=home)
-    found = lines(resumed)
-    assert "meshmark: resuming claims-" in resumed.stderr
-    assert len(found) == len({(v["claim"], v["machine"]) for v in found}) > 40
-    nothing = meshmark("claims", "--resume", env=home)
-    assert nothing.returncode == 2 and "found no incomplete run of claims" in nothing.stderr
+    completed = meshmark("claims", "--resume", "--json", env=home)
+    reports = lines(completed)
+    assert "meshmark: resuming claims-" in completed.stderr
+    assert len(reports) == len({(v["claim"], v["machine"]) for v in reports}) > 40
+    empty_run = meshmark("claims", "--resume", env=home)
+    assert empty_run.returncode == 2 and "found no incomplete run of claims" in empty_run.stderr
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_a_killed_run_keeps_its_verdicts_and_resumes(home: dict[str, str], tmp_p
 def test_what_cannot_be_done_is_refused_in_one_line(
     home: dict[str, str], tmp_path: Path, words: list[str], status: int, says: str
 ) -> None:
-    ran = meshmark("claims", *words, env=home)
-    assert ran.returncode == status and says in ran.stderr, ran.stderr
-    assert ran.stdout == "" and "Traceback" not in ran.stderr
+    completed = meshmark("claims", *words, env=home)
+    assert completed.returncode == status and says in completed.stderr, completed.stderr
+    assert completed.stdout == "" and "Traceback" not in completed.stderr
     assert not (tmp_path / "data").exists(), "nothing is made"
 
 
 def test_the_help_has_an_example() -> None:
-    ran = meshmark("claims", "--help")
-    assert ran.returncode == 0 and "example: meshmark claims H05 H09" in ran.stdout
+    completed = meshmark("claims", "--help")
+    assert completed.returncode == 0 and "example: meshmark claims H05 H09" in completed.stdout

@@ -33,13 +33,13 @@ def program(tmp_path: Path) -> list[str]:
 
 
 def answer(ran: CompletedProcess[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    assert found["type"] == "experiment"
-    return found
+    document: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    assert document["type"] == "experiment"
+    return document
 
 
 def test_the_better_of_two_settings_is_found_stored_and_gates(tmp_path: Path, home: dict[str, str | None]) -> None:
-    ran = meshmark(
+    result = meshmark(
         "experiment",
         "RATE=100",
         "RATE=90",
@@ -52,13 +52,13 @@ def test_the_better_of_two_settings_is_found_stored_and_gates(tmp_path: Path, ho
         *program(tmp_path),
         env=home,
     )
-    found = answer(ran)
-    assert ran.returncode == 1 and "B is worse than A by more than 5%: B over A 0." in ran.stderr
-    assert "seed 3" in ran.stderr and "Traceback" not in ran.stderr
-    assert found["verdict"] == "worse" and found["best"] == "A" and found["pairs"] >= 8
-    assert found["low"] < 0.9 < found["high"] < 1
-    kept = meshmark("store", "list", "--json", env=home)
-    assert found["run"] in kept.stdout and '"experiment"' in kept.stdout
+    reply = answer(result)
+    assert result.returncode == 1 and "B is worse than A by more than 5%: B over A 0." in result.stderr
+    assert "seed 3" in result.stderr and "Traceback" not in result.stderr
+    assert reply["verdict"] == "worse" and reply["best"] == "A" and reply["pairs"] >= 8
+    assert reply["low"] < 0.9 < reply["high"] < 1
+    completed = meshmark("store", "list", "--json", env=home)
+    assert reply["run"] in completed.stdout and '"experiment"' in completed.stdout
     better = meshmark("experiment", "RATE=90", "RATE=100", *RATE, "--fail-on", "5%", *program(tmp_path), env=home)
     assert better.returncode == 0 and "B is better: B over A 1.1" in better.stdout
 
@@ -67,8 +67,10 @@ def test_a_gate_of_an_experiment_that_ends_too_early_is_inconclusive(
     tmp_path: Path, home: dict[str, str | None]
 ) -> None:
     words = ["experiment", "same", "same", "--max-pairs", 2, "--fail-on", "5%"]
-    ran = meshmark(*words, *program(tmp_path), env=home)
-    assert ran.returncode == 3 and "0 of 1 result judged; --fail-on requires at least 1: " in ran.stderr, ran.stderr
+    completed = meshmark(*words, *program(tmp_path), env=home)
+    assert completed.returncode == 3 and "0 of 1 result judged; --fail-on requires at least 1: " in completed.stderr, (
+        completed.stderr
+    )
     assert meshmark(*words, "--allow-unjudged", *program(tmp_path), env=home).returncode == 0
 
 
@@ -78,10 +80,10 @@ def test_a_setting_of_the_machine_is_changed_before_each_run_and_restored(
     state, log = tmp_path / "state", tmp_path / "log"
     command = ["--", "sh", "-c", f"cat {state} >> {log}"]
     a, b = (f"shell:echo {name} > {state}" for name in ("one", "two"))
-    ran = meshmark(
+    completed = meshmark(
         "experiment", a, b, "--max-pairs", 4, "--seed", 1, "--restore", f"echo end >> {state}", *command, env=home
     )
-    assert ran.returncode == 0, ran.stderr
+    assert completed.returncode == 0, completed.stderr
     lines = log.read_text().split()
     assert sorted(lines) == ["one"] * 5 + ["two"] * 5
     assert state.read_text().split() == ["one", "end"]
@@ -93,13 +95,13 @@ def test_another_machine_is_reached_through_ssh(tmp_path: Path, home: dict[str, 
     (tools / "ssh").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/log\nshift 4\nexec sh -c "$1"\n')
     (tools / "ssh").chmod(0o755)
     env = {**home, "PATH": f"{tools}:{os.environ['PATH']}"}
-    ran = meshmark(
+    completed = meshmark(
         "experiment", "ssh:n1", "ssh:n2 + RATE=80", *RATE, "--max-pairs", 3, "--json", *program(tmp_path), env=env
     )
-    assert ran.returncode == 0, ran.stderr
-    records = [json.loads(x) for x in ran.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stderr
+    records = [json.loads(x) for x in completed.stdout.splitlines()]
     assert {r["machine"] for r in records if r["type"] == "result" and r["metric"] == "figure_of_merit"} == {"n1", "n2"}
-    assert 0.75 < answer(ran)["ratio"] < 0.85
+    assert 0.75 < answer(completed)["ratio"] < 0.85
     assert (tmp_path / "log").read_text().count("-o BatchMode=yes n2 -- env RATE=80") == 4
 
 
@@ -120,11 +122,11 @@ def test_records_that_a_command_prints_are_compared(tmp_path: Path, home: dict[s
     }
     (tmp_path / "lines").write_text(json.dumps(line) + "\n")
     command = ["--", "cat", str(tmp_path / "lines")]
-    ran = meshmark("experiment", "same", "same", "--metric", "m", "--json", *command, env=home)
-    found = answer(ran)
-    assert (found["verdict"], found["unit"], found["better"], found["ratio"]) == ("equal", "B/s", "higher", 1.0)
-    wrong = meshmark("experiment", "same", "same", "--metric", "n", *command, env=home)
-    assert wrong.returncode == 2 and "--metric: found no record of n in the output; found m" in wrong.stderr
+    completed = meshmark("experiment", "same", "same", "--metric", "m", "--json", *command, env=home)
+    reply = answer(completed)
+    assert (reply["verdict"], reply["unit"], reply["better"], reply["ratio"]) == ("equal", "B/s", "higher", 1.0)
+    result = meshmark("experiment", "same", "same", "--metric", "n", *command, env=home)
+    assert result.returncode == 2 and "--metric: found no record of n in the output; found m" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -146,9 +148,9 @@ def test_records_that_a_command_prints_are_compared(tmp_path: Path, home: dict[s
 def test_what_cannot_work_is_one_line(
     words: tuple[str, ...], status: int, why: str, tmp_path: Path, home: dict[str, str | None]
 ) -> None:
-    ran = meshmark("experiment", *words, env=home)
-    assert ran.returncode == status and why in ran.stderr, ran.stderr
-    assert "Traceback" not in ran.stderr and ran.stdout == ""
+    completed = meshmark("experiment", *words, env=home)
+    assert completed.returncode == status and why in completed.stderr, completed.stderr
+    assert "Traceback" not in completed.stderr and completed.stdout == ""
     assert not list(tmp_path.glob("data/meshmark/runs/*/run.*"))  # output of runs is kept only if they failed
 
 
@@ -162,9 +164,9 @@ def test_an_interrupted_experiment_prints_what_is_known_and_resumes(
     until(lambda: log.exists() and len(log.read_text()) == 2 * 23)  # the first run of the twelfth pair
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
-    found = json.loads(out.splitlines()[-1])
+    document = json.loads(out.splitlines()[-1])
     assert child.returncode == 130 and "Traceback" not in err
-    assert found["stopped"] == "it was interrupted" and found["pairs"] == 10
-    again = meshmark("experiment", "--resume", found["run"], "--json", env=home)
-    assert again.returncode == 0, again.stderr
-    assert answer(again)["pairs"] == 12 and answer(again)["seed"] == found["seed"]
+    assert document["stopped"] == "it was interrupted" and document["pairs"] == 10
+    second_run = meshmark("experiment", "--resume", document["run"], "--json", env=home)
+    assert second_run.returncode == 0, second_run.stderr
+    assert answer(second_run)["pairs"] == 12 and answer(second_run)["seed"] == document["seed"]

@@ -34,16 +34,16 @@ def all_pairs(name: str, factor: float = 1.0) -> tuple[dict[tuple[int, int], flo
 
 
 def exported(name: str, form: str, factor: float = 1.0) -> str:
-    made = topology(name)
+    original = topology(name)
     ns, gb = all_pairs(name, factor)
-    return write(form, material(name, [*latency(made, ns), *bandwidth(made, gb), *lines(made)]))
+    return write(form, material(name, [*latency(original, ns), *bandwidth(original, gb), *lines(original)]))
 
 
 def ran(words: Iterable[str], **more: str) -> str:
-    done = subprocess.run([*words], capture_output=True, text=True, timeout=100, check=False, **more)  # type: ignore[call-overload]
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.strip() == "", done.stderr
-    return str(done.stdout)
+    completed = subprocess.run([*words], capture_output=True, text=True, timeout=100, check=False, **more)  # type: ignore[call-overload]
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr.strip() == "", completed.stderr
+    return str(completed.stdout)
 
 
 @hwloc
@@ -53,15 +53,15 @@ def test_hwloc_reads_every_value_back(name: str, tmp_path: Path) -> None:
     file.write_text(exported(name, "hwloc-xml"), encoding="utf-8")
     ns, gb = all_pairs(name)
     text = ran([str(LSTOPO), "-i", str(file), "--memattrs", "-p"])
-    found: dict[str, list[int]] = {}
+    results: dict[str, list[int]] = {}
     attribute = ""
     for line in text.splitlines():
         if head := re.match(r"Memory attribute #\d+ name `(\w+)'", line):
             attribute = head[1]
         elif value := re.match(r"  NUMANode P#\d+ = (\d+) from cpuset", line):
-            found.setdefault(attribute, []).append(int(value[1]))
-    assert sorted(found["Latency"]) == pytest.approx(sorted(ns.values()), rel=0.011, abs=0.5)
-    assert sorted(found["Bandwidth"]) == pytest.approx(sorted(1e9 * v / 2**20 for v in gb.values()), rel=0.011)
+            results.setdefault(attribute, []).append(int(value[1]))
+    assert sorted(results["Latency"]) == pytest.approx(sorted(ns.values()), rel=0.011, abs=0.5)
+    assert sorted(results["Bandwidth"]) == pytest.approx(sorted(1e9 * v / 2**20 for v in gb.values()), rel=0.011)
 
 
 @hwloc
@@ -87,17 +87,17 @@ def test_hwloc_annotates_what_we_write_without_losing_it(tmp_path: Path) -> None
     assert sorted(values.findall(theirs.read_text(encoding="utf-8"))) == sorted(
         values.findall(ours.read_text(encoding="utf-8"))
     )
-    again = from_hwloc_xml(theirs.read_bytes())
-    assert again == from_hwloc_xml(material("cxl-2+1", []).hwloc_xml())
+    second_import = from_hwloc_xml(theirs.read_bytes())
+    assert second_import == from_hwloc_xml(material("cxl-2+1", []).hwloc_xml())
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_meshmark_reads_the_same_machine(name: str, tmp_path: Path) -> None:
     file = tmp_path / "machine.xml"
     file.write_text(exported(name, "hwloc-xml"), encoding="utf-8")
-    opened = open_machine(str(machine(name)))
-    assert opened.hwloc_xml is not None
-    assert open_machine(str(file)).topology == from_hwloc_xml(opened.hwloc_xml)
+    recording = open_machine(str(machine(name)))
+    assert recording.hwloc_xml is not None
+    assert open_machine(str(file)).topology == from_hwloc_xml(recording.hwloc_xml)
 
 
 def started(options: str) -> subprocess.CompletedProcess[str]:
@@ -121,12 +121,14 @@ def started(options: str) -> subprocess.CompletedProcess[str]:
 )
 def test_qemu_takes_the_options(name: str, factor: float) -> None:
     """A factor of 10 gives 670 GB/s, which needs a coarser unit than 1 MiB/s."""
-    done = started(exported(name, "qemu", factor))
-    assert done.returncode == 0 and "host-qmp-quit" in done.stdout and done.stderr == "", done.stderr
+    completed = started(exported(name, "qemu", factor))
+    assert completed.returncode == 0 and "host-qmp-quit" in completed.stdout and completed.stderr == "", (
+        completed.stderr
+    )
 
 
 @qemu
 def test_qemu_refuses_what_is_wrong() -> None:
     """That is, the test above can fail."""
-    done = started(re.sub(r"bandwidth=\d+M", "bandwidth=1234567", exported("numa-2", "qemu")))
-    assert done.returncode != 0 and "1MB aligned" in done.stderr
+    completed = started(re.sub(r"bandwidth=\d+M", "bandwidth=1234567", exported("numa-2", "qemu")))
+    assert completed.returncode != 0 and "1MB aligned" in completed.stderr

@@ -30,8 +30,8 @@ def cluster() -> Iterator[Cluster]:
     try:
         with slurm_of_names(COUNT) as found:
             yield found
-    except CannotStart as why:
-        pytest.skip(str(why))
+    except CannotStart as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.slow
@@ -50,13 +50,16 @@ def test_a_campaign_of_10000_nodes_is_killed_and_resumed(cluster: Cluster, tmp_p
             first.kill()
             first.wait()
         out = tmp_path / "out"
-        with out.open("w") as into:
-            second = subprocess.Popen([*words, "--resume"], env=env, stdin=subprocess.DEVNULL, stdout=into)
+        with out.open("w") as file:
+            second = subprocess.Popen([*words, "--resume"], env=env, stdin=subprocess.DEVNULL, stdout=file)
             _, status, usage = os.wait4(second.pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     *states, ingested = map(json.loads, out.read_text().splitlines())
-    left = {s["node"]: (s["status"], s["why"]) for s in states if s["status"] != "done"}
-    assert left == {"n5000": ("out", "drain~: powered off: bad DIMM"), "n7000": ("out", "down~: powered off: bad DIMM")}
+    leftovers = {s["node"]: (s["status"], s["why"]) for s in states if s["status"] != "done"}
+    assert leftovers == {
+        "n5000": ("out", "drain~: powered off: bad DIMM"),
+        "n7000": ("out", "down~: powered off: bad DIMM"),
+    }
     assert len(ingested["nodes"]) == COUNT - 2 and len(fleet.campaigns()) == 1
     assert set(nodes.measured.values()) == {1} and len(nodes.measured) == COUNT - 2
     assert len(nodes.jobs) <= COUNT // 64 + 3

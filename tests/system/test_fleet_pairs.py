@@ -31,19 +31,19 @@ def hosts(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
     for tool in ("ip", "tc", "unshare"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    made = Cluster(tmp_path, COUNT)
+    cluster = Cluster(tmp_path, COUNT)
     try:
-        made.open()
-        shape = ["ip", "netns", "exec", f"{made.name}h{SLOW}", "tc", "qdisc", "add", "dev", "eth0", "root"]
+        cluster.open()
+        shape = ["ip", "netns", "exec", f"{cluster.name}h{SLOW}", "tc", "qdisc", "add", "dev", "eth0", "root"]
         subprocess.run([*shape, *SHAPED], check=True, capture_output=True, timeout=120)
         folder = tmp_path / "fleet"
         folder.mkdir()
-        (folder / "fleet.toml").write_text(site(made), encoding="utf-8")
-        yield made, folder
-    except (OSError, subprocess.CalledProcessError) as why:
-        pytest.skip(f"slow network namespaces may not be made here: {why}")
+        (folder / "fleet.toml").write_text(site(cluster), encoding="utf-8")
+        yield cluster, folder
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"slow network namespaces may not be made here: {error}")
     finally:
-        made.close()
+        cluster.close()
 
 
 def site(made: Cluster) -> str:
@@ -67,8 +67,8 @@ def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-    kept = {path: path.stat().st_mtime_ns for path in folder.glob("campaigns/*/inbox/*.gz")}
-    done = subprocess.run(
+    times = {path: path.stat().st_mtime_ns for path in folder.glob("campaigns/*/inbox/*.gz")}
+    completed = subprocess.run(
         [*words, "--resume", "--json"],
         capture_output=True,
         text=True,
@@ -76,10 +76,10 @@ def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert kept and (found["nodes"], found["pairs"]) == (COUNT, ROUNDS * COUNT // 2)
-    assert [n["node"] for n in found["named"]] == [f"{made.net}.{SLOW}"]
+    assert completed.returncode == 0, completed.stderr
+    document = json.loads(completed.stdout.splitlines()[-1])
+    assert times and (document["nodes"], document["pairs"]) == (COUNT, ROUNDS * COUNT // 2)
+    assert [n["node"] for n in document["named"]] == [f"{made.net}.{SLOW}"]
     assert len([name for name in Fleet(folder).campaigns() if name.startswith("pairs-")]) == 1
     place = subprocess.run(
         command("fleet", "place", str(folder), "--nodes", "4", "--bytes", "64KiB", "--json"),
@@ -87,15 +87,15 @@ def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster
         text=True,
         check=True,
     )
-    chosen = json.loads(place.stdout)
-    assert f"{made.net}.{SLOW}" not in chosen["nodes"]
-    assert chosen["spreads"]["chosen"]["worst"] < chosen["spreads"]["first by name"]["worst"]
+    choice = json.loads(place.stdout)
+    assert f"{made.net}.{SLOW}" not in choice["nodes"]
+    assert choice["spreads"]["chosen"]["worst"] < choice["spreads"]["first by name"]["worst"]
 
 
 def test_slurm_starts_pairs_and_takes_the_options_of_a_choice(tmp_path: Path) -> None:
     needed("openmpi")
     try:
-        with mini_slurm(nodes=5) as (names, found):
+        with mini_slurm(nodes=5) as (names, cluster):
             (tmp_path / "switches").write_text(
                 f"SwitchName=a Nodes={','.join(names[:2])}\nSwitchName=b Nodes={','.join(names[2:])}\n"
                 "SwitchName=top Switches=a,b\n",
@@ -108,25 +108,25 @@ def test_slurm_starts_pairs_and_takes_the_options_of_a_choice(tmp_path: Path) ->
             )
 
             def run(*words: str) -> str:
-                done = subprocess.run(
+                completed = subprocess.run(
                     words,
-                    env={**os.environ, **found},
+                    env={**os.environ, **cluster},
                     capture_output=True,
                     text=True,
                     timeout=200,
                     check=False,
                     stdin=subprocess.DEVNULL,
                 )
-                assert done.returncode == 0, done.stderr
-                return done.stdout + done.stderr
+                assert completed.returncode == 0, completed.stderr
+                return completed.stdout + completed.stderr
 
             ask = ("--rounds", "2", "--budget", "300ms", "--bytes", "8", "--json")
-            seen = json.loads(run(*command("fleet", "pairs", str(tmp_path), *ask)).partition("\n")[0])
-            assert (seen["nodes"], seen["pairs"], seen["judged"]) == (5, 4, False)
-            assert [level["pairs"] for level in seen["levels"]] == [2, 2]
+            observed = json.loads(run(*command("fleet", "pairs", str(tmp_path), *ask)).partition("\n")[0])
+            assert (observed["nodes"], observed["pairs"], observed["judged"]) == (5, 4, False)
+            assert [level["pairs"] for level in observed["levels"]] == [2, 2]
             place = run(*command("fleet", "place", str(tmp_path), "--nodes", "2", "--json"))
-            chosen = json.loads(place.partition("\n")[0])
-            job = ["srun", *chosen["options"]["slurm"].split(), "sh", "-c", 'echo "$SLURMD_NODENAME"']
-            assert sorted(run(*job).split()) == sorted(chosen["nodes"])
-    except CannotStart as why:
-        pytest.skip(str(why))
+            choice = json.loads(place.partition("\n")[0])
+            job = ["srun", *choice["options"]["slurm"].split(), "sh", "-c", 'echo "$SLURMD_NODENAME"']
+            assert sorted(run(*job).split()) == sorted(choice["nodes"])
+    except CannotStart as error:
+        pytest.skip(str(error))

@@ -51,27 +51,28 @@ def lines(text: str) -> list[dict[str, Any]]:
 def disturbed(folder: Path) -> int:
     """Number of results with a flag."""
     fleet = Fleet(folder)
-    found = query(fleet, "results", fleet.campaigns(), "cluster", "SELECT 1 FROM read_parquet(?) WHERE len(flags) > 0")
-    return len(found) if found is not None else 0
+    rows = query(fleet, "results", fleet.campaigns(), "cluster", "SELECT 1 FROM read_parquet(?) WHERE len(flags) > 0")
+    return len(rows) if rows is not None else 0
 
 
 def test_a_program_that_a_node_has_not_is_absent_and_the_campaign_goes_on(tmp_path: Path) -> None:
     spec = write_sum(tmp_path, SUM.replace("sh {source}", "no-such-shell {source}"))
     fleet = fleet_of(tmp_path, "n[1-2]")
-    done = meshmark("fleet", "check", fleet, "--spec", spec, "--beside")
-    assert done.returncode == 0, done.stderr
-    assert "took in the results of 2 nodes" in done.stderr
-    assert "n[1-2]: sum: found no program no-such-shell; it is in the package sum-tools" in done.stderr
+    completed = meshmark("fleet", "check", fleet, "--spec", spec, "--beside")
+    assert completed.returncode == 0, completed.stderr
+    assert "took in the results of 2 nodes" in completed.stderr
+    assert "n[1-2]: sum: found no program no-such-shell; it is in the package sum-tools" in completed.stderr
 
 
 def test_what_nodes_cannot_do_is_refused_before_a_campaign_begins(tmp_path: Path) -> None:
     spec = write_sum(tmp_path, SUM.replace("size = 100", "size = 100\nranks = 2"))
     fleet = fleet_of(tmp_path, "n1")
-    done = meshmark("fleet", "run", fleet, "--spec", spec)
+    completed = meshmark("fleet", "run", fleet, "--spec", spec)
     assert (
-        done.returncode == 2 and "sum.toml: dimensions.ranks: found 2; allowed on nodes: 1; a launcher" in done.stderr
+        completed.returncode == 2
+        and "sum.toml: dimensions.ranks: found 2; allowed on nodes: 1; a launcher" in completed.stderr
     )
-    assert "Traceback" not in done.stderr and not list(fleet.glob("campaigns/*"))
+    assert "Traceback" not in completed.stderr and not list(fleet.glob("campaigns/*"))
 
 
 def test_a_killed_campaign_and_a_killed_runner_are_resumed_and_leave_nothing(tmp_path: Path) -> None:
@@ -90,10 +91,10 @@ def test_a_killed_campaign_and_a_killed_runner_are_resumed_and_leave_nothing(tmp
     process = int(left.read_text())
     assert alive(process), "nobody else would end it"
     hold.unlink()
-    done = meshmark("fleet", "check", fleet, "--resume", "--json")
-    assert done.returncode == 0, done.stderr
-    found = {line["type"]: line for line in lines(done.stdout)}
-    assert found["node"]["status"] == "done" and found["ingested"]["failures"] == {}
+    completed = meshmark("fleet", "check", fleet, "--resume", "--json")
+    assert completed.returncode == 0, completed.stderr
+    results = {line["type"]: line for line in lines(completed.stdout)}
+    assert results["node"]["status"] == "done" and results["ingested"]["failures"] == {}
     assert not alive(process) and not list(tmp_path.glob("meshmark-node-*"))
 
 
@@ -101,11 +102,11 @@ def test_a_killed_campaign_and_a_killed_runner_are_resumed_and_leave_nothing(tmp
 def test_nodes_are_judged_by_programs_of_users(tmp_path: Path) -> None:
     spec = write_sum(tmp_path, script=RATE, spec=SPEC.replace("runs = 2", "runs = 1\nwarmup = 0\nrepetitions = 3"))
     fleet = fleet_of(tmp_path, "n[1-12]")
-    done = meshmark("fleet", "check", fleet, "--spec", spec, "--beside", timeout_s=300)
-    assert done.returncode == 0, done.stderr
-    judged = meshmark("fleet", "judge", fleet, "--json", timeout_s=600)
-    assert judged.returncode == 0, judged.stderr
-    named = {node["node"]: node for node in json.loads(judged.stdout)["named"]}
+    completed = meshmark("fleet", "check", fleet, "--spec", spec, "--beside", timeout_s=300)
+    assert completed.returncode == 0, completed.stderr
+    result = meshmark("fleet", "judge", fleet, "--json", timeout_s=600)
+    assert result.returncode == 0, result.stderr
+    named = {node["node"]: node for node in json.loads(result.stdout)["named"]}
     if disturbed(fleet):
         pytest.skip("another process disturbed the measurement")
     assert list(named) == ["n5"]
@@ -115,10 +116,10 @@ def test_nodes_are_judged_by_programs_of_users(tmp_path: Path) -> None:
     assert page.returncode == 0 and "app figure of merit: 2" in (tmp_path / "page.html").read_text()
     # A wrong result names the nodes that have it, unless most have: n10 to n12 have longer names than the others.
     some = RATE.replace("sum: 5050", "sum: $((${#MESHMARK_NODE_RUN} + 5048))")
-    for script, wrong in ((some, 3), (RATE.replace("5050", "7"), 12)):
+    for script, code in ((some, 3), (RATE.replace("5050", "7"), 12)):
         (tmp_path / "sum.sh").write_text(script, encoding="utf-8")
-        done = meshmark("fleet", "check", fleet, "--spec", spec, "--beside", "--json", timeout_s=300)
-        assert sum(len(nodes) for nodes in lines(done.stdout)[-1]["failures"].values()) == wrong
+        completed = meshmark("fleet", "check", fleet, "--spec", spec, "--beside", "--json", timeout_s=300)
+        assert sum(len(nodes) for nodes in lines(completed.stdout)[-1]["failures"].values()) == code
         looked = meshmark("fleet", "judge", fleet, "--suspects", timeout_s=300)
-        assert ("sum: results are wrong on most nodes" in looked.stderr) == (wrong == 12)
-        assert ("n11" in looked.stdout) == (wrong == 3)
+        assert ("sum: results are wrong on most nodes" in looked.stderr) == (code == 12)
+        assert ("n11" in looked.stdout) == (code == 3)

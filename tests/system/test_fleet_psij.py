@@ -52,9 +52,9 @@ def killed_and_resumed(folder: Path, env: dict[str, str | None]) -> dict[str, tu
     assert until(lambda: any(folder.glob("campaigns/*/inbox/.*")) or first.poll() is not None, 60)
     first.kill()
     error = first.communicate()[1]
-    done = meshmark(*words(folder, "--resume"), env=env, timeout_s=200)
-    assert done.returncode == 0, error + done.stderr
-    return {node: (state["status"], state["tries"]) for node, state in states(done.stdout).items()}
+    completed = meshmark(*words(folder, "--resume"), env=env, timeout_s=200)
+    assert completed.returncode == 0, error + completed.stderr
+    return {node: (state["status"], state["tries"]) for node, state in states(completed.stdout).items()}
 
 
 def test_this_host_measures_once(tmp_path: Path) -> None:
@@ -67,14 +67,14 @@ def test_jobs_of_slurm_get_their_nodes_and_are_found_by_their_ids(tmp_path: Path
         with mini_slurm(nodes=3) as (names, env):
             site = f'nodes = "{",".join(names)}"\nmax_jobs = 4\n[psij]\nexecutor = "slurm"\n'
             folder = fleet(tmp_path, site)
-            found = killed_and_resumed(folder, {**env, **environment(tmp_path)})
-    except CannotStart as why:
-        pytest.skip(str(why))
-    assert found == dict.fromkeys(names, ("done", 1))
+            results = killed_and_resumed(folder, {**env, **environment(tmp_path)})
+    except CannotStart as error:
+        pytest.skip(str(error))
+    assert results == dict.fromkeys(names, ("done", 1))
 
 
 def test_without_psij_the_package_to_install_is_named(tmp_path: Path) -> None:
     folder = fleet(tmp_path, 'nodes = "n1"\n')
-    done = meshmark(*words(folder))
-    assert done.returncode == 77 and "PSI/J is not installed" in done.stderr, done.stderr
-    assert "meshmark[psij]" in done.stderr
+    completed = meshmark(*words(folder))
+    assert completed.returncode == 77 and "PSI/J is not installed" in completed.stderr, completed.stderr
+    assert "meshmark[psij]" in completed.stderr

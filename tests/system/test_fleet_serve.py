@@ -41,10 +41,10 @@ class Server:
         self, method: str, path: str, body: bytes | None = None, source: str = "127.0.0.1", **headers: str
     ) -> tuple[int, bytes, dict[str, str]]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120, source_address=(source, 0))
-        given = {k.replace("_", "-"): v for k, v in headers.items()}
+        request_headers = {k.replace("_", "-"): v for k, v in headers.items()}
         bearer = {"authorization": f"Bearer {self.token}"} if self.token else {}
         try:
-            connection.request(method, "/" + path, body, {**bearer, **given})
+            connection.request(method, "/" + path, body, {**bearer, **request_headers})
             answer = connection.getresponse()
             return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
         finally:
@@ -54,8 +54,8 @@ class Server:
         return self.ask("POST", POST, body, source, content_type=kind, **headers)[:2]
 
     def node(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.ask("GET", f"api/nodes/{name}")[1])
-        return found
+        document: dict[str, Any] = json.loads(self.ask("GET", f"api/nodes/{name}")[1])
+        return document
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def events(server: Server, metric: str, until_has: str) -> list[tuple[str, dict[str, Any]]]:
     """Events of a page, until one contains a text."""
-    found = []
+    results = []
     with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
         sock.sendall(f"GET /api/live?metric={metric}&token={server.token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         kind = ""
@@ -76,10 +76,10 @@ def events(server: Server, metric: str, until_has: str) -> list[tuple[str, dict[
             if line.startswith("event: "):
                 kind = line[7:].strip()
             elif line.startswith("data: "):
-                found.append((kind, json.loads(line[6:])))
+                results.append((kind, json.loads(line[6:])))
                 if until_has in line:
                     break
-    return found
+    return results
 
 
 def test_what_a_node_sends_is_on_the_page(server: Server) -> None:
@@ -91,8 +91,8 @@ def test_what_a_node_sends_is_on_the_page(server: Server) -> None:
     change = rest[-1][1]
     at = change["nodes"].index(0)
     assert change["values"][at] == 0.25 and change["states"][at] == "2" and change["counts"]["live"] >= 1
-    one = server.node("n1")
-    assert one["past"]["cpu.busy"] == [0.25] and one["source"] == "127.0.0.1" and one["age_s"] < 60
+    node = server.node("n1")
+    assert node["past"]["cpu.busy"] == [0.25] and node["source"] == "127.0.0.1" and node["age_s"] < 60
     status, body, headers = server.ask("GET", "api/nodes")
     lines = [json.loads(line) for line in body.splitlines()]
     assert status == 200 and lines[0]["type"] == "fleet" and len(lines) >= 7
@@ -105,8 +105,12 @@ def test_what_a_node_sends_is_on_the_page(server: Server) -> None:
 def test_a_real_sampler_sends_its_summary(server: Server, tmp_path: Path) -> None:
     env = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20secret"}
     url = f"http://127.0.0.1:{server.port}"
-    done = meshmark("watch", "--otlp", url, "--summary", "--interval", "1", "--rate", "5", "--duration", "1", env=env)
-    assert done.returncode == 0 and "0 lost" in done.stderr and "rejected" not in done.stderr, done.stderr
+    completed = meshmark(
+        "watch", "--otlp", url, "--summary", "--interval", "1", "--rate", "5", "--duration", "1", env=env
+    )
+    assert completed.returncode == 0 and "0 lost" in completed.stderr and "rejected" not in completed.stderr, (
+        completed.stderr
+    )
 
     def strangers() -> list[dict[str, Any]]:  # this host is not in fleet.toml
         nodes = [json.loads(line) for line in server.ask("GET", "api/nodes")[1].splitlines()[1:]]
@@ -284,11 +288,11 @@ def test_requests_that_are_refused(
     server: Server, method: str, path: str, kind: str, body: bytes | None, status: int
 ) -> None:
     try:
-        found, text, headers = server.ask(method, path, body, content_type=kind)
+        response, text, headers = server.ask(method, path, body, content_type=kind)
     except (BrokenPipeError, ConnectionResetError):
         assert status == 413  # it does not read the rest
         return
-    assert found == status and text.count(b"\n") == 1 and set(SECURITY) <= set(headers)
+    assert response == status and text.count(b"\n") == 1 and set(SECURITY) <= set(headers)
 
 
 def test_a_body_without_a_length_is_limited_too(server: Server) -> None:
@@ -335,8 +339,8 @@ def test_the_command_says_who_reports_and_ends_cleanly(tmp_path: Path) -> None:
 
 
 def test_a_fleet_that_is_not_there_and_a_file_with_a_typo_are_named(tmp_path: Path) -> None:
-    done = meshmark("fleet", "serve", tmp_path / "none", "--port", "0")
-    assert done.returncode == 2 and "FOLDER" in done.stderr and done.stderr.count("\n") <= 2
+    completed = meshmark("fleet", "serve", tmp_path / "none", "--port", "0")
+    assert completed.returncode == 2 and "FOLDER" in completed.stderr and completed.stderr.count("\n") <= 2
     (tmp_path / "fleet.toml").write_text('[racks]\nr1 = "n[1-"\n')
-    done = meshmark("fleet", "serve", tmp_path, "--port", "0")
-    assert done.returncode == 2 and "racks.r1" in done.stderr and "Traceback" not in done.stderr
+    completed = meshmark("fleet", "serve", tmp_path, "--port", "0")
+    assert completed.returncode == 2 and "racks.r1" in completed.stderr and "Traceback" not in completed.stderr

@@ -29,10 +29,10 @@ options = { type = "fp64", threads = "1", budget = "100ms" }
 def slurm() -> Iterator[tuple[list[str], dict[str, str]]]:
     """The nodes, and the variables with which Slurm's commands find the cluster."""
     try:
-        with mini_slurm(nodes=COUNT) as found:
-            yield found
-    except CannotStart as why:
-        pytest.skip(str(why))
+        with mini_slurm(nodes=COUNT) as cluster:
+            yield cluster
+    except CannotStart as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def test_a_drained_and_a_killed_node_do_not_keep_the_others(
     assert start(drain, env).returncode == 0
     os.kill(daemon_of(killed), signal.SIGKILL)
     folder = tmp_path / "fleet"
-    done = start(command("fleet", "check", str(folder), "--spec", str(spec), "--beside", "--json"), env)
-    assert done.returncode == 0, done.stderr
-    *nodes, ingested = map(json.loads, done.stdout.splitlines())
+    process = start(command("fleet", "check", str(folder), "--spec", str(spec), "--beside", "--json"), env)
+    assert process.returncode == 0, process.stderr
+    *nodes, ingested = map(json.loads, process.stdout.splitlines())
     states = {n["node"]: n for n in nodes}
     assert {n for n, s in states.items() if s["status"] == "done"} == {*names} - {drained, killed}
     assert states[drained]["status"] == "out" and "bad DIMM" in states[drained]["why"]
@@ -104,9 +104,9 @@ def test_a_killed_campaign_is_resumed_and_no_node_measures_twice(
     finally:
         first.kill()
         first.wait()
-    done = start([*words, "--resume", "--json"], env)
-    assert done.returncode == 0, done.stderr
-    states = [json.loads(line) for line in done.stdout.splitlines()][:-1]
+    process = start([*words, "--resume", "--json"], env)
+    assert process.returncode == 0, process.stderr
+    states = [json.loads(line) for line in process.stdout.splitlines()][:-1]
     assert {s["node"]: (s["status"], s["tries"]) for s in states} == dict.fromkeys(names, ("done", 1))
     assert len(fleet.campaigns()) == 1
 
@@ -115,13 +115,13 @@ def test_nodes_run_applications_and_end_what_they_leave(
     slurm: tuple[list[str], dict[str, str]], tmp_path: Path
 ) -> None:
     names, env = slurm
-    more = '[[step]]\napplication = "left.toml"\nruns = 1\n'
-    spec = write_sum(tmp_path, spec=SPEC + more)
+    step = '[[step]]\napplication = "left.toml"\nruns = 1\n'
+    spec = write_sum(tmp_path, spec=SPEC + step)
     (tmp_path / "left.toml").write_text(SUM.replace('name = "sum"', 'name = "left"').replace("sum.sh", "left.sh"))
     (tmp_path / "left.sh").write_text(SCRIPT + "setsid sleep 987654 &\n")  # in a session of its own
-    done = start(command("fleet", "check", str(tmp_path / "fleet"), "--spec", str(spec), "--beside", "--json"), env)
-    assert done.returncode == 0, done.stderr
-    *nodes, ingested = map(json.loads, done.stdout.splitlines())
+    process = start(command("fleet", "check", str(tmp_path / "fleet"), "--spec", str(spec), "--beside", "--json"), env)
+    assert process.returncode == 0, process.stderr
+    *nodes, ingested = map(json.loads, process.stdout.splitlines())
     assert {n["node"]: n["status"] for n in nodes} == dict.fromkeys(names, "done")
     reason = "left size=100: left 1 process running, which was killed"
     assert {why: sorted(of) for why, of in ingested["failures"].items()} == {reason: sorted(names)}

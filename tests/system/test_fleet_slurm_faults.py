@@ -33,10 +33,10 @@ repetitions = {repetitions}
 @pytest.fixture(scope="module")
 def started() -> Iterator[Cluster]:
     try:
-        with slurm_cluster(COUNT) as found:
-            yield found
-    except CannotStart as why:
-        pytest.skip(str(why))
+        with slurm_cluster(COUNT) as cluster:
+            yield cluster
+    except CannotStart as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ class Campaign:
         """The ids of its jobs that run."""
         if not self.fleet.campaigns():
             return []
-        of = f"mm-{self.fleet.campaigns()[-1].rpartition('-')[2]}-"
+        prefix = f"mm-{self.fleet.campaigns()[-1].rpartition('-')[2]}-"
         lines = self.cluster.ask("squeue", "-h", "-o", "%j %A", "--states=R").splitlines()
-        return [line.split()[1] for line in lines if line.startswith(of)]
+        return [line.split()[1] for line in lines if line.startswith(prefix)]
 
     def measuring(self) -> bool:
         """Whether each node has its process and that of an instrument."""
@@ -78,12 +78,12 @@ class Campaign:
 
 def started_from(folder: Path) -> list[int]:
     """The processes whose program is in this folder."""
-    found = []
+    results = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "exe").readlink().parent == folder:
-                found.append(int(process.name))
-    return found
+                results.append(int(process.name))
+    return results
 
 
 def spec(folder: Path, budget: str = "100ms", repetitions: int = 1, interval: str = "2") -> Path:
@@ -103,8 +103,8 @@ def results(process: subprocess.Popen[str]) -> tuple[dict[str, dict[str, Any]], 
 
 def test_a_controller_that_stops_and_starts_again(cluster: Cluster, tmp_path: Path) -> None:
     campaign = Campaign(cluster, tmp_path / "fleet", cluster.names[:4], spec(tmp_path, repetitions=40))
-    with (tmp_path / "said").open("w") as said:
-        process = campaign.start(said)
+    with (tmp_path / "said").open("w") as raised:
+        process = campaign.start(raised)
         try:
             assert until(campaign.running, 60)
             controller = cluster.running.pop(0)
@@ -124,8 +124,8 @@ def test_a_controller_that_does_not_answer_creates_no_job_twice(cluster: Cluster
     (tmp_path / "fleet").mkdir()
     (tmp_path / "fleet" / "fleet.toml").write_text("max_nodes = 1\nmax_jobs = 1\n", encoding="utf-8")
     controller = next(p for p in cluster.running if b"slurmctld" in Path(f"/proc/{p.pid}/cmdline").read_bytes())
-    with (tmp_path / "said").open("w") as said:
-        process = campaign.start(said)
+    with (tmp_path / "said").open("w") as raised:
+        process = campaign.start(raised)
         try:
             assert until(lambda: len(list(campaign.fleet.root.glob("campaigns/*/inbox/*.gz"))) > 0, 60)
             controller.send_signal(signal.SIGSTOP)
@@ -167,8 +167,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_loses_nothing(cluster: Cluster, tmp_path: Path, small_disk: Path) -> None:
     campaign = Campaign(cluster, small_disk / "fleet", cluster.names[10:14], spec(tmp_path, repetitions=40))
     filling = small_disk / "filling"
-    with (tmp_path / "said").open("w") as said:
-        process = campaign.start(said)
+    with (tmp_path / "said").open("w") as raised:
+        process = campaign.start(raised)
         assert until(campaign.running, 60)
         with contextlib.suppress(OSError), filling.open("wb", buffering=0) as out:
             while True:
@@ -176,8 +176,8 @@ def test_a_full_disk_loses_nothing(cluster: Cluster, tmp_path: Path, small_disk:
         assert process.wait(200) == 1
     assert "no node has measured" in (tmp_path / "said").read_text()
     filling.unlink()
-    with (tmp_path / "said").open("w") as said:
-        states, ingested = results(campaign.start(said, "--resume"))
+    with (tmp_path / "said").open("w") as raised:
+        states, ingested = results(campaign.start(raised, "--resume"))
     assert {s["status"] for s in states.values()} == {"done"}
     assert sorted(ingested["nodes"]) == sorted(campaign.nodes)
 
@@ -227,14 +227,14 @@ def test_named_nodes_are_drained_by_policy_once_and_those_drained_by_hand_left_a
     def judge() -> str:
         words = command("fleet", "judge", tmp_path)
         env = {**os.environ, **cluster.env}
-        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=200, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stderr
+        completed = subprocess.run(words, env=env, capture_output=True, text=True, timeout=200, check=False)
+        assert completed.returncode == 0, completed.stderr
+        return completed.stderr
 
     text = judge()
-    why = "meshmark: bandwidth bandwidth_net 30% worse than its class"
-    assert reasons() == {first: why, second: "bad fan"}
-    assert f"drained {first}: {why}" in text and f"{second} is out of service already: drain: bad fan" in text
+    reason = "meshmark: bandwidth bandwidth_net 30% worse than its class"
+    assert reasons() == {first: reason, second: "bad fan"}
+    assert f"drained {first}: {reason}" in text and f"{second} is out of service already: drain: bad fan" in text
     cluster.ask("scontrol", "update", f"nodename={first}", "state=resume")
     ManyNodes(fleet, cluster.names, points(4), slow=slow).write(11)
     assert "drained" not in judge().replace("drain: bad fan", "") and reasons() == {second: "bad fan"}

@@ -25,20 +25,20 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNodes]:
     try:
         with ssh_nodes(tmp_path_factory.mktemp("ssh"), 5) as found:
             yield found
-    except CannotStart as why:
-        pytest.skip(str(why))
+    except CannotStart as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
 def folder(nodes: SshNodes, tmp_path: Path) -> Path:
     """Of a fleet of these nodes."""
-    found = tmp_path / "a 100% fleet"
-    found.mkdir()
+    fleet = tmp_path / "a 100% fleet"
+    fleet.mkdir()
     (tmp_path / "tiny.toml").write_text('name = "tiny"\n' + STEP * 8, encoding="utf-8")
     options = ["-F", str(nodes.config), "-oServerAliveInterval=1", "-oServerAliveCountMax=2", "-oConnectTimeout=3"]
     site = f'engine = "ssh"\nnodes = "n[1-5]"\n[ssh]\noptions = {json.dumps(options)}\n'
-    (found / "fleet.toml").write_text(site, encoding="utf-8")
-    return found
+    (fleet / "fleet.toml").write_text(site, encoding="utf-8")
+    return fleet
 
 
 def words(folder: Path, *more: str) -> list[str]:
@@ -63,12 +63,12 @@ def test_nodes_that_cannot_be_reached_are_named_and_do_not_keep_the_others(nodes
     nodes.silence("n5")
     out, error = run.communicate(timeout=120)
     assert run.returncode == 0, error
-    found = states(out)
-    assert [found[n]["status"] for n in nodes.names] == ["done", "done", "failed", "failed", "failed"]
-    assert "Connection refused" in found["n3"]["why"]
-    assert "Host key verification failed" in found["n4"]["why"]
-    assert any(word in found["n5"]["why"] for word in ("No route", "timed out", "timeout")), found["n5"]
-    assert all(found[n]["tries"] == 2 for n in ("n3", "n4", "n5"))
+    statuses = states(out)
+    assert [statuses[n]["status"] for n in nodes.names] == ["done", "done", "failed", "failed", "failed"]
+    assert "Connection refused" in statuses["n3"]["why"]
+    assert "Host key verification failed" in statuses["n4"]["why"]
+    assert any(word in statuses["n5"]["why"] for word in ("No route", "timed out", "timeout")), statuses["n5"]
+    assert all(statuses[n]["tries"] == 2 for n in ("n3", "n4", "n5"))
 
 
 def test_a_killed_campaign_finds_its_connections_again(nodes: SshNodes, folder: Path) -> None:
@@ -76,9 +76,9 @@ def test_a_killed_campaign_finds_its_connections_again(nodes: SshNodes, folder: 
     assert until(lambda: len(measuring(folder)) == 5, 60)
     first.kill()
     first.wait()
-    done = meshmark(*words(folder, "--resume"))
-    assert done.returncode == 0, done.stderr
-    assert {n: (s["status"], s["tries"]) for n, s in states(done.stdout).items()} == dict.fromkeys(
+    completed = meshmark(*words(folder, "--resume"))
+    assert completed.returncode == 0, completed.stderr
+    assert {n: (s["status"], s["tries"]) for n, s in states(completed.stdout).items()} == dict.fromkeys(
         nodes.names, ("done", 1)
     )
     assert [nodes.logins(n) for n in nodes.names] == [1] * 5

@@ -44,9 +44,9 @@ def meshmark(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 )
 def test_a_command_that_starts_programs_ends(home: Path, words: tuple[str, ...]) -> None:
     for number in range(STARTS):
-        more = ("--out", f"{'-'.join(words[:2])}-{number}".replace(" ", "")) if words[:2] == ("load", "run") else ()
-        done = meshmark(home, *words, *more)
-        assert done.returncode == 0, done.stderr
+        options = ("--out", f"{'-'.join(words[:2])}-{number}".replace(" ", "")) if words[:2] == ("load", "run") else ()
+        completed = meshmark(home, *words, *options)
+        assert completed.returncode == 0, completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_a_command_that_starts_programs_ends(home: Path, words: tuple[str, ...])
     ids=" ".join,
 )
 def test_a_command_that_reads_the_store_ends_with_a_status_of_its_own(home: Path, words: tuple[str, ...]) -> None:
-    done = meshmark(home, *words)
-    assert done.returncode in {0, 1, 77}, done.stderr
-    assert "Traceback" not in done.stderr and "unexpected" not in done.stderr
+    completed = meshmark(home, *words)
+    assert completed.returncode in {0, 1, 77}, completed.stderr
+    assert "Traceback" not in completed.stderr and "unexpected" not in completed.stderr
 
 
 def test_all_runs_are_listed(home: Path) -> None:
-    done = meshmark(home, "store", "list", "--json")
+    completed = meshmark(home, "store", "list", "--json")
     assert (
-        len([line for line in map(json.loads, done.stdout.splitlines()) if line["run"].startswith("measure-2026")])
+        len([line for line in map(json.loads, completed.stdout.splitlines()) if line["run"].startswith("measure-2026")])
         >= RUNS
     )

@@ -81,9 +81,9 @@ def test_what_is_no_regular_file_is_refused_at_once(reader: str, tmp_path: Path)
     folder.mkdir()
     with huge.open("wb") as file:
         file.truncate(2 << 30)
-    for file, found in [(fifo, "FIFO"), (Path("/dev/zero"), "device"), (folder, "director|folder"), (huge, " B")]:
+    for file, label in [(fifo, "FIFO"), (Path("/dev/zero"), "device"), (folder, "director|folder"), (huge, " B")]:
         line = complaint(read(reader, file))
-        assert any(word in line for word in found.split("|")), line
+        assert any(word in line for word in label.split("|")), line
 
 
 DEEP = 100_000
@@ -117,8 +117,8 @@ def test_wrong_text_never_ends_the_watcher_by_a_signal(reader: str, tmp_path: Pa
     file = tmp_path / "file"
     for text in WRONG.values():
         file.write_text(text)
-        done = read(reader, file)
-        assert done.returncode in (0, 2) and len(done.stderr) < 600, done
+        completed = read(reader, file)
+        assert completed.returncode in (0, 2) and len(completed.stderr) < 600, completed
 
 
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
@@ -148,8 +148,8 @@ def test_a_damaged_journal_is_measured_anew(tmp_path: Path) -> None:
         "\x00\x01",
     ):
         journal.write_text(f"{header}\n{damage}\n")
-        done = run("probe", *words, "--resume", str(journal))
-        assert done.returncode == 0, (damage[:80], done.stderr)
+        completed = run("probe", *words, "--resume", str(journal))
+        assert completed.returncode == 0, (damage[:80], completed.stderr)
     journal.write_text('{"type":"header","instrument":7,"parameters":[]}\n')
     complaint(run("probe", *words, "--resume", str(journal)), 2)
 
@@ -185,8 +185,8 @@ LONG = "A" * 5000
     ids=lambda words: " ".join(word[:12] for word in words),
 )
 def test_an_error_quotes_at_most_a_hundred_characters(words: tuple[str, ...]) -> None:
-    for made in (str, lambda word: word.replace(LONG, "\x1b[31m\n\x7f" * 50)):
-        line = complaint(run(*map(made, words)), 1, 2, 127)
+    for change in (str, lambda word: word.replace(LONG, "\x1b[31m\n\x7f" * 50)):
+        line = complaint(run(*map(change, words)), 1, 2, 127)
         assert line.isprintable(), line
         assert "A" * 101 not in line, line
 
@@ -197,9 +197,9 @@ def test_standard_output_that_takes_nothing_is_an_error(name: str, word: str) ->
     program = BIN / f"meshmark-{name}"
     if name == "comm":
         needed()
-    for into in (">&-", ">/dev/full"):
-        done = subprocess.run(
-            ["sh", "-c", f'exec "$0" {word} {into}', program],
+    for redirection in (">&-", ">/dev/full"):
+        completed = subprocess.run(
+            ["sh", "-c", f'exec "$0" {word} {redirection}', program],
             capture_output=True,
             text=True,
             timeout=20,
@@ -207,7 +207,7 @@ def test_standard_output_that_takes_nothing_is_an_error(name: str, word: str) ->
             stdin=subprocess.DEVNULL,
         )
         # Some have no such word, which is a usage error where the output could have been written.
-        complaint(done, 1, 2) if into == ">/dev/full" and word != "--help" else complaint(done, 1)
+        complaint(completed, 1, 2) if redirection == ">/dev/full" and word != "--help" else complaint(completed, 1)
 
 
 @pytest.mark.parametrize(
@@ -228,29 +228,29 @@ def test_standard_output_that_takes_nothing_is_an_error(name: str, word: str) ->
     ],
 )
 def test_every_verb_says_that_its_output_went_nowhere(words: str) -> None:
-    for into in (">&-", ">/dev/full"):
-        done = subprocess.run(
-            ["sh", "-c", f"exec {BIN}/meshmark-{words} {into}"],
+    for redirection in (">&-", ">/dev/full"):
+        completed = subprocess.run(
+            ["sh", "-c", f"exec {BIN}/meshmark-{words} {redirection}"],
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
-        assert "standard output" in complaint(done, 1) or "cannot write" in done.stderr
+        assert "standard output" in complaint(completed, 1) or "cannot write" in completed.stderr
 
 
 def test_talk_never_goes_to_a_file_of_data(tmp_path: Path) -> None:
     # With standard error closed the file would be opened as descriptor 2, and the complaint written into it.
     file = tmp_path / "plan.json"
     plan = f"plan --topology '{HOST}' --policy pack --jobs 8,8 --save {file}"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", f"exec {BIN}/meshmark-place {plan} 2>&- <&-"],
         capture_output=True,
         text=True,
         timeout=20,
         check=False,
     )
-    assert done.returncode == 1
+    assert completed.returncode == 1
     assert json.loads(file.read_text())["jobs"][1]["refused"]
 
 
@@ -277,7 +277,7 @@ def test_a_clock_before_1970_is_a_time(tmp_path: Path) -> None:
         "  if (id == CLOCK_REALTIME) t->tv_sec = -5;\n  return status;\n}\n"
     )
     subprocess.run(["c++", "-x", "c", "-shared", "-fPIC", "-o", library, source], check=True)
-    done = subprocess.run(
+    completed = subprocess.run(
         [BIN / "meshmark-watch", "--rate", "20", "--duration", "0.2", "--sources", "cpu"],
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,
@@ -285,7 +285,7 @@ def test_a_clock_before_1970_is_a_time(tmp_path: Path) -> None:
         timeout=20,
         check=True,
     )
-    frames = [line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "frame"]
+    frames = [line for line in map(json.loads, completed.stdout.splitlines()) if line["type"] == "frame"]
     assert frames and all(-5 <= frame["at"] <= -4 for frame in frames)
 
 
@@ -312,11 +312,11 @@ def limited(kib: int) -> dict[int, tuple[int, int]]:
     ids=" ".join,
 )
 def test_too_little_memory_is_said(words: tuple[str, ...], kib: int) -> None:
-    done = run(*words, limits=limited(kib))
-    assert done.returncode in (0, 1, 77, 127), done  # 127: not even the loader had enough
-    assert "terminate called" not in done.stderr
-    if done.returncode == 1:
-        assert "memory" in done.stderr or "thread" in done.stderr, done.stderr
+    completed = run(*words, limits=limited(kib))
+    assert completed.returncode in (0, 1, 77, 127), completed  # 127: not even the loader had enough
+    assert "terminate called" not in completed.stderr
+    if completed.returncode == 1:
+        assert "memory" in completed.stderr or "thread" in completed.stderr, completed.stderr
 
 
 def test_the_limit_is_named() -> None:
@@ -366,12 +366,12 @@ def test_tickets_of_killed_waiters_go(tmp_path: Path) -> None:
     env = {"MESHMARK_LEDGER": str(tmp_path / "ledger")}
     all_cpus = ["place", "run", "--bind", f"list={min(os.sched_getaffinity(0))},exclude"]
     program = [BIN / f"meshmark-{all_cpus[0]}", *all_cpus[1:]]
-    around = {**os.environ, **env}
+    environment = {**os.environ, **env}
     waiters: list[subprocess.Popen[bytes]] = []
-    with subprocess.Popen([*program, "--", "sleep", "600"], env=around) as holder:
+    with subprocess.Popen([*program, "--", "sleep", "600"], env=environment) as holder:
         try:
             assert until(lambda: list(tmp_path.glob("ledger/claim-*")))
-            waiters.extend(subprocess.Popen([*program, "--wait", "--", "true"], env=around) for _ in range(3))
+            waiters.extend(subprocess.Popen([*program, "--wait", "--", "true"], env=environment) for _ in range(3))
             assert until(lambda: len(list(tmp_path.glob("ledger/wait-*"))) == 3)
             assert len(json.loads(run("place", "slots", "--json", env=env).stdout)["waiting"]) == 3
             for waiter in waiters:
@@ -417,20 +417,20 @@ def test_a_signal_ends_it_and_nothing_is_left(words: tuple[str, ...], number: si
 
 def programs_in(folder: Path) -> list[str]:
     """Processes whose working directory is this folder."""
-    found = []
+    results = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if (entry / "cwd").readlink() == folder and (entry / "cmdline").read_bytes():
-                found.append(entry.name)
+                results.append(entry.name)
         except OSError:
             continue
-    return found
+    return results
 
 
 def cpu_time_of_children() -> float:
     """CPU time in s of the children that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage_before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage_before.ru_utime + usage_before.ru_stime
 
 
 @pytest.mark.parametrize(
@@ -440,10 +440,10 @@ def test_the_budget_bounds_all_of_it(instrument: str) -> None:
     # Preparation too: all kernels of all volumes took 24 s to two minutes for one second. A point is not divided, so
     # the bound here is wide. It is one of CPU time, because other tests take any share of the CPUs.
     begin_s = cpu_time_of_children()
-    done = run("probe", instrument, "--budget", "1s")
+    completed = run("probe", instrument, "--budget", "1s")
     assert cpu_time_of_children() - begin_s < 15
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode in (0, 77) and lines[-1]["type"] == "end"
+    lines = [json.loads(line) for line in completed.stdout.splitlines()]
+    assert completed.returncode in (0, 77) and lines[-1]["type"] == "end"
     if instrument == "kernels":
         absent = [line for line in lines if line["type"] == "absent" and "budget of 1 s" in line["reason"]]
         assert len(absent) > 100 and all(line["conditions"]["kernel"] for line in absent)
@@ -453,9 +453,9 @@ def test_the_budget_bounds_all_of_it(instrument: str) -> None:
 @pytest.mark.parametrize("last", ["32KiB", "128KiB"])
 def test_a_curve_that_ends_within_a_cache_has_no_end_of_that_cache(last: str) -> None:
     """The capacity of a cache is unknown if no larger footprint was measured."""
-    done = run("probe", "latency", "--footprint", f"1KiB..{last}", "--interval", "50", "--budget", "60s")
-    assert done.returncode == 0, done.stderr
-    results = [line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "result"]
+    completed = run("probe", "latency", "--footprint", f"1KiB..{last}", "--interval", "50", "--budget", "60s")
+    assert completed.returncode == 0, completed.stderr
+    results = [line for line in map(json.loads, completed.stdout.splitlines()) if line["type"] == "result"]
     levels = {r["conditions"]["level"] for r in results if r["metric"] == "level_latency"}
     assert not any(r["conditions"].get("kind") == "memory" for r in results)
     assert max(levels, default=0) not in {r["conditions"]["level"] for r in results if r["metric"] == "level_capacity"}

@@ -15,8 +15,8 @@ notebooks = docs_script("notebooks")
 
 
 def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def made(*sources: str) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def kinds(notebook: dict[str, Any]) -> list[list[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", notebooks.paths(), ids=lambda p: str(p.stem))
 def test_a_notebook_runs_and_shows_what_is_stored(path: Path) -> None:
-    stored = read(path)
-    new = notebooks.executed(stored)
-    assert kinds(new) == kinds(stored) and any(kinds(new))
+    notebook = read(path)
+    new = notebooks.executed(notebook)
+    assert kinds(new) == kinds(notebook) and any(kinds(new))
 
 
 def test_outputs_are_those_of_jupyter() -> None:
@@ -54,10 +54,10 @@ def test_a_failing_cell_is_named() -> None:
 def test_results_are_shown_as_html_and_charts_as_specification_and_picture() -> None:
     chart = "mm.model('gs1280-4').measure('latency', footprint='4KiB..64MiB', store=False)"
     notebook = notebooks.executed(made("import meshmark as mm\nt = " + chart + "\nt", "t.chart()"))
-    table, drawn = (c["outputs"][0]["data"] for c in notebook["cells"][1:])
+    table, outputs = (c["outputs"][0]["data"] for c in notebook["cells"][1:])
     assert "<table" in table["text/html"] and table["text/plain"].startswith("<meshmark.Table")
-    assert base64.b64decode(drawn["image/png"])[:4] == b"\x89PNG"
-    specs = [v for k, v in drawn.items() if k.startswith("application/vnd.vegalite.v")]
+    assert base64.b64decode(outputs["image/png"])[:4] == b"\x89PNG"
+    specs = [v for k, v in outputs.items() if k.startswith("application/vnd.vegalite.v")]
     assert len(specs) == 1 and specs[0]["layer"]
     page = notebooks.markdown(notebook)
     assert page.startswith("# Title\n") and "````{raw} html" in page and 'src="data:image/png;base64,' in page

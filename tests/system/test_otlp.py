@@ -149,7 +149,7 @@ Points = dict[tuple[str, tuple[tuple[str, Any], ...]], float]
 
 def points(request: ExportMetricsServiceRequest) -> tuple[Points, dict[str, str]]:
     """Values by name and attributes, and the unit of each metric."""
-    found: Points = {}
+    results: Points = {}
     units: dict[str, str] = {}
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
         assert metric.name not in units, "one metric per name"
@@ -160,9 +160,9 @@ def points(request: ExportMetricsServiceRequest) -> tuple[Points, dict[str, str]
                 for a in p.attributes
             }
             key = (metric.name, tuple(sorted(attributes.items())))
-            assert key not in found, "attributes identify a point"
-            found[key] = p.as_double
-    return found, units
+            assert key not in results, "attributes identify a point"
+            results[key] = p.as_double
+    return results, units
 
 
 def exported(collector: Collector, frames: int, interval_s: float) -> list[str]:
@@ -177,10 +177,10 @@ def exported(collector: Collector, frames: int, interval_s: float) -> list[str]:
 def test_collector_receives_mean_minimum_maximum_and_percentile(collector: Collector) -> None:
     messages = exported(collector, frames=20, interval_s=20)
     assert len(collector.requests) == 1 and messages == ["otlp: 1 intervals sent, 0 lost"]
-    found, units = points(collector.requests[0])
+    parsed, units = points(collector.requests[0])
 
     def of(name: str, **attributes: Any) -> float:
-        return found[name, tuple(sorted(attributes.items()))]
+        return parsed[name, tuple(sorted(attributes.items()))]
 
     cpu = {"component": "CPU 4", "class": "cpu", "machine": "n042", "node": "1"}
     busy = [of("meshmark.cpu.busy", **cpu, stat=s) for s in STATS]
@@ -194,7 +194,7 @@ def test_collector_receives_mean_minimum_maximum_and_percentile(collector: Colle
     assert of("system.cpu.utilization", **{"cpu.logical_number": 4, "cpu.mode": "steal"}) == 0.5
     assert of("hw.power", **{"hw.id": "package-0", "hw.type": "cpu"}) == 40
     assert of("hw.power", **{"hw.id": "package-0 dram", "hw.type": "memory"}) == 5
-    assert len([k for k in found if k[0] == "hw.power"]) == 2
+    assert len([k for k in parsed if k[0] == "hw.power"]) == 2
     assert units == {
         "meshmark.cpu.busy": "1",
         "meshmark.cpu.user": "1",
@@ -218,32 +218,32 @@ def test_unknown_values_are_omitted_not_zero(collector: Collector) -> None:
     with Exporter(header(), collector.url, 10, lambda _: None) as exporter:
         for n in range(1, 11):
             exporter.add(frame(n, busy=None if n % 2 else 0.8))
-    found, units = points(collector.requests[0])
+    parsed, units = points(collector.requests[0])
     zero = {
         dict(k[1])["stat"]: v
-        for k, v in found.items()
+        for k, v in parsed.items()
         if k[0] == "meshmark.cpu.busy" and dict(k[1])["component"] == "CPU 0"
     }
     assert zero == pytest.approx({"mean": 0.8, "min": 0.8, "max": 0.8, "p95": 0.8})
     assert "meshmark.cpu.never" not in units
-    assert not [k for k in found if k[0] == "meshmark.cpu.user" and dict(k[1])["component"] == "CPU 4"]
+    assert not [k for k in parsed if k[0] == "meshmark.cpu.user" and dict(k[1])["component"] == "CPU 4"]
 
 
 def test_otlp_and_openmetrics_agree(collector: Collector) -> None:
     window = Window(header())
     with Exporter(header(), collector.url, 14, lambda _: None) as exporter:
         for n in range(1, 15):
-            one = frame(n, busy=None if n == 3 else (n * 7 % 13) / 13)
-            exporter.add(one)
-            window.add(one)
-    found, _ = points(collector.requests[0])
+            only_frame = frame(n, busy=None if n == 3 else (n * 7 % 13) / 13)
+            exporter.add(only_frame)
+            window.add(only_frame)
+    parsed, _ = points(collector.requests[0])
     compared = 0
     for family in window.collect():
         for sample in family.samples:
             if family.name != "meshmark_cpu_busy_ratio":
                 continue
             attributes = {"class": "cpu", **sample.labels}
-            assert found["meshmark.cpu.busy", tuple(sorted(attributes.items()))] == pytest.approx(sample.value)
+            assert parsed["meshmark.cpu.busy", tuple(sorted(attributes.items()))] == pytest.approx(sample.value)
             compared += 1
     assert compared == 8
 
@@ -252,8 +252,10 @@ def test_intervals_follow_each_other_without_a_gap(collector: Collector) -> None
     exported(collector, frames=25, interval_s=10)
     spans = []
     for request in collector.requests:
-        found, _ = points(request)
-        io = {dict(k[1])["stat"]: v for k, v in found.items() if k[0] == "meshmark.io.in"}  # the frame's number in MB/s
+        parsed, _ = points(request)
+        io = {
+            dict(k[1])["stat"]: v for k, v in parsed.items() if k[0] == "meshmark.io.in"
+        }  # the frame's number in MB/s
         (end_ns,) = {
             p.time_unix_nano
             for metric in request.resource_metrics[0].scope_metrics[0].metrics
@@ -310,17 +312,17 @@ def test_rejected_points_are_reported(collector: Collector) -> None:
 
 
 def test_an_unreachable_collector_costs_intervals_but_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Collector()
-    gone.close()
+    collector = Collector()
+    collector.close()
     monkeypatch.setattr(otlp, "MAX_QUEUED", 5)
     monkeypatch.setattr(otlp, "END_S", 100.0)
     messages: list[str] = []
-    began = time.monotonic()
-    with Exporter(header(), gone.url, 1, messages.append) as exporter:
+    start_s = time.monotonic()
+    with Exporter(header(), collector.url, 1, messages.append) as exporter:
         for n in range(1, 41):
             exporter.add(frame(n))
         assert until(lambda: messages)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start_s < 60
     assert sum("Connection refused; keeping the last 5" in m for m in messages) == 1  # once, not at every attempt
     assert messages[-1] == "otlp: 0 intervals sent, 40 lost"
     assert exporter.lost == 40
@@ -371,13 +373,25 @@ def test_collectors_with_tls_need_a_trusted_certificate(
 ) -> None:
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, "-keyout", key, "-out", certificate]
-    subprocess.run(made, check=True, capture_output=True)
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        *subject,
+        "-keyout",
+        key,
+        "-out",
+        certificate,
+    ]
+    subprocess.run(command, check=True, capture_output=True)
     collector.use_tls(certificate, key)
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
-    refused = exported(collector, frames=1, interval_s=1)
-    assert "certificate" in refused[0].lower() and refused[-1] == "otlp: 0 intervals sent, 1 lost"
+    completed = exported(collector, frames=1, interval_s=1)
+    assert "certificate" in completed[0].lower() and completed[-1] == "otlp: 0 intervals sent, 1 lost"
     for name in ("SSL_CERT_FILE", "OTEL_EXPORTER_OTLP_CERTIFICATE"):  # the system's certificates, the exporter's
         with monkeypatch.context() as changed:
             changed.setenv(name, str(certificate))
@@ -386,11 +400,11 @@ def test_collectors_with_tls_need_a_trusted_certificate(
 
 def test_the_command_sends_this_machine(collector: Collector) -> None:
     options = ["--otlp", collector.url, "--interval", "1", "--rate", "5", "--duration", "2.4"]
-    done = meshmark("watch", *options)
-    assert done.returncode == 0, done.stderr
-    assert "3 intervals sent, 0 lost" in done.stderr and done.stdout == ""
-    found, _ = points(collector.requests[0])
-    modes = {dict(k[1])["cpu.mode"] for k in found if k[0] == "system.cpu.utilization"}
+    completed = meshmark("watch", *options)
+    assert completed.returncode == 0, completed.stderr
+    assert "3 intervals sent, 0 lost" in completed.stderr and completed.stdout == ""
+    parsed, _ = points(collector.requests[0])
+    modes = {dict(k[1])["cpu.mode"] for k in parsed if k[0] == "system.cpu.utilization"}
     assert modes == {"user", "system", "interrupt", "steal"}
 
 

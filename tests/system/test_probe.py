@@ -77,8 +77,8 @@ def lines_of(text: str) -> list[dict[str, Any]]:
 
 
 def described(program: Path, *words: str) -> Any:
-    done = subprocess.run([program, *words, "--describe"], capture_output=True, timeout=60, check=False)
-    return json.loads(done.stdout or "[]")
+    completed = subprocess.run([program, *words, "--describe"], capture_output=True, timeout=60, check=False)
+    return json.loads(completed.stdout or "[]")
 
 
 def programs() -> list[Path]:
@@ -104,8 +104,8 @@ def test_a_description_is_complete(name: str) -> None:
     assert "example:" in d["detail"], "help shows an example"
     options = [p["option"] for p in d["parameters"]]
     assert len(options) == len(set(options))
-    own = ("--ranks", "--mpi") if d["ranks"] else ("--cpus", "--memory-node", "--policy", "--pages")
-    for common in (*own, "--budget", "--interval", "--seed", "--resume", "--machine"):
+    common_options = ("--ranks", "--mpi") if d["ranks"] else ("--cpus", "--memory-node", "--policy", "--pages")
+    for common in (*common_options, "--budget", "--interval", "--seed", "--resume", "--machine"):
         assert common in options
     for metric in d["metrics"]:
         assert metric["better"] in BETTER
@@ -118,9 +118,9 @@ def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.Complet
     line = [name, *(SMALL | SMALL_OF_RANKS)[name], "--seed", str(seed), "--budget", budget]
     call, around = [str(PROBE), *line], dict(os.environ)
     if name in OF_RANKS:
-        known = needed()
-        start = launch.launch_argv(known, 2, len(os.sched_getaffinity(0)))
-        call, around = [*start, *line], dict(launch.environment(known.kind))
+        needs = needed()
+        start = launch.launch_argv(needs, 2, len(os.sched_getaffinity(0)))
+        call, around = [*start, *line], dict(launch.environment(needs.kind))
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(
             call,
@@ -143,24 +143,24 @@ PLACED = [
 
 @pytest.mark.parametrize("name", PLACED)
 def test_interleaved_memory_is_not_called_local(name: str) -> None:
-    done = run(name, *SMALL[name], "--policy", "interleave", "--budget", "2s")
-    lines = lines_of(done.stdout)
-    if done.returncode == 77 or lines[-1].get("status") == "absent":
+    completed = run(name, *SMALL[name], "--policy", "interleave", "--budget", "2s")
+    lines = lines_of(completed.stdout)
+    if completed.returncode == 77 or lines[-1].get("status") == "absent":
         pytest.skip(f"{name} cannot be had here")
-    assert done.returncode == 0, done.stderr
-    found = {r["conditions"].get("memory_node", "none") for r in lines if r["type"] == "result"}
-    assert found == {"interleave"}
+    assert completed.returncode == 0, completed.stderr
+    places = {r["conditions"].get("memory_node", "none") for r in lines if r["type"] == "result"}
+    assert places == {"interleave"}
 
 
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
 def test_a_stream_keeps_the_contract(name: str) -> None:
-    done = small_stream(name, 1)
-    lines = lines_of(done.stdout)
-    if done.returncode == 77:
+    completed = small_stream(name, 1)
+    lines = lines_of(completed.stdout)
+    if completed.returncode == 77:
         reasons = [line["reason"] for line in lines if line["type"] == "absent"]
         assert reasons and all(reasons)
         pytest.skip(f"{name} cannot be had here: {reasons[0]}")
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert lines[0]["type"] == "header"
     assert lines[-1]["type"] == "end" and lines[-1]["status"] == "ok"
     metrics = {m["name"]: m for m in DESCRIPTIONS[name]["metrics"]}
@@ -195,10 +195,10 @@ def test_a_stream_of_ranks_tells_who_they_are_and_what_each_took(name: str) -> N
             samples.setdefault(line["point"], []).append(line)
     for of in samples.values():
         for line in of:
-            slowest, *each = line["values"]
-            assert len(each) in {1, 2} and slowest == max(each) and 0 <= line["marks"] <= MARKS
-        begun = [line["begun_s"] for line in of]
-        assert begun == sorted(begun)
+            slowest, *values = line["values"]
+            assert len(values) in {1, 2} and slowest == max(values) and 0 <= line["marks"] <= MARKS
+        start_times = [line["begun_s"] for line in of]
+        assert start_times == sorted(start_times)
     points = {r["point"] for r in lines if r["type"] == "result" and "point" in r}
     assert points == {line["index"] for line in lines if line["type"] == "point"}
     assert samples.keys() == (set() if name == "defects" else points), "defects times nothing"
@@ -247,24 +247,24 @@ def test_two_runs_of_ranks_differ_in_nothing_but_what_was_observed(name: str) ->
     ],
 )
 def test_a_wrong_request_is_one_line_that_names_the_field(words: list[str], field: str) -> None:
-    done = run(*words)
-    assert done.returncode == 2
-    last = lines_of(done.stdout)[-1]
+    completed = run(*words)
+    assert completed.returncode == 2
+    last = lines_of(completed.stdout)[-1]
     assert last["type"] == "error" and last["field"] == field
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert field in done.stderr
+    assert len(completed.stderr.strip().splitlines()) == 1
+    assert field in completed.stderr
 
 
 def test_more_memory_than_there_is_is_absent_with_the_reason() -> None:
-    done = run("latency", "--footprint", "1TiB", "--budget", "1s")
-    assert done.returncode == 77
-    absent = [line for line in lines_of(done.stdout) if line["type"] == "absent"]
+    completed = run("latency", "--footprint", "1TiB", "--budget", "1s")
+    assert completed.returncode == 77
+    absent = [line for line in lines_of(completed.stdout) if line["type"] == "absent"]
     assert "not enough memory" in absent[0]["reason"]
 
 
 def test_nobody_can_take_the_output() -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(PROBE), "latency", "--footprint", "16KiB", "--budget", "1s"],
             stdout=full,
             stderr=subprocess.PIPE,
@@ -272,34 +272,34 @@ def test_nobody_can_take_the_output() -> None:
             timeout=60,
             check=False,
         )
-    assert done.returncode == 1
-    assert len(done.stderr.strip().splitlines()) == 1 and "No space left" in done.stderr
+    assert completed.returncode == 1
+    assert len(completed.stderr.strip().splitlines()) == 1 and "No space left" in completed.stderr
 
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_resumes_and_measures_nothing_twice(tmp_path: Path) -> None:
     words = ["latency", "--footprint", "4KiB..4MiB", "--budget", "4s", "--cpus", "0", "--interval", "0.01"]
     out = tmp_path / "out.jsonl"
-    dice = random.Random(1)
+    rng = random.Random(1)
     out.touch()
     for _ in range(3):
         with out.open("a") as sink:
-            more = ["--resume", str(out)] if out.stat().st_size else []
-            child = subprocess.Popen([str(PROBE), *words, *more], stdout=sink, stderr=subprocess.DEVNULL)
+            options = ["--resume", str(out)] if out.stat().st_size else []
+            child = subprocess.Popen([str(PROBE), *words, *options], stdout=sink, stderr=subprocess.DEVNULL)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(dice.uniform(0.05, 0.8))
+                child.wait(rng.uniform(0.05, 0.8))
             child.send_signal(signal.SIGKILL)
             child.wait()
     before = [json.loads(line) for line in out.read_text().splitlines()]
     samples_before = [line for line in before if line["type"] == "sample"]
     assert samples_before, "nothing was measured before the kills"
-    done = run(*words, "--resume", str(out))
-    assert done.returncode == 0, done.stderr
-    after = lines_of(done.stdout)
+    completed = run(*words, "--resume", str(out))
+    assert completed.returncode == 0, completed.stderr
+    after = lines_of(completed.stdout)
     finished_before = {line["index"] for line in before if line["type"] == "point"}
     assert not finished_before & {line["point"] for line in after if line["type"] == "sample"}
-    everything = before + after
-    points = [line["index"] for line in everything if line["type"] == "point"]
+    records = before + after
+    points = [line["index"] for line in records if line["type"] == "point"]
     assert sorted(points) == list(range(11)), "every point once"
     # What was measured before a kill is part of the result after it.
     results = [line for line in after if line["type"] == "result" and line["metric"] == "load_latency"]
@@ -311,17 +311,17 @@ def test_killed_at_random_moments_it_resumes_and_measures_nothing_twice(tmp_path
 def test_a_torn_or_foreign_earlier_output_is_not_trusted(tmp_path: Path) -> None:
     words = ["latency", "--footprint", "16KiB,64KiB", "--budget", "1s", "--cpus", "0"]
     good = run(*words).stdout.encode()
-    dice = random.Random(2)
+    rng = random.Random(2)
     for _ in range(5):
-        torn = bytearray(good[: dice.randrange(len(good))])
-        for _ in range(dice.randrange(4)):
-            if torn:
-                torn[dice.randrange(len(torn))] = dice.randrange(256)
+        truncated = bytearray(good[: rng.randrange(len(good))])
+        for _ in range(rng.randrange(4)):
+            if truncated:
+                truncated[rng.randrange(len(truncated))] = rng.randrange(256)
         path = tmp_path / "torn.jsonl"
-        path.write_bytes(torn)
-        done = run(*words, "--resume", str(path))
-        assert done.returncode in {0, 2}, done.stderr
-        assert lines_of(done.stdout)[-1]["type"] in {"end", "error"}
+        path.write_bytes(truncated)
+        completed = run(*words, "--resume", str(path))
+        assert completed.returncode in {0, 2}, completed.stderr
+        assert lines_of(completed.stdout)[-1]["type"] in {"end", "error"}
     path.write_bytes(good)
     assert run("latency", "--footprint", "16KiB", "--resume", str(path)).returncode == 2
     assert run("clock", "--resume", str(path)).returncode == 2
@@ -338,30 +338,30 @@ def test_a_torn_or_foreign_earlier_output_is_not_trusted(tmp_path: Path) -> None
 )
 def test_every_cpu_that_is_named_is_measured(words: tuple[str, ...], condition: str) -> None:
     cpus = sorted(os.sched_getaffinity(0))[:2]
-    done = run(*words, "--cpus", ",".join(map(str, cpus)), "--budget", "6s")
-    results = [line for line in lines_of(done.stdout) if line["type"] == "result"]
+    completed = run(*words, "--cpus", ",".join(map(str, cpus)), "--budget", "6s")
+    results = [line for line in lines_of(completed.stdout) if line["type"] == "result"]
     seen: dict[str, set[int]] = {}
     for line in results:
         if condition in line["conditions"]:
             seen.setdefault(line["metric"], set()).add(line["conditions"][condition])
-    once = {"counter_frequency", "clock_drift"}  # of the whole machine
+    metrics = {"counter_frequency", "clock_drift"}  # of the whole machine
     assert seen
-    assert all(of == set(cpus) for metric, of in seen.items() if metric not in once)
+    assert all(values == set(cpus) for metric, values in seen.items() if metric not in metrics)
 
 
 def test_every_page_size_that_is_named_is_measured_or_refused() -> None:
     small = ("--chains", "1", "--threads", "1", "--mode", "chains", "--footprint", "1MiB")
-    done = run("loaded", *small, "--pages", "4KiB,thp", "--budget", "2s")
-    results = [line for line in lines_of(done.stdout) if line["type"] == "result"]
+    completed = run("loaded", *small, "--pages", "4KiB,thp", "--budget", "2s")
+    results = [line for line in lines_of(completed.stdout) if line["type"] == "result"]
     assert {line["conditions"]["pages"] for line in results} == {"4KiB", "thp"}
-    refused = run("dgemm", "--n", "64", "--pages", "4KiB,thp")
-    assert refused.returncode == 2
-    assert "pages: found '4KiB,thp'; allowed: one page size" in refused.stderr
+    result = run("dgemm", "--n", "64", "--pages", "4KiB,thp")
+    assert result.returncode == 2
+    assert "pages: found '4KiB,thp'; allowed: one page size" in result.stderr
 
 
 def test_the_chosen_instructions_are_a_condition() -> None:
     small = ("--kernel", "copy", "--threads", "1", "--footprint", "1MiB", "--budget", "2s")
-    done = run("bandwidth", *small)
-    results = [line for line in lines_of(done.stdout) if line["type"] == "result"]
+    completed = run("bandwidth", *small)
+    results = [line for line in lines_of(completed.stdout) if line["type"] == "result"]
     assert {line["conditions"]["isa"] for line in results} == {"best"}, "runs that choose otherwise are of one point"
     assert {line["conditions"]["chosen_isa"] for line in results} <= {"sse2", "avx2", "avx512", "neon", "sve"}

@@ -72,8 +72,8 @@ def test_the_front_page_lists_everything_by_its_name(folder: Path) -> None:
 def test_machines_are_listed_in_the_order_of_their_numbers(folder: Path) -> None:
     names = ["gs1280-16", "gs1280-4", "x", "gs1280-8", "gs320-32", "2", "ring-8b", "ring-8a"]
     _, body, _ = Site(folder, models=[ModelRow(n, n) for n in names]).get("")
-    shown = re.findall(r"<h3>([^<]+)</h3>", body.decode())
-    assert shown == ["2", "gs320-32", "gs1280-4", "gs1280-8", "gs1280-16", "ring-8a", "ring-8b", "x"]
+    titles = re.findall(r"<h3>([^<]+)</h3>", body.decode())
+    assert titles == ["2", "gs320-32", "gs1280-4", "gs1280-8", "gs1280-16", "ring-8a", "ring-8b", "x"]
 
 
 def test_broken_recordings_are_listed_with_their_reason(folder: Path, tmp_path: Path) -> None:
@@ -86,16 +86,16 @@ def test_broken_recordings_are_listed_with_their_reason(folder: Path, tmp_path: 
     (folder / "link.parquet").symlink_to(tmp_path / "elsewhere.parquet")
     (folder / "nowhere.parquet").symlink_to(tmp_path / "nothing")
     rows, more = Recordings(folder).rows()
-    told = {r.name: r.broken for r in rows}
-    assert more == 0 and told.pop("night.parquet") == ""
+    errors = {r.name: r.broken for r in rows}
+    assert more == 0 and errors.pop("night.parquet") == ""
     links = {"link.parquet", "nowhere.parquet"}
-    assert {told[name] for name in links} == {"is a link that leads out of the folder"}
-    assert told["pipe.parquet"] == "is not a file"
-    assert set(told) == {"cut.parquet", "text.part", "empty.parquet", "pipe.parquet", *links}
-    for why in told.values():
-        assert why and "\n" not in why and str(folder) not in why
+    assert {errors[name] for name in links} == {"is a link that leads out of the folder"}
+    assert errors["pipe.parquet"] == "is not a file"
+    assert set(errors) == {"cut.parquet", "text.part", "empty.parquet", "pipe.parquet", *links}
+    for reason in errors.values():
+        assert reason and "\n" not in reason and str(folder) not in reason
     site = Site(folder)
-    for name in told:
+    for name in errors:
         status, body, _ = site.get(f"recording/{name}/api/header")
         assert status in {404, 503} and body.count(b"\n") == 1
     assert b"leads out of the folder" in site.get("")[1]
@@ -114,11 +114,11 @@ def test_no_spoiled_recording_spoils_the_list(folder: Path, data: st.DataObject)
             for n in range(1, 50):
                 recorder.add(frame(n))
             recorder.flush()
-    spoiled = bytearray(source.read_bytes())
+    damaged = bytearray(source.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
-        spoiled[data.draw(st.integers(0, len(spoiled) - 1))] = data.draw(st.integers(0, 255))
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     victim = folder / ("spoiled" + source.suffix)
-    victim.write_bytes(spoiled)
+    victim.write_bytes(damaged)
     rows, _ = Recordings(folder).rows()
     row = next(r for r in rows if r.name == victim.name)
     assert row.broken or row.frames >= 0
@@ -169,8 +169,8 @@ def test_recordings_and_models_have_the_map_below_their_names(folder: Path) -> N
         assert json.loads(site.get(place + "api/header")[1])["type"] == "header"
         status, _, headers = site.get(place[:-1])
         assert status == 307 and headers["location"].endswith(place)
-    found = json.loads(site.get("recording/night.parquet/api/past?begin=18&count=9")[1])
-    assert [f["seq"] for f in found] == [19, 20]
+    document = json.loads(site.get("recording/night.parquet/api/past?begin=18&count=9")[1])
+    assert [f["seq"] for f in document] == [19, 20]
     assert site.get("recording/night.parquet/api/frames")[0] == 404
     assert site.get("live/api/past")[0] == 404
     assert site.simulated == [("m1", "swap")]  # once, for the header, and not for the page
@@ -180,8 +180,8 @@ def test_a_workload_is_chosen_without_a_script(folder: Path) -> None:
     site = Site(folder)
     status, _, headers = site.get("model?name=m2&workload=hot_spot")
     assert status == 303 and headers["location"] == "model/m2/hot_spot/"
-    for wrong in ("model?name=m3&workload=hot_spot", "model?name=m1&workload=trace", "model", "model?name=m1%0d%0a"):
-        status, body, headers = site.get(wrong)
+    for value in ("model?name=m3&workload=hot_spot", "model?name=m1&workload=trace", "model", "model?name=m1%0d%0a"):
+        status, body, headers = site.get(value)
         assert status == 404 and body.count(b"\n") == 1 and "location" not in headers
     assert site.simulated == []
 
@@ -331,8 +331,8 @@ def test_a_token_that_no_cookie_can_hold_is_refused(token: str) -> None:
 
 def idled(site: Site) -> None:
     """Waits for frames of 0.8 s: longer than the sampler may be idle."""
-    seen = site.sampler.frames
-    assert until(lambda: site.sampler.frames > seen + 16)
+    frames_before = site.sampler.frames
+    assert until(lambda: site.sampler.frames > frames_before + 16)
 
 
 def test_the_sampler_runs_only_while_somebody_looks(folder: Path) -> None:
@@ -414,14 +414,14 @@ def test_the_command_serves_this_machine(folder: Path, tmp_path: Path) -> None:
     try:
         assert child.stdout is not None
         base = child.stdout.readline().strip()
-        for path, wanted in (
+        for path, expected in (
             ("", b"gs1280-16"),
             ("model/gs1280-4/swap/api/header", b'"model"'),
             ("live/api/header", b'"host"'),
             ("metrics", b"meshmark_cpu_busy_ratio"),
         ):
             with urllib.request.urlopen(base + path, timeout=120) as answer:
-                assert wanted in answer.read(), path
+                assert expected in answer.read(), path
     finally:
         child.terminate()
         child.wait(20)
@@ -450,8 +450,8 @@ def test_every_listed_workload_can_be_simulated() -> None:
     ],
 )
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
-    done = meshmark("serve", "--port", "0", *words)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    completed = meshmark("serve", "--port", "0", *words)
+    assert completed.returncode == 2 and said in completed.stderr and "Traceback" not in completed.stderr
 
 
 # ------------------------------------------------------------------ the dashboard
@@ -491,27 +491,37 @@ def test_the_dashboard_asks_only_for_what_is_exported(tmp_path: Path) -> None:
         here, more = live.header, unlocked.header
     names = exported(here) | exported(more) | exported(header_of(header_line(find_machine("gs1280-16"), 5e-7)))
     names |= exported(counted())
-    asked = set(re.findall(r"\bmeshmark_\w+", GRAFANA.read_text()))
-    assert len(asked) > 20 and asked <= names, asked - names
+    requests = set(re.findall(r"\bmeshmark_\w+", GRAFANA.read_text()))
+    assert len(requests) > 20 and requests <= names, requests - names
     # What every host has is shown, not only what some do.
-    assert {"meshmark_cpu_busy_ratio", "meshmark_node_full_ratio", "meshmark_io_busy_ratio"} <= asked & exported(here)
-    traffic = {f"meshmark_{what}_bytes_per_second" for what in ("memory_read", "memory_write", "link_out")}
-    assert traffic <= asked & exported(counted())
+    assert {"meshmark_cpu_busy_ratio", "meshmark_node_full_ratio", "meshmark_io_busy_ratio"} <= requests & exported(
+        here
+    )
+    traffic = {f"meshmark_{metric}_bytes_per_second" for metric in ("memory_read", "memory_write", "link_out")}
+    assert traffic <= requests & exported(counted())
 
 
 def test_the_dashboard_has_the_shape_that_grafana_imports() -> None:
     board = json.loads(GRAFANA.read_text())
     assert board["schemaVersion"] >= 36 and board["id"] is None and board["title"] == "Meshmark"
-    (given,) = board["__inputs"]
-    assert (given["name"], given["type"], given["pluginId"]) == ("DS_PROMETHEUS", "datasource", "prometheus")
+    (data_source,) = board["__inputs"]
+    assert (data_source["name"], data_source["type"], data_source["pluginId"]) == (
+        "DS_PROMETHEUS",
+        "datasource",
+        "prometheus",
+    )
     panels = board["panels"]
     assert len({p["id"] for p in panels}) == len(panels) > 10
     required = {r["id"] for r in board["__requires"] if r["type"] == "panel"}
     taken: set[tuple[int, int]] = set()
     for p in panels:
-        at = p["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert at["x"] + at["w"] <= 24 and not cells & taken, f"{p['title']} lies on another"
+        position = p["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(position["x"], position["x"] + position["w"])
+            for y in range(position["y"], position["y"] + position["h"])
+        }
+        assert position["x"] + position["w"] <= 24 and not cells & taken, f"{p['title']} lies on another"
         taken |= cells
         if p["type"] == "row":
             continue

@@ -168,9 +168,9 @@ def test_a_header_from_elsewhere_cannot_spoil_the_page(folder: Path) -> None:
 
 def test_numbers_of_frames_have_no_limit(folder: Path) -> None:
     site = Site(folder)
-    for begin in ("9" * 30, "1" + "0" * 400, "18446744073709551616", "-" + "9" * 30):
-        status, body, _ = site.get(f"recording/night.parquet/api/past?begin={begin}&count={begin}")
-        assert (status, body) == (200, b"[]"), begin
+    for first in ("9" * 30, "1" + "0" * 400, "18446744073709551616", "-" + "9" * 30):
+        status, body, _ = site.get(f"recording/night.parquet/api/past?begin={first}&count={first}")
+        assert (status, body) == (200, b"[]"), first
     assert site.get("recording/night.parquet/api/past?begin=" + "9" * 5000)[0] == 400
 
 
@@ -186,7 +186,7 @@ def test_every_answer_of_an_error_has_the_headers(folder: Path, capfd: pytest.Ca
 
     site = Site(folder, simulate=fails, start=busy)
     closed = Site(folder, token="secret")
-    asked = [
+    answers = [
         (500, site.get("model/m1/swap/api/header")),
         (404, site.get("none")),
         (421, site.get("", Host="e.example")),
@@ -197,12 +197,14 @@ def test_every_answer_of_an_error_has_the_headers(folder: Path, capfd: pytest.Ca
         (416, site.get("page.css", Range="bytes=999999-")),
     ]
     methods = ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "X" * 300)
-    asked += [(405, site.get("", method)) for method in methods]
-    for status, (found, body, headers) in asked:
+    answers += [(405, site.get("", method)) for method in methods]
+    for status, (found, body, headers) in answers:
         assert found == status and has_headers(headers), (status, found, headers)
         assert body.count(b"\n") <= 1 and b"Traceback" not in body
-    said = [line for line in capfd.readouterr().err.splitlines() if line and not line.startswith("INFO:")]
-    assert len(said) == 1 and re.search(r"/model/m1/swap/api/header: KeyError: 'pages' \(\w+\.py:\d+\)", said[0])
+    messages = [line for line in capfd.readouterr().err.splitlines() if line and not line.startswith("INFO:")]
+    assert len(messages) == 1 and re.search(
+        r"/model/m1/swap/api/header: KeyError: 'pages' \(\w+\.py:\d+\)", messages[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -230,8 +232,8 @@ def test_what_is_no_request_is_one_answer_and_the_end(
             sock.sendall(sent)
         answer = b""
         with contextlib.suppress(ConnectionError):
-            while more := sock.recv(65536):
-                answer += more
+            while chunk := sock.recv(65536):
+                answer += chunk
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status) and b"HTTP/1.1" not in body
     assert all(f"\r\n{name}: {value}".encode() in head for name, value in SECURITY.items())
@@ -326,9 +328,9 @@ def test_all_interfaces_have_to_be_named_as_such(host: str) -> None:
     if host == "0.0.0.0.":  # as other names of hosts, it may end with a dot
         free_socket(host, 0).close()
         return
-    with pytest.raises(UsageError, match=r"--host: found .*; allowed: an address") as refused:
+    with pytest.raises(UsageError, match=r"--host: found .*; allowed: an address") as raised:
         free_socket(host, 0)
-    assert "0.0.0.0 or :: for all interfaces" in str(refused.value)
+    assert "0.0.0.0 or :: for all interfaces" in str(raised.value)
 
 
 def test_an_address_that_is_none_is_one_line() -> None:
@@ -343,15 +345,15 @@ def test_an_address_that_is_none_is_one_line() -> None:
         "::1%nothing",
         "http://localhost",
     ):
-        with pytest.raises(UsageError, match=r"--port: |--host: ") as refused:
+        with pytest.raises(UsageError, match=r"--port: |--host: ") as raised:
             free_socket(host, 0)
-        assert str(refused.value).isprintable() and len(str(refused.value)) < 300
+        assert str(raised.value).isprintable() and len(str(raised.value)) < 300
 
 
 def test_a_token_is_random_unless_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    made = {chosen_token("", None, False) for _ in range(20)}
-    assert len(made) == 20 and all(re.fullmatch(r"[A-Za-z0-9_-]{32}", t) for t in made)
+    tokens = {chosen_token("", None, False) for _ in range(20)}
+    assert len(tokens) == 20 and all(re.fullmatch(r"[A-Za-z0-9_-]{32}", t) for t in tokens)
     assert chosen_token("", None, True) == "" and chosen_token("word", None, False) == "word"
     monkeypatch.setenv(VARIABLE, "of-the-environment")
     assert chosen_token("", None, False) == "of-the-environment"
@@ -361,12 +363,12 @@ def test_a_token_is_random_unless_it_is_given(tmp_path: Path, monkeypatch: pytes
     file.chmod(0o600)
     assert chosen_token("", file, False) == "of-the-file"
     monkeypatch.setenv(VARIABLE, "two words")
-    with pytest.raises(UsageError, match=VARIABLE) as told:
+    with pytest.raises(UsageError, match=VARIABLE) as raised:
         chosen_token("", None, False)
-    assert "two words" not in str(told.value)
-    for given_twice in (("word", file, False), ("word", None, True), ("", file, True)):
+    assert "two words" not in str(raised.value)
+    for duplicate in (("word", file, False), ("word", None, True), ("", file, True)):
         with pytest.raises(UsageError, match="allowed: one of"):
-            chosen_token(*given_twice)
+            chosen_token(*duplicate)
 
 
 def test_a_token_file_is_its_owner_s_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,9 +386,9 @@ def test_a_token_file_is_its_owner_s_alone(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name).write_bytes(data)
         (tmp_path / name).chmod(0o600)
     for name in ("pipe", "circle", "empty", "binary", "long", "lines", "none", "."):
-        with pytest.raises(UsageError, match="--token-file") as told:
+        with pytest.raises(UsageError, match="--token-file") as raised:
             chosen_token("", tmp_path / name, False)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(raised.value)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(UsageError, match="owner"):
         chosen_token("", file, False)
@@ -428,10 +430,10 @@ def test_two_servers_of_one_host_leave_each_other_s_cookie(folder: Path) -> None
             site.get("?token=" + site.address.rpartition("=")[2])[2]["set-cookie"].partition(";")[0].partition("=")
         )
         jar[name] = value
-    both = "; ".join(f"{name}={value}" for name, value in jar.items())
-    assert [site.get("", Cookie=both)[0] for site in sites] == [200, 200]
+    message = "; ".join(f"{name}={value}" for name, value in jar.items())
+    assert [site.get("", Cookie=message)[0] for site in sites] == [200, 200]
     # Through a tunnel a browser knows the port of its own end.
-    assert sites[0].get("", Cookie=both, Host="localhost:9000")[0] == 401
+    assert sites[0].get("", Cookie=message, Host="localhost:9000")[0] == 401
     assert "meshmark-9000=" in sites[0].get("?token=one", Host="localhost:9000")[2]["set-cookie"]
 
 
@@ -455,8 +457,8 @@ def test_the_commands_print_a_link_with_a_token(folder: Path, tmp_path: Path, co
 
 def test_the_variable_holds_a_token_and_no_token_switches_it_off(folder: Path) -> None:
     words = ["replay", str(folder / "night.parquet"), "--web"]
-    for more, ends in (([], "/?token=of-mine"), (["--no-token"], "/")):
-        child, address = started([*words, *more], **{VARIABLE: "of-mine"})
+    for options, ends in (([], "/?token=of-mine"), (["--no-token"], "/")):
+        child, address = started([*words, *options], **{VARIABLE: "of-mine"})
         try:
             assert address.endswith(ends) and status_of(address) == 200
         finally:

@@ -40,13 +40,13 @@ def test_runs_and_studies_are_listed_the_newest_first(home: Path) -> None:
     rows, more = folders(home).rows()
     assert more == 0
     assert [r.name for r in rows if r.kind == "run"] == ["alien", "cut", "second <i>", "first"]
-    told = {r.name: r for r in rows}
-    assert told["first"].what == "x × 2, y" and told["first"].state == "3 of 3 succeeded"
-    assert told["first"].length_s == pytest.approx(2.0)
-    assert told["second <i>"].state == "0 of 2 succeeded" and told["cut"].state == "running, or interrupted"
-    assert told["done"].what == "shared bus" and told["done"].runs == 4 and told["done"].flags == ["disturbed"]
-    assert told["done"].shown and not told["half"].shown and told["half"].state == "running, or interrupted"
-    assert "link" not in told and "notes" not in told
+    errors = {r.name: r for r in rows}
+    assert errors["first"].what == "x × 2, y" and errors["first"].state == "3 of 3 succeeded"
+    assert errors["first"].length_s == pytest.approx(2.0)
+    assert errors["second <i>"].state == "0 of 2 succeeded" and errors["cut"].state == "running, or interrupted"
+    assert errors["done"].what == "shared bus" and errors["done"].runs == 4 and errors["done"].flags == ["disturbed"]
+    assert errors["done"].shown and not errors["half"].shown and errors["half"].state == "running, or interrupted"
+    assert "link" not in errors and "notes" not in errors
     both = LoadFolders((home / "load", home / "outside"))
     assert {r.name for r in both.rows()[0]} >= {"first", "secret"}
     assert LoadFolders((home / "nowhere",)).rows() == ([], 0)
@@ -58,14 +58,14 @@ def test_a_row_is_read_again_only_when_its_run_has_changed(home: Path, monkeypat
     read: list[str] = []
     real = module.read_run
     monkeypatch.setattr(module, "read_run", lambda p, samples=True: (read.append(p.name), real(p, samples))[1])
-    mine = folders(home)
-    mine.rows()
+    own_folders = folders(home)
+    own_folders.rows()
     assert sorted(read) == ["alien", "cut", "first", "second <i>"]
-    mine.rows()
+    own_folders.rows()
     assert len(read) == 4
     with (home / "load" / "cut" / JOURNAL).open("a") as journal:
         journal.write('{"type":"sample"}\n')
-    mine.rows()
+    own_folders.rows()
     assert read[4:] == ["cut"]
 
 
@@ -76,9 +76,9 @@ def test_what_cannot_be_read_is_listed_with_its_reason(home: Path) -> None:
     (home / "studies" / "torn" / "study.json").write_text("{")
     (home / "studies" / "list").mkdir()
     (home / "studies" / "list" / "study.json").write_text("[]")
-    told = {r.name: r for r in folders(home).rows()[0]}
+    errors = {r.name: r for r in folders(home).rows()[0]}
     for name in ("empty", "torn", "list"):
-        assert told[name].broken and not told[name].shown and "\n" not in told[name].broken
+        assert errors[name].broken and not errors[name].shown and "\n" not in errors[name].broken
     text = Site(home, loads=folders(home)).get("load/")[1].decode()
     assert "no program was started yet" in text and "cannot be read" in text
 

@@ -58,10 +58,10 @@ def half_open(port: int, sent: bytes = b"GET / HTTP/1.1\r\nHost: localhost\r\nX:
 
 def test_half_sent_requests_are_closed_in_the_end(folder: Path) -> None:
     site = Site(folder, header_s=0.5)
-    whole = b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n"
-    sent = [b"", b"G", whole, whole + b"\r\n" + whole, whole + b"\r\nG"]
+    request = b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n"
+    requests = [b"", b"G", request, request + b"\r\n" + request, request + b"\r\nG"]
     with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(half_open(site.port or 0, text)) for text in sent]
+        socks = [stack.enter_context(half_open(site.port or 0, text)) for text in requests]
         reader = stack.enter_context(site.listen())
         for sock in socks:
             sock.settimeout(20)
@@ -168,13 +168,13 @@ class Asked:
     async def _get(
         app: ASGIApp, method: str, raw: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
     ) -> tuple[int, list[str]]:
-        found: list[Message] = []
+        results: list[Message] = []
 
         async def receive() -> Message:
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
-            found.append(message)
+            results.append(message)
 
         scope = {
             "type": "http",
@@ -192,7 +192,7 @@ class Asked:
             "state": {},
         }
         await app(scope, receive, send)
-        return found[0]["status"], [name.decode() for name, _ in found[0]["headers"]]
+        return results[0]["status"], [name.decode() for name, _ in results[0]["headers"]]
 
     def close(self) -> None:
         self._thread.submit(self._loop.close).result()
@@ -201,9 +201,9 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def asked() -> Iterator[Asked]:
-    made = Asked()
-    yield made
-    made.close()
+    request = Asked()
+    yield request
+    request.close()
 
 
 @pytest.fixture(scope="module")

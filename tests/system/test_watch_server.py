@@ -45,8 +45,8 @@ class Served:
         try:
             with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, answer.read(), dict(answer.headers)
-        except urllib.error.HTTPError as wrong:
-            return wrong.code, wrong.read(), dict(wrong.headers)
+        except urllib.error.HTTPError as error:
+            return error.code, error.read(), dict(error.headers)
 
 
 def past(count: int = 20) -> Past:
@@ -55,17 +55,17 @@ def past(count: int = 20) -> Past:
 
 
 def test_the_page_its_header_and_frames_are_served() -> None:
-    served = Served(past())
-    status, page, headers = served.get("")
+    server = Served(past())
+    status, page, headers = server.get("")
     assert status == 200 and b"main.js" in page
     assert "default-src 'self'" in headers["content-security-policy"]
-    told = json.loads(served.get("api/header")[1])
-    assert told["live"] is False and told["frames"] == 20 and len(told["map"]["boxes"]) == 4
-    found = json.loads(served.get("api/past?begin=18&count=50")[1])
-    assert [f["seq"] for f in found] == [19, 20]
-    assert served.get("api/past?begin=x")[0] == 400
-    assert served.get("api/past?begin=-5&count=99999")[0] == 200
-    assert served.get("api/frames")[0] == 404
+    answer = json.loads(server.get("api/header")[1])
+    assert answer["live"] is False and answer["frames"] == 20 and len(answer["map"]["boxes"]) == 4
+    document = json.loads(server.get("api/past?begin=18&count=50")[1])
+    assert [f["seq"] for f in document] == [19, 20]
+    assert server.get("api/past?begin=x")[0] == 400
+    assert server.get("api/past?begin=-5&count=99999")[0] == 200
+    assert server.get("api/frames")[0] == 404
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_no_path_leads_out_of_the_page(path: str) -> None:
 
 def test_only_the_right_host_and_token_are_let_in() -> None:
     assert Served(past()).get("api/header", Host="evil.example:80")[0] == 421
-    served = Served(past(), token="secret")
-    assert served.get("api/header")[0] == 401
-    assert served.get("api/header?token=wrong")[0] == 401
-    status, _, headers = served.get("api/header?token=secret")
+    server = Served(past(), token="secret")
+    assert server.get("api/header")[0] == 401
+    assert server.get("api/header?token=wrong")[0] == 401
+    status, _, headers = server.get("api/header?token=secret")
     assert status == 200
-    assert served.get("api/header", Cookie=headers["set-cookie"].partition(";")[0])[0] == 200
+    assert server.get("api/header", Cookie=headers["set-cookie"].partition(";")[0])[0] == 200
     with pytest.raises(UsageError, match="--no-token"):
         serve(past(), "0.0.0.0", 0, "", lambda _: None)
 
@@ -98,8 +98,8 @@ def test_live_frames_come_as_events_and_late_readers_get_the_past() -> None:
         go.wait(10)
         yield frame(4, 0.5, 0.2, 0.3, 0.4)
 
-    served = Served(Hub(header(), frames()))
-    base = served.address
+    server = Served(Hub(header(), frames()))
+    base = server.address
     with urllib.request.urlopen(base + "api/frames", timeout=120) as answer:
         events = []
         while len(events) < 6:
@@ -120,24 +120,24 @@ def test_monitoring_systems_get_summaries_and_no_zeros_for_unknown() -> None:
     for n in range(1, 401):  # 40 s: only the last fifteen count
         window.add(frame(n, 0.9 if n <= 200 else 0.1 + 0.002 * (n % 10), None, 0.5, 1.0))
     families = {f.name: f for f in text_string_to_metric_families(openmetrics_text(window).decode())}
-    found = {(s.labels["component"], s.labels["stat"]): s.value for s in families["meshmark_cpu_busy_ratio"].samples}
-    assert found["CPU 0", "mean"] == pytest.approx(0.109, abs=0.001)
-    assert found["CPU 0", "max"] == pytest.approx(0.118) and found["CPU 0", "p95"] == pytest.approx(0.118)
-    assert not [k for k in found if k[0] == "CPU 1"]
+    values = {(s.labels["component"], s.labels["stat"]): s.value for s in families["meshmark_cpu_busy_ratio"].samples}
+    assert values["CPU 0", "mean"] == pytest.approx(0.109, abs=0.001)
+    assert values["CPU 0", "max"] == pytest.approx(0.118) and values["CPU 0", "p95"] == pytest.approx(0.118)
+    assert not [k for k in values if k[0] == "CPU 1"]
     assert families["meshmark_cpu_m0_bytes_per_second"].unit == "bytes_per_second"
-    served = Served(Hub(header(), iter([frame(1, 0.1, None, 0.3, 0.4)])))
-    status, body, headers = served.get("metrics")
+    server = Served(Hub(header(), iter([frame(1, 0.1, None, 0.3, 0.4)])))
+    status, body, headers = server.get("metrics")
     assert status == 200 and b"# EOF" in body and "openmetrics-text" in headers["content-type"]
     assert Served(past()).get("metrics")[0] == 404
 
 
 def test_a_reader_that_sleeps_does_not_hold_up_the_stream() -> None:
-    done = threading.Event()
+    stopped = threading.Event()
 
     def frames() -> Iterator[Frame]:
         for n in range(1, 3000):
             yield frame(n, 0.1, 0.2, 0.3, 0.4)
-        done.set()
+        stopped.set()
 
     hub = Hub(header(), frames())
 
@@ -145,7 +145,7 @@ def test_a_reader_that_sleeps_does_not_hold_up_the_stream() -> None:
         events = hub.events()
         await anext(events)
         hub.start()
-        await asyncio.to_thread(done.wait, 30)
+        await asyncio.to_thread(stopped.wait, 30)
         await anext(events)
         return json.loads((await anext(events)).partition("data: ")[2])["seq"]  # type: ignore[no-any-return]
 

@@ -24,20 +24,22 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(30 * MINUTES)]
 
 def done(*words: str | Path, cwd: Path) -> str:
     """What a command prints; its own words where it fails."""
-    told = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK_", "PYTHON", "PIP_TARGET"))}
-    ran = subprocess.run([str(w) for w in words], cwd=cwd, env=told, capture_output=True, text=True, check=False)
-    if "No matching distribution found for scikit-build-core" in ran.stderr:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK_", "PYTHON", "PIP_TARGET"))}
+    completed = subprocess.run(
+        [str(w) for w in words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    if "No matching distribution found for scikit-build-core" in completed.stderr:
         pytest.skip("pip's index does not offer scikit-build-core here")
-    assert ran.returncode == 0, f"{' '.join(map(str, words))}: {ran.stderr[-3000:]}"
-    return ran.stdout
+    assert completed.returncode == 0, f"{' '.join(map(str, words))}: {completed.stderr[-3000:]}"
+    return completed.stdout
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built of the files that git has or would take, and of the page, which is built before."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
-    listed = done("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
-    for name in (n for n in listed if (ROOT / n).is_file()):
+    listing = done("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    for name in (n for n in listing if (ROOT / n).is_file()):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, tree / name)
     shutil.copytree(ROOT / STATIC, tree / STATIC)
@@ -57,11 +59,11 @@ def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
     for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json"):
         assert f"meshmark/web/{name}" in files
     # Whatever lies beside the package's own code goes with it.
-    listed = done("git", "ls-files", "-z", "src/meshmark", cwd=ROOT).split("\0")
-    wanted = {n.removeprefix("src/") for n in listed if (ROOT / n).is_file()}
-    assert len({n for n in wanted if n.startswith("meshmark/model/machines/")}) > 5
-    assert len({n for n in wanted if n.startswith("meshmark/machine/reference/")}) > 5
-    assert wanted <= files.keys(), wanted - files.keys()
+    listing = done("git", "ls-files", "-z", "src/meshmark", cwd=ROOT).split("\0")
+    expected = {n.removeprefix("src/") for n in listing if (ROOT / n).is_file()}
+    assert len({n for n in expected if n.startswith("meshmark/model/machines/")}) > 5
+    assert len({n for n in expected if n.startswith("meshmark/machine/reference/")}) > 5
+    assert expected <= files.keys(), expected - files.keys()
     assert not [n for n in files if "__pycache__" in n]
 
 
@@ -84,7 +86,7 @@ def test_the_wheel_is_of_use_where_it_is_installed(wheel: Path, tmp_path: Path) 
     assert done(command, "watch", "--json", "--rate", "10", "--duration", "0.3", cwd=tmp_path).count("\n") == 4
     for kind in installed():
         needed(kind)
-        told = done(
+        listing = done(
             command, "measure", "barrier", "--mpi", kind, "--ranks", "2", "--budget", "1s", "--json", cwd=tmp_path
         )
-        assert json.loads(told)["conditions"]["mpi"] == kind
+        assert json.loads(listing)["conditions"]["mpi"] == kind

@@ -29,8 +29,10 @@ class Terminal:
 
     def tmux(self, *words: str, env: dict[str, str] | None = None) -> str:
         assert TMUX is not None
-        done = subprocess.run([TMUX, "-S", self.socket, *words], capture_output=True, text=True, check=True, env=env)
-        return done.stdout
+        completed = subprocess.run(
+            [TMUX, "-S", self.socket, *words], capture_output=True, text=True, check=True, env=env
+        )
+        return completed.stdout
 
     def keys(self, *keys: str) -> None:
         self.tmux("send-keys", *keys)
@@ -77,14 +79,14 @@ def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
 
 def test_this_machine_is_live_and_the_sampler_goes_with_the_view(terminal: Terminal) -> None:
     def samplers() -> set[str]:
-        found = set()
+        texts = set()
         for p in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 if p.read_bytes().split(b"\0")[0].endswith(b"meshmark-watch"):
-                    found.add(p.parent.name)
+                    texts.add(p.parent.name)
             except OSError:
                 continue
-        return found
+        return texts
 
     before = samplers()
     terminal.keys(f"{MESHMARK} watch --rate 10; echo LEFT-$?", "Enter")

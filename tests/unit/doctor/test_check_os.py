@@ -80,8 +80,8 @@ def made(folder: Path, **changes: str | None) -> Path:
 
 
 def of(checks: list[Finding], name: str) -> Finding:
-    (found,) = [c for c in checks if c.name == name]
-    return found
+    (check,) = [c for c in checks if c.name == name]
+    return check
 
 
 def test_a_machine_as_it_should_be_is_well_and_a_tree_is_not_tried(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_each_check_judges_what_it_reads(
 
 
 def test_sub_nodes_as_far_from_their_own_package_as_from_the_other_are_flattened(tmp_path: Path) -> None:
-    far = {
+    distances = {
         f"{NODE}/node{n}/{k}": v
         for n in range(4)
         for k, v in (
@@ -211,10 +211,10 @@ def test_sub_nodes_as_far_from_their_own_package_as_from_the_other_are_flattened
             ("meminfo", f"Node {n} MemTotal: 4194304 kB"),
         )
     }
-    assert "flattened: 20 both within and between" in of(examine(made(tmp_path, **far)), "node distances").found
+    assert "flattened: 20 both within and between" in of(examine(made(tmp_path, **distances)), "node distances").found
     rows = ("10 12 20 20", "12 10 20 20", "20 20 10 12", "20 20 12 10")
     near = {f"{NODE}/node{n}/distance": row for n, row in enumerate(rows)}
-    assert of(examine(made(tmp_path, **{**far, **near})), "node distances").judged == "ok"
+    assert of(examine(made(tmp_path, **{**distances, **near})), "node distances").judged == "ok"
 
 
 def test_the_worst_comes_first_and_nothing_of_a_file_reaches_the_terminal(tmp_path: Path) -> None:
@@ -304,8 +304,8 @@ def test_a_far_node_before_a_near_one_is_wrong(tmp_path: Path, monkeypatch: pyte
     check = ordered(tmp_path, monkeypatch, lambda _, among: max(among))
     assert check.judged == "wrong" and "0→2,1; 1→2,0; 2→1,0: from node 0-1 not by distance" in check.found
     # The kernel itself adds to distances: what differs by no more has no order.
-    near = {f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 11 13", "11 10 13", "13 13 10"))}
-    assert ordered(tmp_path, monkeypatch, lambda _, among: max(among), **near).judged == "ok"
+    distances = {f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 11 13", "11 10 13", "13 13 10"))}
+    assert ordered(tmp_path, monkeypatch, lambda _, among: max(among), **distances).judged == "ok"
 
 
 def test_an_order_that_cannot_be_asked_for_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,12 +383,12 @@ def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.Monk
     check = provoked(tmp_path / "a", monkeypatch, never, **tight)
     assert check.judged == "unknown" and "node 0 not tested: 1024 MiB free, 352 MiB may be used" in check.found
     group = "sys/fs/cgroup"
-    limited = {
+    files = {
         "proc/self/cgroup": "0::/job/step",
         f"{group}/job/memory.max": str(512 << 20),
         f"{group}/job/memory.current": str(100 << 20),
     }
-    check = provoked(tmp_path / "b", monkeypatch, never, **limited)
+    check = provoked(tmp_path / "b", monkeypatch, never, **files)
     assert check.judged == "unknown" and "348 MiB may be used" in check.found
     check = provoked(tmp_path / "c", monkeypatch, never, **ONE_NODE)
     assert check.judged == "unknown" and "nothing to spill to" in check.found
@@ -473,16 +473,16 @@ def test_the_spread_is_that_of_the_publication() -> None:
 def test_a_spread_that_binding_would_take_away_is_wrong(
     monkeypatch: pytest.MonkeyPatch, free: float, bound: float, judged: str
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def triad(bind: str, *_: Any) -> Start:
-        asked.append(bind)
+        requests.append(bind)
         wide = free if bind == "none" else bound
-        return Start(1e9 * (1 + wide * (len(asked) > 2)), (0,), 0, 0.0)
+        return Start(1e9 * (1 + wide * (len(requests) > 2)), (0,), 0, 0.0)
 
     monkeypatch.setattr(starts, "triad", triad)
     check = of(examine(starts=2, threads=1), "scheduling quality")
-    assert check.judged == judged and asked == ["none", "balance"] * 2
+    assert check.judged == judged and requests == ["none", "balance"] * 2
     assert f"spread {100 * free:.3g} %" in check.found and f"spread {100 * bound:.3g} %" in check.found
 
 
@@ -516,25 +516,25 @@ def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    began = time.monotonic()
+    start_s = time.monotonic()
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(KeyboardInterrupt):
             in_child(endless)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - began < 300  # it waits for the child, which has gone
+    assert time.monotonic() - start_s < 300  # it waits for the child, which has gone
 
 
 def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None:
     root = str(made(tmp_path, **{"proc/sys/vm/zone_reclaim_mode": "1"}))
-    done = meshmark("check-os", "--root", root, "--json")
-    lines = [json.loads(x) for x in done.stdout.splitlines()]
-    assert done.returncode == 0 and lines[0]["name"] == "zone reclaim" and lines[0]["judged"] == "wrong"
+    completed = meshmark("check-os", "--root", root, "--json")
+    lines = [json.loads(x) for x in completed.stdout.splitlines()]
+    assert completed.returncode == 0 and lines[0]["name"] == "zone reclaim" and lines[0]["judged"] == "wrong"
     assert {"name", "judged", "found", "why", "command"} == set(lines[0])
     assert meshmark("check-os", "--root", root, "--strict").returncode == 1
-    shown = meshmark("check-os", "--root", root)
-    assert "sudo sysctl vm.zone_reclaim_mode=0" in shown.stdout and "1 wrong" in shown.stderr
+    result = meshmark("check-os", "--root", root)
+    assert "sudo sysctl vm.zone_reclaim_mode=0" in result.stdout and "1 wrong" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -547,10 +547,12 @@ def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None
     ],
 )
 def test_bad_words_are_one_line(words: list[str], says: str) -> None:
-    done = meshmark("check-os", *words)
-    assert done.returncode == 2 and says in done.stderr.splitlines()[0] and "Traceback" not in done.stderr
+    completed = meshmark("check-os", *words)
+    assert (
+        completed.returncode == 2 and says in completed.stderr.splitlines()[0] and "Traceback" not in completed.stderr
+    )
 
 
 def test_a_tree_of_nothing_is_one_line(tmp_path: Path) -> None:
-    done = meshmark("check-os", "--root", str(tmp_path))
-    assert done.returncode == 1 and "no CPU" in done.stderr and "Traceback" not in done.stderr
+    completed = meshmark("check-os", "--root", str(tmp_path))
+    assert completed.returncode == 1 and "no CPU" in completed.stderr and "Traceback" not in completed.stderr

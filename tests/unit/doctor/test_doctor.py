@@ -112,27 +112,29 @@ def test_folders_in_place_of_files_cause_no_traceback(tmp_path: Path) -> None:
 
 
 def test_the_command_examines_this_machine() -> None:
-    done = meshmark("doctor", "--json")
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {"name", "found", "judged", "why", "command"} == set(found[0])
-    assert len({f["name"] for f in found}) == len(found) > 20
+    completed = meshmark("doctor", "--json")
+    assert completed.returncode == 0, completed.stderr
+    findings = [json.loads(line) for line in completed.stdout.splitlines()]
+    assert {"name", "found", "judged", "why", "command"} == set(findings[0])
+    assert len({f["name"] for f in findings}) == len(findings) > 20
     clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
-    assert next(f for f in found if f["name"] == "clock source")["found"].startswith(clock)
+    assert next(f for f in findings if f["name"] == "clock source")["found"].startswith(clock)
 
 
 def test_commands_are_printed_on_their_own_lines(tmp_path: Path) -> None:
-    done = meshmark(
+    completed = meshmark(
         "doctor", "--root", str(made(tmp_path, **{"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"}))
     )
-    assert done.returncode == 0, done.stderr
-    wanted = "    echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    assert wanted in done.stdout.splitlines()
-    assert done.stdout.splitlines()[1].startswith("spoils")
-    assert "1 affect measurements" in done.stderr
+    assert completed.returncode == 0, completed.stderr
+    expected = "    echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    assert expected in completed.stdout.splitlines()
+    assert completed.stdout.splitlines()[1].startswith("spoils")
+    assert "1 affect measurements" in completed.stderr
 
 
 def test_an_empty_tree_is_reported_in_one_line(tmp_path: Path) -> None:
-    done = meshmark("doctor", "--root", str(tmp_path))
-    assert done.returncode == 1
-    assert "nothing could be read" in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+    completed = meshmark("doctor", "--root", str(tmp_path))
+    assert completed.returncode == 1
+    assert (
+        "nothing could be read" in completed.stderr and "Traceback" not in completed.stderr and completed.stdout == ""
+    )

@@ -12,8 +12,8 @@ from support.made_host import AS_USER, looked, made, of
 
 
 def kinds(performance: list[int], efficiency: list[int]) -> dict[str, Any]:
-    named = (("performance", performance), ("efficiency", efficiency))
-    return {"core_kinds": [{"name": name, "cpus": cpus} for name, cpus in named]}
+    files = (("performance", performance), ("efficiency", efficiency))
+    return {"core_kinds": [{"name": name, "cpus": cpus} for name, cpus in files]}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ from meshmark.doctor.finding import Finding, in_order
 
 
 def test_the_worst_come_first_and_among_equals_those_with_a_command() -> None:
-    judged = ("ok", "hidden", "wrong", "unknown", "spoils-measurements")
-    findings = [Finding(f"{one}{command}", "x", one, "y", command) for one in judged for command in ("", "c")]
+    verdicts = ("ok", "hidden", "wrong", "unknown", "spoils-measurements")
+    findings = [
+        Finding(f"{verdict}{command}", "x", verdict, "y", command) for verdict in verdicts for command in ("", "c")
+    ]
     names = [finding.name for finding in in_order(findings)]
     worst = ("wrong", "spoils-measurements", "hidden", "unknown", "ok")
-    assert names == [f"{one}{command}" for one in worst for command in ("c", "")]
+    assert names == [f"{verdict}{command}" for verdict in worst for command in ("c", "")]
 
 
 def test_a_finding_has_no_line_breaks_or_control_characters() -> None:

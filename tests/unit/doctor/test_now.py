@@ -124,14 +124,14 @@ def test_stolen_time_is_judged_by_its_share(machine: Machine, share: float, judg
 def test_pressure_is_judged_by_the_last_ten_seconds(
     machine: Machine, kind: str, name: str, spoils: str, slows: str
 ) -> None:
-    for share, judged in (("0.00", "ok"), (spoils, "spoils-measurements"), (slows, "slows")):
+    for share, verdict in (("0.00", "ok"), (spoils, "spoils-measurements"), (slows, "slows")):
         finding = of(machine.findings(**{f"proc/pressure/{kind}": PSI.format(share)}), name)
-        assert finding.judged == judged and "2.0 % of 60 s, 1.0 % of 300 s" in finding.found
-    own = of(
+        assert finding.judged == verdict and "2.0 % of 60 s, 1.0 % of 300 s" in finding.found
+    findings = of(
         machine.findings(**{f"sys/fs/cgroup/user.slice/{kind}.pressure": PSI.format(slows)}),
         "pressure in the control group",
     )
-    assert own.judged == "slows" and "(group /user.slice)" in own.found
+    assert findings.judged == "slows" and "(group /user.slice)" in findings.found
 
 
 def test_pressure_names_the_memory_that_is_left_and_the_busiest_device(machine: Machine) -> None:
@@ -156,8 +156,8 @@ def test_a_quota_that_is_used_up_slows_it_and_can_be_removed(machine: Machine) -
     finding = of(machine.findings(None, later, **quota), name)
     assert finding.judged == "slows" and finding.command == "echo max | sudo tee /sys/fs/cgroup/user.slice/cpu.max"
     assert "0.500 CPUs" in finding.found and "18 of 20 periods in 2.0 s: stopped for 1.50 s" in finding.found
-    once = {stat: "nr_periods 210\nnr_throttled 11\nthrottled_usec 1010000\n"}
-    assert of(machine.findings(None, once, **quota), name).judged == "spoils-measurements"
+    files = {stat: "nr_periods 210\nnr_throttled 11\nthrottled_usec 1010000\n"}
+    assert of(machine.findings(None, files, **quota), name).judged == "spoils-measurements"
 
 
 def test_the_quota_of_a_group_of_version_1_counts(machine: Machine) -> None:
@@ -221,8 +221,8 @@ def test_damaged_files_cause_no_traceback(machine: Machine) -> None:
 
 
 def test_the_command_answers_in_its_last_line_and_names_the_interval() -> None:
-    done = meshmark("doctor")
-    assert done.returncode == 0, done.stderr
-    assert "this machine, observed for " in done.stderr.splitlines()[-1]
-    found = [json.loads(line) for line in meshmark("doctor", "--json").stdout.splitlines()]
-    assert {"load", "busiest programs", "memory pressure", "swap activity"} <= {f["name"] for f in found}
+    completed = meshmark("doctor")
+    assert completed.returncode == 0, completed.stderr
+    assert "this machine, observed for " in completed.stderr.splitlines()[-1]
+    findings = [json.loads(line) for line in meshmark("doctor", "--json").stdout.splitlines()]
+    assert {"load", "busiest programs", "memory pressure", "swap activity"} <= {f["name"] for f in findings}

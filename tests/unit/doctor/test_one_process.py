@@ -169,12 +169,12 @@ def test_a_kernel_without_waiting_times_leaves_them_unknown(look: Look) -> None:
 def test_the_command_reports_a_real_process_and_refuses_others_in_one_line() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         try:
-            done = meshmark("doctor", "--pid", str(child.pid))
+            completed = meshmark("doctor", "--pid", str(child.pid))
         finally:
             child.kill()
-    assert done.returncode == 0, done.stderr
-    assert f"sleep (pid {child.pid}" in done.stdout
-    assert done.stderr.splitlines()[-1].startswith(f"process {child.pid}, observed for 2.0 s: ")
+    assert completed.returncode == 0, completed.stderr
+    assert f"sleep (pid {child.pid}" in completed.stdout
+    assert completed.stderr.splitlines()[-1].startswith(f"process {child.pid}, observed for 2.0 s: ")
     for words in (
         ("--pid", "0"),
         ("--pid", "x"),
@@ -182,6 +182,6 @@ def test_the_command_reports_a_real_process_and_refuses_others_in_one_line() -> 
         ("mpi", "--pid", "1"),
         ("--root", "/", "--pid", "1"),
     ):
-        done = meshmark("doctor", *words)
-        errors = [line for line in done.stderr.splitlines() if not line.startswith("hint: ")]
-        assert done.returncode == 2 and len(errors) == 1 and "--pid" in errors[0] and not done.stdout
+        completed = meshmark("doctor", *words)
+        errors = [line for line in completed.stderr.splitlines() if not line.startswith("hint: ")]
+        assert completed.returncode == 2 and len(errors) == 1 and "--pid" in errors[0] and not completed.stdout

@@ -112,29 +112,29 @@ def test_only_errors_of_meshmark_come_out_of(name: str, tmp_path: Path, monkeypa
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     function, right = calls(tmp_path)[name]
-    wrong = []
+    problems = []
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
     names += ["footprint", "nosuch"] if any(p.kind is p.VAR_KEYWORD for p in parameters) else []
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
     for argument in names:
         for kind, value in ODD.items():
-            given = {**right, argument: value}
+            arguments = {**right, argument: value}
             try:
-                function(*(given.pop(p) for p in positional), **given)
+                function(*(arguments.pop(p) for p in positional), **arguments)
             except mm.MeshmarkError as error:
                 if len(str(error)) > 2000 or "\n" in str(error):
-                    wrong.append(f"{argument}={kind}: {len(str(error))} characters: {str(error)[:80]}")
+                    problems.append(f"{argument}={kind}: {len(str(error))} characters: {str(error)[:80]}")
             except Exception as error:
-                wrong.append(f"{argument}={kind}: {type(error).__name__}: {str(error)[:200]}")
-    assert not wrong, "\n".join(wrong)
+                problems.append(f"{argument}={kind}: {type(error).__name__}: {str(error)[:200]}")
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize("value", [3.5, b"latency", None, ["latency"], "\ud800"], ids=repr)
 def test_the_message_names_the_function_the_argument_and_what_is_allowed(value: Any) -> None:
-    with pytest.raises(mm.UsageError, match=r"^measure: instrument: found .*; allowed: ") as caught:
+    with pytest.raises(mm.UsageError, match=r"^measure: instrument: found .*; allowed: ") as raised:
         mm.measure(value)
-    assert caught.value.status == 2
+    assert raised.value.status == 2
 
 
 def test_an_option_of_an_instrument_has_the_sentence_of_the_command_line() -> None:

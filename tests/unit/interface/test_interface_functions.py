@@ -60,8 +60,8 @@ def test_records_are_selected_as_the_command_selects_them(store: Path) -> None:
     ):
         options = [word for k, v in words.items() for word in (f"--{k}", v)]
         exported = meshmark("store", "export", "--store", store, *options).stdout.splitlines()
-        found = mm.records(store=store, **words)
-        assert exported and sorted(found["value"]) == sorted(json.loads(line)["value"] for line in exported), words
+        records = mm.records(store=store, **words)
+        assert exported and sorted(records["value"]) == sorted(json.loads(line)["value"] for line in exported), words
     assert {*mm.records(store=store, machine="host")["run"]} == {"third"}
 
 
@@ -74,8 +74,8 @@ def test_the_store_of_the_user_may_not_be_there_yet_and_a_named_one_must_be(home
 def test_a_damaged_file_is_named(store: Path) -> None:
     path = next(store.rglob("machine=n042/second*.parquet"))
     path.write_bytes(path.read_bytes()[:100])
-    found = mm.records(store=store)
-    assert {*found["run"]} == {"first", "third"} and any(path.name in note for note in found.notes)
+    records = mm.records(store=store)
+    assert {*records["run"]} == {"first", "third"} and any(path.name in note for note in records.notes)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_wrong_selections_are_refused(store: Path, words: dict[str, str], says: 
 
 
 def test_a_measurement_is_stored_and_returned_with_its_flags_and_conditions(home: Path) -> None:
-    found = mm.measure("gups", threads=1, table="256KiB", kernel=["plain"], budget="0.3s")
-    assert {*found["kernel"]} == {"plain"} and {*found["machine"]} == {host_id()} and min(found["value"]) > 0
-    stored = mm.records(machine="host")
-    assert stored.pooled()["value"] == found["value"] and {*stored["run"]} == {*found["run"]}
-    again = mm.measure("gups", threads=1, table="256KiB", budget="0.3s", store=False, repetitions=1)
-    assert len(again) and len(mm.records()) == len(stored)
+    run = mm.measure("gups", threads=1, table="256KiB", kernel=["plain"], budget="0.3s")
+    assert {*run["kernel"]} == {"plain"} and {*run["machine"]} == {host_id()} and min(run["value"]) > 0
+    records = mm.records(machine="host")
+    assert records.pooled()["value"] == run["value"] and {*records["run"]} == {*run["run"]}
+    second_run = mm.measure("gups", threads=1, table="256KiB", budget="0.3s", store=False, repetitions=1)
+    assert len(second_run) and len(mm.records()) == len(records)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_a_measurement_is_stored_and_returned_with_its_flags_and_conditions(home
 def test_what_the_command_refuses_is_refused(
     home: Path, instrument: str, options: dict[str, object], says: str
 ) -> None:
-    with pytest.raises(mm.UsageError) as caught:
+    with pytest.raises(mm.UsageError) as raised:
         mm.measure(instrument, **options)  # type: ignore[arg-type]
-    assert says in str(caught.value)
+    assert says in str(raised.value)
 
 
 def test_what_is_absent_is_an_error_with_the_reason(home: Path) -> None:
@@ -136,8 +136,8 @@ def test_what_is_absent_is_an_error_with_the_reason(home: Path) -> None:
 
 def test_kinds_of_stores_and_the_folder_of_the_store_are_told_apart(home: Path) -> None:
     model = mm.model("gs1280-16")
-    found = model.measure("bandwidth", threads=1, store=["streaming", home / "mine"])
-    assert {*found["store"]} == {"streaming"} and len(mm.records(store=home / "mine")) == len(found)
+    run = model.measure("bandwidth", threads=1, store=["streaming", home / "mine"])
+    assert {*run["store"]} == {"streaming"} and len(mm.records(store=home / "mine")) == len(run)
     assert {*model.measure("bandwidth", threads=1, store=False)["store"]} == {"ordinary"}
     assert not (home / "data").exists()
 
@@ -147,7 +147,7 @@ def test_kinds_of_stores_and_the_folder_of_the_store_are_told_apart(home: Path) 
 
 def test_a_model_gives_what_the_command_prints(home: Path) -> None:
     options = {"threads": [1, 16], "kernel": "triad"}
-    found = mm.measure("bandwidth", on="gs1280-16", settings={"memory.access_ns": 40}, store=False, **options)
+    run = mm.measure("bandwidth", on="gs1280-16", settings={"memory.access_ns": 40}, store=False, **options)
     words = [
         "--on",
         "gs1280-16",
@@ -159,11 +159,11 @@ def test_a_model_gives_what_the_command_prints(home: Path) -> None:
         "triad",
         "--no-store",
     ]
-    printed = [json.loads(line) for line in meshmark("measure", "bandwidth", *words, "--json").stdout.splitlines()]
-    assert found["value"] == [r["value"] for r in printed] and found["machine"] == [r["machine"] for r in printed]
-    commands = [r["provenance"]["command"] for r in printed]
-    assert [c.replace(" --no-store", "") for c in commands] == found["provenance.command"]
-    assert any("values assumed" in note for note in found.notes)
+    lines = [json.loads(line) for line in meshmark("measure", "bandwidth", *words, "--json").stdout.splitlines()]
+    assert run["value"] == [r["value"] for r in lines] and run["machine"] == [r["machine"] for r in lines]
+    commands = [r["provenance"]["command"] for r in lines]
+    assert [c.replace(" --no-store", "") for c in commands] == run["provenance.command"]
+    assert any("values assumed" in note for note in run.notes)
 
 
 def test_a_model_has_values_with_origins_and_figures() -> None:
@@ -178,13 +178,13 @@ def test_a_model_has_values_with_origins_and_figures() -> None:
 
 def test_a_model_runs_workloads_and_sweeps(home: Path) -> None:
     model = mm.model("gs1280-4")
-    found = model.measure("hot_spot", chains=[1, 2], threads=2, store=False)
-    assert {*found["chains"]} == {1, 2} and {*found["instrument"]} == {"hot_spot"}
+    run = model.measure("hot_spot", chains=[1, 2], threads=2, store=False)
+    assert {*run["chains"]} == {1, 2} and {*run["instrument"]} == {"hot_spot"}
     with pytest.raises(mm.UsageError, match="hot_spot: found 'chain'; allowed: block, chains"):
         model.measure("hot_spot", chain=1)
-    swept = model.sweep({"memory.access_ns": [30, 60]}, "latency", store=False)
-    assert swept.columns.index("memory.access_ns") < swept.columns.index("better")
-    low, high = (min(swept.where(**{"memory.access_ns": n})["value"]) for n in (30, 60))
+    sweep = model.sweep({"memory.access_ns": [30, 60]}, "latency", store=False)
+    assert sweep.columns.index("memory.access_ns") < sweep.columns.index("better")
+    low, high = (min(sweep.where(**{"memory.access_ns": n})["value"]) for n in (30, 60))
     assert high - low == pytest.approx(30e-9, rel=0.1)
     with pytest.raises(mm.UsageError, match="--vary: found"):
         model.sweep({"memory.access_ns": "1..x"}, store=False)
@@ -209,12 +209,12 @@ def test_a_fit_needs_the_records_of_this_host(store: Path) -> None:
 
 
 def files(folder: Path, factor: float) -> tuple[str, str]:
-    for name, by in (("a", 1.0), ("b", factor)):
+    for name, scale in (("a", 1.0), ("b", factor)):
         rows = []
         for r in repeated(bandwidth()):
             low, high = r.interval or (0.0, 0.0)
-            more = {"samples": tuple(s * by for s in r.samples), "value": r.value * by}
-            rows.append((name, "s", replace(r, interval=(low * by, high * by), **more)))  # type: ignore[arg-type]
+            changes = {"samples": tuple(s * scale for s in r.samples), "value": r.value * scale}
+            rows.append((name, "s", replace(r, interval=(low * scale, high * scale), **changes)))  # type: ignore[arg-type]
         (folder / f"{name}.jsonl").write_text(to_jsonl(rows), encoding="utf-8")
     return str(folder / "a.jsonl"), str(folder / "b.jsonl")
 
@@ -234,9 +234,9 @@ def test_a_comparison_has_the_pairs_and_means_of_the_command(home: Path) -> None
 def test_the_margin_is_a_share_or_a_text_in_percent(home: Path) -> None:
     a, b = files(home, 0.97)
     assert {*mm.compare(a, b, margin="50%").counts} == {*mm.compare(a, b, margin=0.5).counts} == {"equal"}
-    for wrong in ("5", "x%", "-1%", -1, 11.0, float("nan")):
+    for value in ("5", "x%", "-1%", -1, 11.0, float("nan")):
         with pytest.raises(mm.UsageError, match="margin: found"):
-            mm.compare(a, b, margin=wrong)
+            mm.compare(a, b, margin=value)
     with pytest.raises(mm.UsageError, match="per: found 'watt'; allowed: thread, clock"):
         mm.compare(a, b, per="watt")
 
@@ -258,9 +258,9 @@ def test_models_compare_as_tables_with_what_differs_beside(home: Path) -> None:
 
 def test_charts_are_those_of_the_report() -> None:
     t = mm.Table(None, [("", "", r) for r in latency()])
-    drawn = mm.chart(t)
-    spec = drawn.to_dict()
-    assert type(drawn).__module__.startswith("altair") and spec["width"] == 720 and spec["background"] == "white"
+    chart = mm.chart(t)
+    spec = chart.to_dict()
+    assert type(chart).__module__.startswith("altair") and spec["width"] == 720 and spec["background"] == "white"
     values = {row["value"] for rows in spec["datasets"].values() for row in rows if "value" in row}
     assert values and values <= {*t["value"]}
     assert mm.chart(t, "latency").to_dict()["datasets"] == spec["datasets"] == t.chart().to_dict()["datasets"]
@@ -308,17 +308,17 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_watched_for_a_time_or_until_told_to_stop() -> None:
-    found = mm.watch(duration="0.3s", rate=20, canary=False)
-    busy = found.table(metric="cpu.busy")
-    assert len(found.metrics) and {*busy["component"]} >= {"CPU 0"} and len(list(found)) == len({*busy["t_s"]}) > 1
+    frames = mm.watch(duration="0.3s", rate=20, canary=False)
+    busy = frames.table(metric="cpu.busy")
+    assert len(frames.metrics) and {*busy["component"]} >= {"CPU 0"} and len(list(frames)) == len({*busy["t_s"]}) > 1
     with mm.watch(duration=600, rate=20, canary=False) as live:
         first = next(iter(live))
     assert first["values"]["cpu.busy"] and len(list(live)) == 1
-    for wrong, says in (
+    for arguments, says in (
         ({"duration": "long"}, "duration: found 'long'"),
         ({"duration": 0}, "duration: found '0'; allowed: times from 0.01 s"),
         ({"rate": 0}, "rate: found 0; allowed: 0.01 to 100 Hz"),
         ({"full_scale": "wire"}, "full_scale: found 'wire'; allowed: sustained, theoretical"),
     ):
         with pytest.raises(mm.UsageError, match=says):
-            mm.watch(**wrong)  # type: ignore[arg-type]
+            mm.watch(**arguments)  # type: ignore[arg-type]

@@ -23,24 +23,24 @@ def table(records: Sequence[Record], run: str = "", notes: Sequence[str] = ()) -
 
 
 def test_value_interval_and_flags_come_first_then_what_varies_and_at_the_end_what_does_not() -> None:
-    made = [
+    records = [
         record("bandwidth", "bandwidth_net", 1e9 * n, ["disturbed"] if n == 2 else [], threads=n, pages="thp")
         for n in (1, 2)
     ]
-    t = table(made)
+    t = table(records)
     assert t.columns[:9] == ["value", "low", "high", "flags", "unit", "metric", "instrument", "machine", "threads"]
     assert t.columns.index("samples") < t.columns.index("pages") < t.columns.index("provenance.command")
-    assert t["value"] == [r.value for r in made] and t["flags"] == [[], ["disturbed"]]
-    assert [(low, high) for low, high in zip(t["low"], t["high"], strict=True)] == [r.bounds for r in made]
-    assert t["samples"] == [list(r.samples) for r in made] and t.records == made
+    assert t["value"] == [r.value for r in records] and t["flags"] == [[], ["disturbed"]]
+    assert [(low, high) for low, high in zip(t["low"], t["high"], strict=True)] == [r.bounds for r in records]
+    assert t["samples"] == [list(r.samples) for r in records] and t.records == records
 
 
 def test_columns_have_the_type_of_their_values_and_units() -> None:
-    made = [
+    records = [
         record("latency", "load_latency", 1e-9, footprint_bytes=2**40, read_share=1, memory_node=0, name="a", ok=True),
         record("latency", "load_latency", 2e-9, footprint_bytes=64, read_share=0.5, memory_node="local", ok=None),
     ]
-    schema = table(made).arrow.schema
+    schema = table(records).arrow.schema
     types = {name: schema.field(name).type for name in ("value", "footprint_bytes", "read_share", "memory_node", "ok")}
     assert types == {
         "value": pa.float64(),
@@ -51,7 +51,7 @@ def test_columns_have_the_type_of_their_values_and_units() -> None:
     }
     units = [(schema.field(n).metadata or {}).get(b"unit") for n in ("value", "low", "footprint_bytes", "name")]
     assert units == [b"s", b"s", b"B", None] and b"mixed" in schema.field("memory_node").metadata
-    assert table(made)["name"] == ["a", None] and table(made)["memory_node"] == ["0", "local"]
+    assert table(records)["name"] == ["a", None] and table(records)["memory_node"] == ["0", "local"]
 
 
 def test_huge_integers_and_conditions_with_names_of_columns_are_kept() -> None:
@@ -71,10 +71,10 @@ def test_the_interval_of_repetitions_is_that_of_the_runs(tmp_path: Path) -> None
     store = Store(tmp_path / "store")
     for i in (1, 2, 3):
         store.add("run", f"latency.r{i}", [record("latency", "load_latency", 1e-9 * (1 + i / 100), pattern="random")])
-    stored = mm.records(store=tmp_path / "store")
-    assert len(stored) == 3 and {*stored["step"]} == {"latency.r1", "latency.r2", "latency.r3"}
-    one = stored.pooled()
-    assert len(one) == 1 and (one["low"], one["high"]) == (one["run_low"], one["run_high"]) and one["runs"] == [3]
+    records = mm.records(store=tmp_path / "store")
+    assert len(records) == 3 and {*records["step"]} == {"latency.r1", "latency.r2", "latency.r3"}
+    row = records.pooled()
+    assert len(row) == 1 and (row["low"], row["high"]) == (row["run_low"], row["run_high"]) and row["runs"] == [3]
 
 
 def test_rows_are_selected_by_the_values_of_columns() -> None:
@@ -82,9 +82,9 @@ def test_rows_are_selected_by_the_values_of_columns() -> None:
     triads = t.where(kernel="triad", threads=[1, 2])
     assert 0 < len(triads) < len(t) and {*triads["kernel"]} == {"triad"} and triads.notes == ("a note",)
     assert len(t.where(kernel="no such kernel")) == 0
-    with pytest.raises(mm.UsageError, match="found no column 'kernl'; allowed: value, low") as caught:
+    with pytest.raises(mm.UsageError, match="found no column 'kernl'; allowed: value, low") as raised:
         t.where(kernl="triad")
-    assert caught.value.hint == "did you mean kernel?"
+    assert raised.value.hint == "did you mean kernel?"
     with pytest.raises(mm.UsageError, match="found no column 'x'"):
         t["x"]
     mixed = table([record("latency", "load_latency", 1e-9, memory_node=n) for n in (0, "local")])
@@ -94,8 +94,8 @@ def test_rows_are_selected_by_the_values_of_columns() -> None:
 def test_rows_are_objects_and_tables_of_records_add_up() -> None:
     t = table(latency())
     assert [row["value"] for row in t] == t["value"]
-    both = t + table(bandwidth())
-    assert len(both) == len(t) + len(bandwidth()) and both.records[: len(t)] == t.records
+    joined = t + table(bandwidth())
+    assert len(joined) == len(t) + len(bandwidth()) and joined.records[: len(t)] == t.records
     with pytest.raises(mm.UsageError, match="tables without records"):
         t + mm.Table.of_rows([{"a": 1}])
 
@@ -118,8 +118,8 @@ def test_what_is_printed_is_what_the_command_prints(capsys: pytest.CaptureFixtur
     from meshmark.terminal.tables import print_tables
 
     print_tables(latency())
-    printed = capsys.readouterr().out
-    assert str(table(latency(), notes=["note: x"])) == f"{printed.rstrip()}\nnote: x"
+    output = capsys.readouterr().out
+    assert str(table(latency(), notes=["note: x"])) == f"{output.rstrip()}\nnote: x"
     assert repr(table(latency()[:1])).startswith("<meshmark.Table: 1 record, ")
 
 
@@ -152,9 +152,9 @@ def test_a_notebook_shows_value_interval_flags_and_what_varies() -> None:
 
 
 def test_a_notebook_tells_runs_apart_and_counts_what_it_does_not_show() -> None:
-    made: list[Any] = [(run, "", r) for run in ("one", "two") for r in latency()]
-    page = shown(mm.Table(None, made))
-    assert "<th>run</th>" in page and f"40 of {len(made)} rows are shown" in page
+    runs: list[Any] = [(run, "", r) for run in ("one", "two") for r in latency()]
+    page = shown(mm.Table(None, runs))
+    assert "<th>run</th>" in page and f"40 of {len(runs)} rows are shown" in page
 
 
 def test_a_notebook_shows_texts_as_texts() -> None:

@@ -26,10 +26,10 @@ def test_a_result_states_the_kinds_of_its_cores(hybrid: dict[str, str], cpus: st
     if not set(map(int, cpus.split(","))) <= os.sched_getaffinity(0):
         pytest.skip(f"this process may not use CPU {cpus}")
     words = [str(find_native("meshmark-probe")), "clock", "--cpus", cpus, "--budget", "100ms"]
-    done = subprocess.run(words, env=hybrid, capture_output=True, text=True, check=False)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    completed = subprocess.run(words, env=hybrid, capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in completed.stdout.splitlines()]
     found = [line["conditions"]["core_kinds"] for line in lines if line["type"] == "result"]
-    assert found and set(found) == {kinds}, done.stderr
+    assert found and set(found) == {kinds}, completed.stderr
 
 
 def test_a_job_takes_the_fast_cores_first_or_the_kind_that_is_named(hybrid: dict[str, str]) -> None:
@@ -45,5 +45,5 @@ def test_a_job_takes_the_fast_cores_first_or_the_kind_that_is_named(hybrid: dict
             "1",
             "--json",
         ]
-        done = subprocess.run(words, env=hybrid, capture_output=True, text=True, check=False)
-        assert json.loads(done.stdout)["jobs"][0]["cpus"] == cpus, done.stderr
+        completed = subprocess.run(words, env=hybrid, capture_output=True, text=True, check=False)
+        assert json.loads(completed.stdout)["jobs"][0]["cpus"] == cpus, completed.stderr

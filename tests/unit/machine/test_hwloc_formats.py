@@ -25,8 +25,8 @@ def plan(topology: str, *words: str, **variables: str) -> subprocess.CompletedPr
 def planned(topology: str, *words: str, **variables: str) -> dict[str, Any]:
     done = plan(topology, *words, **variables)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def mask(*cpus: int) -> str:
@@ -68,10 +68,10 @@ VALUES = [[10, 40, 20, 40], [40, 10, 40, 20], [20, 40, 10, 40], [40, 20, 40, 10]
 
 
 def distances_2(kind: int, name: str | None, values: list[list[int]] = VALUES) -> str:
-    called = "" if name is None else f' name="{name}"'
+    name_attribute = "" if name is None else f' name="{name}"'
     flat = " ".join(str(v) for row in values for v in row) + " "
     return (
-        f'<distances2 type="NUMANode" nbobjs="4" kind="{kind}"{called} indexing="os">'
+        f'<distances2 type="NUMANode" nbobjs="4" kind="{kind}"{name_attribute} indexing="os">'
         f'<indexes length="8">0 1 2 3 </indexes><u64values length="{len(flat)}">{flat}</u64values></distances2>'
     )
 
@@ -122,8 +122,8 @@ def test_every_format_has_the_same_nodes_and_distances(name: str, tmp_path: Path
     assert t.distances == tuple(map(tuple, VALUES)) and t.doubts == ()
     file = tmp_path / "machine.xml"
     file.write_text(FORMATS[name])
-    found = planned(str(file), "--policy", "compact", "--jobs", "2,2")
-    assert [(job["cpus"], job["mean_distance"]) for job in found["jobs"]] == [([0, 2], 20), ([1, 3], 20)]
+    plan = planned(str(file), "--policy", "compact", "--jobs", "2,2")
+    assert [(job["cpus"], job["mean_distance"]) for job in plan["jobs"]] == [([0, 2], 20), ([1, 3], 20)]
 
 
 def test_caches_of_hwloc_1_have_their_level_and_kind() -> None:
@@ -163,10 +163,10 @@ def test_kinds_of_cpus_are_read() -> None:
 def test_a_plan_names_the_kinds_of_its_cores(tmp_path: Path) -> None:
     file = tmp_path / "machine.xml"
     file.write_text(nodes_2("2.0", "", KINDS))
-    found = planned(str(file), "--policy", "pack", "--jobs", "1,2")
-    assert [kind["name"] for kind in found["machine"]["core_kinds"]] == ["performance", "efficiency"]
-    assert "kinds of cores: performance 0-1, efficiency 2-3" in found["machine"]["summary"]
-    first, second = found["jobs"]
+    plan = planned(str(file), "--policy", "pack", "--jobs", "1,2")
+    assert [kind["name"] for kind in plan["machine"]["core_kinds"]] == ["performance", "efficiency"]
+    assert "kinds of cores: performance 0-1, efficiency 2-3" in plan["machine"]["summary"]
+    first, second = plan["jobs"]
     assert first["core_kinds"] == {"performance": [0]} and "differ" not in first["why"]
     assert second["core_kinds"] == {"performance": [1], "efficiency": [2]}
     assert "the kinds of cores differ" in second["why"]
@@ -187,8 +187,8 @@ def test_an_empty_folder_of_nodes_is_one_node(tmp_path: Path) -> None:
     """hwloc ends by an assertion there."""
     root = write_shape(tmp_path, Shape(cores=[[0], [1]], packages=[[0], [1]]), Form.BOTH)
     (root / "sys/devices/system/node").mkdir()
-    found = planned("host", "--jobs", "1", HWLOC_FSROOT=str(root))
-    assert (found["machine"]["packages"], found["machine"]["nodes"], found["machine"]["cpus"]) == (2, 1, 2)
+    plan = planned("host", "--jobs", "1", HWLOC_FSROOT=str(root))
+    assert (plan["machine"]["packages"], plan["machine"]["nodes"], plan["machine"]["cpus"]) == (2, 1, 2)
     assert [n.cpus for n in from_sysfs(root).nodes] == [(0, 1)]
 
 

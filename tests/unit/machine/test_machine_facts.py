@@ -101,23 +101,25 @@ def without_reasons(value: Any) -> Any:
 def test_facts_of_recorded_machines(name: str) -> None:
     with unpacked(MACHINES / f"{name}.tar.xz") as folder:
         facts: dict[str, Any] = host_facts(folder / "root")
-        kept = json.loads((folder / "facts.json").read_text())
+        document = json.loads((folder / "facts.json").read_text())
         root = folder / "root"
         files = {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
     assert set(facts) == PARTS
     no_none(facts)
     read = json.loads(json.dumps(facts))
     # Another formula made the hashes when these were recorded.
-    assert kept.pop("machine")["name"] == read.pop("machine")["name"]
-    declared = read.pop("node_performance")  # of later versions
+    assert document.pop("machine")["name"] == read.pop("machine")["name"]
+    needs = read.pop("node_performance")  # of later versions
     assert is_absent(read["settings"].pop("prefetchers")), "of later versions, too; a hypervisor hides them"
     topology = read["topology"]
     assert topology.pop("core_kinds") == [] and topology.pop("unlisted_cpus") == [], "of later versions"
     assert [p.pop("index") for p in topology["packages"]] == list(range(len(topology["packages"]))), "of later versions"
     assert is_absent(read["settings"].pop("clocks")), "of later versions, too; a guest has none"
-    rows = [] if is_absent(declared) else declared
+    rows = [] if is_absent(needs) else needs
     assert {row["target"] for row in rows} <= {n["os_index"] for n in facts["topology"]["nodes"]}
-    assert without_reasons(kept) == without_reasons(read), "read again from the tree, the facts are those taken there"
+    assert without_reasons(document) == without_reasons(read), (
+        "read again from the tree, the facts are those taken there"
+    )
     assert facts["virtual"]["guest"] is True and facts["virtual"]["hypervisor"] == "QEMU"
     assert facts["firmware"]["system_vendor"] == "QEMU"
     assert facts["cpu"]["model"].startswith("QEMU") and "avx2" in facts["cpu"]["isa"]
@@ -150,8 +152,8 @@ def test_facts_of_nothing_are_all_absent(tmp_path: Path) -> None:
 def test_one_hash_for_one_make_whatever_its_name(tmp_path: Path) -> None:
     def of(hostname: str, model: str, **more: str) -> dict[str, str]:
         root = tmp_path / f"{len(list(tmp_path.iterdir()))}"
-        named = {"proc/sys/kernel/hostname": hostname, "proc/cpuinfo": f"processor : 0\nmodel name\t: {model}\n"}
-        tree(root, {"sys/devices/system/cpu/online": "0", **named, **more})
+        files = {"proc/sys/kernel/hostname": hostname, "proc/cpuinfo": f"processor : 0\nmodel name\t: {model}\n"}
+        tree(root, {"sys/devices/system/cpu/online": "0", **files, **more})
         return identity(root)
 
     a, b = of("n001", "A"), of("n/0 02-", "A")
@@ -181,8 +183,10 @@ def test_every_program_names_this_machine_alike() -> None:
         "meshmark-watch": ["--describe"],
     }
     for program, argv in programs.items():
-        done = subprocess.run([find_native(program), *argv], check=True, capture_output=True, text=True, timeout=60)
-        header = json.loads(done.stdout.splitlines()[0])
+        completed = subprocess.run(
+            [find_native(program), *argv], check=True, capture_output=True, text=True, timeout=60
+        )
+        header = json.loads(completed.stdout.splitlines()[0])
         assert header["machine"] == mine, program
 
 
@@ -276,10 +280,10 @@ def test_memory_modules_give_the_hardware_peak(tmp_path: Path) -> None:
 
 
 def test_two_modules_of_a_channel_are_one_channel() -> None:
-    found = dimms(
+    modules = dimms(
         table(module("CPU1_DIMM_A1", "", mib=8192, rate=2666), module("CPU1_DIMM_A2", "", mib=8192, rate=2666))
     )
-    counted = channels(found)
+    counted = channels(modules)
     assert counted is not None and counted[0] == 1
 
 
@@ -320,9 +324,9 @@ def test_any_firmware_table_reads(data: bytes) -> None:
 
 
 def test_a_synthetic_machine_has_no_facts() -> None:
-    opened = open_machine("numa:2 core:2 pu:1")
-    assert (opened.what, opened.label, opened.facts) == ("numa:2 core:2 pu:1", "synthetic", {})
-    assert len(opened.topology.nodes) == 2 and len(opened.topology.cpus) == 4
+    recording = open_machine("numa:2 core:2 pu:1")
+    assert (recording.what, recording.label, recording.facts) == ("numa:2 core:2 pu:1", "synthetic", {})
+    assert len(recording.topology.nodes) == 2 and len(recording.topology.cpus) == 4
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -330,11 +334,11 @@ def test_a_capture_comes_back(tmp_path: Path, suffix: str) -> None:
     with unpacked(MACHINES / "cxl-2+1.tar.xz") as folder:
         again = tmp_path / f"again{suffix}"
         assert capture(again, folder / "root", label="recorded-in-guest", xml=b"<topology/>\n") > 100
-        wanted = from_sysfs(folder / "root")
-    opened = open_machine(str(again))
-    assert opened.topology == wanted and opened.label == "recorded-in-guest"
-    assert opened.hwloc_xml == b"<topology/>\n"
-    assert opened.facts["schema"] == 1
+        expected = from_sysfs(folder / "root")
+    recording = open_machine(str(again))
+    assert recording.topology == expected and recording.label == "recorded-in-guest"
+    assert recording.hwloc_xml == b"<topology/>\n"
+    assert recording.facts["schema"] == 1
     assert [p.name for p in tmp_path.iterdir()] == [again.name], "nothing is left beside it"
 
 
@@ -435,8 +439,8 @@ def test_show_takes_a_synthetic_machine() -> None:
 
 
 def test_capture_writes_one_file(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["capture", str(tmp_path / "host.tar.xz")])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(app, ["capture", str(tmp_path / "host.tar.xz")])
+    assert result.exit_code == 0, result.output
     assert open_machine(str(tmp_path / "host.tar.xz")).label == "captured"
 
 
@@ -477,8 +481,8 @@ def test_a_publication_of_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_settings_of_the_kernel_are_read() -> None:
     """A kernel refuses very long readings from /proc/sys, of however short a file."""
-    asked = "proc/sys/kernel/perf_event_paranoid"
-    assert Tree(Path("/")).number(asked) == int((Path("/") / asked).read_text())
+    path = "proc/sys/kernel/perf_event_paranoid"
+    assert Tree(Path("/")).number(path) == int((Path("/") / path).read_text())
 
 
 def _header(kind: bytes, size: int, name: str = "x") -> bytes:
@@ -513,6 +517,6 @@ def test_a_capture_beyond_the_limits_is_refused_before_anything_is_written(
 
 def test_a_capture_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.tar.gz")
-    for what in (str(tmp_path / "x.tar.gz"), "/dev/zero"):
+    for path in (str(tmp_path / "x.tar.gz"), "/dev/zero"):
         with pytest.raises(MachineError, match="a regular file is required"):
-            open_machine(what)
+            open_machine(path)

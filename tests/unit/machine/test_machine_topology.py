@@ -56,8 +56,8 @@ def consistent(t: Topology) -> None:
 
 
 def test_every_file_here_is_in_the_index() -> None:
-    there = {p.name.removesuffix(".tar.xz").removesuffix(".xml") for p in MACHINES.glob("*.[tx]*")}
-    assert there - {"index.toml"} == set(INDEX)
+    names = {p.name.removesuffix(".tar.xz").removesuffix(".xml") for p in MACHINES.glob("*.[tx]*")}
+    assert names - {"index.toml"} == set(INDEX)
 
 
 @pytest.mark.parametrize("name", INDEX)
@@ -80,9 +80,9 @@ def test_a_machine_is_what_it_was_made_to_be(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n, m in INDEX.items() if m["label"] == "recorded-in-guest"])
 def test_sysfs_and_hwloc_agree(name: str) -> None:
-    opened = machine(name)
-    assert opened.hwloc_xml is not None
-    ours, theirs = opened.topology, from_hwloc_xml(opened.hwloc_xml)
+    recording = machine(name)
+    assert recording.hwloc_xml is not None
+    ours, theirs = recording.topology, from_hwloc_xml(recording.hwloc_xml)
     consistent(theirs)
     assert (ours.cores, ours.packages, ours.caches) == (theirs.cores, theirs.packages, theirs.caches)
     assert ours.offline_cpus == theirs.unlisted_cpus and theirs.offline_cpus == ()
@@ -261,14 +261,14 @@ def test_malformed_xml_is_one_clear_error(data: bytes, word: str) -> None:
 @settings(max_examples=40, deadline=None)  # each starts a program
 @given(st.data())
 def test_xml_with_flipped_bytes_never_ends_in_a_traceback(data: st.DataObject) -> None:
-    torn = bytearray(XML)
+    truncated = bytearray(XML)
     for _ in range(data.draw(st.integers(1, 8))):
-        at = data.draw(st.integers(0, len(torn) - 1))
-        torn[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=12))
-        if not torn:
+        position = data.draw(st.integers(0, len(truncated) - 1))
+        truncated[position : position + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=12))
+        if not truncated:
             break
     try:
-        t = from_hwloc_xml(bytes(torn))
+        t = from_hwloc_xml(bytes(truncated))
     except MachineError as error:
         assert str(error)
     else:
@@ -328,9 +328,9 @@ def test_lists_come_back(numbers: frozenset[int]) -> None:
     ],
 )
 def test_what_is_not_a_list_is_refused_with_the_part(text: str, message: str) -> None:
-    with pytest.raises(MachineError) as refusal:
+    with pytest.raises(MachineError) as raised:
         parse_list(text)
-    assert str(refusal.value) == message
+    assert str(raised.value) == message
 
 
 @settings(deadline=None)

@@ -34,8 +34,8 @@ def placed(topology: str, root: Path | None = None) -> tuple[int, ...]:
     """Packages, nodes, cores and CPUs as `meshmark place` counts them; of a tree as if that were this host."""
     words = [str(find_native("meshmark-place", "MESHMARK_PLACE")), "plan", "--topology", topology, "--json"]
     env = os.environ | ({} if root is None else {"HWLOC_FSROOT": str(root)})
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=True)
-    machine = json.loads(done.stdout)["machine"]
+    completed = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=True)
+    machine = json.loads(completed.stdout)["machine"]
     return tuple(machine[part] for part in ("packages", "nodes", "cores", "cpus"))
 
 
@@ -54,11 +54,11 @@ def agree(header: Header, t: Topology) -> None:
     assert [n["number"] for n in header.components["node"]] == [n.os_index for n in t.nodes]
     online = {c["number"]: c for c in components if c["number"] not in t.offline_cpus}
     for cpu in t.cpus:
-        about = online[cpu.os_index]
-        assert about.get("package", 0) == cpu.package
-        assert about.get("core") == t.cores[cpu.core].os_index
-        assert ("node" in about) == (cpu.node is not None)
-        assert cpu.node is None or t.nodes[about["node"]].os_index == cpu.node
+        place = online[cpu.os_index]
+        assert place.get("package", 0) == cpu.package
+        assert place.get("core") == t.cores[cpu.core].os_index
+        assert ("node" in place) == (cpu.node is not None)
+        assert cpu.node is None or t.nodes[place["node"]].os_index == cpu.node
     if t.distances is not None:
         assert [tuple(n["distance"]) for n in header.components["node"]] == list(t.distances)
     assert len(header.components["memory"]) >= sum(n.memory_bytes != 0 and not n.cpus for n in t.nodes)

@@ -56,8 +56,8 @@ def test_a_condition_may_be_a_value_of_the_table() -> None:
 
 
 def test_a_number_has_its_qualifier_and_its_misprint() -> None:
-    (about,) = of("altix3700", "bandwidth_net")
-    assert about.provenance["qualifier"] == "about"
+    (paper,) = of("altix3700", "bandwidth_net")
+    assert paper.provenance["qualifier"] == "about"
     (composite,) = of("xeon5400", "composite")
     assert composite.value == 0.69 and "0.807" in str(composite.provenance["misprint"])
     assert all("misprint" not in r.provenance for r in of("xeon5500", "composite"))
@@ -71,9 +71,9 @@ def test_a_peak_belongs_to_the_arrangement_of_the_memory() -> None:
 
 
 def test_an_unknown_machine_names_the_known_and_the_nearest() -> None:
-    with pytest.raises(MachineError, match=r"found 'gs128'; allowed: altix3700, .*xeon5500") as why:
+    with pytest.raises(MachineError, match=r"found 'gs128'; allowed: altix3700, .*xeon5500") as raised:
         paper("paper:gs128")
-    assert why.value.hint == "did you mean gs1280?"
+    assert raised.value.hint == "did you mean gs1280?"
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_an_unknown_machine_names_the_known_and_the_nearest() -> None:
 )
 def test_an_incomplete_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "a.toml").write_text(text)
-    with pytest.raises(MachineError) as why:
+    with pytest.raises(MachineError) as raised:
         papers(tmp_path)
-    assert str(why.value).startswith(says)
+    assert str(raised.value).startswith(says)
 
 
 def test_a_unit_that_is_not_that_of_the_metric_is_refused() -> None:
@@ -126,9 +126,9 @@ def test_tables_of_published_numbers_claim_no_median_spread_or_number_of_runs(
 @pytest.mark.parametrize("of", publications(), ids=lambda p: p.name)
 def test_every_text_of_a_publication_is_shown(of: Publication, capsys: pytest.CaptureFixture[str]) -> None:
     show_published(f"paper:{of.name}", as_json=False)
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     data = {**of.data, "document": {k: v for k, v in of.data["document"].items() if k != "source"}}
-    hidden = [text for key, text in texts(data) if text not in shown and key != "document"]
+    hidden = [text for key, text in texts(data) if text not in output and key != "document"]
     assert hidden == []
 
 

@@ -54,10 +54,10 @@ def test_a_register_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
 
 
 def test_unknown_ones_are_absent_and_known_ones_compared() -> None:
-    recorded = recorded_facts({"proc/cpuinfo": b"vendor_id : GenuineIntel\nflags : hypervisor\n"})
-    settings = recorded["settings"]
+    facts = recorded_facts({"proc/cpuinfo": b"vendor_id : GenuineIntel\nflags : hypervisor\n"})
+    settings = facts["settings"]
     assert isinstance(settings, dict) and settings["prefetchers"] == absent("a hypervisor hides them")
-    assert "prefetchers" not in comparable_facts(recorded)
+    assert "prefetchers" not in comparable_facts(facts)
     assert comparable_facts({"settings": {"prefetchers": "on"}}) == {"prefetchers": "on"}
 
 

@@ -84,11 +84,11 @@ def test_boost_is_known_for_all_cpus(files: dict[str, str], boost: object) -> No
 def test_processors_of_several_models_are_all_named_and_only_common_instruction_sets_are_reported() -> None:
     little = "processor : 0\nFeatures : fp asimd\nCPU implementer : 0x41\nCPU part : 0xd05\nCPU revision : 0\n"
     big = "processor : 1\nFeatures : fp asimd sve\nCPU implementer : 0x41\nCPU part : 0xd41\nCPU revision : 1\n"
-    known = facts({"proc/cpuinfo": f"{little}\n{big}\nHardware : board\n"})
-    assert known["cpu"]["vendor"] == "0x41"
-    assert known["cpu"]["model_number"] == ["0xd05", "0xd41"]
-    assert known["cpu"]["stepping"] == ["0", "1"]
-    assert known["cpu"]["isa"] == ["asimd", "fp"]
+    machine_facts = facts({"proc/cpuinfo": f"{little}\n{big}\nHardware : board\n"})
+    assert machine_facts["cpu"]["vendor"] == "0x41"
+    assert machine_facts["cpu"]["model_number"] == ["0xd05", "0xd41"]
+    assert machine_facts["cpu"]["stepping"] == ["0", "1"]
+    assert machine_facts["cpu"]["isa"] == ["asimd", "fp"]
 
 
 def test_a_microcode_that_differs_is_part_of_what_runs_are_compared_by() -> None:

@@ -40,8 +40,8 @@ def sets_of_hwloc(root: Path) -> dict[str, object]:
     """What lstopo states of a tree, in the same form."""
     variables = {"HWLOC_FSROOT": str(root), "HWLOC_THISSYSTEM": "0", "HWLOC_COMPONENTS": "linux,stop"}
     words = ["lstopo-no-graphics", "--no-io", "--disallowed", "--filter", "icache:all", "--of", "xml", "-"]
-    done = subprocess.run(words, env=os.environ | variables, capture_output=True, timeout=60, check=True)
-    top = ElementTree.fromstring(done.stdout)
+    completed = subprocess.run(words, env=os.environ | variables, capture_output=True, timeout=60, check=True)
+    top = ElementTree.fromstring(completed.stdout)
     by_type: dict[str, list[ElementTree.Element]] = {}
     for element in top.iter("object"):
         by_type.setdefault(element.get("type", ""), []).append(element)

@@ -45,11 +45,13 @@ def test_a_name_means_the_same_wherever_it_stands() -> None:
 
 
 def test_what_a_run_reports_is_what_its_description_says(tmp_path: Path) -> None:
-    kept = tmp_path / "run.jsonl"
-    subprocess.run([find_place(), "run", "--record", kept, "--", "true"], check=True, timeout=60, capture_output=True)
-    found = [line for line in map(json.loads, kept.read_text().splitlines()) if line["type"] == "result"]
-    known = {m.name: (m.unit, m.better) for m in vocabulary().metrics}
-    assert found and all((r["unit"], r["better"]) == known[r["metric"]] for r in found)
+    journal = tmp_path / "run.jsonl"
+    subprocess.run(
+        [find_place(), "run", "--record", journal, "--", "true"], check=True, timeout=60, capture_output=True
+    )
+    records = [line for line in map(json.loads, journal.read_text().splitlines()) if line["type"] == "result"]
+    units = {m.name: (m.unit, m.better) for m in vocabulary().metrics}
+    assert records and all((r["unit"], r["better"]) == units[r["metric"]] for r in records)
 
 
 def of_samples(call: ast.Call) -> bool:
@@ -62,13 +64,13 @@ def of_samples(call: ast.Call) -> bool:
 
 def test_no_view_chooses_the_best_sample_itself() -> None:
     """Three did, by the unit, and disagreed on one page."""
-    found = [
+    lines = [
         f"{path.relative_to(SOURCES)}:{call.lineno}"
         for path in sorted(SOURCES.rglob("*.py"))
         for call in ast.walk(ast.parse(path.read_text()))
         if isinstance(call, ast.Call) and of_samples(call)
     ]
-    assert [where for where in found if not where.startswith("store/record.py")] == []
+    assert [location for location in lines if not location.startswith("store/record.py")] == []
 
 
 @pytest.mark.parametrize(
@@ -80,12 +82,12 @@ def test_all_views_show_the_same_best(
     conditions = {"best_chains": 8} if instrument == "loaded" else {"n": 512, "threads": 1}
     r = made_run.record(instrument, metric, 12.5, **conditions)
     assert r.best == best(r.samples)
-    shown = show(r.best, r.unit)
+    listing = show(r.best, r.unit)
     page = report_page([r], [], made_run.run_info())
     cells = page.partition("<summary>1 results as a table")[2].partition("</table>")[0]
-    assert f'<td class="n">{shown}</td>' in cells
+    assert f'<td class="n">{listing}</td>' in cells
     print_records([r])
     assert plain(r.best, r.unit) in capsys.readouterr().out.splitlines()[-1].split()
     if instrument == "loaded":
-        assert f"best {shown}" in page, "on the tile"
+        assert f"best {listing}" in page, "on the tile"
         assert machine_card([r], [], made_run.run_info())["figures"]["memory_parallelism"]["best"] == r.best

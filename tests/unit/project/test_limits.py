@@ -61,10 +61,10 @@ def native_blocks(text: str) -> Iterator[tuple[str, bool, int]]:
         of_function = re.match(r"(?!if|for|while|switch|do|else|case|return)[^={]*?([\w:~]+)\(.*\)[^()]* ?{$", head)
         if head.count("(") != head.count(")"):  # the rest of a condition that has a semicolon in it
             continue
-        if found := of_class or of_function:
+        if match := of_class or of_function:
             brace = " " * (len(line) - len(line.lstrip())) + "}"
             end = next((i for i in range(last + 1, len(lines)) if lines[i].startswith(brace)), last)
-            yield found[1], of_class is not None, end - start + 1
+            yield match[1], of_class is not None, end - start + 1
 
 
 def test_native_definitions_are_found() -> None:

@@ -23,12 +23,12 @@ def name(requirement: str) -> str:
 
 def locked(file: str) -> dict[str, set[str]]:
     """What a lock file allows: versions by name; each must come with hashes, and with no address."""
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for line in (ROOT / "requirements" / file).read_text().replace("\\\n", " ").splitlines():
         pin = re.fullmatch(r"([\w.-]+)==([\w.]+)( ; [^/@]+?)? +(--hash=sha256:[0-9a-f]{64} *)+", line)
         assert pin, line[:100]
-        found.setdefault(normal(pin[1]), set()).add(pin[2])
-    return found
+        results.setdefault(normal(pin[1]), set()).add(pin[2])
+    return results
 
 
 def test_every_dependency_is_pinned_by_version_and_hash() -> None:
@@ -36,8 +36,8 @@ def test_every_dependency_is_pinned_by_version_and_hash() -> None:
     extras = dict(project["optional-dependencies"])
     assert {name(word) for word in extras.pop("psij")} <= locked("psij.txt").keys()
     extras.pop("notebook")  # only users install it, beside the Jupyter that they have
-    asked = [*project["dependencies"], *(word for extra in extras.values() for word in extra)]
-    assert {name(word) for word in asked} <= locked("locked.txt").keys()
+    requirements = [*project["dependencies"], *(word for extra in extras.values() for word in extra)]
+    assert {name(word) for word in requirements} <= locked("locked.txt").keys()
     assert locked("installers.txt").keys() == {"pip", "uv"}
 
 
@@ -48,8 +48,8 @@ def test_a_build_requires_exact_versions_which_are_locked() -> None:
     # Whatever they require is named as well: an isolated build takes no other version of anything.
     needed_by_build = {
         name(word)
-        for each in requires
-        for word in metadata.requires(name(each)) or []
+        for requirement in requires
+        for word in metadata.requires(name(requirement)) or []
         if "extra ==" not in word and not re.search(r"python_version *< *['\"]3\.(\d|10|11)['\"]", word)
     }
     assert needed_by_build <= {name(word) for word in requires}
@@ -57,4 +57,6 @@ def test_a_build_requires_exact_versions_which_are_locked() -> None:
 
 def test_the_page_is_pinned_by_hash() -> None:
     packages = json.loads((ROOT / "web" / "package-lock.json").read_text())["packages"]
-    assert [p for p, what in packages.items() if p and not what.get("integrity", "").startswith("sha512-")] == []
+    assert [
+        p for p, requirement in packages.items() if p and not requirement.get("integrity", "").startswith("sha512-")
+    ] == []

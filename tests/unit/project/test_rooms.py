@@ -15,15 +15,15 @@ def imports() -> dict[str, set[str]]:
     files = {
         ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p for p in SOURCE.rglob("*.py")
     }
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for module, path in files.items():
-        found[module] = set()
+        results[module] = set()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module in files:
-                whole = {f"{node.module}.{alias.name}" for alias in node.names}
-                found[module] |= whole & files.keys() or {node.module}
-        found[module].discard(module)
-    return found
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                results[module] |= names & files.keys() or {node.module}
+        results[module].discard(module)
+    return results
 
 
 def test_no_module_imports_itself_through_others() -> None:

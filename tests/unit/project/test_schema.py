@@ -47,9 +47,9 @@ def wrong(name: str, value: object, part: str = "") -> list[str]:
 
 
 def lines(*words: str | Path, **more: Any) -> list[dict[str, Any]]:
-    done = subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=120, check=False, **more)
-    assert done.stdout, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    completed = subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=120, check=False, **more)
+    assert completed.stdout, completed.stderr
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 def test_there_are_six_and_each_is_one() -> None:
@@ -83,14 +83,16 @@ def test_the_description_of_loads_has_the_form_and_python_the_same_counts() -> N
 
 
 def test_records_of_every_maker_have_the_form(tmp_path: Path) -> None:
-    found = [r for r in lines(find_probe(), "clock", "--budget", "500ms") if r["type"] == "result"]
-    assert found
-    kept = tmp_path / "run.jsonl"
-    subprocess.run([find_place(), "run", "--record", kept, "--", "true"], check=True, timeout=60, capture_output=True)
-    placed = [r for r in map(json.loads, kept.read_text().splitlines()) if r["type"] == "result"]
+    results = [r for r in lines(find_probe(), "clock", "--budget", "500ms") if r["type"] == "result"]
+    assert results
+    journal = tmp_path / "run.jsonl"
+    subprocess.run(
+        [find_place(), "run", "--record", journal, "--", "true"], check=True, timeout=60, capture_output=True
+    )
+    placed = [r for r in map(json.loads, journal.read_text().splitlines()) if r["type"] == "result"]
     assert len(placed) >= 3
-    made = [r.to_json() for r in (*made_run.everything(), *measure("peak", find_machine("gs1280-4"), {}))]
-    for r in (*found, *placed, *made):
+    records = [r.to_json() for r in (*made_run.everything(), *measure("peak", find_machine("gs1280-4"), {}))]
+    for r in (*results, *placed, *records):
         assert wrong("record", r) == [], r["metric"]
 
 
@@ -132,8 +134,8 @@ def test_frames_of_this_host_of_a_tree_and_of_a_model_have_the_form(tmp_path: Pa
         header = header_of(stream[0])
         assert len(stream) > 2, name
         # As they come, and as Python passes them on.
-        again: list[Mapping[str, Any]] = [header.to_json(), *(frame_of(f, header).to_json() for f in stream[1:])]
-        for line in (*stream, *again):
+        converted: list[Mapping[str, Any]] = [header.to_json(), *(frame_of(f, header).to_json() for f in stream[1:])]
+        for line in (*stream, *converted):
             assert wrong("frame", line, str(line["type"])) == [], f"{name}: {line['type']}"
 
 
@@ -169,22 +171,22 @@ def test_every_request_of_ours_has_the_form(tmp_path: Path, monkeypatch: pytest.
     trace.write_text("".join(f"{n % 4} {64 * n:#x} {'rw'[n % 2]}\n" for n in range(64)))
     for workload in PATTERNS:
         run_pattern(machine, Request(workload, chains="1", trace=trace, programs="0=1:0.5", window_ns=1000.0), "x")
-    asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
-    kinds = {run["kind"] for request in asked for run in request["runs"]}
-    assert {"trial", "describe"} <= kinds and len(asked) > len(POINTS)
-    for request in asked:
+    requests = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    kinds = {run["kind"] for request in requests for run in request["runs"]}
+    assert {"trial", "describe"} <= kinds and len(requests) > len(POINTS)
+    for request in requests:
         assert wrong("model-request", request) == []
 
 
 def limits(part: str) -> Iterator[tuple[str, float, bool]]:
     """Each number of a part at its limits, and beyond them: whether the schema allows it."""
     for key, schema in SCHEMAS["model-request"]["$defs"][part]["properties"].items():
-        of = SCHEMAS["model-request"]["$defs"]["ns"] if schema.get("$ref") == "#/$defs/ns" else schema
-        if "minimum" in of and key != "owner":  # which depends on the machine
-            yield key, of["minimum"], True
-            yield key, of["minimum"] - 1, False
-        if "maximum" in of:
-            yield key, of["maximum"] * 2, False
+        part_schema = SCHEMAS["model-request"]["$defs"]["ns"] if schema.get("$ref") == "#/$defs/ns" else schema
+        if "minimum" in part_schema and key != "owner":  # which depends on the machine
+            yield key, part_schema["minimum"], True
+            yield key, part_schema["minimum"] - 1, False
+        if "maximum" in part_schema:
+            yield key, part_schema["maximum"] * 2, False
 
 
 CASES = [(part, *limit) for part in ("trial", "actor", "stream") for limit in limits(part)]
@@ -202,7 +204,7 @@ def test_the_program_has_the_limits_of_the_schema(part: str, key: str, value: fl
         actor["burst"] = 10
     request = {"machine": find_machine("gs1280-4").resolved(), "runs": [run], "threads": 1}
     assert (wrong("model-request", request) == []) == allowed
-    done = subprocess.run(
+    completed = subprocess.run(
         [find_engine()],
         input=json.dumps(request),
         capture_output=True,
@@ -211,8 +213,8 @@ def test_the_program_has_the_limits_of_the_schema(part: str, key: str, value: fl
         check=False,
         env={**os.environ},
     )
-    assert (done.returncode == 0) == allowed, done.stdout[-300:]
-    assert allowed or (done.returncode == 2 and key in json.loads(done.stdout.splitlines()[-1])["field"])
+    assert (completed.returncode == 0) == allowed, completed.stdout[-300:]
+    assert allowed or (completed.returncode == 2 and key in json.loads(completed.stdout.splitlines()[-1])["field"])
 
 
 # ------------------------------------------------------------------ the page
@@ -222,9 +224,9 @@ def test_the_page_is_made_with_the_types_of_the_schema() -> None:
     """Its build writes them from schema/frame.json; what it says besides is what the page alone is told."""
     build = json.loads((ROOT / "web" / "package.json").read_text())["scripts"]["build"]
     assert build.startswith("node schema.mjs && tsc")
-    made, own = ((ROOT / "web" / "src" / f"{name}.ts").read_text() for name in ("schema", "types"))
+    generated, own = ((ROOT / "web" / "src" / f"{name}.ts").read_text() for name in ("schema", "types"))
     for part in ("header", "frame", "metric", "process", "denominators"):
-        of = SCHEMAS["frame"]["$defs"][part]
-        assert f"interface {of['title']} {{" in made and f"interface {of['title']} " not in own
-        for key in of["properties"]:
-            assert re.search(rf"^{key}\??: ", made, re.M), f"{part}.{key}"
+        part_schema = SCHEMAS["frame"]["$defs"][part]
+        assert f"interface {part_schema['title']} {{" in generated and f"interface {part_schema['title']} " not in own
+        for key in part_schema["properties"]:
+            assert re.search(rf"^{key}\??: ", generated, re.M), f"{part}.{key}"

@@ -38,20 +38,20 @@ def test_setup_says_what_to_install_where_it_may_not(tmp_path: Path) -> None:
         "realpath",
         "stat",
     ):
-        found = shutil.which(tool)
-        if found:
-            (tmp_path / tool).symlink_to(found)
-    done = subprocess.run(
+        path = shutil.which(tool)
+        if path:
+            (tmp_path / tool).symlink_to(path)
+    completed = subprocess.run(
         ["bash", str(SCRIPT)],
         capture_output=True,
         text=True,
         check=False,
         env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
     )
-    assert done.returncode == 1
+    assert completed.returncode == 1
     for line in ("apt-get install", "dnf install", "spack install"):
-        assert re.search(rf"{line}.*\bcmake\b", done.stderr), done.stderr
-    assert "Traceback" not in done.stderr
+        assert re.search(rf"{line}.*\bcmake\b", completed.stderr), completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_setup_lists_all_packages_before_it_installs_one(tmp_path: Path) -> None:
@@ -59,15 +59,17 @@ def test_setup_lists_all_packages_before_it_installs_one(tmp_path: Path) -> None
     tree = tmp_path / "tree"
     (tree / "tools").mkdir(parents=True)
     shutil.copy2(SCRIPT, tree / "tools")
-    said = tmp_path / "said"
-    program(tmp_path / "apt-get", f'echo "apt-get: $*" >>{said}')
+    log = tmp_path / "said"
+    program(tmp_path / "apt-get", f'echo "apt-get: $*" >>{log}')
     program(tmp_path / "sudo", 'shift; exec "$@"')
     program(tmp_path / "pkg-config", "exit 1")
-    around = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    with said.open("a") as out:
-        done = subprocess.run([tree / "tools/setup.sh", "--tests"], stderr=out, env=around, timeout=120, check=False)
-    before, _, after = said.read_text().partition("apt-get: ")
-    assert done.returncode == 1 and "setup: error: the system lacks packages" in after
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with log.open("a") as out:
+        completed = subprocess.run(
+            [tree / "tools/setup.sh", "--tests"], stderr=out, env=environment, timeout=120, check=False
+        )
+    before, _, after = log.read_text().partition("apt-get: ")
+    assert completed.returncode == 1 and "setup: error: the system lacks packages" in after
     assert "as root" in before and "to build and measure: " in before
     installs = re.findall(r" install -y --no-install-recommends (.*)", after)
     packages = {word for line in installs for word in line.split()}
@@ -95,8 +97,10 @@ def test_root_takes_a_python_that_others_can_start(tmp_path: Path) -> None:
 
     def chosen(user: int, asked: str = "") -> str:
         line = f'id() {{ echo {user}; }}\n{chooses}\necho "$python"'
-        around = {**os.environ, "PYTHON": asked, "PATH": f"{hidden.parent}:{os.environ['PATH']}"}
-        return subprocess.run(["bash", "-euc", line], env=around, capture_output=True, text=True, check=True).stdout
+        environment = {**os.environ, "PYTHON": asked, "PATH": f"{hidden.parent}:{os.environ['PATH']}"}
+        return subprocess.run(
+            ["bash", "-euc", line], env=environment, capture_output=True, text=True, check=True
+        ).stdout
 
     assert chosen(1000) == "python3\n"
     assert chosen(0, asked="python3") == "python3\n", "what was asked for is taken"

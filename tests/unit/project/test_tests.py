@@ -19,7 +19,7 @@ def test_no_test_is_skipped_where_something_is_not_built() -> None:
     """What the system lacks is skipped; what `make setup` builds is there or fails."""
     skips = re.compile(r"(skip|skipif|importorskip)\(.*(built|no build|this build|make setup)")
     lines = [(p.name, line) for p in (ROOT / "tests").rglob("test_*.py") for line in p.read_text().splitlines()]
-    assert [found for found in lines if skips.search(found[1])] == []
+    assert [result for result in lines if skips.search(result[1])] == []
 
 
 def test_tests_have_an_own_home_and_miss_only_what_nobody_can_make() -> None:
@@ -63,18 +63,18 @@ def private(node: ast.AST) -> str:
     ],
 )
 def test_a_private_name_is_found(line: str) -> None:
-    assert [found for node in ast.walk(ast.parse(line)) if (found := private(node))] == ["_x"]
+    assert [names for node in ast.walk(ast.parse(line)) if (names := private(node))] == ["_x"]
 
 
 def test_tests_use_public_names_only() -> None:
     """A test of a private function holds on to how something is done, and does not see that it is used wrongly."""
-    found = [
+    lines = [
         f"{file.name}:{node.lineno}: {name}"  # type: ignore[attr-defined]
         for file in PYTHON
         for node in ast.walk(ast.parse(file.read_text()))
         if (name := private(node))
     ]
-    assert found == []
+    assert lines == []
 
 
 # What a test waits for has a condition; a made-up program is slow on purpose.
@@ -94,17 +94,17 @@ def sleeps(node: ast.AST) -> bool:
 
 def test_no_test_sleeps() -> None:
     """Too short on a slow machine, too long on every other: `support.waiting.until` waits for a condition."""
-    found = [
+    lines = [
         f"{file.name}:{node.lineno}"  # type: ignore[attr-defined]
         for file in PYTHON
         if file not in MAY_SLEEP
         for node in ast.walk(ast.parse(file.read_text()))
         if sleeps(node)
     ]
-    assert found == []
+    assert lines == []
 
 
 def test_no_test_file_is_imported() -> None:
     """What two of them need is in tests/support, or in a module beside them."""
     lines = [(file.name, line) for file in PYTHON for line in file.read_text().splitlines()]
-    assert [found for found in lines if re.search(r"\b(from|import) test_\w+ ?(import|$)", found[1])] == []
+    assert [result for result in lines if re.search(r"\b(from|import) test_\w+ ?(import|$)", result[1])] == []

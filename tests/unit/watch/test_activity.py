@@ -22,20 +22,20 @@ def test_values_are_means_by_the_length_of_the_frames() -> None:
             processes=[{"pid": 9, "name": "a", "cpu": 1.5}],
         ),
     ]
-    found = activity_of(HEADER, frames)
-    assert found.interval_s == 4.0
-    assert found.busy == {4: pytest.approx(0.5)} and found.stolen == {4: 0.0} and found.devices == {"sda": 0.5}
-    assert found.runnable == pytest.approx(5.0)  # without the sampler
-    assert [(p.name, p.pid, p.cpus) for p in found.programs] == [("a", 9, 1.5)]
+    activity = activity_of(HEADER, frames)
+    assert activity.interval_s == 4.0
+    assert activity.busy == {4: pytest.approx(0.5)} and activity.stolen == {4: 0.0} and activity.devices == {"sda": 0.5}
+    assert activity.runnable == pytest.approx(5.0)  # without the sampler
+    assert [(p.name, p.pid, p.cpus) for p in activity.programs] == [("a", 9, 1.5)]
 
 
 def test_what_no_frame_states_is_unknown() -> None:
-    found = activity_of(HEADER, [Frame(1, 1.0, 1.0, {})])
-    assert found.runnable is None and not found.busy and not found.stolen and not found.devices
+    activity = activity_of(HEADER, [Frame(1, 1.0, 1.0, {})])
+    assert activity.runnable is None and not activity.busy and not activity.stolen and not activity.devices
 
 
 def test_this_machine_is_observed_for_the_interval_that_is_stated() -> None:
-    found = observe()
-    assert found.interval_s >= 0.9 * INTERVAL_S
-    assert found.busy and all(0 <= share <= 1 for share in (*found.busy.values(), *found.stolen.values()))
-    assert found.runnable is not None and found.runnable >= 0
+    activity = observe()
+    assert activity.interval_s >= 0.9 * INTERVAL_S
+    assert activity.busy and all(0 <= share <= 1 for share in (*activity.busy.values(), *activity.stolen.values()))
+    assert activity.runnable is not None and activity.runnable >= 0

@@ -231,6 +231,6 @@ def test_a_damaged_line_ends_every_form_of_replay_with_one_line(tmp_path: Path) 
     lines[3] = lines[3].replace('"seq": 4', '"seq": 1' + "0" * 400)
     write_part(path, json.dumps(HEADER.to_json()), lines)
     for words in (["--html", tmp_path / "page.html"], ["--trace", tmp_path / "trace.json"]):
-        done = meshmark("replay", path, *words)
-        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-        assert "corrupt: frames: a frame has a missing or invalid value: seq: found" in done.stderr
+        completed = meshmark("replay", path, *words)
+        assert completed.returncode == 1 and completed.stderr.count("\n") == 1, completed.stderr
+        assert "corrupt: frames: a frame has a missing or invalid value: seq: found" in completed.stderr

@@ -25,10 +25,10 @@ def side(name: str, uses: Sequence[Sequence[float | None]], of: Header | None = 
 
 def ar(rng: np.random.Generator, ticks: int, memory: float) -> list[float]:
     """Noise that remembers: each tick is `memory` of the one before, and new."""
-    made, now = [], rng.normal() / np.sqrt(1 - memory**2)
+    made, noise = [], rng.normal() / np.sqrt(1 - memory**2)
     for _ in range(ticks):
-        made.append(0.5 + 0.02 * now)
-        now = memory * now + rng.normal()
+        made.append(0.5 + 0.02 * noise)
+        noise = memory * noise + rng.normal()
     return made
 
 
@@ -37,9 +37,9 @@ def test_the_interval_covers_no_change_as_often_as_it_says(memory: float) -> Non
     rng = np.random.default_rng(7)
     n = 400
     a, b = ([ar(rng, 400, memory) for _ in range(n)] for _ in range(2))
-    of = header(n)
-    found = compare(side("a", np.array(a).T.tolist(), of), side("b", np.array(b).T.tolist(), of))
-    quiet = sum(not c.certain for c in found.changes["cpu"]) / n
+    wide_header = header(n)
+    difference = compare(side("a", np.array(a).T.tolist(), wide_header), side("b", np.array(b).T.tolist(), wide_header))
+    quiet = sum(not c.certain for c in difference.changes["cpu"]) / n
     # 0.95 (0.94 where batches are but eight memories long) with four deviations of this count; plain scatter has 0.5.
     assert 0.885 < quiet < 0.985
 
@@ -52,17 +52,19 @@ def test_a_change_is_found_with_its_sign_and_size() -> None:
     assert not c[0].certain and c[0].low is not None and c[0].high is not None and c[0].low < 0 < c[0].high
     assert c[1].certain and c[1].change == pytest.approx(-0.25)
     assert c[2].change is None and c[2].why == "not known at this tick (a)"
-    assert [(one.component_class, one.index, one.name) for one in c] == [("cpu", i, f"CPU {i}") for i in range(4)]
+    assert [(change.component_class, change.index, change.name) for change in c] == [
+        ("cpu", i, f"CPU {i}") for i in range(4)
+    ]
     assert not c[3].certain and c[3].change == pytest.approx(0)  # the same to the last digit is no change
     memory = compare(side("a", before), side("b", after)).changes["memory"]
     assert memory[0].why == "no counters here (a)"
 
 
 def test_a_frame_counts_by_its_length() -> None:
-    made = frames([[0.0] * 4, [1.0] * 4] * 20)
-    for frame in made[1::2]:
+    all_frames = frames([[0.0] * 4, [1.0] * 4] * 20)
+    for frame in all_frames[1::2]:
         frame.window_s = 0.3
-    c = compare(side("a", [[0.5] * 4] * 20), Side("b", header(), 40, made)).changes["cpu"][0]
+    c = compare(side("a", [[0.5] * 4] * 20), Side("b", header(), 40, all_frames)).changes["cpu"][0]
     assert c.after == pytest.approx(0.75)
 
 
@@ -75,8 +77,8 @@ def test_too_few_frames_have_a_change_and_no_interval() -> None:
 
 
 def test_the_json_has_both_sides_and_every_change_with_what_is_not_known() -> None:
-    one = Change("cpu", 3, "CPU 3", 0.25, 0.5000000123, 0.2, 0.3)
-    assert one.to_json() == {
+    change = Change("cpu", 3, "CPU 3", 0.25, 0.5000000123, 0.2, 0.3)
+    assert change.to_json() == {
         "name": "CPU 3",
         "before": 0.25,
         "after": 0.5,
@@ -85,17 +87,17 @@ def test_the_json_has_both_sides_and_every_change_with_what_is_not_known() -> No
         "high": 0.3,
         "certain": True,
     }
-    found = compare(side("a", [[0.1, None, 0.3, 0.4]] * 20), side("b", [[0.9, 0.2, None, 0.4]] * 10)).to_json()
-    assert found["before"] == {
+    difference = compare(side("a", [[0.1, None, 0.3, 0.4]] * 20), side("b", [[0.9, 0.2, None, 0.4]] * 10)).to_json()
+    assert difference["before"] == {
         "name": "a",
         "machine": header().machine,
         "started": header().started,
         "frames": 20,
         "seconds": pytest.approx(sum(f.window_s for f in frames([[0.1]] * 20))),
     }
-    assert (found["after"]["name"], found["after"]["frames"]) == ("b", 10)
+    assert (difference["after"]["name"], difference["after"]["frames"]) == ("b", 10)
     unknown = {"change": None, "low": None, "high": None, "certain": False}
-    assert found["changes"]["cpu"][1:3] == [
+    assert difference["changes"]["cpu"][1:3] == [
         {"name": "CPU 1", "before": None, "after": 0.2, **unknown, "why": "not known at this tick (a)"},
         {"name": "CPU 2", "before": 0.3, "after": None, **unknown, "why": "not known at this tick (b)"},
     ]
@@ -130,15 +132,15 @@ def test_the_table_names_some_of_what_is_not_known_for_one_reason() -> None:
     ],
 )
 def test_machines_that_differ_are_one_line(other: Callable[[Header], Header], words: str) -> None:
-    with pytest.raises(MeshmarkError, match=words) as why:
+    with pytest.raises(MeshmarkError, match=words) as raised:
         compare(side("a", [[0.1] * 4] * 8), side("b", [[0.1] * 4] * 8, other(header())))
-    assert "\n" not in str(why.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_classes_coloured_otherwise_are_not_compared() -> None:
-    found = compare(side("a", [[0.1] * 4] * 9), side("b", [[0.1] * 4] * 9, header(use={"cpu": "cpu.user"})))
-    assert found.changes["cpu"][0].change is None
-    assert found.changes["cpu"][0].why == "the metric is cpu.busy before and cpu.user after"
+    difference = compare(side("a", [[0.1] * 4] * 9), side("b", [[0.1] * 4] * 9, header(use={"cpu": "cpu.user"})))
+    assert difference.changes["cpu"][0].change is None
+    assert difference.changes["cpu"][0].why == "the metric is cpu.busy before and cpu.user after"
 
 
 def test_replay_against_is_a_table_or_one_json_object(tmp_path: Path) -> None:
@@ -157,9 +159,9 @@ def test_replay_against_is_a_table_or_one_json_object(tmp_path: Path) -> None:
         "not known: memory 0: no counters here (a.parquet)",
     ]
     status, out, _ = said("replay", str(b), "--against", str(a), "--json")
-    found = json.loads(out)
-    assert status == 0 and found["type"] == "difference"
-    assert found["changes"]["cpu"][1]["change"] == -0.5 and found["changes"]["cpu"][1]["certain"] is True
+    document = json.loads(out)
+    assert status == 0 and document["type"] == "difference"
+    assert document["changes"]["cpu"][1]["change"] == -0.5 and document["changes"]["cpu"][1]["certain"] is True
     assert (
         list(table(compare(*(Side(p.name, Recording(p).header, 80, Recording(p).frames()) for p in (a, b))))) == lines
     )
@@ -170,15 +172,15 @@ def test_the_interval_is_that_of_welch_over_ten_batches() -> None:
     first, second = rng.normal(0.3, 0.05, 40), rng.normal(0.5, 0.02, 63)
     c = compare(side("a", [[x] * 4 for x in first.tolist()]), side("b", [[x] * 4 for x in second.tolist()])).changes
     batches = [
-        [float(np.mean([x for i, x in enumerate(of) if i * 10 // len(of) == b])) for b in range(10)]
-        for of in (first, second)
+        [float(np.mean([x for i, x in enumerate(samples) if i * 10 // len(samples) == b])) for b in range(10)]
+        for samples in (first, second)
     ]
-    means = [float(np.mean(of)) for of in (first, second)]
+    means = [float(np.mean(samples)) for samples in (first, second)]
     welch = stats.ttest_ind(batches[1], batches[0], equal_var=False).confidence_interval(0.95)
     half = (welch.high - welch.low) / 2
-    for one in c["cpu"]:
-        assert (one.before, one.after) == pytest.approx(means)
-        assert (one.low, one.high) == pytest.approx((means[1] - means[0] - half, means[1] - means[0] + half))
+    for change in c["cpu"]:
+        assert (change.before, change.after) == pytest.approx(means)
+        assert (change.low, change.high) == pytest.approx((means[1] - means[0] - half, means[1] - means[0] + half))
 
 
 def test_a_change_smaller_than_rounding_is_none() -> None:
@@ -194,11 +196,11 @@ def test_a_change_smaller_than_rounding_is_none() -> None:
 
 def test_eight_frames_are_enough_for_an_interval_and_what_is_known_in_three_batches_is_not() -> None:
     uses: list[list[float | None]] = [[0.1 + 0.01 * i, 0.2, 0.3, 0.4] for i in range(8)]
-    found = compare(side("a", uses), side("b", uses)).changes["cpu"][0]
-    assert found.low is not None and found.high is not None
-    assert found.change == pytest.approx(0)
-    assert found.low == pytest.approx(-found.high)
-    assert found.high > 0.01
+    change = compare(side("a", uses), side("b", uses)).changes["cpu"][0]
+    assert change.low is not None and change.high is not None
+    assert change.change == pytest.approx(0)
+    assert change.low == pytest.approx(-change.high)
+    assert change.high > 0.01
     for frame in uses[6:]:
         frame[1] = None
     c = compare(side("a", uses), side("b", [[0.5] * 4] * 20)).changes["cpu"]
@@ -218,21 +220,21 @@ def test_what_is_not_known_at_some_ticks_is_the_mean_of_the_others() -> None:
 
 
 def test_frames_that_are_short_of_a_component_or_without_length_do_not_hide_the_others() -> None:
-    made = frames([[0.5] * 4] * 20)
-    made[3].values["cpu.busy"] = [1.0, 1.0]  # a torn one
-    c = compare(Side("a", header(), 20, made), side("b", [[0.5] * 4] * 20)).changes["cpu"]
+    all_frames = frames([[0.5] * 4] * 20)
+    all_frames[3].values["cpu.busy"] = [1.0, 1.0]  # a torn one
+    c = compare(Side("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20)).changes["cpu"]
     assert c[0].before == pytest.approx(0.5)
-    for frame in made:
+    for frame in all_frames:
         frame.window_s = 0.0
-    c = compare(Side("a", header(), 20, made), side("b", [[0.5] * 4] * 20)).changes["cpu"]
+    c = compare(Side("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20)).changes["cpu"]
     assert c[0].before == pytest.approx(0.5)
 
 
 def test_a_recording_that_grows_is_read_up_to_the_frames_that_it_had() -> None:
     uses = [[0.25] * 4] * 20 + [[1.0] * 4] * 5
-    found = compare(Side("a", header(), 20, frames(uses)), side("b", [[0.5] * 4] * 10))
-    assert found.changes["cpu"][0].before == pytest.approx(0.25)
-    assert (found.before["frames"], found.before["seconds"]) == (20, pytest.approx(2.0))
+    difference = compare(Side("a", header(), 20, frames(uses)), side("b", [[0.5] * 4] * 10))
+    assert difference.changes["cpu"][0].before == pytest.approx(0.25)
+    assert (difference.before["frames"], difference.before["seconds"]) == (20, pytest.approx(2.0))
     assert compare(side("a", uses[:7]), side("b", uses)).before["seconds"] == pytest.approx(0.7)
 
 
@@ -274,10 +276,10 @@ def test_classes_that_one_recording_does_not_measure_name_the_reason_and_the_rec
         plain.components,
         (*plain.metrics, Metric(plain.use["memory"], "1", "busy", "counter")),
     )
-    made = frames([[0.1] * 4] * 10)
-    for frame in made:
+    all_frames = frames([[0.1] * 4] * 10)
+    for frame in all_frames:
         frame.values[plain.use["memory"]] = [0.5]
-    here, there = Side("a", known, 10, made), side("b", [[0.1] * 4] * 10)
+    here, there = Side("a", known, 10, all_frames), side("b", [[0.1] * 4] * 10)
     for pair in ((here, there), (there, here)):
         (memory,) = compare(*pair).changes["memory"]
         assert (memory.component_class, memory.index, memory.name) == ("memory", 0, "memory 0")
@@ -287,8 +289,8 @@ def test_classes_that_one_recording_does_not_measure_name_the_reason_and_the_rec
 
 
 def test_the_json_of_a_difference_names_its_format_and_rounds_to_a_millionth() -> None:
-    found = Difference({"name": "a"}, {"name": "b"}, {"cpu": [Change("cpu", 0, "CPU 0", 0.12345678, why="no")]})
-    assert found.to_json() == {
+    difference = Difference({"name": "a"}, {"name": "b"}, {"cpu": [Change("cpu", 0, "CPU 0", 0.12345678, why="no")]})
+    assert difference.to_json() == {
         "type": "difference",
         "format": 1,
         "unit": "1",
@@ -314,19 +316,19 @@ def of_machine(
     name: str, names: Mapping[str, Sequence[str | None]], use: Callable[[int], float | None], count: int
 ) -> Side:
     """A recording in which all components have the use that is given for each frame."""
-    made = [
+    all_frames = [
         Frame(n, 0.1 * n, 0.1, {f"{kind}.busy": [use(n)] * len(of) for kind, of in names.items()}) for n in range(count)
     ]
-    return Side(name, machine(names), count, made)
+    return Side(name, machine(names), count, all_frames)
 
 
 def test_classes_are_compared_in_one_order_and_components_without_a_name_are_numbered() -> None:
     names = {"io": ("disk",), "link": ("0-1", "1-0"), "memory": ("memory 0",), "cpu": (None, "CPU 1", None)}
     a, b = (of_machine(n, names, lambda _, u=u: u, 8) for n, u in (("a", 0.25), ("b", 0.75)))
-    found = compare(a, b)
-    assert list(found.changes) == ["cpu", "memory", "link", "io"]
-    assert [c.name for c in found.changes["cpu"]] == ["cpu 0", "CPU 1", "cpu 2"]
-    for kind, changes in found.changes.items():
+    difference = compare(a, b)
+    assert list(difference.changes) == ["cpu", "memory", "link", "io"]
+    assert [c.name for c in difference.changes["cpu"]] == ["cpu 0", "CPU 1", "cpu 2"]
+    for kind, changes in difference.changes.items():
         assert [c.component_class for c in changes] == [kind] * len(names[kind])
         assert [c.index for c in changes] == list(range(len(names[kind])))
         # All frames are alike, so the interval is the change alone.
@@ -399,22 +401,24 @@ def test_ticks_at_which_a_component_is_not_known_are_in_no_batch() -> None:
 
 
 def test_a_frame_without_length_weighs_nothing_beside_others() -> None:
-    made = frames([[0.25] * 4] * 20)
-    made[7].window_s = 0.0
-    made[7].values["cpu.busy"] = [1.0] * 4
-    found = compare(Side("a", header(), 20, made), side("b", [[0.5] * 4] * 20))
-    assert found.changes["cpu"][0].before == pytest.approx(0.25, abs=1e-9)
-    assert found.before["seconds"] == pytest.approx(1.9)
+    all_frames = frames([[0.25] * 4] * 20)
+    all_frames[7].window_s = 0.0
+    all_frames[7].values["cpu.busy"] = [1.0] * 4
+    difference = compare(Side("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20))
+    assert difference.changes["cpu"][0].before == pytest.approx(0.25, abs=1e-9)
+    assert difference.before["seconds"] == pytest.approx(1.9)
 
 
 def test_one_frame_has_a_mean_and_its_machine_and_start_are_kept() -> None:
-    found = compare(side("a", [[0.1] * 4], header(machine="old")), side("b", [[0.9] * 4] * 2, header(machine="new")))
-    assert [found.changes["cpu"][3].before, found.changes["cpu"][3].after] == pytest.approx([0.1, 0.9])
-    assert [(s["machine"], s["frames"], s["seconds"]) for s in (found.before, found.after)] == [
+    difference = compare(
+        side("a", [[0.1] * 4], header(machine="old")), side("b", [[0.9] * 4] * 2, header(machine="new"))
+    )
+    assert [difference.changes["cpu"][3].before, difference.changes["cpu"][3].after] == pytest.approx([0.1, 0.9])
+    assert [(s["machine"], s["frames"], s["seconds"]) for s in (difference.before, difference.after)] == [
         ("old", 1, 0.1),
         ("new", 2, 0.2),
     ]
-    assert {s["started"] for s in (found.before, found.after)} == {"2026-01-01T00:00:00Z"}
+    assert {s["started"] for s in (difference.before, difference.after)} == {"2026-01-01T00:00:00Z"}
     for pair in (("none", "b"), ("b", "none"), ("none", "none")):
         sides = {"none": side("none", []), "b": side("b", [[0.9] * 4])}
         with pytest.raises(MeshmarkError, match=r"^replay --against: none: the recording has no frames"):
@@ -422,8 +426,8 @@ def test_one_frame_has_a_mean_and_its_machine_and_start_are_kept() -> None:
 
 
 def test_every_number_of_a_change_is_rounded_to_a_millionth() -> None:
-    one = Change("cpu", 0, "CPU 0", 0.1234564, 0.9876546, 0.8641974, 0.8642006)
-    assert one.to_json() == {
+    change = Change("cpu", 0, "CPU 0", 0.1234564, 0.9876546, 0.8641974, 0.8642006)
+    assert change.to_json() == {
         "name": "CPU 0",
         "before": 0.123456,
         "after": 0.987655,

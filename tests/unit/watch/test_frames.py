@@ -19,8 +19,8 @@ def test_a_header_comes_back_as_it_went() -> None:
     assert header_of(json.loads(json.dumps(first.to_json()))) == first
     assert first.why_unknown("memory.busy") == "none here"
     assert first.why_unknown("cpu.busy", 1) == "not known at this tick"
-    one = frame(3, 0.5, None, 0.25, 1.0)
-    assert frame_of(json.loads(json.dumps(one.to_json())), first) == one
+    only_frame = frame(3, 0.5, None, 0.25, 1.0)
+    assert frame_of(json.loads(json.dumps(only_frame.to_json())), first) == only_frame
 
 
 def test_values_of_the_wrong_number_are_unknown_and_not_shifted() -> None:
@@ -33,9 +33,9 @@ def test_values_of_the_wrong_number_are_unknown_and_not_shifted() -> None:
     ["", "{", "[]", '{"type":"frame"}', '{"type":"header","format":2}', '{"type":"header","format":1,"source":"host"}'],
 )
 def test_what_is_no_header_is_one_line(text: str) -> None:
-    with pytest.raises(FrameError, match="frames: ") as why:
+    with pytest.raises(FrameError, match="frames: ") as raised:
         header_of(parse_line(text))
-    assert "\n" not in str(why.value)
+    assert "\n" not in str(raised.value)
 
 
 JSON = st.recursive(
@@ -74,15 +74,15 @@ def test_no_line_is_a_traceback(line: Any) -> None:
 
 def test_the_most_specific_reason_for_what_is_unknown_counts() -> None:
     reasons = ({"metric": "cpu", "why": "no clock"}, {"metric": "cpu.m0", "why": "no counters"})
-    one = {"metric": "cpu.busy:CPU 1", "why": "it is offline"}
-    first = header(absent=(*reasons, one))
+    absence = {"metric": "cpu.busy:CPU 1", "why": "it is offline"}
+    first = header(absent=(*reasons, absence))
     assert [first.why_unknown("cpu.busy", i) for i in (0, 1, 2, 4)] == ["no clock", "it is offline"] + ["no clock"] * 2
     assert first.why_unknown("cpu.busy") == "no clock"
     assert [first.why_unknown("cpu.m0", i) for i in (0, 1)] == ["no counters"] * 2
     assert first.why_unknown("memory.busy", 0) == "no source says it"
     assert header().why_unknown("cpu.other", 1) == "no source says it"
     assert header().why_unknown("cpu.m0", 1) == "not known at this tick"
-    first = header(absent=({"metric": "cpu.busy", "why": "no clock"}, one))  # whichever comes first
+    first = header(absent=({"metric": "cpu.busy", "why": "no clock"}, absence))  # whichever comes first
     assert [first.why_unknown("cpu.busy", i) for i in (0, 1)] == ["no clock", "it is offline"]
 
 
@@ -108,7 +108,7 @@ def test_every_key_of_a_header_and_a_frame_is_written_and_read() -> None:
     }
     assert first.to_json() == line
     assert header_of(line) == first
-    one = Frame(7, 1.5, 0.25, {"cpu.busy": [0.5]}, 1e9, 0.125, 0.0625, 3, [{"pid": 1}])
+    only_frame = Frame(7, 1.5, 0.25, {"cpu.busy": [0.5]}, 1e9, 0.125, 0.0625, 3, [{"pid": 1}])
     line = {
         "type": "frame",
         "seq": 7,
@@ -121,8 +121,8 @@ def test_every_key_of_a_header_and_a_frame_is_written_and_read() -> None:
         "values": {"cpu.busy": [0.5]},
         "processes": [{"pid": 1}],
     }
-    assert one.to_json() == line
-    assert frame_of(line, first) == one
+    assert only_frame.to_json() == line
+    assert frame_of(line, first) == only_frame
     short = {"seq": 7, "t_s": 1.5, "window_s": 0.25, "values": {}}
     assert frame_of(short, first) == Frame(7, 1.5, 0.25, {})
     assert "processes" not in Frame(7, 1.5, 0.25, {}).to_json()
@@ -145,8 +145,8 @@ def test_values_are_cut_or_padded_to_the_components_of_their_class() -> None:
 def test_metrics_of_use_are_those_of_the_header_if_they_are_of_their_class() -> None:
     plain = {"cpu": "cpu.busy", "memory": "memory.busy", "link": "link.busy", "io": "io.busy"}
     assert header().use == plain
-    named = {"cpu": "cpu.user", "memory": "cpu.user", "fan": "fan.speed", "io": "iostat"}
-    assert header(more={"use": named}).use == {**plain, "cpu": "cpu.user"}
+    use = {"cpu": "cpu.user", "memory": "cpu.user", "fan": "fan.speed", "io": "iostat"}
+    assert header(more={"use": use}).use == {**plain, "cpu": "cpu.user"}
     assert header(more={"use": "cpu.user"}).use == plain
 
 

@@ -28,8 +28,8 @@ def simulated_cases() -> Iterator[tuple[MachineFile, tuple[str, Any] | None, dic
         for _ in range(3):  # everyone at work at home, and half of them on one node's memory as well
             home = draws.randrange(n)
             quiet = {**stream_actor(m, list(range(n)), "read", "ordinary", "local"), "pace_ns": 40}
-            crowd = random_reads(m, 8, draws.sample(range(n), max(3, n // 2)), homes=[home])["actors"]
-            yield m, ("memory", home), trial([quiet, *crowd])
+            random_jobs = random_reads(m, 8, draws.sample(range(n), max(3, n // 2)), homes=[home])["actors"]
+            yield m, ("memory", home), trial([quiet, *random_jobs])
         for _ in range(3):
             port = draws.randrange(n)
             yield m, ("io", port), trial([{"io": [port], "chains": 16, "streams": [{"homes": "uniform"}]}])
@@ -54,7 +54,7 @@ def simulated_cases() -> Iterator[tuple[MachineFile, tuple[str, Any] | None, dic
 
 @pytest.mark.slow
 def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
-    right = wrong = missed = quiet = 0
+    right = wrong_count = missed_count = quiet = 0
     for m, truth, work in simulated_cases():
         h = header_of(header_line(m, 1e-6))
         detector = Detector(h)
@@ -69,14 +69,14 @@ def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
                 return s.component_class == "link" and truth[1] in ends
             return s.component_class == truth[0] and (s.node == truth[1] or truth == ("cpu", s.components[0]))
 
-        found = [s for s in spots if truth is not None and is_it(s, truth)]
-        right += bool(found)
-        missed += truth is not None and not found
-        wrong += len(spots) - len(found)
+        new_spots = [s for s in spots if truth is not None and is_it(s, truth)]
+        right += bool(new_spots)
+        missed_count += truth is not None and not new_spots
+        wrong_count += len(spots) - len(new_spots)
         quiet += truth is None
-    assert right + missed == 64 and quiet == 40
-    assert right / (right + wrong) >= 0.95  # precision
-    assert right / (right + missed) >= 0.95  # recall
+    assert right + missed_count == 64 and quiet == 40
+    assert right / (right + wrong_count) >= 0.95  # precision
+    assert right / (right + missed_count) >= 0.95  # recall
 
 
 @pytest.mark.parametrize("name", ["gs1280-8", "gs1280-16", "gs1280-64", "altix3700"])
@@ -92,22 +92,22 @@ def test_a_balanced_load_has_no_hot_spot_though_its_components_take_turns(name: 
 
 def test_a_hot_spot_stays_one_beside_components_that_take_turns() -> None:
     rng = Random(5)
-    until = [0] * 16  # end of each component's turn, or of its rest
+    ends = [0] * 16  # end of each component's turn, or of its rest
     hot = [False] * 16
     detector = Detector(header(16))
-    named: dict[int, set[int]] = {}
+    by_name: dict[int, set[int]] = {}
     for n in range(1, 301):
         for i in range(16):
-            if n >= until[i]:
+            if n >= ends[i]:
                 hot[i] = not hot[i] and n > 1
-                until[i] = n + max(1, round(rng.expovariate(1 / (4 if hot[i] else 16))))
-        use = [0.9 if on else 0.05 for on in hot]
+                ends[i] = n + max(1, round(rng.expovariate(1 / (4 if hot[i] else 16))))
+        use = [0.9 if cpu else 0.05 for cpu in hot]
         if n > 150:
             use[5] = 0.9
-        named[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
-    assert {c for n in range(1, 150) for c in named[n]} == set()
-    assert all(5 in named[n] for n in range(220, 301)), "hot for 70 ticks, where turns last four"
-    assert {c for n in range(150, 301) for c in named[n]} == {5}
+        by_name[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
+    assert {c for n in range(1, 150) for c in by_name[n]} == set()
+    assert all(5 in by_name[n] for n in range(220, 301)), "hot for 70 ticks, where turns last four"
+    assert {c for n in range(150, 301) for c in by_name[n]} == {5}
 
 
 def test_a_turn_is_no_hot_spot_until_it_outlasts_all_others_by_far() -> None:
@@ -120,11 +120,11 @@ def test_a_turn_is_no_hot_spot_until_it_outlasts_all_others_by_far() -> None:
 
 def test_components_that_become_hot_one_after_another_are_told_from_turns() -> None:
     detector = Detector(header(16))
-    named: dict[int, set[int]] = {}
+    by_name: dict[int, set[int]] = {}
     for n in range(1, 41):
         use = [0.9 if i in {2, 5, 11} and n > i else 0.05 for i in range(16)]  # three programs that stay
-        named[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
-    assert named[40] == {2, 5, 11}
+        by_name[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
+    assert by_name[40] == {2, 5, 11}
     detector = Detector(header(16))
     seen: set[int] = set()
     for n in range(1, 41):  # each for 12 ticks

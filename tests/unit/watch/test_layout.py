@@ -30,17 +30,17 @@ def tree(tmp_path: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_recorded_machine_is_drawn_whole(name: str, tmp_path: Path) -> None:
-    about = INDEX[name]
+    entry = INDEX[name]
     with Live(50, 0.1, root=tree(tmp_path, name)) as live:
         assert list(live.frames())
         h = live.header
-    assert h.count("node") == about["nodes"]
-    assert h.count("cpu") >= about["cpus"]
+    assert h.count("node") == entry["nodes"]
+    assert h.count("cpu") >= entry["cpus"]
     links = {(link["from"], link["to"]) for link in h.components.get("link", ())}
     assert links == {(b, a) for a, b in links}
-    degrees = {sum(1 for a, _ in links if a == n) for n in range(about["nodes"])}
-    wanted = {"ring-8": {2}, "torus-4x4-16": {4}}.get(name)
-    assert wanted is None or degrees == wanted
+    degrees = {sum(1 for a, _ in links if a == n) for n in range(entry["nodes"])}
+    expected = {"ring-8": {2}, "torus-4x4-16": {4}}.get(name)
+    assert expected is None or degrees == expected
     whole(h, map_of(h))
 
 
@@ -48,10 +48,10 @@ def whole(h: Header, m: Map) -> None:
     """Every component is on the map once, inside it, and no two boxes lie on each other."""
     for kind in ("cpu", "memory", "io"):
         assert sorted(b.index for b in m.boxes if b.component_class == kind) == list(range(h.count(kind)))
-    on_lines = {line.index for line in m.lines}
+    lines = {line.index for line in m.lines}
     boxes = {b.index for b in m.boxes if b.component_class == "link"}
-    assert sorted(on_lines | boxes) == list(range(h.count("link")))
-    assert not on_lines & boxes
+    assert sorted(lines | boxes) == list(range(h.count("link")))
+    assert not lines & boxes
     for b in m.boxes:
         assert b.x >= 0 and b.y >= 0 and b.x + b.w <= m.width and b.y + b.h <= m.height
         assert b.w > 3 and b.h > 3
@@ -101,5 +101,5 @@ def test_a_small_machine_has_room_for_rates_and_shows_its_caches() -> None:
     assert m.outlines[0][4] == "node 0; each core: L2 1\u00a0MiB"
     for p in m.plates:  # between the CPUs and the memory, on no box
         assert all(p.y >= b.y + b.h or p.y + p.h <= b.y for b in m.boxes)
-    many = {**parts, "cpu": tuple({**cpus[0], "number": i} for i in range(40))}
-    assert not map_of(Header("host", "test", "", 1.0, many, ())).roomy
+    many_cpus = {**parts, "cpu": tuple({**cpus[0], "number": i} for i in range(40))}
+    assert not map_of(Header("host", "test", "", 1.0, many_cpus, ())).roomy

@@ -22,7 +22,7 @@ def tick(n: int, running: float | None, *programs: dict[str, Any]) -> Frame:
 
 
 def program(pid: int, allowed: object, *threads: tuple[float, float | None, int]) -> dict[str, Any]:
-    busiest = [{"tid": pid + i, "cpu": cpu, "waiting": w, "on": on} for i, (cpu, w, on) in enumerate(threads)]
+    busiest = [{"tid": pid + i, "cpu": cpu, "waiting": w, "on": node} for i, (cpu, w, node) in enumerate(threads)]
     return {"pid": pid, "name": f"p{pid}", "cpu": sum(t[0] for t in threads), "allowed": allowed, "busiest": busiest}
 
 
@@ -39,9 +39,9 @@ def test_it_says_how_many_threads_are_on_which_cpus_since_when_and_who() -> None
 
 def test_it_stops_when_it_is_over_and_begins_anew() -> None:
     follower = made(2)
-    crowded = said(follower, *(tick(n, 9) for n in range(1, 9)))
+    output = said(follower, *(tick(n, 9) for n in range(1, 9)))
     quiet = said(follower, *(tick(n, 2) for n in range(9, 17)))
-    assert crowded[-1] and quiet[0] and not any(quiet[KEPT - HELD :])
+    assert output[-1] and quiet[0] and not any(quiet[KEPT - HELD :])
     assert "since 17.0 s" in said(follower, *(tick(n, 9) for n in range(17, 22)))[-1]
 
 
@@ -55,8 +55,8 @@ def test_bursts_of_single_ticks_are_not_reported() -> None:
 
 
 def test_threads_that_share_few_cpus_of_an_idle_machine_are_reported() -> None:
-    crowd = program(7, "3", (0.5, 0.5, 3), (0.5, 0.5, 3))
-    sentence = said(made(64), *(tick(n, 3, crowd) for n in range(1, 6)))[-1]
+    many_ranks = program(7, "3", (0.5, 0.5, 3), (0.5, 0.5, 3))
+    sentence = said(made(64), *(tick(n, 3, many_ranks) for n in range(1, 6)))[-1]
     assert sentence == "CPUs oversubscribed: 2.0 runnable threads on 1 CPU (3), since 1.00 s; busiest: p7 (7)"
 
 
@@ -68,8 +68,8 @@ def test_threads_that_are_bound_elsewhere_or_do_not_wait_are_not_reported() -> N
 
 @pytest.mark.parametrize("allowed", [None, "x", "9-1", 5, ["0"], "0-99999999"])
 def test_damaged_programs_of_a_recording_are_passed_over(allowed: object) -> None:
-    damaged = {"pid": 1, "name": "\x1b[2J", "allowed": allowed, "busiest": [None, {"cpu": "x", "on": 0}], "cpu": None}
-    sentences = said(made(2), *(tick(n, 9, damaged) for n in range(1, 6)))
+    finding = {"pid": 1, "name": "\x1b[2J", "allowed": allowed, "busiest": [None, {"cpu": "x", "on": 0}], "cpu": None}
+    sentences = said(made(2), *(tick(n, 9, finding) for n in range(1, 6)))
     assert sentences[-1].isprintable() and "8.0 runnable threads on 2 CPUs" in sentences[-1]
 
 
@@ -80,10 +80,10 @@ def test_streams_without_a_run_queue_or_with_odd_numbers_say_nothing() -> None:
 
 
 def test_only_crowded_cpus_of_a_machine_with_others_are_marked_on_the_map() -> None:
-    crowd = program(7, "3", (0.5, 0.5, 3), (0.5, 0.5, 3))
+    many_ranks = program(7, "3", (0.5, 0.5, 3), (0.5, 0.5, 3))
     few, all_ = made(64), made(2)
     for n in range(1, 6):
-        some, whole = few.add(tick(n, 3, crowd)), all_.add(tick(n, 9))
+        some, whole = few.add(tick(n, 3, many_ranks)), all_.add(tick(n, 9))
     assert some and some.to_json()["components"] == [3] and some.to_json()["culprits"] == ["p7 (7)"]
     assert whole and whole.to_json()["components"] == [] and whole.to_json()["verdict"] == "oversubscribed"
 

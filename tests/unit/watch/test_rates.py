@@ -25,22 +25,22 @@ HEADER = Header(
 
 
 def text(kind: str, index: int, **values: Any) -> str:
-    frame = Frame(1, 1.0, 1.0, {name.replace("__", "."): given for name, given in values.items()})
+    frame = Frame(1, 1.0, 1.0, {name.replace("__", "."): value for name, value in values.items()})
     return rates(HEADER, frame, kind, index).replace(NBSP, " ")
 
 
 def test_devices_have_verbs_of_their_kind() -> None:
-    given = {"io__in": [1.2e6, 0.0, 5.0], "io__out": [3.456e9, 12.0, None]}
-    assert text("io", 0, **given) == "reads 1.20 MB/s, writes 3.46 GB/s"
-    assert text("io", 1, **given) == "receives 0 B/s, sends 12.0 B/s"
-    assert text("io", 2, **given) == "in 5.00 B/s"
+    values = {"io__in": [1.2e6, 0.0, 5.0], "io__out": [3.456e9, 12.0, None]}
+    assert text("io", 0, **values) == "reads 1.20 MB/s, writes 3.46 GB/s"
+    assert text("io", 1, **values) == "receives 0 B/s, sends 12.0 B/s"
+    assert text("io", 2, **values) == "in 5.00 B/s"
 
 
 def test_memory_states_what_is_used_where_it_is_all_of_its_node() -> None:
-    given = {"node__used": [2.0**30, 2.0**30], "node__total": [2.0**33, 2.0**33], "memory__read": [5e9, 1e9, None]}
-    assert text("memory", 0, **given) == "reads 5.00 GB/s, 1 GiB of 8 GiB used"
-    assert text("memory", 1, **given) == "reads 1.00 GB/s"  # one channel of several
-    assert text("memory", 2, **given) == ""
+    values = {"node__used": [2.0**30, 2.0**30], "node__total": [2.0**33, 2.0**33], "memory__read": [5e9, 1e9, None]}
+    assert text("memory", 0, **values) == "reads 5.00 GB/s, 1 GiB of 8 GiB used"
+    assert text("memory", 1, **values) == "reads 1.00 GB/s"  # one channel of several
+    assert text("memory", 2, **values) == ""
     assert text("memory", 0, memory__moved=[2e9]) == "~others move 2.00 GB/s"
 
 

@@ -48,8 +48,8 @@ def test_others_can_open_it(tmp_path: Path) -> None:
     out = tmp_path / "r.parquet"
     with Recorder(out, header()) as recorder:
         recorder.add(frame(1, 0.25, None, 0.5, 1.0))
-    found = duckdb.sql(f'select t_s, "cpu.busy"[1]::double, "cpu.busy"[2] from \'{out}\'').fetchall()
-    assert found == [(0.1, 0.25, None)]
+    rows = duckdb.sql(f'select t_s, "cpu.busy"[1]::double, "cpu.busy"[2] from \'{out}\'').fetchall()
+    assert rows == [(0.1, 0.25, None)]
 
 
 @pytest.mark.parametrize("rate_hz", [1, 7, 10, 100])
@@ -59,13 +59,13 @@ def test_a_killed_recorder_loses_less_than_a_second(tmp_path: Path, rate_hz: int
     out = tmp_path / "r.parquet"
     recorder = Recorder(out, header())
     period_s = 1 / rate_hz
-    held = [frame(seq, 0.5) for seq in range(1, max(1, round(HOLD_S * rate_hz)) + 1)]
+    held_frames = [frame(seq, 0.5) for seq in range(1, max(1, round(HOLD_S * rate_hz)) + 1)]
     for burst in range(8):
-        for one in held:
-            seq = burst * len(held) + one.seq
+        for held_frame in held_frames:
+            seq = burst * len(held_frames) + held_frame.seq
             jitter_s = 1e-4 * (-1) ** seq
-            recorder.add(replace(one, seq=seq, t_s=seq * period_s + jitter_s, window_s=period_s + 2 * jitter_s))
-        killed_s = (burst + 2) * len(held) * period_s
+            recorder.add(replace(held_frame, seq=seq, t_s=seq * period_s + jitter_s, window_s=period_s + 2 * jitter_s))
+        killed_s = (burst + 2) * len(held_frames) * period_s
         # At 1 Hz the frame in the making is a second by itself.
         assert killed_s - Recording(recorder.part).extent()[1] < 0.9 + max(0.0, period_s - HOLD_S)
 
@@ -90,8 +90,8 @@ def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
     assert numbers == sorted(set(numbers)), "a machine that was held skips numbers; none comes twice"
     with part.open("r+b") as file:  # and where it was cut in the middle of a batch
         file.truncate(part.stat().st_size - 7)
-    cut = list(Recording(part).frames())
-    assert 0 < len(cut) < len(found)
+    frames_before = list(Recording(part).frames())
+    assert 0 < len(frames_before) < len(found)
     with pytest.raises(RecordingError, match="the file exists"):
         Recorder(out, header())
 
@@ -120,8 +120,8 @@ def test_a_signal_in_the_middle_of_a_line_loses_nothing_of_it(tmp_path: Path, nu
     assert child.stderr is not None and until((tmp_path / "half").exists)
     assert "stop with Ctrl-C" in child.stderr.readline()
     child.send_signal(number)
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 0, said
+    _, output = child.communicate(timeout=60)
+    assert child.returncode == 0, output
     assert [f.seq for f in Recording(out).frames()] == [1, 2]
 
 
@@ -163,10 +163,10 @@ def test_a_full_disk_keeps_what_was_written(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RecordingError, match="No space left") as why:
+    with pytest.raises(RecordingError, match="No space left") as raised:
         for n in range(11, 40):
             recorder.add(frame(n, 0.1, 0.2, 0.3, 0.4))
-    assert "meshmark replay" in why.value.hint
+    assert "meshmark replay" in raised.value.hint
     assert Recording(tmp_path / "r.parquet.part").count() >= 10
 
 
@@ -181,9 +181,9 @@ def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
         recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
     cut.write_bytes(cut.read_bytes()[:-20])
     for path in (foreign, text, cut, tmp_path / "nothing", tmp_path):
-        with pytest.raises(RecordingError, match=path.name) as why:
+        with pytest.raises(RecordingError, match=path.name) as raised:
             Recording(path)
-        assert "\n" not in str(why.value)
+        assert "\n" not in str(raised.value)
 
 
 def test_a_length_beyond_the_memory_ends_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,8 +217,8 @@ def test_a_spoiled_recording_is_one_line_or_frames(
             recorder.add(frame(n, 0.1, None, 0.3, 0.4))
         recorder.flush()
         part = recorder.part.read_bytes()
-    for name, whole in (("r", (folder / "r").read_bytes()), ("r.part", part)):
-        bytes_ = bytearray(whole)
+    for name, content in (("r", (folder / "r").read_bytes()), ("r.part", part)):
+        bytes_ = bytearray(content)
         for _ in range(data.draw(st.integers(1, 3))):
             bytes_[data.draw(st.integers(4, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
         (folder / "s").write_bytes(bytes_)

@@ -28,8 +28,8 @@ def test_this_host_is_watched() -> None:
     for f in found:
         assert f.window_s > 0 and f.cost_s > 0
         assert all(v is None or 0 <= v <= 1 for m in live.header.metrics if m.is_share for v in f.values[m.name])
-    said = Path("/sys/devices/system/node/node0/meminfo").read_text().split("MemTotal:")[1].split()[0]
-    assert found[-1].values["node.total"][0] == 1024 * int(said)
+    memory_kib = Path("/sys/devices/system/node/node0/meminfo").read_text().split("MemTotal:")[1].split()[0]
+    assert found[-1].values["node.total"][0] == 1024 * int(memory_kib)
 
 
 def test_a_busy_cpu_is_seen_busy() -> None:
@@ -101,9 +101,9 @@ def test_no_tree_makes_the_sampler_crash(tmp_path_factory: pytest.TempPathFactor
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes("\n".join(lines).encode("utf-8", "replace"))
     command = [find_native("meshmark-watch", "MESHMARK_WATCH"), "--root", root, "--rate", "200", "--duration", "0.02"]
-    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(x) for x in done.stdout.splitlines()]
+    completed = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert completed.returncode == 0, completed.stderr
+    lines = [json.loads(x) for x in completed.stdout.splitlines()]
     first = header_of(lines[0])
     for line in lines[1:]:
         frame_of(line, first)
@@ -122,17 +122,17 @@ def test_a_cpu_that_goes_is_unknown_and_comes_back(tmp_path: Path) -> None:
 
     tick(1, True)
     with Live(10, 0, root=tmp_path, sources=("cpu",)) as live:
-        seen = []
+        observations = []
         frames = live.frames()
         for n in range(2, 40):
             tick(n, second=not 10 <= n < 20)
-            seen.append(next(frames).values["cpu.busy"])
+            observations.append(next(frames).values["cpu.busy"])
         live.stop()
-    assert [None, 0.5] not in seen
-    second = [b for _, b in seen]
+    assert [None, 0.5] not in observations
+    second = [b for _, b in observations]
     assert None in second[5:]  # gone
     assert second[0] in {1.0, None} and second[-1] == 1.0  # there, and there again
-    assert all(a == 0.5 for a, _ in seen if a is not None)
+    assert all(a == 0.5 for a, _ in observations if a is not None)
 
 
 def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
@@ -162,20 +162,20 @@ def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
     tick(0)
     with Live(5, 0, root=tmp_path, sources=("energy", "resctrl")) as live:
         frames = live.frames()
-        seen = []
+        observations = []
         for n in range(1, 12):
             tick(n)
-            seen.append(next(frames))
+            observations.append(next(frames))
         live.stop()
     names = [c["name"] for c in live.header.components["power"]]
     assert names == ["package-0", "package-0 dram", "package-1"]
     for k in range(3):
-        joules = [f.window_s * (f.values["power.drawn"][k] or 0) for f in seen]
+        joules = [f.window_s * (f.values["power.drawn"][k] or 0) for f in observations]
         assert all(0 <= j < 4 * (k + 1) for j in joules)  # no jump where it wraps
-        assert sum(joules) == pytest.approx(0.5 * (k + 1) * len(seen), rel=0.4)
-    moved = [f.window_s * (f.values["l3.total"][0] or 0) for f in seen]
-    assert sum(moved) == pytest.approx(1e8 * len(seen), rel=0.4)
-    assert all(f.values["l3.total"][1] is None for f in seen)
+        assert sum(joules) == pytest.approx(0.5 * (k + 1) * len(observations), rel=0.4)
+    bytes_moved = [f.window_s * (f.values["l3.total"][0] or 0) for f in observations]
+    assert sum(bytes_moved) == pytest.approx(1e8 * len(observations), rel=0.4)
+    assert all(f.values["l3.total"][1] is None for f in observations)
 
 
 def test_what_a_tree_does_not_offer_is_absent_with_its_reason(tmp_path: Path) -> None:
@@ -253,9 +253,9 @@ def test_a_reader_that_does_not_read_costs_frames_and_not_time() -> None:
 )
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr and done.stderr.count("\n") == 1
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 2
+    assert said in completed.stderr and completed.stderr.count("\n") == 1
 
 
 def test_a_busy_process_is_named_by_the_sampler() -> None:
@@ -290,13 +290,13 @@ def test_threads_of_a_busy_process_say_where_they_ran_and_waited() -> None:
             with Live(2.0, 60.0, sources=["processes"]) as live:
                 seen = (p for frame in live.frames() for p in frame.processes if p["pid"] == busy.pid)
                 # From the second look at both on: a look costs time, so a slow machine has few of them.
-                mine = next(p for p in seen if [t["cpu"] is None for t in p.get("busiest", ())] == [False, False])
+                process = next(p for p in seen if [t["cpu"] is None for t in p.get("busiest", ())] == [False, False])
         finally:
             busy.kill()
-    assert mine["allowed"] == str(cpu) and mine["threads"] == 2
-    assert all(t["on"] == cpu for t in mine["busiest"])
-    assert sum(t["cpu"] for t in mine["busiest"]) == pytest.approx(mine["cpu"], abs=0.15)
-    assert sum(t["waiting"] for t in mine["busiest"]) > 0.4
+    assert process["allowed"] == str(cpu) and process["threads"] == 2
+    assert all(t["on"] == cpu for t in process["busiest"])
+    assert sum(t["cpu"] for t in process["busiest"]) == pytest.approx(process["cpu"], abs=0.15)
+    assert sum(t["waiting"] for t in process["busiest"]) > 0.4
 
 
 def test_pages_that_the_kernel_moves_are_counted_or_absent(tmp_path: Path) -> None:
@@ -304,10 +304,10 @@ def test_pages_that_the_kernel_moves_are_counted_or_absent(tmp_path: Path) -> No
     vmstat.parent.mkdir()
     vmstat.write_text("pgmigrate_success 10\n")
     with Live(2.0, 2.4, root=tmp_path, sources=["pages"]) as live:
-        found = []
+        results = []
         for frame in live.frames():
-            found.append(frame.window_s * (frame.values["host.pages_moved"][0] or 0))
-            vmstat.write_text(f"pgmigrate_success {10 + 500 * len(found)}\n")
+            results.append(frame.window_s * (frame.values["host.pages_moved"][0] or 0))
+            vmstat.write_text(f"pgmigrate_success {10 + 500 * len(results)}\n")
     assert [m.name for m in live.header.metrics] == ["host.pages_moved"]
     assert "numa_hint_faults" in live.header.why_unknown("host.hint_faults")
-    assert 0 < sum(found) <= 750 * len(found)  # 500 a frame are written, and read once a second
+    assert 0 < sum(results) <= 750 * len(results)  # 500 a frame are written, and read once a second

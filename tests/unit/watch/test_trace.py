@@ -31,14 +31,14 @@ def test_a_trace_has_a_track_for_each_component(tmp_path: Path) -> None:
     assert trace["otherData"]["machine"] == header().machine and len(trace["traceEvents"]) == count
     names = [c["name"] for c in header().components["cpu"]]
     (pid,) = {e["pid"] for e in trace["traceEvents"] if e["ph"] == "M" and e["args"].get("name", "").startswith("cpu")}
-    found = {
+    values = {
         (e["name"], round(e["ts"] / 1e5)): e["args"]["%"]
         for e in trace["traceEvents"]
         if e["ph"] == "C" and e["pid"] == pid and e["name"].endswith(" busy")
     }
     assert not [e for e in trace["traceEvents"] if str(e.get("ts", 0)).startswith("-")]  # Perfetto would drop it
     busy = [f"{n} busy" for n in names]
-    assert found == {(busy[0], 0): 25, (busy[2], 0): 50, (busy[3], 0): 100, (busy[1], 1): 75, (busy[3], 1): 50}
+    assert values == {(busy[0], 0): 25, (busy[2], 0): 50, (busy[3], 0): 100, (busy[1], 1): 75, (busy[3], 1): 50}
 
 
 def test_a_trace_can_be_compressed(tmp_path: Path) -> None:

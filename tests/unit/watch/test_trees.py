@@ -70,11 +70,11 @@ def obeys(table: Table, form: dict[str, tuple[type | tuple[type, ...], bool]]) -
 
 def terms_of(text: str) -> dict[str, int]:
     """`event=0x04,umask=0x3` as names and numbers; a name alone is 1."""
-    found = {}
+    results = {}
     for term in text.strip().split(","):
         name, _, value = term.partition("=")
-        found[name] = int(value, 0) if value else 1
-    return found
+        results[name] = int(value, 0) if value else 1
+    return results
 
 
 def bits_of(form: str) -> int:
@@ -85,23 +85,23 @@ def bits_of(form: str) -> int:
 
 
 def machine_id(name: str) -> str:
-    about = dict(MACHINES[name].cpuinfo)
-    if "vendor_id" in about:
-        return f"{about['vendor_id']}-{about['cpu family']}-{about['model']}"
-    return f"{about['CPU implementer']}-{about['CPU part']}"
+    descriptions = dict(MACHINES[name].cpuinfo)
+    if "vendor_id" in descriptions:
+        return f"{descriptions['vendor_id']}-{descriptions['cpu family']}-{descriptions['model']}"
+    return f"{descriptions['CPU implementer']}-{descriptions['CPU part']}"
 
 
 def matching(pmu: Table, trees: dict[str, Path]) -> list[Path]:
     """Folders of PMUs, of all trees, that a definition is for."""
-    found = []
+    results = []
     for name, root in trees.items():
         if "cpuid" in pmu and machine_id(name) not in pmu["cpuid"]:
             continue
         for folder in sorted((root / "sys/bus/event_source/devices").iterdir()):
             mine = fnmatch.fnmatchcase(folder.name, pmu["device"])
             if mine and not fnmatch.fnmatchcase(folder.name, pmu.get("not", "")):
-                found.append(folder)
-    return found
+                results.append(folder)
+    return results
 
 
 # ------------------------------------------------------------------ definitions
@@ -154,8 +154,8 @@ def test_a_metric_has_one_unit_and_is_a_share_everywhere_or_nowhere() -> None:
     for _, pmu in definitions():
         for metric in pmu["metric"]:
             units.setdefault(metric["name"], set()).add((metric["unit"], "of" in metric))
-    assert {name: found for name, found in units.items() if len(found) > 1} == {}
-    assert {name for name, found in units.items() if found == {("1", False)}} == {"cpu.ipc"}, "it alone may exceed 1"
+    assert {name: unit for name, unit in units.items() if len(unit) > 1} == {}
+    assert {name for name, unit in units.items() if unit == {("1", False)}} == {"cpu.ipc"}, "it alone may exceed 1"
 
 
 @pytest.mark.parametrize("pmu", DEFINITIONS)
@@ -287,16 +287,16 @@ def test_pmus_stand_where_the_kernel_has_them(name: str, trees: dict[str, Path])
 
 @pytest.mark.parametrize(("name", "degree", "furthest"), [("intel-skx-4s", 3, 21), ("intel-spr-8s", 4, 31)])
 def test_links_are_said_by_both_ends(name: str, degree: int, furthest: int, trees: dict[str, Path]) -> None:
-    said = {}
+    messages = {}
     for port in (trees[name] / "sys/devices").glob("uncore_upi_*"):
         for die in port.glob("die*"):
-            found = re.fullmatch(r"upi_(\d+),die_(\d+)\n", die.read_text())
-            assert found is not None
-            said[int(die.name[3:]), int(port.name.rpartition("_")[2])] = (int(found[2]), int(found[1]))
+            match = re.fullmatch(r"upi_(\d+),die_(\d+)\n", die.read_text())
+            assert match is not None
+            messages[int(die.name[3:]), int(port.name.rpartition("_")[2])] = (int(match[2]), int(match[1]))
     machine = MACHINES[name]
-    assert len(said) == degree * machine.packages
-    for end, other in said.items():
-        assert said[other] == end and other[0] != end[0]
+    assert len(messages) == degree * machine.packages
+    for end, other in messages.items():
+        assert messages[other] == end and other[0] != end[0]
     assert max(machine.distance(0, b) for b in range(machine.packages)) == furthest
 
 
@@ -335,15 +335,15 @@ def test_disks_keep_their_values_beside_stacks_that_are_counted(tmp_path: Path) 
     tree = make_tree(tmp_path / "tree", "intel-spr-2s")
     disks = tree / "proc" / "diskstats"
     fields = disks.read_text().split()
-    found = []
+    results = []
     with Live(10.0, 1.0, root=tree) as live:
         names = [c["name"] for c in live.header.components["io"]]
         for frame in live.frames():
-            found.append(frame.values["io.out"])
+            results.append(frame.values["io.out"])
             fields[9] = str(int(fields[9]) + 2048)  # sectors written
             disks.write_text(" " + " ".join(fields) + "\n")
     place = names.index("nvme0n1")
-    assert place > 0 and all(len(values) == len(names) for values in found)
-    assert max(values[place] or 0 for values in found) > 1e6
-    assert all(v is None for values in found for i, v in enumerate(values) if i != place)
+    assert place > 0 and all(len(values) == len(names) for values in results)
+    assert max(values[place] or 0 for values in results) > 1e6
+    assert all(v is None for values in results for i, v in enumerate(values) if i != place)
     assert "lanes" in live.header.why_unknown("io.busy", 0)

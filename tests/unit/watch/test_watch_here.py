@@ -42,7 +42,7 @@ def record(kernel: str, store: str, rate: float, node: int | str = "local", foot
 
 
 def test_the_best_of_every_mix_of_every_node_counts() -> None:
-    found = sustained_bandwidth(
+    bandwidth = sustained_bandwidth(
         [
             record("read", "ordinary", 40e9, 0),
             record("read", "ordinary", 38e9, 0),
@@ -54,15 +54,15 @@ def test_the_best_of_every_mix_of_every_node_counts() -> None:
         ],
         2,
     )
-    assert found == {
+    assert bandwidth == {
         "from": "the survey of 2026-11-21",
         "memory": {"0": [[0.5, 32e9], [1.0, 40e9]], "1": [[1.0, 30e9]]},
     }
 
 
 def test_what_was_local_to_every_node_is_shared_out_and_nothing_is_nothing() -> None:
-    found = sustained_bandwidth([record("triad", "streaming", 80e9)], 2)
-    assert found is not None and found["memory"] == {"0": [[2 / 3, 40e9]], "1": [[2 / 3, 40e9]]}
+    bandwidth = sustained_bandwidth([record("triad", "streaming", 80e9)], 2)
+    assert bandwidth is not None and bandwidth["memory"] == {"0": [[2 / 3, 40e9]], "1": [[2 / 3, 40e9]]}
     assert sustained_bandwidth([], 2) is None
 
 
@@ -106,8 +106,8 @@ def made_up_sampler(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_calibration_is_kept_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up_sampler(tmp_path, f"echo '{json.dumps(CURVE)}'\n", monkeypatch)
-    done = CliRunner().invoke(app, ["watch", "--calibrate"])
-    assert done.exit_code == 0 and "20.0" in done.stdout and "160.0" in done.stdout
+    result = CliRunner().invoke(app, ["watch", "--calibrate"])
+    assert result.exit_code == 0 and "20.0" in result.stdout and "160.0" in result.stdout
     kept = list((tmp_path / "data" / "meshmark" / "canary").iterdir())
     assert len(kept) == 1 and json.loads(kept[0].read_text())["nodes"] == CURVE["nodes"]
     monkeypatch.delenv("MESHMARK_WATCH")
@@ -123,12 +123,12 @@ def test_whether_a_calibration_tells_is_what_the_sampler_says(
     told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_up_sampler(tmp_path, f"echo '{json.dumps({**CURVE, 'tells': {'0': told}})}'\n", monkeypatch)
-    done = CliRunner().invoke(app, ["watch", "--calibrate"])
-    assert done.exit_code == 0 and ("memory pressure cannot be estimated" in done.stderr) is not told
+    result = CliRunner().invoke(app, ["watch", "--calibrate"])
+    assert result.exit_code == 0 and ("memory pressure cannot be estimated" in result.stderr) is not told
     (kept,) = (tmp_path / "data" / "meshmark" / "canary").iterdir()
     assert shows_traffic(kept) is told
-    for spoiled in ("", "[1]", "{}", '{"tells": 3}'):
-        kept.write_text(spoiled)
+    for text in ("", "[1]", "{}", '{"tells": 3}'):
+        kept.write_text(text)
         assert not shows_traffic(kept)
     assert not shows_traffic(tmp_path / "nothing")
 
@@ -136,26 +136,26 @@ def test_whether_a_calibration_tells_is_what_the_sampler_says(
 def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(sustained, "sustained_in_store", lambda *_: asked.append("store"))
-    monkeypatch.setattr("meshmark.machine.facts.wire_bandwidth", lambda *_: asked.append("firmware"))
+    monkeypatch.setattr(sustained, "sustained_in_store", lambda *_: requests.append("store"))
+    monkeypatch.setattr("meshmark.machine.facts.wire_bandwidth", lambda *_: requests.append("firmware"))
 
     def start(counted: bool, **how: Any) -> list[str]:
-        asked.clear()
+        requests.clear()
         monkeypatch.setattr(live, "memory_is_counted", lambda: counted)
         with this_host(10.0, 0.1, **how):
-            return list(asked)
+            return list(requests)
 
     assert start(counted=False) == []
     assert start(counted=True) == ["store", "firmware"]
     assert start(counted=True, full_scale="theoretical") == ["firmware"]
-    kept = calibration_file(host_id())
-    kept.parent.mkdir(parents=True)
-    kept.write_text(json.dumps(CURVE))
+    file = calibration_file(host_id())
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(CURVE))
     assert start(counted=False) == ["store"]  # an estimate is a share of the sustained bandwidth
     assert start(counted=False, canary=False) == []
-    kept.write_text(json.dumps({**CURVE, "tells": {"0": False}}))
+    file.write_text(json.dumps({**CURVE, "tells": {"0": False}}))
     assert start(counted=False) == []
 
 

@@ -55,8 +55,8 @@ def clear(frames: list[Frame], place: int) -> bool:
 @pytest.mark.slow
 def test_a_spinning_process_is_a_hot_spot_and_named() -> None:
     cpu = max(os.sched_getaffinity(0))
-    seen: list[Frame] = []
-    named: HotSpot | None = None
+    observations: list[Frame] = []
+    first_name: HotSpot | None = None
     with Live(4, 30) as live:
         place = next(i for i, c in enumerate(live.header.components["cpu"]) if c["number"] == cpu)
         detector = Detector(live.header)
@@ -64,20 +64,20 @@ def test_a_spinning_process_is_a_hot_spot_and_named() -> None:
         detector.add(next(stream))
         with spinning(cpu) as pid:
             for f in stream:
-                seen.append(f)
+                observations.append(f)
                 spots = [s for s in detector.add(f) if s.component_class == "cpu" and s.components == (place,)]
-                if len(seen) >= KEPT and clear(seen[-KEPT:], place):
+                if len(observations) >= KEPT and clear(observations[-KEPT:], place):
                     assert spots, f"CPU {cpu} was full for {KEPT} frames, and is no hot spot"
                 # Who it is takes two looks at all processes, two seconds apart as a rule.
-                named = next((s for s in spots if any(f"({pid})" in c for c in s.culprits)), None)
-                if named is not None:
+                first_name = next((s for s in spots if any(f"({pid})" in c for c in s.culprits)), None)
+                if first_name is not None:
                     break
-    if named is None and not clear(seen[1:], place):
+    if first_name is None and not clear(observations[1:], place):
         pytest.skip("the other CPUs were busy too: by the rules none stands out")
-    assert named is not None
-    assert named.verdict == "CPU bound" and named.names == (f"CPU {cpu}",)
-    assert f"({pid})" in named.culprits[0], named.culprits
-    assert str(named).startswith(f"CPU bound: CPU {cpu} at ")
+    assert first_name is not None
+    assert first_name.verdict == "CPU bound" and first_name.names == (f"CPU {cpu}",)
+    assert f"({pid})" in first_name.culprits[0], first_name.culprits
+    assert str(first_name).startswith(f"CPU bound: CPU {cpu} at ")
 
 
 # ------------------------------------------------------------------ a disk
@@ -100,8 +100,8 @@ def disk_of(path: Path) -> str:
 def direct(file: Path, flags: int) -> int:
     try:
         return os.open(file, flags | os.O_DIRECT, 0o600)
-    except OSError as why:
-        if why.errno == errno.EINVAL:
+    except OSError as error:
+        if error.errno == errno.EINVAL:
             pytest.skip(f"{file}: this file system has no direct I/O")
         raise
 
@@ -132,10 +132,10 @@ def test_direct_writes_and_reads_are_seen_on_their_disk_byte_for_byte(tmp_path: 
             frames.append(f)
             if f.at > end + 0.2:
                 break
-    moved = {m: sum((f.values[m][place] or 0) * f.window_s for f in frames) for m in ("io.in", "io.out")}
+    bytes_moved = {m: sum((f.values[m][place] or 0) * f.window_s for f in frames) for m in ("io.in", "io.out")}
     # Others may use the disk too, so there is no bound above but what a disk of one host can do.
-    assert blocks * MIB <= moved["io.out"] * 1.001, moved
-    assert blocks * MIB <= moved["io.in"] * 1.001, moved
+    assert blocks * MIB <= bytes_moved["io.out"] * 1.001, bytes_moved
+    assert blocks * MIB <= bytes_moved["io.in"] * 1.001, bytes_moved
     assert max(f.values["io.busy"][place] or 0 for f in frames) > 0.1
     assert all(0 <= (f.values["io.busy"][place] or 0) <= 1 for f in frames)
 
@@ -176,19 +176,19 @@ def sleepers(count: int) -> Iterator[int]:
 @pytest.mark.slow
 def test_looks_at_thousands_of_processes_keep_to_their_budget() -> None:
     wanted, rate, seconds = 2000, 10.0, 12.0
-    with sleepers(wanted) as made:
-        if made < wanted:
-            pytest.skip(f"{made} processes can be made here, {wanted} are needed")
+    with sleepers(wanted) as processes:
+        if processes < wanted:
+            pytest.skip(f"{processes} processes can be made here, {wanted} are needed")
         assert sum(p.name.isdigit() for p in Path("/proc").iterdir()) > wanted
         with Live(rate, seconds, sources=("cpu", "processes")) as live:
             frames = list(live.frames())
     # A look at all processes stands out by its cost; the first one is in the first frame.
-    usual = statistics.median(f.cost_s for f in frames)
-    looks = [f for f in frames if f.cost_s - usual > 0.25 * max(g.cost_s - usual for g in frames)]
-    assert 1 <= len(looks) <= seconds / 2, [f.cost_s for f in looks]
+    median_s = statistics.median(f.cost_s for f in frames)
+    scanned = [f for f in frames if f.cost_s - median_s > 0.25 * max(g.cost_s - median_s for g in frames)]
+    assert 1 <= len(scanned) <= seconds / 2, [f.cost_s for f in scanned]
     # Half a per cent of a CPU at the most: after a look that took 20 ms there is none for 4 s. Its CPU time is at most
     # what it took, and the first look was before the first window.
-    times = [f.t_s if f is not frames[0] else 0.0 for f in looks]
-    for f, begin, end in zip(looks, times, times[1:], strict=False):
-        assert end - begin >= 2 - 1.5 / rate
-        assert (f.cost_s - usual) / (end - begin) < 0.0055, (f.cost_s, usual, end - begin)
+    times = [f.t_s if f is not frames[0] else 0.0 for f in scanned]
+    for f, start_s, end in zip(scanned, times, times[1:], strict=False):
+        assert end - start_s >= 2 - 1.5 / rate
+        assert (f.cost_s - median_s) / (end - start_s) < 0.0055, (f.cost_s, median_s, end - start_s)

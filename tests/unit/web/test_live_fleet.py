@@ -77,8 +77,8 @@ def test_changes_since_a_tick_are_all_there_is_to_send() -> None:
 def test_the_history_is_bounded_and_in_order() -> None:
     live = LiveFleet(["n1"], 10)
     for n in range(KEPT + 5):
-        more = {"io_in": float(n)} if n > KEPT else {}
-        report(live, "n1", float(n), cpu_busy=n / 100, **more)
+        values = {"io_in": float(n)} if n > KEPT else {}
+        report(live, "n1", float(n), cpu_busy=n / 100, **values)
     times, past = live.history("n1")
     assert times == [1.7e9 + n for n in range(5, KEPT + 5)]
     assert past["cpu.busy"] == [n / 100 for n in range(5, KEPT + 5)]
@@ -98,9 +98,9 @@ def test_a_value_that_is_missing_later_is_unknown() -> None:
 def test_a_name_belongs_to_one_address_until_it_is_silent() -> None:
     live = LiveFleet(["n1"], 10)
     assert report(live, "n1", 0, "10.0.0.1", cpu_busy=0.5) == ""
-    why = report(live, "n1-0123abcd", 5, "10.0.0.9", cpu_busy=0.9)
-    assert why == "10.0.0.9 reports as n1, which is 10.0.0.1" and live.refused == {"n1": why}
-    assert live.node("n1", 5)["values"] == {"cpu.busy": 0.5} and live.node("n1", 5)["why"] == why
+    message = report(live, "n1-0123abcd", 5, "10.0.0.9", cpu_busy=0.9)
+    assert message == "10.0.0.9 reports as n1, which is 10.0.0.1" and live.refused == {"n1": message}
+    assert live.node("n1", 5)["values"] == {"cpu.busy": 0.5} and live.node("n1", 5)["why"] == message
     assert report(live, "n1", 100, "10.0.0.9", cpu_busy=0.9) == ""
 
 

@@ -19,8 +19,8 @@ from support.cli import meshmark, python
     ],
 )
 def test_an_invalid_option_is_named_in_the_error(options: list[str], named: str) -> None:
-    done = meshmark("watch", *options)
-    assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr
+    completed = meshmark("watch", *options)
+    assert completed.returncode == 2 and named in completed.stderr and "Traceback" not in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,16 @@ def test_an_invalid_header_is_refused_and_not_printed(name: str, monkeypatch: py
 
 
 def test_the_command_does_not_print_an_invalid_header() -> None:
-    done = meshmark("watch", "--otlp", "http://n1:4318", env={"OTEL_EXPORTER_OTLP_HEADERS": "a secret=c"})
-    assert done.returncode == 2 and "OTEL_EXPORTER_OTLP_HEADERS" in done.stderr and "secret" not in done.stderr
+    completed = meshmark("watch", "--otlp", "http://n1:4318", env={"OTEL_EXPORTER_OTLP_HEADERS": "a secret=c"})
+    assert (
+        completed.returncode == 2
+        and "OTEL_EXPORTER_OTLP_HEADERS" in completed.stderr
+        and "secret" not in completed.stderr
+    )
 
 
 def test_the_command_line_starts_without_the_libraries_of_servers() -> None:
     heavy = "('opentelemetry', 'google.protobuf', 'requests', 'starlette')"
     line = f"import sys, meshmark.cli.app; print([m for m in sys.modules if m.startswith({heavy})])"
-    done = python(line)
-    assert done.stdout.strip() == "[]"
+    completed = python(line)
+    assert completed.stdout.strip() == "[]"

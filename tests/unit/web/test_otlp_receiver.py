@@ -53,8 +53,8 @@ def whole() -> ExportMetricsServiceRequest:
 
 
 def read(body: bytes, kind: str = PROTOBUF, encoding: str = "") -> Reading:
-    ((found, _),) = readings(body, kind, encoding)
-    return found
+    ((points, _),) = readings(body, kind, encoding)
+    return points
 
 
 EXPECTED = {"cpu.busy": 0.2, "cpu.busy highest": 0.25, "cpu.clock": 3e9, "io.in": 4e6}
@@ -62,10 +62,10 @@ EXPECTED = {"cpu.busy": 0.2, "cpu.busy highest": 0.25, "cpu.clock": 3e9, "io.in"
 
 def test_a_summary_has_one_value_for_the_machine_and_the_highest_share() -> None:
     request = whole()
-    found = read(request.SerializeToString())
-    assert found.machine == HEADER.machine and found.at == 1.7e9 + 1
-    assert found.values == pytest.approx(EXPECTED)
-    assert found.units["io.in"] == "B/s" and found.units["cpu.busy highest"] == "1"
+    text = read(request.SerializeToString())
+    assert text.machine == HEADER.machine and text.at == 1.7e9 + 1
+    assert text.values == pytest.approx(EXPECTED)
+    assert text.units["io.in"] == "B/s" and text.units["cpu.busy highest"] == "1"
     names = [m.name for m in request.resource_metrics[0].scope_metrics[0].metrics]
     assert names == ["meshmark.cpu.busy", "meshmark.cpu.clock", "meshmark.io.in"]
 
@@ -125,17 +125,17 @@ def test_values_that_are_no_numbers_are_unknown() -> None:
     ],
 )
 def test_what_is_no_request_is_named_in_one_line(body: bytes, kind: str, encoding: str, code: int, named: str) -> None:
-    with pytest.raises(BadBodyError, match=named) as refused:
+    with pytest.raises(BadBodyError, match=named) as raised:
         readings(body, kind, encoding)
-    assert refused.value.code == code and "\n" not in str(refused.value) and len(str(refused.value)) < 200
+    assert raised.value.code == code and "\n" not in str(raised.value) and len(str(raised.value)) < 200
 
 
 def varint(number: int) -> bytes:
-    found = bytearray()
+    chunk = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        chunk.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*chunk, number])
 
 
 def within(*fields: int, of: bytes) -> bytes:
@@ -164,9 +164,9 @@ RESOURCES, SCOPES, METRICS, GAUGE, POINTS, ATTRIBUTES = 1, 2, 2, 5, 1, 7  # numb
 )
 def test_fields_are_counted_before_objects_are_made(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meshmark.web.otlp_receiver.ExportMetricsServiceRequest.FromString", None)
-    with pytest.raises(BadBodyError, match="found more than 1000000 fields; allowed: 1000000") as refused:
+    with pytest.raises(BadBodyError, match="found more than 1000000 fields; allowed: 1000000") as raised:
         readings(gzip.compress(body, 1), PROTOBUF, "gzip")
-    assert refused.value.code == 413
+    assert raised.value.code == 413
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def test_fields_are_counted_before_objects_are_made(body: bytes, monkeypatch: py
 )
 def test_parts_of_json_are_counted_before_it_is_read(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("google.protobuf.json_format.Parse", None)
-    with pytest.raises(BadBodyError, match="parts of JSON; allowed: 200000, or protobuf") as refused:
+    with pytest.raises(BadBodyError, match="parts of JSON; allowed: 200000, or protobuf") as raised:
         readings(text, JSON)
-    assert refused.value.code == 413
-    with pytest.raises(BadBodyError, match="found 8388609 bytes of JSON; allowed: 8388608") as refused:
+    assert raised.value.code == 413
+    with pytest.raises(BadBodyError, match="found 8388609 bytes of JSON; allowed: 8388608") as raised:
         readings(b" " * ((8 << 20) + 1), JSON)
-    assert refused.value.code == 413
+    assert raised.value.code == 413
 
 
 def test_machines_and_metrics_of_a_body_are_limited() -> None:
@@ -218,9 +218,9 @@ def test_a_node_of_256_cpus_may_send_all_its_components() -> None:
 
 @pytest.mark.parametrize("body", [b"\x0a", b"\x0a\xff", b"\x0b\x00", b"\xff" * 11, b"\x0a\x7f", b"\x09\x00"])
 def test_what_is_cut_or_no_protobuf_is_one_line(body: bytes) -> None:
-    with pytest.raises(BadBodyError, match="body: not metrics of OTLP") as refused:
+    with pytest.raises(BadBodyError, match="body: not metrics of OTLP") as raised:
         readings(body, PROTOBUF)
-    assert refused.value.code == 400 and "\n" not in str(refused.value)
+    assert raised.value.code == 400 and "\n" not in str(raised.value)
 
 
 def test_an_empty_request_is_valid() -> None:
@@ -234,20 +234,20 @@ def test_no_spoiled_body_does_harm(data: st.DataObject) -> None:
     request = whole()
     body = bytearray(json_format.MessageToJson(request).encode() if as_json else request.SerializeToString())
     for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, len(body) - 1))
+        position = data.draw(st.integers(0, len(body) - 1))
         how = data.draw(st.sampled_from(["set", "cut", "repeat"]))
         if how == "set":
-            body[at] = data.draw(st.integers(0, 255))
+            body[position] = data.draw(st.integers(0, 255))
         elif how == "cut" and len(body) > 10:
-            del body[at : at + data.draw(st.integers(1, 20))]
+            del body[position : position + data.draw(st.integers(1, 20))]
         else:
-            body[at:at] = body[at : at + 30]
+            body[position:position] = body[position : position + 30]
     try:
-        found = readings(bytes(body), JSON if as_json else PROTOBUF)
-    except BadBodyError as why:
-        assert "\n" not in str(why)
+        points = readings(bytes(body), JSON if as_json else PROTOBUF)
+    except BadBodyError as error:
+        assert "\n" not in str(error)
         return
-    for one, count in found:
+    for one, count in points:
         assert count >= 0 and all(abs(v) < float("inf") for v in one.values.values())
         assert set(one.values) <= set(one.units)
 
@@ -257,8 +257,8 @@ def test_no_spoiled_body_does_harm(data: st.DataObject) -> None:
 def test_no_bytes_do_harm(body: bytes, kind: str, encoding: str) -> None:
     try:
         readings(body, kind, encoding)
-    except BadBodyError as why:
-        assert why.code in {400, 413, 415} and "\n" not in str(why)
+    except BadBodyError as error:
+        assert error.code in {400, 413, 415} and "\n" not in str(error)
 
 
 def test_the_answer_has_the_form_of_the_request() -> None:

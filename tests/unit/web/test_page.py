@@ -41,9 +41,9 @@ def test_what_is_packed_comes_back_to_a_thousandth_and_unknown_stays_so(rows: li
     back = unfolded(packed_table(values), 3, len(rows))
     for c in range(3):
         for t, row in enumerate(rows):
-            v, found = row[c], back[c][t]
-            assert (found is None) == (v is None)
-            assert v is None or found is None or abs(found - v) <= 0.0005 + 1e-9
+            v, pixel = row[c], back[c][t]
+            assert (pixel is None) == (v is None)
+            assert v is None or pixel is None or abs(pixel - v) <= 0.0005 + 1e-9
 
 
 def test_only_what_the_page_shows_is_packed() -> None:
@@ -57,10 +57,10 @@ def test_only_what_the_page_shows_is_packed() -> None:
 
 
 def test_lists_are_packed_when_they_change() -> None:
-    made = frames([[0.1] * 4] * 9)
-    for i, frame in enumerate(made):
+    all_frames = frames([[0.1] * 4] * 9)
+    for i, frame in enumerate(all_frames):
         frame.processes = [{"pid": 1, "name": "a" if i < 5 else "b", "cpu": 1.0, "threads": 1, "rss": 1, "on": 0}]
-    words, _ = unpacked(packed_recording(header(), made, 9))
+    words, _ = unpacked(packed_recording(header(), all_frames, 9))
     assert [(i, p[0]["name"]) for i, p in words["processes"]] == [(0, "a"), (5, "b")]
 
 
@@ -68,8 +68,8 @@ def test_too_many_frames_become_means_and_the_page_is_told(monkeypatch: pytest.M
     assert (thinned_by(36_000, 100), thinned_by(36_001, 100), thinned_by(100_000, 100)) == (1, 2, 3)
     assert thinned_by(36_000, 512) == 3  # so that the numbers fit a browser
     monkeypatch.setattr(page, "MAX_FRAMES", 600)
-    made = frames([[n % 2, None, 0.5 if n % 2 else None, n / 1000] for n in range(1000)])
-    words, data = unpacked(packed_recording(header(), made, 1000))
+    all_frames = frames([[n % 2, None, 0.5 if n % 2 else None, n / 1000] for n in range(1000)])
+    words, data = unpacked(packed_recording(header(), all_frames, 1000))
     assert words["header"]["thinned"] == {"by": 2, "frames": 1000}
     assert words["header"]["frames"] == 500 and len(words["t_s"]) == 500
     assert words["header"]["period_s"] == pytest.approx(0.2) and words["window_s"][3] == pytest.approx(0.2)
@@ -87,18 +87,18 @@ def test_ten_minutes_of_64_components_at_10_hz_stay_small() -> None:
 
 
 def test_a_server_thins_a_recording_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = frames([[n / 1000, None, 0.5, 0.0] for n in range(1000)])
-    made[5].window_s = 0.3  # counts three times
-    made[1].values["cpu.busy"] = []  # a frame that lacks them
-    whole = thinned(header(), 1000, lambda begin, count: made[begin : begin + count])
-    assert whole[:2] == (header(), 1000)
+    all_frames = frames([[n / 1000, None, 0.5, 0.0] for n in range(1000)])
+    all_frames[5].window_s = 0.3  # counts three times
+    all_frames[1].values["cpu.busy"] = []  # a frame that lacks them
+    thinned_frames = thinned(header(), 1000, lambda begin, count: all_frames[begin : begin + count])
+    assert thinned_frames[:2] == (header(), 1000)
     monkeypatch.setattr(page, "MAX_FRAMES", 400)
-    of, count, load = thinned(header(), 1000, lambda begin, count: made[begin : begin + count])
+    of, count, load = thinned(header(), 1000, lambda begin, count: all_frames[begin : begin + count])
     assert (of.more, of.period_s, count) == ({"thinned": {"by": 3, "frames": 1000}}, pytest.approx(0.3), 334)
     first, second = load(0, 2)
     assert first.values["cpu.busy"] == [pytest.approx(0.001), None, 0.5, 0.0]  # of 0 and 2 thousandths
     assert second.values["cpu.busy"][0] == pytest.approx((0.003 + 0.004 + 3 * 0.005) / 5)
-    assert (second.seq, second.t_s, second.window_s) == (5, made[5].t_s, pytest.approx(0.5))
+    assert (second.seq, second.t_s, second.window_s) == (5, all_frames[5].t_s, pytest.approx(0.5))
     assert [f.seq for f in load(333, 600)] == [999]  # the last one is alone
 
 
@@ -140,15 +140,15 @@ def test_a_script_cannot_be_ended_by_its_own_text(tmp_path: Path, monkeypatch: p
 
 
 def test_replay_writes_pages_of_whole_and_of_cut_recordings(tmp_path: Path) -> None:
-    whole = record(tmp_path / "a.parquet", header(), frames([[0.1] * 4] * 40))
+    recording = record(tmp_path / "a.parquet", header(), frames([[0.1] * 4] * 40))
     recorder = Recorder(tmp_path / "b.parquet", header())
     with recorder:
         for frame in frames([[0.1] * 4] * 40):
             recorder.add(frame)
         recorder.flush()
-        cut = tmp_path / "cut.part"
-        cut.write_bytes(recorder.part.read_bytes()[:-30])
-    for file, most in ((whole, 40), (cut, 40)):
+        truncated = tmp_path / "cut.part"
+        truncated.write_bytes(recorder.part.read_bytes()[:-30])
+    for file, most in ((recording, 40), (truncated, 40)):
         out = tmp_path / f"{file.name}.html"
         status, shown, _ = said("replay", str(file), "--html", str(out))
         assert (status, shown.strip()) == (0, str(out))
@@ -156,9 +156,9 @@ def test_replay_writes_pages_of_whole_and_of_cut_recordings(tmp_path: Path) -> N
         assert data
         count = unpacked(base64.b64decode(data[1]))[0]["header"]["frames"]
         assert 0 < count <= most and count == Recording(file).count()
-    status, _, err = said("replay", str(whole), "--html", str(tmp_path / "a.parquet.html"))
+    status, _, err = said("replay", str(recording), "--html", str(tmp_path / "a.parquet.html"))
     assert status == 1 and "a.parquet.html: the file exists" in err and "Traceback" not in err
-    status, _, err = said("replay", str(whole), "--html", "/proc/none/a.html")
+    status, _, err = said("replay", str(recording), "--html", "/proc/none/a.html")
     assert status != 0 and "Traceback" not in err
 
 

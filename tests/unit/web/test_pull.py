@@ -78,9 +78,9 @@ def test_what_is_no_set_is_named(wrong: str) -> None:
 def test_a_text_of_ours_is_read_as_the_library_reads_it() -> None:
     assert list(text_string_to_metric_families(text(window()).decode()))
     for of in (window(), window().whole()):
-        found = reading_of(text(of))
-        assert found.machine == HEADER.machine
-        assert found.values == pytest.approx(
+        reading = reading_of(text(of))
+        assert reading.machine == HEADER.machine
+        assert reading.values == pytest.approx(
             {
                 "cpu.busy": 0.5,
                 "cpu.busy highest": 0.75,
@@ -92,7 +92,7 @@ def test_a_text_of_ours_is_read_as_the_library_reads_it() -> None:
                 "host.pressure_io": 0.0,
             }
         )
-        assert found.units == {
+        assert reading.units == {
             "cpu.busy": "1",
             "cpu.busy highest": "1",
             "cpu.switches": "1/s",
@@ -107,9 +107,9 @@ def test_a_text_of_ours_is_read_as_the_library_reads_it() -> None:
 
 def test_numbers_that_are_none_are_unknown() -> None:
     body = text(window().whole()).replace(b"} 0.5\n", b"} 0-5\n").replace(b'machine="n1', b'machine="\xff')
-    found = reading_of(body)
-    assert "cpu.busy" not in found.values and found.values["cpu.busy highest"] == 0.75
-    assert found.machine == "\ufffd-0123abcd"
+    reading = reading_of(body)
+    assert "cpu.busy" not in reading.values and reading.values["cpu.busy highest"] == 0.75
+    assert reading.machine == "\ufffd-0123abcd"
 
 
 @settings(max_examples=60, deadline=None)
@@ -117,10 +117,10 @@ def test_numbers_that_are_none_are_unknown() -> None:
 def test_no_spoiled_text_does_harm(data: st.DataObject) -> None:
     body = bytearray(text(window()))
     for _ in range(data.draw(st.integers(1, 8))):
-        at = data.draw(st.integers(0, len(body) - 1))
-        body[at] = data.draw(st.integers(0, 255))
-    found = reading_of(bytes(body))
-    assert all(isinstance(v, float) for v in found.values.values()) and set(found.values) <= set(found.units)
+        position = data.draw(st.integers(0, len(body) - 1))
+        body[position] = data.draw(st.integers(0, 255))
+    reading = reading_of(bytes(body))
+    assert all(isinstance(v, float) for v in reading.values.values()) and set(reading.values) <= set(reading.units)
 
 
 @contextlib.asynccontextmanager
@@ -186,9 +186,9 @@ def asked(names: list[str], answer: bytes) -> LiveFleet:
 
 
 def test_a_node_that_answers_is_live() -> None:
-    live = asked(["n1"], whole(text(window())))
-    live.tick(0)
-    assert live.node("n1", 0)["source"] == "127.0.0.1" and live.why == {}
+    process = asked(["n1"], whole(text(window())))
+    process.tick(0)
+    assert process.node("n1", 0)["source"] == "127.0.0.1" and process.why == {}
 
 
 def test_a_node_may_have_another_name_but_not_that_of_another_node() -> None:

@@ -30,7 +30,7 @@ def event(kind: str, line: object) -> bytes:
 def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
     """A server that gives every request the same answer; then it sends the drip again and again, or closes."""
     listener = socket.create_server(("127.0.0.1", 0))
-    ended = threading.Event()
+    stopped = threading.Event()
 
     def serve() -> None:
         while True:
@@ -41,7 +41,7 @@ def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
             with connection, contextlib.suppress(OSError):
                 connection.recv(1 << 16)
                 connection.sendall(answer)
-                while drip and not ended.wait(0.02):
+                while drip and not stopped.wait(0.02):
                     connection.sendall(drip)
 
     thread = threading.Thread(target=serve)
@@ -49,7 +49,7 @@ def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
     try:
         yield Target("127.0.0.1", listener.getsockname()[1])
     finally:
-        ended.set()
+        stopped.set()
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join()
@@ -80,10 +80,10 @@ def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
     ],
 )
 def test_an_answer_that_is_no_map_is_one_line(answer: bytes, message: str) -> None:
-    with answering(answer) as at, pytest.raises(MeshmarkError, match=message) as refused:
+    with answering(answer) as at, pytest.raises(MeshmarkError, match=message) as raised:
         Remote("n1", at, "secret")
-    assert str(refused.value).startswith("n1: 127.0.0.1:") and len(str(refused.value)) < 400
-    assert str(refused.value).isprintable() and "secret" not in str(refused.value)
+    assert str(raised.value).startswith("n1: 127.0.0.1:") and len(str(raised.value)) < 400
+    assert str(raised.value).isprintable() and "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_frames_that_are_none_end_the_stream_with_one_line() -> None:
             with Remote("n1", at, "") as node:
                 frames = node.frames()
                 assert next(frames).seq == 1
-                with pytest.raises(MeshmarkError, match=r"n1: |frames: ") as refused:
+                with pytest.raises(MeshmarkError, match=r"n1: |frames: ") as raised:
                     next(frames)
-            assert "\n" not in str(refused.value)
+            assert "\n" not in str(raised.value)
 
 
 def test_a_host_that_is_no_name_is_one_line() -> None:
