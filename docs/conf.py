@@ -1,4 +1,4 @@
-"""Sphinx: the same pages as on the forge, as a site. `make docs`."""
+"""Sphinx builds the pages of the forge as a site: `make docs`."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ suppress_warnings = ["misc.highlighting_failure"]
 
 
 def setup(app: Any) -> None:
-    """Notebooks are pages, too."""
+    """Register notebooks as pages."""
     from myst_parser.parsers.sphinx_ import MystParser
     from notebooks import markdown
 

@@ -146,12 +146,12 @@ def page(described: dict[str, Any]) -> list[str]:
     detail, _, example = described["detail"].partition("example: ")
     if detail.strip():
         out += [detail.strip(), ""]
-    written = DOCS / "reference" / "instruments" / f"{name}.md"
-    if written.exists():
-        text = written.read_text().strip()
-        if text.startswith("# "):  # the title is written above
+    page = DOCS / "reference" / "instruments" / f"{name}.md"
+    if page.exists():
+        text = page.read_text().strip()
+        if text.startswith("# "):  # the title is already written
             text = text.partition("\n")[2].strip()
-        # Its headings are nested below the instrument's.
+        # The headings of the page are nested below that of the instrument.
         inside_code = False
         for line in text.splitlines():
             inside_code ^= line.startswith("```")
@@ -218,9 +218,9 @@ def load_metrics() -> list[str]:
         ["metric", "unit", "formula", "can be requested"],
         [[f"`{name}`", m.unit, f"`{m.formula}`", "yes" if m.ratio else "no"] for name, m in shipped.items()],
     )
-    described = described_columns()
+    descriptions = described_columns()
     counts, counters = (
-        {c.name: c.help for c in columns.values()} for columns in (described.counts, described.counters)
+        {c.name: c.help for c in columns.values()} for columns in (descriptions.counts, descriptions.counters)
     )
     for title, meaning, text in (
         ("Times", TIMES, "Measured times of one call, in s; CPU times are sums over its threads."),
@@ -234,7 +234,7 @@ def load_metrics() -> list[str]:
 
 
 def instruments(program: str, intro: str, title: str) -> str:
-    """The page of all instruments of a program.
+    """Return the page of all instruments of a program.
 
     Raises:
         OSError, CalledProcessError: the program or a library that it needs is missing.

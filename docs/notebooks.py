@@ -1,8 +1,8 @@
 """Executes the notebooks of the documentation and writes their outputs into them, and renders them for the site.
 
-The cells of our notebooks are plain Python: no magics, no shell. Each notebook runs in a fresh process, in an empty
-folder and with an empty home; outputs are those that Jupyter stores. A chart is stored as its specification, which
-JupyterLab draws, and as a PNG for readers that do not. This needs neither Jupyter nor its packages.
+The cells of the notebooks are plain Python, without magics or shell commands. Each notebook runs in a fresh process,
+in an empty folder and with an empty home; the outputs have the form that Jupyter stores. A chart is stored as its
+specification, which JupyterLab draws, and as a PNG for other readers. This needs neither Jupyter nor its packages.
 
 example: .venv/bin/python docs/notebooks.py docs/notebooks/first-survey.ipynb
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 FOLDER: Final = Path(__file__).resolve().parent / "notebooks"
-LIMIT_S: Final = 500  # of one notebook
+LIMIT_S: Final = 500  # limit of one notebook
 HTML: Final = "text/html"
 PNG: Final = "image/png"
 TEXT: Final = "text/plain"
@@ -36,12 +36,12 @@ class CellError(Exception):
 
 
 def code(notebook: dict[str, Any]) -> list[str]:
-    """The sources of the code cells."""
+    """Return the sources of the code cells."""
     return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
 def executed(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook with the outputs of all its cells.
+    """Return the notebook with the outputs of all its cells.
 
     Raises:
         CellError: A cell raised an exception.
@@ -71,10 +71,10 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
         )
     if completed.returncode:
         raise CellError(completed.stderr.strip())
-    found = iter(json.loads(completed.stdout.replace(f"{work}/", "")))
+    cell_outputs = iter(json.loads(completed.stdout.replace(f"{work}/", "")))
     cells = []
     for number, cell in enumerate(notebook["cells"]):
-        outputs = next(found) if cell["cell_type"] == "code" else None
+        outputs = next(cell_outputs) if cell["cell_type"] == "code" else None
         numbered = {**cell, "id": f"cell-{number}"}
         cells.append(numbered if outputs is None else {**numbered, "execution_count": None, "outputs": outputs})
     return {**notebook, "cells": cells}
@@ -85,18 +85,18 @@ def kernel() -> int:
     names: dict[str, Any] = {"__name__": "__main__"}
     results: list[list[Output]] = []
     for number, source in enumerate(json.load(sys.stdin), 1):
-        printed, said = io.StringIO(), io.StringIO()
+        stdout, said = io.StringIO(), io.StringIO()
         try:
-            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+            with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(said):
                 value = _run(source, f"cell {number}", names)
-                shown = _shown(value)
+                displayed = _shown(value)
         except Exception:
             print(f"cell {number}: {traceback.format_exc()}", file=sys.stderr)
             return 1
-        streams = (("stdout", printed.getvalue()), ("stderr", said.getvalue()))
+        streams = (("stdout", stdout.getvalue()), ("stderr", said.getvalue()))
         outputs: list[Output] = [{"output_type": "stream", "name": n, "text": t} for n, t in streams if t]
-        if shown:
-            result = {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": shown}
+        if displayed:
+            result = {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": displayed}
             outputs.append(result)
         results.append(outputs)
     print(json.dumps(results))
@@ -104,7 +104,7 @@ def kernel() -> int:
 
 
 def _run(source: str, name: str, names: dict[str, Any]) -> Any:
-    """Execute a cell. The value of its last line, if that is an expression."""
+    """Execute a cell and return the value of its last line if that is an expression, otherwise None."""
     tree = ast.parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, name, "exec"), names)
@@ -112,7 +112,7 @@ def _run(source: str, name: str, names: dict[str, Any]) -> Any:
 
 
 def _shown(value: Any) -> dict[str, Any]:
-    """The forms in which a notebook shows a value; none for None."""
+    """Return the forms in which a notebook displays a value; empty for None."""
     if value is None:
         return {}
     if type(value).__module__.startswith("altair"):
@@ -128,7 +128,7 @@ def _shown(value: Any) -> dict[str, Any]:
 
 
 def _version(spec: dict[str, Any]) -> str:
-    """`6` of `https://vega.github.io/schema/vega-lite/v6.1.0.json`."""
+    """Return `6` of `https://vega.github.io/schema/vega-lite/v6.1.0.json`."""
     return str(spec["$schema"]).rpartition("/v")[2].partition(".")[0]
 
 
@@ -136,7 +136,7 @@ def _version(spec: dict[str, Any]) -> str:
 
 
 def markdown(notebook: dict[str, Any]) -> str:
-    """The notebook as a page of MyST, for Sphinx."""
+    """Return the notebook as a page of MyST, for Sphinx."""
     parts = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -162,7 +162,7 @@ def _fenced(kind: str, text: str) -> str:
 
 
 def paths() -> list[Path]:
-    """All notebooks."""
+    """Return the paths of all notebooks."""
     return sorted(FOLDER.glob("*.ipynb"))
 
 

@@ -1,15 +1,15 @@
-"""Runs the commands of the documentation and writes what they print into it.
+"""Runs the commands of the documentation and writes their output into it.
 
 A transcript is a fenced block of the kind `console`: lines that begin with `$ ` are commands (a line that ends with a
 backslash goes on in the next), other lines are their output. A comment in the line before a block sets options:
 
     <!-- transcript: status=2 head=6 tail=2 slow idle background -->
 
-* `status`: the exit status that is right [0].
+* `status`: the expected exit status [0].
 * `head`, `tail`: how many lines of each output to keep at either end [all].
-* `slow`: it takes minutes, so `make test` leaves it out.
-* `idle`: it refuses to run on a busy machine. Tests run beside others, so they add `--force`.
-* `background`: it runs on beside the commands that follow, and is terminated at the end of the page.
+* `slow`: the command takes minutes, so `make test` leaves it out.
+* `idle`: the command refuses to run on a busy machine. Tests run in parallel, so they add `--force`.
+* `background`: the command runs beside those that follow, and is terminated at the end of the page.
 
 `<!-- file: bus.toml -->` before any fenced block writes the block to that file. The blocks of a page run in order, in
 one empty folder, with an empty home.
@@ -36,7 +36,7 @@ from typing import Final
 DOCS: Final = Path(__file__).resolve().parent
 ROOT: Final = DOCS.parent
 COLUMNS: Final = 100
-LIMIT_S: Final = 500  # of one command
+LIMIT_S: Final = 500  # limit of one command
 ELISION: Final = "…"
 OPTIONS: Final = {"status", "head", "tail", "slow", "idle", "background"}
 
@@ -61,7 +61,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Each with its continuation lines."""
+        """Return the commands, each with its continuation lines."""
         results: list[str] = []
         continues = False
         for line in self.lines:
@@ -77,9 +77,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A command that ran: `right` is whether its exit status is the documented one."""
+    """A command that has ended. `right` is true if its exit status is the documented one."""
 
-    line: int  # of the block in the page, from 1
+    line: int  # line of the block in the page, from 1
     command: str
     status: int
     expected: int
@@ -91,34 +91,34 @@ class Done:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """The blocks of a page that run or become files.
+    """Yield the blocks of a page that run or become files.
 
     Raises:
         ValueError: An option is unknown.
     """
     lines = page.splitlines()
-    at = 0
-    while at < len(lines):
-        fence = re.fullmatch(r"```(\S*)", lines[at])
+    index = 0
+    while index < len(lines):
+        fence = re.fullmatch(r"```(\S*)", lines[index])
         if not fence:
-            at += 1
+            index += 1
             continue
-        end = lines.index("```", at + 1)
-        before = lines[at - 1] if at else ""
+        end = lines.index("```", index + 1)
+        before = lines[index - 1] if index else ""
         named = re.fullmatch(r"<!-- file: (\S+) -->", before)
         if named or fence[1] == "console":
             match = re.fullmatch(r"<!-- transcript: (.*) -->", before)
             options = dict(word.partition("=")[::2] for word in shlex.split(match[1])) if match else {}
             if unknown_names := options.keys() - OPTIONS:
                 raise ValueError(
-                    f"line {at}: found option {min(unknown_names)!r}; allowed: {', '.join(sorted(OPTIONS))}"
+                    f"line {index}: found option {min(unknown_names)!r}; allowed: {', '.join(sorted(OPTIONS))}"
                 )
-            yield Block(at + 1, end, tuple(lines[at + 1 : end]), options, named[1] if named else "")
-        at = end + 1
+            yield Block(index + 1, end, tuple(lines[index + 1 : end]), options, named[1] if named else "")
+        index = end + 1
 
 
 def shortened(output: str, head: int, tail: int) -> list[str]:
-    """The lines of an output, without those in the middle; 0 and 0 keep all."""
+    """Return the lines of an output without those in the middle; 0 and 0 keep all."""
     lines = [line.rstrip() for line in output.splitlines()]
     if not (head or tail) or len(lines) <= head + tail:
         return lines
@@ -130,7 +130,7 @@ def environment(home: Path) -> dict[str, str]:
     path = f"{ROOT / '.venv' / 'bin'}:{ROOT / 'build' / 'release' / 'bin'}:{os.environ['PATH']}"
     return {
         **env,
-        "MESHMARK_LEDGER": str(home / "ledger"),  # other programs of this host have claims of their own
+        "MESHMARK_LEDGER": str(home / "ledger"),  # other programs of this host have claims, too
         "HOME": str(home),
         "PATH": path,
         "COLUMNS": str(COLUMNS),
@@ -140,7 +140,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def started(command: str, folder: Path, home: Path) -> subprocess.Popen[str]:
-    """A command in a session of its own, both outputs in one pipe."""
+    """Start a command in a new session with both outputs in one pipe."""
     return subprocess.Popen(
         ["bash", "-c", command],
         cwd=folder,
@@ -154,7 +154,7 @@ def started(command: str, folder: Path, home: Path) -> subprocess.Popen[str]:
 
 
 def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
-    """Exit status and output of a command."""
+    """Return the exit status and the output of a command."""
     child = started(command, folder, home)
     try:
         output, _ = child.communicate(timeout=LIMIT_S)
@@ -165,15 +165,15 @@ def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
 
 
 def run_page(page: Path, slow: bool, report: Callable[[Done], None], busy: bool = False) -> str:
-    """Run the commands of a page and return the page with what they printed.
+    """Run the commands of a page and return the page with their output.
 
     Args:
-        slow: Also those that take minutes; else their blocks stay as they are.
+        slow: Whether to run the slow commands, too; otherwise their blocks stay unchanged.
         busy: Whether other programs run, so that commands that need an idle machine need `--force`.
     """
     text = page.read_text(encoding="utf-8")
     lines = text.splitlines()
-    written: list[tuple[Block, list[str]]] = []
+    replaced: list[tuple[Block, list[str]]] = []
     with tempfile.TemporaryDirectory(prefix="meshmark-docs-") as name, ExitStack() as at_end:
         folder, home = Path(name) / "work", Path(name) / "home"
         folder.mkdir()
@@ -195,8 +195,8 @@ def run_page(page: Path, slow: bool, report: Callable[[Done], None], busy: bool 
                 report(Done(block.first, command, status, block.number("status", 0), output))
                 new += [*f"$ {command}".splitlines()]
                 new += shortened(output, block.number("head", 0), block.number("tail", 0))
-            written.append((block, new))
-    for block, new in reversed(written):
+            replaced.append((block, new))
+    for block, new in reversed(replaced):
         lines[block.first : block.last] = new
     return "\n".join(lines) + "\n"
 
@@ -215,7 +215,7 @@ def terminate(child: subprocess.Popen[str]) -> None:
 
 
 def pages() -> list[Path]:
-    """All pages with a transcript."""
+    """Return all pages with a transcript."""
     files = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
     return [p for p in files if any(not b.file for b in blocks(p.read_text(encoding="utf-8")))]
 

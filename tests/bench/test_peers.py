@@ -1,4 +1,4 @@
-"""bench/peers.py: pairs stay pairs, what is not there is absent, and the table says both."""
+"""bench/peers.py keeps pairs together, reports missing peers as absent, and its table shows both."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def test_ours_and_peer_take_turns() -> None:
     assert result.verdict == "yes"
 
 
-# A machine that slows down by half between rounds must not show in the ratio: that is what pairs are for.
+# A machine that slows down by half between rounds must not change the ratio; pairs exist for that.
 def test_the_ratio_is_that_of_pairs_not_of_medians() -> None:
     speeds = [100.0, 50.0, 25.0, 12.5]
-    mine, theirs = iter(speeds), iter(s / 1.1 for s in speeds)
+    own_speeds, peer_speeds = iter(speeds), iter(s / 1.1 for s in speeds)
     row = peers.Row(
         "row",
         "GB/s",
         1.0,
-        lambda: Figure(next(mine)),
-        {"peer": lambda: Figure(next(theirs))},
+        lambda: Figure(next(own_speeds)),
+        {"peer": lambda: Figure(next(peer_speeds))},
         low=1.0,
     )
     (result,) = peers.compare(row, 4)
@@ -56,11 +56,11 @@ def test_an_absent_peer_is_said_and_costs_nothing_else() -> None:
         low=0.9,
         high=1.1,
     )
-    gone, there = peers.compare(row, 2)
-    assert (gone.verdict, gone.absent) == ("absent", "no such binary")
+    absences, there = peers.compare(row, 2)
+    assert (absences.verdict, absences.absent) == ("absent", "no such binary")
     assert there.verdict == "yes"
-    about = dict.fromkeys(("date", "machine", "build", "command", "rounds", "load"), "x")
-    table = peers.markdown([gone, there], {"row": 1e-9}, about)
+    provenance = dict.fromkeys(("date", "machine", "build", "command", "rounds", "load"), "x")
+    table = peers.markdown([absences, there], {"row": 1e-9}, provenance)
     assert "| absent | no such binary |" in table
     assert "1 [1–1]" in table
 

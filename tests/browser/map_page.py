@@ -1,4 +1,4 @@
-"""The page of the map in a browser: known recordings for it, and what a test does and reads there."""
+"""The page of the map in a browser: known recordings, and the actions and readings of tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from support.made_site import address_of
 
 
 def known(seq: int) -> Frame:
-    """Use that a test can compute again: every component of its own, moving with time, one CPU unknown."""
+    """Return a frame with use that a test can compute again: it differs by component and time, and one CPU is unknown.
+    Return a frame with use that a test can compute again: it differs by component and time, and one CPU is unknown."""
     counts = {"cpu": 16, "memory": 32, "link": 64, "io": 16}
     values: dict[str, list[float | None]] = {
         f"{kind}.busy": [((7 * i + 13 * seq) % 101) / 100 for i in range(count)] for kind, count in counts.items()
@@ -34,7 +35,7 @@ def exported(machine: Header, tmp_path: Path, frames: list[Frame]) -> str:
 
 
 def attentive(browser: Any, **how: Any) -> tuple[Any, list[str]]:
-    """A page, and what goes wrong in it."""
+    """Return a page and the list of its errors, which grows."""
     page = browser.new_page(**{"viewport": {"width": 1200, "height": 1000}, **how})
     problems: list[str] = []
     page.on("pageerror", lambda e: problems.append(str(e)))
@@ -72,7 +73,7 @@ def open_raster(page: Any) -> None:
 
 
 def raster_steps(page: Any, band: str, row: int, palette: str = "inferno") -> list[int]:
-    """Steps of colour of a row of the raster, column by column; -1: not known, -2: no frame."""
+    """Return the steps of colour of a row of the raster, column by column; -1: unknown, -2: no frame."""
     colours = page.evaluate(
         """([band, row]) => {
              const canvas = document.querySelector(`canvas[data-band=${band}]`);

@@ -1,4 +1,4 @@
-"""The live page of a fleet in a real browser: states, metrics, the extremes and one node, by pointer and by keys."""
+"""The live page of a fleet in a real browser: states, metrics, extremes and one node, by pointer and by keyboard."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def address() -> Iterator[str]:
 
 
 def colour_of(page: Any, rack: int, x: int, y: int) -> str:
-    """The colour in the middle of a cell; "" if it is only outlined."""
+    """Return the colour in the middle of a cell; "" if it is only outlined."""
     state: list[int] = page.evaluate(
         """([rack, x, y]) => {
              const canvas = document.querySelector(`canvas[data-rack="${rack}"]`);
@@ -57,9 +57,9 @@ def colour_of(page: Any, rack: int, x: int, y: int) -> str:
 
 
 def place(name: str) -> tuple[int, int, int]:
-    """Rack, column and row of a node, with the first at the bottom of its rack."""
-    at = NODES.index(name)
-    return (at // 24, 0, 23 - at % 24) if at < 48 else (2, at - 48, 0)
+    """Return the rack, column and row of a node; row 0 is at the bottom of its rack."""
+    index = NODES.index(name)
+    return (index // 24, 0, 23 - index % 24) if index < 48 else (2, index - 48, 0)
 
 
 @pytest.mark.parametrize("screen", screens(1400, 420), ids=str)
@@ -70,7 +70,7 @@ def test_the_map_the_extremes_and_one_node(browser: Any, address: str, screen: S
     page.locator("#state", has_text="56 of 60 nodes report, 1 no longer, 3 have not reported, 2 with open").wait_for()
     for name, state in (("n1", "live"), ("n4", "silent"), ("n7", "wrong"), ("n9", "named"), ("n60", "never")):
         assert colour_of(page, *place(name)) == COLOURS[state], name
-    page.locator("#list button", has_text="n7").wait_for()  # the list follows within a second
+    page.locator("#list button", has_text="n7").wait_for()  # the list is updated within a second
     assert page.locator("#list button").all_inner_texts() == ["n7", "n9", "n4", "n58", "n59", "n60"]
 
     page.locator("#racks").focus()  # the first node of the first rack, at its bottom
@@ -119,10 +119,10 @@ def test_the_page_follows_what_nodes_send(browser: Any, address: str) -> None:
     post(text_of("n58", cpu_busy=0.99))
     page.locator("#list tbody tr:first-child", has_text="n58").wait_for()  # a later row of the list by state
     assert page.locator("#list tbody tr").first.inner_text().split() == ["n58", "99.0", "%"]
-    post(text_of("stranger", cpu_busy=0.01))  # the layout changes, and the choice stays
+    post(text_of("stranger", cpu_busy=0.01))  # the layout changes, and the selection stays
     page.locator("figcaption", has_text="not of the fleet").wait_for()
     assert page.locator("#metric").input_value() == "cpu.busy" and colour_of(page, *place("n58")) == "#fee838"
-    post(text_of("n1", cpu_busy=0.5))  # from another address than before
+    post(text_of("n1", cpu_busy=0.5))  # comes from another address than before
     page.locator("#refused li", has_text="127.0.0.1 reports as n1, which is 10.0.0.1").wait_for()
     assert wrong_count == []
     page.close()

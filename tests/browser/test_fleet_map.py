@@ -1,4 +1,4 @@
-"""The page of a fleet in a real browser: from a file, without a network, on wide and narrow screens."""
+"""The page of a fleet in a real browser: opened from a file without a network, on wide and narrow screens."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def test_the_map_shows_states_and_metrics(browser: Any, file: Path, screen: Scre
     for summary in page.locator("summary").all():
         summary.click()
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    slow, said = page.locator('[data-n="n07"]'), page.locator("#map-node")
+    slow, details = page.locator('[data-n="n07"]'), page.locator("#map-node")
     assert slow.get_attribute("class") == "m-named" and page.locator(".m-wrong[data-n]").count() == 1
     slow.hover()
-    assert "n07: latency, 16\u00a0KiB: 8.3\u00a0% worse" in said.inner_text()
+    assert "n07: latency, 16\u00a0KiB: 8.3\u00a0% worse" in details.inner_text()
     page.select_option("#map-metric", label="latency, 16\u00a0KiB")
     assert slow.get_attribute("class") == "m-w4"
     page.locator('[data-n="n01"]').hover()
     slow.hover()
-    assert "standard deviations worse than its class" in said.inner_text()
+    assert "standard deviations worse than its class" in details.inner_text()
     assert violations(page) == [] and problems == []
     page.select_option("#map-metric", label="state")
     assert slow.get_attribute("class") == "m-named"

@@ -1,4 +1,4 @@
-"""The report in a real browser: it opens from a file without a network, draws everything, and answers the mouse."""
+"""The report in a real browser: it opens from a file without a network, draws everything, and reacts to the mouse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every link of `meshmark serve`, on a store that holds every kind of run, leads to a page without errors."""
+"""Every link of `meshmark serve`, on a store with every kind of run, leads to a page without errors."""
 
 from __future__ import annotations
 
@@ -75,24 +75,24 @@ def test_every_link_leads_to_a_page_without_errors(browser: Any, site: str) -> N
     problems: list[str] = []
     page.on("pageerror", lambda e: problems.append(f"{page.url}: {e}"))
     page.on("console", lambda m: problems.append(f"{page.url}: {m.text}") if m.type == "error" else None)
-    seen: set[str] = set()
+    visited: set[str] = set()
     todo = [site]
     while todo:
         address = todo.pop().split("#")[0]
-        if address in seen or not address.startswith(site):
+        if address in visited or not address.startswith(site):
             continue
-        seen.add(address)
+        visited.add(address)
         answer = page.request.get(address, timeout=120_000)
         assert answer.status == 200, address
         if not answer.headers["content-type"].startswith("text/html"):
             continue
         page.goto(address, wait_until="domcontentloaded", timeout=120_000)
-        # Links of reports are to their own sections, and maps have one back.
+        # Reports link to their own sections, and maps have one link back.
         todo += [urljoin(page.url, href) for href in page.evaluate(LINKS) if not href.startswith("data:")]
     assert problems == []
     for part in ("report/", "recording/", "live/", "load/run/", "load/study/", "load/compare?", "model?", "metrics"):
-        assert any(part in address.removeprefix(site) for address in seen), part
-    assert sum("/report/" in address for address in seen) == len(KINDS)
+        assert any(part in address.removeprefix(site) for address in visited), part
+    assert sum("/report/" in address for address in visited) == len(KINDS)
     page.close()
 
 

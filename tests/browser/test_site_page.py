@@ -1,4 +1,5 @@
-"""The front page of `meshmark serve` in a real browser: dark and light, on a phone, with keys, and on to the maps."""
+"""The front page of `meshmark serve` in a real browser: dark and light, on a phone, by keyboard, with links to the
+maps."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ CONTRAST = """() => {
 def test_it_fits_and_can_be_read(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(CONTRAST) == []
-    # No table hides a part of itself, on a phone neither.
+    # No table is cut off, not even on a phone.
     assert page.evaluate("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)")
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
@@ -120,11 +121,11 @@ def test_a_screen_reader_finds_its_way(page: Any) -> None:
     assert page.get_by_role("button", name="simulate p690").count() == 1
     assert page.get_by_role("columnheader", name="length").count() == 1
     assert page.get_by_role("row", name="cut.parquet").inner_text().count("truncated or corrupt") == 1
-    nameless = page.evaluate(
+    unnamed = page.evaluate(
         "() => [...document.querySelectorAll('a, button, select')]"
         ".filter(e => !(e.innerText || e.getAttribute('aria-label') || '').trim()).length"
     )
-    assert nameless == 0
+    assert unnamed == 0
 
 
 def test_a_workload_leads_to_its_map(page: Any) -> None:
@@ -163,7 +164,7 @@ LOADS = ("", "run/quiet", "run/busy", "study/bus", "study/matrix", "compare?a=qu
 @pytest.mark.parametrize("path", LOADS)
 def test_axe_finds_nothing_to_object_to_in_loads(browser: Any, site: str, path: str, screen: Screen) -> None:
     width, scheme = screen
-    # Alone in their sandbox, pages of runs may not run what a test brings with it.
+    # Pages of runs are sandboxed without permissions, so they may not run the scripts that a test injects.
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     problems: list[str] = []
     page.on("pageerror", lambda e: problems.append(str(e)))

@@ -1,4 +1,5 @@
-"""The live map in a real browser: colours follow known use, hover and keyboard state it, and time can be moved."""
+"""The live map in a real browser: colours follow known use, pointer and keyboard state values, and time can be moved.
+The live map in a real browser: colours follow known use, pointer and keyboard state values, and time can be moved."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_the_range_and_the_palette_change_the_colours_and_the_scale(page: Any) -
     page.wait_for_timeout(80)
     colours_match(page, known(4), palette="cividis")
     page.locator("#low").fill("80")
-    page.locator("#high").fill("20")  # nonsense is marked, and changes nothing
+    page.locator("#high").fill("20")  # invalid input is marked and has no effect
     assert page.locator("#high").get_attribute("aria-invalid") == "true"
 
 
@@ -48,16 +49,18 @@ def test_the_page_begins_with_the_colours_that_the_command_requested(browser: An
     def viewed(view: Any) -> str:
         return served(Past(machine, 4, lambda begin, count: frames[begin : begin + count], view=view))
 
-    asked = viewed({"low": 1, "high": 10, "palette": "cividis"})
-    empty, spoiled = viewed(None), viewed({"low": "x", "palette": "constructor"})
+    requested_view = viewed({"low": 1, "high": 10, "palette": "cividis"})
+    empty, invalid_view = viewed(None), viewed({"low": "x", "palette": "constructor"})
     page, wrong_count = attentive(browser)
-    page.goto(asked)
+    page.goto(requested_view)
     page.locator("#state", has_text="4 frames").wait_for()
     go_to(page, 3)
     colours_match(page, known(4), 0.01, 0.1, "cividis")
     assert (page.locator("#low").input_value(), page.locator("#high").input_value()) == ("1", "10")
-    assert page.evaluate("localStorage.getItem('palette')") is None  # asked for once, not the reader's choice
-    for address in (empty, spoiled):
+    assert (
+        page.evaluate("localStorage.getItem('palette')") is None
+    )  # a setting of the address is not stored as the choice of the reader
+    for address in (empty, invalid_view):
         page.goto(address)
         page.locator("#state", has_text="4 frames").wait_for()
         go_to(page, 3)
@@ -79,7 +82,7 @@ def test_hover_and_keys_name_the_component_and_its_use(page: Any) -> None:
         page.keyboard.press(key)
         page.wait_for_timeout(80)
         if name == "CPU 1":
-            for _ in range(3):  # two directions of a link lie on the way
+            for _ in range(3):  # two directions of a link lie between them
                 if page.locator("#told").inner_text().startswith(name):
                     break
                 page.keyboard.press(key)
@@ -116,11 +119,11 @@ def test_it_fits_a_phone_and_every_control_has_a_name(browser: Any, recording: s
     page.goto(recording)
     page.locator("#state", has_text="40 frames").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    nameless = page.evaluate(
+    unnamed = page.evaluate(
         """() => [...document.querySelectorAll('button,input,select,[role=img]')].filter(e =>
              !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim())).map(e => e.outerHTML)"""
     )
-    assert nameless == []
+    assert unnamed == []
     page.close()
 
 
@@ -132,7 +135,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
     base = f"http://127.0.0.1:{port}/"
 
     def start() -> subprocess.Popen[str]:
-        # A token that stays: with a random one, who looked before the restart needs the new link.
+        # A fixed token: with a random one, pages that were open before the restart would need the new link.
         child = start_command(*words, stderr=subprocess.DEVNULL, env={"MESHMARK_TOKEN": "of-the-test"})
         assert child.stdout is not None
         assert child.stdout.readline() == f"{base}?token=of-the-test\n"
@@ -155,7 +158,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
         page.locator("#state", has_text="reconnecting").wait_for()
         child = start()
         page.locator("#state", has_text="live").wait_for(timeout=20000)
-        assert page.locator("#high").input_value() == "20"  # what the reader chose stays
+        assert page.locator("#high").input_value() == "20"  # the choice of the reader stays
     finally:
         child.kill()
         child.wait()
@@ -171,7 +174,7 @@ def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
         page.goto(child.stdout.readline().strip())
         page.locator("#state", has_text="12 frames").wait_for()
         go_to(page, 2)
-        assert page.locator("#spots li").count() == 0  # a moment is no hot spot
+        assert page.locator("#spots li").count() == 0  # a single moment is not a hot spot
         go_to(page, 11)
         assert page.locator("#spots li").inner_text().startswith("memory bound: memory 0.0, memory 0.1")
         assert page.locator(".ring").count() == 2
@@ -182,7 +185,8 @@ def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
 
 
 def estimated(machine: Header) -> Past:
-    """Memory coloured by an estimate, and bandwidths that 1 of it is; links know one only."""
+    """Return memory that is coloured by an estimate, and the bandwidths at which the estimate is 1; links have only
+    one."""
     header = Past(machine, 0, lambda *_: []).header_json
     memory = {"name": "memory.pressure", "unit": "1", "what": "told from latency", "of": "bandwidth", "estimated": True}
     frame = known(1)
@@ -261,7 +265,7 @@ def test_axe_finds_no_violations(
 
 
 def small(seq: int) -> tuple[Header, Frame]:
-    """A machine with room for rates, and a frame of it."""
+    """Return a machine whose map has room for rates, and a frame of it."""
     header = Header(
         "host",
         "small",
@@ -341,5 +345,5 @@ def test_the_map_can_be_zoomed_and_moved(page: Any) -> None:
     page.keyboard.press("+")
     assert view()[2] < view_text[2]
     page.keyboard.press("-")
-    page.keyboard.press("-")  # never farther than the whole map
+    page.keyboard.press("-")  # the zoom stops at the whole map
     assert view() == pytest.approx(view_text)

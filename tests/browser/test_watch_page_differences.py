@@ -1,4 +1,4 @@
-"""The difference of two recordings as a map of changes: served, from the command, and as one file."""
+"""The difference of two recordings as a map of changes: served, written by the command, and as one file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_difference_is_a_map_of_changes(browser: Any, machine: Header, differe
     # +40 and -30 points of ±50: the ninth and the third of ten steps.
     assert classes == {"memory:0": "box s9", "link:3": "link s2", "memory:1": "box unsure", "cpu:5": "box unknown"}
     fill = page.locator('[data-component="memory:0"]').evaluate("e => getComputedStyle(e).fill")
-    assert fill == "rgb(103, 0, 31)"  # more is red
+    assert fill == "rgb(103, 0, 31)"  # an increase is red
     page.locator('[data-component="memory:0"]').hover()
     message = page.locator("#told").inner_text()
     assert (
@@ -88,5 +88,5 @@ def test_a_difference_is_one_file_too(offline: Any, machine: Header, difference:
     offline.goto((tmp_path / "d.html").as_uri())
     offline.locator("#state", has_text="two recordings").wait_for()
     assert offline.locator('[data-component="memory:0"]').get_attribute("class") == "box s9"
-    assert offline.locator("#changes tbody tr").count() == 100  # and says that there are more
+    assert offline.locator("#changes tbody tr").count() == 100  # the page states that there are more
     assert "27 smaller ones are not in this table" in offline.locator("#changed").inner_text()

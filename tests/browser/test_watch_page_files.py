@@ -1,4 +1,4 @@
-"""The watch page as one file without a server or a network, thinned where a recording is too long for one page."""
+"""The watch page as one file without a server or a network, thinned if a recording is too long for one page."""
 
 from __future__ import annotations
 

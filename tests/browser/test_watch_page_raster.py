@@ -1,4 +1,4 @@
-"""The raster of the watch page: every component at every time, read and moved by mouse and keys."""
+"""The raster of the watch page: every component at every time, read and moved by mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_the_raster_describes_and_jumps_by_mouse_and_by_keys(page: Any) -> None:
     page.wait_for_timeout(300)
     canvas = page.locator("canvas[data-band=cpu]")
     box = canvas.bounding_box()
-    at = {"x": (20 + 0.5) / 40 * box["width"], "y": 3.5 / 16 * box["height"]}
-    canvas.hover(position=at)
+    position = {"x": (20 + 0.5) / 40 * box["width"], "y": 3.5 / 16 * box["height"]}
+    canvas.hover(position=position)
     page.wait_for_timeout(80)
     use = known(21).values["cpu.busy"][3]
     assert page.locator("#told").inner_text() == f"CPU 3 at 2.1 s: {100 * (use or 0):.0f} %"
     assert page.locator("#scrubber").input_value() == "0"
-    canvas.click(position=at)
+    canvas.click(position=position)
     page.wait_for_timeout(80)
     assert page.locator("#scrubber").input_value() == "20"
     colours_match(page, known(21))
@@ -73,7 +73,7 @@ def test_the_open_raster_is_remembered(browser: Any, recording: str) -> None:
     page.locator("#state", has_text="40 frames").wait_for()
     page.wait_for_timeout(400)
     assert page.locator("#raster").get_attribute("open") is not None
-    assert len(raster_steps(page, "cpu", 0)) == 40  # drawn without a touch
+    assert len(raster_steps(page, "cpu", 0)) == 40  # drawn without user input
     context.close()
 
 
@@ -89,7 +89,7 @@ def test_a_long_recording_has_columns_of_several_frames_and_a_held_machine_no_ga
     offline.locator("#state", has_text="2501 frames").wait_for()
     open_raster(offline)
     steps = raster_steps(offline, "cpu", 2)
-    assert len(steps) == 750  # of four ticks each
+    assert len(steps) == 750  # columns of four ticks each
     assert steps[260:370] == [9] * 110
     expected = [known(n).values["cpu.busy"][2] or 0 for n in (1, 2, 3, 4)]
     assert steps[0] == step_of(sum(expected) / 4, 0, 1)

@@ -1,4 +1,4 @@
-"""The terminal view in a real terminal: tmux shows it, keys move it, and it leaves nothing behind."""
+"""The terminal view in a real terminal: tmux shows it, keys move it, and it restores the terminal when it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESHMARK = shlex.join(COMMAND)
 
 
 class Terminal:
-    """A tmux server of its own, with one window."""
+    """A separate tmux server with one window."""
 
     def __init__(self, folder: Path, columns: int, lines: int) -> None:
         self.socket = str(folder / "tmux")
@@ -54,9 +54,9 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    made = Terminal(tmp_path, 110, 50)
-    yield made
-    made.tmux("kill-server")
+    term = Terminal(tmp_path, 110, 50)
+    yield term
+    term.tmux("kill-server")
 
 
 def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
@@ -71,7 +71,7 @@ def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
     terminal.wait_for("frames back")
     terminal.keys("r")
     terminal.wait_for("10 %")
-    terminal.keys("n")  # names instead of numbers
+    terminal.keys("n")  # shows names instead of numbers
     assert until(lambda: "100 100" not in terminal.shown())
     terminal.keys("q")
     terminal.wait_for("LEFT-0")

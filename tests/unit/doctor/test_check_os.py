@@ -1,4 +1,4 @@
-"""Checks of the operating system: made-up and recorded machines are judged as they are, the running one is tried."""
+"""Checks of the operating system: simulated and recorded machines are judged by their files, this one is tried."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECORDED = sorted(
 )
 CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
 ZONES = "Node {}, zone   Normal\n  pages free     {}\n        min      50\n        low      100\n        high     150\n"
-# Two packages of two cores, a node each; every test spoils one thing of it.
+# Two packages of two cores with a node each; every test breaks one thing.
 GOOD: dict[str, str] = {
     f"{CPU}/online": "0-3",
     f"{CPU}/isolated": "",
@@ -213,8 +213,8 @@ def test_sub_nodes_as_far_from_their_own_package_as_from_the_other_are_flattened
     }
     assert "flattened: 20 both within and between" in of(examine(made(tmp_path, **distances)), "node distances").found
     rows = ("10 12 20 20", "12 10 20 20", "20 20 10 12", "20 20 12 10")
-    near = {f"{NODE}/node{n}/distance": row for n, row in enumerate(rows)}
-    assert of(examine(made(tmp_path, **{**distances, **near})), "node distances").judged == "ok"
+    rows_ = {f"{NODE}/node{n}/distance": row for n, row in enumerate(rows)}
+    assert of(examine(made(tmp_path, **{**distances, **rows_})), "node distances").judged == "ok"
 
 
 def test_the_worst_comes_first_and_nothing_of_a_file_reaches_the_terminal(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_this_machine_keeps_bindings_and_first_touch_or_says_why_not() -> None:
 
 def test_a_binding_that_is_not_kept_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.sched_getaffinity(0)
-    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)  # a sandbox that only says so
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)  # a sandbox that only reports success
     if len(before) > 1:
         assert of(examine(), "thread affinity").judged == "wrong"
 
@@ -282,7 +282,8 @@ THREE: dict[str, str | None] = {
 def ordered(
     folder: Path, monkeypatch: pytest.MonkeyPatch, first_of: Callable[[int, set[int]], int], **changes: str | None
 ) -> Finding:
-    """What is said where a page that is asked for from a node, and may be on some, goes where `first_of` says."""
+    """Return the finding if a page that is requested from one of several nodes is placed on the node that `first_of`
+    returns."""
     root = made(folder, **{**THREE, **changes})
     asked_from: list[int] = []
     monkeypatch.setattr(trials, "Tree", lambda _: Tree(root))
@@ -303,7 +304,7 @@ def test_the_order_of_all_nodes_is_that_of_the_distances(tmp_path: Path, monkeyp
 def test_a_far_node_before_a_near_one_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check = ordered(tmp_path, monkeypatch, lambda _, among: max(among))
     assert check.judged == "wrong" and "0→2,1; 1→2,0; 2→1,0: from node 0-1 not by distance" in check.found
-    # The kernel itself adds to distances: what differs by no more has no order.
+    # The kernel itself adds to distances: a difference of no more than that gives no order.
     distances = {f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 11 13", "11 10 13", "13 13 10"))}
     assert ordered(tmp_path, monkeypatch, lambda _, among: max(among), **distances).judged == "ok"
 
@@ -341,7 +342,7 @@ ROOMY: dict[str, str | None] = {
 def provoked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fill: Callable[[Tree, int], Spill], **changes: str | None
 ) -> Finding:
-    """What is said of spills that `fill` makes up, on the machine of two nodes."""
+    """Return the finding about the spills that `fill` simulates on the machine of two nodes."""
     monkeypatch.setattr(Tree, "live", True)
     monkeypatch.setattr(spill, "fill_node", fill)
     monkeypatch.setattr(spill, "in_child", lambda work: work())
@@ -523,7 +524,7 @@ def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
             in_child(endless)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - start_s < 300  # it waits for the child, which has gone
+    assert time.monotonic() - start_s < 300  # it waits for the child, which has ended
 
 
 def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None:

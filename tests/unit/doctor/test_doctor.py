@@ -1,4 +1,5 @@
-"""The doctor as a whole: its findings in order, on recorded machines and on any tree, and the command."""
+"""The doctor as a whole: its findings are ordered, on recorded machines and on any tree, and the command prints them.
+The doctor as a whole: its findings are ordered, on recorded machines and on any tree, and the command prints them."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ RECORDED = sorted(
 
 
 def test_absent_metrics_of_the_sampler_are_reported_with_their_hint(tmp_path: Path) -> None:
-    absent = [
+    absences = [
         {"metric": "memory.busy", "why": "no counters", "hint": "do this"},
         {"metric": "link.busy", "why": "no counters", "hint": "do this"},
         {"metric": "io.busy:eth0", "why": "no speed"},
         {"metric": "power", "why": "none"},
         {"metric": "l3.total", "why": "none"},
     ]
-    findings = [f for f in looked(made(tmp_path), absent) if f.name.startswith("sampler")]
+    findings = [f for f in looked(made(tmp_path), absences) if f.name.startswith("sampler")]
     assert [(f.name, f.found, f.judged, f.command) for f in findings] == [
         ("sampler: memory.busy, link.busy", "no counters", "hidden", "do this"),
         ("sampler: eth0", "no speed", "hidden", ""),
@@ -55,8 +56,8 @@ def test_recorded_machines_are_examined(tmp_path: Path, name: str) -> None:
     nodes = len(list((tmp_path / "root/sys/devices/system/node").glob("node[0-9]*")))
     assert of(findings, "nodes of this process").judged in {"ok", "hidden"}
     balancing = of(findings, "NUMA balancing")
-    recorded = (tmp_path / "root/proc/sys/kernel/numa_balancing").read_text().strip()
-    spoils = recorded != "0" and nodes > 1
+    recorded_names = (tmp_path / "root/proc/sys/kernel/numa_balancing").read_text().strip()
+    spoils = recorded_names != "0" and nodes > 1
     assert balancing.judged == ("spoils-measurements" if spoils else "ok")
     for f in findings:
         assert f.found and f.why and "\n" not in f.found + f.why + f.command

@@ -1,4 +1,4 @@
-"""Cores of several kinds are named, and a process that may use several is warned."""
+"""Cores of several kinds are named, and a process that may use several kinds gets a warning."""
 
 from __future__ import annotations
 

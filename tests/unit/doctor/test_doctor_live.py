@@ -1,4 +1,4 @@
-"""The running system: what the kernel answers takes precedence over its files, and installers are those that exist."""
+"""On the running system, the answers of the kernel override its files, and only existing installers are suggested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.made_host import AS_ROOT, AS_USER, looked, made, of
 
 
 def live(monkeypatch: pytest.MonkeyPatch, root: Path, answer: Callable[..., int], **programs: str) -> list[Finding]:
-    """A made-up machine as if it were the running one."""
+    """Return the findings on a simulated machine that replaces the running one."""
     monkeypatch.setattr(Tree, "live", property(lambda _: True))
     return examine(root, which=programs.get, try_counter=answer)
 
@@ -44,8 +44,8 @@ def test_cycles_that_cannot_be_counted_are_hidden(tmp_path: Path, monkeypatch: p
     answer = lambda kind, *_: errno.ENOENT if kind == 0 else 0  # noqa: E731
     finding = of(live(monkeypatch, made(tmp_path), answer), "counters of the cores")
     assert finding.judged == "hidden" and "ENOENT" in finding.found
-    refused = lambda kind, *_: errno.EACCES if kind == 0 else 0  # noqa: E731
-    assert of(live(monkeypatch, made(tmp_path), refused), "counters of the cores").judged == "ok"
+    refuse = lambda kind, *_: errno.EACCES if kind == 0 else 0  # noqa: E731
+    assert of(live(monkeypatch, made(tmp_path), refuse), "counters of the cores").judged == "ok"
 
 
 def test_programs_are_installed_by_the_installer_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,5 +70,5 @@ def test_a_counter_of_this_system_is_asked_for_without_harm() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     answers = {open_counter(1, 0, 0, -1), open_counter(0, 0, 0, -1), open_counter(1, 0, -1, 0)}
     assert all(0 <= a < 4096 for a in answers)
-    assert open_counter(10**6, 0, 0, -1) != 0  # no such kind
+    assert open_counter(10**6, 0, 0, -1) != 0  # no such kind exists
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,4 +1,4 @@
-"""Each setting of a host, or of a container on it, is judged by what its files say; without a file it is unknown."""
+"""Each setting of a host, or of a container on it, is judged by its files; without a file it is unknown."""
 
 from __future__ import annotations
 
@@ -419,8 +419,12 @@ def test_settings_of_an_empty_tree_are_unknown(tmp_path: Path) -> None:
 )
 def test_a_setting_without_its_file_is_unknown(tmp_path: Path, file: str, name: str) -> None:
     changes: dict[str, str | None] = {file: None}
-    lost = {"proc/self/cgroup": "sys/fs/cgroup", f"{CPUS}/online": f"{CPUS}/cpu", f"{NODES}/online": f"{NODES}/node"}
-    changes |= {k: None for k in GOOD if file in lost and k.startswith(lost[file])}
+    renamed_files = {
+        "proc/self/cgroup": "sys/fs/cgroup",
+        f"{CPUS}/online": f"{CPUS}/cpu",
+        f"{NODES}/online": f"{NODES}/node",
+    }
+    changes |= {k: None for k in GOOD if file in renamed_files and k.startswith(renamed_files[file])}
     assert of(looked(made(tmp_path, **changes)), name).judged == "unknown"
 
 
@@ -488,12 +492,12 @@ def test_no_command_names_a_group_that_the_recording_lacks(tmp_path: Path) -> No
     ],
 )
 def test_remedies_of_a_container_refer_to_its_host(tmp_path: Path, sign: dict[str, str]) -> None:
-    spoiled = {
+    bad_settings = {
         "proc/sys/kernel/numa_balancing": "1",
         "proc/sys/kernel/perf_event_paranoid": "2",
         "sys/fs/cgroup/cpu.max": "50000 100000",
     }
-    findings = looked(made(tmp_path, **{**spoiled, **sign}))
+    findings = looked(made(tmp_path, **{**bad_settings, **sign}))
     assert of(findings, "NUMA balancing").command == "on the host: sudo sysctl kernel.numa_balancing=0"
     assert of(findings, "system-wide counters").judged == "hidden"
     assert of(findings, "CPU quota").found == "0.5 CPUs"
@@ -513,7 +517,7 @@ def test_a_privileged_container_needs_no_host(tmp_path: Path) -> None:
 
 
 def test_root_of_a_user_namespace_is_not_root_of_the_machine(tmp_path: Path) -> None:
-    """Every bit of CapEff is set there, and the kernel asks for those over the machine."""
+    """CapEff has every bit set there, but the kernel requires the capabilities of the machine."""
     changes = {
         "proc/self/status": AS_ROOT,
         "proc/self/uid_map": "0 100000 65536\n",

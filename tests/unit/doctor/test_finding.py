@@ -1,4 +1,4 @@
-"""Findings are on one line each, the worst first."""
+"""Each finding is on one line, and the worst come first."""
 
 from __future__ import annotations
 

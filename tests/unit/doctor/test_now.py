@@ -1,4 +1,4 @@
-"""What slows a machine now: each influence is reported by its value, and what a recording cannot tell is unknown."""
+"""Current influences on this machine are reported with their values; what a recording cannot show is unknown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def active(**changes: Any) -> Activity:
 
 
 class Machine:
-    """A made-up machine as if it were the running one, whose files change while it is observed."""
+    """A simulated machine that replaces the running one and whose files change while it is observed."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Tree, "live", property(lambda _: True))
@@ -61,9 +61,9 @@ class Machine:
                 (root / name).write_text(text)
             return activity or active()
 
-        found, interval_s = examine(observe, host=Host(root, no_programs, no_tries))
+        results, interval_s = examine(observe, host=Host(root, no_programs, no_tries))
         assert interval_s == 2.0
-        return found
+        return results
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def test_more_threads_than_cpus_slow_it_and_the_busiest_are_named(machine: Machi
     load = of(findings, "load")
     assert load.found == "9.0 runnable threads on 4 CPUs (0-3), 100 % busy; load average 0.5, 0.4, 0.3 (1, 5, 15 min)"
     assert (load.judged, load.command) == ("slows", "sudo renice -n 10 -p 11 12")
-    who = of(findings, "busiest programs")
-    assert who.judged == "slows" and who.found.endswith(", in 2.0 s") and "p14" not in who.found
-    assert "p11 (100 % of a CPU, pid 11, user 4294967)" in who.found and "pid 13, ended" in who.found
+    names = of(findings, "busiest programs")
+    assert names.judged == "slows" and names.found.endswith(", in 2.0 s") and "p14" not in names.found
+    assert "p11 (100 % of a CPU, pid 11, user 4294967)" in names.found and "pid 13, ended" in names.found
 
 
 @pytest.mark.parametrize(

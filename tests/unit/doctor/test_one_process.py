@@ -1,4 +1,5 @@
-"""What slows one process: waiting, its threads, limits of its control group, faults; or why it cannot be seen."""
+"""Influences on one process: waiting, its threads, limits of its control group, page faults; or why it is not visible.
+Influences on one process: waiting, its threads, limits of its control group, page faults; or why it is not visible."""
 
 from __future__ import annotations
 
@@ -37,16 +38,16 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def files(**values: Any) -> dict[str, str]:
-    """The files of a process with two threads in /proc at one moment."""
+    """Return the files of a process with two threads in /proc at one moment."""
     v = {**FIRST, **values}
     middle = f"1 1 1 0 -1 0 0 0 {v['faults']} 0 {v['cpu_s'] * TICKS} 0 0 0 20 {v['nice']} 2 0 {v['started']} 0 0"
     status = f"Tgid:\t{v['tgid']}\nUid:\t{v['uid']}\t{v['uid']}\t0\t0\nVmSwap:\t{v['swap_kb']} kB\n"
-    found = {"stat": f"{PID} (a) (b c) {v['state']} {middle}\n", "status": status, "cgroup": "0::/job\n"}
+    contents = {"stat": f"{PID} (a) (b c) {v['state']} {middle}\n", "status": status, "cgroup": "0::/job\n"}
     for n, tid in enumerate((PID, PID + 1)):
         switches = f"voluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t{v['involuntary']}\n"
-        found[f"task/{tid}/status"] = f"Cpus_allowed_list:\t{v['cpus'][n]}\n{switches}"
-        found[f"task/{tid}/schedstat"] = f"{round(v['ran_s'][n] * 1e9)} {round(v['waited_s'][n] * 1e9)} 3\n"
-    return {f"proc/{PID}/{name}": text for name, text in found.items()}
+        contents[f"task/{tid}/status"] = f"Cpus_allowed_list:\t{v['cpus'][n]}\n{switches}"
+        contents[f"task/{tid}/schedstat"] = f"{round(v['ran_s'][n] * 1e9)} {round(v['waited_s'][n] * 1e9)} 3\n"
+    return {f"proc/{PID}/{name}": text for name, text in contents.items()}
 
 
 Look = Callable[..., list[Finding]]
@@ -55,15 +56,23 @@ Look = Callable[..., list[Finding]]
 @pytest.fixture
 def look(tmp_path: Path) -> Look:
     def found(later: Mapping[str, Any] | None = None, **changes: Any) -> list[Finding]:
-        """Findings about a process whose values change to `later` within 2 s."""
-        more = {name: text for name, text in changes.items() if "/" in name}
+        """Return the findings about a process whose values change to `later` within 2 s."""
+        changed_files = {name: text for name, text in changes.items() if "/" in name}
         first = {name: value for name, value in changes.items() if "/" not in name}
-        root = made(tmp_path, **{"proc/meminfo": "SwapTotal: 1024 kB\n", **files(**first), **more})
+        root = made(tmp_path, **{"proc/meminfo": "SwapTotal: 1024 kB\n", **files(**first), **changed_files})
 
         def wait() -> float:
-            grown = {name: text for name, text in (later or {}).items() if "/" in name}
+            later_files = {name: text for name, text in (later or {}).items() if "/" in name}
             values = {name: value for name, value in (later or {}).items() if "/" not in name}
-            made(tmp_path, **{"proc/meminfo": "SwapTotal: 1024 kB\n", **files(**{**first, **values}), **more, **grown})
+            made(
+                tmp_path,
+                **{
+                    "proc/meminfo": "SwapTotal: 1024 kB\n",
+                    **files(**{**first, **values}),
+                    **changed_files,
+                    **later_files,
+                },
+            )
             return 2.0
 
         return examine(Host(root, no_programs, no_tries), PID, wait)

@@ -1,4 +1,4 @@
-"""Arguments of wrong types: each public function refuses them with one sentence that names the argument."""
+"""Each public function refuses arguments of wrong types with one sentence that names the argument."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def table() -> mm.Table:
 
 
 def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
-    """Each public function and method by its name, with arguments that are right."""
+    """Return each public function and method by its name, with valid arguments."""
     with Recorder(folder / "r.parquet", header()) as recorder:
         recorder.add(frame(1, 0.2, None, 0.55, 1.0))
     rows, model, recording = table(), mm.model("gs1280-4"), mm.recording(folder / "r.parquet")
@@ -78,7 +78,7 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "Table.save": (rows.save, {"path": folder / "t.jsonl"}),
         "Table.chart": (rows.chart, {}),
         "Table.html": (rows.html, {}),
-        "Table.to_pandas": (lambda: None, {}),  # optional packages
+        "Table.to_pandas": (lambda: None, {}),  # needs optional packages
         "Table.to_polars": (lambda: None, {}),
         "Model.measure": (model.measure, {"instrument": "latency", **small}),
         "Model.sweep": (model.sweep, {"vary": {}, "instrument": "latency", **small}),
@@ -86,7 +86,7 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "Comparison.chart": (comparison.chart, {}),
         "Comparison.page": (comparison.page, {}),
         "Comparison.html": (comparison.html, {}),
-        "Fit.html": (lambda: None, {}),  # without arguments
+        "Fit.html": (lambda: None, {}),  # takes no arguments
         "Recording.table": (recording.table, {}),
         "Recording.chart": (recording.chart, {}),
         "Recording.save": (recording.save, {"path": folder / "other.parquet"}),
@@ -96,7 +96,7 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
 
 
 def public() -> Iterator[str]:
-    """The names of all public functions and methods."""
+    """Yield the names of all public functions and methods."""
     for name in mm.__all__:
         value = getattr(mm, name)
         if inspect.isfunction(value):

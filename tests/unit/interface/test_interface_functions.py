@@ -1,4 +1,4 @@
-"""The functions of the interface: the same selection, options, refusals and results as those of the commands."""
+"""The functions of the interface have the same selections, options, refusals and results as the commands."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def at(records: Sequence[Record], start: str, machine: str = "n042") -> list[Rec
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty one."""
+    """Yield an empty home folder."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     yield tmp_path
     if os.environ.get("MESHMARK_FAST"):
-        return  # a test that is skipped ends within a measurement
+        return  # the fixture ends within a measurement, and the test is skipped
     assert not (tmp_path / "data" / "meshmark" / "store" / ".measuring").exists() or not any(
         (tmp_path / "data" / "meshmark" / "store" / ".measuring").iterdir()
     )
@@ -39,11 +39,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    kept = Store(tmp_path / "store")
-    kept.add("first", "latency.r1", at(latency(), "2026-10-01T10:00:00Z"))
-    kept.add("second", "bandwidth.r1", at(bandwidth(), "2026-11-01T10:00:00Z"))
-    kept.add("third", "bandwidth.r1", at(bandwidth(), "2026-11-02T10:00:00Z", host_id()))
-    return kept.folder
+    store_ = Store(tmp_path / "store")
+    store_.add("first", "latency.r1", at(latency(), "2026-10-01T10:00:00Z"))
+    store_.add("second", "bandwidth.r1", at(bandwidth(), "2026-11-01T10:00:00Z"))
+    store_.add("third", "bandwidth.r1", at(bandwidth(), "2026-11-02T10:00:00Z", host_id()))
+    return store_.folder
 
 
 # ------------------------------------------------------------------ records
@@ -314,11 +314,11 @@ def test_this_machine_is_watched_for_a_time_or_until_told_to_stop() -> None:
     with mm.watch(duration=600, rate=20, canary=False) as live:
         first = next(iter(live))
     assert first["values"]["cpu.busy"] and len(list(live)) == 1
-    for arguments, says in (
+    for arguments, expected in (
         ({"duration": "long"}, "duration: found 'long'"),
         ({"duration": 0}, "duration: found '0'; allowed: times from 0.01 s"),
         ({"rate": 0}, "rate: found 0; allowed: 0.01 to 100 Hz"),
         ({"full_scale": "wire"}, "full_scale: found 'wire'; allowed: sustained, theoretical"),
     ):
-        with pytest.raises(mm.UsageError, match=says):
+        with pytest.raises(mm.UsageError, match=expected):
             mm.watch(**arguments)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`import meshmark`: what it offers, and that it costs commands nothing."""
+"""`import meshmark` offers the public names and does not delay commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 def test_importing_it_imports_nothing_else() -> None:
-    """Every command starts through it."""
+    """Every command starts through it, so further imports would delay every command."""
     code = "import sys; before = {*sys.modules}; import meshmark; print(sorted({*sys.modules} - before))"
     completed = subprocess.run(
         [sys.executable, "-S", "-c", code],
@@ -47,7 +47,7 @@ def test_every_name_exists_is_listed_and_documented() -> None:
 
 @pytest.mark.parametrize("name", sorted(SHARED))
 def test_a_function_with_the_name_of_a_package_stays_one(name: str) -> None:
-    """Importing a package sets the attribute of its parent."""
+    """The import of a package sets an attribute of its parent."""
     code = f"import meshmark as mm, meshmark.{name}; a = mm.{name}; import importlib; importlib.import_module("
     code += f"'meshmark.{name}'); print(callable(a), callable(mm.{name}), mm.{name}.__module__)"
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Tables: records as typed columns, what comes first, and how they are selected, saved and shown."""
+"""Tables: records become typed columns in a fixed order, and can be selected, saved and displayed."""
 
 from __future__ import annotations
 

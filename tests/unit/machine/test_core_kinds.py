@@ -15,7 +15,7 @@ from meshmark.native import find_native
 
 @pytest.fixture
 def hybrid(tmp_path: Path) -> dict[str, str]:
-    """The environment in which this host has the CPUs 0 and 1, which are of two kinds."""
+    """Return the environment in which this host has the CPUs 0 and 1, which are of two kinds."""
     files = {"sys/devices/cpu_core/cpus": "0\n", "sys/devices/cpu_atom/cpus": "1\n"}
     root = write_shape(tmp_path, Shape(cores=[[0], [1]], files=files))
     return os.environ | {"HWLOC_FSROOT": str(root), "HWLOC_THISSYSTEM": "1"}
@@ -28,8 +28,8 @@ def test_a_result_states_the_kinds_of_its_cores(hybrid: dict[str, str], cpus: st
     words = [str(find_native("meshmark-probe")), "clock", "--cpus", cpus, "--budget", "100ms"]
     completed = subprocess.run(words, env=hybrid, capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in completed.stdout.splitlines()]
-    found = [line["conditions"]["core_kinds"] for line in lines if line["type"] == "result"]
-    assert found and set(found) == {kinds}, completed.stderr
+    kinds_of_results = [line["conditions"]["core_kinds"] for line in lines if line["type"] == "result"]
+    assert kinds_of_results and set(kinds_of_results) == {kinds}, completed.stderr
 
 
 def test_a_job_takes_the_fast_cores_first_or_the_kind_that_is_named(hybrid: dict[str, str]) -> None:

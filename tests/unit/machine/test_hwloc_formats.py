@@ -1,4 +1,4 @@
-"""Every format of hwloc's XML is read alike by the Python half and by `meshmark place`."""
+"""The Python code and `meshmark place` read every format of the XML of hwloc alike."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def plan(topology: str, *words: str, **variables: str) -> subprocess.CompletedPr
 
 
 def planned(topology: str, *words: str, **variables: str) -> dict[str, Any]:
-    done = plan(topology, *words, **variables)
-    assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
+    completed = plan(topology, *words, **variables)
+    assert completed.returncode == 0, completed.stderr
+    document: dict[str, Any] = json.loads(completed.stdout)
     return document
 
 
@@ -39,8 +39,8 @@ def sets(cpus: str, nodes: str, version: int) -> str:
 
 
 def nodes_2(version: str, distances: str, extra: str = "", nodes: Sequence[int] = range(4)) -> str:
-    """Four packages of a CPU, those of `nodes` with a node, in the format of hwloc 2 or 3."""
-    everything = sets(mask(0, 1, 2, 3), mask(*nodes), 2)
+    """Return four packages of one CPU in the format of hwloc 2 or 3; packages in `nodes` have a NUMA node."""
+    all_sets = sets(mask(0, 1, 2, 3), mask(*nodes), 2)
     allowed = f'allowed_cpuset="{mask(0, 1, 2, 3)}" allowed_nodeset="{mask(*nodes)}"'
 
     def of(n: int) -> str:
@@ -58,7 +58,7 @@ def nodes_2(version: str, distances: str, extra: str = "", nodes: Sequence[int] 
     )
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n'
-        f'<topology version="{version}"><object type="Machine" os_index="0" gp_index="1" {everything} {allowed}>'
+        f'<topology version="{version}"><object type="Machine" os_index="0" gp_index="1" {all_sets} {allowed}>'
         f"{body}</object>{distances}{extra}</topology>\n"
     )
 
@@ -77,7 +77,8 @@ def distances_2(kind: int, name: str | None, values: list[list[int]] = VALUES) -
 
 
 def xml_1() -> str:
-    """The same machine in the format of hwloc 1: nodes around sockets, distances as shares of the smallest one."""
+    """Return the same machine in the format of hwloc 1: nodes contain sockets, distances are relative to the smallest.
+    Return the same machine in the format of hwloc 1: nodes contain sockets, distances are relative to the smallest."""
     body = "".join(
         f'<object type="NUMANode" os_level="-1" os_index="{n}" local_memory="1073741824" {sets(mask(n), mask(n), 1)}>'
         f'<object type="Socket" os_level="-1" os_index="{n}" {sets(mask(n), mask(n), 1)}>'
@@ -175,16 +176,16 @@ def test_a_plan_names_the_kinds_of_its_cores(tmp_path: Path) -> None:
 def test_a_node_that_is_unknown_is_not_guessed(tmp_path: Path) -> None:
     file = tmp_path / "machine.xml"
     file.write_text(nodes_2("2.0", "", nodes=range(3)))
-    done = plan(str(file), "--policy", "compact", "--jobs", "1,1,1,1")
+    completed = plan(str(file), "--policy", "compact", "--jobs", "1,1,1,1")
     t = from_hwloc_xml(file.read_bytes())
     assert t.cpus[3].node is None and "no node has CPUs 3" in t.doubts
-    job = json.loads(done.stdout)["jobs"][3]
+    job = json.loads(completed.stdout)["jobs"][3]
     assert job["cpus"] == [3] and job["nodes"] == [] and job["why"] == "the node of CPUs 3 is unknown"
     assert job["mean_distance"] == {"absent": "the node of CPUs 3 is unknown"} and not job["optimal"]
 
 
 def test_an_empty_folder_of_nodes_is_one_node(tmp_path: Path) -> None:
-    """hwloc ends by an assertion there."""
+    """hwloc ends with a failed assertion there."""
     root = write_shape(tmp_path, Shape(cores=[[0], [1]], packages=[[0], [1]]), Form.BOTH)
     (root / "sys/devices/system/node").mkdir()
     plan = planned("host", "--jobs", "1", HWLOC_FSROOT=str(root))

@@ -1,4 +1,4 @@
-"""Facts, firmware tables, captures and publications: claims are read as made, what is missing says why."""
+"""Facts, firmware tables, captures and publications: values are read as stated, and missing ones have a reason."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ONE_CPU: dict[str, str | bytes] = {"sys/devices/system/cpu/cpu0/topology/core_cp
 
 
 def no_none(value: object, at: str = "facts") -> None:
-    """A missing fact is absent with a reason: never null, never an empty reason."""
+    """Assert that a missing fact is absent with a reason: never null, never an empty reason."""
     assert value is not None, at
     if isinstance(value, dict):
         if is_absent(value):
@@ -89,7 +89,7 @@ def no_none(value: object, at: str = "facts") -> None:
 
 
 def without_reasons(value: Any) -> Any:
-    """Facts without the texts of absences, which other versions may word differently."""
+    """Return facts without the reasons of absences, which other versions may word differently."""
     if is_absent(value):
         return {"absent": ""}
     if isinstance(value, dict):
@@ -107,9 +107,9 @@ def test_facts_of_recorded_machines(name: str) -> None:
     assert set(facts) == PARTS
     no_none(facts)
     read = json.loads(json.dumps(facts))
-    # Another formula made the hashes when these were recorded.
+    # The hashes were computed by another formula when these files were recorded.
     assert document.pop("machine")["name"] == read.pop("machine")["name"]
-    needs = read.pop("node_performance")  # of later versions
+    needs = read.pop("node_performance")  # only later versions have this fact
     assert is_absent(read["settings"].pop("prefetchers")), "of later versions, too; a hypervisor hides them"
     topology = read["topology"]
     assert topology.pop("core_kinds") == [] and topology.pop("unlisted_cpus") == [], "of later versions"
@@ -130,10 +130,12 @@ def test_facts_of_recorded_machines(name: str) -> None:
     huge = facts["pages"]["huge"]
     assert [p["size_bytes"] for p in huge] == [2 << 20, 1 << 30]
     assert len(huge[0]["nodes"]) == len(facts["topology"]["nodes"])
-    recorded: dict[str, Any] = recorded_facts(files)
-    assert recorded.keys() < facts.keys()
-    recorded["memory"] |= {k: facts["memory"][k] for k in ("nodes_bytes", "safe_bytes")}  # which need the topology
-    assert recorded == {k: facts[k] for k in recorded}
+    facts_of_files: dict[str, Any] = recorded_facts(files)
+    assert facts_of_files.keys() < facts.keys()
+    facts_of_files["memory"] |= {
+        k: facts["memory"][k] for k in ("nodes_bytes", "safe_bytes")
+    }  # these facts need the topology
+    assert facts_of_files == {k: facts[k] for k in facts_of_files}
 
 
 def test_facts_of_this_machine() -> None:
@@ -176,8 +178,8 @@ def test_a_tree_without_names_or_cpus_still_has_an_id(tmp_path: Path) -> None:
 
 
 def test_every_program_names_this_machine_alike() -> None:
-    mine = host_id()
-    assert mine == host_id(host_facts()) and mine.startswith(identity()["name"])
+    identity_ = host_id()
+    assert identity_ == host_id(host_facts()) and identity_.startswith(identity()["name"])
     programs = {
         "meshmark-probe": ["clock", "--budget", "100ms"],
         "meshmark-watch": ["--describe"],
@@ -187,7 +189,7 @@ def test_every_program_names_this_machine_alike() -> None:
             [find_native(program), *argv], check=True, capture_output=True, text=True, timeout=60
         )
         header = json.loads(completed.stdout.splitlines()[0])
-        assert header["machine"] == mine, program
+        assert header["machine"] == identity_, program
 
 
 def test_clock_governor_and_boost(tmp_path: Path) -> None:
@@ -245,7 +247,7 @@ def test_only_options_that_matter_to_speed_are_kept() -> None:
 
 
 def module(slot: str, bank: str, *, mib: int, rate: int, kind: int = 0x22) -> bytes:
-    """A type 17 structure after DSP0134, 7.18."""
+    """Return a type 17 structure according to DSP0134, 7.18."""
     size = mib if mib < 0x7FFF else 0x7FFF
     area = bytearray(0x5C)
     area[0:4] = struct.pack("<BBH", 17, len(area), 1)
@@ -283,15 +285,15 @@ def test_two_modules_of_a_channel_are_one_channel() -> None:
     modules = dimms(
         table(module("CPU1_DIMM_A1", "", mib=8192, rate=2666), module("CPU1_DIMM_A2", "", mib=8192, rate=2666))
     )
-    counted = channels(modules)
-    assert counted is not None and counted[0] == 1
+    channel_count = channels(modules)
+    assert channel_count is not None and channel_count[0] == 1
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        table(module("slot one", "", mib=8192, rate=2666)),  # a name that does not tell the channel
-        table(module("DIMM_A1", "", mib=8192, rate=0)),  # a rate that is not told
+        table(module("slot one", "", mib=8192, rate=2666)),  # a name that does not include the channel
+        table(module("DIMM_A1", "", mib=8192, rate=0)),  # an unknown rate
         table(module("DIMM_A1", "", mib=0, rate=2666)),  # an empty slot
         END,
         b"",
@@ -332,20 +334,20 @@ def test_a_synthetic_machine_has_no_facts() -> None:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_capture_comes_back(tmp_path: Path, suffix: str) -> None:
     with unpacked(MACHINES / "cxl-2+1.tar.xz") as folder:
-        again = tmp_path / f"again{suffix}"
-        assert capture(again, folder / "root", label="recorded-in-guest", xml=b"<topology/>\n") > 100
+        second_file = tmp_path / f"again{suffix}"
+        assert capture(second_file, folder / "root", label="recorded-in-guest", xml=b"<topology/>\n") > 100
         expected = from_sysfs(folder / "root")
-    recording = open_machine(str(again))
+    recording = open_machine(str(second_file))
     assert recording.topology == expected and recording.label == "recorded-in-guest"
     assert recording.hwloc_xml == b"<topology/>\n"
     assert recording.facts["schema"] == 1
-    assert [p.name for p in tmp_path.iterdir()] == [again.name], "nothing is left beside it"
+    assert [p.name for p in tmp_path.iterdir()] == [second_file.name], "nothing is left beside it"
 
 
 def test_this_machine_can_be_captured(tmp_path: Path) -> None:
     capture(tmp_path / "a.tar.gz")
-    opened, live = open_machine(str(tmp_path / "a.tar.gz")), from_sysfs()
-    assert (opened.topology.cpus, opened.topology.nodes) == (live.cpus, live.nodes)
+    from_capture, live = open_machine(str(tmp_path / "a.tar.gz")), from_sysfs()
+    assert (from_capture.topology.cpus, from_capture.topology.nodes) == (live.cpus, live.nodes)
     with gzip.open(tmp_path / "a.tar.gz") as file:
         assert b"product_serial" not in file.read()
 
@@ -406,13 +408,13 @@ def test_what_is_no_capture_is_one_clear_error(tmp_path: Path, members: list[Any
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_torn_capture_is_one_clear_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    whole = bytearray((MACHINES / "opteron-2.tar.xz").read_bytes())
+    data_ = bytearray((MACHINES / "opteron-2.tar.xz").read_bytes())
     if data.draw(st.booleans()):
-        del whole[data.draw(st.integers(0, len(whole) - 1)) :]
+        del data_[data.draw(st.integers(0, len(data_) - 1)) :]
     else:
-        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+        data_[data.draw(st.integers(0, len(data_) - 1))] ^= data.draw(st.integers(1, 255))
     path = tmp_path_factory.mktemp("torn") / "a.tar.xz"
-    path.write_bytes(whole)
+    path.write_bytes(data_)
     try:
         open_machine(str(path))
     except MeshmarkError as error:
@@ -448,9 +450,9 @@ def test_capture_writes_one_file(tmp_path: Path) -> None:
 
 
 def test_every_number_of_a_publication_has_its_place() -> None:
-    found = {p.name: list(p.entries()) for p in publications()}
-    assert len(found) == 5
-    for name, entries in found.items():
+    names = {p.name: list(p.entries()) for p in publications()}
+    assert len(names) == 5
+    for name, entries in names.items():
         assert entries, name
         assert all(e.place for e in entries), name
         assert all(len(e.printed) == len(e.values) for e in entries)
@@ -480,7 +482,7 @@ def test_a_publication_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_kernel_are_read() -> None:
-    """A kernel refuses very long readings from /proc/sys, of however short a file."""
+    """The kernel refuses very long reads from /proc/sys, even of short files."""
     path = "proc/sys/kernel/perf_event_paranoid"
     assert Tree(Path("/")).number(path) == int((Path("/") / path).read_text())
 
@@ -496,7 +498,7 @@ def _header(kind: bytes, size: int, name: str = "x") -> bytes:
     [
         _header(tarfile.REGTYPE, 0) * 101,  # files
         _header(tarfile.REGTYPE, 65 << 10) + bytes(65 << 10),  # one file
-        (_header(tarfile.REGTYPE, 60 << 10) + bytes(60 << 10)) * 20,  # all of them together
+        (_header(tarfile.REGTYPE, 60 << 10) + bytes(60 << 10)) * 20,  # all files together
         _header(tarfile.GNUTYPE_LONGNAME, 8 << 30) + bytes(2 << 20),  # a name of 8 GiB, which would be read into memory
         _header(tarfile.XHDTYPE, 8 << 30) + bytes(2 << 20),
     ],
@@ -508,11 +510,11 @@ def test_a_capture_beyond_the_limits_is_refused_before_anything_is_written(
         monkeypatch.setattr(capture_room, name, limit)
     archive = tmp_path / "large.tar.gz"
     archive.write_bytes(gzip.compress(content))
-    made: list[str] = []
-    monkeypatch.setattr(Path, "write_bytes", lambda self, _: made.append(self.name))
+    members: list[str] = []
+    monkeypatch.setattr(Path, "write_bytes", lambda self, _: members.append(self.name))
     with pytest.raises(MachineError, match="unpacks to more than"), unpacked(archive):
         pass
-    assert not made
+    assert not members
 
 
 def test_a_capture_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None:

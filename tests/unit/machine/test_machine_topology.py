@@ -1,4 +1,4 @@
-"""Topologies: every recorded and synthetic machine reads as what it was made to be; nonsense is one clear error."""
+"""Topologies: every recorded and synthetic machine is read as it was defined; invalid input is one clear error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def machine(name: str) -> Opened:
 
 
 def consistent(t: Topology) -> None:
-    """What holds for every machine, whatever it is."""
+    """Assert what holds for every machine."""
     cpus = [c.os_index for c in t.cpus]
     assert cpus == sorted(set(cpus)) and cpus
     assert sorted(c for core in t.cores for c in core.cpus) == cpus
@@ -62,19 +62,19 @@ def test_every_file_here_is_in_the_index() -> None:
 
 @pytest.mark.parametrize("name", INDEX)
 def test_a_machine_is_what_it_was_made_to_be(name: str) -> None:
-    made, t = INDEX[name], machine(name).topology
+    entry, t = INDEX[name], machine(name).topology
     consistent(t)
     assert (len(t.packages), len(t.nodes), len(t.cores), len(t.cpus)) == (
-        made["packages"],
-        made["nodes"],
-        made["cores"],
-        made["cpus"],
+        entry["packages"],
+        entry["nodes"],
+        entry["cores"],
+        entry["cpus"],
     )
-    assert [n.os_index for n in t.nodes if n.kind == "memory-only"] == made.get("memory_only", [])
-    assert [n.os_index for n in t.nodes if n.kind == "memory-less"] == made.get("memory_less", [])
-    assert list(t.offline_cpus) == made.get("offline", [])
-    if "distances" in made:
-        assert t.distances == tuple(map(tuple, made["distances"]))
+    assert [n.os_index for n in t.nodes if n.kind == "memory-only"] == entry.get("memory_only", [])
+    assert [n.os_index for n in t.nodes if n.kind == "memory-less"] == entry.get("memory_less", [])
+    assert list(t.offline_cpus) == entry.get("offline", [])
+    if "distances" in entry:
+        assert t.distances == tuple(map(tuple, entry["distances"]))
     assert t.doubts == ()
 
 
@@ -86,7 +86,7 @@ def test_sysfs_and_hwloc_agree(name: str) -> None:
     consistent(theirs)
     assert (ours.cores, ours.packages, ours.caches) == (theirs.cores, theirs.packages, theirs.caches)
     assert ours.offline_cpus == theirs.unlisted_cpus and theirs.offline_cpus == ()
-    with_memory = [n for n in ours.nodes if n.memory_bytes]  # hwloc leaves memory-less nodes out
+    with_memory = [n for n in ours.nodes if n.memory_bytes]  # hwloc omits nodes without memory
     assert [(n.os_index, n.cpus, n.memory_bytes) for n in with_memory] == [
         (n.os_index, n.cpus, n.memory_bytes) for n in theirs.nodes
     ]
@@ -258,7 +258,7 @@ def test_malformed_xml_is_one_clear_error(data: bytes, word: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@settings(max_examples=40, deadline=None)  # each starts a program
+@settings(max_examples=40, deadline=None)  # each example starts a program
 @given(st.data())
 def test_xml_with_flipped_bytes_never_ends_in_a_traceback(data: st.DataObject) -> None:
     truncated = bytearray(XML)
@@ -275,7 +275,7 @@ def test_xml_with_flipped_bytes_never_ends_in_a_traceback(data: st.DataObject) -
         json.dumps(t.to_dict())
 
 
-@settings(max_examples=40, deadline=None)  # each starts a program
+@settings(max_examples=40, deadline=None)  # each example starts a program
 @given(
     st.binary(max_size=400)
     | st.text(max_size=200).map(lambda s: f"<topology version='2.0'>{s}</topology>".encode("utf-8", "replace"))
@@ -290,13 +290,13 @@ ATTRIBUTE = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)  # each starts a program
+@settings(max_examples=40, deadline=None)  # each example starts a program
 @given(
     st.lists(
         st.tuples(st.sampled_from(["PU", "Core", "NUMANode", "Package", "L3Cache", "Group"]), ATTRIBUTE, ATTRIBUTE)
     )
 )
-@example([("PU", "0", ""), ("L3Cache", "", "0")])  # a cache of a CPU that is not there
+@example([("PU", "0", ""), ("L3Cache", "", "0")])  # a cache of a CPU that does not exist
 def test_objects_with_any_attributes(objects: list[tuple[str, str, str]]) -> None:
     body = "".join(
         f'<object type="{kind}" os_index="{index}" cpuset="{cpus}" cache_size="{cpus}" local_memory="{index}"/>'

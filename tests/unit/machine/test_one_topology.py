@@ -1,4 +1,4 @@
-"""The native programs and the Python half read the same CPUs, cores, packages and nodes of every machine.
+"""The native programs and the Python code read the same CPUs, cores, packages and nodes of every machine.
 
 The native sources are compared number by number in tests/native/topology_test.cpp; this compares the programs with
 `machine.topology`, also on trees of server processors.
@@ -31,7 +31,8 @@ DESCRIBED = [name for name, label in INDEX.items() if label == "synthetic"]
 
 
 def placed(topology: str, root: Path | None = None) -> tuple[int, ...]:
-    """Packages, nodes, cores and CPUs as `meshmark place` counts them; of a tree as if that were this host."""
+    """Return the packages, nodes, cores and CPUs that `meshmark place` counts; a tree replaces the files of this host.
+    Return the packages, nodes, cores and CPUs that `meshmark place` counts; a tree replaces the files of this host."""
     words = [str(find_native("meshmark-place", "MESHMARK_PLACE")), "plan", "--topology", topology, "--json"]
     env = os.environ | ({} if root is None else {"HWLOC_FSROOT": str(root)})
     completed = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=True)

@@ -1,4 +1,4 @@
-"""Published numbers become records that name their place, their qualifier and their misprint."""
+"""Published numbers become records that name their source, their qualifier and their misprint."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def test_tables_of_published_numbers_claim_no_median_spread_or_number_of_runs(
 ) -> None:
     show_published("paper:xeon5400", as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    at = next(i for i, line in enumerate(lines) if "statistic" in line and "processes" in line)
-    assert "median" not in lines[at]
-    assert lines[at + 1].split()[-3:] == ["–", "–", "unknown"]
+    position = next(i for i, line in enumerate(lines) if "statistic" in line and "processes" in line)
+    assert "median" not in lines[position]
+    assert lines[position + 1].split()[-3:] == ["–", "–", "unknown"]
     show_published("paper:e325", as_json=False)
     [line] = [x for x in capsys.readouterr().out.splitlines() if "triad" in x and "k_smp-2.4.19-191" in x]
     assert "0.0 %" not in line
@@ -133,7 +133,7 @@ def test_every_text_of_a_publication_is_shown(of: Publication, capsys: pytest.Ca
 
 
 def texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text of a file with its key."""
+    """Yield every text of a file with its key."""
     if isinstance(value, dict):
         for name, part in value.items():
             yield from texts(part, name)
@@ -152,7 +152,7 @@ def test_a_comparison_says_what_it_compares_and_what_its_qualifier_is_about() ->
     advantages = [e for e in entries.values() if e.path.startswith("comparison[") and e.unit]
     assert len(advantages) >= 37 and all(e.comparison for e in advantages)
     nearly = entries["comparison[3].advantage_ratio"], entries["comparison[3].cpus"]
-    assert [e.qualifier for e in nearly] == ["closer to", ""]  # of the ratio; there were 32 CPUs exactly
+    assert [e.qualifier for e in nearly] == ["closer to", ""]  # qualifies the ratio; there were exactly 32 CPUs
     assert not entries["system.gs1280.clock_ghz"].comparison
 
 

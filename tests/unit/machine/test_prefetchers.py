@@ -1,4 +1,4 @@
-"""Which hardware prefetchers are off, by the registers of made-up processors."""
+"""The registers of simulated processors show which hardware prefetchers are off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTEL, AMD = ("GenuineIntel", 0x1A4), ("AuthenticAMD", 0xC0000108)
 
 
 def registers(root: Path, number: int, *values: int) -> Tree:
-    """A tree whose CPUs have these values in a register."""
+    """Return a tree whose CPUs have these values in a register."""
     write_registers(root / "dev" / "cpu", number, dict(enumerate(values)))
     (root / "dev" / "cpu" / "microcode").write_text("")
     return Tree(root)

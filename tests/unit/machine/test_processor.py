@@ -1,4 +1,4 @@
-"""No CPU stands for the others: facts that differ between CPUs are reported for each group of them."""
+"""No CPU represents the others: facts that differ between CPUs are reported for each group of CPUs."""
 
 from __future__ import annotations
 

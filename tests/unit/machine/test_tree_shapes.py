@@ -1,4 +1,4 @@
-"""Trees in the shapes of real machines: every form of the kernel's sets is read, and hwloc reads the same."""
+"""Trees in the shapes of real machines: every form of the sets of the kernel is read as hwloc reads it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bits(text: str) -> Cpus:
 
 
 def sets_of_hwloc(root: Path) -> dict[str, object]:
-    """What lstopo states of a tree, in the same form."""
+    """Return what lstopo states about a tree, in the same form."""
     variables = {"HWLOC_FSROOT": str(root), "HWLOC_THISSYSTEM": "0", "HWLOC_COMPONENTS": "linux,stop"}
     words = ["lstopo-no-graphics", "--no-io", "--disallowed", "--filter", "icache:all", "--of", "xml", "-"]
     completed = subprocess.run(words, env=os.environ | variables, capture_output=True, timeout=60, check=True)
@@ -97,7 +97,7 @@ def test_every_form_of_a_set_is_read(name: str, form: Form, tmp_path: Path) -> N
 def test_hwloc_reads_the_same(name: str, form: Form, tmp_path: Path) -> None:
     root = write_shape(tmp_path, SHAPES[name], form)
     ours, hwloc = sets_of(from_sysfs(root)), sets_of_hwloc(root)
-    if len(SHAPES[name].nodes) < 2:  # hwloc states no distance of one node
+    if len(SHAPES[name].nodes) < 2:  # hwloc states no distances for a single node
         hwloc["distances"] = ours["distances"]
     assert ours == hwloc
 
@@ -207,7 +207,7 @@ def test_the_affinity_adds_cpus_that_the_online_list_lacks(tmp_path: Path) -> No
 
 
 def test_the_affinity_adds_no_offline_cpu(tmp_path: Path) -> None:
-    """The recorded affinity of a process includes CPUs that are offline."""
+    """The recorded affinity of a process includes offline CPUs."""
     root = write_shape(tmp_path, Shape(cores=[[0], [1]], nodes={0: [0, 1]}, offline=[2]))
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/status").write_text("Cpus_allowed_list:\t0-7\n")

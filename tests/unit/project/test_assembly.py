@@ -1,5 +1,7 @@
-"""What the compiler made of the hot loops. A loop that is right in C++ can still measure something else: chains packed
-into one vector wait for each other, a sum kept in memory measures store forwarding."""
+"""The machine code of the hot loops measures what it should.
+
+A loop that is right in C++ can still measure something else: pointer chases that are packed into one vector wait for
+each other, and a sum that is kept in memory measures store forwarding."""
 
 from __future__ import annotations
 
@@ -34,14 +36,15 @@ def functions() -> dict[str, list[str]]:
 
 
 def loop(name: str, what: str = "") -> list[str]:
-    """Instructions, from a jump's target to the jump, of the longest of those innermost loops that hold `what`."""
+    """Return the longest innermost loop that contains `what`: the instructions from the target of the jump to the jump.
+    Return the longest innermost loop that contains `what`: the instructions from the target of the jump to the jump."""
     lines = next(v for k, v in functions().items() if name in k)
-    at = {m[1]: i for i, x in enumerate(lines) if (m := re.match(r"\s*([0-9a-f]+):", x))}
+    index_of_label = {m[1]: i for i, x in enumerate(lines) if (m := re.match(r"\s*([0-9a-f]+):", x))}
     loops = []
     for i, x in enumerate(lines):
         jump = re.search(r"\bj\w+\s+([0-9a-f]+) ", x)
-        if jump and jump[1] in at and at[jump[1]] < i:
-            loops.append((at[jump[1]], i))
+        if jump and jump[1] in index_of_label and index_of_label[jump[1]] < i:
+            loops.append((index_of_label[jump[1]], i))
     inner = [a for a in loops if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
     inner = [a for a in inner if any(what in x for x in lines[a[0] : a[1] + 1])]
     assert inner, f"{name} has no loop with {what}"
@@ -54,7 +57,7 @@ def test_chains_are_loads_from_registers_and_nothing_else(chains: int) -> None:
     body = loop(f"walk_together<{chains}>(")
     loads = [x for x in body if re.match(r"mov\s+(0x0)?\((%r\w+)\),\2$", x)]
     assert len(loads) == chains, body
-    assert len(body) == chains + 2, body  # a count and a jump
+    assert len(body) == chains + 2, body  # the count and the jump
 
 
 def test_the_pointer_walk_is_a_load_a_step() -> None:
@@ -83,7 +86,7 @@ def test_multiply_adds_stay_in_registers(kernel: str, instruction: str, register
 def test_streaming_stores_stream_and_ordinary_ones_do_not(isa: str, store: str, kernel: str) -> None:
     width = {"sse2": "%xmm", "avx2": "%ymm", "avx512": "%zmm"}[isa]
     streaming, ordinary = loop(f"stream::{isa}::{kernel}_nt("), loop(f"stream::{isa}::{kernel}(")
-    # The compiler may turn movntpd of doubles into movntps, which is shorter and the same.
+    # The compiler may turn movntpd of doubles into movntps, which is shorter and equivalent.
     streams = [x for x in streaming if re.match(r"v?movntp[sd]\b", x) and width in x]
     assert len(streams) == 4, (store, streaming)
     assert not [x for x in ordinary if "movnt" in x] and not [x for x in streaming if "prefetch" in x]

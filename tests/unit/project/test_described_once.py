@@ -1,4 +1,4 @@
-"""What a metric is, is said once: by its instrument. Everything else reads it there."""
+"""A metric is described once, by its instrument. All other code reads that description."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def all_metrics() -> Iterator[tuple[str, Metric]]:
 def test_a_name_means_the_same_wherever_it_stands() -> None:
     first: dict[str, tuple[str, Metric]] = {}
     for instrument, m in all_metrics():
-        other, known = first.setdefault(m.name, (instrument, m))
-        assert (m.unit, m.better) == (known.unit, known.better), f"{m.name} of {instrument} and of {other}"
+        other, previous = first.setdefault(m.name, (instrument, m))
+        assert (m.unit, m.better) == (previous.unit, previous.better), f"{m.name} of {instrument} and of {other}"
         assert m.better in BETTER and m.help
 
 
@@ -63,7 +63,7 @@ def of_samples(call: ast.Call) -> bool:
 
 
 def test_no_view_chooses_the_best_sample_itself() -> None:
-    """Three did, by the unit, and disagreed on one page."""
+    """Three views chose by the unit, and disagreed on one page."""
     lines = [
         f"{path.relative_to(SOURCES)}:{call.lineno}"
         for path in sorted(SOURCES.rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Sizes that the project keeps: files, classes and functions that a reader can take in."""
+"""Files, classes and functions stay small enough to be understood."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FILE_LINES, CLASS_LINES, FUNCTION_LINES = 600, 300, 100
 PYTHON = sorted((ROOT / "src").rglob("*.py"))
 NATIVE = sorted(p for p in (ROOT / "native").rglob("*") if p.suffix in {".cpp", ".hpp", ".f90"})
 TESTS = sorted(p for f in ("tests", "bench") for p in (ROOT / f).rglob("*") if p.suffix in {".py", ".cpp", ".hpp"})
-# To be split. A file that is short enough leaves this list.
+# Files that should be split. A file that has become short enough leaves this list.
 TOO_LONG: set[str] = set()
-# Native classes and functions to be split, by file. One that is short enough leaves this list.
+# Native classes and functions that should be split, by file. One that has become short enough leaves this list.
 TOO_LONG_NATIVE: dict[str, set[str]] = {}
 
 
@@ -38,12 +38,13 @@ def test_no_file_is_too_long() -> None:
 def test_no_class_or_function_is_too_long(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            most = CLASS_LINES if isinstance(node, ast.ClassDef) else FUNCTION_LINES
-            assert (node.end_lineno or 0) - node.lineno < most, f"{node.name} is longer than {most} lines"
+            limit = CLASS_LINES if isinstance(node, ast.ClassDef) else FUNCTION_LINES
+            assert (node.end_lineno or 0) - node.lineno < limit, f"{node.name} is longer than {limit} lines"
 
 
 def native_blocks(text: str) -> Iterator[tuple[str, bool, int]]:
-    """Name, whether it is a class, and lines of each class and function of C++ that clang-format laid out.
+    """Yield the name, whether it is a class, and the lines of each class and function of C++ that clang-format laid
+    out.
 
     A definition ends with the brace that stands at the indentation at which it starts.
     """
@@ -59,7 +60,7 @@ def native_blocks(text: str) -> Iterator[tuple[str, bool, int]]:
             head += " " + lines[last].strip()
         of_class = re.match(r"(?:template <.*> )?(?:class|struct) (\w[\w:]*)[^=(]*{$", head)
         of_function = re.match(r"(?!if|for|while|switch|do|else|case|return)[^={]*?([\w:~]+)\(.*\)[^()]* ?{$", head)
-        if head.count("(") != head.count(")"):  # the rest of a condition that has a semicolon in it
+        if head.count("(") != head.count(")"):  # the rest of a condition that contains a semicolon
             continue
         if match := of_class or of_function:
             brace = " " * (len(line) - len(line.lstrip())) + "}"
@@ -95,8 +96,8 @@ int table[] = {
 @pytest.mark.parametrize("path", [p for p in NATIVE if p.suffix != ".f90"], ids=name)
 def test_no_native_class_or_function_is_too_long(path: Path) -> None:
     long = {
-        what
-        for what, of_class, lines in native_blocks(path.read_text())
+        block
+        for block, of_class, lines in native_blocks(path.read_text())
         if lines > (CLASS_LINES if of_class else FUNCTION_LINES)
     }
     assert long == TOO_LONG_NATIVE.get(name(path), set()), "split what is new, and remove what is short enough"

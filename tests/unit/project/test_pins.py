@@ -1,4 +1,4 @@
-"""What is pinned: every dependency by version and hash, and what a build requires."""
+"""Every dependency is pinned by version and hash, and so are the requirements of a build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def name(requirement: str) -> str:
 
 
 def locked(file: str) -> dict[str, set[str]]:
-    """What a lock file allows: versions by name; each must come with hashes, and with no address."""
+    """Return the versions that a lock file allows, by name; each must have hashes and no address."""
     results: dict[str, set[str]] = {}
     for line in (ROOT / "requirements" / file).read_text().replace("\\\n", " ").splitlines():
         pin = re.fullmatch(r"([\w.-]+)==([\w.]+)( ; [^/@]+?)? +(--hash=sha256:[0-9a-f]{64} *)+", line)
@@ -35,7 +35,7 @@ def test_every_dependency_is_pinned_by_version_and_hash() -> None:
     project = PROJECT["project"]
     extras = dict(project["optional-dependencies"])
     assert {name(word) for word in extras.pop("psij")} <= locked("psij.txt").keys()
-    extras.pop("notebook")  # only users install it, beside the Jupyter that they have
+    extras.pop("notebook")  # only users install it, into their Jupyter
     requirements = [*project["dependencies"], *(word for extra in extras.values() for word in extra)]
     assert {name(word) for word in requirements} <= locked("locked.txt").keys()
     assert locked("installers.txt").keys() == {"pip", "uv"}
@@ -45,7 +45,7 @@ def test_a_build_requires_exact_versions_which_are_locked() -> None:
     requires = PROJECT["build-system"]["requires"]
     versions = locked("locked.txt")
     assert {word.partition("==")[2] for word in requires} == set().union(*(versions[name(word)] for word in requires))
-    # Whatever they require is named as well: an isolated build takes no other version of anything.
+    # Their own requirements are named, too: an isolated build uses no other version of any package.
     needed_by_build = {
         name(word)
         for requirement in requires

@@ -1,4 +1,4 @@
-"""No process is started by a copy of this interpreter, which may wait for ever for a lock."""
+"""No process is started by a copy of this interpreter, which may wait forever for a lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORKS = {"fork", "forkpty"}  # attributes of os; `fork` is a start method of mul
 
 
 def forks(source: str) -> Iterator[int]:
-    """Lines that run Python between fork and exec, or without an exec."""
+    """Yield the lines that run Python code between fork and exec, or without an exec."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.keyword) and node.arg == "preexec_fn":
             yield node.value.lineno

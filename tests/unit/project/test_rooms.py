@@ -11,7 +11,7 @@ SOURCE = ROOT / "src"
 
 
 def imports() -> dict[str, set[str]]:
-    """Modules of ours that each imports, within functions too."""
+    """Return the modules of Meshmark that each module imports, including imports within functions."""
     files = {
         ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p for p in SOURCE.rglob("*.py")
     }
@@ -27,12 +27,12 @@ def imports() -> dict[str, set[str]]:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    list(TopologicalSorter(imports()).static_order())  # which names a circle
+    list(TopologicalSorter(imports()).static_order())  # raises an error that names a cycle
 
 
 def test_only_the_command_line_imports_the_validation() -> None:
-    inside, importers = "meshmark.validation", set()
+    package, importers = "meshmark.validation", set()
     for module, imported in imports().items():
-        if not module.startswith(inside) and any(one.startswith(inside) for one in imported):
+        if not module.startswith(package) and any(name.startswith(package) for name in imported):
             importers.add(module)
-    assert importers and all(one.startswith("meshmark.cli.") for one in importers), importers
+    assert importers and all(name.startswith("meshmark.cli.") for name in importers), importers

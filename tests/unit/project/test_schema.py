@@ -1,4 +1,4 @@
-"""The forms that go between programs, pages and files are those of schema/."""
+"""The data that programs, pages and files exchange follows the schemas in schema/."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REGISTRY: Registry[Any] = Registry().with_resources(
 
 
 def wrong(name: str, value: object, part: str = "") -> list[str]:
-    """What of a value a schema (or one of its $defs) does not allow."""
+    """Return the errors that a schema (or one of its $defs) reports for a value."""
     schema = {"$ref": f"{name}.json#/$defs/{part}"} if part else SCHEMAS[name]
     return [
         f"{e.json_path}: {e.message[:200]}" for e in Draft202012Validator(schema, registry=REGISTRY).iter_errors(value)
@@ -89,10 +89,10 @@ def test_records_of_every_maker_have_the_form(tmp_path: Path) -> None:
     subprocess.run(
         [find_place(), "run", "--record", journal, "--", "true"], check=True, timeout=60, capture_output=True
     )
-    placed = [r for r in map(json.loads, journal.read_text().splitlines()) if r["type"] == "result"]
-    assert len(placed) >= 3
+    results_ = [r for r in map(json.loads, journal.read_text().splitlines()) if r["type"] == "result"]
+    assert len(results_) >= 3
     records = [r.to_json() for r in (*made_run.everything(), *measure("peak", find_machine("gs1280-4"), {}))]
-    for r in (*results, *placed, *records):
+    for r in (*results, *results_, *records):
         assert wrong("record", r) == [], r["metric"]
 
 
@@ -133,7 +133,7 @@ def test_frames_of_this_host_of_a_tree_and_of_a_model_have_the_form(tmp_path: Pa
     for name, stream in streams.items():
         header = header_of(stream[0])
         assert len(stream) > 2, name
-        # As they come, and as Python passes them on.
+        # As received, and as Python passes them on.
         converted: list[Mapping[str, Any]] = [header.to_json(), *(frame_of(f, header).to_json() for f in stream[1:])]
         for line in (*stream, *converted):
             assert wrong("frame", line, str(line["type"])) == [], f"{name}: {line['type']}"
@@ -179,10 +179,10 @@ def test_every_request_of_ours_has_the_form(tmp_path: Path, monkeypatch: pytest.
 
 
 def limits(part: str) -> Iterator[tuple[str, float, bool]]:
-    """Each number of a part at its limits, and beyond them: whether the schema allows it."""
+    """Yield each number of a part at its limits and beyond them, and whether the schema allows it."""
     for key, schema in SCHEMAS["model-request"]["$defs"][part]["properties"].items():
         part_schema = SCHEMAS["model-request"]["$defs"]["ns"] if schema.get("$ref") == "#/$defs/ns" else schema
-        if "minimum" in part_schema and key != "owner":  # which depends on the machine
+        if "minimum" in part_schema and key != "owner":  # the limit depends on the machine
             yield key, part_schema["minimum"], True
             yield key, part_schema["minimum"] - 1, False
         if "maximum" in part_schema:
@@ -221,12 +221,16 @@ def test_the_program_has_the_limits_of_the_schema(part: str, key: str, value: fl
 
 
 def test_the_page_is_made_with_the_types_of_the_schema() -> None:
-    """Its build writes them from schema/frame.json; what it says besides is what the page alone is told."""
+    """The build of the page writes its types from schema/frame.json; the other types describe data that only the page
+    gets."""
     build = json.loads((ROOT / "web" / "package.json").read_text())["scripts"]["build"]
     assert build.startswith("node schema.mjs && tsc")
-    generated, own = ((ROOT / "web" / "src" / f"{name}.ts").read_text() for name in ("schema", "types"))
+    generated, used_types = ((ROOT / "web" / "src" / f"{name}.ts").read_text() for name in ("schema", "types"))
     for part in ("header", "frame", "metric", "process", "denominators"):
         part_schema = SCHEMAS["frame"]["$defs"][part]
-        assert f"interface {part_schema['title']} {{" in generated and f"interface {part_schema['title']} " not in own
+        assert (
+            f"interface {part_schema['title']} {{" in generated
+            and f"interface {part_schema['title']} " not in used_types
+        )
         for key in part_schema["properties"]:
             assert re.search(rf"^{key}\??: ", generated, re.M), f"{part}.{key}"

@@ -1,4 +1,4 @@
-"""`make setup`: what it says before it installs anything, what it checks, and for whom it works."""
+"""`make setup` names what is missing before it installs anything, checks it, and works for every user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def program(place: Path, *lines: str) -> None:
 
 
 def test_setup_says_what_to_install_where_it_may_not(tmp_path: Path) -> None:
-    """With a PATH that lacks cmake and apt-get: one message for each of the three worlds, status 1."""
+    """The PATH lacks cmake and apt-get: each of the three kinds of systems gets one message, with status 1."""
     (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
     for tool in (
         "bash",
@@ -55,7 +55,7 @@ def test_setup_says_what_to_install_where_it_may_not(tmp_path: Path) -> None:
 
 
 def test_setup_lists_all_packages_before_it_installs_one(tmp_path: Path) -> None:
-    """With an apt-get that installs nothing, on a system where pkg-config knows nothing."""
+    """The apt-get on the PATH installs nothing, and pkg-config finds no package."""
     tree = tmp_path / "tree"
     (tree / "tools").mkdir(parents=True)
     shutil.copy2(SCRIPT, tree / "tools")
@@ -87,7 +87,7 @@ def test_setup_takes_nothing_from_a_registry_without_its_hash() -> None:
 
 
 def test_root_takes_a_python_that_others_can_start(tmp_path: Path) -> None:
-    """Of setup.sh the lines that choose an interpreter, with one in a closed folder first on the PATH."""
+    """Run the lines of setup.sh that choose an interpreter, with one in a closed folder first on the PATH."""
     text = SCRIPT.read_text()
     chooses = text[text.index("closed() {") : text.index('have "$python" ||')]
     hidden = tmp_path / "home" / "python3"
@@ -124,16 +124,17 @@ def test_what_closes_a_path_to_others_is_named(tmp_path: Path) -> None:
         line = f'{function}\nclosed "{file}"'
         return subprocess.run(["bash", "-euc", line], capture_output=True, text=True, check=True).stdout.strip()
 
-    before = closed()  # pytest's own folder is closed
+    before = closed()  # the folder of pytest is closed
     assert before in {str(p) for p in tmp_path.parents} | {str(tmp_path), ""}
     (tmp_path / "outer").chmod(0o700)
     assert closed() == (before or str(tmp_path / "outer"))
 
 
 def test_what_setup_made_can_be_started_by_any_user_who_reaches_it() -> None:
-    """Also after `umask 077`: every file of .venv can be read, and the programs and the interpreter be executed."""
-    venv, built = ROOT / ".venv", ROOT / "build" / "release" / "bin"
+    """This holds after `umask 077`, too: every file of .venv is readable; the programs and the interpreter are
+    executable."""
+    venv, binaries = ROOT / ".venv", ROOT / "build" / "release" / "bin"
     files = [p for p in venv.rglob("*") if not p.is_symlink()]
     assert [p for p in files if not p.stat().st_mode & (0o001 if p.is_dir() else 0o004)] == []
-    programs = [venv / "bin" / "python", venv / "bin" / "meshmark", *built.glob("meshmark-*")]
+    programs = [venv / "bin" / "python", venv / "bin" / "meshmark", *binaries.glob("meshmark-*")]
     assert [p for p in programs if not p.stat().st_mode & 0o001] == []

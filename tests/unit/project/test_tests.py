@@ -1,4 +1,4 @@
-"""Promises of the tests themselves: no hidden skips, an own home."""
+"""Rules for the tests themselves: no hidden skips, and a home folder that no user shares."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PYTHON = sorted((ROOT / "tests").rglob("*.py"))
 
 
 def test_no_test_is_skipped_where_something_is_not_built() -> None:
-    """What the system lacks is skipped; what `make setup` builds is there or fails."""
+    """What the system lacks is skipped; what `make setup` builds must exist, or the test fails."""
     skips = re.compile(r"(skip|skipif|importorskip)\(.*(built|no build|this build|make setup)")
     lines = [(p.name, line) for p in (ROOT / "tests").rglob("test_*.py") for line in p.read_text().splitlines()]
     assert [result for result in lines if skips.search(result[1])] == []
 
 
 def test_tests_have_an_own_home_and_miss_only_what_nobody_can_make() -> None:
-    """Some programs make /nonexistent; in /proc nobody makes a file."""
+    """Some programs create /nonexistent; nobody can create a file in /proc."""
     assert Path.home() != Path(pwd.getpwuid(os.getuid()).pw_dir)
     assert all(Path(os.environ[f"XDG_{name}_HOME"]).is_relative_to(Path.home()) for name in ("DATA", "CONFIG", "CACHE"))
     missing = re.compile(r"""["'](/nonexistent|/nowhere|/no/such)""")
@@ -32,7 +32,7 @@ def test_tests_have_an_own_home_and_miss_only_what_nobody_can_make() -> None:
 
 
 def private(node: ast.AST) -> str:
-    """The private name of Meshmark that a node uses; "" if none. What a test class calls its own is no concern here."""
+    """Return the private name of Meshmark that a node uses, or "". Private names of a test class itself are allowed."""
 
     def hidden(name: object) -> bool:
         return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
@@ -67,7 +67,8 @@ def test_a_private_name_is_found(line: str) -> None:
 
 
 def test_tests_use_public_names_only() -> None:
-    """A test of a private function holds on to how something is done, and does not see that it is used wrongly."""
+    """A test of a private function depends on the implementation, and does not notice that the function is used
+    wrongly."""
     lines = [
         f"{file.name}:{node.lineno}: {name}"  # type: ignore[attr-defined]
         for file in PYTHON
@@ -77,7 +78,7 @@ def test_tests_use_public_names_only() -> None:
     assert lines == []
 
 
-# What a test waits for has a condition; a made-up program is slow on purpose.
+# Tests wait for a condition; a simulated program may be slow on purpose.
 MAY_SLEEP = {ROOT / "tests" / "support" / name for name in ("waiting.py", "fake_probe.py")}
 
 
@@ -93,7 +94,8 @@ def sleeps(node: ast.AST) -> bool:
 
 
 def test_no_test_sleeps() -> None:
-    """Too short on a slow machine, too long on every other: `support.waiting.until` waits for a condition."""
+    """A fixed time is too short on slow machines and too long on all others: `support.waiting.until` waits for a
+    condition."""
     lines = [
         f"{file.name}:{node.lineno}"  # type: ignore[attr-defined]
         for file in PYTHON
@@ -105,6 +107,6 @@ def test_no_test_sleeps() -> None:
 
 
 def test_no_test_file_is_imported() -> None:
-    """What two of them need is in tests/support, or in a module beside them."""
+    """Code that two of them need is in tests/support, or in a module beside them."""
     lines = [(file.name, line) for file in PYTHON for line in file.read_text().splitlines()]
     assert [result for result in lines if re.search(r"\b(from|import) test_\w+ ?(import|$)", result[1])] == []

@@ -1,4 +1,4 @@
-"""What a machine did during an interval is the mean of its frames, and unknown where they do not state it."""
+"""The activity of a machine during an interval is the mean of its frames; a value that no frame states is unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_values_are_means_by_the_length_of_the_frames() -> None:
     activity = activity_of(HEADER, frames)
     assert activity.interval_s == 4.0
     assert activity.busy == {4: pytest.approx(0.5)} and activity.stolen == {4: 0.0} and activity.devices == {"sda": 0.5}
-    assert activity.runnable == pytest.approx(5.0)  # without the sampler
+    assert activity.runnable == pytest.approx(5.0)  # the thread of the sampler does not count
     assert [(p.name, p.pid, p.cpus) for p in activity.programs] == [("a", 9, 1.5)]
 
 

@@ -1,4 +1,4 @@
-"""Recordings with damaged lines: whatever shows one gives frames or one line that names what is wrong."""
+"""Recordings with damaged lines: every reader returns frames or fails with one line that names what is wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from meshmark.web.hub import Past
 from meshmark.web.page import packed_recording
 from support.cli import meshmark
 
-RAW = "RAW:"  # begins a text that stands for itself in a line, since `json` does not write such values
+RAW = "RAW:"  # marks a text that is inserted into a line as it is, since `json` does not write such values
 HOSTILE: tuple[Any, ...] = (
     RAW + "1" + "0" * 399,
     RAW + "1e400",
@@ -92,7 +92,7 @@ def places(value: object, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def damaged(line: dict[str, Any], rng: random.Random) -> str:
-    """A line with a hostile value at one place."""
+    """Return the line with a hostile value at a random place."""
     line = copy.deepcopy(line)
     *parents, last = rng.choice(list(places(line)))
     inner: Any = line
@@ -109,7 +109,7 @@ def write_part(path: Path, header: str, lines: list[str]) -> None:
 
 
 def uses(folder: Path) -> dict[str, Callable[[Recording], object]]:
-    """What the commands do with a recording."""
+    """Return functions that do with a recording what the commands do, by name."""
 
     def drawn(recording: Recording) -> None:
         machine_map, detector = map_of(recording.header), Detector(recording.header)

@@ -1,4 +1,4 @@
-"""What changed between two recordings, with an interval."""
+"""Changes between two recordings have an interval."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def side(name: str, uses: Sequence[Sequence[float | None]], of: Header | None = 
 
 
 def ar(rng: np.random.Generator, ticks: int, memory: float) -> list[float]:
-    """Noise that remembers: each tick is `memory` of the one before, and new."""
-    made, noise = [], rng.normal() / np.sqrt(1 - memory**2)
+    """Return autocorrelated noise: each tick is `memory` times the previous one plus new noise."""
+    values, noise = [], rng.normal() / np.sqrt(1 - memory**2)
     for _ in range(ticks):
-        made.append(0.5 + 0.02 * noise)
+        values.append(0.5 + 0.02 * noise)
         noise = memory * noise + rng.normal()
-    return made
+    return values
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.8])
@@ -40,7 +40,8 @@ def test_the_interval_covers_no_change_as_often_as_it_says(memory: float) -> Non
     wide_header = header(n)
     difference = compare(side("a", np.array(a).T.tolist(), wide_header), side("b", np.array(b).T.tolist(), wide_header))
     quiet = sum(not c.certain for c in difference.changes["cpu"]) / n
-    # 0.95 (0.94 where batches are but eight memories long) with four deviations of this count; plain scatter has 0.5.
+    # 0.95 (0.94 for batches of only eight correlation times) within four deviations of this count; plain scatter has
+    # 0.5.
     assert 0.885 < quiet < 0.985
 
 
@@ -55,7 +56,9 @@ def test_a_change_is_found_with_its_sign_and_size() -> None:
     assert [(change.component_class, change.index, change.name) for change in c] == [
         ("cpu", i, f"CPU {i}") for i in range(4)
     ]
-    assert not c[3].certain and c[3].change == pytest.approx(0)  # the same to the last digit is no change
+    assert not c[3].certain and c[3].change == pytest.approx(
+        0
+    )  # values that are equal to the last digit have no change
     memory = compare(side("a", before), side("b", after)).changes["memory"]
     assert memory[0].why == "no counters here (a)"
 
@@ -221,7 +224,7 @@ def test_what_is_not_known_at_some_ticks_is_the_mean_of_the_others() -> None:
 
 def test_frames_that_are_short_of_a_component_or_without_length_do_not_hide_the_others() -> None:
     all_frames = frames([[0.5] * 4] * 20)
-    all_frames[3].values["cpu.busy"] = [1.0, 1.0]  # a torn one
+    all_frames[3].values["cpu.busy"] = [1.0, 1.0]  # an incomplete frame
     c = compare(Side("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20)).changes["cpu"]
     assert c[0].before == pytest.approx(0.5)
     for frame in all_frames:
@@ -268,7 +271,7 @@ def test_the_table_has_the_surest_and_largest_changes_first_and_links_by_name() 
 
 def test_classes_that_one_recording_does_not_measure_name_the_reason_and_the_recording() -> None:
     plain = header()
-    known = Header(
+    measured_header = Header(
         plain.source,
         plain.machine,
         plain.started,
@@ -279,13 +282,13 @@ def test_classes_that_one_recording_does_not_measure_name_the_reason_and_the_rec
     all_frames = frames([[0.1] * 4] * 10)
     for frame in all_frames:
         frame.values[plain.use["memory"]] = [0.5]
-    here, there = Side("a", known, 10, all_frames), side("b", [[0.1] * 4] * 10)
-    for pair in ((here, there), (there, here)):
+    measured, unmeasured = Side("a", measured_header, 10, all_frames), side("b", [[0.1] * 4] * 10)
+    for pair in ((measured, unmeasured), (unmeasured, measured)):
         (memory,) = compare(*pair).changes["memory"]
         assert (memory.component_class, memory.index, memory.name) == ("memory", 0, "memory 0")
         assert (memory.before, memory.after, memory.why) == (None, None, "no counters here (b)")
-    assert compare(here, here).changes["memory"][0].before == pytest.approx(0.5)
-    assert list(compare(here, here).changes) == ["cpu", "memory"]  # classes without a component are left out
+    assert compare(measured, measured).changes["memory"][0].before == pytest.approx(0.5)
+    assert list(compare(measured, measured).changes) == ["cpu", "memory"]  # classes without a component are left out
 
 
 def test_the_json_of_a_difference_names_its_format_and_rounds_to_a_millionth() -> None:
@@ -306,8 +309,8 @@ def test_the_json_of_a_difference_names_its_format_and_rounds_to_a_millionth() -
 
 
 def machine(names: Mapping[str, Sequence[str | None]], **more: str) -> Header:
-    """A host that measures the use of every class; a component without a name has none."""
-    components = {kind: tuple({"name": n} if n else {} for n in of) for kind, of in names.items()}
+    """Return a host that measures the use of every class; a component whose name is None has no name."""
+    components = {kind: tuple({"name": n} if n else {} for n in class_names) for kind, class_names in names.items()}
     metrics = tuple(Metric(f"{kind}.busy", "1", "busy", "time") for kind in names)
     return Header("host", "test", "2026-01-01T00:00:00Z", 0.1, components, metrics, (), more)
 
@@ -315,9 +318,10 @@ def machine(names: Mapping[str, Sequence[str | None]], **more: str) -> Header:
 def of_machine(
     name: str, names: Mapping[str, Sequence[str | None]], use: Callable[[int], float | None], count: int
 ) -> Side:
-    """A recording in which all components have the use that is given for each frame."""
+    """Return a recording in which all components have the same use, which `use` returns for each frame."""
     all_frames = [
-        Frame(n, 0.1 * n, 0.1, {f"{kind}.busy": [use(n)] * len(of) for kind, of in names.items()}) for n in range(count)
+        Frame(n, 0.1 * n, 0.1, {f"{kind}.busy": [use(n)] * len(class_names) for kind, class_names in names.items()})
+        for n in range(count)
     ]
     return Side(name, machine(names), count, all_frames)
 
@@ -331,7 +335,7 @@ def test_classes_are_compared_in_one_order_and_components_without_a_name_are_num
     for kind, changes in difference.changes.items():
         assert [c.component_class for c in changes] == [kind] * len(names[kind])
         assert [c.index for c in changes] == list(range(len(names[kind])))
-        # All frames are alike, so the interval is the change alone.
+        # All frames are equal, so the interval has no width.
         for c in changes:
             assert (c.before, c.after, c.low, c.high) == pytest.approx((0.25, 0.75, 0.5, 0.5))
             assert (c.certain, c.why) == (True, "")
@@ -387,13 +391,13 @@ def test_ticks_at_which_a_component_is_not_known_are_in_no_batch() -> None:
     rng = np.random.default_rng(2)
     values = rng.normal(0.3, 0.05, 40)
     names = {"cpu": ("CPU 0",)}
-    # Nothing is known in the first three of ten batches, nor in half of the fourth one.
+    # Values are unknown in the first three of ten batches and in half of the fourth.
     a = of_machine("a", names, lambda n: float(values[n]) if n >= 14 else None, 40)
     b = of_machine("b", names, lambda n: float(values[-n]), 40)
     (c,) = compare(a, b).changes["cpu"]
-    known = [values[14:16].mean(), *(values[i : i + 4].mean() for i in range(16, 40, 4))]
+    batch_means = [values[14:16].mean(), *(values[i : i + 4].mean() for i in range(16, 40, 4))]
     every = [np.mean([values[-n] for n in range(i, i + 4)]) for i in range(0, 40, 4)]
-    welch = stats.ttest_ind(every, known, equal_var=False).confidence_interval(0.95)
+    welch = stats.ttest_ind(every, batch_means, equal_var=False).confidence_interval(0.95)
     assert c.low is not None
     assert c.high is not None
     assert c.high - c.low == pytest.approx(welch.high - welch.low)
@@ -460,8 +464,8 @@ def test_what_is_not_known_is_grouped_by_reason_in_the_order_of_the_components()
 )
 def test_changes_are_shown_in_points_with_their_sign_unless_they_are_zero(change: float, text: str) -> None:
     sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
-    one = Change("cpu", 0, "CPU 0", 0.5, 0.5 + change, change, change)
-    line = list(table(Difference(*sides, {"cpu": [one]})))[2]
+    shown = Change("cpu", 0, "CPU 0", 0.5, 0.5 + change, change, change)
+    line = list(table(Difference(*sides, {"cpu": [shown]})))[2]
     assert line.split()[4:8] == [text, text, "to", text]
 
 

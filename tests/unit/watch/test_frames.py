@@ -1,4 +1,4 @@
-"""Frames and their header: they come back as they went, and what is none is one line."""
+"""Frames and their headers survive being written and read; invalid ones are reported in one line."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_most_specific_reason_for_what_is_unknown_counts() -> None:
     assert first.why_unknown("memory.busy", 0) == "no source says it"
     assert header().why_unknown("cpu.other", 1) == "no source says it"
     assert header().why_unknown("cpu.m0", 1) == "not known at this tick"
-    first = header(absent=({"metric": "cpu.busy", "why": "no clock"}, absence))  # whichever comes first
+    first = header(absent=({"metric": "cpu.busy", "why": "no clock"}, absence))  # the first entry counts
     assert [first.why_unknown("cpu.busy", i) for i in (0, 1)] == ["no clock", "it is offline"]
 
 
@@ -137,7 +137,7 @@ def test_values_are_cut_or_padded_to_the_components_of_their_class() -> None:
     }
     assert frame_of(line, header()).values == {
         "cpu.busy": [1.0, None, 3.0, 4.0],
-        "fan.speed": [],  # of a class that the header does not have
+        "fan.speed": [],  # belongs to a class that the header does not have
         "cpu.m0": [None] * 4,
     }
 

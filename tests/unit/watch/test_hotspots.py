@@ -1,4 +1,4 @@
-"""Hot spots: found on simulated machines, left alone on quiet ones, with the processes behind them."""
+"""Hot spots are found on simulated machines with the processes that cause them; quiet machines have none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.made_frames import frame, header
 
 
 def simulated_cases() -> Iterator[tuple[MachineFile, tuple[str, Any] | None, dict[str, Any]]]:
-    """Machines under load with a known hot spot, and as many quiet ones (light, even and heavy but even)."""
+    """Yield machines under load with a known hot spot, and as many without one (light, even, or heavy and even)."""
     draws = Random(3)
     for name, shape in (("gs1280-8", (4, 2)), ("gs1280-16", (4, 4)), ("gs1280-32", (8, 4)), ("es80", (8, 1))):
         m = find_machine(name)
@@ -25,7 +25,7 @@ def simulated_cases() -> Iterator[tuple[MachineFile, tuple[str, Any] | None, dic
         for _ in range(4):
             home = draws.randrange(n)
             yield m, ("memory", home), random_reads(m, draws.choice([4, 8, 16]), homes=[home])
-        for _ in range(3):  # everyone at work at home, and half of them on one node's memory as well
+        for _ in range(3):  # every CPU uses its local memory, and half of them also the memory of one node
             home = draws.randrange(n)
             quiet = {**stream_actor(m, list(range(n)), "read", "ordinary", "local"), "pace_ns": 40}
             random_jobs = random_reads(m, 8, draws.sample(range(n), max(3, n // 2)), homes=[home])["actors"]
@@ -36,13 +36,13 @@ def simulated_cases() -> Iterator[tuple[MachineFile, tuple[str, Any] | None, dic
         for _ in range(3):
             cpu = draws.randrange(n)
             yield m, ("cpu", cpu), trial([stream_actor(m, [cpu], "read", "ordinary", "local")])
-        for _ in range(3):  # three streams of reads over one link; no memory of theirs is full
+        for _ in range(3):  # three streams of reads share one link; none of their memories is saturated
             x, y = draws.randrange(shape[0]), draws.randrange(shape[1])
-            at = [(x + d) % shape[0] + y * shape[0] for d in (0, 1, 2, -1)]
-            pairs = ((at[0], at[1]), (at[3], at[1]), (at[0], at[2]))
+            nodes = [(x + d) % shape[0] + y * shape[0] for d in (0, 1, 2, -1)]
+            pairs = ((nodes[0], nodes[1]), (nodes[3], nodes[1]), (nodes[0], nodes[2]))
             yield (
                 m,
-                ("link", (at[1], at[0])),
+                ("link", (nodes[1], nodes[0])),
                 trial([random_reads(m, 8, [a], homes=[b])["actors"][0] for a, b in pairs]),
             )
         for chains in (1, 2, 4, 8, 16):
@@ -59,7 +59,7 @@ def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
         h = header_of(header_line(m, 1e-6))
         detector = Detector(h)
         spots: list[HotSpot] = []
-        for line in frame_lines(m, work, 1000.0, 5):  # what stands after five ticks: five seconds at 1 Hz
+        for line in frame_lines(m, work, 1000.0, 5):  # the state after five ticks: five seconds at 1 Hz
             spots = detector.add(frame_of(line, h))
         links = h.components["link"]
 
@@ -81,7 +81,7 @@ def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
 
 @pytest.mark.parametrize("name", ["gs1280-8", "gs1280-16", "gs1280-64", "altix3700"])
 def test_a_balanced_load_has_no_hot_spot_though_its_components_take_turns(name: str) -> None:
-    """Every CPU demands as much of its own memory; at any moment some are in a memory phase and the others are not."""
+    """Every CPU uses its local memory equally; at any moment some are in a memory phase and others are not."""
     m = find_machine(name)
     h = header_of(header_line(m, 500e-9))
     detector = Detector(h)
@@ -92,7 +92,7 @@ def test_a_balanced_load_has_no_hot_spot_though_its_components_take_turns(name: 
 
 def test_a_hot_spot_stays_one_beside_components_that_take_turns() -> None:
     rng = Random(5)
-    ends = [0] * 16  # end of each component's turn, or of its rest
+    ends = [0] * 16  # end of the busy phase, or of the pause, of each component
     hot = [False] * 16
     detector = Detector(header(16))
     by_name: dict[int, set[int]] = {}
@@ -111,26 +111,26 @@ def test_a_hot_spot_stays_one_beside_components_that_take_turns() -> None:
 
 
 def test_a_turn_is_no_hot_spot_until_it_outlasts_all_others_by_far() -> None:
-    assert lasts_longer(4, [])  # nobody else was hot
+    assert lasts_longer(4, [])  # no other component was hot
     assert not lasts_longer(4, [4, 4, 4])
     assert not lasts_longer(45, [4] * 20) and lasts_longer(50, [4] * 20)  # 20 exp(-45 / 4.9) > 0.001
-    assert not lasts_longer(50, [4] * 200)  # of more turns, more are long by chance
-    assert not lasts_longer(50, [4])  # one turn says little of their mean
+    assert not lasts_longer(50, [4] * 200)  # with more phases, more of them are long by chance
+    assert not lasts_longer(50, [4])  # one phase says little about their mean length
 
 
 def test_components_that_become_hot_one_after_another_are_told_from_turns() -> None:
     detector = Detector(header(16))
     by_name: dict[int, set[int]] = {}
     for n in range(1, 41):
-        use = [0.9 if i in {2, 5, 11} and n > i else 0.05 for i in range(16)]  # three programs that stay
+        use = [0.9 if i in {2, 5, 11} and n > i else 0.05 for i in range(16)]  # three programs that do not move
         by_name[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
     assert by_name[40] == {2, 5, 11}
     detector = Detector(header(16))
-    seen: set[int] = set()
-    for n in range(1, 41):  # each for 12 ticks
+    hot: set[int] = set()
+    for n in range(1, 41):  # each of the others is hot for 12 ticks
         use = [0.9 if 3 * i < n <= 3 * i + 12 else 0.05 for i in range(16)]
-        seen |= {c for s in detector.add(frame(n, *use)) for c in s.components}
-    assert seen == set()
+        hot |= {c for s in detector.add(frame(n, *use)) for c in s.components}
+    assert hot == set()
 
 
 def test_a_hot_spot_says_what_goes_with_it_and_what_helps() -> None:
@@ -150,7 +150,7 @@ def test_a_hot_spot_says_what_goes_with_it_and_what_helps() -> None:
 def test_what_is_not_known_or_lasts_a_moment_is_no_hot_spot() -> None:
     assert hot_now([None, None], 0.3) == set()
     assert hot_now([], 0.3) == set()
-    assert hot_now([0.9, 0.9, 0.9, 0.9], 0.3) == set()  # all are full: busy, but no spot
+    assert hot_now([0.9, 0.9, 0.9, 0.9], 0.3) == set()  # all components are busy, so none is a hot spot
     assert hot_now([0.9, 0.1, 0.1, None], 0.3) == {0}
     assert hot_now([0.9], 0.3) == {0} and hot_now([0.9, 0.8], 0.3) == set() and hot_now([0.95, 0.1], 0.3) == {0}
     detector = Detector(header(8))

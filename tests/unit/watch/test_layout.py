@@ -1,4 +1,4 @@
-"""The layout of the map: every component once, inside it, and no two on each other."""
+"""The layout of the map has every component once, within the map, and no two components overlap."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_recorded_machine_is_drawn_whole(name: str, tmp_path: Path) -> Non
 
 
 def whole(h: Header, m: Map) -> None:
-    """Every component is on the map once, inside it, and no two boxes lie on each other."""
+    """Assert that every component is on the map once and within it, and that no two boxes overlap."""
     for kind in ("cpu", "memory", "io"):
         assert sorted(b.index for b in m.boxes if b.component_class == kind) == list(range(h.count(kind)))
     lines = {line.index for line in m.lines}
@@ -99,7 +99,7 @@ def test_a_small_machine_has_room_for_rates_and_shows_its_caches() -> None:
     assert m.roomy and len(m.plates) == 2
     assert [p.label for p in m.plates] == ["L3 32\u00a0MiB, shared by 4 CPUs"] * 2
     assert m.outlines[0][4] == "node 0; each core: L2 1\u00a0MiB"
-    for p in m.plates:  # between the CPUs and the memory, on no box
+    for p in m.plates:  # plates lie between the CPUs and the memory and overlap no box
         assert all(p.y >= b.y + b.h or p.y + p.h <= b.y for b in m.boxes)
     many_cpus = {**parts, "cpu": tuple({**cpus[0], "number": i} for i in range(40))}
     assert not map_of(Header("host", "test", "", 1.0, many_cpus, ())).roomy

@@ -1,4 +1,4 @@
-"""One sentence says that CPUs are oversubscribed: how many threads on which CPUs, for as long as it is so."""
+"""One sentence reports oversubscribed CPUs: how many threads run on which CPUs, and for how long."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def test_streams_without_a_run_queue_or_with_odd_numbers_say_nothing() -> None:
 
 def test_only_crowded_cpus_of_a_machine_with_others_are_marked_on_the_map() -> None:
     many_ranks = program(7, "3", (0.5, 0.5, 3), (0.5, 0.5, 3))
-    few, all_ = made(64), made(2)
+    narrow, all_ = made(64), made(2)
     for n in range(1, 6):
-        some, whole = few.add(tick(n, 3, many_ranks)), all_.add(tick(n, 9))
-    assert some and some.to_json()["components"] == [3] and some.to_json()["culprits"] == ["p7 (7)"]
-    assert whole and whole.to_json()["components"] == [] and whole.to_json()["verdict"] == "oversubscribed"
+        partial, complete = narrow.add(tick(n, 3, many_ranks)), all_.add(tick(n, 9))
+    assert partial and partial.to_json()["components"] == [3] and partial.to_json()["culprits"] == ["p7 (7)"]
+    assert complete and complete.to_json()["components"] == [] and complete.to_json()["verdict"] == "oversubscribed"
 
 
 def test_frames_as_json_carry_the_sentence_and_are_frames_again() -> None:

@@ -1,4 +1,4 @@
-"""Absolute values beside shares: rates of devices and memory, memory in use, kinds of CPU time; nothing if unknown."""
+"""Absolute values beside shares: rates of devices and memory, used memory, kinds of CPU time; no unknown values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_devices_have_verbs_of_their_kind() -> None:
 def test_memory_states_what_is_used_where_it_is_all_of_its_node() -> None:
     values = {"node__used": [2.0**30, 2.0**30], "node__total": [2.0**33, 2.0**33], "memory__read": [5e9, 1e9, None]}
     assert text("memory", 0, **values) == "reads 5.00 GB/s, 1 GiB of 8 GiB used"
-    assert text("memory", 1, **values) == "reads 1.00 GB/s"  # one channel of several
+    assert text("memory", 1, **values) == "reads 1.00 GB/s"  # the rate of one of several channels
     assert text("memory", 2, **values) == ""
     assert text("memory", 0, memory__moved=[2e9]) == "~others move 2.00 GB/s"
 

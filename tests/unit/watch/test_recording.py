@@ -1,4 +1,4 @@
-"""Recordings: they give back what went in, survive kills, signals and full disks, and name what is damaged."""
+"""Recordings return what was written, survive kills, signals and full disks, and name what is damaged."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def test_a_recording_gives_back_what_went_in(tmp_path: Path) -> None:
     recording = Recording(out)
     assert recording.header == header()
     assert recording.count() == 39
-    for mine, theirs in zip(frames, recording.frames(), strict=True):
-        assert theirs.seq == mine.seq and theirs.t_s == mine.t_s and theirs.at == mine.at
-        for a, b in zip(mine.values["cpu.busy"], theirs.values["cpu.busy"], strict=True):
+    for written, restored in zip(frames, recording.frames(), strict=True):
+        assert restored.seq == written.seq and restored.t_s == written.t_s and restored.at == written.at
+        for a, b in zip(written.values["cpu.busy"], restored.values["cpu.busy"], strict=True):
             assert (a is None) == (b is None) and (a is None or b == pytest.approx(a, abs=0.0005))
-        assert theirs.values["cpu.m0"] == pytest.approx(mine.values["cpu.m0"], rel=1e-6)
+        assert restored.values["cpu.m0"] == pytest.approx(written.values["cpu.m0"], rel=1e-6)
     assert [f.seq for f in recording.frames(begin_s=3.75)] == [38, 39]
     assert [f.seq for f in recording.some(5, 2)] == [6, 7]
 
@@ -54,8 +54,9 @@ def test_others_can_open_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rate_hz", [1, 7, 10, 100])
 def test_a_killed_recorder_loses_less_than_a_second(tmp_path: Path, rate_hz: int) -> None:
-    """Killed at any moment, it loses what the sampler holds and what waits in the recorder: both are looked at after
-    every burst of the sampler, just before the next one comes."""
+    """A recorder that is killed loses the frames that the sampler and the recorder still hold.
+
+    Both are checked after every burst of the sampler, just before the next burst."""
     out = tmp_path / "r.parquet"
     recorder = Recorder(out, header())
     period_s = 1 / rate_hz
@@ -66,7 +67,7 @@ def test_a_killed_recorder_loses_less_than_a_second(tmp_path: Path, rate_hz: int
             jitter_s = 1e-4 * (-1) ** seq
             recorder.add(replace(held_frame, seq=seq, t_s=seq * period_s + jitter_s, window_s=period_s + 2 * jitter_s))
         killed_s = (burst + 2) * len(held_frames) * period_s
-        # At 1 Hz the frame in the making is a second by itself.
+        # At 1 Hz, the incomplete frame alone is one second.
         assert killed_s - Recording(recorder.part).extent()[1] < 0.9 + max(0.0, period_s - HOLD_S)
 
 
@@ -78,27 +79,27 @@ def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
     def grown() -> bool:
         try:
             return Recording(part).count() > 20
-        except RecordingError:  # its header is not written yet
+        except RecordingError:  # the header is not written yet
             return False
 
     assert until(grown)
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert not out.exists()
-    found = list(Recording(part).frames())
-    numbers = [f.seq for f in found]
+    retained = list(Recording(part).frames())
+    numbers = [f.seq for f in retained]
     assert numbers == sorted(set(numbers)), "a machine that was held skips numbers; none comes twice"
-    with part.open("r+b") as file:  # and where it was cut in the middle of a batch
+    with part.open("r+b") as file:  # cut the file in the middle of a batch
         file.truncate(part.stat().st_size - 7)
     frames_before = list(Recording(part).frames())
-    assert 0 < len(frames_before) < len(found)
+    assert 0 < len(frames_before) < len(retained)
     with pytest.raises(RecordingError, match="the file exists"):
         Recorder(out, header())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_middle_of_a_line_loses_nothing_of_it(tmp_path: Path, number: signal.Signals) -> None:
-    """A sampler that has written half a frame when the signal comes, and the rest of it after that."""
+    """The signal arrives when the sampler has written half a frame; it writes the rest later."""
     lines = [json.dumps(frame(n, 0.5, 0.5, 0.5, 0.5).to_json()) for n in (1, 2)]
     sampler = tmp_path / "sampler"
     sampler.write_text(
@@ -174,13 +175,13 @@ def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    foreign, text, cut = tmp_path / "a.parquet", tmp_path / "b", tmp_path / "c.parquet"
-    pq.write_table(pa.table({"x": [1]}), foreign)
+    other_machine, text, cut = tmp_path / "a.parquet", tmp_path / "b", tmp_path / "c.parquet"
+    pq.write_table(pa.table({"x": [1]}), other_machine)
     text.write_text("no recording")
     with Recorder(cut, header()) as recorder:
         recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
     cut.write_bytes(cut.read_bytes()[:-20])
-    for path in (foreign, text, cut, tmp_path / "nothing", tmp_path):
+    for path in (other_machine, text, cut, tmp_path / "nothing", tmp_path):
         with pytest.raises(RecordingError, match=path.name) as raised:
             Recording(path)
         assert "\n" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""The sampler: frames of this host and of trees, processes, counters that wrap, parts that are absent."""
+"""The sampler reads frames from this host and from trees: processes, counters that wrap, parts that are absent."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from support.waiting import take
 
 def test_this_host_is_watched() -> None:
     with Live(20, 0.5) as live:
-        found = list(live.frames())
-    assert 0 < len(found) <= 10
+        frames = list(live.frames())
+    assert 0 < len(frames) <= 10
     assert live.header.count("cpu") >= len(os.sched_getaffinity(0))
-    for f in found:
+    for f in frames:
         assert f.window_s > 0 and f.cost_s > 0
         assert all(v is None or 0 <= v <= 1 for m in live.header.metrics if m.is_share for v in f.values[m.name])
     memory_kib = Path("/sys/devices/system/node/node0/meminfo").read_text().split("MemTotal:")[1].split()[0]
-    assert found[-1].values["node.total"][0] == 1024 * int(memory_kib)
+    assert frames[-1].values["node.total"][0] == 1024 * int(memory_kib)
 
 
 def test_a_busy_cpu_is_seen_busy() -> None:
@@ -96,7 +96,7 @@ PIECES = st.sampled_from(
 @given(st.dictionaries(st.sampled_from(FILES), st.lists(PIECES | st.text(max_size=12), max_size=6), max_size=8))
 def test_no_tree_makes_the_sampler_crash(tmp_path_factory: pytest.TempPathFactory, files: dict[str, list[str]]) -> None:
     root = tmp_path_factory.mktemp("tree")
-    (root / "proc").mkdir()  # without any of it, it is refused as no tree
+    (root / "proc").mkdir()  # a folder without any expected file is refused
     for name, lines in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes("\n".join(lines).encode("utf-8", "replace"))
@@ -130,16 +130,16 @@ def test_a_cpu_that_goes_is_unknown_and_comes_back(tmp_path: Path) -> None:
         live.stop()
     assert [None, 0.5] not in observations
     second = [b for _, b in observations]
-    assert None in second[5:]  # gone
-    assert second[0] in {1.0, None} and second[-1] == 1.0  # there, and there again
+    assert None in second[5:]  # the CPU went offline
+    assert second[0] in {1.0, None} and second[-1] == 1.0  # the CPU is online, and online again
     assert all(a == 0.5 for a, _ in observations if a is not None)
 
 
 def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
-    """Counters that wrap, domains that fall silent, and parts that may not be read."""
+    """Counters wrap, domains stop reporting, and some parts must not be read."""
 
     def put(file: Path, text: str) -> None:
-        """In place and at once: who reads meanwhile never finds it empty, as write_text leaves it for a moment."""
+        """Replace a file atomically: `write_text` would leave it empty for a moment, which a reader could see."""
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT), "w") as out:
             out.write(text)
 
@@ -171,7 +171,7 @@ def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
     assert names == ["package-0", "package-0 dram", "package-1"]
     for k in range(3):
         joules = [f.window_s * (f.values["power.drawn"][k] or 0) for f in observations]
-        assert all(0 <= j < 4 * (k + 1) for j in joules)  # no jump where it wraps
+        assert all(0 <= j < 4 * (k + 1) for j in joules)  # a wrapping counter causes no jump
         assert sum(joules) == pytest.approx(0.5 * (k + 1) * len(observations), rel=0.4)
     bytes_moved = [f.window_s * (f.values["l3.total"][0] or 0) for f in observations]
     assert sum(bytes_moved) == pytest.approx(1e8 * len(observations), rel=0.4)
@@ -182,11 +182,13 @@ def test_what_a_tree_does_not_offer_is_absent_with_its_reason(tmp_path: Path) ->
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("flags : fpu cqm_mbm_total cqm_mbm_local\n")
     with Live(5, 0.2, root=tmp_path) as live:
-        absent = {a["metric"]: a for a in live.header.absent}
-    assert absent["power"]["why"].startswith("no energy counters")
-    assert absent["l3.total"]["why"] == "resctrl is not mounted" and "mount -t resctrl" in absent["l3.total"]["hint"]
-    assert "recorded tree" in absent["node.latency"]["why"]
-    assert absent["cpu.busy"]["why"] == "/proc/stat cannot be read"
+        absences = {a["metric"]: a for a in live.header.absent}
+    assert absences["power"]["why"].startswith("no energy counters")
+    assert (
+        absences["l3.total"]["why"] == "resctrl is not mounted" and "mount -t resctrl" in absences["l3.total"]["hint"]
+    )
+    assert "recorded tree" in absences["node.latency"]["why"]
+    assert absences["cpu.busy"]["why"] == "/proc/stat cannot be read"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +208,8 @@ def test_the_reason_without_bandwidth_monitoring_is_the_right_one(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("flags : fpu cat_l3\n")
     with Live(5, 0.2, root=tmp_path, sources=("resctrl",)) as live:
-        (absent,) = [a for a in live.header.absent if a["metric"] == "l3.total"]
-    assert absent["why"].startswith(why) and absent.get("hint", "") == hint
+        (absences,) = [a for a in live.header.absent if a["metric"] == "l3.total"]
+    assert absences["why"].startswith(why) and absences.get("hint", "") == hint
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_a_reader_that_does_not_read_costs_frames_and_not_time() -> None:
     child = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
-    take(2)  # more than the pipe holds
+    take(2)  # more than the pipe can hold
     lines = [json.loads(x) for x in child.stdout]
     assert child.wait(10) == 0
     assert lines[-1]["dropped"] > 0
@@ -259,38 +261,40 @@ def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
 
 
 def test_a_busy_process_is_named_by_the_sampler() -> None:
-    name = "mesh) mark 1 (x"  # a name that would break a careless reader
+    name = "mesh) mark 1 (x"  # a name that a careless parser would split wrongly
     line = f"import ctypes\nctypes.CDLL(None).prctl(15, {name.encode()!r}, 0, 0, 0)\nwhile True: pass"
     busy = subprocess.Popen([sys.executable, "-c", line])
     try:
         with Live(2, 5, sources=("processes", "cpu")) as live:
-            seen = [p for f in live.frames() for p in f.processes if p["pid"] == busy.pid]
+            processes = [p for f in live.frames() for p in f.processes if p["pid"] == busy.pid]
     finally:
         busy.kill()
         busy.wait()
-    assert seen
-    assert seen[-1]["name"] == name[:15] and seen[-1]["cpu"] > 0 and seen[-1]["threads"] == 1
-    assert seen[-1]["rss"] > 1e6
+    assert processes
+    assert processes[-1]["name"] == name[:15] and processes[-1]["cpu"] > 0 and processes[-1]["threads"] == 1
+    assert processes[-1]["rss"] > 1e6
 
 
 def test_threads_of_a_busy_process_say_where_they_ran_and_waited() -> None:
-    """Two threads that are held on one CPU: each has half of it, and waits for the other half."""
+    """Two threads share one CPU: each gets half of it and waits for the other half."""
     cpu = max(os.sched_getaffinity(0))
     spin = (
         "import os, threading, zlib\n"
         f"os.sched_setaffinity(0, {{{cpu}}})\n"
         "data = bytes(1 << 20)\n"
         "def run():\n"
-        "    while True: zlib.crc32(data)\n"  # lets other threads run meanwhile
+        "    while True: zlib.crc32(data)\n"  # releases the interpreter lock, so other threads can run
         "threading.Thread(target=run, daemon=True).start()\n"
         "run()\n"
     )
     with subprocess.Popen([sys.executable, "-c", spin]) as busy:
         try:
             with Live(2.0, 60.0, sources=["processes"]) as live:
-                seen = (p for frame in live.frames() for p in frame.processes if p["pid"] == busy.pid)
-                # From the second look at both on: a look costs time, so a slow machine has few of them.
-                process = next(p for p in seen if [t["cpu"] is None for t in p.get("busiest", ())] == [False, False])
+                processes = (p for frame in live.frames() for p in frame.processes if p["pid"] == busy.pid)
+                # Count from the second scan of both threads on: a scan takes time, so a slow machine has few of them.
+                process = next(
+                    p for p in processes if [t["cpu"] is None for t in p.get("busiest", ())] == [False, False]
+                )
         finally:
             busy.kill()
     assert process["allowed"] == str(cpu) and process["threads"] == 2
@@ -310,4 +314,4 @@ def test_pages_that_the_kernel_moves_are_counted_or_absent(tmp_path: Path) -> No
             vmstat.write_text(f"pgmigrate_success {10 + 500 * len(results)}\n")
     assert [m.name for m in live.header.metrics] == ["host.pages_moved"]
     assert "numa_hint_faults" in live.header.why_unknown("host.hint_faults")
-    assert 0 < sum(results) <= 750 * len(results)  # 500 a frame are written, and read once a second
+    assert 0 < sum(results) <= 750 * len(results)  # 500 per frame are written, and the file is read once per second

@@ -1,4 +1,4 @@
-"""Traces of recordings: values at the begin of their windows, changes only, nothing for what is unknown."""
+"""Traces of recordings state values at the start of their windows, only when they change, and omit unknown ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def test_a_trace_has_a_track_for_each_component(tmp_path: Path) -> None:
         for e in trace["traceEvents"]
         if e["ph"] == "C" and e["pid"] == pid and e["name"].endswith(" busy")
     }
-    assert not [e for e in trace["traceEvents"] if str(e.get("ts", 0)).startswith("-")]  # Perfetto would drop it
+    assert not [
+        e for e in trace["traceEvents"] if str(e.get("ts", 0)).startswith("-")
+    ]  # Perfetto would drop such an event
     busy = [f"{n} busy" for n in names]
     assert values == {(busy[0], 0): 25, (busy[2], 0): 50, (busy[3], 0): 100, (busy[1], 1): 75, (busy[3], 1): 50}
 

@@ -1,4 +1,4 @@
-"""Definitions of events: they obey their format, and say what the kernel's trees know; and the trees themselves."""
+"""Definitions of events follow their format and match the simulated trees of the kernel, which are tested, too."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def obeys(table: Table, form: dict[str, tuple[type | tuple[type, ...], bool]]) -
 
 
 def terms_of(text: str) -> dict[str, int]:
-    """`event=0x04,umask=0x3` as names and numbers; a name alone is 1."""
+    """Return the names and numbers of a text such as `event=0x04,umask=0x3`; a name without a number means 1."""
     results = {}
     for term in text.strip().split(","):
         name, _, value = term.partition("=")
@@ -78,7 +78,7 @@ def terms_of(text: str) -> dict[str, int]:
 
 
 def bits_of(form: str) -> int:
-    """How many bits a field of a format has: `config:0-7,21` has nine."""
+    """Return the number of bits of a format field: `config:0-7,21` has nine."""
     _, _, places = form.strip().partition(":")
     ends = [part.split("-") for part in places.split(",")]
     return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
@@ -92,14 +92,14 @@ def machine_id(name: str) -> str:
 
 
 def matching(pmu: Table, trees: dict[str, Path]) -> list[Path]:
-    """Folders of PMUs, of all trees, that a definition is for."""
+    """Return the folders of the PMUs in all trees to which a definition applies."""
     results = []
     for name, root in trees.items():
         if "cpuid" in pmu and machine_id(name) not in pmu["cpuid"]:
             continue
         for folder in sorted((root / "sys/bus/event_source/devices").iterdir()):
-            mine = fnmatch.fnmatchcase(folder.name, pmu["device"])
-            if mine and not fnmatch.fnmatchcase(folder.name, pmu.get("not", "")):
+            matches = fnmatch.fnmatchcase(folder.name, pmu["device"])
+            if matches and not fnmatch.fnmatchcase(folder.name, pmu.get("not", "")):
                 results.append(folder)
     return results
 
@@ -112,8 +112,8 @@ def test_a_definition_obeys_the_format(pmu: Table) -> None:
     obeys(pmu, PMU)
     assert ("label" in pmu) == (pmu["component"] != "cpu"), "components need a name, CPUs have one"
     assert set(re.findall(r"{(\w*)}", pmu.get("label", ""))) <= {"package", "index", "device"}
-    for one in pmu.get("cpuid", ()):
-        assert re.fullmatch(r"(GenuineIntel|AuthenticAMD)-\d+-\d+|0x[0-9a-f]{2}-0x[0-9a-f]{3}", one), one
+    for cpuid in pmu.get("cpuid", ()):
+        assert re.fullmatch(r"(GenuineIntel|AuthenticAMD)-\d+-\d+|0x[0-9a-f]{2}-0x[0-9a-f]{3}", cpuid), cpuid
     for event in pmu["event"]:
         obeys(event, EVENT)
         assert "use" in event or "terms" in event
@@ -143,8 +143,8 @@ def test_metrics_are_of_events_that_are_there_and_every_event_is_needed(pmu: Tab
 
 @pytest.mark.parametrize("pmu", DEFINITIONS)
 def test_encodings_of_one_model_are_for_that_model(pmu: Table) -> None:
-    """`terms` of cores and of Intel's and AMD's fabric mean other things on other models."""
-    everywhere = {"software", "msr", "amd_umc_*"}  # the same for every processor that has them
+    """`terms` of cores and of the fabrics of Intel and AMD have other meanings on other models."""
+    everywhere = {"software", "msr", "amd_umc_*"}  # have the same meaning on every processor
     if any("terms" in event for event in pmu["event"]) and pmu["device"] not in everywhere:
         assert pmu.get("cpuid"), pmu["device"]
 
@@ -167,7 +167,7 @@ def test_trees_of_its_machines_have_what_a_definition_names(pmu: Table, trees: d
             assert any((folder / "events" / event["use"]).is_file() for folder in folders), event["use"]
         for name, value in terms_of(event["terms"]).items() if "terms" in event else ():
             if name == "config":
-                continue  # a PMU without formats takes the number as it is
+                continue  # a PMU without formats takes the number directly
             for folder in folders:
                 form = folder / "format" / name
                 assert form.is_file(), f"{folder.name} has no {name}"
@@ -177,16 +177,16 @@ def test_trees_of_its_machines_have_what_a_definition_names(pmu: Table, trees: d
 def test_a_channel_is_defined_once_for_a_machine(trees: dict[str, Path]) -> None:
     """Two definitions of one metric of one PMU would count it twice."""
     for name in NAMES:
-        seen: set[tuple[str, str]] = set()
+        counted_metrics: set[tuple[str, str]] = set()
         for _, pmu in definitions():
             for folder in matching(pmu, {name: trees[name]}):
                 for metric in pmu["metric"]:
-                    assert (folder.name, metric["name"]) not in seen, (name, folder.name, metric["name"])
-                    seen.add((folder.name, metric["name"]))
+                    assert (folder.name, metric["name"]) not in counted_metrics, (name, folder.name, metric["name"])
+                    counted_metrics.add((folder.name, metric["name"]))
 
 
 def counted(trees: dict[str, Path], name: str, metric: str) -> dict[str, Table]:
-    """The definition that gives a metric on a machine, by PMU."""
+    """Return the definitions that yield a metric on a machine, by PMU."""
     return {
         folder.name: pmu
         for _, pmu in definitions()
@@ -236,7 +236,7 @@ def test_aliases_that_older_kernels_have_wrong_are_not_used(trees: dict[str, Pat
 
 
 def test_a_hundred_bytes_by_alias_are_a_hundred_bytes_by_terms(trees: dict[str, Path]) -> None:
-    """An alias' scale and unit, and the scale of the terms beside it, are one and the same number of bytes."""
+    """The scale and unit of an alias and the scale of the terms beside it give the same number of bytes."""
     compared = 0
     for _, pmu in definitions():
         for folder in matching(pmu, trees):
@@ -331,7 +331,7 @@ def test_lists_are_written_as_the_kernel_does() -> None:
 
 
 def test_disks_keep_their_values_beside_stacks_that_are_counted(tmp_path: Path) -> None:
-    """Stacks of the root complex are components of the same class, and come first."""
+    """Stacks of the root complex are components of the same class, and precede the disks."""
     tree = make_tree(tmp_path / "tree", "intel-spr-2s")
     disks = tree / "proc" / "diskstats"
     fields = disks.read_text().split()

@@ -1,4 +1,4 @@
-"""What is known of this machine when it is watched: what its survey reached, and the canary's calibration."""
+"""Watching this machine uses the results of its survey and the calibration of the canary."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_best_of_every_mix_of_every_node_counts() -> None:
             record("read", "ordinary", 30e9, 1),
             record("copy", "streaming", 32e9, 0),
             record("write", "ordinary", 31e9, 0),
-            record("read", "ordinary", 900e9, 0, 1 << 16),  # of a cache
+            record("read", "ordinary", 900e9, 0, 1 << 16),  # the bandwidth of a cache
             record("gather", "ordinary", 1e9, 0),
         ],
         2,
@@ -74,7 +74,7 @@ def test_a_calibrated_canary_estimates_with_an_interval_and_says_so(tmp_path: Pa
     assert header.use["memory"] == "memory.pressure"
     metrics = {m.name: m for m in header.metrics}
     assert metrics["memory.pressure"].estimated and metrics["memory.moved_high"].unit == "B/s"
-    assert frames[0].values["memory.pressure"] == [None]  # a few walks are no median
+    assert frames[0].values["memory.pressure"] == [None]  # too few walks for a median
     last = {
         name: frames[-1].values[f"memory.{name}"][0] for name in ("pressure", "pressure_low", "pressure_high", "moved")
     }
@@ -108,8 +108,8 @@ def test_a_calibration_is_kept_and_used(tmp_path: Path, monkeypatch: pytest.Monk
     made_up_sampler(tmp_path, f"echo '{json.dumps(CURVE)}'\n", monkeypatch)
     result = CliRunner().invoke(app, ["watch", "--calibrate"])
     assert result.exit_code == 0 and "20.0" in result.stdout and "160.0" in result.stdout
-    kept = list((tmp_path / "data" / "meshmark" / "canary").iterdir())
-    assert len(kept) == 1 and json.loads(kept[0].read_text())["nodes"] == CURVE["nodes"]
+    restored = list((tmp_path / "data" / "meshmark" / "canary").iterdir())
+    assert len(restored) == 1 and json.loads(restored[0].read_text())["nodes"] == CURVE["nodes"]
     monkeypatch.delenv("MESHMARK_WATCH")
     assert calibration_file("a/b").name == "a_b.json"
     with this_host(10.0, 0.1) as live:
@@ -125,11 +125,11 @@ def test_whether_a_calibration_tells_is_what_the_sampler_says(
     made_up_sampler(tmp_path, f"echo '{json.dumps({**CURVE, 'tells': {'0': told}})}'\n", monkeypatch)
     result = CliRunner().invoke(app, ["watch", "--calibrate"])
     assert result.exit_code == 0 and ("memory pressure cannot be estimated" in result.stderr) is not told
-    (kept,) = (tmp_path / "data" / "meshmark" / "canary").iterdir()
-    assert shows_traffic(kept) is told
+    (restored,) = (tmp_path / "data" / "meshmark" / "canary").iterdir()
+    assert shows_traffic(restored) is told
     for text in ("", "[1]", "{}", '{"tells": 3}'):
-        kept.write_text(text)
-        assert not shows_traffic(kept)
+        restored.write_text(text)
+        assert not shows_traffic(restored)
     assert not shows_traffic(tmp_path / "nothing")
 
 
@@ -160,15 +160,15 @@ def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
 
 
 def test_memory_is_counted_where_the_sampler_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, counted in (("memory.read", True), ("link.out", False)):
+    for name, is_counted in (("memory.read", True), ("link.out", False)):
         header = Header("host", "h", "", 1.0, {}, (Metric(name, "B/s", "moved"),))
         made_up_sampler(tmp_path, f"echo '{json.dumps(header.to_json())}'\nexec sleep 60\n", monkeypatch)
-        assert memory_is_counted() is counted
+        assert memory_is_counted() is is_counted
 
 
 def test_a_calibration_that_cannot_be_had_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up_sampler(tmp_path, "echo 'meshmark-watch: error: one CPU' >&2; exit 77\n", monkeypatch)
     with pytest.raises(AbsentError, match=r"^one CPU$"):
         calibrate(1.0)
-    wrong = CliRunner().invoke(app, ["watch", "--full-scale", "paper"])
-    assert isinstance(wrong.exception, UsageError) and "allowed: sustained, theoretical" in str(wrong.exception)
+    result = CliRunner().invoke(app, ["watch", "--full-scale", "paper"])
+    assert isinstance(result.exception, UsageError) and "allowed: sustained, theoretical" in str(result.exception)

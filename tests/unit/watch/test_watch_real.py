@@ -1,6 +1,6 @@
-"""The sampler and the detector under load that is really there: a CPU that spins, a disk that is written, a full house.
+"""The sampler and the detector under a real load: a CPU that spins, a disk that is written, many waiting processes.
 
-Other programs of this host are part of it: what they may spoil is tried again, and skipped with the reason.
+Other programs of this host take part. What they may spoil is tried again, or skipped with the reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 @contextlib.contextmanager
 def spinning(cpu: int) -> Iterator[int]:
-    """A process that never leaves a CPU; its number."""
+    """Yield the process ID of a process that never leaves a CPU."""
     line = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nprint(flush=True)\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE) as process:
         try:
@@ -43,7 +43,8 @@ def spinning(cpu: int) -> Iterator[int]:
 
 
 def clear(frames: list[Frame], place: int) -> bool:
-    """Did these frames show one CPU full, and the usual one far from it? By the use alone, not by the detector."""
+    """Return whether one CPU was fully busy and the median CPU was not, judged by the use alone, without the detector.
+    Return whether one CPU was fully busy and the median CPU was not, judged by the use alone, without the detector."""
     for f in frames:
         busy = f.values["cpu.busy"]
         others = [v for i, v in enumerate(busy) if i != place and v is not None]
@@ -68,7 +69,7 @@ def test_a_spinning_process_is_a_hot_spot_and_named() -> None:
                 spots = [s for s in detector.add(f) if s.component_class == "cpu" and s.components == (place,)]
                 if len(observations) >= KEPT and clear(observations[-KEPT:], place):
                     assert spots, f"CPU {cpu} was full for {KEPT} frames, and is no hot spot"
-                # Who it is takes two looks at all processes, two seconds apart as a rule.
+                # The process is known after two scans of all processes, which are usually two seconds apart.
                 first_name = next((s for s in spots if any(f"({pid})" in c for c in s.culprits)), None)
                 if first_name is not None:
                     break
@@ -84,7 +85,7 @@ def test_a_spinning_process_is_a_hot_spot_and_named() -> None:
 
 
 def disk_of(path: Path) -> str:
-    """The whole disk, as /sys/block has it, that holds a file; skips where none is seen."""
+    """Return the name in /sys/block of the whole disk that holds a file; skip the test if there is none."""
     number = path.stat().st_dev
     link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     if not link.exists():
@@ -110,7 +111,7 @@ def test_direct_writes_and_reads_are_seen_on_their_disk_byte_for_byte(tmp_path: 
     disk = disk_of(tmp_path)
     blocks = 96
     file = tmp_path / "load"
-    block = mmap.mmap(-1, MIB)  # of whole pages, as direct I/O needs
+    block = mmap.mmap(-1, MIB)  # whole pages, as direct I/O needs
     block.write(os.urandom(MIB))
     with Live(10, 30, sources=("io",)) as live:
         names = [c["name"] for c in live.header.components.get("io", ())]
@@ -133,7 +134,7 @@ def test_direct_writes_and_reads_are_seen_on_their_disk_byte_for_byte(tmp_path: 
             if f.at > end + 0.2:
                 break
     bytes_moved = {m: sum((f.values[m][place] or 0) * f.window_s for f in frames) for m in ("io.in", "io.out")}
-    # Others may use the disk too, so there is no bound above but what a disk of one host can do.
+    # Other programs may use the disk too, so the only upper bound is what a disk of one host can reach.
     assert blocks * MIB <= bytes_moved["io.out"] * 1.001, bytes_moved
     assert blocks * MIB <= bytes_moved["io.in"] * 1.001, bytes_moved
     assert max(f.values["io.busy"][place] or 0 for f in frames) > 0.1
@@ -145,7 +146,7 @@ def test_direct_writes_and_reads_are_seen_on_their_disk_byte_for_byte(tmp_path: 
 
 @contextlib.contextmanager
 def sleepers(count: int) -> Iterator[int]:
-    """So many processes that wait; how many there are. They end with the one that made them."""
+    """Start `count` waiting processes and yield their number. They end with the process that started them."""
     line = (
         "import ctypes, os, signal, sys\n"
         "made = 0\n"
@@ -175,19 +176,19 @@ def sleepers(count: int) -> Iterator[int]:
 
 @pytest.mark.slow
 def test_looks_at_thousands_of_processes_keep_to_their_budget() -> None:
-    wanted, rate, seconds = 2000, 10.0, 12.0
-    with sleepers(wanted) as processes:
-        if processes < wanted:
-            pytest.skip(f"{processes} processes can be made here, {wanted} are needed")
-        assert sum(p.name.isdigit() for p in Path("/proc").iterdir()) > wanted
+    process_count, rate, seconds = 2000, 10.0, 12.0
+    with sleepers(process_count) as processes:
+        if processes < process_count:
+            pytest.skip(f"{processes} processes can be made here, {process_count} are needed")
+        assert sum(p.name.isdigit() for p in Path("/proc").iterdir()) > process_count
         with Live(rate, seconds, sources=("cpu", "processes")) as live:
             frames = list(live.frames())
-    # A look at all processes stands out by its cost; the first one is in the first frame.
+    # A scan of all processes is visible in its cost; the first scan is in the first frame.
     median_s = statistics.median(f.cost_s for f in frames)
     scanned = [f for f in frames if f.cost_s - median_s > 0.25 * max(g.cost_s - median_s for g in frames)]
     assert 1 <= len(scanned) <= seconds / 2, [f.cost_s for f in scanned]
-    # Half a per cent of a CPU at the most: after a look that took 20 ms there is none for 4 s. Its CPU time is at most
-    # what it took, and the first look was before the first window.
+    # A scan uses at most half a per cent of a CPU: after one that took 20 ms there is none for 4 s. Its CPU time is at
+    # most its wall time, and the first scan precedes the first window.
     times = [f.t_s if f is not frames[0] else 0.0 for f in scanned]
     for f, start_s, end in zip(scanned, times, times[1:], strict=False):
         assert end - start_s >= 2 - 1.5 / rate

@@ -1,4 +1,4 @@
-"""What a connection may send: bodies in parts of a byte would keep the server busy for half a minute."""
+"""Limits of request bodies: a body in chunks of few bytes would keep the server busy for half a minute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAD = b"POST /v1/metrics HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chun
 
 
 def bytes_of_body(data: bytes) -> int:
-    """How many bytes of a body are accepted."""
+    """Return how many bytes of a body are accepted."""
     parser = BoundedParser(h11.SERVER, MAX_HEADER)
     parser.receive_data(data)
     count = 0

@@ -1,4 +1,4 @@
-"""The present state of a fleet: who reports, who no longer does, and what is not believed."""
+"""The current state of a fleet: which nodes report, which have stopped, and which reports are rejected."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from meshmark.web.live_fleet import KEPT, MAX_METRICS, MAX_UNKNOWN, MISSED, Live
 
 
 def reading(machine: str, at: float = 1.7e9, **values: float) -> Reading:
-    made = {name.replace("_", "."): value for name, value in values.items()}
-    return Reading(machine, at, made, dict.fromkeys(made, "1"))
+    entries = {name.replace("_", "."): value for name, value in values.items()}
+    return Reading(machine, at, entries, dict.fromkeys(entries, "1"))
 
 
 def report(live: LiveFleet, machine: str, now: float, source: str = "10.0.0.1", **values: float) -> str:
@@ -30,7 +30,7 @@ def state(live: LiveFleet, name: str, now: float) -> object:
         ("n1-0123abcd", "n1"),
         ("n1.cluster.site", "n1"),
         ("n1.cluster.site-0123abcd", "n1"),
-        ("n-deadbeef", "n-deadbeef"),  # a name that only looks as if it had a hash
+        ("n-deadbeef", "n-deadbeef"),  # a name that only seems to have a hash
         ("other-0123abcd", "other"),
     ],
 )
@@ -55,7 +55,7 @@ def test_open_cases_are_shown_of_nodes_that_report() -> None:
         report(live, name, 0, cpu_busy=0.5)
     assert [state(live, name, 1) for name in ("n1", "n2", "n3")] == ["wrong", "named", "never"]
     assert live.node("n3", 1)["case"] == "x"
-    assert live.cases() == {0: "dgemm", 1: "latency", 2: "x"}  # also of nodes that do not report
+    assert live.cases() == {0: "dgemm", 1: "latency", 2: "x"}  # includes nodes that do not report
     live.open_cases({})
     assert state(live, "n1", 2) == "live"
 
@@ -63,7 +63,7 @@ def test_open_cases_are_shown_of_nodes_that_report() -> None:
 def test_changes_since_a_tick_are_all_there_is_to_send() -> None:
     live = LiveFleet([f"n{i}" for i in range(5)], 10)
     live.tick(0)
-    assert live.since(0).tolist() == []  # nobody has reported, which is what a page begins with
+    assert live.since(0).tolist() == []  # nothing was reported, which is the initial state of a page
     report(live, "n3", 1, cpu_busy=0.25)
     live.tick(1)
     first = live.ticks
@@ -71,7 +71,7 @@ def test_changes_since_a_tick_are_all_there_is_to_send() -> None:
     live.tick(2)
     assert live.since(first).tolist() == []
     live.tick(1 + MISSED * 10 + 1)
-    assert live.since(first).tolist() == [3]  # it is silent
+    assert live.since(first).tolist() == [3]  # the node is silent
 
 
 def test_the_history_is_bounded_and_in_order() -> None:
@@ -112,7 +112,7 @@ def test_strangers_are_counted_and_bounded() -> None:
     for i in range(300):
         assert "not of the fleet" in report(live, f"y{i}", 0)
     assert len(live.names) == MAX_UNKNOWN + 1 and len(live.refused) == 100
-    assert report(live, "n1", 0) == "" and live.node("n1", 0)["state"] == "never"  # until the tick
+    assert report(live, "n1", 0) == "" and live.node("n1", 0)["state"] == "never"  # until the next tick
     assert state(live, "n1", 0) == "live"
 
 
@@ -156,4 +156,4 @@ def test_names_with_two_numbers_tell_the_rack() -> None:
     nodes = [f"r{r}n{n}" for r in (1, 2, 10) for n in (1, 2, 3)]
     assert grouped(nodes) == {f"r{r}": [f"r{r}n{n}" for n in (1, 2, 3)] for r in (1, 2, 10)}
     assert grouped(["n1", "n2", "gpu3"]) == {"": ["n1", "n2", "gpu3"]} and grouped([]) == {}
-    assert grouped(["a1-n1", "a2-n1", "a3-n1"]) == {"": ["a1-n1", "a2-n1", "a3-n1"]}  # a node a rack is none
+    assert grouped(["a1-n1", "a2-n1", "a3-n1"]) == {"": ["a1-n1", "a2-n1", "a3-n1"]}  # a rack per node is not a group

@@ -1,4 +1,4 @@
-"""Bodies that nodes send: what is read from those of our exporter, and that no body does harm."""
+"""Bodies that nodes send: the values that are read from the exporter of Meshmark, and harmless handling of any body."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_summary_has_one_value_for_the_machine_and_the_highest_share() -> None
 
 def test_values_of_components_are_summarised_alike() -> None:
     request = sent(HEADER, frames(), STATS)
-    # The highest of the means of CPUs, where a summary has the mean of the highest at each moment.
+    # The highest mean of a CPU; a summary has the mean of the highest value at each moment.
     assert read(request.SerializeToString()).values == pytest.approx({**EXPECTED, "cpu.busy highest": 0.2})
     ((_, count),) = readings(request.SerializeToString(), PROTOBUF)
     assert count == 4 * (2 + 3 + 2)
@@ -139,7 +139,7 @@ def varint(number: int) -> bytes:
 
 
 def within(*fields: int, of: bytes) -> bytes:
-    """Messages within each other, by the numbers of their fields, the outermost first."""
+    """Return nested protobuf messages, given the numbers of their fields from the outside in."""
     for number in reversed(fields):
         of = bytes([number << 3 | 2]) + varint(len(of)) + of
     return of
@@ -158,8 +158,8 @@ RESOURCES, SCOPES, METRICS, GAUGE, POINTS, ATTRIBUTES = 1, 2, 2, 5, 1, 7  # numb
         within(RESOURCES, SCOPES, METRICS, GAUGE, of=b"\x0a\x00" * MANY),  # empty points
         within(RESOURCES, SCOPES, METRICS, GAUGE, POINTS, of=b"\x3a\x00" * MANY),  # empty attributes
         within(RESOURCES, 1, 1, 2, 5, of=b"\x0a\x00" * MANY),  # a list of empty values
-        within(RESOURCES, SCOPES, METRICS, 9, 1, of=b"\x31" + bytes(8) + b"\x18\x00" * MANY),  # numbers of a histogram
-        b"\x78\x00" * MANY,  # fields that nobody knows
+        within(RESOURCES, SCOPES, METRICS, 9, 1, of=b"\x31" + bytes(8) + b"\x18\x00" * MANY),  # numbers in a histogram
+        b"\x78\x00" * MANY,  # unknown fields
     ],
 )
 def test_fields_are_counted_before_objects_are_made(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,10 +235,10 @@ def test_no_spoiled_body_does_harm(data: st.DataObject) -> None:
     body = bytearray(json_format.MessageToJson(request).encode() if as_json else request.SerializeToString())
     for _ in range(data.draw(st.integers(1, 6))):
         position = data.draw(st.integers(0, len(body) - 1))
-        how = data.draw(st.sampled_from(["set", "cut", "repeat"]))
-        if how == "set":
+        damage = data.draw(st.sampled_from(["set", "cut", "repeat"]))
+        if damage == "set":
             body[position] = data.draw(st.integers(0, 255))
-        elif how == "cut" and len(body) > 10:
+        elif damage == "cut" and len(body) > 10:
             del body[position : position + data.draw(st.integers(1, 20))]
         else:
             body[position:position] = body[position : position + 30]
@@ -247,9 +247,9 @@ def test_no_spoiled_body_does_harm(data: st.DataObject) -> None:
     except BadBodyError as error:
         assert "\n" not in str(error)
         return
-    for one, count in points:
-        assert count >= 0 and all(abs(v) < float("inf") for v in one.values.values())
-        assert set(one.values) <= set(one.units)
+    for point, count in points:
+        assert count >= 0 and all(abs(v) < float("inf") for v in point.values.values())
+        assert set(point.values) <= set(point.units)
 
 
 @settings(max_examples=60, deadline=None)

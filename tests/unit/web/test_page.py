@@ -1,4 +1,4 @@
-"""The live map as one file: what is packed comes back, and the page needs nothing from outside."""
+"""The live map as one file: packed values are restored, and the page needs no other file."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ STATIC = Path(page.__file__).parent / "static"
 
 
 def unfolded(data: bytes, components: int, ticks: int) -> list[list[float | None]]:
-    """What web/src/packed.ts does, written once more."""
+    """Decode like web/src/packed.ts, in an independent implementation."""
     cells = components * ticks
-    made: list[list[float | None]] = []
+    columns: list[list[float | None]] = []
     for c in range(components):
         value, row = 0, []
         for t in range(c * ticks, (c + 1) * ticks):
             step = data[t] | data[cells + t] << 8
             value = (value + ((step >> 1) ^ -(step & 1))) & 0xFFFF
             row.append(None if value == 0 else (value - 1) / 1000)
-        made.append(row)
-    return made
+        columns.append(row)
+    return columns
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,7 +66,7 @@ def test_lists_are_packed_when_they_change() -> None:
 
 def test_too_many_frames_become_means_and_the_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (thinned_by(36_000, 100), thinned_by(36_001, 100), thinned_by(100_000, 100)) == (1, 2, 3)
-    assert thinned_by(36_000, 512) == 3  # so that the numbers fit a browser
+    assert thinned_by(36_000, 512) == 3  # keeps the numbers small enough for a browser
     monkeypatch.setattr(page, "MAX_FRAMES", 600)
     all_frames = frames([[n % 2, None, 0.5 if n % 2 else None, n / 1000] for n in range(1000)])
     words, data = unpacked(packed_recording(header(), all_frames, 1000))
@@ -82,24 +82,28 @@ def test_ten_minutes_of_64_components_at_10_hz_stay_small() -> None:
     rng = np.random.default_rng(1)
     walk = np.clip(0.4 + np.cumsum(rng.normal(0, 0.03, (6000, 64)), axis=0) % 0.6, 0, 1)
     packed = packed_recording(header(64), frames(np.round(walk, 3).tolist()), 6000)
-    # 384,000 numbers that wander by 3 % a tick hold about 7 bits each.
+    # 384,000 random values with steps of 3 % have about 7 bits of entropy each.
     assert len(packed) < 550_000
 
 
 def test_a_server_thins_a_recording_too(monkeypatch: pytest.MonkeyPatch) -> None:
     all_frames = frames([[n / 1000, None, 0.5, 0.0] for n in range(1000)])
-    all_frames[5].window_s = 0.3  # counts three times
-    all_frames[1].values["cpu.busy"] = []  # a frame that lacks them
+    all_frames[5].window_s = 0.3  # has three times the weight
+    all_frames[1].values["cpu.busy"] = []  # a frame without these values
     thinned_frames = thinned(header(), 1000, lambda begin, count: all_frames[begin : begin + count])
     assert thinned_frames[:2] == (header(), 1000)
     monkeypatch.setattr(page, "MAX_FRAMES", 400)
-    of, count, load = thinned(header(), 1000, lambda begin, count: all_frames[begin : begin + count])
-    assert (of.more, of.period_s, count) == ({"thinned": {"by": 3, "frames": 1000}}, pytest.approx(0.3), 334)
+    thin_header, count, load = thinned(header(), 1000, lambda begin, count: all_frames[begin : begin + count])
+    assert (thin_header.more, thin_header.period_s, count) == (
+        {"thinned": {"by": 3, "frames": 1000}},
+        pytest.approx(0.3),
+        334,
+    )
     first, second = load(0, 2)
-    assert first.values["cpu.busy"] == [pytest.approx(0.001), None, 0.5, 0.0]  # of 0 and 2 thousandths
+    assert first.values["cpu.busy"] == [pytest.approx(0.001), None, 0.5, 0.0]  # mean of 0 and 2 thousandths
     assert second.values["cpu.busy"][0] == pytest.approx((0.003 + 0.004 + 3 * 0.005) / 5)
     assert (second.seq, second.t_s, second.window_s) == (5, all_frames[5].t_s, pytest.approx(0.5))
-    assert [f.seq for f in load(333, 600)] == [999]  # the last one is alone
+    assert [f.seq for f in load(333, 600)] == [999]  # the last frame is in a group of its own
 
 
 def test_the_page_holds_everything_and_asks_nobody(tmp_path: Path) -> None:
@@ -109,12 +113,12 @@ def test_the_page_holds_everything_and_asks_nobody(tmp_path: Path) -> None:
     assert write_page(out, f"{evil.machine} – Meshmark", packed) == out.stat().st_size
     text = out.read_text()
     assert "alert(1)</script>" not in text and text.count("<!--") == 0
-    assert len(re.findall(r"</script", text, re.IGNORECASE)) == 2  # the script's and the data's own ends
+    assert len(re.findall(r"</script", text, re.IGNORECASE)) == 2  # the end tags of the script and of the data
     assert not re.search(r'(src|href)="(?!data:)', text)
     assert "default-src 'none'" in text
     data = re.search(r'id="data">([^<]+)<', text)
     assert data and base64.b64decode(data[1]) == packed
-    assert packed == packed_recording(evil, frames([[0.1] * 4] * 3), 3)  # the same again, byte by byte
+    assert packed == packed_recording(evil, frames([[0.1] * 4] * 3), 3)  # packing again gives the same bytes
     with pytest.raises(MeshmarkError, match="the file exists"):
         write_page(out, "again", packed)
     assert out.read_text() == text
@@ -148,14 +152,14 @@ def test_replay_writes_pages_of_whole_and_of_cut_recordings(tmp_path: Path) -> N
         recorder.flush()
         truncated = tmp_path / "cut.part"
         truncated.write_bytes(recorder.part.read_bytes()[:-30])
-    for file, most in ((recording, 40), (truncated, 40)):
+    for file, limit in ((recording, 40), (truncated, 40)):
         out = tmp_path / f"{file.name}.html"
-        status, shown, _ = said("replay", str(file), "--html", str(out))
-        assert (status, shown.strip()) == (0, str(out))
+        status, output, _ = said("replay", str(file), "--html", str(out))
+        assert (status, output.strip()) == (0, str(out))
         data = re.search(r'id="data">([^<]+)<', out.read_text())
         assert data
         count = unpacked(base64.b64decode(data[1]))[0]["header"]["frames"]
-        assert 0 < count <= most and count == Recording(file).count()
+        assert 0 < count <= limit and count == Recording(file).count()
     status, _, err = said("replay", str(recording), "--html", str(tmp_path / "a.parquet.html"))
     assert status == 1 and "a.parquet.html: the file exists" in err and "Traceback" not in err
     status, _, err = said("replay", str(recording), "--html", "/proc/none/a.html")

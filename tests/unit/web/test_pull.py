@@ -1,4 +1,4 @@
-"""Nodes that are asked: sets of them, what their answers say, and answers that are none."""
+"""Nodes that are polled: sets of nodes, the values of their answers, and invalid answers."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_what_is_no_set_is_named(wrong: str) -> None:
 
 def test_a_text_of_ours_is_read_as_the_library_reads_it() -> None:
     assert list(text_string_to_metric_families(text(window()).decode()))
-    for of in (window(), window().whole()):
-        reading = reading_of(text(of))
+    for window_ in (window(), window().whole()):
+        reading = reading_of(text(window_))
         assert reading.machine == HEADER.machine
         assert reading.values == pytest.approx(
             {
@@ -125,7 +125,8 @@ def test_no_spoiled_text_does_harm(data: st.DataObject) -> None:
 
 @contextlib.asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[Target]:
-    """A server that gives every request the same answer and closes; without one, it does not answer."""
+    """Yield the address of a server that gives every request the same answer and closes, or never answers if it is
+    empty."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -163,20 +164,20 @@ def test_answers_that_are_none_are_named(answer: bytes, said: str, monkeypatch: 
     monkeypatch.setattr(pull, "MAX_ANSWER", 1000)
 
     async def ask() -> None:
-        async with answering(answer) as at:
-            await fetch(at, "/metrics", "")
+        async with answering(answer) as target:
+            await fetch(target, "/metrics", "")
 
     with pytest.raises(NoAnswerError, match=said):
         asyncio.run(ask())
 
 
 def asked(names: list[str], answer: bytes) -> LiveFleet:
-    """A fleet whose node n1 was asked until something became of it."""
+    """Return a fleet whose node n1 was polled until the poll succeeded or failed."""
     live = LiveFleet(names, 0.05)
 
     async def ask() -> None:
-        async with answering(answer) as at:
-            task = asyncio.create_task(Puller(live, {"n1": at}, "").run())
+        async with answering(answer) as target:
+            task = asyncio.create_task(Puller(live, {"n1": target}, "").run())
             assert await asyncio.to_thread(until, lambda: live.reports or live.why)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

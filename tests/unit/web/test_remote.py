@@ -1,4 +1,4 @@
-"""Maps of other hosts: answers that are none, or that never end, are one line in time."""
+"""Maps of other hosts: invalid or endless answers end in one line within the time limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def event(kind: str, line: object) -> bytes:
 
 @contextlib.contextmanager
 def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
-    """A server that gives every request the same answer; then it sends the drip again and again, or closes."""
+    """Yield the address of a server that gives every request the same answer, then sends `drip` repeatedly or closes.
+    Yield the address of a server that gives every request the same answer, then sends `drip` repeatedly or closes."""
     listener = socket.create_server(("127.0.0.1", 0))
     stopped = threading.Event()
 
@@ -80,8 +81,8 @@ def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
     ],
 )
 def test_an_answer_that_is_no_map_is_one_line(answer: bytes, message: str) -> None:
-    with answering(answer) as at, pytest.raises(MeshmarkError, match=message) as raised:
-        Remote("n1", at, "secret")
+    with answering(answer) as target, pytest.raises(MeshmarkError, match=message) as raised:
+        Remote("n1", target, "secret")
     assert str(raised.value).startswith("n1: 127.0.0.1:") and len(str(raised.value)) < 400
     assert str(raised.value).isprintable() and "secret" not in str(raised.value)
 
@@ -99,17 +100,17 @@ def test_an_answer_that_is_no_map_is_one_line(answer: bytes, message: str) -> No
 def test_an_answer_that_never_ends_is_ended(answer: bytes, drip: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "HEADER_S", 0.5)
     with (
-        answering(answer, drip) as at,
+        answering(answer, drip) as target,
         pytest.raises(MeshmarkError, match=r"no header of a live|404"),
     ):
-        Remote("n1", at, "")
+        Remote("n1", target, "")
 
 
 def test_frames_that_are_none_end_the_stream_with_one_line() -> None:
     sound = {"seq": 1, "t_s": 1, "window_s": 1, "values": {}}
     for line in (DEEP, {**sound, "seq": 10**400}, {**sound, "values": {"cpu.busy": [[]]}}, b'{"t_s":Infinity}'):
-        with answering(OK + event("header", HEADER) + event("frame", sound) + event("frame", line)) as at:
-            with Remote("n1", at, "") as node:
+        with answering(OK + event("header", HEADER) + event("frame", sound) + event("frame", line)) as target:
+            with Remote("n1", target, "") as node:
                 frames = node.frames()
                 assert next(frames).seq == 1
                 with pytest.raises(MeshmarkError, match=r"n1: |frames: ") as raised:
