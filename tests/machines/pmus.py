@@ -1,6 +1,6 @@
-"""The PMUs of each server of `servers.py`: formats and aliases after arch/x86/events and drivers/perf of Linux.
+"""The PMUs of each server of `servers.py`: formats and aliases from arch/x86/events and drivers/perf of Linux.
 
-Not all PMUs of a machine are there, nor all aliases of one.
+Only some PMUs of a machine are included, and only some aliases of a PMU.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class Pmu:
     """A folder of /sys/devices with its files.
 
     Attributes:
-        cpus: text of `cpumask` (or of the file that `cpus_file` names); none: there is no such file, as of PMUs that
-            are on every CPU.
-        events: by name the text of the file, `.scale` and `.unit` among them; with a newline where the kernel has one.
-        files: further files of the folder.
+        cpus: Text of `cpumask` (or of the file that `cpus_file` names); "" if there is no such file, as for PMUs
+        that are on every CPU.
+        events: Texts of the files by name, including `.scale` and `.unit`; with a newline if the kernel writes one.
+        files: Further files of the folder.
     """
 
     name: str
@@ -88,7 +88,7 @@ _ARMV8_EVENTS = {
 
 
 def _cas(reads: str, writes: str, clock: str) -> dict[str, str]:
-    """Aliases of a memory channel. The texts of Intel's uncore have no newline."""
+    """Return the aliases of a memory channel. The texts of the uncore PMUs of Intel have no newline."""
     scaled = {"cas_count_read": reads, "cas_count_write": writes}
     events = {"clockticks": clock, **scaled}
     for name in scaled:
@@ -98,7 +98,7 @@ def _cas(reads: str, writes: str, clock: str) -> dict[str, str]:
 
 
 class _Types:
-    """Numbers of PMUs, as they register; the first eight are the kernel's own."""
+    """Numbers of PMUs in the order of registration; the kernel itself uses the first eight."""
 
     def __init__(self) -> None:
         self.next = 8
@@ -119,13 +119,13 @@ def _own(cpu: Pmu | None, msr: bool, types: _Types) -> list[Pmu]:
 
 
 def _stacks(machine: Machine, stack: int) -> dict[str, str]:
-    """`segment:bus` of the root port of a stack, for each die; the first die's first bus is 00."""
+    """Return `segment:bus` of the root port of a stack, for each die; the first bus of the first die is 00."""
     step = 256 // machine.packages
     return {f"die{die}": f"0000:{die * step + stack * (step // 8):02x}\n" for die in range(machine.packages)}
 
 
 def _ports(machine: Machine) -> dict[int, dict[str, str]]:
-    """By link of UPI the files of its dies, which say what is at the other end; a port that leads nowhere has none."""
+    """Return, by link of UPI, the files of its dies that name the other end; an unconnected port has no file."""
     ports: dict[int, dict[str, str]] = {}
     for a, pa, b, pb in machine.links:
         ports.setdefault(pa, {})[f"die{a}"] = f"upi_{pb},die_{b}\n"
@@ -134,7 +134,7 @@ def _ports(machine: Machine) -> dict[int, dict[str, str]]:
 
 
 def _xeon(machine: Machine, channels: int, aliases: Mapping[str, str], stacks: int, wide: bool) -> list[Pmu]:
-    """Memory channels, UPI links and I/O stacks of Skylake-SP and what followed."""
+    """Return memory channels, UPI links and I/O stacks of Skylake-SP and later processors."""
     types = _Types()
     pmus = _own(Pmu("cpu", 4, _CPU_INTEL, _CPU_INTEL_EVENTS), True, types)
     mask = machine.first_cpus + "\n"
@@ -173,12 +173,14 @@ def _xeon(machine: Machine, channels: int, aliases: Mapping[str, str], stacks: i
 
 
 def _hsx(machine: Machine) -> list[Pmu]:
-    """Haswell-EP and Broadwell-EP: QPI, of which the kernel does not say where it leads."""
+    """Return the PMUs of Haswell-EP and Broadwell-EP; the kernel does not state where their QPI links lead."""
     types = _Types()
     pmus = _own(Pmu("cpu", 4, _CPU_INTEL, _CPU_INTEL_EVENTS), True, types)
     mask = machine.first_cpus + "\n"
     aliases = _cas("event=0x04,umask=0x03", "event=0x04,umask=0x0c", "event=0x00,umask=0x00")
-    pmus += [Pmu(f"uncore_imc_{i}", types(), _UNCORE, aliases, mask) for i in (0, 1, 4, 5)]  # numbers have gaps there
+    pmus += [
+        Pmu(f"uncore_imc_{i}", types(), _UNCORE, aliases, mask) for i in (0, 1, 4, 5)
+    ]  # the numbers have gaps there
     qpi = {**_UNCORE, "event": "config:0-7,21\n", "match_rds": "config1:48-51\n", "mask_rds": "config2:48-51\n"}
     return [*pmus, *(Pmu(f"uncore_qpi_{i}", types(), qpi, {}, mask) for i in (0, 1))]
 
@@ -188,7 +190,7 @@ def _skx(machine: Machine) -> list[Pmu]:
 
 
 def _icx(machine: Machine) -> list[Pmu]:
-    # A kernel before 5.17: the aliases are Haswell's, and wrong here.
+    # A kernel before 5.17: the aliases are those of Haswell, and wrong on this processor.
     return _xeon(machine, 8, _cas("event=0x04,umask=0x03", "event=0x04,umask=0x0c", "event=0x00,umask=0x00"), 4, True)
 
 
@@ -197,7 +199,7 @@ def spr(machine: Machine) -> list[Pmu]:
 
 
 def _gnr(machine: Machine) -> list[Pmu]:
-    # A kernel before commit 6a8a48644c4b: the aliases see one scheduler of two.
+    # A kernel before commit 6a8a48644c4b: the aliases count one scheduler of two.
     return _xeon(machine, 12, _cas("event=0x05,umask=0xcf", "event=0x05,umask=0xf0", "event=0x01,umask=0x00"), 6, True)
 
 
@@ -238,7 +240,7 @@ def _armv8(machine: Machine) -> Pmu:
 
 def _arm_types() -> _Types:
     types = _Types()
-    types()  # the first number is the cores'
+    types()  # the first number belongs to the cores
     return types
 
 
@@ -313,14 +315,14 @@ def _grace(machine: Machine) -> list[Pmu]:
             ("nvlink_c2c0", mcf, {"port": "config1:0-1\n"}),
             ("cnvlink", mcf, {"rem_socket": "config1:0-3\n"}),
         )
-        for kind, events, more in kinds:
+        for kind, events, files in kinds:
             texts = {name: f"event=0x{number:x}\n" for name, number in events.items()}
             texts["cycles"] = "event=0x100000000\n"
             pmus.append(
                 Pmu(
                     f"nvidia_{kind}_pmu_{package}",
                     types(),
-                    {"event": "config:0-32\n", **more},
+                    {"event": "config:0-32\n", **files},
                     texts,
                     f"{cpus[0]}\n",
                     files={"associated_cpus": list_text(cpus) + "\n"},

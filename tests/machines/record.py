@@ -1,9 +1,9 @@
-"""Makes the captures in this folder anew, each in a guest with the topology of its name.
+"""Records the captures in this folder again, each in a guest with the topology of its name.
 
     .venv/bin/python tests/machines/record.py [NAME …]
 
-A tree and hwloc's view are recorded in the guest (tests/guest/record-tree, half a minute each without
-hardware virtualisation) and packed here as `meshmark machine capture` does.
+A tree and the view of hwloc are recorded in the guest (tests/guest/record-tree, half a minute each without hardware
+virtualisation) and packed as `meshmark machine capture` does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from meshmark.machine.capture import capture
 HERE = Path(__file__).resolve().parent
 GUEST = HERE.parent / "guest"
 
-# What record-tree leaves out and facts are made of.
+# Files that record-tree leaves out and that facts need.
 MORE = """
 {offline}
 {tree} "$1" && cd "$1" || exit 1
@@ -42,7 +42,7 @@ exit 0
 
 
 def record(name: str, preset: str, offline: list[int]) -> Path:
-    """Boots `preset`, records it, and packs it as NAME.tar.xz."""
+    """Boot `preset`, record it, pack it as NAME.tar.xz, and return the path."""
     with tempfile.TemporaryDirectory(prefix="record-", dir=Path.home()) as folder:
         script = Path(folder) / "record.sh"
         down = "\n".join(f"echo 0 >/sys/devices/system/cpu/cpu{c}/online" for c in offline)

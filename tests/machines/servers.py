@@ -1,4 +1,4 @@
-"""Servers of which `trees.py` makes trees: their processors, cores, threads, nodes and links between packages."""
+"""Servers from which `trees.py` makes trees: their processors, cores, threads, nodes and links between packages."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Machine:
-    """What a tree says of its machine.
+    """The properties of a machine that its tree states.
 
     Attributes:
-        cpuinfo: lines of a processor of /proc/cpuinfo that are the same for all, as key and value.
-        links: ends of links between packages: (package, port, other package, its port).
+        cpuinfo: Keys and values of /proc/cpuinfo that are the same for all processors.
+        links: Ends of links between packages: (package, port, other package, its port).
     """
 
     cpuinfo: tuple[tuple[str, str], ...]
     packages: int
-    cores: int  # a package
-    threads: int = 1  # a core
-    gib: int = 64  # a node
+    cores: int  # per package
+    threads: int = 1  # per core
+    gib: int = 64  # per node
     links: tuple[tuple[int, int, int, int], ...] = ()
 
     @property
@@ -27,7 +27,10 @@ class Machine:
         return self.packages * self.cores * self.threads
 
     def package_of(self, cpu: int) -> int:
-        """First threads of all cores come first, then second ones, as firmware numbers them as a rule."""
+        """Return the package of a CPU.
+
+        The first threads of all cores precede the second ones, as most firmware numbers them.
+        """
         return cpu % (self.packages * self.cores) // self.cores
 
     def core_of(self, cpu: int) -> int:
@@ -42,7 +45,7 @@ class Machine:
 
     @property
     def first_cpus(self) -> str:
-        """A CPU a package: what a PMU outside the cores has as its mask."""
+        """Return one CPU per package: the mask of a PMU outside of the cores."""
         return list_text([self.cpus_of(p)[0] for p in range(self.packages)])
 
     def distance(self, a: int, b: int) -> int:
@@ -53,7 +56,7 @@ class Machine:
 
 
 def list_text(numbers: Sequence[int]) -> str:
-    """`0-3,8`, as the kernel prints lists."""
+    """Return a list such as `0-3,8`, as the kernel prints it."""
     parts: list[str] = []
     for n in sorted(numbers):
         if parts and n == int(parts[-1].rpartition("-")[2]) + 1:
@@ -97,12 +100,12 @@ def parallel(count: int) -> tuple[tuple[int, int, int, int], ...]:
     return tuple((0, port, 1, port) for port in range(count))
 
 
-# Every socket with every other one over three ports. The ports are those of the example of sysfs-devices-mapping,
-# continued: they are not the same at both ends.
+# Each socket is linked to each other one by three ports. The ports continue the example of sysfs-devices-mapping: they
+# differ at both ends.
 _FULL_4 = ((0, 0, 1, 1), (1, 0, 3, 0), (2, 0, 3, 1), (0, 1, 2, 1), (0, 2, 3, 2), (1, 2, 2, 2))
 
-# Two boards of four sockets with a link between any two of a board, and one from each socket to its like of the other
-# board: four ports a socket, two steps at most.
+# Two boards of four sockets with a link between any two of a board, and one from each socket to the corresponding
+# socket of the other board: four ports per socket, at most two hops.
 _PARTLY_8 = (
     *((a + 4 * board, pa, b + 4 * board, pb) for board in (0, 1) for a, pa, b, pb in _FULL_4),
     *((a, 3, a + 4, 3) for a in range(4)),

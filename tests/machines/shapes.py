@@ -1,8 +1,8 @@
-"""Small trees of /sys in the shapes of real machines, in every form in which the Linux kernel and recordings have sets.
+"""Small trees of /sys in the shapes of real machines, in every form of sets that the Linux kernel and recordings use.
 
     write_shape(folder, SHAPES["masks of a server"], Form.MASKS)
 
-Nobody booted these machines; the layout follows Documentation/ABI/stable/sysfs-devices-{system-cpu,node}.
+The trees are synthetic; the layout follows Documentation/ABI/stable/sysfs-devices-{system-cpu,node}.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ Groups = Sequence[Sequence[int]]
 
 
 class Form(Enum):
-    """The files that have sets of CPUs."""
+    """The files that contain sets of CPUs."""
 
     LISTS = "lists"  # thread_siblings_list, cpulist, shared_cpu_list
     MASKS = "masks"  # thread_siblings, cpumap, shared_cpu_map: recordings of hwloc and util-linux
     NEWER_MASKS = "newer masks"  # core_cpus and package_cpus instead of …_siblings
     BOTH = "both"
-    DAMAGED_MASKS = "damaged masks"  # with lists, so that nothing is lost
+    DAMAGED_MASKS = "damaged masks"  # the lists are intact, so nothing is lost
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A machine. Sets of CPUs are given as groups; what is empty has no files."""
+    """A machine. Sets of CPUs are given as groups; an empty attribute has no files."""
 
     cores: Groups
     packages: Groups = ()
-    package_ids: Sequence[int] = ()  # of the packages; by default counted from 0
-    core_ids: Mapping[int, int] = field(default_factory=dict)  # by CPU; by default counted in the package
+    package_ids: Sequence[int] = ()  # IDs of the packages; counted from 0 by default
+    core_ids: Mapping[int, int] = field(default_factory=dict)  # by CPU; counted within the package by default
     nodes: Mapping[int, Sequence[int]] = field(default_factory=dict)
     distances: Sequence[Sequence[int]] = ()
     caches: Mapping[tuple[int, str], Groups] = field(default_factory=dict)  # by level and type, 32 KiB x level
     initiators: Mapping[tuple[int, int], Sequence[int]] = field(default_factory=dict)  # by node and access class
     offline: Sequence[int] = ()
-    files: Mapping[str, str] = field(default_factory=dict)  # further ones
+    files: Mapping[str, str] = field(default_factory=dict)  # further files
 
     @property
     def cpus(self) -> list[int]:
@@ -46,7 +46,7 @@ class Shape:
 
 
 def list_text(ids: Iterable[int]) -> str:
-    """A set as the Linux kernel lists it: `0-1,4`."""
+    """Return a set as the Linux kernel lists it: `0-1,4`."""
     runs: list[list[int]] = []
     for n in sorted(ids):
         if runs and n == runs[-1][1] + 1:
@@ -57,7 +57,7 @@ def list_text(ids: Iterable[int]) -> str:
 
 
 def mask_text(ids: Iterable[int], bits: int = 64) -> str:
-    """A set as a mask of the Linux kernel: words of 32 bits, the highest first."""
+    """Return a set as a mask of the Linux kernel: words of 32 bits, the highest first."""
     value = sum(1 << n for n in ids)
     bits = max(bits, value.bit_length())
     words = [f"{value >> 32 * n & 0xFFFFFFFF:08x}" for n in range((bits + 31) // 32)]
@@ -65,7 +65,7 @@ def mask_text(ids: Iterable[int], bits: int = 64) -> str:
 
 
 def _sets(form: Form, newer: tuple[str, str], older: tuple[str, str], ids: Iterable[int]) -> dict[str, str]:
-    """Files of one set; names are (mask, list)."""
+    """Return the files of one set; names are (mask, list)."""
     ids = list(ids)
     match form:
         case Form.LISTS:
@@ -99,9 +99,9 @@ def _topology(shape: Shape, form: Form) -> dict[str, str]:
             files |= {folder + name: text for name, text in _sets(form, *_CORE, core).items()}
             for package_id, package in zip(ids, shape.packages, strict=True):
                 if cpu in package:
-                    inside = [c for c in shape.cores if set(c) <= set(package)]
+                    cores_with_cpu = [c for c in shape.cores if set(c) <= set(package)]
                     files[folder + "physical_package_id"] = f"{package_id}\n"
-                    files[folder + "core_id"] = f"{shape.core_ids.get(cpu, inside.index(core))}\n"
+                    files[folder + "core_id"] = f"{shape.core_ids.get(cpu, cores_with_cpu.index(core))}\n"
                     files |= {folder + name: text for name, text in _sets(form, *_PACKAGE, package).items()}
     for index, ((level, kind), groups) in enumerate(shape.caches.items()):
         for group in groups:
@@ -117,7 +117,7 @@ def _topology(shape: Shape, form: Form) -> dict[str, str]:
 
 
 def write_shape(root: Path, shape: Shape, form: Form = Form.MASKS) -> Path:
-    """Writes the tree of a shape; returns its root."""
+    """Write the tree of a shape and return its root."""
     cpu, node = "sys/devices/system/cpu/", "sys/devices/system/node/"
     all_cpus = [*shape.cpus, *shape.offline]
     files = {cpu + name: list_text(ids) for name, ids in (("online", shape.cpus), ("present", all_cpus))}
@@ -125,12 +125,12 @@ def write_shape(root: Path, shape: Shape, form: Form = Form.MASKS) -> Path:
     files |= {cpu + name: text for name, text in _topology(shape, form).items()}
     if shape.nodes:
         files[node + "online"] = list_text(shape.nodes)
-    for at, (number, cpus) in enumerate(shape.nodes.items()):
+    for index, (number, cpus) in enumerate(shape.nodes.items()):
         folder = f"{node}node{number}/"
         files |= {folder + name: text for name, text in _sets(form, *_NODE, cpus).items()}
         files[folder + "meminfo"] = f"Node {number} MemTotal:       1048576 kB\n"
         if shape.distances:
-            files[folder + "distance"] = " ".join(map(str, shape.distances[at])) + "\n"
+            files[folder + "distance"] = " ".join(map(str, shape.distances[index])) + "\n"
     for name, text in (files | {"proc/meminfo": "MemTotal: 1048576 kB\n"} | dict(shape.files)).items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ def write_shape(root: Path, shape: Shape, form: Form = Form.MASKS) -> Path:
 
 
 def _blocks(first: int, count: int, size: int) -> list[list[int]]:
-    return [list(range(first + at * size, first + (at + 1) * size)) for at in range(count)]
+    return [list(range(first + index * size, first + (index + 1) * size)) for index in range(count)]
 
 
 def _ring(nodes: int) -> list[list[int]]:

@@ -1,9 +1,9 @@
-"""Trees of /proc and /sys of server processors that nobody captured, for tests of what counters mean.
+"""Synthetic trees of /proc and /sys of server processors, for tests of the meaning of counters.
 
-Synthetic: nobody booted these machines. Every tree has the files that Meshmark reads, with the texts that a kernel
-gives: layout after Documentation/ABI (sysfs-bus-event_source-devices-*, sysfs-devices-mapping, sysfs-devices-node,
-sysfs-devices-system-cpu) and proc(5). Sizes are modest ones of their kind; counts are made up. `servers.py` describes
-the machines, `pmus.py` their PMUs.
+Nobody booted these machines. Every tree has the files that Meshmark reads, with the texts that a kernel writes: the
+layout follows Documentation/ABI (sysfs-bus-event_source-devices-*, sysfs-devices-mapping, sysfs-devices-node,
+sysfs-devices-system-cpu) and proc(5). Sizes are small ones of their kind; counts are invented. `servers.py`
+describes the machines, `pmus.py` their PMUs.
 
     make_tree(folder, "intel-spr-2s")     one of `servers.NAMES`, below the folder; returns the root
     many(folder, cpus=256, nodes=4)       of any size, to measure what watching costs
@@ -116,10 +116,10 @@ def _make(root: Path, machine: Machine, pmus: Sequence[Pmu]) -> Path:
 
 
 def make_tree(folder: Path, name: str) -> Path:
-    """Writes the tree of a machine below `folder`; its root has `proc` and `sys`.
+    """Write the tree of a machine below `folder`, and return its root, which has `proc` and `sys`.
 
     Raises:
-        ValueError: no machine has this name.
+        ValueError: No machine has this name.
     """
     if name not in MACHINES:
         raise ValueError(f"name: found '{name}', there are {', '.join(NAMES)}")
@@ -127,12 +127,12 @@ def make_tree(folder: Path, name: str) -> Path:
 
 
 def many(folder: Path, cpus: int = 256, nodes: int = 4) -> Path:
-    """A tree of Sapphire Rapids' kind with this many CPUs and nodes, for what watching costs.
+    """Write a tree of the kind of Sapphire Rapids with this many CPUs and nodes, to measure the cost of watching.
 
-    Links join nodes in a ring, and from five nodes on also those two steps apart.
+    Links join nodes in a ring, and with five nodes or more also nodes that are two steps apart.
 
     Raises:
-        ValueError: the CPUs cannot be shared out evenly.
+        ValueError: The CPUs cannot be distributed evenly.
     """
     if nodes < 1 or cpus < nodes or cpus % nodes:
         raise ValueError(f"cpus: found {cpus}, it must be a multiple of nodes ({nodes})")

@@ -1,1 +1,1 @@
-"""Shared by tests: made-up runs and machines, the command, waiting, the MPI libraries of this system."""
+"""Code that tests share: simulated runs and machines, the command, waiting, the MPI libraries of this system."""

@@ -1,4 +1,4 @@
-"""Whether a budget was enough; guests use it too, so it needs nothing that they lack."""
+"""Tells whether a budget was enough; guests use it, too, so it imports nothing that they lack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `meshmark`, run as a user runs it."""
+"""Runs the command `meshmark` as a user does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "
 
 
 def command(*arguments: object) -> list[str]:
-    """Its argv."""
+    """Return the argv of the command."""
     return [*COMMAND, *map(str, arguments)]
 
 
 def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """That of this process with `changes`; None removes a variable."""
+    """Return the environment of this process with `changes`; None removes a variable."""
     env = {**os.environ, **(changes or {})}
     return {name: value for name, value in env.items() if value is not None}
 
@@ -26,7 +26,7 @@ def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, st
 def meshmark(
     *arguments: object, env: Mapping[str, str | None] | None = None, timeout_s: float = 120, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Runs it to its end. `env` changes the environment; `more` goes to `subprocess.run`."""
+    """Run the command to its end. `env` changes the environment; `more` is passed to `subprocess.run`."""
     return subprocess.run(
         command(*arguments),
         **{**PIPES, **more},
@@ -37,14 +37,17 @@ def meshmark(
 
 
 def start(*arguments: object, env: Mapping[str, str | None] | None = None, **more: Any) -> subprocess.Popen[str]:
-    """Starts it with both outputs piped. `env` changes the environment; `more` goes to `subprocess.Popen`."""
+    """Start the command with both outputs piped.
+
+    `env` changes the environment; `more` is passed to `subprocess.Popen`.
+    """
     return subprocess.Popen(command(*arguments), **{**PIPES, **more}, env=environment(env))
 
 
 def python(
     code: str, *arguments: object, env: Mapping[str, str | None] | None = None, timeout_s: float = 60, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Runs Python code that prepares the command or calls it in parts."""
+    """Run Python code that prepares the command or calls parts of it."""
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         **{**PIPES, **more},

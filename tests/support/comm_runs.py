@@ -1,4 +1,4 @@
-"""Runs of `meshmark-comm` among ranks of each MPI library, and the lines that they wrote."""
+"""Runs `meshmark-comm` with the ranks of each MPI library and returns the lines that they wrote."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from support.budgets import budget_ended
 from support.mpi_here import needed
 
 CPUS = len(os.sched_getaffinity(0))
-# Points whose intervals are this wide take as few blocks as make an interval.
+# With such wide intervals, each point takes the minimum number of blocks for an interval.
 SHORT = ("--interval", "100")
-# A busy machine needs a long budget for the first sample of every point, and uses it up where intervals stay wide.
+# A busy machine needs a long budget for the first sample of every point, and uses all of it if intervals stay wide.
 BUDGETS = ("4s", "15s", "60s", "240s")
 kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
 Line = dict[str, Any]
 
 
 def slow(*values: Any) -> Any:
-    """A case that only `make check-all` runs."""
+    """Return a parameter that only `make check-all` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
@@ -33,7 +33,7 @@ def started_by(kind: str, ranks: int, *more: str) -> list[str]:
 
 
 def comm(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> tuple[int, list[Line], str]:
-    """Status, lines and talk of ranks that were started."""
+    """Return the exit status, the lines and the messages of a run with so many ranks."""
     completed = subprocess.run(
         [*started_by(kind, ranks, *more), *words],
         capture_output=True,
@@ -55,11 +55,11 @@ def with_enough_budget(measure: Callable[[str], list[Line]]) -> list[Line]:
 
 
 def measured(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> list[Line]:
-    """Return the lines of a run that must end well, with a budget that is enough if `words` have none."""
+    """Return the lines of a run that must succeed, with a sufficient budget if `words` have none."""
 
     def measure(*budget: str) -> list[Line]:
-        status, lines, talk = comm(kind, ranks, *words, *budget, more=more)
-        assert status == 0 and lines[-1]["type"] == "end" and lines[-1]["status"] == "ok", talk
+        status, lines, messages = comm(kind, ranks, *words, *budget, more=more)
+        assert status == 0 and lines[-1]["type"] == "end" and lines[-1]["status"] == "ok", messages
         return lines
 
     if "--budget" in words:

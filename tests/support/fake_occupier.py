@@ -1,5 +1,6 @@
-"""A program `meshmark-load` whose loads take as long as they would in a made-up cache: processes that need more of it
-than it has wait for memory. It runs no kernel."""
+"""A simulated program `meshmark-load`: its loads take as long as they would in a simulated cache.
+
+Processes that need more of the cache than they have wait for memory. The program runs no kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import sys
 from pathlib import Path
 
 NEAR_S, FAR_S = 20e-9, 100e-9
-# The folder has the size of the cache, and a file for each process with its memory; `program` is that of the program.
+# The folder has the size of the cache, and a file per process with its memory; `program` holds that of the program.
 _SCRIPT = """\
 #!{python}
 import json, os, sys, time
@@ -34,11 +35,11 @@ while True:
 
 
 class MadeCache:
-    """A cache that such processes share, unless it is `apart`.
+    """A cache that its processes share, unless `apart` was called.
 
     Args:
-        folder: For the program and what it knows.
-        bytes_: That the cache really has.
+        folder: Folder of the program and its state.
+        bytes_: Size of the cache.
     """
 
     def __init__(self, folder: Path, bytes_: int) -> None:
@@ -56,23 +57,23 @@ class MadeCache:
         (self.folder / "times").write_text(f"[{near_s}, {far_s}]")
 
     def apart(self) -> None:
-        """Each process has a cache of its own."""
+        """Give each process a separate cache."""
         (self.folder / "alone").write_text("")
 
     def refuses(self) -> None:
-        """Processes fail as they start."""
+        """Let processes fail when they start."""
         (self.folder / "refuse").write_text("")
 
     def of_program(self, bytes_: int) -> str:
-        """A shell command that lets a program fill so much of it."""
+        """Return a shell command that lets a program use so many bytes of the cache."""
         return f"echo {bytes_} > {self.folder}/program"
 
     @property
     def parts(self) -> list[int]:
-        """Memory of all processes that there were."""
+        """Return the memory of all processes that were started."""
         return sorted(int(p.read_text()) for p in self.folder.glob("[0-9]*"))
 
     @property
     def processes(self) -> list[int]:
-        """Ids of all processes that there were."""
+        """Return the IDs of all processes that were started."""
         return [int(p.name) for p in self.folder.glob("[0-9]*")]

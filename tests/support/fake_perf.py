@@ -1,11 +1,11 @@
-"""A program `perf` that profiles nothing: it runs what it is given, and prints a recorded report."""
+"""A simulated program `perf` that profiles nothing: it runs its command and prints a recorded report."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-# As perf 6.1 prints it, shortened.
+# The report in the format of perf 6.1, shortened.
 REPORT = """\
 # To display the perf.data header info, please use --header/--header-only options.
 #

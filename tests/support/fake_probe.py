@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A probe that obeys the protocol and misbehaves on request, for tests of the runner.
+"""A probe that follows the protocol and misbehaves on request, for tests of the runner.
 
-Its one instrument, `fake`, has POINTS points of SAMPLES samples each. Every sample taken is noted in the file named
-by FAKE_LOG, so that a test can count how often each was measured.
+Its only instrument, `fake`, has POINTS points of SAMPLES samples each. It writes a line per sample to the file
+FAKE_LOG, so that a test can count how often each point was measured.
 """
 
 from __future__ import annotations
@@ -82,16 +82,16 @@ def main() -> int:
             if line["type"] == "point":
                 finished.add(line["index"])
     emit(type="header", schema=1, instrument="fake", machine="m", provenance={}, conditions={}, parameters={}, points=4)
-    fault = options["fault"]
-    if fault == "hang":
+    fault_ = options["fault"]
+    if fault_ == "hang":
         signal.pause()
-    if fault == "nonsense":
+    if fault_ == "nonsense":
         print("Segmentation fault, or so I say {")
-    if fault == "usage":
+    if fault_ == "usage":
         emit(type="error", field="points", message="found 'x'", allowed="1 to 9")
         print("fake: points: found 'x'", file=sys.stderr)
         return 2
-    if fault == "absent":
+    if fault_ == "absent":
         emit(
             type="absent", instrument="fake", metric=None, conditions={}, reason="no such thing here", enable="buy one"
         )
@@ -107,11 +107,11 @@ def main() -> int:
             with open(os.environ["FAKE_LOG"], "a") as log:
                 log.write(f"{index}:{len(samples)}\n")
             emit(type="sample", point=index, values=[samples[-1]], marks=0)
-        if index == 1 and (fault == "crash" or (fault == "crash_once" and not options["resume"])):
+        if index == 1 and (fault_ == "crash" or (fault_ == "crash_once" and not options["resume"])):
             os.kill(os.getpid(), signal.SIGSEGV)
-        ordered = sorted(samples)
-        value = ordered[len(ordered) // 2]
-        if fault == "lies":
+        sorted_samples = sorted(samples)
+        value = sorted_samples[len(sorted_samples) // 2]
+        if fault_ == "lies":
             value *= 2
         emit(
             type="result",
@@ -123,7 +123,7 @@ def main() -> int:
             unit="s",
             better="lower",
             value=value,
-            interval=[ordered[0], ordered[-1]],
+            interval=[sorted_samples[0], sorted_samples[-1]],
             samples=samples,
             flags=[],
             conditions={"n": index},
@@ -131,7 +131,7 @@ def main() -> int:
             point=index,
         )
         emit(type="point", index=index, key={"n": index})
-    if fault != "no_end":
+    if fault_ != "no_end":
         emit(type="end", status="ok", elapsed_s=1, points=4, resumed=len(finished), overhead=0)
     return 0
 

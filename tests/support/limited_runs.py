@@ -1,4 +1,4 @@
-"""Runs that limit the machine, one at a time."""
+"""Tests that runs which limit the machine follow one another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.waiting import until
 
 
 def wait_for_each_other(name: str, first: str, other: str, check: Callable[[], None]) -> None:
-    """Asserts that a run with a value of a dimension begins when one with another has ended. `check`: then, in it."""
+    """Assert that a run with one value of a dimension waits for a run with another value to end, then call `check`."""
     order: list[str] = []
 
     def next_run() -> None:

@@ -1,4 +1,4 @@
-"""An application for tests of fleets, and lines of its runs as the runner of a node reports them."""
+"""An application for tests of fleets, and lines of its runs as the runner of a node writes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from meshmark.fleet.plan import NodePlan, node_plan
 from meshmark.measure.spec import parse_spec
 
-# Prints a rate and a sum, and reads its number of terms from a file.
+# The script prints a rate and a sum, and reads its number of terms from a file.
 SUM = """
 [application]
 name = "sum"
@@ -40,7 +40,7 @@ SPEC = 'name = "ours"\n[[step]]\napplication = "sum.toml"\nruns = 2\n'
 
 
 def write_sum(folder: Path, file: str = SUM, script: str = SCRIPT, spec: str = SPEC) -> Path:
-    """The application, its program and a specification in a folder. Returns the specification."""
+    """Write the application, its program and a specification into a folder, and return its path."""
     (folder / "sum.toml").write_text(file, encoding="utf-8")
     (folder / "sum.sh").write_text(script, encoding="utf-8")
     (folder / "ours.toml").write_text(spec, encoding="utf-8")
@@ -48,13 +48,13 @@ def write_sum(folder: Path, file: str = SUM, script: str = SCRIPT, spec: str = S
 
 
 def plan_of(folder: Path, file: str = SUM, script: str = SCRIPT, spec: str = SPEC) -> NodePlan:
-    """The plan of nodes for a specification, which is written as by `write_sum`."""
+    """Return the plan of nodes for a specification, which is written by `write_sum`."""
     write_sum(folder, file, script, spec)
     return node_plan(parse_spec(spec, "ours.toml", applications=True), "check", folder=folder)
 
 
 def run_line(number: int = 1, **more: Any) -> dict[str, Any]:
-    """A line of a run of it that ended well."""
+    """Return the line of a successful run."""
     return {
         "type": "run",
         "number": number,
@@ -86,13 +86,13 @@ def lines_with(
     status: str = "ok",
     more: Callable[[int], list[dict[str, Any]]] = lambda _step: [],
 ) -> list[dict[str, Any]]:
-    """The lines of a node's file with the steps of a plan.
+    """Return the lines of the file of a node with the steps of a plan.
 
     Args:
-        head: Those of `made_fleet.lines_of`, of which the first and the last are kept, with the files.
-        runs: Of each step.
-        status: Of each step.
-        more: Further runs of a step, by its number from 0.
+        head: Lines from `made_fleet.lines_of`; the first, the last and those of files are kept.
+        runs: Runs of each step.
+        status: Status of each step.
+        more: Returns further runs of a step, by its number from 0.
     """
     first, *files = [line for line in head if line["type"] in {"node", "file"}]
     lines = [{**first, "plan": plan.id}, *files]

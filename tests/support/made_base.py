@@ -1,4 +1,4 @@
-"""Made-up base data of a machine with plausible kernels, and wishes that are possible on it."""
+"""Simulated base data of a machine with plausible kernels, and load targets that are possible on it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ L1, L2, L3 = 32 * KIB, 1 * MIB, 8 * MIB
 VOLUMES = (16 * KIB, 240 * KIB, 512 * KIB, 2500 * KIB, 12 * MIB, 25 * MIB, 128 * MIB)
 STRIDES = (1, 2, 4, 8, 16, 32)
 
-# kind: kernels, flops and integer operations per 8-byte element, reads and writes of lines per line, ns per element
-# in L1 and per line from memory
+# Kind: kernels, flops and integer operations per 8-byte element, reads and writes of lines per line, ns per element in
+# L1 and per line from memory.
 KINDS = {
     "stream": (14, (0, 3), 0, (1, 4), (0, 1), 0.3, 6),
     "irregular": (8, (0, 1), 2, (1, 2), (0, 1), 1.5, 60),
@@ -33,7 +33,7 @@ KINDS = {
 
 
 def made_base(seed: int = 0, thread_counts: Sequence[int] = (1, 2, 4), most: int = 4500) -> list[Variant]:
-    """At most `most` variants of 61 kernels, the same for the same seed."""
+    """Return at most `most` variants of 61 kernels, the same for the same seed."""
     rng = random.Random(seed)
     out: list[Variant] = []
     for kind, (kernels, flops_range, ints, reads_range, writes_range, near_ns, far_ns) in KINDS.items():
@@ -42,15 +42,21 @@ def made_base(seed: int = 0, thread_counts: Sequence[int] = (1, 2, 4), most: int
             flops, reads, writes = rng.randint(*flops_range), rng.randint(*reads_range), rng.randint(*writes_range)
             speed = rng.uniform(0.7, 1.5)
             does_io = kind == "system" and number == 0
-            sized = kind not in ("system", "idle")
-            volumes = [int(v * rng.uniform(0.7, 1.0)) for v in VOLUMES for _ in range(2)] if sized else [64 * KIB]
+            has_footprint = kind not in ("system", "idle")
+            volumes = (
+                [int(v * rng.uniform(0.7, 1.0)) for v in VOLUMES for _ in range(2)] if has_footprint else [64 * KIB]
+            )
             for volume in volumes:
                 for stride in STRIDES if kind in ("stream", "irregular", "solver", "dense", "compute") else (1,):
                     for threads in thread_counts:
                         level = served_by(volume, L1, L2, L3, threads)
-                        far = {"L1": 0.02, "L2": 0.2, "L3": 0.5, "memory": 1.0}[level]
+                        level_share = {"L1": 0.02, "L2": 0.2, "L3": 0.5, "memory": 1.0}[level]
                         per_line = 8 / min(stride, 8)  # elements of a line that are used
-                        ns = speed * (near_ns * per_line + far * far_ns * (reads + writes)) * rng.uniform(0.9, 1.1)
+                        ns = (
+                            speed
+                            * (near_ns * per_line + level_share * far_ns * (reads + writes))
+                            * rng.uniform(0.9, 1.1)
+                        )
                         wall_s = rng.uniform(0.08e-3, 0.9e-3)
                         lines = wall_s * threads**0.9 / (max(ns, 1) * 1e-9)
                         elements = lines * per_line
@@ -82,9 +88,9 @@ def made_base(seed: int = 0, thread_counts: Sequence[int] = (1, 2, 4), most: int
                             )
                         )
     if len(out) > most:
-        kept = [i for i, v in enumerate(out) if v.kind in ("system", "idle")]
-        usual = [i for i, v in enumerate(out) if v.kind not in ("system", "idle")]
-        out = [out[i] for i in sorted(kept + rng.sample(usual, most - len(kept)))]
+        retained = [i for i, v in enumerate(out) if v.kind in ("system", "idle")]
+        other_indices = [i for i, v in enumerate(out) if v.kind not in ("system", "idle")]
+        out = [out[i] for i in sorted(retained + rng.sample(other_indices, most - len(retained)))]
     return out
 
 
@@ -101,14 +107,14 @@ def random_wish(
     kinds: Sequence[str] = ("idle", "system"),
     mixed: int = 30,
 ) -> TargetProfile:
-    """What a random mix of variants gives, so it is possible; `kinds` are left out of the mix."""
+    """Return the metrics of a random mix of variants, which are therefore possible; `kinds` are left out of the mix."""
     fit: list[Variant] = []
-    left = 0.8 * memory_mib * MIB
+    free_bytes = 0.8 * memory_mib * MIB
     for v in rng.sample(list(variants), len(variants)):
         usable = v.threads == threads and v.kind not in kinds and not (v.team and load_balance < 1)
-        if usable and v.volume_bytes <= left:
+        if usable and v.volume_bytes <= free_bytes:
             fit.append(v)
-            left -= v.volume_bytes
+            free_bytes -= v.volume_bytes
         if len(fit) == mixed:
             break
     table = Table(fit, load_balance)
@@ -128,5 +134,5 @@ def random_wish(
 
 @cache
 def base(threads: tuple[int, ...] = (1, 2)) -> tuple[Variant, ...]:
-    """1,500 variants of one to two threads, the same for all tests."""
+    """Return 1,500 variants of one to two threads, the same for all tests."""
     return tuple(made_base(seed=3, thread_counts=threads, most=1500))

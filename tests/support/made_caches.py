@@ -1,4 +1,4 @@
-"""A machine whose caches can be assigned."""
+"""A simulated machine whose caches can be assigned."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from meshmark.machine.topology import Topology
 
 
 def machine() -> Topology:
-    """With two L3 caches of 16 MiB."""
+    """Return a machine with two L3 caches of 16 MiB."""
     topology = from_synthetic("pack:2 l3:1(size=16MiB) core:2 pu:1")
     return replace(topology, caches=tuple(replace(c, size_bytes=16 << 20) for c in topology.caches if c.level == 3))

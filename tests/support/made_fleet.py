@@ -1,4 +1,4 @@
-"""Fleets made up for tests: files as nodes leave them, and an engine without nodes."""
+"""Simulated fleets for tests: files as nodes write them, and an engine without nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAN = NodePlan("made-up", "check", True, 60.0, [{"id": "01-bandwidth", "argv": 
 
 
 def files(cpu: str = "Model A", memory_gib: int = 256, kernel: str = "6.1.0", **more: str) -> dict[str, str]:
-    """What a node records of itself."""
+    """Return the files that a node records about itself."""
     return {
         "proc/cpuinfo": f"vendor_id\t: AuthenticAMD\nmodel name\t: {cpu}\nmicrocode\t: 0x10\n",
         "proc/meminfo": f"MemTotal: {memory_gib << 20} kB\n",
@@ -42,11 +42,11 @@ def lines_of(
     flags: Iterable[str] = (),
     **header: Any,
 ) -> list[dict[str, Any]]:
-    """The lines of a node's file: the bandwidth of five kernels.
+    """Return the lines of the file of a node: the bandwidths of five kernels.
 
     Args:
-        factor: What a kernel's bandwidth is multiplied by, by repetition from 0.
-        recorded: Content of files by path.
+        factor: Factor of the bandwidth of a kernel, by repetition from 0.
+        recorded: Contents of files by path.
         header: Fields of the first line.
     """
     first = {
@@ -91,17 +91,17 @@ def lines_of(
 
 
 def write_result(folder: Path, node: str, lines: Sequence[Mapping[str, Any]]) -> Path:
-    """A node's file, as the native runner leaves it."""
+    """Write the file of a node as the native runner does, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    interrupted = "+interrupted" if lines[-1].get("status") == "interrupted" else ""
-    path = folder / f"{node}{interrupted}.jsonl.gz"
+    suffix = "+interrupted" if lines[-1].get("status") == "interrupted" else ""
+    path = folder / f"{node}{suffix}.jsonl.gz"
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
     return path
 
 
 def noisy(node: str, seed: int, slow: Mapping[str, float] | None = None) -> Callable[[str, int], float]:
-    """Factors of a node: its own within 0.5 %, noise of 0.5 % per value, and faults by kernel."""
+    """Return the factors of a node: its node factor within 0.5 %, noise of 0.5 % per value, and faults by kernel."""
     rng = random.Random(node)
     factors = {kernel: 1 + rng.gauss(0, 0.005) for kernel in KERNELS}
     noise = random.Random(f"{node} {seed}")
@@ -110,16 +110,16 @@ def noisy(node: str, seed: int, slow: Mapping[str, float] | None = None) -> Call
 
 @dataclass
 class MadeEngine:
-    """An engine whose jobs end at the second look at them.
+    """An engine whose jobs end when their states are read for the second time.
 
     Attributes:
-        states: Of the nodes.
-        measure: Writes the file of a node; None of nodes that die.
-        refuses: Messages of the next submissions, which fail; of "silent" ones, the job exists all the same.
-        late: After how many looks silent jobs start.
-        lasting: Jobs end only when they are cancelled.
+        states: States of the nodes.
+        measure: Writes the file of a node; None for nodes that die.
+        refuses: Messages of the next submissions, which fail; after "silent", the job exists nevertheless.
+        late: Number of reads after which silent jobs start.
+        lasting: Whether jobs end only when they are cancelled.
         refused: Nodes whose jobs are refused.
-        calls: The names of its methods, as they were called.
+        calls: Names of the methods, in the order of their calls.
     """
 
     states: dict[str, Node]
@@ -137,7 +137,9 @@ class MadeEngine:
 
     @staticmethod
     def of(names: Sequence[str], measure: Callable[[str, Work], None], **more: Any) -> MadeEngine:
-        """Args:
+        """Return an engine.
+
+        Args:
         more: States of nodes by name, and attributes.
         """
         states = {n: more.pop(n, Node(n, "idle")) for n in names}

@@ -1,4 +1,4 @@
-"""Frames made by hand, of a host with one node."""
+"""Frames of a simulated host with one node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A made-up bare server, whose files a test of the doctor changes, and what is found on it."""
+"""A simulated bare server, whose files a test of the doctor changes, and the findings about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshmark.doctor.host import examine
 AS_USER = "Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000000000\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0-1\n"
 AS_ROOT = AS_USER.replace("1000", "0").replace("0000000000000000", "000001ffffffffff")
 INITIAL_UID_MAP = "         0          0 4294967295\n"
-# A bare server of two nodes that is as it should be; each test changes one thing of it.
+# A bare server of two nodes with ideal settings; each test changes one of them.
 GOOD = {
     "proc/cpuinfo": "vendor_id : GenuineIntel\nflags : fpu tsc cqm_mbm_total cqm_mbm_local\n",
     "proc/self/status": AS_USER,
@@ -53,7 +53,7 @@ GOOD = {
 
 
 def made(folder: Path, **changes: str | None) -> Path:
-    """The good machine with some files changed, or without those that are None."""
+    """Write the ideal machine with some changed files, without those that are None, and return its root."""
     for name, text in {**GOOD, **changes}.items():
         if text is not None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Results of two made-up hosts with all conditions that tell the kinds of results: one socket, and two."""
+"""Results of two simulated hosts with all conditions that distinguish results: one socket, and two."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _TIMES = {"L1": 1.5e-9, "L2": 4e-9, "L3": 15e-9, "memory": 100e-9}
 
 
 def one_socket() -> list[Record]:
-    """Four cores of one node with one last-level cache."""
+    """Return results of four cores of one node with one last-level cache."""
     lines = _lines({(0, 1): "cache", (0, 2): "cache"})
     return repeated([*_latencies("local"), *_rates(4, "machine"), *lines, *_loaded(4)])
 
 
 def two_sockets() -> list[Record]:
-    """Two nodes of eight cores; CPUs 0 and 16 are of one core."""
+    """Return results of two nodes of eight cores; CPUs 0 and 16 belong to one core."""
     relations = {(0, 16): "core", (0, 1): "cache", (0, 8): "machine"}
     of_both = [
         *_latencies("local", 1.2),

@@ -1,4 +1,4 @@
-"""Folders of load runs and studies made up by hand, for tests of their views: what ran is what is asked for here."""
+"""Simulated folders of load runs and studies, for tests of their views: measured values equal requested ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from meshmark.load.studies.outcome import JOURNAL as STUDY_JOURNAL
 from meshmark.load.studies.outcome import PLAN, RECORDS, Outcome, Use
 from meshmark.load.studies.results import Results
 
-EPOCH = datetime(2026, 11, 22, 8, 30, tzinfo=UTC).timestamp()  # of the header's start
-BEGIN_S = 0.5  # from it to the clock's start
+EPOCH = datetime(2026, 11, 22, 8, 30, tzinfo=UTC).timestamp()  # time of the header
+BEGIN_S = 0.5  # from the header to the start of the clock
 TICK_S = 0.1
 
 
@@ -34,16 +34,16 @@ def made_load(
     done: Mapping[str, Mapping[str, float]] | None = None,
     **about: Any,
 ) -> Path:
-    """A run whose copies lasted as long as is said (s), each on a CPU of its own from the clock's start on.
+    """Write a run whose copies last as long as stated (s), each on a separate CPU from the start of the clock on.
 
     Args:
-        programs: run times of the copies of each program.
-        waiting: share of its time that each waited for a CPU.
-        died: programs that were ended by a signal.
-        cut: without its end.
-        moved: B/s to memory that each copy tells in windows of 0.1 s.
-        done: what each copy of a synthetic program counted itself, by program.
-        about: keys of every program in the scenario.
+        programs: Run times of the copies of each program.
+        waiting: Share of the time that each copy waits for a CPU.
+        died: Programs that a signal ends.
+        cut: Whether the end of the run is missing.
+        moved: B/s to memory that each copy reports in windows of 0.1 s.
+        done: Values that each copy of a synthetic program counts itself, by program.
+        about: Keys of every program in the scenario.
     """
     folder.mkdir(parents=True)
     start = datetime.fromtimestamp(EPOCH, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -76,9 +76,9 @@ def made_load(
         {"type": "event", "event": "start", "t_s": BEGIN_S},
     ]
     for i, (p, c, wall) in enumerate(copies):
-        of = {"program": p, "copy": c}
-        lines.append({"type": "event", "event": "released", "t_s": BEGIN_S, **of})
-        thread = {"thread": i, **of, "pid": 100 + i, "tid": 100 + i, "command": "x"}
+        keys = {"program": p, "copy": c}
+        lines.append({"type": "event", "event": "released", "t_s": BEGIN_S, **keys})
+        thread = {"thread": i, **keys, "pid": 100 + i, "tid": 100 + i, "command": "x"}
         lines.append({"type": "thread", "t_s": BEGIN_S, **thread})
         for k in range(1, round(wall / TICK_S) + 1):
             cpu_time_s = [round(share * TICK_S * 1e9) for share in (1 - waiting, waiting)]
@@ -90,14 +90,14 @@ def made_load(
                     {
                         "type": "window",
                         "t_s": BEGIN_S + k * TICK_S,
-                        **of,
+                        **keys,
                         "from_s": (k - 1) * TICK_S,
                         "to_s": k * TICK_S,
                         "memory_read_bytes": 0.75 * moved * TICK_S,
                         "memory_write_bytes": 0.25 * moved * TICK_S,
                     }
                 )
-        used = {
+        cpu_times = {
             "user_s": 0.9 * (1 - waiting) * wall,
             "system_s": 0.1 * (1 - waiting) * wall,
             "waiting_s": waiting * wall,
@@ -112,25 +112,25 @@ def made_load(
                 **thread,
                 "from_s": BEGIN_S,
                 "to_s": end_s,
-                **used,
+                **cpu_times,
                 "cpus": str(i % 2),
             }
         )
         if p in (done or {}):
-            lines.append({"type": "done", "t_s": end_s, **of, **(done or {})[p]})
-        how = {"how": "signal", "signal": 9} if p in died else {"how": "ok", "status": 0}
+            lines.append({"type": "done", "t_s": end_s, **keys, **(done or {})[p]})
+        exit_report = {"how": "signal", "signal": 9} if p in died else {"how": "ok", "status": 0}
         lines.append(
             {
                 "type": "total",
                 "t_s": end_s,
-                **of,
+                **keys,
                 "pid": 100 + i,
-                **how,
+                **exit_report,
                 "setup_s": 0.25,
                 "released_s": BEGIN_S,
                 "ended_s": end_s,
                 "wall_s": wall,
-                **used,
+                **cpu_times,
                 "unseen_s": 0.0,
                 "threads": 1,
                 "processes": 1,
@@ -157,7 +157,7 @@ def made_load(
 
 
 def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -> Path:
-    """A study of two points, four repetitions each, the second of which is flagged."""
+    """Write a study of two points with four repetitions each; the second repetition is flagged."""
     folder.mkdir(parents=True)
     (folder / PLAN).write_text(json.dumps({"format": "meshmark load study", "version": 1, "study": study}))
     use = Use(

@@ -1,4 +1,4 @@
-"""Latency and bandwidth between the nodes of a machine, made up, for tests of exports."""
+"""Simulated latency and bandwidth between the nodes of a machine, for tests of exports."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ START = "2026-11-20T10:00:00Z"
 
 
 def machine(name: str) -> Path:
-    """A machine of tests/machines by name."""
+    """Return the path of a machine of tests/machines."""
     return next(p for p in MACHINES.iterdir() if p.name.partition(".")[0] == name)
 
 
 def latency(
     topology: Topology, ns: Mapping[tuple[int, int], float], flags: Iterable[str] = (), **more: Any
 ) -> list[Record]:
-    """Idle latency of pairs of nodes, in ns, by the first CPU of the first node."""
+    """Return the idle latency of pairs of nodes, in ns, measured from the first CPU of the first node of the pair."""
     first = {n.os_index: n.cpus[0] for n in topology.nodes if n.cpus}
     c = {"footprint_bytes": 2**30, "stride_bytes": 64, "pattern": "random", "pages": "thp", "processes": 1, **more}
     return [
@@ -40,7 +40,7 @@ def latency(
 def bandwidth(
     topology: Topology, gb: Mapping[tuple[int, int], float], flags: Iterable[str] = (), **more: Any
 ) -> list[Record]:
-    """Bandwidth of pairs of nodes, in GB/s, by all CPUs of the first node."""
+    """Return the bandwidth of pairs of nodes, in GB/s, measured from all CPUs of the first node of the pair."""
     cpus = {n.os_index: n.cpus for n in topology.nodes if n.cpus}
     c = {"kernel": "read", "store": "ordinary", "isa": "avx2", "pages": "thp", "mode": "threads", "fill": "cores"}
     c |= {"footprint_bytes": 2**31, **more}
@@ -60,7 +60,7 @@ def bandwidth(
 
 
 def lines(topology: Topology, **more: Any) -> list[Record]:
-    """Transfers of lines: 40 ns within a node, 140 ns between nodes."""
+    """Return transfers of lines: 40 ns within a node, 140 ns between nodes."""
     c = {"state": "swap", "trip": "one_way", "home_node": 0, "pages": "thp", **more}
     cpus = [x.os_index for x in topology.cpus]
     return [
@@ -79,10 +79,10 @@ def lines(topology: Topology, **more: Any) -> list[Record]:
 
 
 def material(what: str, records: Iterable[Record], **more: Any) -> Material:
-    """These results as those of a machine of tests/machines; "": of one whose topology is unknown."""
+    """Return these results as results of a machine of tests/machines; for "", its topology is unknown."""
     recording = replace(opened_once(what), facts=dict(opened_once(what).facts)) if what else None
-    found = [replace(r, machine="n042", provenance={**r.provenance, "start": START}) for r in records]
-    side = Side(name="n042", what="file n042.jsonl", machine="n042", start=START, records=found)
+    own_records = [replace(r, machine="n042", provenance={**r.provenance, "start": START}) for r in records]
+    side = Side(name="n042", what="file n042.jsonl", machine="n042", start=START, records=own_records)
     return Material(side=side, opened=recording, **more)
 
 
@@ -92,5 +92,5 @@ def topology(name: str) -> Topology:
 
 @cache
 def opened_once(name: str) -> Opened:
-    """A machine of tests/machines, unpacked once."""
+    """Return a machine of tests/machines, which is unpacked only once."""
     return open_machine(str(machine(name)))

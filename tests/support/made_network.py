@@ -1,4 +1,4 @@
-"""Networks made up for tests: nodes below leaf switches, and what messages between them take."""
+"""Simulated networks for tests: nodes below leaf switches, and the times of messages between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AT = (0.0, 1.0, 1.4, 1.7)  # logarithms of times in µs of the smallest message
 
 
 def leaves(count: int, each: int) -> Tree:
-    """So many leaf switches with nodes n1, n2 …, below one switch."""
+    """Return `count` leaf switches with `each` nodes n1, n2 …, below one switch."""
     lines = [f"SwitchName=s{i} Nodes=n[{i * each + 1}-{(i + 1) * each}]" for i in range(count)]
     return read_tree("\n".join([*lines, f"SwitchName=top Switches=s[0-{count - 1}]"]), "made-up")
 
@@ -32,8 +32,8 @@ class MadeNetwork:
     """Nodes n1 to nN whose logarithms of times differ by `BETWEEN`, with noise, and disturbances of a few pairs.
 
     Attributes:
-        slow: What a message of a node takes more, in logarithms, by name.
-        uplinks: What a message across the boundary of a switch takes more.
+        slow: Added to the logarithm of the time of each message of a node, by name.
+        uplinks: Added to the logarithm of the time of each message that crosses the boundary of a switch.
     """
 
     count: int
@@ -54,7 +54,7 @@ class MadeNetwork:
     def measure(self, campaign: str, names: Sequence[str], rounds: Sequence[Sequence[Pair]]) -> Exchange:
         places = Places.of(self.tree, names)
         below = {s: {names[i] for i in places.below(s)} for s in self.uplinks}
-        met = []
+        samples = []
         for r, pairs in enumerate(rounds):
             for a, b in pairs:
                 level = int(places.levels(np.array(a), np.array(b)))
@@ -65,15 +65,17 @@ class MadeNetwork:
                 time = time + self.dice.normal(0, self.noise, len(POINTS))
                 if self.dice.random() < self.disturbed:
                     time = time + abs(self.dice.normal(0, 0.2, len(POINTS)))
-                met.append((r, a, b, time.tolist()))
-        return Exchange(campaign, list(names), POINTS, Meetings.of(len(names), len(rounds), len(POINTS), met), len(met))
+                samples.append((r, a, b, time.tolist()))
+        return Exchange(
+            campaign, list(names), POINTS, Meetings.of(len(names), len(rounds), len(POINTS), samples), len(samples)
+        )
 
     def look(self, rounds: int = 8) -> NetworkLook:
-        drawn = draw_rounds(Places.of(self.tree, self.nodes), rounds, self.seed)
-        return judge_exchange(self.measure("pairs", self.nodes, drawn), self.tree, set())
+        rounds_ = draw_rounds(Places.of(self.tree, self.nodes), rounds, self.seed)
+        return judge_exchange(self.measure("pairs", self.nodes, rounds_), self.tree, set())
 
     def confirmed(self, seen: NetworkLook) -> list[Test]:
-        """Suspects after fresh measurements."""
+        """Return the suspects after fresh measurements."""
         role = roles(seen)
         names = sorted(seen.seen.nodes[i] for i in (*role.judged, *role.healthy))
         return tests(seen, role, self.measure("confirmpairs", names, draw_fresh(seen, role, names, self.seed + 1)))

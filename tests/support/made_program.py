@@ -1,4 +1,4 @@
-"""A small program file by hand, for tests of what runs programs; its counts are asked of the kernels themselves."""
+"""A small program file for tests of what runs programs; the counts come from the kernels themselves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-# One that only readers take: no kernel runs it.
+# Only readers use this program: no kernel runs it.
 PROGRAM = {
     "format": "meshmark load program",
     "version": 1,
@@ -44,7 +44,7 @@ _WRONG = re.compile(r"(\S+): a call counts (\S+) (\w+), but the file assumes")
 
 
 def made_program(load: Path, path: Path, calls: int, threads: int = 1) -> Path:
-    """Writes a program of triad, dot and gemm, `calls` calls each of some 20 to 100 us, and returns its path."""
+    """Write a program of triad, dot and gemm with `calls` calls of some 20 to 100 µs each, and return its path."""
     parts = (("triad", 3 << 20, 2000), ("dot", 1 << 20, 2000), ("gemm", 1 << 18, 4))
     variants = {
         f"{kernel}/made": {

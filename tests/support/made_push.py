@@ -1,4 +1,4 @@
-"""What nodes send to `meshmark fleet serve`."""
+"""Bodies that nodes send to `meshmark fleet serve`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def text_of(name: str, **values: float) -> bytes:
-    """Metrics of a node, as JSON of OTLP: shares, whose names have `_` for the first dot."""
+    """Return metrics of a node as JSON of OTLP: shares, with `_` for the first dot of their names."""
     metrics = [
         {
             "name": f"meshmark.{metric.replace('_', '.', 1)}",

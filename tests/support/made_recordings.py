@@ -1,4 +1,4 @@
-"""Recordings made by hand, of a host with one memory, and what a page packs of them."""
+"""Recordings of a simulated host with one memory, and what a page packs of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model-specific registers of made-up processors, in files that stand for their devices."""
+"""Model-specific registers of simulated processors, in files that replace their devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_registers(devices: Path, number: int, values: Mapping[int, int]) -> None:
-    """Make the devices of these CPUs below a folder such as /dev/cpu, with these values in a register."""
+    """Write the devices of these CPUs below a folder such as /dev/cpu, with these values in a register."""
     for cpu, value in values.items():
         folder = devices / str(cpu)
         folder.mkdir(parents=True)
@@ -17,7 +17,7 @@ def write_registers(devices: Path, number: int, values: Mapping[int, int]) -> No
 
 
 def read_registers(devices: Path, number: int) -> dict[int, int]:
-    """The register of each CPU."""
+    """Return the value of the register of each CPU."""
     results = {}
     for path in devices.glob("*/msr"):
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Runs made up for tests of the views: every instrument, on any topology, with chosen flags."""
+"""Simulated runs for tests of the views: every instrument, on any topology, with chosen flags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from meshmark.store.run import Absence, RunInfo
 def record(
     instrument: str, metric: str, value: float, flags: Iterable[str] = (), count: int = 9, **conditions: Any
 ) -> Record:
-    """Samples within 2 % of `value`, the same for the same conditions."""
+    """Return a record with samples within 2 % of `value`, the same for the same conditions."""
     rng = random.Random(f"{instrument}{metric}{sorted(conditions.items())}")
     samples = tuple(value * rng.uniform(0.99, 1.01) for _ in range(count))
     return Record.of(
@@ -33,12 +33,12 @@ def record(
 
 
 def repeated(records: Iterable[Record]) -> list[Record]:
-    """As if two runs had been pooled, so that they have verdicts."""
+    """Return the records as if two runs had been pooled, so that they have verdicts."""
     return [replace(r, conditions={**r.conditions, "runs": 2}) for r in records]
 
 
 def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
-    made = []
+    pooled = []
     steps = {"1": (1.2e-9, 2**15), "2": (4e-9, 2**19), "3": (20e-9, 2**25), "4": (120e-9, 2**40)}
     for node, pages in itertools.product(range(nodes), ("4KiB", "thp")):
         conditions = {
@@ -52,11 +52,11 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
         factor = (1 + 0.5 * node) * (1.2 if pages == "4KiB" else 1)
         for footprint in (2**k for k in range(11, 31)):
             value = next(v for v, limit in steps.values() if footprint <= limit) * (factor if footprint > 2**25 else 1)
-            made.append(
+            pooled.append(
                 record("latency", "load_latency", value, flags, footprint_bytes=footprint, processes=1, **conditions)
             )
-        made.append(record("latency", "load_latency", 140e-9, footprint_bytes=2**28, processes=2, **conditions))
-        made.append(
+        pooled.append(record("latency", "load_latency", 140e-9, footprint_bytes=2**28, processes=2, **conditions))
+        pooled.append(
             record(
                 "latency",
                 "level_latency",
@@ -68,7 +68,7 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
                 **conditions,
             )
         )
-        made.append(
+        pooled.append(
             record(
                 "latency",
                 "level_latency",
@@ -80,7 +80,7 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
                 **conditions,
             )
         )
-        made.append(
+        pooled.append(
             record(
                 "latency",
                 "level_capacity",
@@ -93,7 +93,7 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
                 **conditions,
             )
         )
-    return made
+    return pooled
 
 
 def strides() -> list[Record]:
@@ -117,7 +117,7 @@ def strides() -> list[Record]:
 
 
 def bandwidth(threads: int = 2) -> list[Record]:
-    made = []
+    records = []
     for kernel, store, t in itertools.product(("copy", "triad", "read"), ("ordinary", "streaming"), (1, threads)):
         if kernel == "read" and store == "streaming":
             continue
@@ -136,9 +136,9 @@ def bandwidth(threads: int = 2) -> list[Record]:
                 "mode": "threads",
                 "cpus": "0",
             }
-            made.append(record("bandwidth", "bandwidth_net", value, **c))
-            made.append(record("bandwidth", "bandwidth_gross", 1.3 * value, **c))
-    return made
+            records.append(record("bandwidth", "bandwidth_net", value, **c))
+            records.append(record("bandwidth", "bandwidth_gross", 1.3 * value, **c))
+    return records
 
 
 def lines(cpus: int, states: Iterable[str] = ("swap", "flag", "dirty", "clean")) -> list[Record]:
@@ -217,13 +217,13 @@ def the_rest(threads: int = 2) -> list[Record]:
         )
         records.append(application(6.0 * t, threads=t))
         records += swim_threads(t)
-    of = {"composite": "both", "reference": "old"}
-    records += [application(v, "ratio", "1", member=name, **of) for name, v in (("x", 2.0), ("y", 8.0))]
-    return [*records, application(4.0, "composite", "1", program="both", **of)]
+    words = {"composite": "both", "reference": "old"}
+    records += [application(v, "ratio", "1", member=name, **words) for name, v in (("x", 2.0), ("y", 8.0))]
+    return [*records, application(4.0, "composite", "1", program="both", **words)]
 
 
 def application(figure: float, metric: str = "figure_of_merit", unit: str = "op/s", **conditions: Any) -> Record:
-    """Of a program of the user's, which no instrument describes."""
+    """Return a record of a program of the user, which no instrument describes."""
     return Record.of(
         Metric(metric, unit, "higher", ""),
         [figure * (1 + 0.01 * i) for i in range(7)],
@@ -236,7 +236,7 @@ def application(figure: float, metric: str = "figure_of_merit", unit: str = "op/
 
 
 def kernels(threads: int = 2) -> list[Record]:
-    """Load kernels that stream, compute and do neither, with one thread and more."""
+    """Return load kernels that stream, compute and do neither, with one thread and several."""
     return [
         record(
             "kernels",
@@ -262,7 +262,7 @@ def kernels(threads: int = 2) -> list[Record]:
     ]
 
 
-# Protocols of the made-up halo: time of a word and of each word more, s.
+# Protocols of the simulated halo: time of a word and of each further word, s.
 HALOS = {
     "neighbour": (5e-7, 3e-9),
     "irecv_isend": (7e-7, 1e-9),
@@ -274,7 +274,7 @@ LIBRARIES = {"openmpi": ("Open MPI 4.1.4", 1.0), "mpich": ("MPICH 4.0.2", 1.5)}
 
 
 def ranks(mpi: str = "openmpi", count: int = 2) -> dict[str, Any]:
-    """Conditions of every result among ranks."""
+    """Return the conditions of every result of ranks."""
     return {
         "mpi": mpi,
         "library": LIBRARIES[mpi][0],
@@ -294,8 +294,8 @@ def ranks(mpi: str = "openmpi", count: int = 2) -> dict[str, Any]:
 
 
 def halo(mpis: Iterable[str] = ("openmpi",), flags: Iterable[str] = ()) -> list[Record]:
-    """`neighbour` is best up to 64 words, from 128 two that cannot be told apart."""
-    made = []
+    """Return results in which `neighbour` is best up to 64 words; from 128 on, two protocols are inconclusive."""
+    records = []
     for mpi, (protocol, (start_s, word_s)), words in itertools.product(
         mpis, HALOS.items(), (2**k for k in range(0, 15, 2))
     ):
@@ -312,110 +312,112 @@ def halo(mpis: Iterable[str] = ("openmpi",), flags: Iterable[str] = ()) -> list[
             **ranks(mpi),
         }
         value = LIBRARIES[mpi][1] * (start_s + word_s * words)
-        made.append(record("halo", "exchange_time", value, flags, **c))
-        made.append(record("halo", "bandwidth_net", 64 * words / value, flags, **c))
-    return made
+        records.append(record("halo", "exchange_time", value, flags, **c))
+        records.append(record("halo", "bandwidth_net", 64 * words / value, flags, **c))
+    return records
 
 
 def pingpong(mpis: Iterable[str] = ("openmpi",)) -> list[Record]:
-    made = []
+    records = []
     for mpi, protocol, message in itertools.product(mpis, ("send", "put"), (0, *(2**k for k in range(3, 23)))):
         if protocol == "put" and not message:
             continue
         c = {"protocol": protocol, "message_bytes": message, "from_rank": 0, "to_rank": 1, **ranks(mpi)}
         value = 3e-7 + message / 1e10
-        made.append(record("pingpong", "message_latency", value, **c))
+        records.append(record("pingpong", "message_latency", value, **c))
         if message:
-            made.append(record("pingpong", "bandwidth_net", message / value, **c))
-    return made
+            records.append(record("pingpong", "bandwidth_net", message / value, **c))
+    return records
 
 
 def swap(
     count: int = 4, sizes: Iterable[int] = (8, 2**16), node: int = 0, mpi: str = "openmpi", flags: Iterable[str] = ()
 ) -> list[Record]:
-    """All pairs slow each other down by 1.4; with so many CPUs a node only those that cross it, from 64 KiB on."""
-    made = []
+    """Return results in which all pairs slow each other down by 1.4.
+
+    If a node has `node` CPUs, only pairs that cross it do so, from 64 KiB on."""
+    records = []
     for message, distance in itertools.product(sizes, range(1, count)):
         c = {"message_bytes": message, "distance": distance, **ranks(mpi, count)}
-        far = [bool(node) and i // node != (i + distance) // node for i in range(count - distance)]
-        times = [(1.1e-6 if f else 4e-7) + message / (6e9 if f else 1.5e10) for f in far]
+        crossing_pairs = [bool(node) and i // node != (i + distance) // node for i in range(count - distance)]
+        times = [(1.1e-6 if f else 4e-7) + message / (6e9 if f else 1.5e10) for f in crossing_pairs]
         for i, value in enumerate(times):
             conditions = {"mode": "alone", "from_rank": i, "to_rank": i + distance, "pairs_at_once": 1, **c}
-            made.append(record("swap", "exchange_time", value, flags, **conditions))
-            made.append(record("swap", "bandwidth_net", 2 * message / value, flags, **conditions))
+            records.append(record("swap", "exchange_time", value, flags, **conditions))
+            records.append(record("swap", "bandwidth_net", 2 * message / value, flags, **conditions))
         pairs = [i for i in range(count - distance) if i // distance % 2 == 0]
         if len(pairs) > 1:
-            crossing = sum(far[i] for i in pairs)
+            crossing = sum(crossing_pairs[i] for i in pairs)
             factor = 1.4 if not node else 1 + 0.2 * crossing if message >= 2**16 else 1.02
             value = factor * max(times[i] for i in pairs)
             conditions = {"mode": "together", "pairs_at_once": len(pairs), **c}
-            made.append(record("swap", "exchange_time", value, flags, **conditions))
-            made.append(record("swap", "contention", factor, flags, count=1, **conditions))
-    return made
+            records.append(record("swap", "exchange_time", value, flags, **conditions))
+            records.append(record("swap", "contention", factor, flags, count=1, **conditions))
+    return records
 
 
 def collectives(mpis: Iterable[str] = ("openmpi",)) -> list[Record]:
-    made = []
+    records = []
     for mpi in mpis:
-        factor, where = LIBRARIES[mpi][1], ranks(mpi)
+        factor, conditions = LIBRARIES[mpi][1], ranks(mpi)
         zero = {"operation": "barrier", "algorithm": "library", "message_bytes": 0}
-        made.append(record("barrier", "collective_time", 5e-7 * factor, **zero, **where))
+        records.append(record("barrier", "collective_time", 5e-7 * factor, **zero, **conditions))
         for name, algorithm in (("bcast", "library"), ("allreduce", "library"), ("allreduce", "tree")):
             for message in (2**k for k in range(3, 21)):
-                c = {"operation": name, "algorithm": algorithm, "message_bytes": message, **where}
-                made.append(record(name, "collective_time", 6e-7 * factor + message / 4e9, **c))
-    return made
+                c = {"operation": name, "algorithm": algorithm, "message_bytes": message, **conditions}
+                records.append(record(name, "collective_time", 6e-7 * factor + message / 4e9, **c))
+    return records
 
 
 def defects() -> list[Record]:
-    """MPICH puts one message beside its place."""
+    """Return results in which MPICH puts one message at a wrong address."""
     return [
         record(
             "defects",
             "wrong_words",
-            wrong,
+            wrong_count,
             count=1,
             trial="window",
             protocol="put",
             words=words,
             window_bytes=8 * words + 8,
             **ranks("mpich"),
-            **({"shifted_bytes": 8} if wrong else {}),
+            **({"shifted_bytes": 8} if wrong_count else {}),
         )
-        for words, wrong in ((16, 0), (4096, 4096))
+        for words, wrong_count in ((16, 0), (4096, 4096))
     ]
 
 
 def programs(mpi: str = "openmpi", seed: int = 1) -> list[Record]:
-    """Programs among ranks, with what they found; another run (`seed`) finds a little less or more."""
-    off = seed * 1e-12
-    drift = {"mass_drift": off, "energy_drift": 2 * off, "enstrophy_drift": 3 * off}
+    """Return programs among ranks with their results; another run (`seed`) has slightly different results."""
+    deviation = seed * 1e-12
+    drift = {"mass_drift": deviation, "energy_drift": 2 * deviation, "enstrophy_drift": 3 * deviation}
     npb = {
-        "cg": {"zeta": 8.6 + off, "residual_norm": off},
-        "mg": {"residual_norm": off, "first_norm": 0.5 + off},
-        "ep": {"sum_x": -3247.8 + off, "sum_y": -6958.4 + off, "deviates": 13176389},
-        "ft": {"checksum_real": 5e2 + off, "checksum_imaginary": 4e2 + off, "fft": "own"},
+        "cg": {"zeta": 8.6 + deviation, "residual_norm": deviation},
+        "mg": {"residual_norm": deviation, "first_norm": 0.5 + deviation},
+        "ep": {"sum_x": -3247.8 + deviation, "sum_y": -6958.4 + deviation, "deviates": 13176389},
+        "ft": {"checksum_real": 5e2 + deviation, "checksum_imaginary": 4e2 + deviation, "fft": "own"},
     }
     conditions = {
         **ranks(mpi),
-        "clock_offset_uncertainty": off,
-        "disturbed_share": off,
+        "clock_offset_uncertainty": deviation,
+        "disturbed_share": deviation,
         "blocks": 8 + seed,
-        "fastest_rank": 1e-6 + off,
-        "slowest_rank": 2e-6 + off,
+        "fastest_rank": 1e-6 + deviation,
+        "slowest_rank": 2e-6 + deviation,
         "block_iterations": 99 + seed,
     }
-    made = []
+    records = []
     for kernel, values in npb.items():
         c = {"kernel": kernel, "class": "S", "size": "made up", **values, **conditions}
-        made += [
+        records += [
             record("npb", "elapsed", 0.1, **c),
             record("npb", "operation_rate", 1e9, **c),
             record("npb", "communication_share", 0.25, **c),
         ]
-    values = conditions | {"solution_error": off}
+    values = conditions | {"solution_error": deviation}
     return [
-        *made,
+        *records,
         *pop([mpi], **values),
         *gyro([mpi], **conditions),
         *swim([mpi], **conditions, **drift),
@@ -424,14 +426,15 @@ def programs(mpi: str = "openmpi", seed: int = 1) -> list[Record]:
 
 
 def _stepped(instrument: str, metric: str, parts: dict[str, float], **conditions: Any) -> list[Record]:
-    """A step whose slowest rank takes 1 % longer than the parts, which are means."""
+    """Return a step whose slowest rank takes 1 % longer than the parts, which are means."""
     records = [record(instrument, name, value, **conditions) for name, value in parts.items()]
     return [record(instrument, metric, 1.01 * sum(parts.values()), **conditions), *records]
 
 
 def pop(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list[Record]:
-    """The squarest grid is the best, and `neighbour`; a second sum costs as much as the first."""
-    made = []
+    """Return results in which the most square grid and `neighbour` are the best; a second sum costs as much as the
+    first."""
+    records = []
     rows = [n for n in range(1, count + 1) if count % n == 0]
     protocols = {"irecv_isend": 3e-6, "neighbour": 2e-6, "sendrecv": 5e-6}
     for mpi, high, (protocol, start_s), sums in itertools.product(mpis, rows, protocols.items(), (1, 2)):
@@ -451,21 +454,21 @@ def pop(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list
             "halo_time": factor * (start_s + 1e-6 * abs(high - wide)),
             "reduce_time": factor * 4e-6 * sums * math.log2(count),
         }
-        made += [*_stepped("pop", "iteration_time", parts, **c), record("pop", "residual", 1e-13, **c)]
-    return made
+        records += [*_stepped("pop", "iteration_time", parts, **c), record("pop", "residual", 1e-13, **c)]
+    return records
 
 
 def gyro(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list[Record]:
-    made = []
+    records = []
     for mpi, modes in itertools.product(mpis, (16, 64)):
         c = {"modes": modes, "radii": 32, "flops_per_point": 128, "grid": f"1x{count}", **(ranks(mpi, count) | more)}
         parts = {"compute_time": 4e-4 * modes / count, "transpose_time": 1e-4 * LIBRARIES[mpi][1] * modes / count}
-        made += [*_stepped("gyro", "step_time", parts, **c), record("gyro", "transpose_share", 0.2, **c)]
-    return made
+        records += [*_stepped("gyro", "step_time", parts, **c), record("gyro", "transpose_share", 0.2, **c)]
+    return records
 
 
 def swim(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list[Record]:
-    made = []
+    records = []
     for mpi, (protocol, start_s) in itertools.product(mpis, {"irecv_isend": 9e-6, "shared": 4e-6}.items()):
         c = {
             "paradigm": "mpi",
@@ -477,13 +480,14 @@ def swim(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> lis
             **(ranks(mpi, count) | more),
         }
         parts = {"compute_time": 4e-4 / count, "halo_time": LIBRARIES[mpi][1] * start_s}
-        made += _stepped("swim", "step_time", parts, **c)
-    return made
+        records += _stepped("swim", "step_time", parts, **c)
+    return records
 
 
 def swim_threads(threads: int, **more: Any) -> list[Record]:
-    """Threads read rows where they are: with two, faster than ranks with messages. Huge pages are faster."""
-    made = []
+    """Return results in which two threads that share rows are faster than ranks with messages, and huge pages are
+    faster."""
+    records = []
     for (cells, step_s), (pages, factor) in itertools.product(
         {256: 4e-4, 2048: 4e-2}.items(), {"4KiB": 1.1, "thp": 1.0}.items()
     ):
@@ -497,16 +501,16 @@ def swim_threads(threads: int, **more: Any) -> list[Record]:
         c |= {"pages": pages, "memory_node": "local", "triad_store": "streaming", **more}
         value = factor * step_s / threads
         rate = 72 * cells**2 / value
-        made += [
+        records += [
             record("swim_threads", "step_time", value, **c),
             record("swim_threads", "bandwidth", rate, **c),
             record("swim_threads", "triad_bandwidth", 1.1 * rate, **c),
             record("swim_threads", "bandwidth_share", 1 / 1.1, **c),
         ]
-    return made
+    return records
 
 
-# Of a program taken apart: computing, latency, bandwidth, imbalance and other of a step, s.
+# Parts of the time of a step of a program: computing, latency, bandwidth, imbalance and other, s.
 TAKEN_APART = {
     "pop": (25e-6, 14e-6, 2e-6, 3e-6, 4e-6),
     "gyro": (1.6e-3, 3e-5, 5e-4, 1e-4, -2e-4),
@@ -515,8 +519,9 @@ TAKEN_APART = {
 
 
 def anatomy(mpis: Iterable[str] = ("openmpi",), count: int = 2, flags: Iterable[str] = (), **more: Any) -> list[Record]:
-    """What is predicted for twice the latency is 2 % too little; of gyro the curves explain more than there is."""
-    made = []
+    """Return results in which the prediction for twice the latency is 2 % too low; for gyro, curves explain more than
+    all."""
+    records = []
     for mpi, (program, (computing, *rest)) in itertools.product(mpis, TAKEN_APART.items()):
         c: dict[str, Any] = {"program": program, **(ranks(mpi, count) | more)}
         c |= {"protocol": "irecv_isend"} if program != "gyro" else {}
@@ -524,17 +529,19 @@ def anatomy(mpis: Iterable[str] = ("openmpi",), count: int = 2, flags: Iterable[
         factor = LIBRARIES[mpi][1]
         total, latency = computing + factor * sum(rest), factor * rest[0]
         for k, step in ((1, total), (2, 1.02 * (total + latency))):
-            made += [
+            records += [
                 record("anatomy", "step_time", step, flags, latency_factor=k, **c),
                 record("anatomy", "compute_time", computing, flags, latency_factor=k, **c),
             ]
         c["derived_from"] = "operation_time, step_time"
         for name, value in zip(("latency", "bandwidth", "imbalance", "other"), rest, strict=True):
-            made.append(record("anatomy", f"{name}_time", factor * value, flags, 1, latency_factor=1, **c))
+            records.append(record("anatomy", f"{name}_time", factor * value, flags, 1, latency_factor=1, **c))
         for k in (0.5, 2):
-            made.append(record("anatomy", "predicted_time", total + (k - 1) * latency, flags, 1, latency_factor=k, **c))
-        made.append(record("anatomy", "prediction_error", 1 / 1.02 - 1, flags, 1, latency_factor=2, **c))
-    return made
+            records.append(
+                record("anatomy", "predicted_time", total + (k - 1) * latency, flags, 1, latency_factor=k, **c)
+            )
+        records.append(record("anatomy", "prediction_error", 1 / 1.02 - 1, flags, 1, latency_factor=2, **c))
+    return records
 
 
 def communication() -> list[Record]:
@@ -542,7 +549,7 @@ def communication() -> list[Record]:
 
 
 def experiment(*samples: float, **conditions: Any) -> Record:
-    """The ratios of the pairs of an experiment, which no instrument describes."""
+    """Return the ratios of the pairs of an experiment, which no instrument describes."""
     return Record.of(
         Metric("ratio", "1", "none", "B over A"),
         samples,

@@ -1,4 +1,4 @@
-"""A small site of `meshmark serve` for tests, with a sampler that is counted."""
+"""A small site of `meshmark serve` for tests, whose samplers are counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from meshmark.web.site import make_site
 from support.cli import start
 from support.waiting import listening, until
 
-BAD = os.fsdecode(b"caf\xe9.parquet")  # no UTF-8
+BAD = os.fsdecode(b"caf\xe9.parquet")  # not valid UTF-8
 
 
 def header(machine: str = "test") -> Header:
@@ -41,13 +41,13 @@ def frame(n: int) -> Frame:
 
 
 class Count:
-    """How often a site's sampler was started, how many run, and how many frames there were."""
+    """How often the sampler of a site was started, how many run, and how many frames they made."""
 
     started = running = frames = 0
 
 
 class Sampler:
-    """A sampler that is counted."""
+    """A sampler that `Count` counts."""
 
     def __init__(self, count: Count) -> None:
         count.started += 1
@@ -74,7 +74,7 @@ class Sampler:
 
 
 def address_of(serve: Callable[[Callable[[str], None]], None]) -> str:
-    """The address of a server that runs in a thread; `serve` is given a function to report it to."""
+    """Return the address of a server that runs in a thread; it reports the address to the argument of `serve`."""
     addresses: queue.Queue[str] = queue.Queue()
     threading.Thread(target=serve, args=(addresses.put,), daemon=True).start()
     return addresses.get(timeout=120)
@@ -119,7 +119,7 @@ class Site:
         assert until(lambda: listening(self.address))
 
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        """Exactly this path: nothing on the way tidies it."""
+        """Request exactly this path: no client code normalises it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port or 0, timeout=120)
         try:
             connection.request(method, "/" + path, headers=headers)
@@ -129,7 +129,7 @@ class Site:
             connection.close()
 
     def listen(self, path: str = "live/api/frames") -> socket.socket:
-        """A reader of events; what was read is thrown away."""
+        """Open a stream of events in a thread that discards what it reads."""
         sock = socket.create_connection(("127.0.0.1", self.port or 0), 10)
         sock.sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return sock
@@ -142,28 +142,28 @@ def record(path: Path, frames: int = 20) -> None:
 
 
 def recordings(folder: Path) -> Path:
-    """A folder with one recording."""
-    made = folder / "recordings"
-    made.mkdir()
-    record(made / "night.parquet")
-    return made
+    """Return a folder with one recording."""
+    recordings_folder = folder / "recordings"
+    recordings_folder.mkdir()
+    record(recordings_folder / "night.parquet")
+    return recordings_folder
 
 
 def started(words: list[str], **env: str) -> tuple[subprocess.Popen[str], str]:
-    """A command that serves, on a free port, with the address that it printed."""
+    """Start a command that serves on a free port, and return it with the address that it printed."""
     child = start(*words, "--port", "0", env=env, stderr=subprocess.DEVNULL)
     assert child.stdout is not None
     return child, child.stdout.readline().strip()
 
 
 def no_runs(folder: Path) -> Path:
-    """An empty store below a folder; commands that only read a store refuse one that does not exist."""
+    """Return an empty store below a folder; commands that only read a store refuse one that does not exist."""
     (folder / "none").mkdir()
     return folder / "none"
 
 
 def status_of(address: str, **headers: str) -> int:
-    """The status of an answer."""
+    """Return the status of a response."""
     parts = urllib.parse.urlsplit(address)
     connection = http.client.HTTPConnection(parts.netloc, timeout=120)
     try:

@@ -1,4 +1,4 @@
-"""Fleets of any size, written as the tables that ingestion leaves, for views and for measurements of speed."""
+"""Fleets of any size, written as the tables that ingestion creates, for views and for measurements of speed."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ FACTS = {
 
 
 def points(count: int) -> list[Point]:
-    """Metrics at points: bandwidths of many footprints and latencies, half of each."""
-    made = []
+    """Return metrics at points: bandwidths of many footprints and latencies, half of each."""
+    points_ = []
     for i in range(count):
         name, metric, unit, better = (
             ("bandwidth", "bandwidth_net", "B/s", "higher") if i % 2 else ("latency", "latency", "s", "lower")
         )
         conditions = {"footprint_bytes": 1 << (14 + i // 2)} if i < 40 else {"from_cpu": i}
-        made.append(Point(json.dumps([name, metric, conditions]), name, metric, unit, better))
-    return made
+        points_.append(Point(json.dumps([name, metric, conditions]), name, metric, unit, better))
+    return points_
 
 
 @dataclass
@@ -49,8 +49,8 @@ class ManyNodes:
     """A fleet whose nodes differ by 0.5 %, with noise of 0.5 %, and with faults.
 
     Attributes:
-        slow: By node, from which day on it is slower, by how much, and in how many points.
-        facts: By day, what is different from then on.
+        slow: By node: the day from which on it is slower, the factor, and the number of slow points.
+        facts: By day, the facts that differ from then on.
         levels: By day and point, factors of the values of all nodes from then on.
     """
 
@@ -63,7 +63,7 @@ class ManyNodes:
     cluster: str = "cluster"
 
     def write(self, days: int, last: datetime = datetime(2026, 11, 26, 6, tzinfo=UTC)) -> list[str]:
-        """A campaign a day. Returns their names."""
+        """Write one campaign per day and return their names."""
         rng = np.random.default_rng(1)
         shape = len(self.points), len(self.nodes)
         node_factor = rng.normal(0, 0.005, shape)
@@ -79,9 +79,9 @@ class ManyNodes:
             for point, factor in self.levels.get(day, {}).items():
                 level[point] *= factor
             deviations = node_factor + rng.standard_t(5, shape) * 0.004
-            for node, (start, by, count) in self.slow.items():
+            for node, (start, slowdown, count) in self.slow.items():
                 if day >= start:
-                    deviations[:count, self.nodes.index(node)] += by
+                    deviations[:count, self.nodes.index(node)] += slowdown
             values = base * level * np.exp(sign * deviations)
             self._write_nodes(name, date, facts)
             rows = list(self.points), [1] * shape[0], values.astype(np.float32)
@@ -114,15 +114,15 @@ class ManyNodes:
 
 
 def fleet_with_cases(fleet: Fleet, nodes: Sequence[str], of: Sequence[Point]) -> list[str]:
-    """Twenty days of a fleet that got another kernel on the ninth, with two open cases and a closed one."""
+    """Write twenty days of a fleet that got another kernel on the ninth, with two open cases and a closed one."""
     facts, levels = {8: {"kernel": "6.1.0-31"}}, {8: {1: 0.96}}
     names = ManyNodes(fleet, nodes, of, slow={nodes[6]: (10, 0.08, 3)}, facts=facts, levels=levels).write(20)
     p = of[0]
     worse = Worse(p.key, p.instrument, p.metric, p.conditions, 0.083, 0.06, 0.11, 1e-9)
     differs = {"kernel": ("6.1.0-29", "6.1.0-31")}
     slow = Named(nodes[6], "Maker", 1e-8, [worse], [], differs, names[-2], names[10])
-    wrong = ["dgemm: a kernel computed a wrong result"]
-    bad = Named(nodes[8], "Maker", 0.0, [], wrong, {}, names[-1], names[-1])
+    failures = ["dgemm: a kernel computed a wrong result"]
+    failed_node = Named(nodes[8], "Maker", 0.0, [], failures, {}, names[-1], names[-1])
     node = Named(nodes[10], "Maker", 1e-8, [worse], [], {}, names[3], names[2])
-    State(open={slow.node: slow, bad.node: bad}, closed=[(node, names[9])]).save(fleet, "cluster")
+    State(open={slow.node: slow, failed_node.node: failed_node}, closed=[(node, names[9])]).save(fleet, "cluster")
     return names

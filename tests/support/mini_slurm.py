@@ -1,6 +1,7 @@
-"""A Slurm cluster for tests, all of whose nodes are this machine: controller and daemons run as the tester, listen on
-127.0.0.1 alone, and keep all that they write in one folder. It trusts every user of this machine (`auth/none`), so it
-lives as briefly as the tests.
+"""A Slurm cluster for tests, all of whose nodes are this machine.
+
+The controller and the daemons run as the user of the tests, listen on 127.0.0.1 only, and keep all files in one folder.
+The cluster trusts every user of this machine (`auth/none`), so it lives only as long as the tests.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import IO
 from meshmark import process
 from support.waiting import until
 
-_START_S = 30  # many times what it takes
-_SYSTEM = "/usr/sbin:/sbin"  # where the daemons are, which the PATH of a user lacks
+_START_S = 30  # many times the usual start time
+_SYSTEM = "/usr/sbin:/sbin"  # folders of the daemons, which are not on the PATH of a user
 _CONF = """\
 ClusterName=mini
 SlurmctldHost={host}(127.0.0.1)
@@ -53,7 +54,7 @@ SchedulerParameters=sched_interval=1,batch_sched_delay=0
 """
 _NODE = "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=100\n"
 _PARTITION = "PartitionName=all Nodes=ALL Default=YES MaxTime=10 OverSubscribe=NO State=UP\n"
-# Nodes that Slurm believes it has to boot, which takes for ever.
+# Slurm believes that it has to boot these nodes, which never ends.
 _NO_NODES = """\
 PrivateData=cloud
 SuspendTime=86400
@@ -69,7 +70,7 @@ NodeName=n[1-{count}] NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=1000 Sta
 
 
 class CannotStart(Exception):
-    """Why there is no cluster here."""
+    """The reason why there is no cluster."""
 
 
 def _find(program: str) -> str:
@@ -101,10 +102,10 @@ def _stop(running: list[subprocess.Popen[bytes]]) -> None:
 
 @dataclass
 class Cluster:
-    """A cluster, which is ready.
+    """A cluster that is ready.
 
     Attributes:
-        names: Of the nodes.
+        names: Names of the nodes.
         root: The folder of all its files.
         env: The variables with which Slurm's commands find it.
     """
@@ -117,7 +118,7 @@ class Cluster:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a daemon."""
-        # Tasks inherit nothing from the daemon but its mask: that of the tests.
+        # Tasks inherit the CPU mask of the daemon, which is that of the tests.
         env = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")} | self.env
         daemon = process.start(
             words,
@@ -131,11 +132,11 @@ class Cluster:
         return daemon
 
     def start_controller(self) -> subprocess.Popen[bytes]:
-        """Start the controller, also once more after it was ended."""
+        """Start the controller, or start it again after it has ended."""
         return self.start(_find("slurmctld"), "-D")
 
     def ask(self, *words: str) -> str:
-        """What a command of Slurm prints; "" if it fails."""
+        """Return the output of a command of Slurm; "" if it fails."""
         completed = subprocess.run(
             words, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=60, check=False
         )
@@ -178,7 +179,7 @@ def _host() -> str:
 
 @contextlib.contextmanager
 def slurm_cluster(nodes: int) -> Iterator[Cluster]:
-    """A cluster whose first node has this machine's name. CannotStart says why there is none."""
+    """Yield a cluster whose first node has the name of this machine. Raises CannotStart if there is none."""
     for program in ("slurmctld", "srun", "salloc", "sinfo"):
         _find(program)
     host, slurmd = _host(), _find("slurmd")
@@ -199,15 +200,16 @@ def slurm_cluster(nodes: int) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def mini_slurm(nodes: int) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """As `slurm_cluster`: its nodes and its variables."""
+    """Yield the nodes and the variables of `slurm_cluster`."""
     with slurm_cluster(nodes) as cluster:
         yield cluster.names, cluster.env
 
 
 @contextlib.contextmanager
 def slurm_of_names(count: int) -> Iterator[Cluster]:
-    """A real controller of nodes that do not exist, n1 to n`count`: their jobs start at once, run nothing, and last
-    until they are cancelled. CannotStart says why there is none.
+    """Yield a real controller of nodes that do not exist, n1 to n`count`.
+
+    Their jobs start at once, run nothing, and last until they are cancelled. Raises CannotStart if there is no Slurm.
 
     slurm-wlm-emulator of Debian 12 cannot be used: its slurmctld refuses both a slurm.conf with FrontendName, since it
     shares the library of the other one, and a slurm.conf without.

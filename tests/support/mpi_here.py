@@ -1,5 +1,7 @@
-"""The MPI libraries of this system. A test is skipped where the system lacks one. Where a library is installed and
-Meshmark is not built with it, the test fails: skips would hide a build that does not follow what is installed."""
+"""The MPI libraries of this system.
+
+A test is skipped if the system lacks a library. If a library is installed and Meshmark is not built with it, the
+test fails: skips would hide a build that does not follow what is installed."""
 
 from __future__ import annotations
 
@@ -14,19 +16,19 @@ from meshmark.describe import KINDS, find_comm
 from meshmark.errors import MeshmarkError
 from meshmark.measure import launch
 
-PACKAGES = {"openmpi": "ompi-c", "mpich": "mpich"}  # as CMake asks pkg-config for them
+PACKAGES = {"openmpi": "ompi-c", "mpich": "mpich"}  # the names that CMake passes to pkg-config
 
 
 @cache
 def has(package: str) -> bool:
-    """Whether pkg-config knows a development package."""
+    """Return whether pkg-config knows a development package."""
     path = shutil.which("pkg-config")
     return path is not None and subprocess.run([path, "--exists", package], check=False).returncode == 0
 
 
 @cache
 def installed() -> tuple[str, ...]:
-    """Kinds of libraries with which Meshmark can be built here, whether it was or not; any first that is `any`."""
+    """Return the kinds of libraries with which Meshmark can be built here, built or not; `any` comes first."""
     packages = [kind for kind, package in PACKAGES.items() if has(package)]
     if not packages and shutil.which("mpicc") and shutil.which("mpiexec"):
         packages = ["mpi"]
@@ -34,7 +36,7 @@ def installed() -> tuple[str, ...]:
 
 
 def needed(kind: str = "any") -> launch.Launcher:
-    """The launcher of a library and the program built with it; skips the test where the system lacks the library."""
+    """Return the launcher of a library and the program built with it; skip the test if the system lacks the library."""
     if kind == "any":
         kind = next(iter(launch.launchers()), "") or next(iter(installed()), "an MPI library")
     launchers = launch.launchers().get(kind)
@@ -50,13 +52,13 @@ def needed(kind: str = "any") -> launch.Launcher:
 
 
 def has_coarrays(kind: str) -> bool:
-    """Whether the system has co-arrays over this library, and a compiler for them."""
+    """Return whether the system has co-arrays for this library, and a compiler for them."""
     return has(f"caf-{kind}") and shutil.which("gfortran") is not None
 
 
 @cache
 def has_openshmem() -> bool:
-    """Whether Open MPI's development package has OpenSHMEM, for which there is no package file."""
+    """Return whether the development package of Open MPI has OpenSHMEM, which has no package file."""
     if not has(PACKAGES["openmpi"]):
         return False
     line = ["pkg-config", "--variable=libdir", PACKAGES["openmpi"]]

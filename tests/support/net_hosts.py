@@ -1,4 +1,4 @@
-"""Hosts that are network namespaces of this one, joined by a bridge."""
+"""Hosts that are network namespaces of this host, joined by a bridge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ip(*words: str) -> None:
 
 
 class Cluster:
-    """Hosts 1, 2 … of a network of their own, and a bridge by which this one reaches them."""
+    """Hosts 1, 2 … in a separate network, and a bridge by which this host reaches them."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.count = count
@@ -38,7 +38,7 @@ class Cluster:
         self.addresses = [f"{self.net}.{i}" for i in range(1, self.count + 1)]
 
     def open(self) -> None:
-        """Raises OSError where the kernel does not allow it."""
+        """Create the network. Raises OSError if the kernel does not allow it."""
         ip("link", "add", self.bridge, "type", "bridge")
         ip("addr", "add", f"{self.net}.254/24", "dev", self.bridge)
         ip("link", "set", self.bridge, "up")
@@ -59,11 +59,11 @@ class Cluster:
         subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, timeout=120, check=False)
 
     def sent_bytes(self) -> int:
-        """The number of bytes that the first host has sent."""
+        """Return the number of bytes that the first host has sent."""
         return int(Path(f"/sys/class/net/{self.name}v1/statistics/rx_bytes").read_text())
 
     def line(self, kind: str, *more: str, ranks: int = 0) -> list[str]:
-        """The command line that starts a rank on each host, or on so many."""
+        """Return the command line that starts one rank per host, or `ranks` ranks in all."""
         needs = needed(kind)
         if kind == "openmpi":
             options = [

@@ -1,4 +1,4 @@
-"""Where the project lies, and what its tests read."""
+"""Paths of the project and of the data of its tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`meshmark-place run`, with a ledger of its own."""
+"""Runs `meshmark-place run` with a separate ledger."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FOREIGN = ("MESHMARK_", "OMP", "PMI", "MPI_", "SLURM_", "FLUX_", "LSB_", "BIND_J
 
 @contextlib.contextmanager
 def placed() -> Iterator[Place]:
-    """One in a folder that another user can reach, too."""
+    """Yield a place in a folder that other users can reach."""
     with tempfile.TemporaryDirectory(prefix="meshmark-place-") as folder:
         os.chmod(folder, 0o755)
         yield Place(Path(folder))
 
 
 class Place:
-    """The program, with an environment in which nobody wishes anything."""
+    """The program with an environment that has no placement variables."""
 
     def __init__(self, folder: Path) -> None:
         self.program = str(find_native("meshmark-place", "MESHMARK_PLACE"))
@@ -51,7 +51,7 @@ class Place:
 
     @contextlib.contextmanager
     def start(self, *words: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
-        """The program in the background, its output piped; killed if the test does not end it."""
+        """Start the program in the background with its output piped; it is killed if the test does not end it."""
         with subprocess.Popen(
             self.words(*words), env=self.env | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:

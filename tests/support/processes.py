@@ -1,4 +1,4 @@
-"""Processes of this system, as tests look for them."""
+"""Finds processes of this system for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.waiting import until
 
 
 def descendants_with(mark: str) -> list[int]:
-    """Processes that have a word of their own in their environment."""
+    """Return the processes that have a word in their environment."""
     results = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -22,7 +22,7 @@ def descendants_with(mark: str) -> list[int]:
 
 
 def nobody_with(mark: str) -> bool:
-    """Whether all of them go."""
+    """Wait for all of them to end, and return whether they did."""
     return until(lambda: not descendants_with(mark))
 
 

@@ -1,4 +1,4 @@
-"""Scenarios, run in a folder."""
+"""Runs scenarios in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts of the documentation as modules."""
+"""Imports scripts of the documentation as modules."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from support.paths import ROOT
 
 
 def docs_script(name: str) -> ModuleType:
-    """`docs/NAME.py`, imported."""
+    """Return `docs/NAME.py` as a module."""
     spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for their module
+    sys.modules[spec.name] = module  # dataclasses look up their module here
     spec.loader.exec_module(module)
     return module

@@ -1,5 +1,6 @@
-"""Nodes that are network name spaces of this machine, with a host name and an sshd each, reached by a bridge. All file
-systems are shared."""
+"""Nodes that are network namespaces of this machine.
+
+Each has a host name and an sshd, and is reached by a bridge. All file systems are shared."""
 
 from __future__ import annotations
 
@@ -37,14 +38,14 @@ ConnectTimeout 3
 
 
 class CannotStart(Exception):
-    """Why there are no nodes here."""
+    """The reason why there are no nodes."""
 
 
 class SshNodes:
     """Nodes n1, n2 …
 
     Attributes:
-        config: For `ssh -F`.
+        config: Configuration file for `ssh -F`.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -61,13 +62,13 @@ class SshNodes:
         for key in ("key", "host_key"):
             _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._folder / key))
         with contextlib.suppress(FileExistsError):
-            Path("/run/sshd").mkdir(0o755)  # sshd needs it, which its package leaves to systemd
+            Path("/run/sshd").mkdir(0o755)  # sshd needs this folder, which its package leaves to systemd
         bridge = f"{self._prefix}s"
         _run("ip", "link", "add", bridge, "type", "bridge")
         _run("ip", "addr", "add", f"{self._net}.254/24", "dev", bridge)
         _run("ip", "link", "set", bridge, "up")
         host_key = " ".join((self._folder / "host_key.pub").read_text().split()[:2])
-        known, config = [], []
+        known_hosts, config = [], []
         for i, name in enumerate(self.names, 1):
             address, space = f"{self._net}.{i}", self._space(name)
             _run("ip", "netns", "add", space)
@@ -79,9 +80,9 @@ class SshNodes:
             config_file.write_text(_SSHD.format(address=address, folder=self._folder, name=name), encoding="utf-8")
             start = f"hostname {name}; exec {sshd} -f {config_file} -E {self._folder}/{name}.log"
             _run("ip", "netns", "exec", space, "unshare", "--uts", "sh", "-c", start)
-            known.append(f"{address} {host_key}\n")
+            known_hosts.append(f"{address} {host_key}\n")
             config.append(f"Host {name}\nHostName {address}\n")
-        (self._folder / "known_hosts").write_text("".join(known), encoding="utf-8")
+        (self._folder / "known_hosts").write_text("".join(known_hosts), encoding="utf-8")
         self.config.write_text("".join(config) + _CLIENT.format(folder=self._folder), encoding="utf-8")
         for i in range(1, len(self.names) + 1):
             if not until(lambda i=i: _answers(f"{self._net}.{i}"), 10):  # type: ignore[misc]
@@ -95,25 +96,25 @@ class SshNodes:
         subprocess.run(["ip", "link", "del", f"{self._prefix}s"], capture_output=True, check=False)
 
     def forget_key(self, name: str) -> None:
-        """Take a node out of the known hosts."""
+        """Remove a node from the known hosts."""
         path = self._folder / "known_hosts"
         lines = [line for line in path.read_text().splitlines() if not line.startswith(f"{self._net}.{name[1:]} ")]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def silence(self, name: str) -> None:
-        """Cut the network of a node, and then its power."""
+        """Cut the network of a node, then kill its processes, like a loss of power."""
         _run("ip", "link", "set", self._link(name), "down")
         self.kill(name)
 
     def kill(self, name: str) -> None:
-        """End all processes of a node."""
+        """Kill all processes of a node."""
         words = ["ip", "netns", "pids", self._space(name)]
         for process in subprocess.run(words, capture_output=True, text=True, check=False).stdout.split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(process), signal.SIGKILL)
 
     def logins(self, name: str) -> int:
-        """How often somebody logged in on a node."""
+        """Return how many logins a node has had."""
         return (self._folder / f"{name}.log").read_text().count("Accepted publickey")
 
     def _space(self, name: str) -> str:
@@ -125,7 +126,7 @@ class SshNodes:
 
 @contextlib.contextmanager
 def ssh_nodes(folder: Path, count: int) -> Iterator[SshNodes]:
-    """Raises CannotStart."""
+    """Yield the nodes. Raises CannotStart if there are none."""
     nodes = SshNodes(folder, count)
     try:
         try:

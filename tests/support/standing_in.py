@@ -1,4 +1,4 @@
-"""Stands in for the nodes of a cluster that has only names: leaves the files that they would, and ends their jobs."""
+"""Replaces the nodes of a cluster that has only names: writes the files that they would write, and ends their jobs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NAME: Final = "@node@"
 
 
 class StandingIn:
-    """As long as it is entered, every job of a cluster measures on its nodes, for less than a second.
+    """A context in which the nodes of every job of a cluster measure for less than a second.
 
     Attributes:
         measured: How many times each node has measured.
-        jobs: The names of the jobs that were seen.
+        jobs: Names of the jobs that were seen.
     """
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:

@@ -1,5 +1,6 @@
-"""A store with hundreds of runs, as a machine has after a year. An empty store hides faults: commands then start no
-threads of the libraries that read it, and nothing has to be found among other runs."""
+"""A store with hundreds of runs, as a machine has after a year.
+
+An empty store hides faults: commands then start no threads of the libraries that read it, and search no other runs."""
 
 from __future__ import annotations
 

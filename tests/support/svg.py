@@ -1,4 +1,4 @@
-"""Drawings, as tests read them."""
+"""Reads drawings for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests wait for."""
+"""Functions that wait for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def alive(pid: int) -> bool:
-    """Whether that process is there, and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -19,7 +19,7 @@ def alive(pid: int) -> bool:
 
 
 def until(true: Callable[[], object], within_s: float = 60, step_s: float = 0.02) -> bool:
-    """Whether it came true in time; looks every `step_s`."""
+    """Return whether `true` became true in time; it is called every `step_s`."""
     end = time.monotonic() + within_s
     while not true():
         if time.monotonic() > end:
@@ -29,7 +29,7 @@ def until(true: Callable[[], object], within_s: float = 60, step_s: float = 0.02
 
 
 def listening(address: str) -> bool:
-    """Whether somebody accepts connections at the host and port of this URL."""
+    """Return whether a server accepts connections at the host and port of this URL."""
     parts = urllib.parse.urlsplit(address)
     with contextlib.suppress(OSError), socket.create_connection((parts.hostname or "", parts.port or 80), 1):
         return True
@@ -37,5 +37,5 @@ def listening(address: str) -> bool:
 
 
 def take(seconds: float) -> None:
-    """Takes so long, as a slow program, reader or server does. A test that waits for something uses `until`."""
+    """Sleep like a slow program, reader or server. A test that waits for something uses `until`."""
     time.sleep(seconds)

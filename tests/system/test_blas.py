@@ -1,4 +1,4 @@
-"""Which BLAS library is taken: the fastest of those that multiply correctly."""
+"""The fastest BLAS library that multiplies correctly is used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def library(folder: Path, name: str, body: str) -> None:
 
 
 def chosen(folder: Path, *words: str, instrument: str = "dgemm") -> dict[str, Any]:
-    """The conditions of a measurement with these libraries before the installed ones."""
+    """Return the conditions of a measurement with these libraries before the installed ones."""
     env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"} | {"LD_LIBRARY_PATH": str(folder)}
     argv = [find_native("meshmark-probe"), instrument, "--n", "64", "--threads", "1", "--budget", "1s", *words]
     completed = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120, env=env)
@@ -50,8 +50,8 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compile
 
 
 def test_the_fastest_library_that_multiplies_correctly_is_taken(tmp_path: Path) -> None:
-    library(tmp_path, "libmkl_rt.so.2", NAIVE)  # the first that is looked for
-    library(tmp_path, "libblis.so.4", NOTHING)  # the fastest
+    library(tmp_path, "libmkl_rt.so.2", NAIVE)  # the first one in the search order
+    library(tmp_path, "libblis.so.4", NOTHING)  # the fastest one
     c = chosen(tmp_path)
     assert (c["library"], c["kernel_chosen_by"]) == ("OpenBLAS", "trial")
     assert c["trial_BLIS"] == 0 < c["trial_MKL"] < c[f"trial_{c['library_kernel']}"]

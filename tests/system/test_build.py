@@ -1,4 +1,4 @@
-"""Promises of the build: it follows what is installed, and the probe carries its version and every instrument."""
+"""The build follows what is installed, and the probe carries its version and every instrument."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def test_the_probe_carries_the_version_of_the_project() -> None:
     assert "-march" not in header["provenance"]["compiler"]
 
 
-# A probe that keeps only what the linker finds referred to would lose instruments without a word.
+# A probe that contains only what the linker finds referred to would lose instruments silently.
 def test_every_instrument_source_is_in_the_probe() -> None:
     description = json.loads(subprocess.run([PROBE, "--describe"], capture_output=True, check=True).stdout)
     names = {instrument["name"] for instrument in description}
-    wired = re.findall(r"^mm_instrument\((\w+)", (ROOT / "native/instruments/CMakeLists.txt").read_text(), re.M)
-    there = {name for name in wired if (ROOT / "native" / "instruments" / f"{name}.cpp").exists()}
-    assert there <= names
+    registered = re.findall(r"^mm_instrument\((\w+)", (ROOT / "native/instruments/CMakeLists.txt").read_text(), re.M)
+    available = {name for name in registered if (ROOT / "native" / "instruments" / f"{name}.cpp").exists()}
+    assert available <= names
 
 
 def packaged(folder: Path, name: str) -> Path:
-    """A development package that pkg-config finds, without anything in it."""
+    """Write a development package that pkg-config finds, without contents."""
     file = folder / f"{name}.pc"
     file.write_text(f"Name: {name}\nDescription: made up\nVersion: 3.1\nCflags: -DMADE_UP\n")
     return file
 
 
 def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
-    """Of this tree with packages that come and go; configured for real, built in name only."""
+    """Uses this tree with packages that come and go; configuration is real, building is simulated."""
     for name in ("CMakeLists.txt", "CMakePresets.json", "cmake", "native", "pyproject.toml", "tests/native"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to(ROOT / name)
@@ -60,7 +60,7 @@ def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
     programs = tmp_path / "build" / "release" / "bin"
 
     def built() -> tuple[int, str]:
-        """How often CMake configured so far, and how it was last asked to make the program of MPICH."""
+        """Return how often CMake has configured, and the last request to build the program of MPICH."""
         subprocess.run([tmp_path / "tools" / "build.sh", "release"], env=environment, check=True, timeout=300)
         commands = json.loads((tmp_path / "build/release/compile_commands.json").read_text())
         by_compiler = {c["command"] for c in commands if "meshmark-comm-mpich.dir" in c["command"]}
@@ -88,7 +88,7 @@ def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
 
 
 def test_what_is_installed_is_built_and_nothing_else() -> None:
-    """After `make run` on a machine without MPICH, `make test` installed it and built nothing with it."""
+    """After `make run` on a machine without MPICH, `make test` had installed it and built nothing with it."""
     folder = find_comm().parent
     assert {p.name for p in folder.glob("meshmark-comm-*")} == {f"meshmark-comm-{kind}" for kind in installed()}
     for kind in installed():
@@ -99,7 +99,7 @@ def test_what_is_installed_is_built_and_nothing_else() -> None:
         assert ("liboshmem" in completed.stdout) == (kind == "openmpi" and has_openshmem()), f"{kind}: OpenSHMEM"
 
 
-# Whatever is looked for by CMake and not by build.sh would be built only where CMake happens to run again.
+# A package that only CMake looks for, and not build.sh, would be built only if CMake happens to run again.
 def test_build_looks_at_all_that_cmake_looks_for() -> None:
     lists = "".join(p.read_text() for p in [ROOT / "CMakeLists.txt", *(ROOT / "native").glob("**/CMakeLists.txt")])
     script = (ROOT / "tools" / "build.sh").read_text()

@@ -1,4 +1,4 @@
-"""The commands of the documentation run, and end as they are shown."""
+"""The commands of the documentation run, and end as shown."""
 
 from __future__ import annotations
 

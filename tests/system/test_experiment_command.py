@@ -1,4 +1,4 @@
-"""`meshmark experiment` as a user types it, with programs that do what a test needs."""
+"""`meshmark experiment` as a user types it, with programs that a test controls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from support.cli import meshmark, start
 from support.waiting import until
 
-# Prints a figure that depends on the environment, and no two alike, without the time that would take.
+# Print a figure that depends on the environment, with no two alike, without the time that a measurement would take.
 PROGRAM = """import os, random, sys
 print("rate: %.4f" % (float(os.environ.get("RATE", 100)) * random.uniform(0.995, 1.005)))
 """
@@ -151,7 +151,7 @@ def test_what_cannot_work_is_one_line(
     completed = meshmark("experiment", *words, env=home)
     assert completed.returncode == status and why in completed.stderr, completed.stderr
     assert "Traceback" not in completed.stderr and completed.stdout == ""
-    assert not list(tmp_path.glob("data/meshmark/runs/*/run.*"))  # output of runs is kept only if they failed
+    assert not list(tmp_path.glob("data/meshmark/runs/*/run.*"))  # the output of runs is kept only if they failed
 
 
 def test_an_interrupted_experiment_prints_what_is_known_and_resumes(

@@ -1,4 +1,4 @@
-"""Exports as the programs read them for which they are: hwloc, QEMU, and our own readers."""
+"""The target programs read exports: hwloc, QEMU, and the readers of Meshmark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MACHINES = ("numa-2", "cxl-2+1", "hbm-2", "ring-8", "memless-3", "2x8-snc4")
 
 
 def all_pairs(name: str, factor: float = 1.0) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float]]:
-    """Latency, ns, and bandwidth, GB/s, that differ for every pair of nodes."""
+    """Return latencies, ns, and bandwidths, GB/s, that differ for every pair of nodes."""
     nodes = topology(name).nodes
     pairs = [(a.os_index, b.os_index) for a in nodes if a.cpus for b in nodes if b.memory_bytes != 0]
     ns = {(a, b): 90.0 + 40 * abs(a - b) + 3 * a + b for a, b in pairs}
@@ -79,7 +79,7 @@ def test_hwloc_reads_the_matrices(name: str, tmp_path: Path) -> None:
 
 @hwloc
 def test_hwloc_annotates_what_we_write_without_losing_it(tmp_path: Path) -> None:
-    """The tool loads the file, adds a value and writes all of it."""
+    """The tool of hwloc loads the file, adds a value and writes everything again."""
     ours, theirs = tmp_path / "ours.xml", tmp_path / "theirs.xml"
     ours.write_text(exported("cxl-2+1", "hwloc-xml"), encoding="utf-8")
     ran([str(ANNOTATE), str(ours), str(theirs), "--", "root", "--", "info", "Checked", "yes"])
@@ -101,7 +101,7 @@ def test_meshmark_reads_the_same_machine(name: str, tmp_path: Path) -> None:
 
 
 def started(options: str) -> subprocess.CompletedProcess[str]:
-    """QEMU starts with these options, without running a CPU, and quits."""
+    """Start QEMU with these options, without running a CPU, and quit."""
     lines_ = [line for line in options.splitlines() if not line.startswith("#")]
     words = [word for line in lines_ for word in shlex.split(line)]
     silent = ["-S", "-display", "none", "-nodefaults", "-accel", "tcg", "-cpu", "qemu64,vendor=GenuineIntel"]
@@ -129,6 +129,6 @@ def test_qemu_takes_the_options(name: str, factor: float) -> None:
 
 @qemu
 def test_qemu_refuses_what_is_wrong() -> None:
-    """That is, the test above can fail."""
+    """This shows that the test above can fail."""
     completed = started(re.sub(r"bandwidth=\d+M", "bandwidth=1234567", exported("numa-2", "qemu")))
     assert completed.returncode != 0 and "1MB aligned" in completed.stderr

@@ -1,4 +1,4 @@
-"""A fleet of 10,000 nodes behind a real Slurm: the nodes are only names, for which the test leaves the results."""
+"""A fleet of 10,000 nodes behind a real Slurm: the nodes are only names, for which the test writes the results."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_a_campaign_of_10000_nodes_is_killed_and_resumed(cluster: Cluster, tmp_p
             second = subprocess.Popen([*words, "--resume"], env=env, stdin=subprocess.DEVNULL, stdout=file)
             _, status, usage = os.wait4(second.pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    *states, ingested = map(json.loads, out.read_text().splitlines())
+    *states, ingestion = map(json.loads, out.read_text().splitlines())
     leftovers = {s["node"]: (s["status"], s["why"]) for s in states if s["status"] != "done"}
     assert leftovers == {
         "n5000": ("out", "drain~: powered off: bad DIMM"),
         "n7000": ("out", "down~: powered off: bad DIMM"),
     }
-    assert len(ingested["nodes"]) == COUNT - 2 and len(fleet.campaigns()) == 1
+    assert len(ingestion["nodes"]) == COUNT - 2 and len(fleet.campaigns()) == 1
     assert set(nodes.measured.values()) == {1} and len(nodes.measured) == COUNT - 2
     assert len(nodes.jobs) <= COUNT // 64 + 3
     assert usage.ru_maxrss << 10 < MAX_BYTES

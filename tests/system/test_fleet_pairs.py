@@ -1,4 +1,4 @@
-"""A node whose network is slow is found among hosts that are network namespaces, by real MPI messages between pairs."""
+"""Real MPI messages between pairs of hosts, which are network namespaces, find the node whose network is slow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHAPED = ["tbf", "rate", "8mbit", "burst", "4k", "latency", "500ms"]  # a messag
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
-    """The hosts, one of them slow, and the folder of their fleet."""
+    """Yield the hosts, one of them slow, and the folder of their fleet."""
     needed("openmpi")
     for tool in ("ip", "tc", "unshare"):
         if shutil.which(tool) is None:
@@ -59,7 +59,7 @@ def site(made: Cluster) -> str:
 
 @pytest.mark.alone
 def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster, Path]) -> None:
-    made, folder = hosts
+    network, folder = hosts
     words = command("fleet", "pairs", str(folder), "--rounds", str(ROUNDS), "--bytes", "8,64KiB", "--budget", "300ms")
     first = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -79,7 +79,7 @@ def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster
     assert completed.returncode == 0, completed.stderr
     document = json.loads(completed.stdout.splitlines()[-1])
     assert times and (document["nodes"], document["pairs"]) == (COUNT, ROUNDS * COUNT // 2)
-    assert [n["node"] for n in document["named"]] == [f"{made.net}.{SLOW}"]
+    assert [n["node"] for n in document["named"]] == [f"{network.net}.{SLOW}"]
     assert len([name for name in Fleet(folder).campaigns() if name.startswith("pairs-")]) == 1
     place = subprocess.run(
         command("fleet", "place", str(folder), "--nodes", "4", "--bytes", "64KiB", "--json"),
@@ -88,7 +88,7 @@ def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster
         check=True,
     )
     choice = json.loads(place.stdout)
-    assert f"{made.net}.{SLOW}" not in choice["nodes"]
+    assert f"{network.net}.{SLOW}" not in choice["nodes"]
     assert choice["spreads"]["chosen"]["worst"] < choice["spreads"]["first by name"]["worst"]
 
 
@@ -120,8 +120,8 @@ def test_slurm_starts_pairs_and_takes_the_options_of_a_choice(tmp_path: Path) ->
                 assert completed.returncode == 0, completed.stderr
                 return completed.stdout + completed.stderr
 
-            ask = ("--rounds", "2", "--budget", "300ms", "--bytes", "8", "--json")
-            observed = json.loads(run(*command("fleet", "pairs", str(tmp_path), *ask)).partition("\n")[0])
+            look_options = ("--rounds", "2", "--budget", "300ms", "--bytes", "8", "--json")
+            observed = json.loads(run(*command("fleet", "pairs", str(tmp_path), *look_options)).partition("\n")[0])
             assert (observed["nodes"], observed["pairs"], observed["judged"]) == (5, 4, False)
             assert [level["pairs"] for level in observed["levels"]] == [2, 2]
             place = run(*command("fleet", "place", str(tmp_path), "--nodes", "2", "--json"))

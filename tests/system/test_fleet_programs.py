@@ -1,4 +1,4 @@
-"""Programs of users on the nodes of a fleet, from the command line to names of nodes."""
+"""Programs of users on the nodes of a fleet, from the command line to the names of nodes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from support.cli import meshmark, start
 from support.made_application import SPEC, SUM, write_sum
 from support.waiting import alive, until
 
-# A rate that nodes have in common up to noise, and that is smaller on n5; all nodes are this host. In a shorter time,
-# the least work of another process would be a large share.
+# A rate that is common to the nodes up to noise, and smaller on n5; all nodes are this host. In a shorter time, the
+# smallest work of another process would be a large share.
 RATE = """\
 sleep 0.2
 case $MESHMARK_NODE_RUN in n5) rate=200 ;; *) rate=250 ;; esac
 echo "rate: $rate.$(($$ % 5)) MB/s"
 echo sum: 5050
 """
-# Runs until a file is gone, and then leaves a process that nobody waits for.
+# Run until a file is deleted, and then leave a process for which nobody waits.
 HELD = """\
 if [ -e "$0.hold" ]; then
     setsid sleep 600 &
@@ -37,7 +37,7 @@ echo sum: 5050
 
 
 def fleet_of(folder: Path, nodes: str) -> Path:
-    """The folder of a fleet whose nodes are names of this host."""
+    """Return the folder of a fleet whose nodes are names of this host."""
     fleet = folder / "fleet"
     fleet.mkdir()
     (fleet / "fleet.toml").write_text(f'engine = "local"\nnodes = "{nodes}"\nscratch = "{folder}"\n', encoding="utf-8")
@@ -49,7 +49,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 def disturbed(folder: Path) -> int:
-    """Number of results with a flag."""
+    """Return the number of flagged results."""
     fleet = Fleet(folder)
     rows = query(fleet, "results", fleet.campaigns(), "cluster", "SELECT 1 FROM read_parquet(?) WHERE len(flags) > 0")
     return len(rows) if rows is not None else 0
@@ -77,18 +77,18 @@ def test_what_nodes_cannot_do_is_refused_before_a_campaign_begins(tmp_path: Path
 
 def test_a_killed_campaign_and_a_killed_runner_are_resumed_and_leave_nothing(tmp_path: Path) -> None:
     spec = write_sum(tmp_path, script=HELD, spec=SPEC + "warmup = 0\n")
-    hold, left = tmp_path / "sum.sh.hold", tmp_path / "sum.sh.left"
+    hold, leftover = tmp_path / "sum.sh.hold", tmp_path / "sum.sh.left"
     hold.touch()
     fleet = fleet_of(tmp_path, "n1")
     first = start("fleet", "check", fleet, "--spec", spec, "--beside")
-    assert until(lambda: left.exists() and left.read_text().endswith("\n"))
+    assert until(lambda: leftover.exists() and leftover.read_text().endswith("\n"))
     first.kill()
     first.communicate()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         words = path.read_bytes().split(b"\0") if path.exists() else []
         if words and b"/bin/meshmark-node" in words[0] and words[0].startswith(os.fsencode(fleet)):
             os.kill(int(path.parent.name), signal.SIGKILL)
-    process = int(left.read_text())
+    process = int(leftover.read_text())
     assert alive(process), "nobody else would end it"
     hold.unlink()
     completed = meshmark("fleet", "check", fleet, "--resume", "--json")
@@ -106,20 +106,21 @@ def test_nodes_are_judged_by_programs_of_users(tmp_path: Path) -> None:
     assert completed.returncode == 0, completed.stderr
     result = meshmark("fleet", "judge", fleet, "--json", timeout_s=600)
     assert result.returncode == 0, result.stderr
-    named = {node["node"]: node for node in json.loads(result.stdout)["named"]}
+    named_nodes = {node["node"]: node for node in json.loads(result.stdout)["named"]}
     if disturbed(fleet):
         pytest.skip("another process disturbed the measurement")
-    assert list(named) == ["n5"]
-    worst = named["n5"]["metrics"][0]
+    assert list(named_nodes) == ["n5"]
+    worst = named_nodes["n5"]["metrics"][0]
     assert (worst["instrument"], worst["metric"]) == ("app", "figure_of_merit") and 0.2 < worst["by"] < 0.3
     page = meshmark("fleet", "report", fleet, "--output", tmp_path / "page.html")
     assert page.returncode == 0 and "app figure of merit: 2" in (tmp_path / "page.html").read_text()
-    # A wrong result names the nodes that have it, unless most have: n10 to n12 have longer names than the others.
-    some = RATE.replace("sum: 5050", "sum: $((${#MESHMARK_NODE_RUN} + 5048))")
-    for script, code in ((some, 3), (RATE.replace("5050", "7"), 12)):
+    # A wrong result names the nodes that have it, unless most nodes have it: n10 to n12 have longer names than the
+    # others.
+    wrong_on_some = RATE.replace("sum: 5050", "sum: $((${#MESHMARK_NODE_RUN} + 5048))")
+    for script, code in ((wrong_on_some, 3), (RATE.replace("5050", "7"), 12)):
         (tmp_path / "sum.sh").write_text(script, encoding="utf-8")
         completed = meshmark("fleet", "check", fleet, "--spec", spec, "--beside", "--json", timeout_s=300)
         assert sum(len(nodes) for nodes in lines(completed.stdout)[-1]["failures"].values()) == code
-        looked = meshmark("fleet", "judge", fleet, "--suspects", timeout_s=300)
-        assert ("sum: results are wrong on most nodes" in looked.stderr) == (code == 12)
-        assert ("n11" in looked.stdout) == (code == 3)
+        report = meshmark("fleet", "judge", fleet, "--suspects", timeout_s=300)
+        assert ("sum: results are wrong on most nodes" in report.stderr) == (code == 12)
+        assert ("n11" in report.stdout) == (code == 3)

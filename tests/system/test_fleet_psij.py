@@ -35,11 +35,11 @@ def words(folder: Path, *more: str) -> list[str]:
 
 
 def fleet(folder: Path, site: str) -> Path:
-    found = folder / "a fleet"
-    found.mkdir()
-    (found / "fleet.toml").write_text(site, encoding="utf-8")
+    fleet_folder = folder / "a fleet"
+    fleet_folder.mkdir()
+    (fleet_folder / "fleet.toml").write_text(site, encoding="utf-8")
     (folder / "tiny.toml").write_text('name = "tiny"\n' + STEP * 8, encoding="utf-8")
-    return found
+    return fleet_folder
 
 
 def states(text: str) -> dict[str, dict[str, Any]]:
@@ -47,7 +47,7 @@ def states(text: str) -> dict[str, dict[str, Any]]:
 
 
 def killed_and_resumed(folder: Path, env: dict[str, str | None]) -> dict[str, tuple[str, int]]:
-    """Status and tries of the nodes of a campaign that was killed while a node measured."""
+    """Return the status and tries of the nodes of a campaign that was killed while a node measured, and resumed."""
     first = start(*words(folder), env=env)
     assert until(lambda: any(folder.glob("campaigns/*/inbox/.*")) or first.poll() is not None, 60)
     first.kill()

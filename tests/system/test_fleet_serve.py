@@ -1,4 +1,4 @@
-"""`meshmark fleet serve`: nodes that send their metrics, pages that show them, and requests that are refused."""
+"""`meshmark fleet serve`: nodes send their metrics, pages show them, and invalid requests are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POST = "v1/metrics"
 
 
 class Server:
-    """The command, for the fleet of a folder, on a free port."""
+    """The command for the fleet of a folder, on a free port."""
 
     def __init__(self, folder: Path, *options: str, token: str = "secret", **env: str) -> None:
         (folder / "fleet.toml").write_text('cluster = "hawk"\n[racks]\nr1 = "n[1-3]"\nr2 = "n[4-6]"\n')
@@ -60,14 +60,14 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(tmp_path_factory.mktemp("fleet"))
-    yield made
-    made.child.kill()
-    made.child.wait()
+    server_ = Server(tmp_path_factory.mktemp("fleet"))
+    yield server_
+    server_.child.kill()
+    server_.child.wait()
 
 
 def events(server: Server, metric: str, until_has: str) -> list[tuple[str, dict[str, Any]]]:
-    """Events of a page, until one contains a text."""
+    """Return the events of a page up to the first one that contains a text."""
     results = []
     with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
         sock.sendall(f"GET /api/live?metric={metric}&token={server.token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -84,13 +84,13 @@ def events(server: Server, metric: str, until_has: str) -> list[tuple[str, dict[
 
 def test_what_a_node_sends_is_on_the_page(server: Server) -> None:
     assert server.post(text_of("n1-0123abcd", cpu_busy=0.25)) == (200, b"{}")
-    first, *rest = events(server, "cpu.busy", '"values":[0.25')
+    first, *later_events = events(server, "cpu.busy", '"values":[0.25')
     kind, layout = first
     assert kind == "layout" and layout["names"][:6] == [f"n{i}" for i in range(1, 7)] and layout["cluster"] == "hawk"
     assert [(r["name"], r["nodes"]) for r in layout["racks"][:2]] == [("r1", [0, 1, 2]), ("r2", [3, 4, 5])]
-    change = rest[-1][1]
-    at = change["nodes"].index(0)
-    assert change["values"][at] == 0.25 and change["states"][at] == "2" and change["counts"]["live"] >= 1
+    change = later_events[-1][1]
+    index = change["nodes"].index(0)
+    assert change["values"][index] == 0.25 and change["states"][index] == "2" and change["counts"]["live"] >= 1
     node = server.node("n1")
     assert node["past"]["cpu.busy"] == [0.25] and node["source"] == "127.0.0.1" and node["age_s"] < 60
     status, body, headers = server.ask("GET", "api/nodes")
@@ -132,19 +132,19 @@ def test_nodes_are_asked_and_their_maps_open(tmp_path: Path) -> None:
     server = Server(tmp_path, "--interval", "1s", *sets)
     try:
         assert until(lambda: server.node("127.0.0.1").get("state") == "live", 60)
-        found = server.node("127.0.0.1")
-        assert found["values"]["node.total"] > 1e6 and 0 <= found["values"]["cpu.busy"] <= 1
+        state = server.node("127.0.0.1")
+        assert state["values"]["node.total"] > 1e6 and 0 <= state["values"]["cpu.busy"] <= 1
         assert until(lambda: "refused" in server.node("127.0.0.3")["why"], 60)
         assert server.node("127.0.0.3")["state"] == "never"
         assert server.node("n1")["map"] == "" and server.ask("GET", "node/n1/")[0] == 404
-        path = found["map"]
+        path = state["map"]
         assert b"main.js" in server.ask("GET", path)[1]
         header = json.loads(server.ask("GET", path + "api/header")[1])
         assert header["live"] is True and header["components"]["cpu"] and "map" in header
         with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
             sock.sendall(f"GET /{path}api/frames?token=secret HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             assert any(line.startswith("event: frame") for line in sock.makefile("r", encoding="utf-8"))
-        node.kill()  # and the page says so
+        node.kill()  # the page shows it
         assert until(lambda: "refused" in server.node("127.0.0.1")["why"], 60)
         assert until(lambda: server.ask("GET", path + "api/header")[0] == 503, 60)
         server.child.send_signal(signal.SIGTERM)
@@ -183,7 +183,7 @@ def test_without_a_token_nodes_send_with_that_of_nodes(tmp_path: Path) -> None:
     server = Server(tmp_path, "--node-token-file", str(token), token="")
     try:
         body = text_of("n1", cpu_busy=0.5)
-        assert [server.post(body, authorization=given)[0] for given in ("", "Bearer x", "Bearer of-nodes")] == [
+        assert [server.post(body, authorization=bearer)[0] for bearer in ("", "Bearer x", "Bearer of-nodes")] == [
             401,
             401,
             200,
@@ -195,7 +195,7 @@ def test_without_a_token_nodes_send_with_that_of_nodes(tmp_path: Path) -> None:
 
 
 def test_the_token_of_nodes_is_never_sent_to_an_address_that_a_push_came_from(tmp_path: Path) -> None:
-    """A user of the head pushes as a node of the fleet and as another one, and waits at its port for the token."""
+    """A user of the head node pushes as a node of the fleet and as another one, and waits at its port for the token."""
     with socket.create_server(("127.0.0.1", 0)) as trap:
         port = trap.getsockname()[1]
         (token := tmp_path / "token").write_text("of-nodes\n")
@@ -273,7 +273,7 @@ def test_who_has_no_token_is_refused(server: Server) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "kind", "body", "status"),
     [
-        ("POST", POST, "text/plain", b"{}", 415),  # which a page elsewhere could make a browser send
+        ("POST", POST, "text/plain", b"{}", 415),  # a page of another site could make a browser send this
         ("POST", POST, PROTOBUF, b"\xff\xff", 400),
         ("POST", POST, JSON, b"{", 400),
         ("POST", POST, JSON, bytes(MAX_BODY + 1), 413),
@@ -290,7 +290,7 @@ def test_requests_that_are_refused(
     try:
         response, text, headers = server.ask(method, path, body, content_type=kind)
     except (BrokenPipeError, ConnectionResetError):
-        assert status == 413  # it does not read the rest
+        assert status == 413  # the server does not read the rest
         return
     assert response == status and text.count(b"\n") == 1 and set(SECURITY) <= set(headers)
 
@@ -318,7 +318,7 @@ def test_pages_that_never_read_and_too_many_of_them(server: Server) -> None:
             sock.sendall(f"GET /api/live?token={server.token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             assert sock.recv(12) == b"HTTP/1.1 200"
         assert until(lambda: server.ask("GET", "api/live")[0] == 503)
-        assert server.post(text_of("n3", cpu_busy=0.5)) == (200, b"{}")  # nodes are answered meanwhile
+        assert server.post(text_of("n3", cpu_busy=0.5)) == (200, b"{}")  # nodes still get responses
     finally:
         for sock in socks:
             sock.close()

@@ -1,4 +1,4 @@
-"""A fleet behind a real Slurm, of which every node is this machine."""
+"""A fleet behind a real Slurm; every node is this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ options = { type = "fp64", threads = "1", budget = "100ms" }
 
 @pytest.fixture
 def slurm() -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The nodes, and the variables with which Slurm's commands find the cluster."""
+    """Yield the nodes, and the variables with which the commands of Slurm find the cluster."""
     try:
         with mini_slurm(nodes=COUNT) as cluster:
             yield cluster
@@ -54,7 +54,7 @@ def start(words: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[
 
 
 def read_bytes(path: Path) -> bytes:
-    """Of a file of a process, which may end."""
+    """Return the content of a file of a process, which may end meanwhile."""
     try:
         return path.read_bytes()
     except OSError:
@@ -62,7 +62,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def daemon_of(node: str) -> int:
-    """The process of a node's slurmd."""
+    """Return the process ID of the slurmd of a node."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         words = read_bytes(path).split(b"\0")
         if words[:1] and words[0].endswith(b"slurmd") and words[-2:-1] == [node.encode()]:
@@ -81,12 +81,12 @@ def test_a_drained_and_a_killed_node_do_not_keep_the_others(
     folder = tmp_path / "fleet"
     process = start(command("fleet", "check", str(folder), "--spec", str(spec), "--beside", "--json"), env)
     assert process.returncode == 0, process.stderr
-    *nodes, ingested = map(json.loads, process.stdout.splitlines())
+    *nodes, ingestion = map(json.loads, process.stdout.splitlines())
     states = {n["node"]: n for n in nodes}
     assert {n for n, s in states.items() if s["status"] == "done"} == {*names} - {drained, killed}
     assert states[drained]["status"] == "out" and "bad DIMM" in states[drained]["why"]
     assert states[killed]["status"] in {"failed", "out"} and states[killed]["why"]
-    assert sorted(ingested["nodes"]) == sorted({*names} - {drained, killed})
+    assert sorted(ingestion["nodes"]) == sorted({*names} - {drained, killed})
 
 
 def test_a_killed_campaign_is_resumed_and_no_node_measures_twice(
@@ -118,11 +118,11 @@ def test_nodes_run_applications_and_end_what_they_leave(
     step = '[[step]]\napplication = "left.toml"\nruns = 1\n'
     spec = write_sum(tmp_path, spec=SPEC + step)
     (tmp_path / "left.toml").write_text(SUM.replace('name = "sum"', 'name = "left"').replace("sum.sh", "left.sh"))
-    (tmp_path / "left.sh").write_text(SCRIPT + "setsid sleep 987654 &\n")  # in a session of its own
+    (tmp_path / "left.sh").write_text(SCRIPT + "setsid sleep 987654 &\n")  # the process is in a new session
     process = start(command("fleet", "check", str(tmp_path / "fleet"), "--spec", str(spec), "--beside", "--json"), env)
     assert process.returncode == 0, process.stderr
-    *nodes, ingested = map(json.loads, process.stdout.splitlines())
+    *nodes, ingestion = map(json.loads, process.stdout.splitlines())
     assert {n["node"]: n["status"] for n in nodes} == dict.fromkeys(names, "done")
     reason = "left size=100: left 1 process running, which was killed"
-    assert {why: sorted(of) for why, of in ingested["failures"].items()} == {reason: sorted(names)}
+    assert {failure: sorted(failed) for failure, failed in ingestion["failures"].items()} == {reason: sorted(names)}
     assert not any(b"\x00987654\x00" in read_bytes(path) for path in Path("/proc").glob("[0-9]*/cmdline"))

@@ -1,4 +1,4 @@
-"""Faults of a real Slurm, of its nodes and of the shared disk, and nodes that are drained by policy."""
+"""Faults of a real Slurm, of its nodes and of the shared disk, and nodes that a policy drains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def started() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(started: Cluster) -> Cluster:
-    """One for all tests. After a fault, its nodes may be away or completing for half a minute."""
+    """Return the cluster of all tests. After a fault, its nodes may be away or completing for half a minute."""
     assert until(lambda: {*started.ask("sinfo", "-h", "-o", "%t").split()} == {"idle"}, 180, step_s=0.5)
     return started
 
@@ -64,7 +64,7 @@ class Campaign:
         return self.fleet.campaign(self.fleet.campaigns()[-1]) / "inbox"
 
     def running(self) -> list[str]:
-        """The ids of its jobs that run."""
+        """Return the IDs of the running jobs of the campaign."""
         if not self.fleet.campaigns():
             return []
         prefix = f"mm-{self.fleet.campaigns()[-1].rpartition('-')[2]}-"
@@ -72,12 +72,12 @@ class Campaign:
         return [line.split()[1] for line in lines if line.startswith(prefix)]
 
     def measuring(self) -> bool:
-        """Whether each node has its process and that of an instrument."""
+        """Return whether each node has its process and a process of an instrument."""
         return len(started_from(self.fleet.root / "bin")) >= 2 * len(self.nodes)
 
 
 def started_from(folder: Path) -> list[int]:
-    """The processes whose program is in this folder."""
+    """Return the processes whose program is in this folder."""
     results = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -94,11 +94,11 @@ def spec(folder: Path, budget: str = "100ms", repetitions: int = 1, interval: st
 
 
 def results(process: subprocess.Popen[str]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The states of nodes, and what was taken in."""
+    """Return the states of the nodes, and what was ingested."""
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
-    *nodes, ingested = map(json.loads, out.splitlines())
-    return {n["node"]: n for n in nodes}, ingested
+    *nodes, ingestion = map(json.loads, out.splitlines())
+    return {n["node"]: n for n in nodes}, ingestion
 
 
 def test_a_controller_that_stops_and_starts_again(cluster: Cluster, tmp_path: Path) -> None:
@@ -108,15 +108,15 @@ def test_a_controller_that_stops_and_starts_again(cluster: Cluster, tmp_path: Pa
         try:
             assert until(campaign.running, 60)
             controller = cluster.running.pop(0)
-            controller.terminate()  # it saves its state
+            controller.terminate()  # the controller saves its state
             controller.wait()
             assert until(lambda: "trying again" in (tmp_path / "said").read_text(), 120)
             cluster.start_controller()
-            states, ingested = results(process)
+            states, ingestion = results(process)
         finally:
             process.kill()
     assert {s["status"] for s in states.values()} == {"done"}
-    assert sorted(ingested["nodes"]) == sorted(campaign.nodes)
+    assert sorted(ingestion["nodes"]) == sorted(campaign.nodes)
 
 
 def test_a_controller_that_does_not_answer_creates_no_job_twice(cluster: Cluster, tmp_path: Path) -> None:
@@ -139,18 +139,18 @@ def test_a_controller_that_does_not_answer_creates_no_job_twice(cluster: Cluster
 
 
 def test_a_job_that_is_killed_is_tried_again(cluster: Cluster, tmp_path: Path) -> None:
-    # No interval becomes that narrow: the instrument takes its whole budget.
+    # No interval becomes that narrow, so the instrument uses its whole budget.
     long = spec(tmp_path, budget="10s", interval="0.01")
     campaign = Campaign(cluster, tmp_path / "fleet", cluster.names[8:10], long)
     process = campaign.start(None)
     try:
-        assert until(campaign.measuring, 60)  # Slurm says that a job runs before it has processes to be killed
+        assert until(campaign.measuring, 60)  # Slurm reports a job as running before it has processes to be killed
         cluster.ask("scancel", "--signal=KILL", *campaign.running())
-        states, ingested = results(process)
+        states, ingestion = results(process)
     finally:
         process.kill()
     assert {(s["status"], s["tries"]) for s in states.values()} == {("done", 2)}
-    assert sorted(ingested["nodes"]) == sorted(campaign.nodes)
+    assert sorted(ingestion["nodes"]) == sorted(campaign.nodes)
 
 
 @pytest.fixture
@@ -177,9 +177,9 @@ def test_a_full_disk_loses_nothing(cluster: Cluster, tmp_path: Path, small_disk:
     assert "no node has measured" in (tmp_path / "said").read_text()
     filling.unlink()
     with (tmp_path / "said").open("w") as raised:
-        states, ingested = results(campaign.start(raised, "--resume"))
+        states, ingestion = results(campaign.start(raised, "--resume"))
     assert {s["status"] for s in states.values()} == {"done"}
-    assert sorted(ingested["nodes"]) == sorted(campaign.nodes)
+    assert sorted(ingestion["nodes"]) == sorted(campaign.nodes)
 
 
 def test_a_node_that_has_another_name_is_refused_and_measured_on_resume(cluster: Cluster, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_named_nodes_are_drained_by_policy_once_and_those_drained_by_hand_left_a
 
     def reasons() -> dict[str, str]:
         lines = cluster.ask("sinfo", "-h", "-N", "-o", "%N|%t|%E").splitlines()
-        return {n: why for n, state, why in (line.split("|") for line in lines) if state in {"drain", "drng"}}
+        return {n: reason for n, state, reason in (line.split("|") for line in lines) if state in {"drain", "drng"}}
 
     def judge() -> str:
         words = command("fleet", "judge", tmp_path)

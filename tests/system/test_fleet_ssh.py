@@ -1,4 +1,4 @@
-"""A fleet behind ssh, of which every node has a network, a host name and an sshd of its own."""
+"""A fleet behind ssh; every node has a separate network, host name and sshd."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ options = { type = "fp64", threads = "1", budget = "200ms" }
 @pytest.fixture
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNodes]:
     try:
-        with ssh_nodes(tmp_path_factory.mktemp("ssh"), 5) as found:
-            yield found
+        with ssh_nodes(tmp_path_factory.mktemp("ssh"), 5) as ssh_cluster:
+            yield ssh_cluster
     except CannotStart as error:
         pytest.skip(str(error))
 
 
 @pytest.fixture
 def folder(nodes: SshNodes, tmp_path: Path) -> Path:
-    """Of a fleet of these nodes."""
+    """Return the folder of a fleet of these nodes."""
     fleet = tmp_path / "a 100% fleet"
     fleet.mkdir()
     (tmp_path / "tiny.toml").write_text('name = "tiny"\n' + STEP * 8, encoding="utf-8")
@@ -51,7 +51,7 @@ def states(text: str) -> dict[str, dict[str, Any]]:
 
 
 def measuring(folder: Path) -> set[str]:
-    """Nodes that measure now."""
+    """Return the nodes that measure at this moment."""
     return {path.name.split(".")[1] for path in folder.glob("campaigns/*/inbox/.n*")}
 
 

@@ -1,4 +1,4 @@
-"""Every command works with a store of hundreds of runs, and none of them waits for ever."""
+"""Every command works with a store of hundreds of runs and ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.store_of_runs import RUNS, fill
 
 CLOCK = 'name = "clock"\nsummary = "one step"\n[[step]]\ninstrument = "clock"\noptions = { budget = "0.1s" }\n'
 SCENARIO = '[[program]]\nname = "one"\ncommand = ["true"]\n'
-STARTS = 3  # of each command that starts programs: one in ten to thirty starts used to hang
+STARTS = 3  # starts of each command that starts programs: one in ten to thirty used to hang
 
 
 @pytest.fixture(scope="module")

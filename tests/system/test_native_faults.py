@@ -1,4 +1,4 @@
-"""What is wrong with input, output and limits, as the native programs meet it: one line, a status, and nothing left."""
+"""Native programs report invalid input, failed output and limits by one line and a status, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(
 
 
 def complaint(done: subprocess.CompletedProcess[str], *statuses: int) -> str:
-    """The one line of the error; a hint may follow."""
+    """Return the one line of the error; a hint may follow."""
     lines = [line for line in done.stderr.splitlines() if not line.startswith("hint: ")]
     assert len(lines) == 1, done.stderr
     assert done.returncode in (statuses or (1, 2)), done
@@ -55,7 +55,7 @@ def complaint(done: subprocess.CompletedProcess[str], *statuses: int) -> str:
     return lines[0]
 
 
-# Every way to name a file to a native program.
+# Every option that names a file of a native program.
 READERS = {
     "topology": ("place", "plan", "--topology", "FILE"),
     "matrix": ("place", "plan", "--matrix", "FILE"),
@@ -106,7 +106,7 @@ def test_wrong_text_is_one_short_line(reader: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     for name, text in WRONG.items():
         if reader == "settings" and name in ("nothing",):
-            continue  # an empty configuration is one
+            continue  # an empty configuration is valid
         file.write_text(text)
         line = complaint(read(reader, file))
         assert len(line) < 600 and line.isprintable(), (name, line[:2000])
@@ -126,15 +126,15 @@ def test_a_wrong_request_is_one_line_of_the_model(text: str) -> None:
     if text:
         line = complaint(run("model", text=text + "\n"), 2)
         assert len(line) < 600 and line.isprintable()
-    inside = '{"machine": {"topology": ' + (text or "null") + '}, "runs": []}\n'
-    assert len(complaint(run("model", text=inside), 2)) < 600
+    document = '{"machine": {"topology": ' + (text or "null") + '}, "runs": []}\n'
+    assert len(complaint(run("model", text=document), 2)) < 600
 
 
 def test_a_damaged_journal_is_measured_anew(tmp_path: Path) -> None:
     words = ("clock", "--budget", "100ms", "--cpus", "0", "--clocks", "monotonic")
-    whole = run("probe", *words)
-    assert whole.returncode == 0
-    header = next(line for line in whole.stdout.splitlines() if '"header"' in line)
+    valid_run = run("probe", *words)
+    assert valid_run.returncode == 0
+    header = next(line for line in valid_run.stdout.splitlines() if '"header"' in line)
     journal = tmp_path / "journal"
     sample = '{"type":"sample","point":0,"values":[1e-9],"marks":"none"}'
     for damage in (
@@ -206,7 +206,7 @@ def test_standard_output_that_takes_nothing_is_an_error(name: str, word: str) ->
             check=False,
             stdin=subprocess.DEVNULL,
         )
-        # Some have no such word, which is a usage error where the output could have been written.
+        # Some commands have no such word: a usage error instead of the failed write.
         complaint(completed, 1, 2) if redirection == ">/dev/full" and word != "--help" else complaint(completed, 1)
 
 
@@ -240,7 +240,7 @@ def test_every_verb_says_that_its_output_went_nowhere(words: str) -> None:
 
 
 def test_talk_never_goes_to_a_file_of_data(tmp_path: Path) -> None:
-    # With standard error closed the file would be opened as descriptor 2, and the complaint written into it.
+    # With standard error closed, the file would be opened as descriptor 2, and the message would be written into it.
     file = tmp_path / "plan.json"
     plan = f"plan --topology '{HOST}' --policy pack --jobs 8,8 --save {file}"
     completed = subprocess.run(
@@ -339,7 +339,7 @@ def test_cpus_that_are_not_there_are_no_limit() -> None:
 def test_a_tree_without_proc_and_sys_is_none(tmp_path: Path) -> None:
     assert "neither proc nor sys" in complaint(run("watch", "--root", tmp_path, "--describe"), 2)
     (tmp_path / "proc").mkdir()
-    os.mkfifo(tmp_path / "proc" / "stat")  # and what is no file in it keeps nobody waiting
+    os.mkfifo(tmp_path / "proc" / "stat")  # a FIFO in the tree must not block the reader
     assert run("watch", "--root", tmp_path, "--describe").returncode == 0
 
 
@@ -349,13 +349,13 @@ def test_a_store_is_a_word_that_is_known() -> None:
 
 @pytest.mark.parametrize(("where", "what"), [("Package", "complete_cpuset"), ("Machine", "complete_nodeset")])
 def test_xml_that_kills_the_library_does_not_kill_us(where: str, what: str, tmp_path: Path) -> None:
-    # Of 2,270 damaged machines 21 made hwloc 2.9 read where nothing is, most by one attribute that was not there.
-    whole = (ROOT / "tests" / "machines" / "hbm-2.xml").read_text()
+    # Of 2,270 damaged machines, 21 made hwloc 2.9 read outside of its data, most by one missing attribute.
+    valid = (ROOT / "tests" / "machines" / "hbm-2.xml").read_text()
     file = tmp_path / "machine.xml"
-    file.write_text(re.sub(rf'(type="{where}".*?) {what}="\w+"', r"\1", whole, count=1))
+    file.write_text(re.sub(rf'(type="{where}".*?) {what}="\w+"', r"\1", valid, count=1))
     line = complaint(run("place", "plan", "--topology", file), 2)
     assert "topology" in line and "hwloc does not survive" in line
-    file.write_text(whole)
+    file.write_text(valid)
     assert run("place", "plan", "--topology", file).returncode == 0
 
 
@@ -416,7 +416,7 @@ def test_a_signal_ends_it_and_nothing_is_left(words: tuple[str, ...], number: si
 
 
 def programs_in(folder: Path) -> list[str]:
-    """Processes whose working directory is this folder."""
+    """Return the processes whose working directory is this folder."""
     results = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -428,7 +428,7 @@ def programs_in(folder: Path) -> list[str]:
 
 
 def cpu_time_of_children() -> float:
-    """CPU time in s of the children that have ended."""
+    """Return the CPU time in s of the children that have ended."""
     usage_before = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage_before.ru_utime + usage_before.ru_stime
 
@@ -437,16 +437,16 @@ def cpu_time_of_children() -> float:
     "instrument", ["kernels", "latency", "io", "lines", "loaded", "gups", "clock", "peak", "dgemm", "linpack"]
 )
 def test_the_budget_bounds_all_of_it(instrument: str) -> None:
-    # Preparation too: all kernels of all volumes took 24 s to two minutes for one second. A point is not divided, so
-    # the bound here is wide. It is one of CPU time, because other tests take any share of the CPUs.
+    # The bound includes preparation: all kernels of all volumes took 24 s to two minutes for one second. A point is not
+    # divided, so the bound is wide. It limits CPU time, because other tests use any share of the CPUs.
     begin_s = cpu_time_of_children()
     completed = run("probe", instrument, "--budget", "1s")
     assert cpu_time_of_children() - begin_s < 15
     lines = [json.loads(line) for line in completed.stdout.splitlines()]
     assert completed.returncode in (0, 77) and lines[-1]["type"] == "end"
     if instrument == "kernels":
-        absent = [line for line in lines if line["type"] == "absent" and "budget of 1 s" in line["reason"]]
-        assert len(absent) > 100 and all(line["conditions"]["kernel"] for line in absent)
+        absences = [line for line in lines if line["type"] == "absent" and "budget of 1 s" in line["reason"]]
+        assert len(absences) > 100 and all(line["conditions"]["kernel"] for line in absences)
         assert any(line["type"] == "result" for line in lines)
 
 

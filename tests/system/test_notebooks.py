@@ -1,4 +1,4 @@
-"""The notebooks of the documentation run from an empty store, and have the outputs of their cells."""
+"""The notebooks of the documentation run from an empty store, and contain the outputs of their cells."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(*sources: str) -> dict[str, Any]:
 
 
 def kinds(notebook: dict[str, Any]) -> list[list[str]]:
-    """The forms of the outputs of each code cell."""
+    """Return the forms of the outputs of each code cell."""
     cells = [c for c in notebook["cells"] if c["cell_type"] == "code"]
     return [[k for o in c["outputs"] for k in sorted(o.get("data", {"stream": 0}))] for c in cells]
 

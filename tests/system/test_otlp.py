@@ -1,4 +1,4 @@
-"""Export to a collector: the data arrives complete, and a faulty collector costs intervals but no frame."""
+"""Export to a collector: the data arrives complete, and a faulty collector loses intervals but no frame."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def frame(n: int, busy: float | None = 0.5) -> Frame:
 
 
 class Collector:
-    """An OTLP/HTTP receiver with responses that a test chooses."""
+    """An OTLP/HTTP receiver whose responses a test chooses."""
 
     def __init__(self) -> None:
         self.requests: list[ExportMetricsServiceRequest] = []
@@ -133,9 +133,9 @@ class Collector:
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    made = Collector()
-    yield made
-    made.close()
+    collector_ = Collector()
+    yield collector_
+    collector_.close()
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +148,7 @@ Points = dict[tuple[str, tuple[tuple[str, Any], ...]], float]
 
 
 def points(request: ExportMetricsServiceRequest) -> tuple[Points, dict[str, str]]:
-    """Values by name and attributes, and the unit of each metric."""
+    """Return values by name and attributes, and the unit of each metric."""
     results: Points = {}
     units: dict[str, str] = {}
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
@@ -166,7 +166,7 @@ def points(request: ExportMetricsServiceRequest) -> tuple[Points, dict[str, str]
 
 
 def exported(collector: Collector, frames: int, interval_s: float) -> list[str]:
-    """Exports frames; returns the messages."""
+    """Export frames and return the messages."""
     messages: list[str] = []
     with Exporter(header(), collector.url, interval_s, messages.append) as exporter:
         for n in range(1, frames + 1):
@@ -189,7 +189,7 @@ def test_collector_receives_mean_minimum_maximum_and_percentile(collector: Colle
     assert (
         of("meshmark.node.used", component="node 0", machine="n042", node="0", stat="min", **{"class": "node"}) == 2**30
     )
-    # Under OpenTelemetry's own names: only the mean, with only their attributes.
+    # The names of OpenTelemetry have only the mean and only the standard attributes.
     assert of("system.cpu.utilization", **{"cpu.logical_number": 0, "cpu.mode": "user"}) == 0.25
     assert of("system.cpu.utilization", **{"cpu.logical_number": 4, "cpu.mode": "steal"}) == 0.5
     assert of("hw.power", **{"hw.id": "package-0", "hw.type": "cpu"}) == 40
@@ -255,7 +255,7 @@ def test_intervals_follow_each_other_without_a_gap(collector: Collector) -> None
         parsed, _ = points(request)
         io = {
             dict(k[1])["stat"]: v for k, v in parsed.items() if k[0] == "meshmark.io.in"
-        }  # the frame's number in MB/s
+        }  # the number of the frame in MB/s
         (end_ns,) = {
             p.time_unix_nano
             for metric in request.resource_metrics[0].scope_metrics[0].metrics
@@ -281,7 +281,7 @@ def test_a_collector_that_returns_receives_what_it_missed(
     assert any("HTTP 503" in m and "retry" in m for m in messages) and any("accepts data again" in m for m in messages)
     assert messages[-1] == "otlp: 3 intervals sent, 0 lost"
     gaps = [b - a for a, b in zip(collector.times[:3], collector.times[1:4], strict=True)]
-    assert gaps[0] >= 0.1 and gaps[1] >= 0.2 and gaps[2] >= 0.4  # growing waits
+    assert gaps[0] >= 0.1 and gaps[1] >= 0.2 and gaps[2] >= 0.4  # the waits grow
 
 
 def test_exporter_honours_retry_after(collector: Collector) -> None:
@@ -323,7 +323,7 @@ def test_an_unreachable_collector_costs_intervals_but_no_time(monkeypatch: pytes
             exporter.add(frame(n))
         assert until(lambda: messages)
     assert time.monotonic() - start_s < 60
-    assert sum("Connection refused; keeping the last 5" in m for m in messages) == 1  # once, not at every attempt
+    assert sum("Connection refused; keeping the last 5" in m for m in messages) == 1  # once, not for every attempt
     assert messages[-1] == "otlp: 0 intervals sent, 40 lost"
     assert exporter.lost == 40
 
@@ -339,7 +339,7 @@ def test_the_newest_intervals_are_kept_for_a_collector_that_returns(
             exporter.add(frame(n))
         collector.answering.set()
         collector.wait_for(5)
-    assert (exporter.sent, exporter.lost) in {(5, 35), (6, 34)}  # 6: the first one was in flight
+    assert (exporter.sent, exporter.lost) in {(5, 35), (6, 34)}  # 6: the first one was being sent
     ends = [
         r.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[0].time_unix_nano
         for r in collector.requests
@@ -392,7 +392,10 @@ def test_collectors_with_tls_need_a_trusted_certificate(
         monkeypatch.delenv(name, raising=False)
     completed = exported(collector, frames=1, interval_s=1)
     assert "certificate" in completed[0].lower() and completed[-1] == "otlp: 0 intervals sent, 1 lost"
-    for name in ("SSL_CERT_FILE", "OTEL_EXPORTER_OTLP_CERTIFICATE"):  # the system's certificates, the exporter's
+    for name in (
+        "SSL_CERT_FILE",
+        "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    ):  # the certificates of the system and of the exporter
         with monkeypatch.context() as changed:
             changed.setenv(name, str(certificate))
             assert exported(collector, frames=1, interval_s=1) == ["otlp: 1 intervals sent, 0 lost"], name

@@ -1,4 +1,4 @@
-"""The native probe, and the ranks, as their readers meet them: their protocol, their refusals, their resume."""
+"""The native probe and the ranks as their readers see them: the protocol, refusals, and resumed runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.paths import ROOT
 PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
 
 MARKS = 127  # all bits of docs/reference/protocol.md
-# The least that each instrument can be asked, so that the contract of all of them is tried in seconds.
+# The smallest request to each instrument, so that the contract of all of them is tested in seconds.
 SMALL: dict[str, list[str]] = {
     "clock": ["--cpus", "0", "--clocks", "tsc"],
     "latency": ["--footprint", "16KiB,1MiB", "--cpus", "0"],
@@ -48,7 +48,7 @@ SMALL: dict[str, list[str]] = {
     "pstswm": ["--levels", "1,3", "--threads", "1", "--steps", "1"],
     "io": ["--size", "4MiB"],
 }
-# The same of ranks, two of them.
+# The same for instruments with two ranks.
 SMALL_OF_RANKS: dict[str, list[str]] = {
     "pingpong": ["--bytes", "0,8"],
     "halo": ["--words", "1,64", "--protocol", "irecv_isend,rma_fence"],
@@ -82,7 +82,7 @@ def described(program: Path, *words: str) -> Any:
 
 
 def programs() -> list[Path]:
-    """The probe, and that of the ranks, which describes itself where an MPI library was built with."""
+    """Return the probe and the program of the ranks, which describes itself if it was built with an MPI library."""
     return [PROBE, find_comm()]
 
 
@@ -114,13 +114,13 @@ def test_a_description_is_complete(name: str) -> None:
 
 @cache
 def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.CompletedProcess[str]:
-    """Of the least that an instrument can be asked, by two ranks of the first MPI library where it is one of ranks."""
+    """Run the smallest request to an instrument, with two ranks of the first MPI library if it needs ranks."""
     line = [name, *(SMALL | SMALL_OF_RANKS)[name], "--seed", str(seed), "--budget", budget]
-    call, around = [str(PROBE), *line], dict(os.environ)
+    call, env = [str(PROBE), *line], dict(os.environ)
     if name in OF_RANKS:
         needs = needed()
         start = launch.launch_argv(needs, 2, len(os.sched_getaffinity(0)))
-        call, around = [*start, *line], dict(launch.environment(needs.kind))
+        call, env = [*start, *line], dict(launch.environment(needs.kind))
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(
             call,
@@ -130,14 +130,14 @@ def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.Complet
             check=False,
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            env=around,
+            env=env,
         )
 
 
 PLACED = [
     name
     for name, d in DESCRIPTIONS.items()
-    if "memory_node" in d["identity"] and not d["ranks"] and name != "llm"  # whose placement is an option of its own
+    if "memory_node" in d["identity"] and not d["ranks"] and name != "llm"  # its placement is a separate option
 ]
 
 
@@ -193,11 +193,11 @@ def test_a_stream_of_ranks_tells_who_they_are_and_what_each_took(name: str) -> N
     for line in lines:
         if line["type"] == "sample":
             samples.setdefault(line["point"], []).append(line)
-    for of in samples.values():
-        for line in of:
+    for times in samples.values():
+        for line in times:
             slowest, *values = line["values"]
             assert len(values) in {1, 2} and slowest == max(values) and 0 <= line["marks"] <= MARKS
-        start_times = [line["begun_s"] for line in of]
+        start_times = [line["begun_s"] for line in times]
         assert start_times == sorted(start_times)
     points = {r["point"] for r in lines if r["type"] == "result" and "point" in r}
     assert points == {line["index"] for line in lines if line["type"] == "point"}
@@ -213,7 +213,7 @@ def test_two_runs_of_ranks_differ_in_nothing_but_what_was_observed(name: str) ->
     runs, in_time = [], True
     for seed in (1, 2):
         lines = lines_of(small_stream(name, seed).stdout)
-        if cut_off(lines):  # where others work, too
+        if cut_off(lines):  # on a busy machine
             lines = lines_of(small_stream(name, seed, "30s").stdout)
         in_time = in_time and not cut_off(lines)
         records = [Record.from_json(line) for line in lines if line["type"] == "result"]
@@ -222,8 +222,8 @@ def test_two_runs_of_ranks_differ_in_nothing_but_what_was_observed(name: str) ->
     measured = [{k for k, r in run.items() if "derived_from" not in r.conditions} for run in runs]
     assert measured[0] & measured[1] and (measured[0] == measured[1] or not in_time)
     for point in runs[0].keys() & runs[1].keys():
-        one, other = (dict(run[point].conditions) for run in runs)
-        assert {k for k in {*one, *other} if one.get(k) != other.get(k)} <= OBSERVED
+        conditions, other = (dict(run[point].conditions) for run in runs)
+        assert {k for k in {*conditions, *other} if conditions.get(k) != other.get(k)} <= OBSERVED
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_a_wrong_request_is_one_line_that_names_the_field(words: list[str], fiel
 def test_more_memory_than_there_is_is_absent_with_the_reason() -> None:
     completed = run("latency", "--footprint", "1TiB", "--budget", "1s")
     assert completed.returncode == 77
-    absent = [line for line in lines_of(completed.stdout) if line["type"] == "absent"]
-    assert "not enough memory" in absent[0]["reason"]
+    absences = [line for line in lines_of(completed.stdout) if line["type"] == "absent"]
+    assert "not enough memory" in absences[0]["reason"]
 
 
 def test_nobody_can_take_the_output() -> None:
@@ -301,7 +301,7 @@ def test_killed_at_random_moments_it_resumes_and_measures_nothing_twice(tmp_path
     records = before + after
     points = [line["index"] for line in records if line["type"] == "point"]
     assert sorted(points) == list(range(11)), "every point once"
-    # What was measured before a kill is part of the result after it.
+    # Samples from before a kill are part of the result after it.
     results = [line for line in after if line["type"] == "result" and line["metric"] == "load_latency"]
     by_order = [r for r in results if r["conditions"]["footprint_bytes"] == 4 << 20]
     old = [s["values"][0] for s in samples_before if s["point"] == 0]
@@ -340,13 +340,13 @@ def test_every_cpu_that_is_named_is_measured(words: tuple[str, ...], condition: 
     cpus = sorted(os.sched_getaffinity(0))[:2]
     completed = run(*words, "--cpus", ",".join(map(str, cpus)), "--budget", "6s")
     results = [line for line in lines_of(completed.stdout) if line["type"] == "result"]
-    seen: dict[str, set[int]] = {}
+    values_by_metric: dict[str, set[int]] = {}
     for line in results:
         if condition in line["conditions"]:
-            seen.setdefault(line["metric"], set()).add(line["conditions"][condition])
+            values_by_metric.setdefault(line["metric"], set()).add(line["conditions"][condition])
     metrics = {"counter_frequency", "clock_drift"}  # of the whole machine
-    assert seen
-    assert all(values == set(cpus) for metric, values in seen.items() if metric not in metrics)
+    assert values_by_metric
+    assert all(values == set(cpus) for metric, values in values_by_metric.items() if metric not in metrics)
 
 
 def test_every_page_size_that_is_named_is_measured_or_refused() -> None:

@@ -1,4 +1,4 @@
-"""`meshmark serve`: what is listed, what is shown, who is let in, and that nothing runs while nobody looks."""
+"""`meshmark serve`: what it lists and shows, whom it admits, and that no sampler runs without readers."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ def test_machines_are_listed_in_the_order_of_their_numbers(folder: Path) -> None
 
 
 def test_broken_recordings_are_listed_with_their_reason(folder: Path, tmp_path: Path) -> None:
-    whole = (folder / "night.parquet").read_bytes()
-    (folder / "cut.parquet").write_bytes(whole[:-30])
+    valid = (folder / "night.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(valid[:-30])
     (folder / "text.part").write_text("no recording")
     (folder / "empty.parquet").write_bytes(b"")
-    os.mkfifo(folder / "pipe.parquet")  # nobody may wait for its other end
-    (tmp_path / "elsewhere.parquet").write_bytes(whole)
+    os.mkfifo(folder / "pipe.parquet")  # reading it would wait for a writer
+    (tmp_path / "elsewhere.parquet").write_bytes(valid)
     (folder / "link.parquet").symlink_to(tmp_path / "elsewhere.parquet")
     (folder / "nowhere.parquet").symlink_to(tmp_path / "nothing")
-    rows, more = Recordings(folder).rows()
+    rows, listing = Recordings(folder).rows()
     errors = {r.name: r.broken for r in rows}
-    assert more == 0 and errors.pop("night.parquet") == ""
+    assert listing == 0 and errors.pop("night.parquet") == ""
     links = {"link.parquet", "nowhere.parquet"}
     assert {errors[name] for name in links} == {"is a link that leads out of the folder"}
     assert errors["pipe.parquet"] == "is not a file"
@@ -114,11 +114,11 @@ def test_no_spoiled_recording_spoils_the_list(folder: Path, data: st.DataObject)
             for n in range(1, 50):
                 recorder.add(frame(n))
             recorder.flush()
-    damaged = bytearray(source.read_bytes())
+    damaged_part = bytearray(source.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+        damaged_part[data.draw(st.integers(0, len(damaged_part) - 1))] = data.draw(st.integers(0, 255))
     victim = folder / ("spoiled" + source.suffix)
-    victim.write_bytes(damaged)
+    victim.write_bytes(damaged_part)
     rows, _ = Recordings(folder).rows()
     row = next(r for r in rows if r.name == victim.name)
     assert row.broken or row.frames >= 0
@@ -190,12 +190,12 @@ def test_a_model_is_simulated_once_however_many_ask(folder: Path) -> None:
     site = Site(folder)
     site.simulates.clear()
     statuses: list[int] = []
-    ask = lambda: statuses.append(site.get("model/m1/swap/api/header")[0])  # noqa: E731
-    threads = [threading.Thread(target=ask) for _ in range(6)]
+    request_header = lambda: statuses.append(site.get("model/m1/swap/api/header")[0])  # noqa: E731
+    threads = [threading.Thread(target=request_header) for _ in range(6)]
     for t in threads:
         t.start()
     assert until(lambda: site.simulated, 10)
-    assert site.get("")[0] == 200 and site.get("live/api/header")[0] == 200  # others do not wait for it
+    assert site.get("")[0] == 200 and site.get("live/api/header")[0] == 200  # other requests do not wait for it
     site.simulates.set()
     for t in threads:
         t.join(20)
@@ -213,7 +213,7 @@ def test_too_many_simulations_are_turned_away_and_not_queued(folder: Path) -> No
     for t in threads:
         t.start()
     assert until(lambda: len(statuses) == 24, 10)  # sixteen wait
-    assert statuses == [503] * 24 and len(site.simulated) == 2  # of whom two are at work
+    assert statuses == [503] * 24 and len(site.simulated) == 2  # two of the waiting requests are processed
     site.simulates.set()
     for t in threads:
         t.join(20)
@@ -242,7 +242,7 @@ def test_a_report_is_made_once_and_stands_alone(folder: Path) -> None:
     assert site.reported == ["r1"]
     assert site.get("report/r2")[0] == 404 and site.get("report/..%2fr1")[0] == 404
     assert site.reported == ["r1"]
-    odd = Site(folder)  # a store takes any name
+    odd = Site(folder)  # a store accepts any name
     assert odd.get("report/run%201%2F%CE%B1")[0] == 200 and odd.reported == ["run 1/α"]
 
 
@@ -309,15 +309,15 @@ def test_every_address_asks_for_the_token_and_the_host(folder: Path) -> None:
         "model/m1/swap/api/header",
     ):
         assert site.get(path, Host="evil.example")[0] == 421, path
-    closed = Site(folder, token="secret")
+    closed_site = Site(folder, token="secret")
     for path in ("", "metrics", "live/api/frames", "recording/night.parquet/", "grafana.json"):
-        assert closed.get(path)[0] == 401, path
-        assert closed.get(path, Authorization="Bearer wrong")[0] == 401, path
-    assert closed.get("metrics", Authorization="Bearer secret")[0] == 200
-    status, _, headers = closed.get("?token=secret")
+        assert closed_site.get(path)[0] == 401, path
+        assert closed_site.get(path, Authorization="Bearer wrong")[0] == 401, path
+    assert closed_site.get("metrics", Authorization="Bearer secret")[0] == 200
+    status, _, headers = closed_site.get("?token=secret")
     assert status == 200
-    assert closed.get("grafana.json", Cookie=headers["set-cookie"].partition(";")[0])[0] == 200
-    assert closed.sampler.started == 1  # for the one who was let in
+    assert closed_site.get("grafana.json", Cookie=headers["set-cookie"].partition(";")[0])[0] == 200
+    assert closed_site.sampler.started == 1  # for the reader with the token
 
 
 @pytest.mark.parametrize("token", ["a b", "a;b", "a\nb", "ü", "x" * 201])
@@ -330,7 +330,7 @@ def test_a_token_that_no_cookie_can_hold_is_refused(token: str) -> None:
 
 
 def idled(site: Site) -> None:
-    """Waits for frames of 0.8 s: longer than the sampler may be idle."""
+    """Wait for frames of 0.8 s: longer than the sampler may be idle."""
     frames_before = site.sampler.frames
     assert until(lambda: site.sampler.frames > frames_before + 16)
 
@@ -349,7 +349,7 @@ def test_the_sampler_runs_only_while_somebody_looks(folder: Path) -> None:
     second.close()
     assert until(lambda: site.sampler.running == 0, 10)
     assert site.sampler.started == 1 and b"idle" in site.get("")[1]
-    assert json.loads(site.get("live/api/header")[1])["live"] is True  # and it comes back
+    assert json.loads(site.get("live/api/header")[1])["live"] is True  # the sampler starts again
     assert site.sampler.started == 2
     assert until(lambda: site.sampler.running == 0, 10)
 
@@ -391,9 +391,9 @@ def test_the_real_sampler_is_gone_after_its_reader(folder: Path) -> None:
 
 def test_a_reader_that_sleeps_holds_up_nobody(folder: Path) -> None:
     site = Site(folder)
-    sleepers = [site.listen() for _ in range(20)]  # they never read
+    sleepers = [site.listen() for _ in range(20)]  # these never read
     stalled = socket.create_connection(("127.0.0.1", site.port or 0), 5)
-    stalled.sendall(b"GET /recording/night.parquet/api/past HTTP/1.1\r\nHost: localhost\r\n")  # and this one never ends
+    stalled.sendall(b"GET /recording/night.parquet/api/past HTTP/1.1\r\nHost: localhost\r\n")  # this request never ends
     assert until(lambda: b"20 readers" in site.get("")[1])
     with urllib.request.urlopen(site.address + "live/api/frames", timeout=120) as answer:
         count = 0
@@ -433,8 +433,8 @@ def test_every_listed_workload_can_be_simulated() -> None:
     for name in ("gs1280-4", "xeon5500", "cray-x1"):
         assert name in machine_names()
         for workload in (p for p in PATTERNS if p not in NEED_MORE):
-            made, frames = simulated(name, workload, None, 5, 500e-9)
-            assert made.source == "model" and len(frames) == 5
+            simulated_runs, frames = simulated(name, workload, None, 5, 500e-9)
+            assert simulated_runs.source == "model" and len(frames) == 5
 
 
 @pytest.mark.parametrize(
@@ -458,7 +458,7 @@ def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
 
 
 def exported(made: Header) -> set[str]:
-    """Names that the exporter gives for a machine of which all is known."""
+    """Return the names that the exporter gives to a machine on which all values are known."""
     window = Window(made)
     values: dict[str, list[float | None]] = {m.name: [0.5] * made.count(m.component_class) for m in made.metrics}
     window.add(Frame(1, 1.0, 1.0, values))
@@ -467,7 +467,7 @@ def exported(made: Header) -> set[str]:
 
 
 def counted() -> Header:
-    """A machine whose every PMU is defined: its metrics are those of the definitions that the sampler is built with."""
+    """Return a machine with every PMU: its metrics are those of the definitions that the sampler contains."""
     metrics = {
         m["name"]: Metric(m["name"], m["unit"], m["what"], m.get("of", ""))
         for file in sorted(EVENTS.glob("*.toml"))
@@ -480,22 +480,22 @@ def counted() -> Header:
 
 def test_the_dashboard_asks_only_for_what_is_exported(tmp_path: Path) -> None:
     cap, mon = tmp_path / "sys/class/powercap/intel-rapl:0", tmp_path / "sys/fs/resctrl/mon_data/mon_L3_00"
-    for at, files in (
+    for folder_, files in (
         (cap, {"name": "package-0", "energy_uj": "1", "max_energy_range_uj": "99"}),
         (mon, {"mbm_total_bytes": "1", "mbm_local_bytes": "1"}),
     ):
-        at.mkdir(parents=True)
+        folder_.mkdir(parents=True)
         for name, text in files.items():
-            (at / name).write_text(text + "\n")
+            (folder_ / name).write_text(text + "\n")
     with Live(10, 0.1) as live, Live(10, 0.1, root=tmp_path, sources=("energy", "resctrl")) as unlocked:
-        here, more = live.header, unlocked.header
-    names = exported(here) | exported(more) | exported(header_of(header_line(find_machine("gs1280-16"), 5e-7)))
+        locked, more = live.header, unlocked.header
+    names = exported(locked) | exported(more) | exported(header_of(header_line(find_machine("gs1280-16"), 5e-7)))
     names |= exported(counted())
     requests = set(re.findall(r"\bmeshmark_\w+", GRAFANA.read_text()))
     assert len(requests) > 20 and requests <= names, requests - names
-    # What every host has is shown, not only what some do.
+    # The metrics of every host are shown, not only those of some hosts.
     assert {"meshmark_cpu_busy_ratio", "meshmark_node_full_ratio", "meshmark_io_busy_ratio"} <= requests & exported(
-        here
+        locked
     )
     traffic = {f"meshmark_{metric}_bytes_per_second" for metric in ("memory_read", "memory_write", "link_out")}
     assert traffic <= requests & exported(counted())
@@ -513,7 +513,7 @@ def test_the_dashboard_has_the_shape_that_grafana_imports() -> None:
     panels = board["panels"]
     assert len({p["id"] for p in panels}) == len(panels) > 10
     required = {r["id"] for r in board["__requires"] if r["type"] == "panel"}
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for p in panels:
         position = p["gridPos"]
         cells = {
@@ -521,8 +521,8 @@ def test_the_dashboard_has_the_shape_that_grafana_imports() -> None:
             for x in range(position["x"], position["x"] + position["w"])
             for y in range(position["y"], position["y"] + position["h"])
         }
-        assert position["x"] + position["w"] <= 24 and not cells & taken, f"{p['title']} lies on another"
-        taken |= cells
+        assert position["x"] + position["w"] <= 24 and not cells & occupied, f"{p['title']} lies on another"
+        occupied |= cells
         if p["type"] == "row":
             continue
         assert p["type"] in required and p["title"] and p["description"]

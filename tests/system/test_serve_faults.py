@@ -1,4 +1,4 @@
-"""`meshmark serve` under attack: files that spoil a listing, requests that are none, strangers, and slow senders."""
+"""`meshmark serve` under attack: files that break a listing, invalid requests, strangers, slow senders."""
 
 from __future__ import annotations
 
@@ -45,11 +45,13 @@ def test_names_that_are_no_text_are_listed_without_an_address(folder: Path, tmp_
     for name in (os.fsdecode(b"bus\xff"), "two\nlines"):
         (loads / name).mkdir(parents=True)
         (loads / name / load_run.JOURNAL).write_text("{}\n")
-    bad = os.fsdecode(b"run\xff")
-    site = Site(folder, loads=LoadFolders([loads]), runs=lambda: [RunRow("survey", bad, "n\ud800", "", 1, ["latency"])])
+    bad_name = os.fsdecode(b"run\xff")
+    site = Site(
+        folder, loads=LoadFolders([loads]), runs=lambda: [RunRow("survey", bad_name, "n\ud800", "", 1, ["latency"])]
+    )
     status, body, _ = site.get("")
     text = body.decode()
-    assert status == 200 and "night.parquet/" in text  # the others are as before
+    assert status == 200 and "night.parquet/" in text  # the other entries are unchanged
     row = re.search(r"<tr[^>]*>(?:(?!</tr>).)*caf.*?</tr>", text)
     assert row and "caf\\xe9.parquet" in row[0] and "not UTF-8" in row[0] and "href" not in row[0]
     assert "run\\xff" in text and "n\\ud800" in text
@@ -61,7 +63,7 @@ def test_names_that_are_no_text_are_listed_without_an_address(folder: Path, tmp_
 
 def test_a_folder_whose_name_is_no_text_is_shown(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"n\xe4chte")
-    assert Site(folder).get("")[0] == 200  # that it is missing, too
+    assert Site(folder).get("")[0] == 200  # a missing recording, too
     folder.mkdir()
     status, body, _ = Site(folder).get("")
     assert status == 200 and b"n\\xe4chte" in body
@@ -73,7 +75,7 @@ def test_a_folder_whose_name_is_no_text_is_shown(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_listed_and_not_opened(folder: Path) -> None:
-    os.mkfifo(folder / "pipe.parquet")  # nobody may wait for its other end
+    os.mkfifo(folder / "pipe.parquet")  # reading it would wait for a writer
     (folder / "folder.part").mkdir()
     (folder / "circle.parquet").symlink_to(folder / "circle.parquet")
     (folder / "a.part").symlink_to("b.part")
@@ -97,10 +99,10 @@ def test_what_is_no_file_is_listed_and_not_opened(folder: Path) -> None:
 def test_a_recording_that_goes_between_the_list_and_its_reading_is_not_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Recordings.path
+    original_path = Recordings.path
 
     def goes(self: Recordings, name: str) -> Path:
-        path = found(self, name)
+        path = original_path(self, name)
         path.unlink()
         return path
 
@@ -150,14 +152,14 @@ def test_one_section_that_fails_leaves_the_others_alone(folder: Path, why: Excep
 
 
 def test_a_header_from_elsewhere_cannot_spoil_the_page(folder: Path) -> None:
-    for name, about in (("half", {"machine": "n\ud800"}), ("nan", {"more": {"x": float("nan")}}), ("deep", {})):
-        made = replace(header(), **about)  # type: ignore[arg-type]
+    for name, changes in (("half", {"machine": "n\ud800"}), ("nan", {"more": {"x": float("nan")}}), ("deep", {})):
+        header_ = replace(header(), **changes)  # type: ignore[arg-type]
         if name == "deep":
             inner: list[Any] = []
             for _ in range(200):
                 inner = [inner]
-            made = replace(made, more={"x": inner})
-        with Recorder(folder / f"{name}.parquet", made) as recorder:
+            header_ = replace(header_, more={"x": inner})
+        with Recorder(folder / f"{name}.parquet", header_) as recorder:
             recorder.add(frame(1))
     site = Site(folder)
     assert site.get("")[0] == 200
@@ -185,13 +187,13 @@ def test_every_answer_of_an_error_has_the_headers(folder: Path, capfd: pytest.Ca
         raise MeshmarkError("not here")
 
     site = Site(folder, simulate=fails, start=busy)
-    closed = Site(folder, token="secret")
+    closed_site = Site(folder, token="secret")
     answers = [
         (500, site.get("model/m1/swap/api/header")),
         (404, site.get("none")),
         (421, site.get("", Host="e.example")),
         (400, site.get("", Host="a b")),
-        (401, closed.get("")),
+        (401, closed_site.get("")),
         (503, site.get("live/api/header")),
         (413, site.get("", **{"Content-Length": "5"})),
         (416, site.get("page.css", Range="bytes=999999-")),
@@ -325,7 +327,7 @@ def test_a_server_listens_under_every_name_of_this_host(host: str) -> None:
 def test_all_interfaces_have_to_be_named_as_such(host: str) -> None:
     if ":" in host and not Path("/proc/net/if_inet6").exists():
         pytest.skip("no IPv6 here")
-    if host == "0.0.0.0.":  # as other names of hosts, it may end with a dot
+    if host == "0.0.0.0.":  # the name may end with a dot, like other names of hosts
         free_socket(host, 0).close()
         return
     with pytest.raises(UsageError, match=r"--host: found .*; allowed: an address") as raised:
@@ -396,7 +398,7 @@ def test_a_token_file_is_its_owner_s_alone(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_browser_gets_a_cookie_and_an_address_without_the_token(folder: Path) -> None:
     site = Site(folder, token="secret")
-    for path, to in (
+    for path, location in (
         ("?token=secret", "./"),
         ("live/?token=secret", "./"),
         ("load?token=secret&a=%22&b", "./load?a=%22&amp;b"),
@@ -404,18 +406,18 @@ def test_a_browser_gets_a_cookie_and_an_address_without_the_token(folder: Path) 
         ("javascript:x?token=secret", "./javascript:x"),
     ):
         status, body, headers = site.get(path, Accept="text/html,*/*")
-        assert status == 200 and f'content="0;url={to}"'.encode() in body and b"secret" not in body
+        assert status == 200 and f'content="0;url={location}"'.encode() in body and b"secret" not in body
         assert "HttpOnly" in headers["set-cookie"] and "SameSite=Strict" in headers["set-cookie"]
         assert headers["cache-control"] == "no-store" and headers["referrer-policy"] == "no-referrer"
     cookie = headers["set-cookie"].partition(";")[0]
     assert cookie == f"meshmark-{site.port}=secret"
     status, body, headers = site.get("", Accept="text/html", Cookie=cookie)
     assert status == 200 and b"night.parquet" in body and "set-cookie" not in headers
-    # An old link in the history does not shut out who has the cookie; a wrong token gets none.
+    # An old link in the history does not exclude a reader with the cookie; a wrong token gets no cookie.
     assert site.get("?token=old", Accept="text/html", Cookie=cookie)[0] == 200
     status, _, headers = site.get("?token=old", Accept="text/html")
     assert status == 401 and "set-cookie" not in headers and headers["www-authenticate"] == "Bearer"
-    # Programs get what they ask for at once.
+    # Programs get the response at once.
     assert b"night.parquet" in site.get("?token=secret")[1]
     for scheme in ("Bearer", "bearer"):
         assert site.get("metrics", Authorization=f"{scheme} secret")[0] == 200
@@ -432,7 +434,7 @@ def test_two_servers_of_one_host_leave_each_other_s_cookie(folder: Path) -> None
         jar[name] = value
     message = "; ".join(f"{name}={value}" for name, value in jar.items())
     assert [site.get("", Cookie=message)[0] for site in sites] == [200, 200]
-    # Through a tunnel a browser knows the port of its own end.
+    # A browser that uses a tunnel knows the port of its end only.
     assert sites[0].get("", Cookie=message, Host="localhost:9000")[0] == 401
     assert "meshmark-9000=" in sites[0].get("?token=one", Host="localhost:9000")[2]["set-cookie"]
 

@@ -1,4 +1,4 @@
-"""Runs and studies in the browser: listed, linked, shown, and nothing beside them."""
+"""Runs and studies in the browser: listed, linked and shown; no other file is reachable."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def folders(home: Path) -> LoadFolders:
 
 
 def test_runs_and_studies_are_listed_the_newest_first(home: Path) -> None:
-    rows, more = folders(home).rows()
-    assert more == 0
+    rows, page_count = folders(home).rows()
+    assert page_count == 0
     assert [r.name for r in rows if r.kind == "run"] == ["alien", "cut", "second <i>", "first"]
     errors = {r.name: r for r in rows}
     assert errors["first"].what == "x × 2, y" and errors["first"].state == "3 of 3 succeeded"
@@ -47,8 +47,8 @@ def test_runs_and_studies_are_listed_the_newest_first(home: Path) -> None:
     assert errors["done"].what == "shared bus" and errors["done"].runs == 4 and errors["done"].flags == ["disturbed"]
     assert errors["done"].shown and not errors["half"].shown and errors["half"].state == "running, or interrupted"
     assert "link" not in errors and "notes" not in errors
-    both = LoadFolders((home / "load", home / "outside"))
-    assert {r.name for r in both.rows()[0]} >= {"first", "secret"}
+    two_folders = LoadFolders((home / "load", home / "outside"))
+    assert {r.name for r in two_folders.rows()[0]} >= {"first", "secret"}
     assert LoadFolders((home / "nowhere",)).rows() == ([], 0)
 
 
@@ -112,7 +112,7 @@ def test_runs_without_a_common_program_are_refused(home: Path) -> None:
     assert status == 404 and b"no program of first" in body and body.count(b"\n") == 1
     rows = {r.name: r for r in folders(home).rows()[0]}
     with pytest.raises(NotFound):
-        folders(home).page(rows["first"])  # of another listing
+        folders(home).page(rows["first"])  # a row of another listing
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`meshmark serve` under attack: requests that never end, and any request that can be made."""
+"""`meshmark serve` under attack: requests that never end, and arbitrary requests."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_half_sent_requests_are_closed_in_the_end(folder: Path) -> None:
         for sock in socks:
             sock.settimeout(20)
             with contextlib.suppress(ConnectionError):
-                while sock.recv(65536):  # an answer may come first
+                while sock.recv(65536):  # a response may come first
                     pass
-        assert not closed_by_server(reader) or reader.recv(1)  # who reads what is whole stays
+        assert not closed_by_server(reader) or reader.recv(1)  # a reader of complete responses stays connected
 
 
 def test_a_request_for_the_head_of_a_stream_ends(folder: Path) -> None:
@@ -100,10 +100,10 @@ def test_the_oldest_half_sent_request_makes_room(folder: Path) -> None:
         socks = [stack.enter_context(half_open(site.port or 0)) for _ in range(MAX_WAITING_PER_ADDRESS + 40)]
         assert until(lambda: sum(map(closed_by_server, socks)) == 40, 20)
         assert [closed_by_server(s) for s in socks] == [True] * 40 + [False] * MAX_WAITING_PER_ADDRESS
-        assert site.get("")[0] == 200  # and the page answers meanwhile
+        assert site.get("")[0] == 200  # the page is served meanwhile
         socks[-1].settimeout(10)
         socks[-1].sendall(b"\r\n\r\n")
-        assert socks[-1].recv(12) == b"HTTP/1.1 200"  # who was slow, but not too slow
+        assert socks[-1].recv(12) == b"HTTP/1.1 200"  # a slow sender that is fast enough
 
 
 def test_the_connection_that_is_idle_longest_makes_room(folder: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_connection_that_is_idle_longest_makes_room(folder: Path) -> None:
             answer = b""
             while not answer.endswith(b"printed\n"):
                 answer += socks[-1].recv(1000)
-            assert answer.startswith(b"HTTP/1.1 401")  # a stranger, who is answered and stays
+            assert answer.startswith(b"HTTP/1.1 401")  # a client without the token gets a response and stays connected
         assert until(lambda: sum(map(closed_by_server, socks)) == 40, 20)
         assert [closed_by_server(s) for s in socks] == [True] * 40 + [False] * MAX_WAITING_PER_ADDRESS
 
@@ -130,7 +130,7 @@ def test_a_thousand_half_open_connections_leave_the_page_alone(folder: Path, tmp
     socks: list[socket.socket] = []
     try:
         for n in range(1000):
-            # From many addresses of loopback too, which a user of this host can have as well.
+            # From many addresses of loopback, which any user of this host can use.
             source = "127.0.0.1" if n % 2 else f"127.0.{n % 250}.9"
             sock = socket.create_connection(("127.0.0.1", port), 20, source_address=(source, 0))
             socks.append(sock)
@@ -154,14 +154,14 @@ def test_a_thousand_half_open_connections_leave_the_page_alone(folder: Path, tmp
 
 
 class Asked:
-    """Requests to an application without a network; in a thread, for the browser's tests leave a loop in this one."""
+    """Sends requests to an application without a network, in a thread: browser tests leave a loop in this one."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
         self._loop = asyncio.new_event_loop()
 
     def get(self, app: ASGIApp, wanted: Wanted) -> tuple[int, list[str]]:
-        """The status and the names of the headers."""
+        """Return the status and the names of the headers."""
         return self._thread.submit(lambda: self._loop.run_until_complete(self._get(app, *wanted))).result(30)
 
     @staticmethod

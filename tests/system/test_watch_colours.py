@@ -1,4 +1,4 @@
-"""Colours that were asked for reach the served page."""
+"""Requested colours reach the served page."""
 
 from __future__ import annotations
 

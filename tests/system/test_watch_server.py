@@ -1,4 +1,4 @@
-"""The server of the live map: the page, its header and frames, who is let in, late and sleeping readers."""
+"""The server of the live map: the page, its header and frames, admission, late and suspended readers."""
 
 from __future__ import annotations
 
@@ -149,10 +149,10 @@ def test_a_reader_that_sleeps_does_not_hold_up_the_stream() -> None:
         await anext(events)
         return json.loads((await anext(events)).partition("data: ")[2])["seq"]  # type: ignore[no-any-return]
 
-    # In a thread of its own: where the browser's tests ran before, this one has a loop that never ends.
+    # Use a new thread: if tests with a browser ran before, this thread has a loop that never ends.
     with ThreadPoolExecutor(1) as elsewhere:
         last = elsewhere.submit(lambda: asyncio.run(asyncio.wait_for(sleepy(), 30))).result()
-    assert last > 2900  # the oldest were dropped, not the newest
+    assert last > 2900  # the oldest frames were dropped, not the newest
 
 
 def test_a_page_that_is_not_built_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

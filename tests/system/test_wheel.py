@@ -1,4 +1,4 @@
-"""The wheel: built from a copy of the tree, whole, and of use where it is installed."""
+"""The wheel is built from a copy of the tree, complete, and usable where it is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(30 * MINUTES)]
 
 
 def done(*words: str | Path, cwd: Path) -> str:
-    """What a command prints; its own words where it fails."""
+    """Return the output of a command, which must succeed."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK_", "PYTHON", "PIP_TARGET"))}
     completed = subprocess.run(
         [str(w) for w in words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
@@ -36,7 +36,7 @@ def done(*words: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built of the files that git has or would take, and of the page, which is built before."""
+    """Build the wheel from the files that git has or would add, and from the page, which is already built."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
     listing = done("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
     for name in (n for n in listing if (ROOT / n).is_file()):
@@ -44,8 +44,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy2(ROOT / name, tree / name)
     shutil.copytree(ROOT / STATIC, tree / STATIC)
     done(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", out, tree, cwd=out)
-    (made,) = out.glob("meshmark-*.whl")
-    return made
+    (built_wheel,) = out.glob("meshmark-*.whl")
+    return built_wheel
 
 
 def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
         assert f"meshmark/lib/libmeshmark-{name}.so" in files
     for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json"):
         assert f"meshmark/web/{name}" in files
-    # Whatever lies beside the package's own code goes with it.
+    # Files beside the code of the package are included.
     listing = done("git", "ls-files", "-z", "src/meshmark", cwd=ROOT).split("\0")
     expected = {n.removeprefix("src/") for n in listing if (ROOT / n).is_file()}
     assert len({n for n in expected if n.startswith("meshmark/model/machines/")}) > 5
@@ -71,7 +71,7 @@ def test_the_wheel_is_of_use_where_it_is_installed(wheel: Path, tmp_path: Path) 
     done(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     python, command = (tmp_path / "venv" / "bin" / n for n in ("python", "meshmark"))
     done(python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel, cwd=tmp_path)
-    # What it depends on is here already. After its own packages: not the meshmark that is being worked on.
+    # The dependencies are already installed. The folder follows the packages of the wheel, so its meshmark is used.
     site = Path(done(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     line = "from meshmark.native import find_native; print(find_native('meshmark-watch', 'MESHMARK_WATCH'))"
