@@ -1,4 +1,4 @@
-"""Commands run in children of one process that has loaded the program: a start costs milliseconds."""
+"""Runs commands in children of one process that has loaded the program: a start takes milliseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-# Nothing that makes threads may be loaded before a fork.
+# Modules that start threads must not be loaded before a fork.
 _SERVER = """
 import json, os, signal, sys
 import meshmark.cli.app, meshmark.entry, pydantic, numpy
@@ -59,7 +59,7 @@ class Done:
     err: str
 
     def wrong(self) -> str:
-        """What a user should never see; `""` if there is none of it."""
+        """Return what a user should never see in the outcome; `""` if there is nothing."""
         if self.status not in (0, 1, 2, 77):
             return f"status {self.status}: {self.err[-300:]}"
         for word in ("Traceback", "unexpected ", "terminate called", "Sanitizer"):
@@ -76,7 +76,7 @@ class Done:
 
 
 class Commands:
-    """Use it in a `with`."""
+    """Runs commands; must be used in a `with` statement."""
 
     def __init__(self, cwd: Path, home: Path) -> None:
         self.cwd = cwd

@@ -1,4 +1,4 @@
-"""What the commands read: specifications, scenarios, results to import."""
+"""Input of the commands: specifications, scenarios, results to import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ command = ["sh", "-c", "sleep 0.4; sleep 0.6"]
 
 
 def write_results(path: Path) -> None:
-    """What there is to import: 40 results of four runs."""
+    """Write 40 results of four runs, to be imported."""
     lines = []
     for run, n in itertools.product(range(4), range(10)):
         lines.append(

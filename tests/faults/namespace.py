@@ -1,4 +1,4 @@
-"""How a command gets file systems of its own."""
+"""Gives a command separate file systems."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Runs in a mount namespace of its own: one command after the other on a disk with so many pages left.
+"""Runs in a separate mount namespace: one command after the other on a disk with few free pages.
 
-usage: small_disk.py FOLDER COMMAND [--pages N]; prints a line of JSON a case. FOLDER holds what the commands read.
+usage: small_disk.py FOLDER COMMAND [--pages N]; prints a line of JSON per case. FOLDER holds the input of the
+commands.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class Case:
     """A command that writes to the disk.
 
     Args:
-        words: with the disk's folder, as often as it is run again.
-        old: files that are there before, and are either as they were or new and whole afterwards.
-        again: its words when there is space again; None: the same.
-        whole: raises where a file under its final name is torn.
+        words: Returns the words of the command for the folder of the disk; called for every run.
+        old: Files that exist before, and afterwards are either unchanged or completely new.
+        again: Returns the words for the run with free space; None: the same words.
+        whole: Raises an exception if a file under its final name is incomplete.
     """
 
     words: Callable[[Path], list[str]]
@@ -90,7 +91,7 @@ def _load_whole(disk: Path) -> None:
 
 
 def _again(before: list[str], folder: str, *resumed: str) -> Callable[[Path], list[str]]:
-    """To go on where there is something to go on with."""
+    """Return the words that resume the command if there is something to resume."""
 
     def words(disk: Path) -> list[str]:
         return [
@@ -184,7 +185,7 @@ CASES = {
 
 
 def mount(folder: Path) -> None:
-    """A tmpfs; it goes with this process, whose namespace nobody else has."""
+    """Mount a tmpfs, which disappears with this process: its mount namespace is private."""
     folder.mkdir(exist_ok=True)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={SIZE}".encode()):
@@ -193,14 +194,14 @@ def mount(folder: Path) -> None:
 
 
 def fill(disk: Path, pages: int) -> None:
-    """Leaves so many pages."""
+    """Fill the disk except for so many pages."""
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize // PAGE
     with (disk / "filler").open("wb") as filler:
         os.posix_fallocate(filler.fileno(), 0, (free - pages) * PAGE)
 
 
 def full(case: Case, disk: Path, done: Ended) -> list[str]:
-    """What is wrong after it ran on a full disk."""
+    """Return the problems of a command that ran on a full disk."""
     problems = []
     if done.status not in {0, 1, 2}:
         problems.append(f"status {done.status}: {done.err[-400:]!r}")
@@ -223,7 +224,7 @@ def full(case: Case, disk: Path, done: Ended) -> list[str]:
 
 
 def tried(name: str, folder: Path, pages: int) -> dict[str, Any]:
-    """One command with so many pages left, and then with space."""
+    """Return the result of one command with so many free pages, and then with space."""
     case, disk = CASES[name], folder / f"disk-{name.replace(' ', '-')}-{pages}"
     place = Place(folder, {"XDG_DATA_HOME": f"{disk}.data"}, log=disk.name)
     mount(disk)

@@ -1,5 +1,6 @@
-"""Meshmark's command, started as a user starts it, with a home, a temporary folder and a name of its own; and what it
-leaves behind: processes, temporary files, files aside."""
+"""Starts the command of Meshmark as a user does, with a separate home, temporary folder and user name.
+
+Finds what it leaves behind: processes, temporary files, and files that were not yet renamed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from meshmark.store.files import ASIDE
 from support.cli import COMMAND
 from support.waiting import until
 
-PATIENCE_S = 10.0  # within which what a killed command had started is gone
+PATIENCE_S = 10.0  # time within which the processes that a killed command had started must end
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +30,25 @@ class Ended:
 
     @property
     def complaint(self) -> str:
-        """The one line that says what went wrong; "" if there is none, or anything but one."""
+        """Return the one line that explains the failure; "" if there is no such line, or if there is more than one."""
         lines = [
             x for x in self.err.splitlines() if re.match(r"meshmark(-\w+)?: (error|absent|interrupted|ended by)", x)
         ]
-        bad = "Traceback" in self.err or "unexpected " in self.err or "Exception ignored" in self.err
-        return lines[0] if len(lines) == 1 and not bad else ""
+        is_crash = "Traceback" in self.err or "unexpected " in self.err or "Exception ignored" in self.err
+        return lines[0] if len(lines) == 1 and not is_crash else ""
 
 
 @dataclass
 class Place:
-    """A folder in which one command works."""
+    """The folder of one command."""
 
     folder: Path
     more: Mapping[str, str | None] = field(default_factory=dict)  # environment; None: not set
-    wrap: Sequence[str] = ()  # words before the command's own
+    wrap: Sequence[str] = ()  # words before those of the command
     tag: str = field(default_factory=lambda: f"MESHMARK_TEST_TAG={uuid.uuid4().hex}")
     started: int = 0
-    left: list[str] = field(default_factory=list)  # what a SIGKILL left
-    log: str = "run"  # its outputs' names begin so
+    left: list[str] = field(default_factory=list)  # leftovers of a SIGKILL
+    log: str = "run"  # prefix of the names of its outputs
 
     def __post_init__(self) -> None:
         self.temporary = self.folder / "tmp"
@@ -56,7 +57,7 @@ class Place:
     @property
     def env(self) -> dict[str, str]:
         name, _, value = self.tag.partition("=")
-        # Open MPI keeps what its ranks share below /dev/shm, where the files of others lie too.
+        # Open MPI keeps the shared memory of its ranks below /dev/shm, which also has the files of other programs.
         shared = {"OMPI_MCA_btl_vader_backing_directory": str(self.temporary)}
         environment = {
             **os.environ,
@@ -69,14 +70,17 @@ class Place:
         return {name: value for name, value in environment.items() if value is not None}
 
     def start(self, words: Sequence[str]) -> Command:
-        """In a session of its own, as a terminal would hold it. Output goes to files: no pipe that somebody holds."""
+        """Start the command in a new session, like a terminal.
+
+        Output goes to files, since another process could hold a pipe.
+        """
         self.started += 1
         out, err = (self.folder / f"{self.log}.{self.started}.{kind}" for kind in ("out", "err"))
-        with out.open("wb") as to, err.open("wb") as log:
+        with out.open("wb") as output, err.open("wb") as log:
             child = subprocess.Popen(
                 [*self.wrap, *COMMAND, *words],
                 stdin=subprocess.DEVNULL,
-                stdout=to,
+                stdout=output,
                 stderr=log,
                 env=self.env,
                 cwd=self.folder,
@@ -88,7 +92,7 @@ class Place:
         return self.start(words).ended()
 
     def running(self) -> list[str]:
-        """What was started here and still runs, zombies apart."""
+        """Return the processes that were started here and still run, except for zombies."""
         results = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
@@ -99,7 +103,7 @@ class Place:
         return results
 
     def orphans(self) -> list[str]:
-        """Those that are still there after a while."""
+        """Return those processes that still run after a while."""
         until(lambda: not self.running(), PATIENCE_S)
         return self.running()
 
@@ -127,7 +131,8 @@ class Command:
         return Ended(self.child.returncode, out, err)
 
     def heeds_signals(self) -> bool:
-        """Waits until SIGTERM has a handler; what Python does before is not ours. False: it ended first."""
+        """Wait until SIGTERM has a handler; earlier behaviour is that of Python. Returns False if the command ended
+        first."""
 
         def heeds() -> bool:
             match = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{self.child.pid}/status").read_text())
@@ -137,7 +142,10 @@ class Command:
         return self.child.returncode is None
 
     def kill(self, number: int, after_s: float) -> bool:
-        """Whether it was still there after so long. Ctrl-C goes to all that the terminal holds, the others to it."""
+        """Send a signal after so long, and return whether the command was still running.
+
+        Ctrl-C goes to the whole session.
+        """
         end = time.monotonic() + after_s
         self.heeds_signals()
         try:

@@ -1,6 +1,7 @@
-"""Bad inputs by the hundred: every command with every option of it wrong, and every file that is read spoiled.
+"""Hundreds of bad inputs: every command with every option invalid, and every input file damaged.
 
-Whatever is given, a command ends within two minutes, with status 0, 1, 2 or 77, and with one line that says why.
+For any input, a command ends within two minutes, with status 0, 1, 2 or 77, and with one line that explains a
+failure.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from forked import Commands
 
 from meshmark.cli.app import app
 
-# What each command needs to do little, and to end; one option at a time is spoiled or added.
+# The words with which each command does little, and ends; one option at a time is changed or added.
 BASES: dict[str, list[str]] = {
     "list": ["instruments"],
     "survey": ["--spec", "spec.toml", "--out", "fresh"],
@@ -56,7 +57,7 @@ BASES: dict[str, list[str]] = {
     "doctor": [],
     "measure": ["latency", "--on", "gs1280-4", "--footprint", "1MiB", "--no-store"],
 }
-# Of their own parsers, or listed by descriptions.
+# Options that have separate parsers, or that descriptions list.
 MORE: dict[str, tuple[list[str], list[str]]] = {
     "place": (
         ["--topology", "pack:2 core:4 pu:1", "--policy", "pack", "--jobs", "2,2"],
@@ -120,23 +121,23 @@ WORDS = (
 
 
 def options(command: str) -> list[str]:
-    """Names of the options that take a value."""
-    found: Any = typer.main.get_command(app)  # of click, or of typer's own copy of it
+    """Return the names of the options that take a value."""
+    node: Any = typer.main.get_command(app)  # a command of click, or of the copy of it in typer
     for word in command.split():
-        found = found.commands[word]
-    return [p.opts[0] for p in found.params if p.param_type_name == "option" and not getattr(p, "is_flag", False)]
+        node = node.commands[word]
+    return [p.opts[0] for p in node.params if p.param_type_name == "option" and not getattr(p, "is_flag", False)]
 
 
 def spoiled_words() -> Iterator[list[str]]:
     rng = random.Random(17)
     commands = {name: (base, options(name)) for name, base in BASES.items()} | MORE
-    for name, (base, known) in commands.items():
-        front, rest = (base[: base.index("--")], base[base.index("--") :]) if "--" in base else (base, [])
-        for option in known:
+    for name, (base, names) in commands.items():
+        front, after_dashes = (base[: base.index("--")], base[base.index("--") :]) if "--" in base else (base, [])
+        for option in names:
             for word in rng.sample(WORDS, 6):
-                at = front.index(option) if option in front else None
-                line = front if at is None else front[:at] + front[at + 2 :]
-                yield [*name.split(), *line, option, word, *rest]
+                position = front.index(option) if option in front else None
+                line = front if position is None else front[:position] + front[position + 2 :]
+                yield [*name.split(), *line, option, word, *after_dashes]
         for number, word in enumerate(base):
             if not word.startswith("-") and (number == 0 or not base[number - 1].startswith("-")):
                 for other in rng.sample(WORDS, 5):
@@ -179,13 +180,13 @@ FILE_USES = (
 
 
 def make_files(folder: Path) -> list[str]:
-    """Spoiled files of many kinds, and the few whole ones that commands need."""
-    whole = {
+    """Write damaged files of many kinds, and the few valid ones that commands need; return their paths."""
+    valid_files = {
         "spec.toml": 'name = "s"\n[[step]]\ninstrument = "clock"\noptions = { budget = "200ms", clocks = "tsc" }\n',
         "scenario.toml": '[[program]]\nname = "a"\ncommand = ["true"]\n',
         "records.jsonl": "{}\n",
     }
-    for name, text in whole.items():
+    for name, text in valid_files.items():
         (folder / name).write_text(text, encoding="utf-8")
     rng = random.Random(42)
     contents: dict[str, bytes] = {
@@ -241,7 +242,7 @@ def make_files(folder: Path) -> list[str]:
         (folder / f"{name}-fifo").mkdir()
         for file in files:
             os.mkfifo(folder / f"{name}-fifo" / file)
-    required = {*whole}
+    required = {*valid_files}
     return [p.name for p in sorted(folder.iterdir()) if p.name not in required] + [
         "/dev/zero",
         "/dev/null",
@@ -257,12 +258,12 @@ def spoiled_files(names: list[str]) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    with Commands(tmp_path_factory.mktemp("cwd"), tmp_path_factory.mktemp("home")) as made:
-        yield made
+    with Commands(tmp_path_factory.mktemp("cwd"), tmp_path_factory.mktemp("home")) as runner:
+        yield runner
 
 
 def tried(commands: Commands, lines: list[list[str]]) -> dict[str, str]:
-    """What was wrong, by the command line."""
+    """Return the problems by command line."""
     results: dict[str, str] = {}
     before = {p.name for p in Path(commands.env["TMPDIR"]).iterdir()}
     for words in lines:

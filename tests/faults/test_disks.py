@@ -1,5 +1,6 @@
-"""Full disks: 0 to 12 free pages under each command that writes. One line, nothing torn, nothing lost, and with space
-again it goes on."""
+"""Full disks: 0 to 12 free pages for each command that writes.
+
+Each command ends with one line, no file is incomplete, nothing is lost, and with space the command continues."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from support.paths import ROOT
 
 @cache
 def why_not() -> str:
-    """Why no file system can be mounted here."""
+    """Return why no file system can be mounted here; "" if it can."""
     probe = [*NAMESPACE, "sh", "-c", "mount -t tmpfs -o size=64k tmpfs /mnt"]
     try:
         completed = subprocess.run(probe, capture_output=True, text=True, check=False, timeout=60)
@@ -33,7 +34,7 @@ def why_not() -> str:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read: a run, a store, results to import, a scenario."""
+    """Return the folder of the input of the commands: a run, a store, results to import, a scenario."""
     folder = tmp_path_factory.mktemp("disks")
     (folder / "spec.toml").write_text(SPEC)
     (folder / "sc.toml").write_text(SCENARIO)
@@ -74,7 +75,7 @@ def test_a_full_disk(prepared: Path, name: str, capsys: pytest.CaptureFixture[st
 
 
 def test_a_full_disk_under_an_export(tmp_path: Path) -> None:
-    """One of the above, which `make test` has the time for."""
+    """This is one of the cases above, short enough for `make test`."""
     if reason := why_not():
         pytest.skip(f"no file system can be mounted here: {reason}")
     write_results(tmp_path / "in.jsonl")

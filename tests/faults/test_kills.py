@@ -1,7 +1,7 @@
-"""Commands killed at random moments: no orphan, no torn line, no temporary file, and nothing measured twice afterwards.
+"""Commands that are killed at random moments leave no process, no torn line and no temporary file, and repeat nothing.
 
-The moment is a share of the time that the command takes undisturbed on this machine, now. Ctrl-C goes to the whole
-group, SIGTERM and SIGKILL to the command alone, as a terminal, a batch system and the kernel send them.
+The moment is a share of the time that the undisturbed command takes on this machine at present. Ctrl-C goes to the
+whole group, SIGTERM and SIGKILL to the command alone, as a terminal, a batch system and the kernel send them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,14 @@ from support.mpi_here import needed
 
 Found = Counter[Any]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
-# Conditions that tell results apart.
+# Conditions that distinguish results.
 POINTS = ("kernel", "store", "footprint_bytes", "words", "links.bandwidth", "n", "program", "copy", "candidate")
-ENOUGH = ("--budget", "60s", "--interval", "60")  # each point ends with its least samples, however busy the machine is
+ENOUGH = (
+    "--budget",
+    "60s",
+    "--interval",
+    "60",
+)  # each point ends with its minimum number of samples, however busy the machine is
 BASE = """name = "short"
 [[step]]
 instrument = "kernels"
@@ -55,9 +60,10 @@ def point_of(step: str, of: Record | Absence) -> tuple[str, ...]:
 
 
 def stored(place: Place) -> Found:
-    """The points in the store, which is whole, and its runs. A busy host makes some points absent: they count.
+    """Return the points in the store, which must be valid, and its runs.
 
-    It also makes some runs differ; a record of a mode is no point of its own.
+    A busy host makes some points absent, which count, and some runs differ; a record of a mode does not count as a
+    point.
     """
     store = Store(place.folder / "store")
     assert [(p.name, reason) for p, reason in store.verify() if reason] == []
@@ -75,7 +81,7 @@ def sound_store(place: Place) -> None:
 
 
 def sound_journals(place: Place) -> None:
-    """No line that a reader takes is torn, and nothing in the store is wrong."""
+    """Assert that no line that a reader accepts is torn, and that the store is valid."""
     for journal in place.folder.rglob("journal/*.jsonl"):
         reading = read_journal(whole_lines(journal), journal.stem)
         assert (reading.invalid_lines, reading.invalid_records) == (0, []), journal
@@ -86,17 +92,17 @@ def sound_journals(place: Place) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A command to be killed.
+    """A command that is killed.
 
     Args:
-        start: its words.
-        again: its words after a kill, to go on or to start over; none where all is there already.
-        resumes: whether `again` is a command of its own kind, to be killed as well.
-        sound: raises where what a kill left is not well.
-        found: what there is in the end.
-        endless: it serves until it is ended.
-        cut: a signal ends it well, with what there is by then.
-        temporary: it has temporary files, which no other process could remove after a SIGKILL.
+        start: Returns its words.
+        again: Returns its words after a kill, which resume or restart it; no words if everything is complete.
+        resumes: Whether `again` is a separate kind of command, to be killed, too.
+        sound: Raises an exception if the state after a kill is invalid.
+        found: Returns the final results.
+        endless: Whether it serves until it is ended.
+        cut: Whether a signal ends it successfully, with the results so far.
+        temporary: Whether it has temporary files, which no other process could remove after a SIGKILL.
     """
 
     name: str
@@ -164,7 +170,7 @@ def _runs(kind: str, place: Place) -> list[Path]:
 
 
 def _load_run(place: Place) -> list[str]:
-    """A scenario that was killed cannot go on: it runs in another folder."""
+    """Return the words of a scenario in another folder: one that was killed cannot be resumed."""
     return ["load", "run", "sc.toml", "--out", f"load-{len(_runs('load', place))}", "--store", "store"]
 
 
@@ -186,12 +192,12 @@ def _record(place: Place) -> list[str]:
 
 
 def _sound_recordings(place: Place) -> None:
-    """Each is whole, or begins at the first frame and lacks none."""
+    """Assert that each recording is complete, or begins at the first frame and lacks no later one."""
     for path in _runs("rec", place):
         if path.name.startswith("."):
             continue
         if path.suffix == ".part" and not path.stat().st_size:
-            continue  # killed before its first word
+            continue  # killed before the first line was written
         frames = [f.seq for f in Recording(path).frames()]
         assert frames == [*range(frames[0], frames[0] + len(frames))] if frames else True, path
 
@@ -200,7 +206,7 @@ def _recorded(place: Place) -> Found:
     last = _runs("rec", place)[-1]
     assert last.suffix == ".parquet"
     assert Recording(last).count()
-    return Counter()  # how many there are is a matter of when it ended
+    return Counter()  # the number depends on the time of the end
 
 
 def _import(_: Place) -> list[str]:
@@ -219,7 +225,7 @@ def _advised(place: Place) -> Found:
     assert answer["runs"] <= runs
     records = stored(place)
     assert records["runs"] == 1
-    return Counter()  # how many candidates get how many runs is a matter of time
+    return Counter()  # the number of candidates and of their runs depends on timing
 
 
 def _sound_advice(place: Place) -> None:
@@ -229,7 +235,7 @@ def _sound_advice(place: Place) -> None:
 
 
 def _of_a_run(place: Place) -> None:
-    """One survey for all trials."""
+    """Write one survey for all trials."""
     folder = place.folder.parent / "undisturbed" / "run"
     if folder.exists():
         shutil.copytree(folder, place.folder / "run")
@@ -244,7 +250,7 @@ def _report(_: Place) -> list[str]:
 
 
 def _sound_report(place: Place) -> None:
-    """No file under its final name is torn."""
+    """Assert that no file under its final name is incomplete."""
     for path in place.folder.glob("rep/**/*"):
         data = path.read_bytes() if path.is_file() and not path.name.startswith(".") else b"-"
         end = {".html": b"</html>", ".json": b"}", ".svg": b"</svg>", ".png": b"IEND\xaeB`\x82"}.get(path.suffix, b"")
@@ -257,7 +263,8 @@ def _reported(place: Place) -> Found:
 
 
 def _printed(place: Place) -> Found:
-    """A busy host makes some points absent, each of two results, which is said; of each kernel there is one."""
+    """Return the printed results: one per kernel. A busy host makes points absent, each of two results, which is
+    printed."""
     out, err = ((place.folder / f"{place.log}.{place.started}.{kind}").read_text() for kind in ("out", "err"))
     assert not (place.folder / "data").exists()
     records = [json.loads(x) for x in out.splitlines()]
@@ -325,18 +332,20 @@ CASES = (
 
 @dataclass
 class Tally:
-    """What is told at the end."""
+    """Counts that are printed at the end."""
 
     kills: Counter[str] = field(default_factory=Counter)
     by: Counter[str] = field(default_factory=Counter)
-    early: int = 0  # the command had ended before
-    left: list[str] = field(default_factory=list)  # temporary files and files aside, after SIGKILL alone
+    early: int = 0  # the command had already ended
+    left: list[str] = field(
+        default_factory=list
+    )  # temporary files and files before their renaming; only SIGKILL may leave any
     faults: list[str] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)
 
 
 def undisturbed(case: Case, place: Place) -> tuple[float, Found]:
-    """How long it takes, s, and what it yields."""
+    """Return how long the command takes, s, and its results."""
     case.prepare(place)
     start_s = time.monotonic()
     if case.endless:
@@ -353,7 +362,7 @@ def undisturbed(case: Case, place: Place) -> tuple[float, Found]:
 
 
 def looked_at(case: Case, place: Place, number: int, done: Ended, whole: Found, tally: Tally) -> list[str]:
-    """What is wrong after a kill."""
+    """Return the problems after a kill."""
     problems = []
     if orphans := place.orphans():
         problems.append(f"orphans: {orphans}")
@@ -365,9 +374,9 @@ def looked_at(case: Case, place: Place, number: int, done: Ended, whole: Found, 
     else:
         word = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
         if done.status in {0, -number}:
-            # It came when all was done and said: no word, and nothing is missing.
-            cut = case.endless or case.cut
-            if "Traceback" in done.err or word in done.err or (not cut and case.found(place) != whole):
+            # The signal came after the end of the work: nothing is printed, and nothing is missing.
+            may_be_cut = case.endless or case.cut
+            if "Traceback" in done.err or word in done.err or (not may_be_cut and case.found(place) != whole):
                 problems.append(f"status {done.status}, not {128 + number}: {done.err[-300:]!r}")
         elif done.status != 128 + number or not done.complaint.startswith(f"meshmark: {word}"):
             problems.append(f"status {done.status}, says {done.err[-500:]!r}")
@@ -381,7 +390,7 @@ def looked_at(case: Case, place: Place, number: int, done: Ended, whole: Found, 
 
 
 def trial(case: Case, folder: Path, takes_s: float, whole: Found, seed: int, tally: Tally) -> None:
-    """Killed once, where it resumes maybe twice, and then to its end."""
+    """Kill the command once, perhaps twice if it resumes, and then let it finish."""
     rng = random.Random(seed)
     place = Place(folder)
     case.prepare(place)
@@ -412,9 +421,9 @@ def trial(case: Case, folder: Path, takes_s: float, whole: Found, seed: int, tal
     try:
         facts = case.found(place)
         if facts != whole:
-            more, less = ([*(a - b).items()][:3] for a, b in ((facts, whole), (whole, facts)))
+            excess, missing = ([*(a - b).items()][:3] for a, b in ((facts, whole), (whole, facts)))
             problems.append(
-                f"in the end: {facts.total()} instead of {whole.total()}: too much {more}, too little {less}"
+                f"in the end: {facts.total()} instead of {whole.total()}: too much {excess}, too little {missing}"
             )
     except Exception as error:
         problems.append(f"in the end: {type(error).__name__}: {str(error)[:500]}")
@@ -425,15 +434,15 @@ def trial(case: Case, folder: Path, takes_s: float, whole: Found, seed: int, tal
 
 
 def trials(case: Case, folder: Path, kills: int, first_seed: int = 0) -> Tally:
-    """As many trials as it takes, two at once: most of the time they wait."""
+    """Run trials until `kills` of them were killed, two at once: they mostly wait."""
     tally = Tally()
-    takes_s, whole = undisturbed(case, Place(folder / "undisturbed"))
+    takes_s, expected = undisturbed(case, Place(folder / "undisturbed"))
     seeds = iter(range(first_seed, first_seed + 4 * kills + 8))
     with ThreadPoolExecutor(2) as pool:
         while tally.kills.total() < kills * (1 + case.resumes) and not tally.faults:
             cases = list(itertools.islice(seeds, 4))
             assert cases, "it ends before it is killed"
-            list(pool.map(lambda s: trial(case, folder / str(s), takes_s, whole, s, tally), cases))
+            list(pool.map(lambda s: trial(case, folder / str(s), takes_s, expected, s, tally), cases))
     return tally
 
 
@@ -449,7 +458,7 @@ def told(tally: Tally) -> str:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name.replace(" ", "-"))
 def test_killed_at_any_moment(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case.needs()
-    share = float(os.environ.get("MESHMARK_KILLS", "1"))  # of the kills, for who looks for one fault
+    share = float(os.environ.get("MESHMARK_KILLS", "1"))  # share of the kills, to search for one fault quickly
     seed = int(os.environ.get("MESHMARK_SEED", "0"))
     tally = trials(case, tmp_path, max(1, round(share * case.kills)), seed)
     with capsys.disabled():
@@ -463,7 +472,7 @@ def test_killed_at_any_moment(case: Case, tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.slow
 def test_an_import_killed_three_times(tmp_path: Path) -> None:
-    """One of the above, which `make test` has the time for."""
+    """This is one of the cases above, short enough for `make test`."""
     case = next(c for c in CASES if c.name == "store import")
     tally = trials(case, tmp_path, 3)
     assert not tally.faults, "\n".join(tally.faults)

@@ -1,4 +1,4 @@
-"""Five locales: text is read and written as UTF-8 in each, and what a terminal cannot show is replaced."""
+"""Five locales: text is read and written as UTF-8 in each, and what a terminal cannot display is replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from support.cli import meshmark
 
 LOCALES = ("en_US.ISO-8859-1", "ja_JP.EUC-JP", "ru_RU.KOI8-R", "POSIX", "C.UTF-8")
-# Python would make UTF-8 of the POSIX locale by itself.
+# Otherwise Python would replace the POSIX locale by UTF-8.
 PLAIN = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 COMMANDS = (
     "list machines",
@@ -46,7 +46,7 @@ COMMANDS = (
 
 
 def locale_folder(folder: Path, name: str) -> dict[str, str]:
-    """The locale, made here if the system can and does not have it."""
+    """Return the variables of the locale, which is compiled if the system can do so and lacks it."""
     if name in ("POSIX", "C.UTF-8"):
         return {"LC_ALL": name}
     if shutil.which("localedef") is None or not Path("/usr/share/i18n/locales").is_dir():
@@ -56,7 +56,7 @@ def locale_folder(folder: Path, name: str) -> dict[str, str]:
         ["localedef", "--no-archive", "-i", language, "-f", charmap, str(folder / name)],
         capture_output=True,
         check=False,
-    )  # it warns, and says so by its status
+    )  # it warns, and its status says so
     assert (folder / name).is_dir()
     return {"LC_ALL": name, "LOCPATH": str(folder)}
 
@@ -72,11 +72,11 @@ def test_every_command_works_in_every_locale(name: str, tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(
         '[scenario]\nname = "größer"\n[[program]]\nname = "a"\ncommand = ["echo", "ü"]\n', encoding="utf-8"
     )
-    asked = [sys.executable, "-c", "import sys; print(sys.stdout.encoding)"]
-    encoding = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.strip()
+    query = [sys.executable, "-c", "import sys; print(sys.stdout.encoding)"]
+    encoding = subprocess.run(query, env=env, capture_output=True, text=True, check=True).stdout.strip()
     for command in COMMANDS:
         completed = meshmark(*command.split(), env=env, cwd=tmp_path, text=False, timeout_s=300)
-        message = completed.stderr.decode(encoding)  # what was written can be shown
+        message = completed.stderr.decode(encoding)  # the terminal can display the output
         if not command.startswith("store export"):
             completed.stdout.decode(encoding)
         assert "Unicode" not in message and "codec" not in message and "Traceback" not in message, (command, message)

@@ -1,5 +1,6 @@
-"""Commands where they are not welcome: other users, no home, nothing to write to, little memory, few descriptors. Each
-works, or ends in one line and a status that says so; none hangs."""
+"""Commands in hostile places: other users, no home, nothing writable, little memory, few descriptors.
+
+Each command works, or ends with one line and a matching status; none hangs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ import meshmark
 from support.cli import COMMAND
 
 NOBODY = "65534"
-NO_NAME = "61234"  # no user has this number, so that nobody knows where its home is
+NO_NAME = "61234"  # no user has this number, so it has no home
 LATENCY = ["measure", "latency", "--footprint", "16KiB", "--budget", "2s", "--interval", "60"]
 SPEC = """name = "short"
 [[step]]
@@ -68,11 +69,11 @@ class Where:
     """A place.
 
     Args:
-        wrap: words before the command; `{folder}` is its own.
-        more: environment; None is not set.
-        works: all commands succeed.
-        user: who runs them, as a number, where that is somebody else.
-        namespace: what is mounted there is for it alone.
+        wrap: Words before the command; `{folder}` is replaced by the folder of the place.
+        more: Environment; None: not set.
+        works: Whether all commands succeed.
+        user: Number of the user who runs the commands; "" for the user of the tests.
+        namespace: Whether the place is a private mount namespace.
     """
 
     wrap: Sequence[str] = ()
@@ -80,8 +81,8 @@ class Where:
     works: bool = False
     user: str = ""
     namespace: bool = False
-    closed: str = ""  # a folder of its own that cannot be written
-    said: str = ""  # that is enough of an explanation, as some libraries abort where they get no memory
+    closed: str = ""  # a separate folder that cannot be written
+    said: str = ""  # text that is a sufficient explanation, as some libraries abort without memory
 
 
 def shell(line: str) -> list[str]:
@@ -119,11 +120,11 @@ PLACES = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that all users can reach, as pytest's own is not."""
-    made = Path(tempfile.mkdtemp(prefix="places-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    """Yield a folder that all users can reach, unlike that of pytest."""
+    path = Path(tempfile.mkdtemp(prefix="places-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def become(user: str) -> list[str]:
@@ -148,7 +149,7 @@ def why_not(where: Where) -> str:
 
 
 def tried(folder: Path, where: Where, name: str) -> Ended:
-    """One command in a place, with a home of its own."""
+    """Run one command in a place, with a separate home."""
     case_folder = folder / name.replace(" ", "-")
     (case_folder / "out").mkdir(parents=True)
     (case_folder / "spec.toml").write_text(SPEC)
@@ -178,8 +179,8 @@ def wrong_with(where: Where, name: str, done: Ended) -> str:
         return f"status {done.status}: {done.err[-500:]!r}"
     if done.status and not done.complaint and "2>&-" not in " ".join(where.wrap):
         return f"says {done.err[-500:]!r}"
-    bad = next((x for x in ("Traceback", "unexpected ", "Exception ignored") if x in done.err + done.out), "")
-    return f"{bad}: {done.err[-500:]!r}" if bad else ""
+    unwritable = next((x for x in ("Traceback", "unexpected ", "Exception ignored") if x in done.err + done.out), "")
+    return f"{unwritable}: {done.err[-500:]!r}" if unwritable else ""
 
 
 def faults(folder: Path, where: Where, names: Sequence[str]) -> tuple[Counter[int], list[str]]:
@@ -205,7 +206,7 @@ def test_a_command_where_it_is_not_welcome(folder: Path, where: str, capsys: pyt
 
 
 def test_three_commands_with_few_descriptors(folder: Path) -> None:
-    """One of the above, which `make test` has the time for."""
+    """This is one of the cases above, short enough for `make test`."""
     statuses, problems = faults(folder, PLACES["ulimit -n"], ["list", "measure --no-store", "store import"])
     assert not problems, "\n".join(problems)
     assert statuses.total() == 3

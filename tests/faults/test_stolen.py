@@ -1,4 +1,4 @@
-"""Time that the hypervisor gives to another guest: a guest sees it in /proc/stat alone, which is replaced here."""
+"""Time that the hypervisor gives to another guest: a guest sees it only in /proc/stat, which is replaced here."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from support.paths import ROOT
 
 PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
 TICKS = os.sysconf("SC_CLK_TCK")
-STEAL = 8  # field of a line of /proc/stat, after the name of the CPU
+STEAL = 8  # index of the field of a line of /proc/stat, after the name of the CPU
 
 
 def with_steal(lines: list[str], stolen_s: float) -> str:
-    """The lines of the CPUs with this steal time, the others unchanged. All have the same length at any time."""
+    """Return the lines with this steal time for the CPUs, and other lines unchanged. Lines keep their length."""
     changed = []
     for line in lines:
         fields = line.split()
@@ -35,7 +35,7 @@ def with_steal(lines: list[str], stolen_s: float) -> str:
 
 @contextlib.contextmanager
 def stealing(path: Path, share: float) -> Iterator[None]:
-    """A copy of /proc/stat in which a share of the time goes to another guest, and nothing else happens."""
+    """Bind-mount a copy of /proc/stat in which a share of the time goes to another guest."""
     lines = Path("/proc/stat").read_text().splitlines()
     begun_s = time.monotonic()
     path.write_text(with_steal(lines, 0))

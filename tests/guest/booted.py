@@ -1,4 +1,4 @@
-"""One look into a guest: a plan goes in, answers come out. Imported on both sides."""
+"""Runs a script in a guest: a plan goes in, answers come out. Both sides import this module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = HERE.parents[1]
 def gathered(
     machine: str, script: str, plan: Mapping[str, Any], limit_s: int, env: Mapping[str, str] | None = None
 ) -> dict[str, Any] | str:
-    """What a script said in a guest, or why the guest could not be had."""
+    """Return the answers of a script in a guest, or why there is no guest."""
     with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
         share = Path(folder)
         (share / "plan.json").write_text(json.dumps(plan))
@@ -48,15 +48,15 @@ def gathered(
 
 
 def first_quick(machines: Iterable[str]) -> list[Any]:
-    """Parameters: the first machine is booted by every run of the tests, the others only by `make check-all`."""
-    import pytest  # not there inside
+    """Return parameters: every test run boots the first machine, only `make check-all` boots the others."""
+    import pytest  # not available in the guest
 
     first, *others = machines
     return [first, *(pytest.param(m, marks=pytest.mark.slow) for m in others)]
 
 
 def answer(gather: Callable[[dict[str, Any], dict[str, Any]], None], answers: dict[str, Any]) -> None:
-    """Inside: `gather(plan, answers)`; what it raised is an answer too, which the host's side shows."""
+    """In the guest, call `gather(plan, answers)`; an exception becomes an answer, too, which the host shows."""
     try:
         gather(json.loads(Path(sys.argv[1]).read_text()), answers)
     except Exception:

@@ -1,13 +1,13 @@
-"""Runs inside a guest: gathers what the native probe and the topology readers say there, and judges nothing.
+"""Runs inside a guest: records the output of the native probe and of the topology readers, and judges nothing.
 
     gather.py PLAN OUT    PLAN is JSON: {"probe": path, "steps": [step, …]}; OUT gets {name: answer}
 
 A step has a `name` and one of
     run      words for the probe; with `affinity` (CPUs), `cpuset` ({"cpus", "mems"}) or `offline` (a CPU
-             that is taken offline as soon as the first sample is there, and brought back afterwards);
-             with `budgets`, the next budget is tried where one ended before the first sample, as on a busy host
+             that is taken offline as soon as there is a sample, and brought back afterwards);
+             with `budgets`, the next budget is tried if one ended before the first sample, as on a busy host
     write    {file: text}, before anything else: huge pages, settings
-    topology true: the live machine as our reader and as the kernel's files give it
+    topology true: the live machine as the reader of Meshmark and the files of the kernel describe it
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def in_cpuset(name: str, limits: dict[str, str]) -> Path:
-    """A cgroup v2 cpuset with these limits."""
+    """Return a cgroup v2 cpuset with these limits."""
     (CGROUP / "cgroup.subtree_control").write_text("+cpuset")
     group = CGROUP / name
     group.mkdir(exist_ok=True)
@@ -61,17 +61,17 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
                 if '"sample"' in line:
                     switch.write_text("0")
                     break
-        rest, err = child.communicate(timeout=300)
+        remaining_output, err = child.communicate(timeout=300)
         if "offline" in step:
             switch.write_text("1")
     lines = []
-    for line in (out + rest).splitlines():
+    for line in (out + remaining_output).splitlines():
         try:
             lines.append(json.loads(line))
         except ValueError:
             lines.append({"type": "torn", "text": line})
-    kept = [x for x in lines if x["type"] not in {"sample", "progress"}]
-    return {"status": child.returncode, "lines": kept, "talk": err, "elapsed_s": time.monotonic() - start_s}
+    records = [x for x in lines if x["type"] not in {"sample", "progress"}]
+    return {"status": child.returncode, "lines": records, "talk": err, "elapsed_s": time.monotonic() - start_s}
 
 
 def measured(probe: str, step: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def topology() -> dict[str, Any]:
     answer: dict[str, Any] = {"sysfs": from_sysfs().to_dict(), "kernel": kernel}
     try:
         answer["hwloc"] = from_hwloc_xml(lstopo("--no-io")).to_dict()
-    except Exception as error:  # hwloc may be missing: the host's side says so
+    except Exception as error:  # hwloc may be missing: the host reports it
         answer["hwloc_missing"] = str(error)
     return answer
 
@@ -105,7 +105,7 @@ def main() -> None:
             for name, text in step.get("write", {}).items():
                 Path(name).write_text(text)
             answers[step["name"]] = topology() if step.get("topology") else measured(plan["probe"], step)
-        except Exception as error:  # the host's side shows it in the test that needs this answer
+        except Exception as error:  # the host shows it in the test that needs this answer
             answers[step["name"]] = {"failed": f"{type(error).__name__}: {error}"}
         Path(sys.argv[2]).write_text(json.dumps(answers))
 

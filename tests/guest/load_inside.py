@@ -1,11 +1,11 @@
-"""Runs inside a guest of several nodes: scenarios and a study of its memory domains; writes down what came of them.
+"""Runs inside a guest of several nodes: runs scenarios and a study of memory domains, and records their results.
 
     load_inside.py PLAN OUT
 
-PLAN is JSON: `scenarios` (name → TOML text), `files` (of programs: name → text), `folder` (where runs are written;
-made), `isolation` (`cpus` that it may use, `programs`: file → its text, made before; `rate`, `repetitions`). OUT gets
-of every scenario its `programs`, `threads` and `flags`, as `groups` the cgroups that are left, and of the study its
-domains, tests and table. Nothing is judged here.
+PLAN is JSON: `scenarios` (name → TOML text), `files` (name → text of a program), `folder` (which is created for the
+runs), `isolation` (`cpus` that it may use, `programs`: file → text, created before; `rate`, `repetitions`). OUT
+gets, for every scenario, its `programs`, `threads` and `flags`, the remaining cgroups as `groups`, and for the study
+its domains, tests and table. Nothing is judged here.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Runs inside a guest: checks its operating system, lets a program be advised; judges nothing.
+"""Runs inside a guest: checks its operating system and advises on a program; judges nothing.
 
     place_advise_inside.py PLAN OUT
 
-PLAN is JSON: `check` and, where they are wanted, `advise` (words of the commands) and `folder` (of the advice), or
-`fill`: the node to fill. OUT gets for each command its `status`, `out` and `talk`, of the advice the `journal`, and in
-`order` the nodes on which pages appeared, until all had some.
+PLAN is JSON: `check` and, if requested, `advise` (words of the commands) and `folder` (of the advice), or `fill`:
+the node to fill. OUT gets for each command its `status`, `out` and `talk`, for the advice the `journal`, and in
+`order` the nodes on which pages appeared, until all nodes had some.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from booted import answer
 
-SET_MEMPOLICY, MOVE_PAGES, PREFERRED = 238, 279, 1  # of x86_64
-# Its memory is where the inherited policy wants it, unless it is bound.
+SET_MEMPOLICY, MOVE_PAGES, PREFERRED = 238, 279, 1  # numbers for x86_64
+# Its memory follows the inherited policy, unless it is bound.
 PROGRAM = """
 import mmap, time
 size = 32 << 20
@@ -39,16 +39,16 @@ def meshmark(words: list[str], env: dict[str, str]) -> dict[str, Any]:
 
 
 def order_of_filling(node: int) -> list[int]:
-    """Takes pages that prefer a node until all have some; a child does, so that they are given back."""
-    out, into = os.pipe()
+    """Allocate pages that prefer a node until all nodes have some, in a child, whose exit frees them."""
+    out, write_end = os.pipe()
     if os.fork() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.syscall(SET_MEMPOLICY, PREFERRED, ctypes.byref(ctypes.c_ulong(1 << node)), ctypes.c_ulong(65))
         Path("/proc/self/oom_score_adj").write_text("1000")
-        blocks, seen, size = list[mmap.mmap](), list[int](), 1 << 20
+        blocks, filled, size = list[mmap.mmap](), list[int](), 1 << 20
         nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
         status = (ctypes.c_int * (size // 4096))()
-        while len(seen) < nodes:
+        while len(filled) < nodes:
             blocks.append(block := mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
             block.madvise(15)  # small pages
             start = ctypes.addressof(ctypes.c_char.from_buffer(block))
@@ -56,11 +56,11 @@ def order_of_filling(node: int) -> list[int]:
             pages = (ctypes.c_void_p * len(status))(*range(start, start + size, 4096))
             libc.syscall(MOVE_PAGES, 0, ctypes.c_ulong(len(status)), pages, None, status, 0)
             for n in dict.fromkeys(status):
-                if n not in seen:
-                    seen.append(n)
-                    os.write(into, f"{n}\n".encode())
+                if n not in filled:
+                    filled.append(n)
+                    os.write(write_end, f"{n}\n".encode())
         os._exit(0)
-    os.close(into)
+    os.close(write_end)
     with os.fdopen(out) as pipe:
         order = [int(x) for x in pipe]
     os.wait()

@@ -1,10 +1,10 @@
-"""Runs inside a guest: starts a program under many bindings, and tells where it and its pages were; judges nothing.
+"""Runs inside a guest: starts a program under many bindings, and records where it and its pages were; judges nothing.
 
     place_bind_inside.py PLAN OUT
 
 PLAN is JSON: `place` (the program meshmark-place), `cgroup` (1: the cpuset controller is mounted as version 1; 2: as
-booted), `inside` (CPUs of the cpuset that all of it runs in, or ""), `cases` (name → words of `run`). OUT gets for each
-case its `status`, `talk`, and what the program `saw`, and `left`: cgroups that are still there afterwards.
+booted), `inside` (CPUs of the cpuset in which everything runs, or ""), `cases` (name → words of `run`). OUT gets for
+each case its `status`, `talk`, and what the program `saw`, and `left`: cgroups that still exist afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from booted import answer
 
 UNIFIED, OLD = Path("/sys/fs/cgroup"), Path("/run/cpuset")
-# The mapping is told apart from all others by its size.
+# The mapping is identified by its size.
 PROGRAM = """
 import json, mmap, os, re
 size = 24 << 20
@@ -46,7 +46,7 @@ def left() -> list[str]:
 
 
 def enter(plan: dict[str, Any]) -> None:
-    """Into a cpuset with this process in it, as a batch system's job finds itself."""
+    """Move this process into a new cpuset, as a batch system does with a job."""
     if plan["cgroup"] == 1:
         OLD.mkdir()
         subprocess.run(["mount", "-t", "cgroup", "-o", "cpuset", "cpuset", str(OLD)], check=True)
@@ -70,10 +70,10 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
     env = os.environ | {"MESHMARK_LEDGER": "/run/claims", "MESHMARK_SITE_CONFIG": str(site), "HOME": "/run"}
     for name, words in plan["cases"].items():
         prefix = words[: words.index("run")] if "run" in words else []
-        rest = words[len(prefix) + 1 :] if "run" in words else words
-        program = ["true"] if prefix else [sys.executable, "-c", PROGRAM]  # another user may not look at ours
+        after_prefix = words[len(prefix) + 1 :] if "run" in words else words
+        program = ["true"] if prefix else [sys.executable, "-c", PROGRAM]  # another user may not inspect our processes
         completed = subprocess.run(
-            [*prefix, plan["place"], "run", *rest, "--", *program],
+            [*prefix, plan["place"], "run", *after_prefix, "--", *program],
             env=env,
             capture_output=True,
             text=True,

@@ -1,4 +1,5 @@
-"""Inside a guest of two nodes: programs that are placed wrong, or right, and what `placed` reports of each.
+"""Runs inside a guest of two nodes: starts programs that are placed wrong or right, and records the reports of
+`placed`.
 
 The machine is numa-2: CPUs 0 and 1 on node 0, 2 and 3 on node 1.
 """
@@ -33,7 +34,7 @@ ALL = {0, 1, 2, 3}
 
 
 def ranks(masks: list[set[int]]) -> None:
-    """Forks busy processes, each with its own mask."""
+    """Fork busy processes, one per mask."""
     for mask in masks:
         if os.fork() == 0:
             os.sched_setaffinity(0, mask)
@@ -50,7 +51,7 @@ def thread_masks(masks: list[set[int]]) -> None:
         threading.Thread(target=one, args=(mask,), daemon=True).start()
 
 
-# A case: the words for `placed`, and what the program does; `tell` says that it is in place, and watching begins.
+# A case: the words for `placed`, and what the program does; `tell` reports that it is placed, and watching begins.
 
 
 def mask_narrowed(tell: int) -> None:
@@ -74,7 +75,7 @@ def mask_for_a_moment(tell: int) -> None:
     say(tell)
     wait()
     os.sched_setaffinity(0, {3})
-    spin(1.5)  # an emulated machine on a busy one may not look for a second
+    spin(1.5)  # an emulated machine on a busy one may not sample for a second
     os.sched_setaffinity(0, {0, 1})
     spin(60)
 
@@ -165,7 +166,7 @@ def right_threads(tell: int) -> None:
     os.sched_setaffinity(0, {0, 1})
     thread_masks([{0, 1}] * 3)
     say(tell)
-    for _ in range(1000):  # and short ones that come and go
+    for _ in range(1000):  # and short-lived ones that come and go
         worker = threading.Thread(target=spin, args=(0.01,))
         worker.start()
         worker.join()
@@ -226,11 +227,11 @@ CASES: dict[str, tuple[str, list[str], Callable[[int], None]]] = {
 
 
 def hog() -> Child:
-    """Takes what node 0 has, but for a little."""
+    """Allocate almost all free memory of node 0 in a child."""
 
     def take(tell: int) -> None:
         os.sched_setaffinity(0, {0})
-        # Else the kernel makes room from files while the program fills what is left, and nothing need spill.
+        # Otherwise the kernel would drop cached files while the program allocates, and nothing would spill.
         Path("/proc/sys/vm/drop_caches").write_text("1")
         block = memory_on(0, (free_bytes(0) - 24 * MIB) // MIB * MIB)
         say(tell, free_bytes(0))
@@ -244,11 +245,11 @@ def hog() -> Child:
 
 def campaign(plan: dict[str, Any]) -> list[dict[str, Any]]:
     results = []
-    # An emulated machine on a busy one is slow: what is injected must happen while it is watched.
+    # An emulated machine on a busy one is slow: the injection must happen while the program is watched.
     start_s = time.monotonic()
     memory_on(1, 48 * MIB).close()
     watch = f"{2 + 6 * (time.monotonic() - start_s):.1f}s"
-    # Spills last: whoever fills the node is there only then.
+    # Spills come last: only then is there a process that fills the node.
     expected = sorted(plan.get("cases") or CASES, key=lambda c: c == "spilled")
     for name in expected:
         injected, words, function = CASES[name]

@@ -1,10 +1,10 @@
-"""Runs inside a guest of two nodes: puts programs wrong, or right, and writes down what was said of them.
+"""Runs inside a guest of two nodes: places programs wrong or right, and records the reports about them.
 
     place_proof_inside.py PLAN OUT
 
 PLAN is JSON: `place` (meshmark-place), `library` (libmeshmark-place.so), `repeats` (of every case), `cases` (of the
-campaign, by name; none: all), `parts` (campaign, pages, migrate, next_touch). OUT gets a list of answers; nothing is
-judged here. The machine is numa-2: CPUs 0 and 1 on node 0, 2 and 3 on node 1.
+campaign, by name; empty: all), `parts` (campaign, pages, migrate, next_touch). OUT gets a list of answers; nothing
+is judged here. The machine is numa-2: CPUs 0 and 1 on node 0, 2 and 3 on node 1.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from place_proof_tools import (
 
 
 def pages(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is told of pages before and after a program took so much on either node, and the truth of what it took."""
+    """Return the reported pages before and after a program allocated memory on either node, and the true pages."""
     results = []
     for node in (0, 1):
         (NODES / f"node{node}/hugepages/hugepages-2048kB/nr_hugepages").write_text("8")
@@ -68,7 +68,7 @@ def pages(plan: dict[str, Any]) -> list[dict[str, Any]]:
             os.kill(child.pid, signal.SIGUSR1)
             blocks = child.said()
             after = run(plan["place"], "placed", str(child.pid), "--duration", "0.3s", "--json")
-            # Explicit huge pages answer for every 4 KiB of theirs, too.
+            # Explicit huge pages report each of their 4 KiB, too.
             truth = [pages_at(child.pid, start, size) for start, size in blocks]
         finally:
             child.end()
@@ -117,14 +117,14 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
     moved("threads", "--to", "0", "--with-threads")
     moved("stranger", "--to", "0", user=65534)
     moved("no such node", "--to", "9")
-    touched = [0, 3 * MIB, 2 << 30, (4 << 30) - 4096]
+    offsets = [0, 3 * MIB, 2 << 30, (4 << 30) - 4096]
 
     def hold_sparse(tell: int) -> None:
         block = mmap.mmap(-1, 4 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
         block.madvise(NO_HUGE_PAGE)
         policy(BIND, 1)
-        for at in touched:
-            block[at] = 1
+        for offset in offsets:
+            block[offset] = 1
         say(tell, address(block))
         signal.pause()
 
@@ -132,12 +132,12 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
     try:
         start = int(child.said())
         found["sparse"] = run(place, "migrate", str(child.pid), "--json", "--to", "0", "--from", "1")
-        found["sparse"]["nodes"] = [pages_at(child.pid, start + at, 4096) for at in touched]
+        found["sparse"]["nodes"] = [pages_at(child.pid, start + offset, 4096) for offset in offsets]
     finally:
         child.end()
     full = hog()
     try:
-        # More than the kernel could make room for by giving up its cache of files.
+        # More than the kernel could free by dropping its cache of files.
         moved("full", "--to", "0", held=free_bytes(0) + node_bytes(0, "FilePages") + size)
     finally:
         full.end()
@@ -192,7 +192,7 @@ class Counts(ctypes.Structure):
 
 
 def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
-    """Two threads, one a node, each touch their half of memory that is on one node."""
+    """Return the pages after two threads, one per node, each touched half of a memory area that was on one node."""
 
     def case(advice: int) -> dict[str, Any]:
         api = ctypes.CDLL(plan["library"], use_errno=True)
@@ -205,25 +205,29 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
         block = mmap.mmap(-1, size + 2 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         block.madvise(advice)
         start = (address(block) + 2 * MIB - 1) // (2 * MIB) * (2 * MIB)
-        for at in range(0, size, 4096):
-            ctypes.memmove(start + at, at.to_bytes(4, "little"), 4)
+        for offset in range(0, size, 4096):
+            ctypes.memmove(start + offset, offset.to_bytes(4, "little"), 4)
         policy(DEFAULT)
 
         def nodes(begin: int, end: int) -> dict[str, int]:
-            seen: dict[str, int] = {}
-            for at in range(begin, end, 4096):
-                n = str(api.mm_where(start + at))
-                seen[n] = seen.get(n, 0) + 1
-            return seen
+            pages_of_thread: dict[str, int] = {}
+            for offset in range(begin, end, 4096):
+                n = str(api.mm_where(start + offset))
+                pages_of_thread[n] = pages_of_thread.get(n, 0) + 1
+            return pages_of_thread
 
-        found: dict[str, Any] = {"before": nodes(0, size)}
-        found["marked"] = api.mm_next_touch(start, size)
+        answers_of_case: dict[str, Any] = {"before": nodes(0, size)}
+        answers_of_case["marked"] = api.mm_next_touch(start, size)
         problems: list[int] = []
 
         def touch(cpu: int, begin: int, end: int) -> None:
             os.sched_setaffinity(0, {cpu})
             pages = range(begin, end, 4096)
-            problems.extend(at for at in pages if ctypes.string_at(start + at, 4) != at.to_bytes(4, "little"))
+            problems.extend(
+                page_address
+                for page_address in pages
+                if ctypes.string_at(start + page_address, 4) != page_address.to_bytes(4, "little")
+            )
 
         workers = [threading.Thread(target=touch, args=w) for w in ((0, 0, size // 2), (3, size // 2, size))]
         for w in workers:
@@ -232,7 +236,7 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
             w.join()
         counts = Counts()
         api.mm_next_touch_count(ctypes.byref(counts))
-        found |= {
+        answers_of_case |= {
             "first": nodes(0, size // 2),
             "second": nodes(size // 2, size),
             "wrong": problems,
@@ -240,33 +244,33 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
         }
         answer = api.mm_next_touch(start, size)
         os.sched_setaffinity(0, {2})
-        for at in range(0, size, 4096):
-            ctypes.memset(start + at, 1, 1)
-        found |= {"again": answer, "after again": nodes(0, size)}
-        found["left"] = api.mm_migrate(start, size, 0)
-        found["migrated"] = nodes(0, size)
-        return found
+        for offset in range(0, size, 4096):
+            ctypes.memset(start + offset, 1, 1)
+        answers_of_case |= {"again": answer, "after again": nodes(0, size)}
+        answers_of_case["left"] = api.mm_migrate(start, size, 0)
+        answers_of_case["migrated"] = nodes(0, size)
+        return answers_of_case
 
     results = {}
-    # It would bring pages to who prepares them before they are marked.
+    # It would move pages to the thread that prepares them before they are marked.
     Path("/proc/sys/kernel/numa_balancing").write_text("0")
     for name, advice in (("small", NO_HUGE_PAGE), ("thp", HUGE_PAGE)):
-        done = Path("/tmp/next-touch")
+        ready = Path("/tmp/next-touch")
 
-        def write(tell: int, advice: int = advice, done: Path = done) -> None:
+        def write(tell: int, advice: int = advice, done: Path = ready) -> None:
             done.write_text(json.dumps(case(advice)))
             say(tell)
 
         child = Child(write)
         child.said()
         child.end()
-        results[name] = json.loads(done.read_text())
+        results[name] = json.loads(ready.read_text())
     return results
 
 
 def main() -> None:
     near_nodes = {0, 1}
-    if os.sched_getaffinity(0) != near_nodes:  # what children inherit shall be on node 0
+    if os.sched_getaffinity(0) != near_nodes:  # children inherit this, and must be on node 0
         os.sched_setaffinity(0, near_nodes)
         os.execv(sys.executable, [sys.executable, *sys.argv])
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -277,7 +281,7 @@ def main() -> None:
             answers[part] = {"campaign": campaign, "pages": pages, "migrate": migrate, "next_touch": next_touch}[part](
                 plan
             )
-        except Exception as error:  # the host's side shows it
+        except Exception as error:  # the host shows it
             answers[part] = {"failed": f"{type(error).__name__}: {error}"}
         Path(sys.argv[2]).write_text(json.dumps(answers))
 

@@ -1,4 +1,5 @@
-"""Inside a guest of two nodes: memory on a node, processes that hold it, and what `placed` reports of them."""
+"""Runs inside a guest of two nodes: allocates memory on a node, starts processes that hold it, and runs `placed` on
+them."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-SET_MEMPOLICY, MOVE_PAGES = 238, 279  # x86-64's numbers of the calls; numa-guest knows no other processor
+SET_MEMPOLICY, MOVE_PAGES = 238, 279  # system call numbers of x86-64; numa-guest supports no other processor
 DEFAULT, PREFERRED, BIND = 0, 1, 2
-HUGE_PAGE, NO_HUGE_PAGE, POPULATE_WRITE = 14, 15, 23  # of madvise
+HUGE_PAGE, NO_HUGE_PAGE, POPULATE_WRITE = 14, 15, 23  # arguments of madvise
 MAP_HUGETLB, MAP_NORESERVE = 0x40000, 0x4000
 NODES = Path("/sys/devices/system/node")
 MIB = 1 << 20
@@ -31,7 +32,7 @@ def policy(kind: int, node: int = 0) -> None:
 
 
 def memory(size: int, advice: int = NO_HUGE_PAGE, flags: int = 0) -> mmap.mmap:
-    """Touched private memory under the policy of now."""
+    """Return touched private memory under the current policy."""
     block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
     if not flags:
         block.madvise(advice)
@@ -40,7 +41,7 @@ def memory(size: int, advice: int = NO_HUGE_PAGE, flags: int = 0) -> mmap.mmap:
 
 
 def memory_on(node: int, size: int, kind: int = BIND, advice: int = NO_HUGE_PAGE, flags: int = 0) -> mmap.mmap:
-    """The same under a policy that is gone afterwards, so that nothing tells of it."""
+    """Return touched memory under a policy that is removed afterwards, so that nothing shows the policy."""
     policy(kind, node)
     block = memory(size, advice, flags)
     policy(DEFAULT)
@@ -52,7 +53,7 @@ def address(block: mmap.mmap) -> int:
 
 
 def pages_at(pid: int, start: int, size: int) -> dict[str, int]:
-    """The truth, page by page: node (or negative error) -> pages."""
+    """Return the true location of each page: node (or negative error) -> pages."""
     count = size // 4096
     pages = (ctypes.c_void_p * count)(*range(start, start + size, 4096))
     status = (ctypes.c_int * count)()
@@ -76,7 +77,7 @@ def free_bytes(node: int) -> int:
 
 
 def wait() -> None:
-    """Until the watcher watches."""
+    """Wait until the watcher watches."""
     signal.sigwait({signal.SIGUSR1})
 
 
@@ -91,20 +92,20 @@ def say(tell: int, said: Any = None) -> None:
 
 
 class Child:
-    """A process that calls a function, with a descriptor to say something (one object) on, which can be waited for."""
+    """A process that calls a function, has a descriptor to report one object, and can be waited for."""
 
     def __init__(self, function: Callable[[int], None]) -> None:
-        self.ready, tell = os.pipe()
+        self.ready, write_end = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.setsid()
             try:
-                function(tell)
+                function(write_end)
                 signal.pause()
             except BaseException as error:
-                say(tell, {"failed": f"{type(error).__name__}: {error}"})
+                say(write_end, {"failed": f"{type(error).__name__}: {error}"})
             os._exit(1)
-        os.close(tell)
+        os.close(write_end)
 
     def said(self) -> Any:
         data = b""
@@ -135,7 +136,8 @@ def run(*words: str, user: int = 0) -> dict[str, Any]:
 
 
 def watched(place: str, pid: int, duration: str, *words: str, then: Callable[[], None] | None = None) -> dict[str, Any]:
-    """What `placed` says of a process; once it has files of it open, the process (or `then`) goes on."""
+    """Return the report of `placed` on a process; once it has opened files of the process, the process (or `then`)
+    continues."""
     command = [place, "placed", str(pid), "--duration", duration, "--json", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
         while watch.poll() is None and not any(f"/proc/{pid}/task" in link for link in links(watch.pid)):
@@ -145,8 +147,8 @@ def watched(place: str, pid: int, duration: str, *words: str, then: Callable[[],
             os.kill(pid, signal.SIGUSR1)
         else:
             then()
-        out, talk = watch.communicate(timeout=120)
-    answer: dict[str, Any] = {"status": watch.returncode, "talk": talk}
+        out, messages = watch.communicate(timeout=120)
+    answer: dict[str, Any] = {"status": watch.returncode, "talk": messages}
     if out:
         answer["said"] = json.loads(out)
     return answer

@@ -1,6 +1,7 @@
-"""Scenarios and the study of isolation in a real kernel of four nodes: where pages lie, who waits, what is told of it.
+"""Scenarios and the study of isolation in a real kernel of four nodes: where pages are, who waits, and what is
+reported.
 
-One boot, all of it. Nothing here is about speed: the guest is emulated, and its processors share the host's.
+Everything runs in one boot. No test depends on speed: the guest is emulated and shares the processors of the host.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin"
 pytestmark = [pytest.mark.guest, pytest.mark.slow]
 
 MIB: Final = 1 << 20
-# It was told to keep to node 3, and puts its memory on node 0: x86-64's number of set_mempolicy; numa-guest knows no
-# other processor. A child has the same pages, and those of a new process are counted soon.
+# The program is told to keep to node 3, and puts its memory on node 0 by the number of set_mempolicy on x86-64;
+# numa-guest supports no other processor. A child has the same pages, and the pages of a new process are counted soon.
 STRAYS: Final = """
 import ctypes, mmap, os, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +49,7 @@ def program(name: str, where: str, more: str = "") -> str:
     return f"[[program]]\nname = '{name}'\nfile = 'busy.json'\n{where}\n{more}\n"
 
 
-# CPUs 2 n and 2 n + 1 are node n's of numa-4.
+# CPUs 2 n and 2 n + 1 belong to node n of numa-4.
 HEAD: Final = "[scenario]\ncanary = false\nslots = 'threads'\n"
 SCENARIOS: Final = {
     "nodes": HEAD
@@ -69,7 +70,7 @@ SCENARIOS: Final = {
 
 @cache
 def gathered() -> dict[str, Any] | str:
-    """What was seen in the guest, or why it could not be had."""
+    """Return the answers of the guest, or why there is no guest."""
     with tempfile.TemporaryDirectory() as folder:
         busy = made_program(LOAD, Path(folder) / "busy.json", 60).read_text()
         long = made_program(LOAD, Path(folder) / "long.json", 3000).read_text()
@@ -148,12 +149,12 @@ def test_every_threads_ledger_closes(scenario: str) -> None:
 
 
 def test_who_shares_a_cpu_waits_and_who_has_one_does_not() -> None:
-    shared, own = programs("one cpu"), programs("one each")
-    for reports in (shared, own):
+    shared, separate = programs("one cpu"), programs("one each")
+    for reports in (shared, separate):
         assert {p["how"] for p in reports.values()} == {"ok"}, reports
     cpu_times_s = [p["user_s"] + p["system_s"] for p in shared.values()]
     assert sum(p["waiting_s"] for p in shared.values()) > 0.5 * min(cpu_times_s)
-    for p in own.values():
+    for p in separate.values():
         assert p["waiting_s"] < 0.2 * p["wall_s"], p
 
 
@@ -182,23 +183,23 @@ def test_isolation_compares_every_number_of_domains_and_gives_a_verdict() -> Non
     for test in measures["tests"]:
         assert 0 <= test["p"] <= 1
         assert test["interval"][0] <= test["ratio"] <= test["interval"][1]
-    # Four processors of an emulated machine on one of the host's are anything but isolated, and nothing else is said.
+    # Four processors of an emulated machine on one processor of the host are not isolated, and the result says so.
     verdicts = [r["conditions"] for r in measures["records"] if r["metric"] == "equivalence_p"]
     assert [v["domains"] for v in verdicts] == [2, 3, 4]
-    for said, test in zip(verdicts, measures["tests"], strict=True):
-        assert said["verdict"] in {"equal", "higher", "lower", "inconclusive"}
-        assert said["verdict"] != "equal" or test["p"] < 0.05
+    for line, test in zip(verdicts, measures["tests"], strict=True):
+        assert line["verdict"] in {"equal", "higher", "lower", "inconclusive"}
+        assert line["verdict"] != "equal" or test["p"] < 0.05
 
 
 def test_each_domains_programs_keep_their_memory_or_carry_a_flag() -> None:
-    counted = 0
+    counted_pages = 0
     for run in told()["isolation"]["runs"].values():
         for p in run["programs"].values():
             assert p["nodes"] == [p["cpus"][0] // 2], p
             remote = sum(b for node, b in p["pages"].items() if node != str(p["nodes"][0]))
             assert ("misplaced" in p["flags"]) == (remote > MIB), p
-            # Files in memory fill node 0 of a guest this small: what is local there may have to go to the next.
-            if p["pages"] and p["nodes"] != [0]:  # what ended at once was not counted
-                counted += 1
+            # Cached files fill node 0 of a guest this small, so local pages there may spill to the next node.
+            if p["pages"] and p["nodes"] != [0]:  # a process that ended at once was not counted
+                counted_pages += 1
                 assert remote < 0.05 * sum(p["pages"].values()), p
-    assert counted >= 3
+    assert counted_pages >= 3

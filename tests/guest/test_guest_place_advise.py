@@ -1,6 +1,7 @@
 """Checks of the operating system and an advice in a real kernel of two nodes.
 
-One boot. Nothing here is about speed: the guest is emulated, and a remote page in it is as near as a local one.
+Everything runs in one boot. No test depends on speed: the guest is emulated; a remote page is as near as a local
+one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ pytestmark = [
 ]
 
 
-FILLED = {"ring-4": 1, "cxl-2+1": 2}  # of each machine the node that is filled until all have pages
+FILLED = {"ring-4": 1, "cxl-2+1": 2}  # by machine, the node that is filled until all nodes have pages
 
 
 @cache
@@ -37,7 +38,7 @@ def gathered_orders(machine: str) -> dict[str, Any] | str:
 
 @cache
 def gathered() -> dict[str, Any] | str:
-    """What was seen in the guest, or why it could not be had."""
+    """Return the answers of the guest, or why there is no guest."""
     plan = {
         "check": ["--provoke", "--starts", "0", "--json"],
         "advise": [
@@ -102,7 +103,7 @@ def test_the_order_of_all_nodes_is_found_without_filling_any(machine: str) -> No
     orders = dict(part.split("→") for part in check["found"].split("; "))
     node, nodes = FILLED[machine], set(map(str, answers["order"]))
     assert set(orders) == nodes and all({n, *order.split(",")} == nodes for n, order in orders.items())
-    # What was filled in earnest says the same, to the last node.
+    # Actually filling the nodes gives the same order, to the last node.
     assert [str(node), *orders[str(node)].split(",")] == list(map(str, answers["order"]))
 
 
@@ -116,7 +117,7 @@ def test_an_advice_names_the_remote_pages_and_claims_nothing_that_it_did_not_see
             remote.setdefault(run["candidate"], []).append(run["evidence"]["remote_share"])
     assert statistics.median(remote["balance"]) > 0.5, remote
     assert statistics.median(remote["balance, bind"]) < 0.2, remote
-    # What it was started with is said, and is no candidate of its own; what undoes it is.
+    # The placement with which the program was started is reported, and is not a candidate; its removal is.
     assert answer["as_it_is"] == {"cpus": "", "memory": "preferred=1"}
     assert "the baseline runs with memory preferred=1" in answers["advise"]["talk"]
     assert answer["left_out"]["none"] == "the same as 'as it is'"

@@ -1,6 +1,6 @@
-"""Bindings in real kernels of several nodes: cpusets of both versions, memory policies, and where the pages went.
+"""Bindings in real kernels of several nodes: cpusets of both versions, memory policies, and the location of pages.
 
-One boot a machine, many commands in it. Nothing here is about speed: the guest is emulated.
+Each machine is booted once and runs many commands. No test depends on speed: the guest is emulated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HARD: Final = {
     "soft": ["--bind", "list=2"],
     "nobody": [*NOBODY, "--hard", "--bind", "list=2"],
 }
-# CPUs 2 and 3 are node 1's of numa-2.
+# CPUs 2 and 3 belong to node 1 of numa-2.
 MACHINES: dict[str, dict[str, Any]] = {
     "numa-2": {"cgroup": 2, "inside": "", "cases": MEMORY | HARD},
     "numa-2 in a job": {"cgroup": 2, "inside": "1-3", "cases": HARD | {"outside": ["--bind", "list=0"]}},
@@ -59,7 +59,7 @@ MACHINES: dict[str, dict[str, Any]] = {
 
 @cache
 def gathered(name: str) -> dict[str, Any] | str:
-    """What was seen in one guest, or why it could not be had."""
+    """Return the answers of one guest, or why there is no guest."""
     plan = MACHINES[name] | {"place": str(PLACE)}
     return booted.gathered(name.split(maxsplit=1)[0], "place_bind_inside.py", plan, 180)
 
@@ -73,7 +73,7 @@ def told(machine: str) -> dict[str, Any]:
 
 
 def saw(machine: str, case: str) -> dict[str, Any]:
-    """What the program itself saw."""
+    """Return the report of the program itself."""
     answer = told(machine)["cases"][case]
     assert answer["status"] == 0, answer
     report: dict[str, Any] = answer["saw"]
@@ -108,7 +108,7 @@ def test_a_watched_program_that_widens_its_mask_is_found() -> None:
 
 def test_what_the_kernel_cannot_do_is_absent() -> None:
     answer = told("numa-2")["cases"]["weighted"]
-    if answer["status"] == 0:  # a kernel that can
+    if answer["status"] == 0:  # the kernel supports it
         assert answer["saw"]["nodes"]["0"] / PAGES == pytest.approx(0.75, abs=0.01)
     else:
         assert answer["status"] == 77 and "Linux 6.9" in answer["talk"], answer

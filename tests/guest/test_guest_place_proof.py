@@ -1,7 +1,7 @@
-"""Proof and migration in a real kernel of two nodes: what is put wrong is found, and what is right is not accused.
+"""Proof and migration in a real kernel of two nodes: wrong placement is found, and right placement is not reported.
 
-One boot, many answers. The campaign is small here; MESHMARK_PROOF_REPEATS=10 makes 120 injections and 60 clean runs.
-Nothing is about speed: the guest is emulated.
+Everything runs in one boot. The campaign is small; MESHMARK_PROOF_REPEATS=10 makes 120 injections and 60 clean runs.
+No test depends on speed: the guest is emulated.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ REPEATS = int(os.environ.get("MESHMARK_PROOF_REPEATS", "1"))
 pytestmark = [pytest.mark.guest, pytest.mark.slow]
 
 MIB: Final = 1 << 20
-SIZE: Final = 32 * MIB // 4096  # pages that a program to be moved holds
+SIZE: Final = 32 * MIB // 4096  # pages of a program that is moved
 
 
 @cache
 def gathered() -> dict[str, Any] | str:
-    """The answers of the guest, or why it could not be had."""
+    """Return the answers of the guest, or why there is no guest."""
     plan = {
         "place": str(PLACE),
         "library": str(LIBRARY),
@@ -52,13 +52,13 @@ def violations(answer: dict[str, Any]) -> set[str]:
 
 
 def one_line(answer: dict[str, Any], status: int, *words: str) -> None:
-    """Refused: the status, and one line (a hint may follow) with these words."""
+    """Assert that a command was refused: the status, and one line (a hint may follow) with these words."""
     assert answer["status"] == status, answer
     lines = [x for x in answer["talk"].splitlines() if not x.startswith("hint:")]
     assert len(lines) == 1 and all(w in lines[0] for w in words), answer["talk"]
 
 
-# What is said of each case must have these words: the culprit.
+# The report of each case must contain these words: the cause.
 CULPRITS: Final = {
     "mask narrowed": "the program narrowed it",
     "mask widened": "the program widened it",
@@ -91,7 +91,7 @@ def test_the_culprit_is_named() -> None:
 
 
 def test_nothing_else_is_said_of_an_injection() -> None:
-    # A thread whose mask was wrong may have run where it allowed.
+    # A thread with a wrong mask may have run where the mask allowed it.
     for answer in part("campaign"):
         if answer["injected"]:
             assert violations(answer) <= {answer["injected"], "ran_outside"}, answer["said"]["findings"]
@@ -108,7 +108,7 @@ def test_what_is_right_is_not_accused() -> None:
 def test_pages_per_node_are_the_truth_within_one_per_cent() -> None:
     for case in part("pages"):
         pages = [
-            next(t["pages"] for t in case[when]["said"]["threads"] if "pages" in t) for when in ("before", "after")
+            next(t["pages"] for t in case[moment]["said"]["threads"] if "pages" in t) for moment in ("before", "after")
         ]
         for node, size in enumerate(case["sizes"]):
             growth = pages[1].get(str(node), 0) - pages[0].get(str(node), 0)
@@ -133,8 +133,8 @@ def test_memory_goes_where_it_is_sent(case: str) -> None:
     assert answer["truth"] == {"0": SIZE}
     (process,) = answer["said"]["processes"]
     assert process["left_bytes"] == {} and process["moved_bytes"] >= SIZE * 4096
-    # The kernel counts pages by mapping: of one with pages of its own and shared ones, as the data of an interpreter
-    # that is one file (Debian's), an own page may be missing there, and is moved all the same.
+    # The kernel counts pages by mapping: for a mapping with private and shared pages, such as the data of an
+    # interpreter that is one file (in Debian), a private page may be missing from the count, and is moved nevertheless.
     growth = process["after"]["0"] - process["before"].get("0", 0)
     assert 0 <= process["moved_bytes"] - growth <= 4 * 4096
     if case == "threads":
@@ -145,7 +145,7 @@ def test_memory_that_is_there_or_was_not_meant_stays() -> None:
     answers = part("migrate")
     assert answers["there"]["truth"] == {"1": SIZE}
     assert answers["from"]["truth"] == {"1": SIZE} and answers["from"]["said"]["processes"][0]["moved_bytes"] == 0
-    # Both nodes are targets: what is on one of them is there.
+    # Both nodes are targets: pages on either node are in place.
     assert answers["dealt"]["truth"] == {"1": SIZE}
 
 
@@ -161,7 +161,7 @@ def test_what_cannot_move_is_told_with_the_reason() -> None:
     assert full["status"] == 1
     process = full["said"]["processes"][0]
     assert process["left_bytes"]["full"] > 0, process
-    # What the command says, and what the kernel says of the block itself.
+    # The report of the command, and that of the kernel about the block itself.
     assert full["truth"]["1"] * 4096 == pytest.approx(process["left_bytes"]["full"], abs=4 * MIB)
 
 
@@ -195,12 +195,12 @@ def test_a_cpu_that_goes_offline_is_the_culprit() -> None:
 @pytest.mark.parametrize("pages", ["small", "thp"])
 def test_next_touch_brings_pages_to_who_touches_them(pages: str) -> None:
     case = part("next_touch")[pages]
-    whole = 8 * MIB // 4096
-    assert case["marked"] == 0 and case["before"] == {"1": whole}
-    assert case["first"] == {"0": whole // 2} and case["second"] == {"1": whole // 2}
+    block_pages = 8 * MIB // 4096
+    assert case["marked"] == 0 and case["before"] == {"1": block_pages}
+    assert case["first"] == {"0": block_pages // 2} and case["second"] == {"1": block_pages // 2}
     assert case["wrong"] == [], "the contents changed"
-    touched, moved, kept, lost = case["counts"]
-    assert moved == whole // 2 and kept == lost == 0
-    assert touched == whole if pages == "small" else 4 <= touched < whole
-    assert case["again"] == 0 and case["after again"] == {"1": whole}
-    assert case["left"] == 0 and case["migrated"] == {"0": whole}
+    touched_pages, moved_pages, kept_pages, lost_pages = case["counts"]
+    assert moved_pages == block_pages // 2 and kept_pages == lost_pages == 0
+    assert touched_pages == block_pages if pages == "small" else 4 <= touched_pages < block_pages
+    assert case["again"] == 0 and case["after again"] == {"1": block_pages}
+    assert case["left"] == 0 and case["migrated"] == {"0": block_pages}

@@ -1,7 +1,7 @@
-"""Placement in real multi-node Linux kernels: memory on the asked node, threads on the asked CPUs.
+"""Placement in real multi-node Linux kernels: memory on the requested node, threads on the requested CPUs.
 
-One boot a topology, many checks on what was gathered in it. Nothing here is about speed: without
-hardware virtualisation the guest is emulated, and its nodes are all the same memory.
+Each topology is booted once for many checks. No test depends on speed: without hardware virtualisation the guest is
+emulated, and its nodes share the same memory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ HUGE = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages"
 
 
 def latency(*words: str, pages: str = "4KiB", budget: str = "30s", footprint: str = FOOTPRINT) -> list[str]:
-    """Words for the probe that measure as little as can be; the budget is for a busy host, quick ones end before.
+    """Return words for the smallest measurement of the probe; the budget allows for a busy host, quick ones end before.
 
     Args:
         budget: "" if the step has `budgets`.
@@ -80,18 +80,18 @@ def instruments() -> frozenset[str]:
 
 
 def plan(name: str) -> list[dict[str, Any]]:
-    """What is gathered in one guest."""
+    """Return the steps that run in one guest."""
     machine = MACHINES[name]
     cpus = [c for node in machine["cpus"] for c in node]
     steps: list[dict[str, Any]] = [{"name": "topology", "topology": True}]
     steps += [
-        {"name": f"from-{own[0]}", "run": latency("--cpus", str(own[0]), "--memory-node", "all")}
-        for own in machine["cpus"]
-        if own
+        {"name": f"from-{node_cpus[0]}", "run": latency("--cpus", str(node_cpus[0]), "--memory-node", "all")}
+        for node_cpus in machine["cpus"]
+        if node_cpus
     ]
     steps += [
         {"name": "default", "run": latency("--cpus", "0")},
-        # Two, not all: each chaser takes 64 MiB on every node, and a node here has some 250 MiB.
+        # Two, not all: each pointer chase takes 64 MiB on every node, and a node has only some 250 MiB.
         {"name": "two-cpus", "run": latency("--cpus", f"{cpus[0]},{cpus[-1]}", "--processes", "2")},
         {"name": "no-such-node", "run": latency("--memory-node", "9")},
         {"name": "affinity", "run": latency("--cpus", "0"), "affinity": [cpus[-1]]},
@@ -133,7 +133,7 @@ def plan(name: str) -> list[dict[str, Any]]:
             },
         ]
     if name == "numa-2" and "lines" in instruments():
-        # One CPU a node: where vCPUs take turns on the host's cores, every hand-over waits for a turn.
+        # One CPU per node: if vCPUs share the cores of the host, every hand-over waits for a turn.
         words = ["lines", "--state", "dirty", "--cpus", "0,2", "--interval", "100", "--shield", "off"]
         steps.append({"name": "lines", "budgets": ["4s", "12s", "40s", "120s"], "run": words})
     if name == "numa-2":
@@ -167,14 +167,14 @@ def plan(name: str) -> list[dict[str, Any]]:
 
 @cache
 def gathered(name: str) -> dict[str, Any] | str:
-    """The answers of one guest, or why it could not be had."""
+    """Return the answers of one guest, or why there is no guest."""
     path = os.pathsep.join(p for p in (str(ROOT / "src"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")) if p)
     return booted.gathered(name, "gather.py", {"probe": str(PROBE), "steps": plan(name)}, 900, {"PYTHONPATH": path})
 
 
 @pytest.fixture(params=booted.first_quick(MACHINES))
 def guest(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """(what the machine is, what was gathered in it)"""
+    """Yield the description of the machine and the answers of its guest."""
     yield MACHINES[request.param], answers_of(request.param)
 
 
@@ -191,7 +191,7 @@ def answers_of(name: str) -> dict[str, Any]:
 
 
 def results(answers: dict[str, Any], step: str) -> list[dict[str, Any]]:
-    """The records with points of a step that must have measured something."""
+    """Return the results of a step that must have measured something."""
     answer = answers[step]
     assert answer.get("status") == 0, f"{step}: {answer}"
     assert answer["lines"][-1]["type"] == "end" and answer["lines"][-1]["status"] == "ok"
@@ -199,7 +199,7 @@ def results(answers: dict[str, Any], step: str) -> list[dict[str, Any]]:
 
 
 def refused(answer: dict[str, Any], field: str, allowed: str) -> None:
-    """A usage error: status 2, one line, which names the field and what is allowed."""
+    """Assert a usage error: status 2 and one line, which names the field and the allowed values."""
     assert answer.get("status") == 2, answer
     error = answer["lines"][-1]
     assert error["type"] == "error" and error["field"] == field, error
@@ -209,7 +209,7 @@ def refused(answer: dict[str, Any], field: str, allowed: str) -> None:
 
 
 def absent_for(answer: dict[str, Any], word: str) -> None:
-    """Status 77, an absence whose reason has this word, and no record."""
+    """Assert status 77, an absence whose reason has this word, and no record."""
     assert answer.get("status") == 77, answer
     absences = [x for x in answer["lines"] if x["type"] == "absent"]
     assert absences and word in absences[0]["reason"], absences
@@ -234,14 +234,14 @@ def test_the_live_topology_is_the_one_booted(guest: tuple[dict[str, Any], dict[s
 
 def test_memory_is_on_the_asked_node_from_every_node(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
     machine, answers = guest
-    for own in (cpus for cpus in machine["cpus"] if cpus):
-        points = results(answers, f"from-{own[0]}")
-        seen = {r["conditions"]["memory_node"]: r for r in points if r["metric"] == "load_latency"}
-        assert sorted(seen) == machine["memory"], f"cpu {own[0]} does not reach every memory"
-        for node, record in seen.items():
+    for node_cpus in (cpus for cpus in machine["cpus"] if cpus):
+        points = results(answers, f"from-{node_cpus[0]}")
+        node_pairs = {r["conditions"]["memory_node"]: r for r in points if r["metric"] == "load_latency"}
+        assert sorted(node_pairs) == machine["memory"], f"cpu {node_cpus[0]} does not reach every memory"
+        for node, record in node_pairs.items():
             assert record["conditions"]["observed_node"] == node
             assert record["conditions"]["observed_node_share"] == 1.0
-            assert record["conditions"]["observed_cpus"] == str(own[0])
+            assert record["conditions"]["observed_cpus"] == str(node_cpus[0])
             assert record["value"] > 0
             assert not {"misplaced", "migrated"} & set(record["flags"]), record["flags"]
 
@@ -295,7 +295,7 @@ def test_processes_have_their_memory_where_it_was_asked_for(name: str) -> None:
             assert expand(record["conditions"]["observed_cpus"]) == [cpus[0], cpus[-1]]
             assert not {"misplaced", "migrated", "unverified"} & set(record["flags"])
             variables = expand(record["conditions"]["observed_node"])
-            homes = sorted({n for n, own in enumerate(machine["cpus"]) if {cpus[0], cpus[-1]} & set(own)})
+            homes = sorted({n for n, node_cpus in enumerate(machine["cpus"]) if {cpus[0], cpus[-1]} & set(node_cpus)})
             assert variables == ([machine["memory"][-1]] if step == "processes" else homes)
 
 
@@ -346,7 +346,7 @@ def test_a_cpu_taken_offline_is_told(numa_2: dict[str, Any]) -> None:
 
 
 def expand(text: str) -> list[int]:
-    """The numbers of a list such as 0-3,8."""
+    """Return the numbers of a list such as 0-3,8."""
     results: list[int] = []
     for part in str(text).split(","):
         first, _, last = part.partition("-")
@@ -355,7 +355,7 @@ def expand(text: str) -> list[int]:
 
 
 def kernel_list(numbers: list[int]) -> str:
-    """As the kernel writes them: 0-1,3."""
+    """Return a list as the kernel writes it: 0-1,3."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][-1] + 1:

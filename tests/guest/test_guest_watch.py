@@ -1,6 +1,6 @@
-"""The sampler in real kernels of several nodes: what it says of nodes, pages, CPUs that go and clocks that step.
+"""The sampler in real kernels of several nodes: reports on nodes, pages, CPUs that go offline and clocks that step.
 
-One boot a topology, many checks on what was watched in it. Nothing here is about speed: the guest is emulated.
+Each topology is booted once for many checks. No test depends on speed: the guest is emulated.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PAGE: Final = 4096
 HELD: Final = 64 << 20
 STEP_S: Final = 3600
 RATE: Final = 4.0
-STAT: Final = ("cpu.busy", "cpu.user", "cpu.system", "cpu.interrupts", "cpu.steal")  # of /proc/stat
-# `far` holds the memory of a program on CPU 0; `unplug` is a CPU that goes and comes, in the second machine and the
-# third the only one of its node.
+STAT: Final = ("cpu.busy", "cpu.user", "cpu.system", "cpu.interrupts", "cpu.steal")  # metrics of /proc/stat
+# `far` holds the memory of a program on CPU 0; `unplug` is a CPU that goes offline and returns, in the second and third
+# machine the only one of its node.
 MACHINES: dict[str, dict[str, Any]] = {
     "numa-2": {"cpus": [[0, 1], [2, 3]], "memory": [0, 1], "far": 1, "unplug": 3, "links": [(0, 1)]},
     "ring-4": {
@@ -47,7 +47,7 @@ MACHINES: dict[str, dict[str, Any]] = {
 
 @cache
 def gathered(name: str) -> dict[str, Any] | str:
-    """What was watched in one guest, or why it could not be had."""
+    """Return the answers of one guest, or why there is no guest."""
     machine = MACHINES[name]
     plan = {
         "watch": str(WATCH),
@@ -61,7 +61,7 @@ def gathered(name: str) -> dict[str, Any] | str:
 
 
 class Watched:
-    """One guest: what it is, and what the sampler said of it."""
+    """One guest: the description of its machine, and the output of the sampler."""
 
     def __init__(self, name: str) -> None:
         answers = gathered(name)
@@ -75,7 +75,7 @@ class Watched:
         self.far: int = self.machine["far"]
 
     def between(self, first: str, last: str) -> list[dict[str, Any]]:
-        """Frames after one mark, up to and with another."""
+        """Return the frames after one mark, up to and including another."""
         marks = self.answers["marks"]
         return [f for f in self.frames if marks[first] < f["seq"] <= marks[last]]
 
@@ -86,7 +86,7 @@ class Watched:
         return values
 
     def counted(self, metric: str, first: str, last: str) -> list[float]:
-        """How far a counter of the nodes went between two marks: its rates times their windows."""
+        """Return the increase of a counter of the nodes between two marks: rates times lengths of frames."""
         frames = self.between(first, last)
         return [sum((f["values"][metric][n] or 0) * f["window_s"] for f in frames) for n in self.nodes]
 
@@ -101,7 +101,7 @@ def test_the_header_is_the_machine_that_was_booted(watched: Watched) -> None:
     assert [n["number"] for n in parts["node"]] == list(watched.nodes)
     assert [[c["number"] for c in parts["cpu"] if c["node"] == n] for n in watched.nodes] == machine["cpus"]
     assert [m["node"] for m in parts["memory"]] == machine["memory"]
-    # A direction each; in a ring none between nodes that face each other.
+    # One link per direction; in a ring, opposite nodes have none.
     assert sorted((k["from"], k["to"]) for k in parts["link"]) == sorted(
         pair for a, b in machine["links"] for pair in ((a, b), (b, a))
     )
@@ -127,41 +127,41 @@ def test_its_cpu_is_busy_and_no_other(watched: Watched) -> None:
 
 
 def test_memory_in_use_grows_on_its_node_and_goes_with_it(watched: Watched) -> None:
-    before, held, after = (watched.at(m)["node.used"] for m in ("quiet", "held", "ended"))
+    before, while_held, after = (watched.at(m)["node.used"] for m in ("quiet", "held", "ended"))
     for n in watched.nodes:
-        grown, gone = (b - a for a, b in ((before[n], held[n]), (after[n], held[n])))  # type: ignore[operator]
+        growth, freed = (b - a for a, b in ((before[n], while_held[n]), (after[n], while_held[n])))  # type: ignore[operator]
         if n == watched.far:
-            # The kernel keeps some of what is given back in lists of its CPUs, for whoever asks next.
-            assert 0.95 * HELD < grown < 1.3 * HELD and gone > HELD / 2, (n, grown, gone)
+            # The kernel keeps some of the freed memory in lists of its CPUs, for the next request.
+            assert 0.95 * HELD < growth < 1.3 * HELD and freed > HELD / 2, (n, growth, freed)
         else:
-            assert abs(grown) < HELD / 4 and abs(gone) < HELD / 4, (n, grown, gone)
+            assert abs(growth) < HELD / 4 and abs(freed) < HELD / 4, (n, growth, freed)
 
 
 def test_pages_for_programs_of_other_nodes_are_counted_where_they_lie(watched: Watched) -> None:
     pages = watched.counted("node.other", "quiet", "held")
     assert HELD / PAGE <= pages[watched.far] < 1.2 * HELD / PAGE, pages
-    # A node without memory has its programs' pages on another, always.
+    # The pages of the programs of a node without memory are always on another node.
     others = [p for n, p in enumerate(pages) if n != watched.far and n in watched.machine["memory"]]
     assert max(others) < HELD / PAGE / 10, pages
 
 
 def test_pages_that_find_no_room_are_missed_there_and_foreign_here(watched: Watched) -> None:
-    miss, foreign = (watched.counted(m, "ended", "overflowed") for m in ("node.miss", "node.foreign"))
-    expected = HELD / 2 / PAGE  # so many more than the node had left, give or take what the kernel frees meanwhile
-    assert foreign[watched.far] > expected / 2, foreign
+    miss, foreign_pages = (watched.counted(m, "ended", "overflowed") for m in ("node.miss", "node.foreign"))
+    expected = HELD / 2 / PAGE  # pages that exceed the free memory of the node, up to what the kernel frees meanwhile
+    assert foreign_pages[watched.far] > expected / 2, foreign_pages
     assert miss[watched.far] == 0, miss
-    assert sum(miss) == pytest.approx(sum(foreign), rel=0.01)
+    assert sum(miss) == pytest.approx(sum(foreign_pages), rel=0.01)
     assert sum(watched.counted("node.miss", "quiet", "ended")) == 0
 
 
 def test_a_cpu_that_goes_is_unknown_and_comes_back(watched: Watched) -> None:
     cpu, cpus = watched.machine["unplug"], len(watched.header["components"]["cpu"])
-    gone, back = watched.between("offline", "still_offline"), watched.between("online", "back")
-    assert len(gone) >= 6 and len(back) >= 5
+    while_offline, back = watched.between("offline", "still_offline"), watched.between("online", "back")
+    assert len(while_offline) >= 6 and len(back) >= 5
     for name in STAT:
-        assert [f["values"][name][cpu] for f in gone] == [None] * len(gone), name
+        assert [f["values"][name][cpu] for f in while_offline] == [None] * len(while_offline), name
         for other in range(cpus):
-            assert other == cpu or any(f["values"][name][other] is not None for f in gone), (name, other)
+            assert other == cpu or any(f["values"][name][other] is not None for f in while_offline), (name, other)
         # An emulated CPU on a busy machine may have had no tick of 10 ms within a window.
         valid_values = [v for f in back if (v := f["values"][name][cpu]) is not None]
         assert valid_values and all(0 <= v <= 1 for v in valid_values), (name, valid_values)
@@ -171,23 +171,23 @@ def test_counters_of_a_cpu_that_goes_are_unknown_and_come_back(watched: Watched)
     names = [m["name"] for m in watched.header["metrics"] if m["name"].startswith("cpu.") and m["name"] not in STAT]
     cpu = watched.machine["unplug"]
     quiet = watched.at("quiet")
-    counted = [name for name in names if quiet[name][cpu] is not None]
-    if not counted:
+    counted_names = [name for name in names if quiet[name][cpu] is not None]
+    if not counted_names:
         pytest.skip("this kernel counts nothing on a CPU by perf events")
-    # They are asked once a second at most, and what was read last stands until then.
-    # An emulated CPU on a busy host takes its time to come back, so the last frame alone is sure to have it.
-    gone, back = watched.between("offline", "still_offline")[-2:], watched.between("online", "back")[-1:]
-    for name in counted:
-        assert [f["values"][name][cpu] for f in gone] == [None, None], name
-        assert all(f["values"][name][0] is not None for f in gone), name
+    # They are read once a second at most, and the last value is kept until then.
+    # An emulated CPU on a busy host needs time to return, so only the last frame surely has it.
+    while_offline, back = watched.between("offline", "still_offline")[-2:], watched.between("online", "back")[-1:]
+    for name in counted_names:
+        assert [f["values"][name][cpu] for f in while_offline] == [None, None], name
+        assert all(f["values"][name][0] is not None for f in while_offline), name
         assert all(f["values"][name][cpu] is not None for f in back), name
 
 
 def test_a_step_of_the_wall_clock_moves_no_window(watched: Watched) -> None:
-    at = {f["seq"]: f["at"] for f in watched.frames}
+    wall_times = {f["seq"]: f["at"] for f in watched.frames}
     marks = watched.answers["marks"]
     for mark, step in (("ahead", STEP_S), ("back", -2 * STEP_S)):
-        assert at[marks[mark]] - at[marks[f"before_{mark}"]] == pytest.approx(step, abs=30)
+        assert wall_times[marks[mark]] - wall_times[marks[f"before_{mark}"]] == pytest.approx(step, abs=30)
     start_s = 0.0
     for f in watched.frames:
         assert f["window_s"] == pytest.approx(f["t_s"] - start_s, abs=1e-5)
@@ -199,15 +199,15 @@ def test_a_step_of_the_wall_clock_moves_no_window(watched: Watched) -> None:
 
 
 def test_the_canary_walks_on_every_memory(watched: Watched) -> None:
-    absent = {a["metric"] for a in watched.header["absent"]}
+    absent_metrics = {a["metric"] for a in watched.header["absent"]}
     for n in watched.nodes:
         values = [f["values"]["node.latency"][n] for f in watched.frames]
         valid_values = [v for v in values if v is not None]
         if n not in watched.machine["memory"]:
-            assert not valid_values and f"node.latency:node {n}" in absent, (n, valid_values)
+            assert not valid_values and f"node.latency:node {n}" in absent_metrics, (n, valid_values)
             continue
         assert valid_values and min(valid_values) > 1e-9 and median(valid_values) < 1e-3, (n, valid_values)
-        # Where its node has lost its only CPU it walks from another.
+        # If its node has lost its only CPU, the probe walks from another.
         assert any(f["values"]["node.latency"][n] is not None for f in watched.between("offline", "still_offline")), n
 
 
@@ -216,5 +216,5 @@ def test_the_sampler_outlives_it_all(watched: Watched) -> None:
     assert watched.frames[-1]["seq"] >= watched.answers["marks"]["back"]
     numbers = [f["seq"] for f in watched.frames]
     assert numbers == sorted(set(numbers))
-    # A reader on a busy machine may be late; what it then lost is counted.
+    # A reader on a busy machine may be late; frames that it lost are counted.
     assert watched.frames[-1]["dropped"] <= numbers[-1] + 1 - len(numbers)

@@ -1,10 +1,11 @@
-"""Runs inside a guest: watches it with the sampler while things happen to it, and judges nothing.
+"""Runs inside a guest: changes it while the sampler watches, and judges nothing.
 
     watch_inside.py PLAN OUT
 
-PLAN is JSON: `watch` (the sampler), `far` (a node that has memory), `bytes` (held there), `unplug` (a CPU that is taken
-offline and brought back), `step_s` (the clock on the wall is set this far ahead, then as far behind), `rate` (Hz). OUT
-gets the sampler's `lines`, its `status` and words, and `marks`: the number of a frame by which something was done.
+PLAN is JSON: `watch` (the sampler), `far` (a node that has memory), `bytes` (held there), `unplug` (a CPU that is
+taken offline and brought back), `step_s` (the wall clock is set this far ahead, then as far back), `rate` (Hz). OUT
+gets the `lines` of the sampler, its `status` and messages, and `marks`: the number of the frame by which an action
+was complete.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from typing import Any
 
 from booted import answer
 
-SET_MEMPOLICY = 238  # x86-64's number of the call; numa-guest knows no other processor
+SET_MEMPOLICY = 238  # system call number of x86-64; numa-guest supports no other processor
 PREFERRED, BIND = 1, 2
-NO_HUGE_PAGE, POPULATE_WRITE = 15, 23  # of madvise
+NO_HUGE_PAGE, POPULATE_WRITE = 15, 23  # arguments of madvise
 NODES = Path("/sys/devices/system/node")
 
 
 def memory(node: int, policy: int, size: int) -> mmap.mmap:
-    """Touched memory under a policy, in small pages: the kernel counts a huge one as one page."""
+    """Return touched memory under a policy, in small pages: the kernel counts a huge page as one page."""
     mask = ctypes.c_ulong(1 << node)
     if ctypes.CDLL(None, use_errno=True).syscall(SET_MEMPOLICY, policy, ctypes.byref(mask), 64) != 0:
         raise OSError(ctypes.get_errno(), "set_mempolicy")
@@ -51,20 +52,20 @@ class Program:
     """A process on CPU 0 that holds memory under a policy, and then spins or ends."""
 
     def __init__(self, node: int, policy: int, size: int, spin: bool) -> None:
-        ready, tell = os.pipe()
+        ready, write_end = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.sched_setaffinity(0, {0})
             try:
-                held = memory(node, policy, size)
-                os.write(tell, b"ok")
+                block = memory(node, policy, size)
+                os.write(write_end, b"ok")
                 while spin:
-                    held[0] = 1
+                    block[0] = 1
                 signal.pause()
             except BaseException as error:
-                os.write(tell, f"{type(error).__name__}: {error}".encode())
+                os.write(write_end, f"{type(error).__name__}: {error}".encode())
             os._exit(1)
-        os.close(tell)
+        os.close(write_end)
         data = os.read(ready, 1000).decode()
         os.close(ready)
         if data != "ok":
@@ -96,13 +97,13 @@ class Watch:
         if not data:
             assert self.process.stderr is not None
             raise RuntimeError(f"the sampler ended: {self.process.stderr.read().decode()}")
-        *whole, self.torn = (self.torn + data).split(b"\n")
-        self.lines += [json.loads(text) for text in whole]
+        *complete, self.torn = (self.torn + data).split(b"\n")
+        self.lines += [json.loads(text) for text in complete]
 
     def next(self, count: int = 1) -> int:
-        """Waits for frames that are made from now on; the number of the last one.
+        """Wait for `count` new frames, and return the number of the last one.
 
-        What was done before the call is whole in the second of them: the first one's window began before it.
+        The second of them covers all that was done before the call: the window of the first one began before it.
         """
         while select.select([self.pipe], [], [], 0)[0]:
             self.read()
@@ -112,7 +113,7 @@ class Watch:
         return int(self.lines[line_count - 1]["seq"])
 
     def placed(self, pid: int) -> int | None:
-        """The number of the newest frame that says where this process's pages are, if any does."""
+        """Return the number of the newest frame that states where the pages of a process are; None if there is none."""
         for line in reversed(self.lines):
             if any(p["pid"] == pid and p.get("nodes") for p in line.get("processes", [])):
                 return int(line["seq"])
@@ -120,35 +121,35 @@ class Watch:
 
     def end(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGTERM)
-        rest, talk = self.process.communicate(timeout=120)
-        self.lines += [json.loads(text) for text in (self.torn + rest).splitlines()]
+        remaining_lines, talk = self.process.communicate(timeout=120)
+        self.lines += [json.loads(text) for text in (self.torn + remaining_lines).splitlines()]
         return self.process.returncode, talk.decode()
 
 
 def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
-    far, size, marks = plan["far"], plan["bytes"], answers["marks"]
+    far_node, size, marks = plan["far"], plan["bytes"], answers["marks"]
     watch = Watch(plan["watch"], plan["rate"])
     answers["lines"] = watch.lines
     try:
         marks["quiet"] = watch.next(4)
 
-        program = Program(far, BIND, size, spin=True)
+        program = Program(far_node, BIND, size, spin=True)
         answers["program"] = program.pid
         marks["held"] = watch.next(2)
-        deadline_s = time.monotonic() + 300  # two scans of the processes: 2 s apart, or 200 times what one takes
+        deadline_s = time.monotonic() + 300  # two scans of the processes: 2 s apart, or 200 times the duration of one
         while time.monotonic() < deadline_s:
             marks["seen"] = watch.next()
             report = watch.placed(program.pid)
-            if report is not None:  # maybe later than the frame waited for: a slow guest reads several at once
+            if report is not None:  # perhaps later than the expected frame: a slow guest reads several at once
                 marks["seen"] = max(marks["seen"], report)
                 break
         program.end()
         marks["ended"] = watch.next(2)
 
-        # More than the node has left: the rest lies elsewhere though it was wanted here.
-        size = free_bytes(far) + plan["bytes"] // 2
+        # More than the free memory of the node: the rest is elsewhere though it was requested here.
+        size = free_bytes(far_node) + plan["bytes"] // 2
         answers["wanted"] = size
-        Program(far, PREFERRED, size, spin=False).end()
+        Program(far_node, PREFERRED, size, spin=False).end()
         marks["overflowed"] = watch.next(3)
 
         switch = Path(f"/sys/devices/system/cpu/cpu{plan['unplug']}/online")

@@ -1,4 +1,4 @@
-"""What the mutation runs of both halves share."""
+"""Code that the mutation runs of the native and the Python code share."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-FLOOR: Final = 0.85  # share of the mutants that must be caught
+FLOOR: Final = 0.85  # share of the mutants that must be detected
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
 
 
 @cache
 def equivalent() -> frozenset[str]:
-    """Names of the mutants that were judged to change nothing that can be observed."""
+    """Return the names of the mutants that were judged to change nothing observable."""
     lines = EQUIVALENT.read_text(encoding="utf-8").splitlines() if EQUIVALENT.is_file() else []
     return frozenset(line.split()[0] for line in lines if line.strip() and not line.startswith("#"))
 
 
 def arguments(doc: str | None, option: str, rooms: Collection[str], count: int, count_help: str) -> argparse.Namespace:
-    """The command line; `rooms` of the result are those that `option` names."""
+    """Return the parsed command line; `rooms` contains the rooms that `option` names."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(option, dest="rooms", default=",".join(rooms), help="rooms of the core [all]")
     parser.add_argument("--count", type=int, default=count, help=count_help)

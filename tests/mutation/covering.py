@@ -1,8 +1,8 @@
-"""A pytest plugin: learns which tests execute which functions of the mutated files, or runs those of one function.
+"""A pytest plugin: learns which tests execute which functions of the mutated files, or runs the tests of one function.
 
-It is loaded with `-p covering` by `python.py`. MUTATION_TESTS names the file of what was learned: the seconds of each
-test, and the tests that execute each function. With MUTATION_RUN, a list of tests, only these run, in this order, and
-before them tests that were not known then. Tests that start the command `meshmark` are left out.
+`python.py` loads it with `-p covering`. MUTATION_TESTS names the file of what was learned: the seconds of each test,
+and the tests that execute each function. With MUTATION_RUN, a list of tests, only these run, in this order, after
+tests that were not known then. Tests that start the command `meshmark` are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 def _starts_command(item: pytest.Item) -> bool:
-    """Whether a test starts the command `meshmark`, whose functions run in another process, and which takes seconds."""
+    """Return whether a test starts the command `meshmark`, whose functions run in another process, and which takes
+    seconds."""
     return (
         isinstance(item, pytest.Function) and re.search(r"\bmeshmark\(", inspect.getsource(item.function)) is not None
     )
@@ -62,5 +63,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if RUN is None and not session.testsfailed:
-        learned = {"seconds": _seconds, "tests": {function: sorted(tests) for function, tests in _tests.items()}}
-        LEARNED.write_text(json.dumps(learned), encoding="utf-8")
+        coverage = {"seconds": _seconds, "tests": {function: sorted(tests) for function, tests in _tests.items()}}
+        LEARNED.write_text(json.dumps(coverage), encoding="utf-8")

@@ -1,13 +1,14 @@
-"""`make mutants`: plants faults in the core of the native half, and counts those that its tests catch.
+"""`make mutants`: plants faults in the core of the native code, and counts those that its tests detect.
 
-A mutant changes one operator, constant or statement of one file. The file is compiled with the command of its original
-and linked, before the archives that contain the original, into a program of the room's native tests. The sources are
-never changed: all that is written is in build/mutants/native. An interrupted run resumes, and only survivors run again
-as long as a file stays the same.
+A mutant changes one operator, constant or statement of one file. The file is compiled with the command of its
+original and linked, before the archives that contain the original, into a program of the native tests of the room.
+The sources are never changed: all output is in build/mutants/native. An interrupted run resumes, and only survivors
+run again while a file stays the same.
 
     tests/mutation/native.py [--rooms place,model] [--count 12] [--children 2]
 
-Mutants whose object code equals the original's change nothing and do not count, nor do those of equivalent.txt.
+Mutants whose object code equals that of the original change nothing and do not count, nor do those of
+equivalent.txt.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ from common import FLOOR, ROOT, arguments, equivalent
 
 BUILD: Final = ROOT / "build" / "mutants" / "native"
 OUTCOMES: Final = BUILD / "outcomes.json"
-CPU_S: Final = 20  # that a process of a mutant's tests may take, beside five times that of the original's
-PATIENCE: Final = 20  # times as long as the original's tests, and a minute: the machine may be busy with other work
-MEMORY_BYTES: Final = 8 << 30  # of a mutant's tests
+CPU_S: Final = 20  # limit of a process of the tests of a mutant, beside five times that of the original
+PATIENCE: Final = (
+    20  # factor of the time of the tests of the original, plus a minute: the machine may be busy with other work
+)
+MEMORY_BYTES: Final = 8 << 30  # limit of the tests of a mutant
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is mutated, relative to native/, and what may catch it: files of tests/native, without `_test.cpp`."""
+    """The mutated files, relative to native/, and the tests that may detect mutants: files of tests/native, without
+    `_test.cpp`."""
 
     sources: tuple[str, ...]
     tests: tuple[str, ...]
@@ -90,8 +94,9 @@ class Mutant:
     """One change of one file.
 
     Attributes:
-        name: the file and a digest of the changed line's text and the change, so that it survives edits elsewhere.
-        begin, end: characters of the file that `text` replaces.
+        name: Name of the file and a digest of the text of the changed line and of the change; other edits do not
+        alter it.
+        begin, end: Range of characters of the file that `text` replaces.
     """
 
     name: str
@@ -109,7 +114,7 @@ _HIDDEN: Final = re.compile(
     | ^[ ]*\#[^\n]*(?:\\\n[^\n]*)* | \[\[\w+\]\] | \bstatic_assert\b.*?; | \btemplate\ <[^\n]*""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
-# Binary operators have spaces around them (clang-format), which templates, pointers and references have not.
+# Binary operators have spaces around them (clang-format), unlike templates, pointers and references.
 _BINARY: Final = {
     "<": ("<=", ">"),
     "<=": ("<", ">"),
@@ -156,17 +161,17 @@ _STATEMENT: Final = re.compile(
     re.MULTILINE,
 )
 _EARLY: Final = re.compile(r"^ +if \([^\n]*\) (?:return|continue|break|throw|wrong|refuse)\b[^\n]*;$", re.MULTILINE)
-# What people read, and limits against absurd input, are not the promise of a test.
+# Texts for readers, and limits against absurd input, are not tested.
 _SKIPPED: Final = re.compile(r"fprintf\(stderr|\bcomplain\(|\bkMax\w* = |reserve\(")
 
 
 def masked(text: str) -> str:
-    """The text, with blanks for what is no code."""
+    """Return the text, with blanks for everything that is not code."""
     return _HIDDEN.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
 
 
 def _changes(code: str) -> Iterator[tuple[int, int, str]]:
-    """Begin, end and new text of all changes."""
+    """Yield the begin, end and new text of all changes."""
     for m in _OPERATOR.finditer(code):
         yield from ((m.start(), m.end(), new) for new in _BINARY.get(m[0], ()))
     for m in _STEP.finditer(code):
@@ -186,7 +191,7 @@ def _changes(code: str) -> Iterator[tuple[int, int, str]]:
 
 
 def mutants(file: str, text: str) -> list[Mutant]:
-    """All mutants of a file, in its order; `file` is relative to native/."""
+    """Return all mutants of a file, in its order; `file` is relative to native/."""
     code, found = masked(text), []
     counts: Counter[tuple[str, int, str]] = Counter()
     for begin, end, new in sorted(_changes(code)):
@@ -202,23 +207,23 @@ def mutants(file: str, text: str) -> list[Mutant]:
 
 
 def sample(file: str, text: str, count: int, seed: int) -> list[Mutant]:
-    """At most `count` of a file's mutants, at different places where possible; the same for a seed."""
-    rest = mutants(file, text)
-    random.Random(f"{seed} {file}").shuffle(rest)
+    """Return at most `count` mutants of a file, at different places if possible; the same for a seed."""
+    shuffled = mutants(file, text)
+    random.Random(f"{seed} {file}").shuffle(shuffled)
     places: Counter[int] = Counter()
-    rounds = {}  # the first mutant of each place comes before the second of any
-    for mutant in rest:
+    rounds = {}  # the first mutant of each place precedes the second of any place
+    for mutant in shuffled:
         rounds[mutant.name] = places[mutant.begin]
         places[mutant.begin] += 1
-    rest.sort(key=lambda m: rounds[m.name])
-    return sorted(rest[:count], key=lambda m: m.begin)
+    shuffled.sort(key=lambda m: rounds[m.name])
+    return sorted(shuffled[:count], key=lambda m: m.begin)
 
 
 # ---------------------------------------------------------------- building
 
 
 def configure(rooms: list[Room]) -> None:
-    """Builds all that mutants of these rooms are linked with: one object a file, lightly optimised."""
+    """Build everything with which mutants of these rooms are linked: one object per file, lightly optimised."""
     BUILD.mkdir(parents=True, exist_ok=True)
     flags = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1", "-DCMAKE_UNITY_BUILD=OFF"]
     quiet = ["-DCMAKE_MESSAGE_LOG_LEVEL=WARNING"]
@@ -236,7 +241,7 @@ def configure(rooms: list[Room]) -> None:
 
 @cache
 def compiling(file: str) -> tuple[list[str], str]:
-    """Command that compiles a file, and the object it makes."""
+    """Return the command that compiles a file, and the path of the object."""
     commands = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
     path = str(ROOT / "native" / file)
     words = shlex.split(next(c["command"] for c in commands if c["file"] == path))
@@ -245,7 +250,7 @@ def compiling(file: str) -> tuple[list[str], str]:
 
 @cache
 def link_line(tests: tuple[str, ...]) -> tuple[str, ...]:
-    """Command that links the native tests, only with those named and without what they do not use."""
+    """Return the command that links the named native tests, without unused code."""
     completed = subprocess.run(
         ["ninja", "-C", str(BUILD), "-t", "commands", "mm_tests"], check=True, capture_output=True, text=True
     )
@@ -261,7 +266,7 @@ def link_line(tests: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def compile_file(file: str, text: str, folder: Path) -> Path | None:
-    """Object of a changed file; None: it does not compile."""
+    """Return the object of a changed file; None if it does not compile."""
     words = list(compiling(file)[0])
     source, target = folder / Path(file).name, folder / "changed.o"
     source.write_text(text, encoding="utf-8")
@@ -277,7 +282,7 @@ def compile_file(file: str, text: str, folder: Path) -> Path | None:
 
 
 def link(file: str, changed: Path, folder: Path, tests: tuple[str, ...]) -> Path | None:
-    """The native tests that are named, with a changed object."""
+    """Return the program of the named native tests with a changed object."""
     original = compiling(file)[1]
     words = [w for w in link_line(tests) if w != original]
     program = folder / "mm_tests"
@@ -294,11 +299,11 @@ def link(file: str, changed: Path, folder: Path, tests: tuple[str, ...]) -> Path
 @dataclass(frozen=True, slots=True)
 class Limits:
     wall_s: float = 1800.0
-    cpu_s: int = 900  # of each process
+    cpu_s: int = 900  # limit of each process
 
 
 def tested(program: Path, limits: Limits, folder: Path) -> str:
-    """passed, failed or timeout; what the tests started is ended."""
+    """Return passed, failed or timeout; processes that the tests started are ended."""
     log = folder / "tests.log"
     command = ["prlimit", f"--as={MEMORY_BYTES}", f"--cpu={limits.cpu_s}", "--core=0", str(program)]
     command += ["--gtest_fail_fast", "--gtest_brief=1"]
@@ -326,25 +331,25 @@ def tested(program: Path, limits: Limits, folder: Path) -> str:
 
 
 def limits_of(program: Path, folder: Path) -> Limits | None:
-    """What a mutant's tests may take, by what the original's took; None: they failed."""
-    begun, before = time.monotonic(), os.times()
+    """Return the limits for the tests of a mutant, from the use of the original; None if its tests failed."""
+    start_s, before = time.monotonic(), os.times()
     if tested(program, Limits(), folder) != "passed":
         return None
-    after, wall_s = os.times(), time.monotonic() - begun
+    after, wall_s = os.times(), time.monotonic() - start_s
     cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
     return Limits(60 + PATIENCE * wall_s, CPU_S + round(5 * cpu_s))
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A file's object without a fault, and what its tests may take."""
+    """The object of a file without a fault, and the limits of its tests."""
 
     object_bytes: bytes
     limits: Limits
 
 
 def try_original(room: Room, file: str) -> Original | None:
-    """Compiles, links and tests a file as a mutant is. None: its tests fail."""
+    """Compile, link and test a file as a mutant is. Returns None if its tests fail."""
     folder = BUILD / "work" / "original"
     folder.mkdir(parents=True, exist_ok=True)
     changed = compile_file(file, (ROOT / "native" / file).read_text(encoding="utf-8"), folder)
@@ -356,7 +361,7 @@ def try_original(room: Room, file: str) -> Original | None:
 
 
 def outcome(room: Room, mutant: Mutant, original: Original, folder: Path) -> str:
-    """caught, timeout, survived, equal (the same object code) or broken (it does not compile)."""
+    """Return caught, timeout, survived, equal (the same object code) or broken (it does not compile)."""
     folder.mkdir(parents=True, exist_ok=True)
     text = (ROOT / "native" / mutant.file).read_text(encoding="utf-8")
     changed = compile_file(mutant.file, text[: mutant.begin] + mutant.text + text[mutant.end :], folder)
@@ -376,7 +381,7 @@ def digest_of(file: str) -> str:
 
 
 class Kept:
-    """Outcomes on disk, valid as long as a file's text is the same."""
+    """Outcomes on disk, valid while the text of a file is the same."""
 
     def __init__(self) -> None:
         self.all: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text()) if OUTCOMES.is_file() else {}
@@ -397,11 +402,11 @@ def files_of(room: Room) -> list[str]:
 
 def run_file(room: Room, file: str, options: argparse.Namespace, kept: Kept) -> None:
     text = (ROOT / "native" / file).read_text(encoding="utf-8")
-    known, skipped = kept.of(file), equivalent()
-    for name in [n for n, how in known.items() if how == "survived"]:
-        del known[name]  # today's tests may catch it
+    outcomes, skipped = kept.of(file), equivalent()
+    for name in [n for n, result in outcomes.items() if result == "survived"]:
+        del outcomes[name]  # the current tests may detect it
     pending = [
-        m for m in sample(file, text, options.count, options.seed) if m.name not in known and m.name not in skipped
+        m for m in sample(file, text, options.count, options.seed) if m.name not in outcomes and m.name not in skipped
     ]
     if not pending:
         return
@@ -414,7 +419,7 @@ def run_file(room: Room, file: str, options: argparse.Namespace, kept: Kept) -> 
     def one(mutant: Mutant) -> None:
         folder = free.pop()
         try:
-            known[mutant.name] = outcome(room, mutant, original, folder)
+            outcomes[mutant.name] = outcome(room, mutant, original, folder)
         finally:
             free.append(folder)
         kept.write()
@@ -439,7 +444,7 @@ def main() -> int:
     if options.show:
         print(difference(options.show), end="")
         return 0
-    kept, skipped = Kept(), equivalent()
+    stored, skipped = Kept(), equivalent()
     if not options.survivors:
         configure([ROOMS[name] for name in rooms])
     total: Counter[str] = Counter()
@@ -447,11 +452,11 @@ def main() -> int:
     for name in rooms:
         for file in files_of(ROOMS[name]):
             if not options.survivors:
-                run_file(ROOMS[name], file, options, kept)
+                run_file(ROOMS[name], file, options, stored)
             sampled = sample(file, (ROOT / "native" / file).read_text(encoding="utf-8"), options.count, options.seed)
-            known = kept.of(file)
-            counts = Counter("equivalent" if m.name in skipped else known.get(m.name, "not run") for m in sampled)
-            survivors += [m for m in sampled if m.name not in skipped and known.get(m.name) == "survived"]
+            outcomes = stored.of(file)
+            counts = Counter("equivalent" if m.name in skipped else outcomes.get(m.name, "not run") for m in sampled)
+            survivors += [m for m in sampled if m.name not in skipped and outcomes.get(m.name) == "survived"]
             total += counts
             rows.append((file, counts))
             if not options.survivors:
@@ -472,10 +477,10 @@ HEADER: Final = (
 
 def row(name: str, counts: Counter[str]) -> str:
     detected = counts["caught"] + counts["timeout"]
-    valid, same = detected + counts["survived"], counts["equal"] + counts["equivalent"]
+    valid, unchanged = detected + counts["survived"], counts["equal"] + counts["equivalent"]
     share = f"{detected / valid:7.0%}" if valid else "      -"
     return (
-        f"{name:32} {valid:8} {detected:8} {share} {counts['survived']:9} {same:10} {counts['broken']:9}"
+        f"{name:32} {valid:8} {detected:8} {share} {counts['survived']:9} {unchanged:10} {counts['broken']:9}"
         f" {counts['not run']:8}"
     )
 

@@ -1,9 +1,9 @@
-"""`make mutants`: plants faults in the core of the Python half, and counts those that its tests catch.
+"""`make mutants`: plants faults in the core of the Python code, and counts those that its tests detect.
 
-mutmut makes the faults in a copy of the tree, build/mutants/python. For each fault of the sample of a file, the tests
-that execute the changed function run in a fresh interpreter: the tests leave processes and threads, which are not safe
-to fork with. An interrupted run resumes: what was caught runs again only when its file has changed. Mutants of
-equivalent.txt change nothing that can be observed and do not count.
+mutmut creates the faults in a copy of the tree, build/mutants/python. For each fault of the sample of a file, the
+tests that execute the changed function run in a fresh interpreter: the tests leave processes and threads, with which
+a fork is not safe. An interrupted run resumes: detected mutants run again only if their file has changed. Mutants of
+equivalent.txt change nothing observable and do not count.
 
     tests/mutation/python.py [--modules store,place] [--count 40] [--children 2]
 """
@@ -28,8 +28,8 @@ from typing import Any
 from common import FLOOR, ROOT, arguments, equivalent
 
 TREE = ROOT / "build" / "mutants" / "python"
-LIBRARIES = ROOT / "build" / "mutants" / "lib"  # of requirements/mutants.txt
-CORE = {  # what is mutated → the tests that may catch it
+LIBRARIES = ROOT / "build" / "mutants" / "lib"  # packages of requirements/mutants.txt
+CORE = {  # mutated files → the tests that may detect their mutants
     "values": (["values/grammar.py", "values/units.py"], ["tests/unit/values"]),
     "arguments": (
         [f"values/{name}.py" for name in ("arguments", "expressions", "numbers", "secrets")],
@@ -146,7 +146,7 @@ CORE = {  # what is mutated → the tests that may catch it
     ),
     "load": (
         ["load/metrics.py", "load/result.py", "load/studies/interference.py", "load/studies/curve.py"],
-        [  # not those that run real programs for seconds
+        [  # without tests that run real programs for seconds
             f"tests/unit/load/test_{name}.py"
             for name in (
                 "load_compare",
@@ -171,8 +171,8 @@ CORE = {  # what is mutated → the tests that may catch it
         [f"tests/unit/watch/test_{name}.py" for name in ("frames", "difference", "hotspots", "layout", "recording")],
     ),
 }
-PATIENCE = 20  # times as long as the tests take without a mutant: the machine may be busy with other work
-MOST_TESTS = 60  # of a mutant, the fastest first: functions that hundreds of tests execute are caught early or never
+PATIENCE = 20  # factor of the time of the tests without a mutant: the machine may be busy with other work
+MOST_TESTS = 60  # per mutant, the fastest first: if hundreds of tests execute a function, the first ones detect it
 # Tests that take seconds, execute most functions of their room, and would run again for most mutants.
 LONG = (
     "torus",
@@ -199,14 +199,14 @@ COPIED = (
     "CHANGELOG.md",
     "CMakeLists.txt",
 )
-# scikit-build's finder of editable installs would import the unchanged sources.
+# The import hook of scikit-build for editable installs would import the unchanged sources.
 START = """
 import runpy, sys
 sys.meta_path[:] = [f for f in sys.meta_path if "skbc" not in type(f).__module__]
 sys.argv.pop(0)
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-# mutmut makes the mutants and stops.
+# mutmut generates the mutants and stops.
 GENERATE = START.replace(
     "sys.argv.pop(0)",
     "import mutmut.__main__ as mutmut; mutmut.collect_or_load_stats = lambda *_, **__: sys.exit(); mutmut.cli(['run'])",
@@ -216,7 +216,7 @@ PYTEST = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "coverin
 
 
 def modules(rooms: list[str]) -> list[str]:
-    """Files that are mutated, relative to the tree."""
+    """Return the mutated files, relative to the tree."""
     source = ROOT / "src" / "meshmark"
     return sorted(
         path.relative_to(ROOT).as_posix()
@@ -227,7 +227,7 @@ def modules(rooms: list[str]) -> list[str]:
 
 
 def prepare() -> None:
-    """Copies the tree and writes mutmut's configuration into its pyproject.toml."""
+    """Copy the tree and write the configuration of mutmut into its pyproject.toml."""
     TREE.mkdir(parents=True, exist_ok=True)
     for name in COPIED:
         source, target = ROOT / name, TREE / name
@@ -260,7 +260,7 @@ def environment(room: str, **more: str) -> dict[str, str]:
 
 
 def sampled(file: str, count: int, seed: int) -> list[str]:
-    """The mutants of a file that are in the sample; the same for a seed and a file."""
+    """Return the sampled mutants of a file; the same for a seed and a file."""
     meta = TREE / "mutants" / (file + ".meta")
     names = sorted(json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"]) if meta.is_file() else []
     random.Random(f"{seed} {file}").shuffle(names)
@@ -268,7 +268,7 @@ def sampled(file: str, count: int, seed: int) -> list[str]:
 
 
 def load_outcomes() -> dict[str, dict[str, str]]:
-    """What is known of the mutants of each file as it is now."""
+    """Return the known outcomes of the mutants of each file in its current version."""
     outcomes = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.is_file() else {}
     return {
         file: dict(outcomes[file]) if outcomes.get(file, {}).get("digest") == digest else {"digest": digest}
@@ -278,7 +278,7 @@ def load_outcomes() -> dict[str, dict[str, str]]:
 
 
 def learn(room: str) -> dict[str, Any] | None:
-    """Which tests execute which functions, as learned again when a file of the room has changed; None if they fail."""
+    """Return which tests execute which functions, learned again if a file of the room changed; None if they fail."""
     path = TREE / f"{room}.json"
     digest = hashlib.sha256(b"".join((ROOT / file).read_bytes() for file in modules([room]))).hexdigest()
     if not path.is_file() or json.loads(path.read_text(encoding="utf-8")).get("digest") != digest:
@@ -329,14 +329,14 @@ def outcome_of(room: str, mutant: str, learned: dict[str, Any]) -> str:
             status = child.wait(limit_s)
         except subprocess.TimeoutExpired:
             return "timeout"
-        finally:  # with all that the tests left
+        finally:  # including everything that the tests left
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
     return {0: "survived", 5: "untested"}.get(status, "caught")
 
 
 def run_rooms(rooms: list[str], options: argparse.Namespace) -> None:
-    """Run the mutants of the samples that were not caught before, each with the tests of its room."""
+    """Run the mutants of the samples that were not detected before, each with the tests of its room."""
     prepare()
     with (TREE / "mutmut.log").open("w") as log:
         words = [sys.executable, "-c", GENERATE]
@@ -364,7 +364,7 @@ def run_rooms(rooms: list[str], options: argparse.Namespace) -> None:
                 run(room, file, mutant, coverage)
 
     with ThreadPoolExecutor(options.children) as pool:
-        list(pool.map(run_room, rooms))  # raises what one of them raised
+        list(pool.map(run_room, rooms))  # raises the exception of a room
 
 
 def main() -> int:

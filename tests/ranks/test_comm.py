@@ -1,5 +1,6 @@
-"""`meshmark-comm` with two and four ranks on whatever CPUs exist, under each MPI library: relations only; what it
-refuses, and what a build without a library lacks."""
+"""`meshmark-comm` with two and four ranks on any CPUs, with each MPI library.
+
+The tests check relations only, what it refuses, and what a build without a library lacks."""
 
 from __future__ import annotations
 
@@ -59,25 +60,25 @@ def test_every_protocol_transfers_the_right_data(
     lines = measured(kind, ranks, "halo", *sizes, *SHORT)
     assert [line["type"] for line in lines].count("header") == 1 and lines[0]["type"] == "header"
     assert len(lines[0]["processes"]) == ranks
-    found = of(lines, "result", "exchange_time")
+    results = of(lines, "result", "exchange_time")
     missing = of(lines, "absent")
-    for line in missing:  # what a library lacks; never what it got wrong
+    for line in missing:  # a library lacks these; they are never wrong results
         assert re.search("this build has no|older than MPI 4|ompi#14416", line["reason"]), line
-    assert {(r["conditions"]["protocol"], r["conditions"]["words"]) for r in found} == {
+    assert {(r["conditions"]["protocol"], r["conditions"]["words"]) for r in results} == {
         (p, n) for p in protocols() for n in words
     } - {(line["conditions"]["protocol"], n) for line in missing for n in words}
-    for r in found:
+    for r in results:
         c = r["conditions"]
         assert r["value"] > 0 and (c["grid"], c["ranks"], c["mpi"], c["hosts"]) == (grid, ranks, kind, 1)
         assert ("oversubscribed" in r["flags"]) == (ranks > CPUS)
         assert len(c["rank_cpus"].split(",")) == ranks
         assert c["transport"] == ("none" if ranks == 1 else "shared memory")
-        assert c["thread_level"] == "single"  # above it Open MPI takes its locks
+        assert c["thread_level"] == "single"  # above it, Open MPI uses locks
         assert c["fastest_rank"] <= c["slowest_rank"]
     bandwidth = {
         (r["conditions"]["protocol"], r["conditions"]["words"]): r for r in of(lines, "result", "bandwidth_net")
     }
-    for r in found:
+    for r in results:
         c = r["conditions"]
         rates = sorted(8 * c["words"] * 2 * dimensions * ranks / s for s in r["samples"])
         assert sorted(bandwidth[c["protocol"], c["words"]]["samples"]) == pytest.approx(rates)
@@ -97,14 +98,14 @@ def test_a_short_budget_is_short(kind: str) -> None:
         env=launch.environment(kind),
     )
     assert completed.returncode == 0, completed.stderr
-    assert time.monotonic() - start_s < 100  # seconds where nobody else wants the CPUs
+    assert time.monotonic() - start_s < 100  # seconds on an idle machine
 
 
 @kinds
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("halo", "--words", "8"), ("pop",)], ids=" ".join)
 def test_a_budget_shorter_than_the_proofs_still_yields_a_result(kind: str, words: tuple[str, ...]) -> None:
-    """More ranks than CPUs take turns, and what is proven first of all has to be timed before it is too late for it."""
+    """Ranks that share CPUs take turns; the proofs come first, and must still leave time for a sample."""
     lines = measured(kind, 2 * CPUS, *words, "--protocol", "mpi", "--budget", "100ms")
     assert of(lines, "result")
 
@@ -118,7 +119,7 @@ def by_size(lines: list[Line], metric: str, **only: Any) -> dict[int, Line]:
 
 
 def grows(few: Line, many: Line) -> bool:
-    """… or somebody else wanted the CPUs: then either may have waited."""
+    """Return whether the longer message takes longer; on a busy machine either may have waited."""
     return few["value"] < many["value"] or not {"disturbed", "oversubscribed"}.isdisjoint(few["flags"] + many["flags"])
 
 
@@ -127,10 +128,10 @@ def grows(few: Line, many: Line) -> bool:
 def test_messages(kind: str, ranks: int) -> None:
     lines = measured(kind, ranks, "pingpong", "--bytes", "0,8,13,1MiB", "--partner", "all", *SHORT)
     assert not of(lines, "absent"), of(lines, "absent")
-    for to in range(1, ranks):
-        for how in ("send", "put", "get"):
-            times = by_size(lines, "message_latency", protocol=how, to_rank=to)
-            assert set(times) == {8, 13, 1 << 20} | ({0} if how == "send" else set())
+    for target in range(1, ranks):
+        for method in ("send", "put", "get"):
+            times = by_size(lines, "message_latency", protocol=method, to_rank=target)
+            assert set(times) == {8, 13, 1 << 20} | ({0} if method == "send" else set())
             assert grows(times[8], times[1 << 20])
 
 
@@ -184,7 +185,7 @@ def test_swaps_alone_and_together_and_what_that_costs(kind: str) -> None:
         ]
         together = next(x["value"] for x in in_order if x["conditions"]["mode"] == "together")
         assert len(alone) == c["pairs_at_once"] and r["value"] == pytest.approx(together / max(alone))
-    assert len(of(lines, "result", "contention")) == 4  # distances 1 and 2; at 3 there is one pair
+    assert len(of(lines, "result", "contention")) == 4  # distances 1 and 2; with 3 there is only one pair
 
 
 @kinds
@@ -220,17 +221,17 @@ def test_samples_state_when_they_began(kind: str) -> None:
     ],
 )
 def test_errors_are_reported_once(kind: str, ranks: int, words: tuple[str, ...], status: int, says: str) -> None:
-    got, _lines, talk = comm(kind, ranks, *words, "--budget", "1s")
+    refused_status, _lines, talk = comm(kind, ranks, *words, "--budget", "1s")
     messages = [line for line in talk.splitlines() if line.startswith("meshmark-comm: ")]
-    assert got == status and len(messages) == 1 and re.search(says, messages[0]), talk
+    assert refused_status == status and len(messages) == 1 and re.search(says, messages[0]), talk
 
 
 @kinds
 @pytest.mark.slow
 def test_the_wrong_library_is_refused(kind: str) -> None:
     other = "mpich" if kind == "openmpi" else "openmpi"
-    status, _lines, talk = comm(kind, 2, "barrier", "--mpi", other)
-    assert status == 2 and f"mpi: found {kind}, whose launcher started this; allowed: {other}" in talk
+    status, _lines, messages = comm(kind, 2, "barrier", "--mpi", other)
+    assert status == 2 and f"mpi: found {kind}, whose launcher started this; allowed: {other}" in messages
 
 
 @kinds

@@ -1,4 +1,4 @@
-"""Programs among ranks: each run is proven, wrong messages are found out, and what they report hangs together."""
+"""Programs among ranks: each run is verified, wrong messages are detected, and the reported values are consistent."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from support.mpi_here import installed
 
 CPUS = len(os.sched_getaffinity(0))
 KINDS = installed()
-# As few blocks as make an interval; where others work, undisturbed ones may not come before the budget ends, and the
-# first ones only some time after it.
+# As few blocks as an interval needs; on a busy machine, no undisturbed block may come before the budget ends, and the
+# first ones only late.
 SHORT = ("--interval", "100", "--budget", "25s")
-ENOUGH = ("--interval", "100", "--budget", "100s")  # for four ranks on two busy CPUs
+ENOUGH = ("--interval", "100", "--budget", "100s")  # enough for four ranks on two busy CPUs
 pytestmark = pytest.mark.skipif(not KINDS, reason="no MPI library is installed")
 
-# Between the program and the library: from the so-many-th message on, one bit of what came is another, or a sum is off.
-# A method that corrects itself forgives small errors of a sum, and all sums off by one factor: so every third, twofold.
+# The library between the program and MPI changes one bit of each message from a given one on, or a sum. A
+# self-correcting method tolerates small errors of a sum, and the same factor for all sums: so every third sum is
+# doubled.
 SPOILER = r"""
 #include <mpi.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ int MPI_Allreduce(const void* out, void* in, int n, MPI_Datatype t, MPI_Op op, M
 
 
 def ask(kind: str, ranks: int, *words: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
-    """Status, lines and talk of a run of so many ranks."""
+    """Return the status, lines and messages of a run with so many ranks."""
     completed = subprocess.run(
         [*launch.launch_argv(launch.launcher(kind), ranks, CPUS), *words],
         capture_output=True,
@@ -83,7 +84,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def spoiler(kind: str, tmp_path: Path) -> dict[str, str]:
-    """The environment in which messages are spoilt."""
+    """Return the environment in which messages are corrupted."""
     compiler = shutil.which(f"mpicc.{kind}") or shutil.which("mpicc")
     if compiler is None:
         pytest.skip("no mpicc")
@@ -94,14 +95,16 @@ def spoiler(kind: str, tmp_path: Path) -> dict[str, str]:
 
 
 def can_share_cpus(kind: str, ranks: int) -> bool:
-    """A solve is thousands of messages, and each takes a turn of the scheduler where MPICH's ranks, which never yield,
-    are more than there are CPUs: minutes."""
+    """Return whether so many ranks can share the CPUs.
+
+    A solve is thousands of messages. Ranks of MPICH never yield, so if there are more ranks than CPUs, each message
+    waits for a turn of the scheduler: minutes."""
     return ranks <= CPUS or kind == "openmpi"
 
 
 @pytest.mark.slow
 def test_pop_needs_the_same_iterations_however_it_is_cut(kind: str) -> None:
-    seen: dict[tuple[str, int], int] = {}
+    checksums: dict[tuple[str, int], int] = {}
     expected: set[str] = set()
     for ranks, grids in ((1, {"1x1"}), (2, {"1x2", "2x1"}), (4, {"1x4", "2x2", "4x1"})):
         if not can_share_cpus(kind, ranks):
@@ -112,17 +115,17 @@ def test_pop_needs_the_same_iterations_however_it_is_cut(kind: str) -> None:
         assert absences(lines) == []
         for line in results(lines, "iteration_time"):
             c = line["conditions"]
-            seen[c["grid"], c["reductions"]] = c["iterations"]
+            checksums[c["grid"], c["reductions"]] = c["iterations"]
         assert all(max(line["samples"]) < 1e-12 for line in results(lines, "residual"))
         assert len(results(lines, "best_time")) == 1
-    assert {grid for grid, _ in seen} == expected
-    assert max(seen.values()) - min(seen.values()) <= 1
-    assert min(seen.values()) > 50
+    assert {grid for grid, _ in checksums} == expected
+    assert max(checksums.values()) - min(checksums.values()) <= 1
+    assert min(checksums.values()) > 50
 
 
 @pytest.mark.slow
 def test_every_way_to_exchange_solves(kind: str) -> None:
-    """Also the corners of a 9-point operator, which come by way of a neighbour's ghosts: 2 x 2 ranks."""
+    """2 x 2 ranks include the corners of a 9-point operator, which arrive through the ghost cells of a neighbour."""
     if not can_share_cpus(kind, 4):
         pytest.skip("four ranks of MPICH need four CPUs")
     for protocol in ("sendrecv", "irecv_isend", "neighbour", "rma_fence", "shared", "packed"):
@@ -138,7 +141,7 @@ def test_the_parts_of_an_iteration_add_up(kind: str) -> None:
     [by_metric] = results(lines, "iteration_time")
     parts = [results(lines, f"{name}_time")[0]["value"] for name in ("halo", "reduce", "compute")]
     assert min(parts) > 0
-    # The whole is the slowest rank's, the parts are means over ranks.
+    # The total is that of the slowest rank; the parts are means over ranks.
     assert sum(parts) <= by_metric["value"] * 1.2
     assert sum(parts) >= by_metric["value"] * 0.5
     assert results(lines, "imbalance")[0]["value"] >= 1
@@ -166,7 +169,7 @@ def test_a_spoilt_message_is_no_number(kind: str, spoiler: dict[str, str], words
 
 @pytest.mark.slow
 def test_a_spoilt_sum_is_no_number(kind: str, spoiler: dict[str, str]) -> None:
-    """Every third one, after the first solves: what is right before it is timed may be wrong when it is."""
+    """Every third sum after the first solves is wrong: results before the timed part may be right."""
     environment = spoiler | {"SPOIL_SUMS": "1", "SPOIL_FROM": "1500"}
     words = ["pop", "--protocol", "irecv_isend", "--grid", "2x1", "--reductions", "2", *SHORT]
     status, lines, _ = ask(kind, 2, *words, **environment)
@@ -196,7 +199,7 @@ def test_swim_keeps_what_it_must(kind: str) -> None:
         for line in by_metric:
             c = line["conditions"]
             assert c["mass_drift"] < 1e-12
-            assert 0 < c["energy_drift"] < 1e-4  # the leap is not exact
+            assert 0 < c["energy_drift"] < 1e-4  # the leapfrog method is not exact
             assert 0 < c["enstrophy_drift"] < 1e-4
 
 
@@ -209,8 +212,8 @@ def test_gyro_says_how_much_is_transposed(kind: str) -> None:
     for line in results(lines, "transpose_share"):
         assert 0 < line["value"] < 1
         assert line["conditions"]["grid"] == "1x2"
-    few, many = sorted(results(lines, "step_time"), key=lambda line: line["conditions"]["modes"])
-    assert many["value"] > few["value"]
+    fewest, most = sorted(results(lines, "step_time"), key=lambda line: line["conditions"]["modes"])
+    assert most["value"] > fewest["value"]
 
 
 def test_gyro_in_a_grid_of_ranks(kind: str) -> None:
@@ -229,40 +232,40 @@ def test_gyro_in_a_grid_of_ranks(kind: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(kind: str, ranks: int, words: list[str], says: str) -> None:
-    status, _, talk = ask(kind, ranks, *words, *SHORT)
+    status, _, messages = ask(kind, ranks, *words, *SHORT)
     assert status == 2
-    assert says in launch.failure_message(talk), talk
-    assert talk.count("allowed") == 1
+    assert says in launch.failure_message(messages), messages
+    assert messages.count("allowed") == 1
 
 
 @pytest.mark.slow
 def test_anatomy_explains_its_step() -> None:
-    """Sums only: on a shared machine the times themselves may be anything."""
+    """The test checks only sums: on a shared machine the times may be anything."""
     status, lines, _ = ask(KINDS[0], 2, "anatomy", "--program", "pop,gyro,swim", *SHORT[:2], "--budget", "100s")
     assert status == 0
     samples = [line for line in lines if line["type"] == "sample"]
     for program, kinds in (("pop", ("halo", "sum")), ("gyro", ("alltoall",)), ("swim", ("halo",))):
-        own = [line for line in lines if line.get("conditions", {}).get("program") == program]
+        application = [line for line in lines if line.get("conditions", {}).get("program") == program]
 
-        def one(metric: str, factor: float, among: list[dict[str, Any]] = own) -> dict[str, Any]:
+        def one(metric: str, factor: float, among: list[dict[str, Any]] = application) -> dict[str, Any]:
             [line] = [r for r in results(among, metric) if r["conditions"]["latency_factor"] == factor]
             return line
 
         step, slow = one("step_time", 1), one("step_time", 2)
         latency = one("latency_time", 1)
-        # What was counted, and what a single operation takes without bytes.
+        # The counted messages, and the time of an operation without bytes.
         assert latency["value"] == pytest.approx(
             sum(
                 line["value"] * latency["conditions"][f"{line['conditions']['operation']}s_per_step"]
-                for line in results(own, "operation_latency")
+                for line in results(application, "operation_latency")
             )
         )
-        assert {line["conditions"]["operation"] for line in results(own, "operation_time")} == set(kinds)
+        assert {line["conditions"]["operation"] for line in results(application, "operation_time")} == set(kinds)
         assert latency["conditions"][f"{kinds[0]}s_per_step"] == pytest.approx(2 if program == "gyro" else 1)
         assert one("predicted_time", 2)["value"] == pytest.approx(step["value"] + latency["value"])
         assert one("predicted_time", 0.5)["value"] == pytest.approx(step["value"] - latency["value"] / 2)
-        # Round by round: both have as many, unless the budget ended between the two, and the error is that of the one
-        # over the other.
+        # Both have the same number of rounds, unless the budget ended between the two; the error is that of the ratio
+        # of both.
         error = one("prediction_error", 2)
         rounds = [[x for x in samples if x["point"] == r["point"]] for r in (step, slow)]
         assert abs(len(rounds[0]) - len(rounds[1])) <= 1 and min(map(len, rounds)) >= len(error["samples"]) > 0
@@ -271,7 +274,7 @@ def test_anatomy_explains_its_step() -> None:
                 [(a + latency["value"]) / b - 1 for a, b in zip(step["samples"], slow["samples"], strict=True)]
             )
         names = ("halo_time", "reduce_time", "transpose_time")
-        messages = sum(one(name, 1)["value"] for name in names if results(own, name))
+        messages = sum(one(name, 1)["value"] for name in names if results(application, name))
         explained_s = sum(
             one(name, 1)["value"] for name in ("latency_time", "bandwidth_time", "imbalance_time", "other_time")
         )
@@ -280,11 +283,11 @@ def test_anatomy_explains_its_step() -> None:
 
 @pytest.mark.slow
 def test_delays_are_really_added() -> None:
-    """So much that it is far above what the machine adds by itself."""
+    """The delays are far longer than the variation of the machine."""
     status, lines, _ = ask(KINDS[0], 2, "anatomy", "--program", "swim", *SHORT, "--factor", "200")
     assert status == 0
     halo = {line["conditions"]["latency_factor"]: line["value"] for line in results(lines, "halo_time")}
     [latency] = results(lines, "latency_time")
     assert set(halo) == {1, 200}
-    # The delay is spun in each halo exchange, whatever else happens in it.
+    # Each halo exchange includes the delay.
     assert halo[200] >= 199 * latency["value"] * 0.99

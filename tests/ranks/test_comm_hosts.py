@@ -1,5 +1,7 @@
-"""Four hosts that are network namespaces of this one, joined by a bridge: what carries the messages is told by the
-kernel's counters, also where a library takes a short cut that looks like a fast network."""
+"""Four hosts that are network namespaces of this one, joined by a bridge.
+
+The counters of the kernel show what carries the messages, even if a library uses a shortcut that looks like a fast
+network."""
 
 from __future__ import annotations
 
@@ -24,18 +26,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     for tool in ("ip", "unshare"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    made = Cluster(tmp_path_factory.mktemp("cluster"), HOSTS)
+    network = Cluster(tmp_path_factory.mktemp("cluster"), HOSTS)
     try:
-        made.open()
-        subprocess.run([made.agent, made.addresses[0], "true"], check=True, capture_output=True, timeout=120)
+        network.open()
+        subprocess.run([network.agent, network.addresses[0], "true"], check=True, capture_output=True, timeout=120)
     except (OSError, subprocess.SubprocessError) as error:
-        made.close()
+        network.close()
         pytest.skip(f"network namespaces may not be made here: {error}")
-    yield made
-    made.close()
+    yield network
+    network.close()
 
 
-# What makes each library use the network between hosts of one kernel.
+# Options with which each library uses the network between hosts with one kernel.
 NETWORK = {"openmpi": ["--mca", "osc", "rdma,sm,pt2pt"], "mpich": ["-genv", "UCX_TLS", "tcp,self"]}
 kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
 
@@ -54,14 +56,14 @@ def test_four_hosts_over_their_network(cluster: Cluster, kind: str) -> None:
         assert (c["hosts"], c["memory_groups"], c["ranks"]) == (HOSTS, HOSTS, HOSTS)
         assert c["host_names"] == ",".join(f"{cluster.name}h{i}" for i in range(1, HOSTS + 1))
         assert c["transport"] == "network eth0"
-        assert ("oversubscribed" in r["flags"]) == oversubscribed  # the hosts share this one's CPUs
+        assert ("oversubscribed" in r["flags"]) == oversubscribed  # the hosts share the CPUs of this one
     absences = [line for line in lines if line["type"] == "absent" and line["conditions"]["protocol"] == "shared"]
     assert [line["reason"].rpartition(": ")[2] for line in absences] == ["not all ranks share memory"]
 
 
 @kinds
 def test_messages_between_hosts_go_over_their_network(cluster: Cluster, kind: str) -> None:
-    """Their time tells nothing on a busy machine, where ranks within one host wait for a CPU."""
+    """Times mean nothing on a busy machine, where ranks within one host wait for a CPU."""
     before = cluster.sent_bytes()
     words = (kind, NETWORK[kind], "pingpong", "--protocol", "send", "--bytes", "1MiB", *SHORT, "--budget")
     lines = with_enough_budget(lambda budget: cluster.run(*words, budget, ranks=2))
@@ -71,7 +73,7 @@ def test_messages_between_hosts_go_over_their_network(cluster: Cluster, kind: st
 
 
 def test_a_short_cut_through_shared_memory_is_called_so(cluster: Cluster) -> None:
-    """UCX sees that the hosts are one kernel's and leaves out the network between them."""
+    """UCX detects that the hosts share a kernel, and bypasses the network between them."""
     lines = cluster.run("mpich", [], "barrier", "--budget", "1s")
     (conditions,) = [line["conditions"] for line in lines if line["type"] == "result"]
     assert conditions["hosts"] == HOSTS

@@ -1,4 +1,4 @@
-"""Ranks and launchers that are killed or hang: the step names them, nothing is left behind, and a later run resumes."""
+"""Ranks and launchers that are killed or hang: the step names them, leaves nothing behind, and a later run resumes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from support.waiting import alive, until
 
 pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is installed")
 
-# One size after the other, each as many blocks as it may have: about two seconds.
+# One size after the other, with the maximum number of blocks: about two seconds.
 LONG = ("swap", "--bytes", "8,16,32,64,128,256,512,1024", "--interval", "0.01", "--budget", "20s")
 
 
 def journalled(runner: Runner, step: Step, kind: str) -> list[Line]:
-    """Whole lines of that type, as they are now."""
+    """Return the complete lines of this type that the journal has at present."""
     journal = runner.journal(step)
     raw = journal.read_bytes() if journal.exists() else b""
     lines = [json.loads(line) for line in raw[: raw.rfind(b"\n") + 1].splitlines()]
@@ -43,8 +43,9 @@ def shared_files(pid: int) -> set[Path]:
 def injured(
     runner: Runner, step: Step, injure: Callable[[int, list[int]], None], *, orderly: bool = True
 ) -> tuple[StepResult, list[Line]]:
-    """How a step went to whose launcher and ranks something was done after the first point; the ranks. None is left,
-    nor any memory that they shared (which `orderly` launchers see to), but what was measured."""
+    """Run a step, injure its launcher and ranks after the first point, and return the result and the ranks.
+
+    Asserts that no rank and none of their shared memory is left (`orderly` launchers remove it), only measurements."""
     results: list[StepResult] = []
     thread = threading.Thread(target=lambda: results.append(runner.run_step(step)))
     thread.start()
@@ -52,7 +53,7 @@ def injured(
     ranks: list[Line] = journalled(runner, step, "header")[0]["processes"]
     pids = [p["pid"] for p in ranks]
     files = set().union(*map(shared_files, pids))
-    children = Path(f"/proc/self/task/{thread.native_id}/children")  # others start browsers and guests
+    children = Path(f"/proc/self/task/{thread.native_id}/children")  # other tests start browsers and guests
     (launcher,) = map(int, children.read_text().split())
     injure(launcher, pids)
     thread.join(timeout=60)
@@ -124,7 +125,7 @@ def test_no_rank_survives_its_launcher(kind: str) -> None:
         child.wait()
     child.stdout.close()
     assert until(lambda: not any(map(alive, pids)), 10)
-    for file in set(Path("/dev/shm").glob("vader_segment*")) - files:  # nobody was left to do it
+    for file in set(Path("/dev/shm").glob("vader_segment*")) - files:  # no process was left to remove it
         file.unlink()
 
 
@@ -132,16 +133,16 @@ def test_no_rank_survives_its_launcher(kind: str) -> None:
 @pytest.mark.slow
 def test_a_resumed_run_derives_missing_results_from_kept_samples(kind: str, tmp_path: Path) -> None:
     words = ("swap", "--bytes", "8", "--distance", "1", "--budget", "1s")
-    status, lines, talk = comm(kind, 4, *words)
-    assert status == 0, talk
-    (whole,) = of(lines, "result", "contention")
+    status, lines, messages = comm(kind, 4, *words)
+    assert status == 0, messages
+    (complete,) = of(lines, "result", "contention")
     ends = [i for i, line in enumerate(lines) if line["type"] == "point"]
     journal = tmp_path / "cut.jsonl"
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines[: ends[0] + 1]))
     second_run = measured(kind, 4, *words, "--resume", str(journal))
     assert second_run[-1]["resumed"] == 1 and second_run[-1]["points"] == 1
     (later,) = of(second_run, "result", "contention")
-    assert later["value"] > 0 and later["conditions"] == whole["conditions"]
+    assert later["value"] > 0 and later["conditions"] == complete["conditions"]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    status, nothing, talk = comm(kind, 4, *words, "--resume", str(journal))
-    assert status == 0 and not of(nothing, "sample") and not of(nothing, "point"), talk
+    status, refused_lines, messages = comm(kind, 4, *words, "--resume", str(journal))
+    assert status == 0 and not of(refused_lines, "sample") and not of(refused_lines, "point"), messages

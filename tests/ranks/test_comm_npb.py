@@ -1,4 +1,5 @@
-"""The NAS parallel benchmarks among ranks: verified, alike for any number of ranks, and right by a second way."""
+"""The NAS parallel benchmarks among ranks: verified, equal for any number of ranks, and equal to a second
+implementation."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is insta
 
 
 def slow(*values: Any) -> Any:
-    """A case that only `make check-all` runs."""
+    """Return a parameter that only `make check-all` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
@@ -73,12 +74,12 @@ def class_s(kind: str, ranks: int, threads: int = 1) -> dict[tuple[str, str], di
 
 
 def report_random(count: int, seed: int) -> NDArray[np.uint64]:
-    """The report's numbers, times 2^46: each is the one before times 5^13 mod 2^46."""
+    """Return the random numbers of the report, times 2^46: each is the previous one times 5^13 mod 2^46."""
     mask = np.uint64((1 << 46) - 1)
     all_ = np.array([seed * 5**13 % (1 << 46)], dtype=np.uint64)
     while len(all_) < count:
         jump = np.uint64(pow(5, 13 * len(all_), 1 << 46))
-        all_ = np.concatenate([all_, all_ * jump & mask])  # what overflows is beyond the mask
+        all_ = np.concatenate([all_, all_ * jump & mask])  # the overflow is beyond the mask
     return all_[:count]
 
 
@@ -87,18 +88,18 @@ def uniform(count: int, seed: int = 314159265) -> Floats:
 
 
 def ep_by_numpy() -> dict[str, float]:
-    sums_x, sums_y, deviates = [], [], 0
-    chunk = 1 << 20  # numbers; the report's 2^25 at once would fill the memory of a small machine
+    sums_x, sums_y, sums_of_deviates = [], [], 0
+    chunk = 1 << 20  # numbers; the 2^25 of the report at once would fill the memory of a small machine
     for first in range(0, 1 << 25, chunk):
         seed = 271828183 * pow(5**13, first, 1 << 46) % (1 << 46)
         x, y = (2 * uniform(chunk, seed) - 1).reshape(-1, 2).T
         t = x * x + y * y
-        inside = t <= 1
-        factor = np.sqrt(-2 * np.log(t[inside]) / t[inside])
-        sums_x.append(float(np.sum(x[inside] * factor)))
-        sums_y.append(float(np.sum(y[inside] * factor)))
-        deviates += int(inside.sum())
-    return {"sum_x": math.fsum(sums_x), "sum_y": math.fsum(sums_y), "deviates": deviates}
+        accepted = t <= 1
+        factor = np.sqrt(-2 * np.log(t[accepted]) / t[accepted])
+        sums_x.append(float(np.sum(x[accepted] * factor)))
+        sums_y.append(float(np.sum(y[accepted] * factor)))
+        sums_of_deviates += int(accepted.sum())
+    return {"sum_x": math.fsum(sums_x), "sum_y": math.fsum(sums_y), "deviates": sums_of_deviates}
 
 
 def cg_by_numpy() -> dict[str, float]:
@@ -142,24 +143,24 @@ def ft_by_numpy() -> dict[str, float]:
     decay = np.exp(-4e-6 * np.pi**2 * (wave[:, None, None] + wave[None, :, None] + wave[None, None, :]))
     values = np.fft.ifftn(np.fft.fftn(box) * decay**6)
     j = np.arange(1, 1025)
-    # The report's inverse is not scaled, and its sum is divided by as many points.
+    # The inverse of the report is not scaled, and its sum is divided by the number of points.
     total = values[5 * j % n, 3 * j % n, j % n].sum()
     return {"checksum_real": float(total.real), "checksum_imaginary": float(total.imag)}
 
 
 def around(a: Floats, weights: tuple[float, float, float, float]) -> Floats:
-    """Sums over the 27 points around each, by how many steps along an axis they are away."""
-    found = np.zeros_like(a)
+    """Return sums over the 27 points around each point, weighted by the number of axes along which they differ."""
+    sums = np.zeros_like(a)
     for dz in (-1, 0, 1):
         for dy in (-1, 0, 1):
             for dx in (-1, 0, 1):
                 weight = weights[abs(dz) + abs(dy) + abs(dx)]
-                found += weight * np.roll(a, (dz, dy, dx), (0, 1, 2))
-    return found
+                sums += weight * np.roll(a, (dz, dy, dx), (0, 1, 2))
+    return sums
 
 
 def finer(a: Floats) -> Floats:
-    """Every point where it is among twice as many, and halves between neighbours."""
+    """Return the grid with twice as many points per axis: each value, and means between neighbours."""
     for axis in range(3):
         parts = np.stack([(a + np.roll(a, 1, axis)) / 2, a], axis + 1)
         a = parts.reshape([2 * e if i == axis else e for i, e in enumerate(a.shape)])
@@ -204,7 +205,7 @@ SECOND_WAYS: dict[str, Callable[[], dict[str, float]]] = {
 def test_a_second_way_finds_the_same(kernel: str) -> None:
     conditions = class_s(needed().kind, 2)[kernel, "elapsed"]["conditions"]
     expected = SECOND_WAYS[kernel]()
-    # What mg leaves is a small difference of larger numbers.
+    # The residual of mg is a small difference of larger numbers.
     tolerance = 1e-10 if kernel == "mg" else 1e-12
     assert {name: conditions[name] for name in expected} == pytest.approx(expected, rel=tolerance, abs=0)
 
@@ -222,8 +223,8 @@ def test_all_are_verified_and_tell_three_metrics(kind: str, ranks: int) -> None:
     for kernel in kernels:
         elapsed, rate, share = (results[kernel, m] for m in metrics)
         assert elapsed["conditions"]["class"] == "S" and elapsed["conditions"]["ranks"] == ranks
-        # A block and the solution in it are read from the clock one after the other; what interrupts
-        # a rank between the two lengthens only the block.
+        # The clock is read for a block and then for the solution in it; an interruption of a rank between the two
+        # lengthens only the block.
         operations = min(e * r for e, r in zip(elapsed["samples"], rate["samples"], strict=True))
         assert operations == pytest.approx(OPERATIONS[kernel], rel=0.02)
         assert all(0 <= s <= 1 for s in share["samples"])
@@ -231,7 +232,7 @@ def test_all_are_verified_and_tell_three_metrics(kind: str, ranks: int) -> None:
         assert ("oversubscribed" in elapsed["flags"]) == (ranks > CPUS)
 
 
-# As the report's programs count them, of class S.
+# The operation counts of the programs of the report for class S.
 OPERATIONS = {
     "ep": 2.0**25,
     "cg": 2 * 15 * 1400 * (3 + 56 + 25 * (5 + 56) + 3),
@@ -252,28 +253,28 @@ def test_class_w_is_verified(kernel: str) -> None:
     assert results(lines)[kernel, "elapsed"]["conditions"]["class"] == "W"
 
 
-# With two ranks, lu's rows pass from thread to thread and from rank to rank. Seven threads share ten planes.
+# With two ranks, the rows of lu pass from thread to thread and from rank to rank. Seven threads share ten planes.
 @pytest.mark.parametrize(
     ("ranks", "threads"), [slow(2, 1), slow(3, 1), slow(4, 1), (1, 2), (2, 2), slow(1, 7), slow(2, 3), slow(3, 2)]
 )
 def test_the_number_of_ranks_and_threads_changes_no_digit_that_counts(ranks: int, threads: int) -> None:
     kind = needed().kind
-    alone, many = class_s(kind, 1), class_s(kind, ranks, threads)
-    assert len(many) == 3 * (len(KERNELS) - (ranks == 3)), "all kernels are verified"
-    assert {r["conditions"]["threads"] for r in many.values()} == {threads}
-    assert {"oversubscribed" in r["flags"] for r in many.values()} == {ranks * threads > CPUS}
+    alone, parallel = class_s(kind, 1), class_s(kind, ranks, threads)
+    assert len(parallel) == 3 * (len(KERNELS) - (ranks == 3)), "all kernels are verified"
+    assert {r["conditions"]["threads"] for r in parallel.values()} == {threads}
+    assert {"oversubscribed" in r["flags"] for r in parallel.values()} == {ranks * threads > CPUS}
     for kernel in ("ep", "cg", "ft", "mg"):
-        if (kernel, "elapsed") not in many:
+        if (kernel, "elapsed") not in parallel:
             continue
-        one, other = alone[kernel, "elapsed"]["conditions"], many[kernel, "elapsed"]["conditions"]
+        single, shared = alone[kernel, "elapsed"]["conditions"], parallel[kernel, "elapsed"]["conditions"]
         names = ["sum_x", "sum_y", "deviates", "zeta", "checksum_real", "checksum_imaginary"]
-        numbers = {name: one[name] for name in names if name in one}
-        assert numbers == pytest.approx({name: other[name] for name in numbers}, rel=1e-11)
+        numbers = {name: single[name] for name in names if name in single}
+        assert numbers == pytest.approx({name: shared[name] for name in numbers}, rel=1e-11)
     for kernel in ("lu", "bt", "sp"):
-        one, other = alone[kernel, "elapsed"]["conditions"], many[kernel, "elapsed"]["conditions"]
-        norms = {name: n for name, n in one.items() if name.startswith(("residual_", "error_"))}
+        single, shared = alone[kernel, "elapsed"]["conditions"], parallel[kernel, "elapsed"]["conditions"]
+        norms = {name: n for name, n in single.items() if name.startswith(("residual_", "error_"))}
         assert len(norms) == 2 * 5  # the residual is a small difference of larger numbers
-        assert norms == pytest.approx({name: other[name] for name in norms}, rel=1e-9)
+        assert norms == pytest.approx({name: shared[name] for name in norms}, rel=1e-9)
 
 
 def test_more_ranks_than_pairs_of_planes_are_refused() -> None:
@@ -329,14 +330,17 @@ def test_fftw_finds_the_same_or_says_that_it_is_not_here() -> None:
         assert [line["reason"] for line in lines if line["type"] == "absent"]
         assert "libfftw3" in completed.stdout
         return
-    theirs, own = results(lines)["ft", "elapsed"]["conditions"], class_s(kind, 2)["ft", "elapsed"]["conditions"]
-    assert theirs["fft"].startswith("fftw-3") and own["fft"] == "own"
-    assert theirs["checksum_real"] == pytest.approx(own["checksum_real"], rel=1e-12)
+    fftw_conditions, own_conditions = (
+        results(lines)["ft", "elapsed"]["conditions"],
+        class_s(kind, 2)["ft", "elapsed"]["conditions"],
+    )
+    assert fftw_conditions["fft"].startswith("fftw-3") and own_conditions["fft"] == "own"
+    assert fftw_conditions["checksum_real"] == pytest.approx(own_conditions["checksum_real"], rel=1e-12)
 
 
 # ---------------------------------------------------------------- wrong results
 
-# Sums of doubles are a little too large, and of what all ranks send each other the first number is another.
+# Sums of doubles are slightly too large, and the first number of each all-to-all message is wrong.
 SPOILER = r"""
 #include <mpi.h>
 int MPI_Allreduce(const void* out, void* in, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {

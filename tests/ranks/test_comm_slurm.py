@@ -1,5 +1,6 @@
-"""Ranks inside an allocation of Slurm: by the launchers that `meshmark measure` uses, by srun, and by an srun that
-leaves its tasks alone."""
+"""Ranks inside an allocation of Slurm.
+
+They are started by the launchers that `meshmark measure` uses, by srun, and by an srun that does not join its tasks."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from support.mpi_here import installed, needed
 from support.waiting import until
 
 SHORT = ("--bytes", "8", "--protocol", "send", "--budget", "300ms")
-MANAGER = {"openmpi": "pmix", "mpich": "pmi2"}  # which of srun's joins the tasks of a library
+MANAGER = {"openmpi": "pmix", "mpich": "pmi2"}  # the plugin of srun that joins the tasks of a library
 kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[dict[str, str]]:
-    """The variables with which a cluster is found whose two nodes are this machine."""
+    """Yield the variables with which a cluster is found whose two nodes are this machine."""
     if not installed():
         pytest.skip("no MPI library is installed")
     try:
@@ -86,13 +87,13 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     kind: str, slurm: dict[str, str], tmp_path: Path
 ) -> None:
     program(kind)
-    script, talk, out = tmp_path / "job.sh", tmp_path / "talk", tmp_path / "out"
+    script, log, out = tmp_path / "job.sh", tmp_path / "talk", tmp_path / "out"
 
     def submit(*words: str, wait: tuple[str, ...] = ()) -> str:
         script.write_text(f"#!/bin/sh\nexec {shlex.join(command('measure', *words))}\n")
-        job = ["sbatch", "--parsable", *wait, "-N", "1", "-n", "2", "-o", str(out), "-e", str(talk), str(script)]
+        job = ["sbatch", "--parsable", *wait, "-N", "1", "-n", "2", "-o", str(out), "-e", str(log), str(script)]
         process = start(job, slurm, kind, tmp_path)
-        assert process.returncode == 0, process.stderr + talk.read_text()
+        assert process.returncode == 0, process.stderr + log.read_text()
         return process.stdout.strip()
 
     def journalled() -> str:
@@ -101,7 +102,7 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     job = submit(
         "halo", "--protocol", "mpi", "--words", "1..10000", "--mpi", kind, "--ranks", "2", *ONE_START, "--budget", "8s"
     )
-    assert until(lambda: '"type":"point"' in journalled()), talk.read_text()
+    assert until(lambda: '"type":"point"' in journalled()), log.read_text()
     assert start(["scancel", job], slurm, kind, tmp_path).returncode == 0
     assert until(lambda: not start(["squeue", "-h"], slurm, kind, tmp_path).stdout)
     lines = [json.loads(x) for x in journalled().splitlines(keepends=True) if x.endswith("\n")]
@@ -110,7 +111,7 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     assert before and not out.read_text()
 
     submit("--resume", "--json", wait=("--wait",))
-    assert "meshmark: resuming " in talk.read_text()
+    assert "meshmark: resuming " in log.read_text()
     reports = [r for x in out.read_text().splitlines() if not (r := json.loads(x))["metric"].endswith("_mode")]
     after = {key(x): x["samples"] for x in reports}
     assert len(reports) == len(after) > len(before)
@@ -128,7 +129,7 @@ def key(record: dict[str, Any]) -> tuple[Any, ...]:
 @kinds
 def test_srun_starts_the_ranks_of_one_job(kind: str, slurm: dict[str, str], tmp_path: Path) -> None:
     program(kind)
-    # The one that the manager's variables name.
+    # The library that the variables of the manager name.
     words = [*joined_by(MANAGER[kind], slurm), str(find_comm()), "pingpong", *SHORT]
     process = start(words, slurm, kind, tmp_path)
     assert process.returncode == 0, process.stderr
@@ -141,7 +142,7 @@ def test_srun_starts_the_ranks_of_one_job(kind: str, slurm: dict[str, str], tmp_
     [("openmpi", "none"), ("mpich", "none"), ("mpich", "pmix")],
 )
 def test_tasks_that_nobody_joins_are_no_ranks(kind: str, manager: str, slurm: dict[str, str], tmp_path: Path) -> None:
-    """Each would measure alone, or die with a page of text; two of them would be taken for two ranks."""
+    """Each task would measure alone, or fail with a page of text; two of them would be mistaken for two ranks."""
     process = start([*joined_by(manager, slurm), program(kind), "pingpong", *SHORT], slurm, kind, tmp_path)
     assert process.returncode == 2, process.stderr
     messages = [line for line in process.stderr.splitlines() if line.startswith("meshmark-comm: ")]

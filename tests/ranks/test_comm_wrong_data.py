@@ -1,5 +1,6 @@
-"""Wrong data and failing calls, injected between `meshmark-comm` and the MPI library or known defects of the library:
-each is reported, and none yields a result."""
+"""Wrong data and failing calls are reported, and yield no result.
+
+They are injected between `meshmark-comm` and the MPI library, or are known defects of the library."""
 
 from __future__ import annotations
 
@@ -134,22 +135,22 @@ void shmem_put64(void *to, const void *from, size_t n, int pe) {
 
 @pytest.fixture(scope="module")
 def spoilers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A library for each kind that stands before the MPI library and spoils a call."""
+    """Return a library of each kind that precedes the MPI library and corrupts a call."""
     folder = tmp_path_factory.mktemp("spoil")
     (folder / "spoil.c").write_text(SPOILER)
-    made = {}
+    libraries = {}
     for kind in launch.launchers():
         compiler = shutil.which(f"mpicc.{kind}") or shutil.which("mpicc")
         if compiler is None:
             continue
-        made[kind] = folder / f"spoil-{kind}.so"
-        line = [compiler, "-w", "-shared", "-fPIC", "-O1", str(folder / "spoil.c"), "-o", str(made[kind]), "-ldl"]
+        libraries[kind] = folder / f"spoil-{kind}.so"
+        line = [compiler, "-w", "-shared", "-fPIC", "-O1", str(folder / "spoil.c"), "-o", str(libraries[kind]), "-ldl"]
         subprocess.run(line, check=True, timeout=120)
-    return made
+    return libraries
 
 
 def spoilt(spoilers: dict[str, Path], kind: str, call: str, rank: int, first: int, stale: bool = False) -> list[str]:
-    """Words that put the library before those of the ranks."""
+    """Return words that put the library before the MPI libraries of the ranks."""
     needed(kind)
     if kind not in spoilers:
         pytest.skip(f"{kind} has no compiler wrapper here")
@@ -162,7 +163,7 @@ def spoilt(spoilers: dict[str, Path], kind: str, call: str, rank: int, first: in
 
 
 @kinds
-# Each of the four untimed exchanges is at most four calls.
+# Each of the four untimed exchanges has at most four calls.
 @pytest.mark.parametrize("first", [0, 30], ids=["before it is timed", "while it is timed"])
 @pytest.mark.parametrize(
     ("call", "stale", "rank", "words", "named"),
@@ -201,17 +202,17 @@ def test_wrong_data_never_yield_a_result(
     if call == "shmem" and not has_openshmem():
         pytest.skip("no OpenSHMEM is installed")
     before = spoilt(spoilers, kind, call, rank, first, stale)
-    _status, lines, talk = comm(kind, 2, *words.split(), "--interval", "0.01", "--budget", "20s", more=before)
+    _status, lines, messages = comm(kind, 2, *words.split(), "--interval", "0.01", "--budget", "20s", more=before)
     problems = [line["reason"] for line in of(lines, "absent")]
     pattern = rf"{named}: wrong data: rank [01], [\w ]+, word \d+: expected [0-9a-f]{{16}}, got [0-9a-f]{{16}}$"
-    assert len(problems) == 1 and re.search(pattern, problems[0]), (problems, talk)
+    assert len(problems) == 1 and re.search(pattern, problems[0]), (problems, messages)
     assert not [r for r in of(lines, "result") if r["conditions"].get("algorithm") != "pairs"]
     assert lines[-1]["type"] == "end"
 
 
 @kinds
 def test_the_spoiler_alone_changes_nothing(spoilers: dict[str, Path], kind: str) -> None:
-    """Else the tests above would prove nothing."""
+    """Otherwise the tests above would prove nothing."""
     lines = measured(
         kind,
         2,
@@ -276,20 +277,21 @@ def test_a_rank_that_fails_is_reported_in_one_line_and_ends_the_step(
 
 @kinds
 def test_co_arrays_and_windows_whose_parts_are_multiples_of_16_bytes_arrive_whole(kind: str) -> None:
-    """On that all our own rely; what becomes of others is the library's, and what the instrument counts."""
+    """All exchanges of Meshmark depend on this; what happens to other sizes is up to the library, and the instrument
+    counts it."""
     lines = measured(kind, 2, "defects", "--words", "1..64")
-    found = of(lines, "result", "wrong_words")
+    defects = of(lines, "result", "wrong_words")
     coarrays = {"caf_scalar", "caf_element", "caf_event"} if has_coarrays(kind) else set()
-    assert {r["conditions"]["trial"] for r in found} == {"window"} | coarrays
-    even = [r for r in found if r["conditions"]["window_bytes"] % 16 == 0]
+    assert {r["conditions"]["trial"] for r in defects} == {"window"} | coarrays
+    even = [r for r in defects if r["conditions"]["window_bytes"] % 16 == 0]
     assert len(even) >= 14 and not any(r["value"] for r in even)
-    odd = [r for r in found if r["conditions"]["window_bytes"] % 16 and r["conditions"]["trial"] != "window"]
+    odd = [r for r in defects if r["conditions"]["window_bytes"] % 16 and r["conditions"]["trial"] != "window"]
     assert all(r["value"] <= r["conditions"]["sent_words"] for r in odd)
 
 
 @kinds
 def test_events_of_several_sides_are_not_confused(kind: str) -> None:
-    """In windows of no multiple of 16 bytes ranks took each other's events: some wait for ever."""
+    """In windows whose size is no multiple of 16 bytes, ranks received events of others, and some waited forever."""
     if not has_coarrays(kind):
         pytest.skip(f"no co-arrays over {kind} are installed")
     events = ("--protocol", "caf_events", "--budget", "2s", "--interval")

@@ -1,4 +1,4 @@
-"""`meshmark doctor mpi`: every trap as it springs and does not, by made-up launchers; then those that are here."""
+"""`meshmark doctor mpi`: every trap present and absent, with simulated launchers; then the launchers of this system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.cli import meshmark
 from support.mpi_here import installed
 from support.waiting import alive, until
 
-NOWHERE = Path("/proc/nonexistent")  # in /proc nobody can make a file
+NOWHERE = Path("/proc/nonexistent")  # nobody can create a file in /proc
 Answer = Callable[[list[str], Mapping[str, str]], Attempt]
 
 
@@ -60,7 +60,7 @@ def absent(reason: str) -> str:
 
 
 def windows(wrong: int, beyond: Sequence[int] = (8,)) -> str:
-    """What `defects` says of windows, with so many words wrong in those of sizes that are so much beyond 16."""
+    """Return the report of `defects` on windows, with `wrong` words wrong in windows of 16 + `beyond` bytes."""
     return "".join(
         result(
             "wrong_words",
@@ -79,7 +79,8 @@ def windows(wrong: int, beyond: Sequence[int] = (8,)) -> str:
 
 
 def coarrays(wrong: int, bad: Sequence[int] = (8,)) -> str:
-    """What `defects` says of co-arrays, with so many words wrong in those of bad sizes on an image."""
+    """Return the report of `defects` on co-arrays, with `wrong` words wrong on an image in co-arrays of the `bad`
+    sizes."""
     return "".join(
         result("wrong_words", wrong if size in bad else 0, trial=t, sent_words=32, window_bytes=size)
         for t, sizes in (("caf_scalar", [8]), ("caf_element", [8, 16]), ("caf_event", [8, 16]))
@@ -88,7 +89,7 @@ def coarrays(wrong: int, bad: Sequence[int] = (8,)) -> str:
 
 
 def well(words: list[str], _: Mapping[str, str]) -> Attempt:
-    """A launcher without any trap."""
+    """Answer like a launcher without any trap."""
     line = " ".join(words)
     if "Cpus_allowed_list" in line:
         ranks = int(words[words.index("-n") + 1])
@@ -115,7 +116,7 @@ def looked(
     asked: str = "",
     shared: Path | None = None,
 ) -> dict[str, Finding]:
-    """Findings by name, without the library's."""
+    """Return the findings by name, without that about the library."""
     launchers = {kind: launch.Launcher(kind, Path("/made/up/mpirun"), Path("/made/up/meshmark-comm"))}
     monkeypatch.setattr(launch, "launchers", lambda: launchers)
     programs = {"apt-get": "/usr/bin/apt-get", "true": "/bin/true"}.get
@@ -131,7 +132,7 @@ def looked(
 
 
 def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: Attempt) -> Answer:
-    """All is well but for these."""
+    """Return an answer that is `otherwise` if the condition holds, and correct otherwise."""
     return lambda words, environment: otherwise if condition(words, environment) else well(words, environment)
 
 
@@ -139,8 +140,8 @@ def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: At
 def test_what_does_not_spring_is_well_and_says_what_was_seen(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     finding = looked(monkeypatch, well, kind)
     verdicts = {name: f.judged for name, f in finding.items()}
-    unknown = {"hosts with a common kernel", "stale shared memory"} if kind == "mpi" else set()
-    assert {n for n, j in verdicts.items() if j != "ok"} == unknown
+    unknown_names = {"hosts with a common kernel", "stale shared memory"} if kind == "mpi" else set()
+    assert {n for n, j in verdicts.items() if j != "ok"} == unknown_names
     assert len(finding) == (9 if kind == "openmpi" else 7)
     assert not any(f.command for f in finding.values())
     assert "10.0 µs" in finding["more ranks than CPUs"].found and "32 scalar puts" in finding["co-arrays"].found
@@ -158,26 +159,26 @@ def test_root_is_refused_and_told_how_to_be_taken(monkeypatch: pytest.MonkeyPatc
     finding = looked(monkeypatch, but(refuses, attempt), environment=env)["started by root"]
     assert finding.judged == "ok" and "allowed by OMPI_ALLOW_RUN_AS_ROOT" in finding.found
     assert looked(monkeypatch, but(refuses, attempt), root=False)["started by root"].found == "not running as root"
-    # What is refused for another reason is not cured by being told.
+    # Permission to run as root does not help if a launcher refuses for another reason.
     other = looked(monkeypatch, but(lambda words, _: words[-1] == "/bin/true", attempt))["started by root"]
     assert other.judged == "hidden" and "attempt to run as root" in other.found and not other.command
 
 
 def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.MonkeyPatch) -> None:
     def spins(words: list[str], environment: Mapping[str, str]) -> bool:
-        crowd = "irecv_isend" in words and words[words.index("-n") + 1] == "4"
-        return crowd and "mpi_yield_when_idle" not in words and "MPIR_CVAR_POLLS_BEFORE_YIELD" not in environment
+        is_crowded = "irecv_isend" in words and words[words.index("-n") + 1] == "4"
+        return is_crowded and "mpi_yield_when_idle" not in words and "MPIR_CVAR_POLLS_BEFORE_YIELD" not in environment
 
     slow = Attempt(0, result("exchange_time", 5e-3), "")
     for kind, cure in (("openmpi", "mpi_yield_when_idle 1"), ("mpich", "MPIR_CVAR_POLLS_BEFORE_YIELD=16")):
-        found = looked(monkeypatch, but(spins, slow), kind)["more ranks than CPUs"]
-        assert found.judged == "spoils-measurements" and cure in found.command
-        assert "4 ranks on 2 CPUs: 5.00 ms" in found.found and "10.0 µs" in found.found
-    # Where yielding does not help, there is no command for it, and the trap is there all the same.
+        slow_finding = looked(monkeypatch, but(spins, slow), kind)["more ranks than CPUs"]
+        assert slow_finding.judged == "spoils-measurements" and cure in slow_finding.command
+        assert "4 ranks on 2 CPUs: 5.00 ms" in slow_finding.found and "10.0 µs" in slow_finding.found
+    # If yielding does not help, there is no command for it, but the trap is reported nevertheless.
     crowd = but(lambda w, _: "irecv_isend" in w and w[w.index("-n") + 1] == "4", slow)
-    found = looked(monkeypatch, crowd, "mpich")["more ranks than CPUs"]
-    assert found.judged == "spoils-measurements" and not found.command
-    assert "1.00 µs with one CPU per rank" in found.found
+    slow_finding = looked(monkeypatch, crowd, "mpich")["more ranks than CPUs"]
+    assert slow_finding.judged == "spoils-measurements" and not slow_finding.command
+    assert "1.00 µs with one CPU per rank" in slow_finding.found
     never = looked(monkeypatch, but(spins, Attempt(124, "", "", timed_out=True)))["more ranks than CPUs"]
     assert never.judged == "spoils-measurements" and "did not end within 20 s" in never.found
     finding = looked(monkeypatch, but(lambda w, _: "irecv_isend" in w, Attempt(1, "", "not enough slots\n")))
@@ -214,8 +215,8 @@ def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.
     finding = looked(monkeypatch, but(as_started, short), "mpich")["hosts with a common kernel"]
     assert finding.judged == "spoils-measurements" and finding.command == "export UCX_TLS=tcp,self"
     assert "shared memory, 300 ns" in finding.found and "with the remedy: network mesh0, 20.0 µs" in finding.found
-    stays = looked(monkeypatch, but(lambda w, _: "pingpong" in w, short), "mpich")["hosts with a common kernel"]
-    assert stays.judged == "spoils-measurements" and not stays.command
+    unchanged = looked(monkeypatch, but(lambda w, _: "pingpong" in w, short), "mpich")["hosts with a common kernel"]
+    assert unchanged.judged == "spoils-measurements" and not unchanged.command
     forbidden = Attempt(1, "", "unshare: unshare failed: Operation not permitted\n")
     finding = looked(monkeypatch, but(lambda w, _: "pingpong" in w, forbidden), root=False)[
         "hosts with a common kernel"
@@ -240,17 +241,17 @@ def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.Monke
     for name in names:
         (tmp_path / name).write_bytes(bytes(1 << 20))
         os.utime(tmp_path / name, (1e9, 1e9))
-    (tmp_path / "vader_segment.n1.0.4d.0").write_bytes(bytes(1 << 20))  # just made
+    (tmp_path / "vader_segment.n1.0.4d.0").write_bytes(bytes(1 << 20))  # recently created
     (tmp_path / "vader_segment.n1.0.5e.0").symlink_to(tmp_path / "mine")
     with (tmp_path / names[4]).open("rb"), (tmp_path / names[5]).open("r+b") as file:
-        mapped = mmap.mmap(file.fileno(), 1 << 20)
+        mapping = mmap.mmap(file.fileno(), 1 << 20)
         file.close()
         answer = seen("openmpi")
         assert (
             answer.judged == "spoils-measurements" and answer.found.startswith("3 files in") and "3 MiB" in answer.found
         )
         assert answer.command == f"rm {tmp_path}/vader_segment.n1.0.1a.* {tmp_path}/vader_segment.n1.0.2b.1"
-        mapped.close()
+        mapping.close()
     assert seen("openmpi").found.startswith("5 files in")
     assert seen("mpich").command == f"rm {tmp_path}/mpich_shar_tmpAb9"
     (tmp_path / "mpich_shar_tmpAb9").unlink()
@@ -266,8 +267,8 @@ def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatc
     finding = looked(monkeypatch, but(hooked, crash))["end of OpenSHMEM programs"]
     assert finding.judged == "hidden" and "died of SIGSEGV after its results" in finding.found
     assert finding.command == "oshrun --mca opal_common_ucx_opal_mem_hooks 0 …"
-    stays = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, crash))["end of OpenSHMEM programs"]
-    assert stays.judged == "hidden" and not stays.command
+    unchanged = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, crash))["end of OpenSHMEM programs"]
+    assert unchanged.judged == "hidden" and not unchanged.command
     attempt = Attempt(77, absent("this build has no OpenSHMEM"), "")
     finding = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, attempt))["end of OpenSHMEM programs"]
     assert finding.judged == "hidden" and "absent: this build has no OpenSHMEM" in finding.found
@@ -288,7 +289,7 @@ def test_words_beside_their_place_are_told_by_size_and_shift(monkeypatch: pytest
     assert found.judged == "spoils-measurements" and found.command.startswith("in the program: round sizes")
     assert "get and put fail from 16 words in a window of 136 bytes, shifted by -8 bytes" in found.found
     assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in found.found
-    # Where even windows fail as well, rounding helps nobody.
+    # If even windows fail, rounding does not help.
     attempt = Attempt(0, windows(7, beyond=(0, 8)), "")
     found = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
     assert "(8 of 8 messages, 4 in" in found.found and not found.command
@@ -302,23 +303,23 @@ def test_what_co_arrays_lose_is_counted_with_what_helps(monkeypatch: pytest.Monk
     def tried(words: list[str], environment: Mapping[str, str]) -> bool:
         return "caf_scalar,caf_element,caf_event" in words and "MPIR_CVAR_NOLOCAL" not in environment
 
-    found = looked(monkeypatch, but(tried, Attempt(0, coarrays(16), "")), "mpich")["co-arrays"]
-    assert found.judged == "spoils-measurements"
-    assert "16 of 32 scalar puts, 16 of 64 element puts, 16 of 64 event posts" in found.found
-    assert "none where an image's part is a multiple of 16 bytes" in found.found
-    assert found.command.startswith("export MPIR_CVAR_NOLOCAL=1") and "2 words or 4 events" in found.command
-    # What was not seen to help perf_event_paranoid unknown.
+    lossy = looked(monkeypatch, but(tried, Attempt(0, coarrays(16), "")), "mpich")["co-arrays"]
+    assert lossy.judged == "spoils-measurements"
+    assert "16 of 32 scalar puts, 16 of 64 element puts, 16 of 64 event posts" in lossy.found
+    assert "none where an image's part is a multiple of 16 bytes" in lossy.found
+    assert lossy.command.startswith("export MPIR_CVAR_NOLOCAL=1") and "2 words or 4 events" in lossy.command
+    # A cure that was not seen to help is not suggested.
     pattern = "caf_scalar,caf_element,caf_event"
-    stays = looked(monkeypatch, but(lambda w, _: pattern in w, Attempt(0, coarrays(16), "")), "mpich")["co-arrays"]
-    assert stays.command.startswith("in the program:") and "NOLOCAL" not in stays.command
+    unchanged = looked(monkeypatch, but(lambda w, _: pattern in w, Attempt(0, coarrays(16), "")), "mpich")["co-arrays"]
+    assert unchanged.command.startswith("in the program:") and "NOLOCAL" not in unchanged.command
     any_size = Attempt(0, coarrays(16, bad=(8, 16)), "")
-    stays = looked(monkeypatch, but(lambda w, _: pattern in w, any_size), "openmpi")["co-arrays"]
-    assert stays.judged == "spoils-measurements" and "multiple" not in stays.found and not stays.command
+    unchanged = looked(monkeypatch, but(lambda w, _: pattern in w, any_size), "openmpi")["co-arrays"]
+    assert unchanged.judged == "spoils-measurements" and "multiple" not in unchanged.found and not unchanged.command
     finding = looked(monkeypatch, but(tried, Attempt(139, coarrays(0), "")), "mpich")["co-arrays"]
     assert finding.judged == "unknown" and "SIGSEGV" in finding.found
     attempt = Attempt(77, absent("this build has no co-arrays"), "")
-    found = looked(monkeypatch, but(tried, attempt), "mpich")["co-arrays"]
-    assert found.judged == "hidden" and "libcoarrays-mpich-dev" in found.command
+    lossy = looked(monkeypatch, but(tried, attempt), "mpich")["co-arrays"]
+    assert lossy.judged == "hidden" and "libcoarrays-mpich-dev" in lossy.command
 
 
 def test_libraries_that_are_not_here_are_told_with_what_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,9 +341,11 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
     monkeypatch.setattr(attempt, "LIMIT_S", 0.5)
     note = tmp_path / "pid"
     start_s = time.monotonic()
-    # It does not listen to SIGTERM either.
-    tried = try_for_real(["sh", "-c", f"trap '' TERM; sleep 100 & echo $! > {note}; wait; sleep 100"], dict(os.environ))
-    assert tried.timed_out and "did not end within" in tried.why and time.monotonic() - start_s < 60
+    # It ignores SIGTERM, too.
+    result = try_for_real(
+        ["sh", "-c", f"trap '' TERM; sleep 100 & echo $! > {note}; wait; sleep 100"], dict(os.environ)
+    )
+    assert result.timed_out and "did not end within" in result.why and time.monotonic() - start_s < 60
     assert until(lambda: not alive(int(note.read_text())), 5)
 
 
@@ -353,7 +356,7 @@ def test_a_trial_that_is_interrupted_is_ended_with_all_that_it_started(tmp_path:
         "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
         "try_for_real(['sh', '-c', sys.argv[1]], dict(os.environ))"
     )
-    # The shell tells its rank to end, as launchers do; one that is killed cannot.
+    # The shell tells its rank to end, as launchers do; a killed launcher cannot.
     script = f"trap 'kill $!; exit' TERM; setsid sleep 600 & echo $! > {note}; wait"
     with subprocess.Popen([sys.executable, "-c", code, script], stderr=subprocess.DEVNULL) as child:
         try:
@@ -413,7 +416,7 @@ def test_the_traps_of_the_launchers_here_are_tried(kind: str) -> None:
     findings = {f["name"].partition(": ")[2]: f for f in map(json.loads, completed.stdout.splitlines())}
     assert len(findings) == (9 if kind == "openmpi" else 7)
     assert all(set(f) == {"name", "found", "judged", "why", "command"} for f in findings.values())
-    # What Meshmark itself relies on can be tried wherever it runs.
+    # The features on which Meshmark relies can be tested wherever it runs.
     pairs = ["two ranks on one CPU"] if len(os.sched_getaffinity(0)) > 1 else []
     for name in ("more ranks than CPUs", "windows of odd sizes", *pairs):
         assert findings[name]["judged"] != "unknown", findings[name]

@@ -1,4 +1,4 @@
-"""Starting ranks: words for each launcher, what is refused, and what made-up launchers do: hang, crash, babble."""
+"""Starting ranks: words for each launcher, refusals, and simulated launchers that hang, crash or print noise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from meshmark.measure.runner import Runner
 from support.cli import meshmark
 from support.waiting import alive, until
 
-# What Open MPI 4.1 and MPICH 4.0 say of a rank that was killed.
+# The messages of Open MPI 4.1 and MPICH 4.0 about a killed rank.
 OPEN_MPI_KILLED = """--------------------------------------------------------------------------
 Primary job  terminated normally, but 1 process returned
 a non-zero exit code. Per user-direction, the job has been aborted.
@@ -67,7 +67,7 @@ def _nothing_remembered() -> Iterator[None]:
 
 @pytest.fixture
 def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that alone is on the PATH, for launchers; builds for Open MPI and MPICH are in another."""
+    """Return a folder that alone is on the PATH, for launchers; builds for Open MPI and MPICH are in another folder."""
     for kind in ("", "-openmpi", "-mpich"):
         script(tmp_path / "builds" / f"meshmark-comm{kind}", "#!/bin/sh\nexit 1\n")
     monkeypatch.setenv("MESHMARK_COMM", str(tmp_path / "builds"))
@@ -220,8 +220,8 @@ def test_who_died_is_told_in_one_line() -> None:
     assert launch.failure_message(OPEN_MPI_KILLED) == "rank 3 on n042 died of SIGKILL"
     assert launch.failure_message(MPICH_KILLED) == "process 4711 on n042 died of SIGKILL"
     assert launch.failure_message(MPICH_KILLED, [{"pid": 4710}, {"pid": 4711}]) == "rank 1 on n042 died of SIGKILL"
-    ended = MPICH_KILLED.replace("EXIT CODE: 9", "EXIT CODE: 3").partition("YOUR APPLICATION TERMINATED")[0]
-    assert launch.failure_message(ended) == "process 4711 on n042 ended with status 3"
+    exit_message = MPICH_KILLED.replace("EXIT CODE: 9", "EXIT CODE: 3").partition("YOUR APPLICATION TERMINATED")[0]
+    assert launch.failure_message(exit_message) == "process 4711 on n042 ended with status 3"
 
 
 def test_what_a_rank_said_comes_before_what_its_launcher_says_of_it() -> None:
@@ -246,13 +246,13 @@ def test_a_launcher_that_hangs_is_ended_with_all_that_it_started(
 ) -> None:
     monkeypatch.setenv("PATH", f"{made_up}:/usr/bin:/bin")
     pids = tmp_path / "pids"
-    # Deaf to the polite way, as a launcher that hangs may be.
+    # Ignores SIGTERM, as a launcher that hangs may do.
     answers(made_up / "mpirun.openmpi", "Open MPI", f"trap '' TERM\nsleep 300 &\necho $$ $! > {pids}\nwait")
     start_s = time.monotonic()
     result = Runner(tmp_path / "run", silence_s=0.5).run_step(step())
     assert result.status == "failed" and result.message.startswith("no output for "), result.message
     assert time.monotonic() - start_s < 120
-    # Killed they are, but a killed process takes a moment to go.
+    # They are killed, but a killed process needs a moment to disappear.
     assert until(lambda: not [pid for pid in map(int, pids.read_text().split()) if alive(pid)], 10)
 
 

@@ -1,5 +1,6 @@
-"""The lines that `translate` writes, run as they are: real tools apply them, and the masks are read back. Likewise what
-`run` makes of launchers and they of it."""
+"""Real tools apply the lines that `translate` writes, and the masks are read back.
+
+The same holds for what `run` passes to launchers and they to it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from meshmark.native import find_native
 from support.mini_slurm import CannotStart, mini_slurm
 
 CPUS = sorted(os.sched_getaffinity(0))
-# Writes the mask of this process into a file named for its rank (0 without a launcher).
+# Write the mask of this process into a file named after its rank (0 without a launcher).
 RANK = """
 import os, pathlib, sys
 names = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "FLUX_TASK_RANK")
@@ -30,7 +31,7 @@ policy = maps.read_text().splitlines()[0].split(" ", 1)[1] if maps.exists() else
 text = ",".join(map(str, sorted(os.sched_getaffinity(0)))) + " " + policy
 pathlib.Path(sys.argv[1], "rank" + rank).write_text(text)
 """
-# Prints the mask of each OpenMP thread.
+# Print the mask of each OpenMP thread.
 THREADS = r"""
 #define _GNU_SOURCE
 #include <omp.h>
@@ -68,8 +69,8 @@ def form(name: str, parts: str, command: str, *words: str, within: int | None = 
     call = [*restriction(within), *call]
     completed = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
     assert completed.returncode == 0, completed.stderr
-    made: dict[str, Any] = json.loads(completed.stdout)["forms"][name]
-    return made
+    translated: dict[str, Any] = json.loads(completed.stdout)["forms"][name]
+    return translated
 
 
 def restriction(within: int | None) -> list[str]:
@@ -78,9 +79,9 @@ def restriction(within: int | None) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _own_wishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claims and configuration of each test's own, nothing of what the tester's environment says of placement."""
-    foreign = ("OMP_", "GOMP_", "KMP_", "OMPI_", "PMI", "MPI_", "SLURM", "FLUX_TASK", "FLUX_JOB", "LSB_", "MESHMARK_")
-    for name in [n for n in os.environ if n.startswith(foreign) and n != "MESHMARK_PLACE"]:
+    """Each test has separate claims and configuration, and no placement variables of the user."""
+    prefixes = ("OMP_", "GOMP_", "KMP_", "OMPI_", "PMI", "MPI_", "SLURM", "FLUX_TASK", "FLUX_JOB", "LSB_", "MESHMARK_")
+    for name in [n for n in os.environ if n.startswith(prefixes) and n != "MESHMARK_PLACE"]:
         monkeypatch.delenv(name)
     folder = tmp_path / "own"
     folder.mkdir()
@@ -89,8 +90,8 @@ def _own_wishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHMARK_SITE_CONFIG", str(folder / "site.toml"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
     for launcher in ("OMPI", "PRTE"):
-        for which in ("", "_CONFIRM"):
-            monkeypatch.setenv(f"{launcher}_ALLOW_RUN_AS_ROOT{which}", "1")
+        for suffix in ("", "_CONFIRM"):
+            monkeypatch.setenv(f"{launcher}_ALLOW_RUN_AS_ROOT{suffix}", "1")
 
 
 def start(command: list[str], folder: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -100,7 +101,7 @@ def start(command: list[str], folder: Path, env: dict[str, str] | None = None) -
 
 
 def shell(line: str, folder: Path, within: int | None = None, env: dict[str, str] | None = None) -> str:
-    """Runs a line as a user would, in `folder`."""
+    """Run a line as a user would, in `folder`."""
     process = start([*restriction(within), "sh", "-c", line], folder, env)
     assert process.returncode == 0, f"{line}\n{process.stdout}{process.stderr}"
     return process.stdout
@@ -115,7 +116,7 @@ def ranks(
     within: int | None = None,
     env: dict[str, str] | None = None,
 ) -> list[str]:
-    """What each rank found: its CPUs, and the memory policy of its first mapping. `tool` stands in for the launcher."""
+    """Return, for each rank, its CPUs and the memory policy of its first mapping. `tool` replaces the launcher."""
     script = folder / "rank.py"
     script.write_text(RANK)
     line = form(name, parts, f"{sys.executable} {script} {folder}", *words, within=within)["line"]
@@ -124,12 +125,12 @@ def ranks(
 
 
 def open_mpi() -> str:
-    """Its mpirun, also where mpirun is that of another MPI."""
+    """Return the mpirun of Open MPI, even if `mpirun` belongs to another MPI."""
     return shutil.which("mpirun.openmpi") or need("mpirun")
 
 
 def hydra() -> str:
-    """MPICH's mpiexec, likewise."""
+    """Return the mpiexec of MPICH, even if `mpiexec` belongs to another MPI."""
     return shutil.which("mpiexec.mpich") or need("mpiexec.hydra")
 
 
@@ -145,7 +146,7 @@ def run(*words: str) -> list[str]:
     return [str(find_native("meshmark-place", "MESHMARK_PLACE")), "run", *words]
 
 
-# Rank within the node, the node as Slurm calls it, the mask.
+# Rank within the node, the name of the node in Slurm, the mask.
 SAY = (
     "echo ${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-$SLURM_LOCALID}} ${SLURMD_NODENAME:-here} "
     "$(grep Cpus_allowed_list /proc/self/status | cut -f2)"
@@ -185,8 +186,9 @@ def test_flux_places_its_tasks(tmp_path: Path) -> None:
 
 @pytest.fixture
 def both_mpis(tmp_path: Path) -> Path:
-    """A folder as a distribution that has several MPIs makes it: beside mpirun and mpiexec each MPI's own, all of which
-    only say who they are."""
+    """Return a folder as a distribution with several MPIs has it.
+
+    Beside mpirun and mpiexec it contains the launchers of each MPI, all of which only print their names."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.mpich"):
@@ -203,7 +205,7 @@ def test_the_launcher_is_the_one_asked_for_where_there_are_several(
 ) -> None:
     command = run("--launcher", form_name, "-n", "1", "--", "true")
     assert said_by_ranks(start(command, tmp_path, {"PATH": f"{both_mpis}:/usr/bin:/bin"})) == [own]
-    (both_mpis / own).unlink()  # then it is not looked for elsewhere: /usr/bin may have another installation's
+    (both_mpis / own).unlink()  # it is not searched for elsewhere: /usr/bin may have another installation
     plain = own.split(".", maxsplit=1)[0]
     assert said_by_ranks(start(command, tmp_path, {"PATH": f"{both_mpis}:/usr/bin:/bin"})) == [plain]
 
@@ -243,7 +245,7 @@ def test_ranks_take_a_part_each_of_a_cpuset(launcher: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("launcher", ["rankfile", "cpu-set", "mpich"])
 def test_a_launcher_that_puts_all_ranks_on_one_cpu_is_named(launcher: str, tmp_path: Path) -> None:
-    """The trap that costs most: two CPUs are there, and two ranks share one."""
+    """This is the most expensive trap: two CPUs are available, and two ranks share one."""
     if launcher == "mpich":
         words = [hydra(), "-n", "2", "-bind-to", f"user:{CPUS[0]},{CPUS[0]}"]
     else:
@@ -268,7 +270,7 @@ def test_a_launcher_that_puts_all_ranks_on_one_cpu_is_named(launcher: str, tmp_p
 
 @pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
 def test_a_launcher_that_leaves_its_ranks_alone_is_not_accused(launcher: str, tmp_path: Path) -> None:
-    """To learn what each CPU is, launchers bind themselves to one after the other for a moment. That is no change."""
+    """To examine each CPU, launchers bind themselves to one after the other for a moment. That is not a change."""
     words = [hydra(), "-n", "2", "-bind-to", "none"]
     if launcher == "openmpi":
         mpirun_form()
@@ -285,10 +287,10 @@ def test_a_launcher_that_leaves_its_ranks_alone_is_not_accused(launcher: str, tm
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Two nodes, both this machine; the first has its name."""
+    """Yield two nodes, which are both this machine; the first has its name."""
     try:
-        with mini_slurm(nodes=2) as found:
-            yield found
+        with mini_slurm(nodes=2) as slurm_of_two:
+            yield slurm_of_two
     except CannotStart as error:
         pytest.skip(str(error))
 
@@ -319,7 +321,7 @@ def test_slurm_takes_the_memory_policy(memory: str, slurm: dict[str, str], tmp_p
 
 
 def test_slurms_own_words_are_read(slurm: dict[str, str], tmp_path: Path) -> None:
-    """What a task of Slurm finds in its environment names the layout that srun was given."""
+    """The environment of a task of Slurm names the layout that srun was given."""
     script = "echo $SLURM_CPU_BIND"
     parts = f"{CPUS[-1]};{CPUS[0]}"
     for name in ("slurm", "slurm-mask"):
@@ -330,13 +332,15 @@ def test_slurms_own_words_are_read(slurm: dict[str, str], tmp_path: Path) -> Non
 
 
 def test_run_starts_slurms_tasks_on_this_node(cluster: tuple[list[str], dict[str, str]], tmp_path: Path) -> None:
-    """In a job of two nodes. srun left to itself would give each node a task, both with the first CPU of the list."""
+    """In a job of two nodes, srun without options would give each node a task, both with the first CPU of the list."""
     (first, second), env = cluster
     job = ["salloc", "-Q", "-N", "2", "-n", str(2 * len(CPUS))]
     inner = run(*TURNED, "--launcher", "slurm", "-n", "2", "--", "sh", "-c", SAY)
     on_the_second = ["srun", "--overlap", "-N", "1", "-n", "1", "-w", second, "--cpu-bind=none"]
     assert said_by_ranks(start([*job, *on_the_second, *inner], tmp_path, env)) == turned_on(second)
-    assert said_by_ranks(start([*job, *inner], tmp_path, env)) == turned_on(first)  # outside of the nodes, by its name
+    assert said_by_ranks(start([*job, *inner], tmp_path, env)) == turned_on(
+        first
+    )  # outside of the nodes, by the name of this machine
 
 
 def test_slurms_tasks_take_a_part_each_of_one_claim(cluster: tuple[list[str], dict[str, str]], tmp_path: Path) -> None:
@@ -367,7 +371,7 @@ def test_a_task_that_slurm_has_bound_is_refused(slurm: dict[str, str], tmp_path:
 
 
 def test_tasks_out_of_sight_are_absent_from_the_proof(slurm: dict[str, str], tmp_path: Path) -> None:
-    """srun's tasks are no descendants of it: that its own threads kept their place proves nothing of them."""
+    """The tasks of srun are not its descendants: that its own threads kept their place proves nothing about them."""
     tasks = ["srun", "-n", "2", "sleep", "0.5"]
     for command in (tasks, ["sh", "-c", " ".join(tasks) + "; true"]):
         process = start(run("--verify", "--", *command), tmp_path, slurm)
@@ -389,7 +393,7 @@ def test_binding_tools_take_the_line(name: str, tool: str, cpu: int, tmp_path: P
 
 @pytest.mark.parametrize("name", ["mpirun", "likwid", "hwloc", "taskset"])
 def test_the_numbers_are_right_where_the_starter_may_not_use_all_cpus(name: str, tmp_path: Path) -> None:
-    """likwid then counts what is left, Open MPI 5 does not, others never counted."""
+    """likwid then renumbers the remaining CPUs, Open MPI 5 does not, and others never do."""
     if name == "mpirun":
         reports = ranks(mpirun_form(), str(CPUS[1]), tmp_path, tool=open_mpi(), within=CPUS[1])
     else:
@@ -456,7 +460,7 @@ def test_openmps_numbers_are_absolute_within_a_cpuset(variable: str, tmp_path: P
     need("gcc")
     (tmp_path / "threads.c").write_text(THREADS)
     subprocess.run(["gcc", "-fopenmp", "threads.c", "-o", "threads"], cwd=tmp_path, check=True, timeout=120)
-    # --openmp gives OMP_PLACES; the other one a user has set, and a cpuset must not turn its numbers.
+    # --openmp gives OMP_PLACES; the user has set the other variable, and a cpuset must not change its numbers.
     words = ["--openmp"] if variable == "OMP_PLACES" else []
     env = {} if words else {variable: str(CPUS[-1]), "OMP_NUM_THREADS": "1"}
     process = start(run("--hard", "--bind", f"list={CPUS[-1]}", *words, "--", "./threads"), tmp_path, env)

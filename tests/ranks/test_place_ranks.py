@@ -1,4 +1,4 @@
-"""Ranks of `mpirun` take the places that `meshmark-place run` gives them."""
+"""Ranks of `mpirun` run at the places that `meshmark-place run` gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of the native programs built with sanitizers, by seed, for some seconds: how each ended, and what was wrong."""
+"""Runs the native programs with sanitizers, by seed, for some seconds, and reports the outcomes and the errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def verdict(words: list[str], folder: Path, text: bytes | None, env: dict[str, str], long: bool) -> str:
-    """Run a program, and return how it ended: its status, "long", or what is wrong with that."""
+    """Run a program, and return its outcome: its status, "long", or what is wrong with it."""
     process = subprocess.Popen(
         [PROGRAMS / f"meshmark-{words[0]}", *words[1:]],
         cwd=folder,
@@ -47,7 +47,7 @@ def verdict(words: list[str], folder: Path, text: bytes | None, env: dict[str, s
     try:
         process.communicate(text, timeout=2 if long else PATIENCE_S)
     except subprocess.TimeoutExpired:
-        process.terminate()  # what is asked for work of hours ends all the same when it is told to
+        process.terminate()  # a request for hours of work must still end after SIGTERM
         try:
             process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -64,7 +64,7 @@ def verdict(words: list[str], folder: Path, text: bytes | None, env: dict[str, s
         return "no error line of ours"
     if long and process.returncode in (-15, 143):
         return "long"
-    # A program of a plan may end as it likes; the launcher's status is its own.
+    # A program of a plan may end in any way; the status of the launcher is separate.
     return str(process.returncode) if process.returncode in STATUSES else f"status {process.returncode}"
 
 
@@ -90,15 +90,15 @@ def run_all(name: str, folder: Path, one: Callable[[int, Path], str]) -> None:
             outcome = one(seed, worker_folder)
             counts[outcome] += 1
             if outcome not in {*map(str, STATUSES), "long"}:
-                bad = folder / f"seed-{seed}"
-                if not bad.exists():
-                    worker_folder.rename(bad)
-                messages = (bad / "err").read_text(errors="replace")[-1500:]
-                reports = "".join(f.read_text(errors="replace")[:3000] for f in bad.glob("sanitizer*"))
-                problems.append(f"{name}, seed {seed}: {outcome}; input in {bad}\n{messages}\n{reports}")
+                folder_of_failure = folder / f"seed-{seed}"
+                if not folder_of_failure.exists():
+                    worker_folder.rename(folder_of_failure)
+                messages = (folder_of_failure / "err").read_text(errors="replace")[-1500:]
+                reports = "".join(f.read_text(errors="replace")[:3000] for f in folder_of_failure.glob("sanitizer*"))
+                problems.append(f"{name}, seed {seed}: {outcome}; input in {folder_of_failure}\n{messages}\n{reports}")
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, range(workers)))
-    print(f"\n{name}: {counts.total()} runs, " + ", ".join(f"{n} × {how}" for how, n in sorted(counts.items())))
+    print(f"\n{name}: {counts.total()} runs, " + ", ".join(f"{n} × {outcome}" for outcome, n in sorted(counts.items())))
     assert not problems, f"{len(problems)} of {counts.total()}\n" + "\n".join(problems[:5])
     assert counts.total() > 0

@@ -1,8 +1,9 @@
-"""Damaged input of every kind, to the native programs built with sanitizers: each ends by itself, with a status of its
-own and without a complaint of a sanitizer.
+"""Damaged input of every kind for the native programs with sanitizers.
 
-Slow: `make check-all` runs it, some seconds a kind; MESHMARK_MUTATION_SECONDS says how many, and MESHMARK_MUTATION_SEED
-from which on. A failure names the seed, and leaves the input in the test's folder.
+Each program ends by itself, with one of its statuses and without a report of a sanitizer.
+
+Slow: `make check-all` runs it, some seconds per kind; MESHMARK_MUTATION_SECONDS sets the time, and
+MESHMARK_MUTATION_SEED the first seed. A failure names the seed, and leaves the input in the folder of the test.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class Kind:
     """A kind of input.
 
     Attributes:
-        seeds: whole ones.
-        words: the command line that reads one; FILE is its path.
-        on_stdin: it is read there instead.
-        long: work of hours may be asked for, in right words: what is killed then is no hang.
+        seeds: Valid inputs.
+        words: The command line that reads an input; FILE is its path.
+        on_stdin: Whether the input is read from standard input instead.
+        long: Whether a valid input may request hours of work, so that a run that is killed does not count as a hang.
     """
 
     seeds: list[bytes]
@@ -53,7 +54,7 @@ def lines(*objects: object) -> bytes:
     return b"".join(json.dumps(o).encode() + b"\n" for o in objects)
 
 
-# No path in it is one that a damage could make a file of somebody's.
+# Damage cannot turn a path in it into a file of a user.
 PLAN = {
     "format": "meshmark load plan",
     "version": 1,
@@ -93,7 +94,7 @@ CANARY = {
     "nodes": {"0": [[0, 8e-8, 9e-8, 1e-7], [1e9, 9e-8, 1e-7, 2e-7], [5e9, 2e-7, 3e-7, 4e-7]]},
     "tells": {"0": True},
 }
-# Of a job that holds CPUs of this node: other users write such files.
+# A job that holds CPUs of this node: other users write such files.
 CLAIM = {
     "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
     "pid": 1,
@@ -129,11 +130,11 @@ def journal() -> bytes:
 
 
 def kinds() -> dict[str, Callable[[], Kind]]:
-    """By name; made when they are due, since some ask the programs."""
+    """Return the kinds by name, each created when it is needed, since some run the programs."""
     xml = [(MACHINES / name).read_bytes() for name in ("hbm-2.xml", "2x8-snc4.xml")]
     place, watch = ("place", "plan", "--jobs", "2"), ("watch", "--rate", "20", "--duration", "0.1")
     two = ("--topology", "pack:2 [numa] core:2 pu:1")
-    made: dict[str, Callable[[], Kind]] = {
+    constructors: dict[str, Callable[[], Kind]] = {
         "topology": lambda: Kind(xml, (*place, "--policy", "compact", "--topology", "FILE")),
         "matrix": lambda: Kind([lines(MATRIX)], (*place, *two, "--matrix", "FILE")),
         "sharing": lambda: Kind([lines(SHARING)], (*place, *two, "--policy", "sharing", "--sharing", "FILE")),
@@ -149,11 +150,11 @@ def kinds() -> dict[str, Callable[[], Kind]]:
         "claim": lambda: Kind([lines(CLAIM), lines(CLAIM, {"joined": 2}, {"cgroup": "/none"})], ("place", "slots")),
         "attained": lambda: Kind([lines(ATTAINED)], (*watch, "--attained", "FILE")),
     }
-    return made
+    return constructors
 
 
 def model_requests() -> list[bytes]:
-    """What Python asks the model for machines of publications, as far as it is short."""
+    """Return the requests of Python to the model for machines of publications, if they are short."""
     runs = [{"kind": "describe"}, {"kind": "hops"}, {"kind": "loads"}, {"kind": "traffic", "load": 0.3, "packets": 200}]
     return [
         lines({"machine": find_machine(name).resolved(), "runs": runs, "threads": 1})
@@ -165,7 +166,7 @@ KINDS = kinds()
 
 
 def test_what_is_damaged_was_whole() -> None:
-    """Else all that follows would be refused for the same reason."""
+    """Otherwise everything that follows would be refused for the same reason."""
     for name, make in KINDS.items():
         kind = make()
         for seed in kind.seeds:
@@ -177,7 +178,7 @@ def test_what_is_damaged_was_whole() -> None:
 
 
 def asked(name: str, kind: Kind, file: Path, data: bytes) -> tuple[list[str], Path, bytes | None, dict[str, str], bool]:
-    """What `verdict` wants to know of this kind, with the input in `file`."""
+    """Return the arguments of `verdict` for this kind, with the input in `file`."""
     env = environment(file.parent)
     if name == "settings":
         env["MESHMARK_SITE_CONFIG"] = str(file)
@@ -187,14 +188,14 @@ def asked(name: str, kind: Kind, file: Path, data: bytes) -> tuple[list[str], Pa
 
 @contextlib.contextmanager
 def living(name: str, file: Path) -> Iterator[None]:
-    """A claim lies in the ledger, and whoever made it holds it."""
+    """Add a claim to the ledger whose owner holds it."""
     if name != "claim":
         yield
         return
     ledger = file.parent / "ledger"
     ledger.mkdir()
-    with shutil.copy(file, ledger / "claim-0123456789abcdef").open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with shutil.copy(file, ledger / "claim-0123456789abcdef").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
@@ -233,10 +234,10 @@ def test_damaged_trees(tree: str, tmp_path: Path) -> None:
         shutil.copytree(root, folder / "tree", symlinks=True, copy_function=os.link)
         for file in chance.sample(files, chance.choice((1, 3, 30))):
             copy = folder / "tree" / file.relative_to(root)
-            copy.unlink()  # the others are links to the whole ones
-            if (how := chance.randrange(12)) == 0:
+            copy.unlink()  # the others are links to the valid files
+            if (choice_of_damage := chance.randrange(12)) == 0:
                 os.mkfifo(copy)
-            elif how > 1:
+            elif choice_of_damage > 1:
                 copy.write_bytes(damaged(chance, file.read_bytes(), contents))
         return verdict(
             ["watch", "--rate", "20", "--duration", "0.1", "--root", str(folder / "tree")],
@@ -256,11 +257,11 @@ def test_damaged_command_lines(program: str, tmp_path: Path) -> None:
     if program in ("probe", "comm"):
         completed = subprocess.run([PROGRAMS / f"meshmark-{program}", "--describe"], capture_output=True, check=True)
         for instrument in json.loads(completed.stdout):
-            whole = [instrument["name"], "--check"]  # reads all and measures nothing
+            check_words = [instrument["name"], "--check"]  # reads all and measures nothing
             for p in instrument["parameters"]:
                 if p["kind"] != "flag" and p["default"]:
-                    whole += [p["option"], p["default"]]
-            lines_of.append(whole)
+                    check_words += [p["option"], p["default"]]
+            lines_of.append(check_words)
     elif program == "watch":
         lines_of.append(["--describe", "--rate", "10", "--hold", "1", "--sources", "cpu,node", "--without", "io"])
     elif program == "place":
@@ -314,7 +315,7 @@ def test_damaged_command_lines(program: str, tmp_path: Path) -> None:
     def one(seed: int, folder: Path) -> str:
         chance = random.Random(f"{program} {seed}")
         words = damaged_words(chance, chance.choice(lines_of), others)
-        # Only what is checked or planned: no benchmark of hours, and no command but the one that does nothing.
+        # Only commands that check or plan: no benchmark of hours, and no command except one that does nothing.
         if program in ("probe", "comm") and "--check" not in words:
             words.append("--check")
         if "run" in words[:1] and "--" in words:

@@ -1,7 +1,7 @@
-"""The programs of ranks, built with sanitizers, under each launcher: every instrument once, and nothing to complain of.
+"""The programs of ranks with sanitizers, with each launcher: every instrument once, without a report.
 
-`make sanitize` runs it. OpenSHMEM is left out: its heap lies where the address sanitizer keeps its own memory. What the
-libraries themselves never give back is not ours, so leaks are not looked for.
+`make sanitize` runs it. OpenSHMEM is left out: its heap overlaps the memory of the address sanitizer. The libraries
+leak memory, so leaks are not reported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Valid options of every instrument, drawn at random, to the native program built with sanitizers.
+"""Valid options of every instrument, drawn at random, for the native program with sanitizers.
 
-Each run ends with a status of its own and without a report of a sanitizer: options that are allowed must not crash a
-program, however short the budget is. A curve of latency that ended within a cache once did.
+Each run ends with one of its statuses and without a report of a sanitizer: allowed options must not crash a program,
+however short the budget is. A latency curve that ended within a cache once did.
 
 Slow: `make check-all` runs it, some seconds for each instrument; see `test_mutations.py` for the variables that say how
 many, and from which seed on.
@@ -39,19 +39,21 @@ def size(draw: random.Random, least: int) -> str:
 
 def value(draw: random.Random, p: dict[str, Any]) -> str:
     """Return a value that the parameter allows; "" if only its default is tried."""
-    kind, least, most = p["kind"], p["minimum"], p["maximum"]
-    smallest = 1 << max(3, int(least or 8).bit_length())  # of sizes
+    kind, minimum, maximum = p["kind"], p["minimum"], p["maximum"]
+    smallest = 1 << max(3, int(minimum or 8).bit_length())  # for sizes
     if p["name"] == "budget_s":
         return draw.choice(BUDGETS)
     if kind in {"choices", "choice"}:
         names = [name for name in p["choices"] if name not in {"2MiB", "1GiB"}]
         return ",".join(draw.sample(names, draw.randint(1, len(names)) if kind == "choices" else 1))
     if kind in {"sizes", "size"}:
-        if kind == "sizes" and draw.random() < 0.6:  # a range, each twice the one before
+        if kind == "sizes" and draw.random() < 0.6:  # a range in which each value is twice the previous one
             return f"{smallest}..{smallest << draw.randint(0, max(1, LARGEST - smallest.bit_length()))}"
         return ",".join(size(draw, smallest) for _ in range(draw.randint(1, 8) if kind == "sizes" else 1))
     if kind in {"integers", "integer"}:
-        allowed = [n for n in COUNTS if (least is None or n >= least) and (most is None or n <= most)] or [int(least)]
+        allowed = [n for n in COUNTS if (minimum is None or n >= minimum) and (maximum is None or n <= maximum)] or [
+            int(minimum)
+        ]
         if p["name"] in {"threads", "processes"}:
             allowed = [n for n in allowed if n <= CPUS]
         return ",".join(str(draw.choice(allowed)) for _ in range(draw.randint(1, 4) if kind == "integers" else 1))
@@ -64,7 +66,9 @@ def words(draw: random.Random, description: Description) -> list[str]:
     """Return a command line with a value for some of the parameters, and always a short budget."""
     line = [str(description["name"])]
     for p in description["parameters"]:
-        always = p["name"] == "budget_s" or p["default"] == "memory"  # else more memory than sanitizers check in time
+        always = (
+            p["name"] == "budget_s" or p["default"] == "memory"
+        )  # otherwise more memory than sanitizers check in time
         if (always or draw.random() < 0.3) and (text := value(draw, p)):
             line += [p["option"], text]
     if "--cpus" in line and "," not in line[line.index("--cpus") + 1]:
