@@ -1,9 +1,9 @@
-"""Are surveys of one machine called different? They are not: the share of results that the verdict separates is false.
+"""Measures how often surveys of one machine are called different, which is the rate of false verdicts.
 
     .venv/bin/python bench/agreement.py RUN RUN…
 
-Every pair of runs is compared, as `meshmark compare` does. Flagged results, ones with modes, and ones without an
-interval or with one wider than ±10 % are not judged, and are counted.
+Every pair of runs is compared as `meshmark compare` does. Results that are flagged, have modes, have no interval or
+one wider than ±10 % are not judged, and are counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
     find = Sides(Store(Path("no store")), Path(), "")
     surveys = [find.find(str(run.resolve())) for run in options.runs]
     counts: Counter[str] = Counter()
-    wrong: Counter[str] = Counter()
+    causes: Counter[str] = Counter()
     for first, second in itertools.combinations(surveys, 2):
         for pair in compare(first, second).pairs:
             if pair.a.better == "none":
@@ -42,7 +42,7 @@ def main() -> None:
             word = verdict(pair)
             counts[word] += 1
             if word == "called different":
-                wrong[pair.a.instrument] += 1
+                causes[pair.a.instrument] += 1
                 if options.all:
                     a, b = pair.a, pair.b
                     print(
@@ -54,7 +54,7 @@ def main() -> None:
     for word, n in counts.most_common():
         print(f"  {word}: {n}")
     if judged_count:
-        names = ", ".join(f"{name} {n}" for name, n in wrong.most_common())
+        names = ", ".join(f"{name} {n}" for name, n in causes.most_common())
         print(
             f"called different: {100 * counts['called different'] / judged_count:.1f} %"
             + (f" ({names})" if names else "")

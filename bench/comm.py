@@ -1,18 +1,20 @@
-"""What measuring among ranks costs, and what it notices: figures for bench/README.md.
+"""Measures the cost of measuring among ranks, and what is detected: figures for bench/README.md.
 
     .venv/bin/python bench/comm.py [PART …] [--mpi KIND] [--osu FOLDER] [--brief]
 
-    sentinel    blocks that a busy process on a rank's CPU disturbs at known times, and quiet ones: how many are
+    sentinel    blocks that a busy process on the CPU of a rank disturbs at known times, and quiet ones: how many are
                 marked   (1 min)
-    bare        ping-pong, put and allreduce against a loop of the same calls with nothing around it, by turns of
+    bare        ping-pong, put and allreduce against a loop of the same calls without instrumentation, in alternation
+    of
                 0.1 s   (5 min)
     all         the whole halo, every protocol, 1 to 1,000,000 words: time, and points that are narrow enough   (2 min)
-    predict     steps of programs with more latency, as anatomy predicts them from those without, against what they
-                then take   (5 min)
-    peers       medians against OSU's or Intel's benchmarks, where a folder with their binaries is given   (2 min)
+    predict     steps of programs with more latency, as anatomy predicts them from those without, against the
+    measured
+                steps   (5 min)
+    peers       medians against the benchmarks of OSU or Intel, if a folder with their binaries is given   (2 min)
 
-Without a part, all of them, under each MPI library that is here. `--brief` shows in seconds that all parts work; its
-figures mean nothing. Nobody else should use the machine: the load is said.
+Without a part, all parts run, with each available MPI library. `--brief` shows in seconds that all parts work; its
+figures mean nothing. Nobody else should use the machine: the load is printed.
 """
 
 from __future__ import annotations
@@ -48,12 +50,12 @@ MARKS: Final = {1: "moved", 2: "waited", 4: "slow", 8: "late", 16: "stolen"}
 
 
 def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: float) -> list[dict[str, Any]]:
-    """The lines that meshmark-comm writes.
+    """Return the lines that meshmark-comm writes.
 
     Raises:
-        MeshmarkError: it failed.
+        MeshmarkError: The program failed.
     """
-    with tempfile.TemporaryFile() as out:  # no reader that wants a CPU while it measures
+    with tempfile.TemporaryFile() as out:  # no reader that would use a CPU during the measurement
         completed = subprocess.run(
             [*launch.launch_argv(with_, count, len(CPUS)), *words],
             stdout=out,
@@ -75,7 +77,7 @@ def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: fl
 def started(
     with_: launch.Launcher, count: int, words: Sequence[str], within_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Another program than ours, and its arguments, as so many ranks; it may have failed."""
+    """Run a program and its arguments as `count` ranks; it may fail."""
     return subprocess.run(
         [*launch.launch_argv(with_, count, len(CPUS))[:-1], *words],
         capture_output=True,
@@ -95,16 +97,16 @@ def results(lines: Iterable[dict[str, Any]], metric: str) -> list[dict[str, Any]
 
 
 def _hog(cpu: int, bursts: Sequence[tuple[float, float]], stop: Any, said: Any) -> None:
-    """Works on one CPU from and until each of the times; says when it really ran there."""
+    """Keep one CPU busy during each of the intervals, and report when it really ran there."""
     os.sched_setaffinity(0, {cpu})
     periods: list[tuple[float, float]] = []
     for start_s, end in bursts:
-        if stop.wait(max(0.0, start_s - time.monotonic())):  # it sleeps until then: what polls disturbs
+        if stop.wait(max(0.0, start_s - time.monotonic())):  # it sleeps until then, since polling would disturb
             break
         start = last = time.monotonic()
         while last < end:
             time_s = time.monotonic()
-            if time_s - last > 50e-6:  # it was away
+            if time_s - last > 50e-6:  # it did not run meanwhile
                 periods.append((start, last))
                 start = time_s
             last = time_s
@@ -113,11 +115,11 @@ def _hog(cpu: int, bursts: Sequence[tuple[float, float]], stop: Any, said: Any) 
 
 
 def _overlap(ran: Sequence[tuple[float, float]], begin: float, end: float) -> float:
-    at = max(0, bisect.bisect_left(ran, (begin, begin)) - 1)
+    index = max(0, bisect.bisect_left(ran, (begin, begin)) - 1)
     shared = 0.0
-    while at < len(ran) and ran[at][0] < end:
-        shared += max(0.0, min(end, ran[at][1]) - max(begin, ran[at][0]))
-        at += 1
+    while index < len(ran) and ran[index][0] < end:
+        shared += max(0.0, min(end, ran[index][1]) - max(begin, ran[index][0]))
+        index += 1
     return shared
 
 
@@ -134,8 +136,8 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         bursts.append((time_s, time_s + rng.uniform(0.5e-3, 10e-3)))
         time_s = bursts[-1][1] + rng.uniform(10e-3, 60e-3)
     fork = get_context("fork")
-    stop, said = fork.Event(), fork.Queue()
-    hog = fork.Process(target=_hog, args=(CPUS[-1], bursts, stop, said))
+    stop, queue = fork.Event(), fork.Queue()
+    hog = fork.Process(target=_hog, args=(CPUS[-1], bursts, stop, queue))
     hog.start()
     try:
         lines = ranks(
@@ -157,7 +159,7 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         )
     finally:
         stop.set()
-        outcome = said.get(timeout=60)
+        outcome = queue.get(timeout=60)
         hog.join(timeout=60)
     first = outcome[0][0] if outcome else start_s
     iterations = {r["point"]: r["conditions"]["block_iterations"] for r in results(lines, "exchange_time")}
@@ -194,9 +196,11 @@ def _compiler(kind: str) -> str | None:
 
 
 def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
-    """Both at once on the same CPUs, and the bare loop twice, each stopped while another runs: what the machine does
-    meanwhile (a hypervisor moves a guest's CPUs, and a message takes three times as long) meets all. Started anew seven
-    times, since where a process's memory comes to lie decides on some per cent."""
+    """Compare both on the same CPUs, and the bare loop twice, each stopped while another runs.
+
+    Influences of the machine (a hypervisor moves the CPUs of a guest, and a message takes three times as long)
+    affect all of them. The comparison is started seven times, since the location of the memory of a process changes
+    the result by some per cent."""
     compiler = _compiler(with_.kind)
     if compiler is None:
         print("  absent: no mpicxx")
@@ -219,34 +223,34 @@ def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
                 first = results(ranks(with_, 2, [*call, "--bytes", str(size)], 60), metric)[0]
                 iterations = first["conditions"]["block_iterations"]
                 start = launch.launch_argv(with_, 2, len(CPUS))
-                again = ",".join([str(size)] * 400)  # points enough for all turns
+                sizes = ",".join([str(size)] * 400)  # enough points for all turns
                 lines = (
                     [*start[:-1], str(program), "1000000", f"{kind}:{size}:{iterations}"],
-                    [*start, *call, "--bytes", again, "--budget", "300s", "--interval", "0.5"],
+                    [*start, *call, "--bytes", sizes, "--budget", "300s", "--interval", "0.5"],
                 )
-                ratio, noise, more = [], [], []
+                ratio, noise, extra = [], [], []
                 for _start in range(starts):
-                    jobs = [Job(with_, lines[which]) for which in (0, 1, 0)]
+                    jobs = [Job(with_, lines[index]) for index in (0, 1, 0)]
                     try:
                         windows = [[job.turn(0.1) for job in jobs] for _turn in range(turns)]
                     finally:
                         reports = [job.end() for job in jobs]
                     blocks = (_theirs(reports[0]), _ours(reports[1]), _theirs(reports[2]))
                     times = [_medians(b, [w[k] for w in windows]) for k, b in enumerate(blocks)]
-                    whole = [(a, m, b) for a, m, b in zip(*times, strict=True) if math.isfinite(a + m + b)]
-                    if len(whole) < turns / 2:
+                    complete = [(a, m, b) for a, m, b in zip(*times, strict=True) if math.isfinite(a + m + b)]
+                    if len(complete) < turns / 2:
                         continue
-                    ratio.append(median([100 * (2 * m / (a + b) - 1) for a, m, b in whole]))
-                    noise.append(median([100 * (a / b - 1) for a, _m, b in whole]))
-                    more.append(median([1e9 * share * (m - (a + b) / 2) for a, m, b in whole]))
+                    ratio.append(median([100 * (2 * m / (a + b) - 1) for a, m, b in complete]))
+                    noise.append(median([100 * (a / b - 1) for a, _m, b in complete]))
+                    extra.append(median([1e9 * share * (m - (a + b) / 2) for a, m, b in complete]))
                 if not ratio:
                     print(f"  {kind:10} {size:8}   absent: too few blocks that nobody disturbed")
                     continue
-                print(f"  {kind:10} {size:8}   {_spread(ratio):26} {_spread(noise):26} {_spread(more)}", flush=True)
+                print(f"  {kind:10} {size:8}   {_spread(ratio):26} {_spread(noise):26} {_spread(extra)}", flush=True)
 
 
 class Job:
-    """Ranks that are stopped unless it is their turn."""
+    """Ranks that are stopped outside of their turns."""
 
     def __init__(self, with_: launch.Launcher, words: Sequence[str]) -> None:
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
@@ -273,14 +277,16 @@ class Job:
         size = os.fstat(self._out.fileno()).st_size
         text = os.pread(self._out.fileno(), size, 0)
         complete = text[: text.rfind(b"\n") + 1].splitlines()
-        return [json.loads(line) for line in complete if line.startswith(b"{")]  # some libraries talk between them
+        return [
+            json.loads(line) for line in complete if line.startswith(b"{")
+        ]  # some libraries print text between the lines
 
     def _signal(self, number: int) -> None:
         for pid in self._pids:
             os.kill(pid, number)
 
     def turn(self, seconds: float) -> tuple[float, float]:
-        """When it ran, by the monotonic clock."""
+        """Let the ranks run for so long, and return the begin and end by the monotonic clock."""
         self._signal(signal.SIGCONT)
         start_s = time.monotonic()
         time.sleep(seconds)
@@ -290,13 +296,13 @@ class Job:
 
     def end(self) -> list[dict[str, Any]]:
         self._signal(signal.SIGCONT)
-        self._child.terminate()  # the launcher ends its ranks, and takes what they shared away
+        self._child.terminate()  # the launcher ends its ranks, and removes their shared memory
         self._child.wait(timeout=30)
         return self._lines()
 
 
 def _ours(lines: Iterable[dict[str, Any]]) -> list[tuple[float, float, float]]:
-    """Begin, length and time an iteration of blocks that nobody disturbed."""
+    """Return the begin, length and time per iteration of undisturbed blocks."""
     lines = list(lines)
     iterations = {line["point"]: line["conditions"]["block_iterations"] for line in lines if line["type"] == "result"}
     return [
@@ -311,17 +317,17 @@ def _theirs(lines: Iterable[dict[str, Any]]) -> list[tuple[float, float, float]]
 
 
 def _medians(blocks: list[tuple[float, float, float]], windows: Sequence[tuple[float, float]]) -> list[float]:
-    """Of the blocks that lie inside of each window; not a number where there are fewer than five."""
+    """Return the median of the blocks within each window; NaN for fewer than five blocks."""
     blocks.sort()
     results = []
     for start_s, end in windows:
         first = bisect.bisect_left(blocks, (start_s + 1e-3, 0.0, 0.0))
-        inside = []
-        for start, length, each in blocks[first:]:
+        in_window = []
+        for start, length, time_s in blocks[first:]:
             if start + length > end:
                 break
-            inside.append(each)
-        results.append(median(inside) if len(inside) >= 5 else math.nan)
+            in_window.append(time_s)
+        results.append(median(in_window) if len(in_window) >= 5 else math.nan)
     return results
 
 
@@ -335,10 +341,13 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
-    most = "1000" if brief else "1000000"
+    words_limit = "1000" if brief else "1000000"
     start_s = time.monotonic()
     lines = ranks(
-        with_, 2, ["halo", "--protocol", "all", "--words", f"1..{most}", "--interval", "5", "--budget", "60s"], 900
+        with_,
+        2,
+        ["halo", "--protocol", "all", "--words", f"1..{words_limit}", "--interval", "5", "--budget", "60s"],
+        900,
     )
     elapsed_s = time.monotonic() - start_s
     by_metric = results(lines, "exchange_time")
@@ -348,12 +357,12 @@ def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         for flag in r["flags"]:
             flags[flag] += 1
     protocols = len({r["conditions"]["protocol"] for r in by_metric})
-    absent = sorted({line["reason"][:150] for line in lines if line["type"] == "absent"})
+    absent_protocols = sorted({line["reason"][:150] for line in lines if line["type"] == "absent"})
     print(
         f"  {elapsed_s:.1f} s (aim 60) for {len(by_metric)} points of {protocols} protocols;"
         f" interval within 5 %: {100 * len(narrow) / max(1, len(by_metric)):.1f} %; flags: {dict(flags) or 'none'}"
     )
-    for reason in absent:
+    for reason in absent_protocols:
         print(f"  absent: {reason}")
 
 
@@ -361,20 +370,20 @@ def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
 
 
 def predict(with_: launch.Launcher, brief: bool, _: str | None) -> None:
-    """Three starts each, since ranks that are started anew lie elsewhere."""
+    """Compare three starts, since restarted ranks have other memory locations."""
     for program, factors in {"pop": (2, 10), "swim": (2, 10), "gyro": (2, 1000)}.items():
         for factor in factors:
-            off, effects = [], []
+            texts, rises = [], []
             for start in range(1 if brief else 3):
                 words = ["anatomy", "--program", program, "--factor", str(factor), "--budget", "1s" if brief else "8s"]
                 lines = ranks(with_, 2, [*words, "--seed", str(start + 1)], 120)
                 steps = {r["conditions"]["latency_factor"]: r["value"] for r in results(lines, "step_time")}
-                effects.append(100 * (steps[factor] / steps[1] - 1))
+                rises.append(100 * (steps[factor] / steps[1] - 1))
                 for r in results(lines, "prediction_error"):
                     low, high = r["interval"] or (float("nan"),) * 2
-                    off.append(f"{100 * r['value']:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}]")
+                    texts.append(f"{100 * r['value']:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}]")
             print(
-                f"  {program}, latency x {factor}: takes {median(effects):+.1f} %; prediction off by {', '.join(off)} %"
+                f"  {program}, latency x {factor}: takes {median(rises):+.1f} %; prediction off by {', '.join(texts)} %"
             )
 
 
@@ -382,13 +391,13 @@ def predict(with_: launch.Launcher, brief: bool, _: str | None) -> None:
 
 
 def read_osu(text: str) -> dict[int, float]:
-    """s by bytes, of what an OSU latency test prints: size and µs a line."""
+    """Return s by bytes from the output of an OSU latency test: size and µs per line."""
     rows = re.findall(r"^(\d+)\s+([0-9.]+)(?:\s|$)", text, re.MULTILINE)
     return {int(size): float(us) * 1e-6 for size, us in rows}
 
 
 def read_imb(text: str) -> dict[int, float]:
-    """s by bytes, of IMB-MPI1 PingPong: bytes, repetitions, µs, MB/s."""
+    """Return s by bytes from IMB-MPI1 PingPong: bytes, repetitions, µs, MB/s."""
     rows = re.findall(r"^\s*(\d+)\s+\d+\s+([0-9.]+)\s+[0-9.]+", text, re.MULTILINE)
     return {int(size): float(us) * 1e-6 for size, us in rows}
 
@@ -409,10 +418,10 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
         print(f"  absent: neither osu_latency nor IMB-MPI1 is in {folder}")
         return
     turns = 2 if brief else 12
-    for name, more, read, protocol in tests:
+    for name, options, read, protocol in tests:
 
         def ours(protocol: str = protocol) -> tuple[dict[int, float], dict[int, float]]:
-            """Medians of undisturbed blocks, and, as the peers do, means of all that was run."""
+            """Return the medians of undisturbed blocks, and the means of all blocks, which peers print."""
             words = ["pingpong", "--protocol", protocol, "--bytes", "8..4MiB", "--budget", "10s"]
             lines = ranks(with_, 2, words, 120)
             sizes = {r["point"]: r["conditions"]["message_bytes"] for r in results(lines, "message_latency")}
@@ -424,7 +433,7 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
             return medians, {size: statistics.fmean(values) for size, values in blocks.items()}
 
         def theirs(
-            name: str = name, more: Sequence[str] = more, read: Callable[[str], dict[int, float]] = read
+            name: str = name, more: Sequence[str] = options, read: Callable[[str], dict[int, float]] = read
         ) -> dict[int, float]:
             completed = started(with_, 2, [str(files[name]), *more], 600)
             completed.check_returncode()
@@ -438,18 +447,18 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
             for size in a.keys() & b.keys():
                 if b[size] > 0 and c[size] > 0:
                     noise[size].append(100 * (b[size] / c[size] - 1))
-                    # As where a hypervisor moves a guest's CPUs: such a turn tells nothing of either.
+                    # A hypervisor may move the CPUs of a guest: such a turn says nothing about either.
                     if abs(noise[size][-1]) <= 5:
                         ratios[size].append(100 * ((a[size] + d[size]) / (b[size] + c[size]) - 1))
                         means[size].append(100 * ((a_mean[size] + d_mean[size]) / (b[size] + c[size]) - 1))
-        near = [sum(abs(median(v)) <= 3 for v in kind.values()) for kind in (ratios, means)]
+        close = [sum(abs(median(v)) <= 3 for v in kind.values()) for kind in (ratios, means)]
         print(
-            f"  {name}: {near[0]} of {len(ratios)} sizes within 3 %, {near[1]} by means; {turns} turns of ours,"
+            f"  {name}: {close[0]} of {len(ratios)} sizes within 3 %, {close[1]} by means; {turns} turns of ours,"
             " theirs, theirs, ours, less those in which theirs differ by more than 5 %"
         )
         print(f"    {'bytes':>8}  {'ours over theirs, %':26} {'by means, %':26} {'theirs over theirs, %':26} turns")
         for size in sorted(ratios):
-            columns = (_spread(of[size]) for of in (ratios, means, noise))
+            columns = (_spread(ratios_or_means[size]) for ratios_or_means in (ratios, means, noise))
             print(f"    {size:8}  " + " ".join(f"{text:26}" for text in columns), len(ratios[size]))
 
 

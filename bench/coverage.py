@@ -1,7 +1,7 @@
-"""Can one measurement be relied on? The share of fresh ones whose bounds contain the pooled median of all.
+"""Measures how reliable one measurement is: the share of fresh ones whose bounds contain the pooled median of all.
 
-Each is a `meshmark measure` of its own. A measurement that reports modes has said that it cannot be relied on, and
-counts as right; flagged ones are counted apart as well.
+Each is a separate `meshmark measure`. A measurement that reports modes has stated that it is not reliable, and
+counts as right; flagged ones are also counted separately.
 
     .venv/bin/python bench/coverage.py --count 20
 """
@@ -27,7 +27,7 @@ MESHMARK: Final = str(Path(sys.executable).parent / "meshmark")
 
 
 def measured(argv: Sequence[str], budget: str) -> list[Record]:
-    """The results of one measurement, without those of single modes."""
+    """Return the results of one measurement, without the records of single modes."""
     completed = subprocess.run(
         [MESHMARK, "measure", *argv, "--budget", budget, "--no-store", "--json"],
         check=True,
@@ -59,18 +59,18 @@ def main() -> None:
         for _ in range(options.count):
             for r in measured(argv, options.budget):
                 runs.setdefault(point(r), []).append(r)
-        for key, same in runs.items():
-            pooled = median([s for r in same for s in r.samples])
-            contains = [holds(r.bounds, pooled) for r in same]
-            narrow = [holds(r.interval, pooled) for r in same]
-            modes = [bool(r.conditions.get("run_modes")) for r in same]
+        for key, repeated in runs.items():
+            pooled = median([s for r in repeated for s in r.samples])
+            contains = [holds(r.bounds, pooled) for r in repeated]
+            narrow = [holds(r.interval, pooled) for r in repeated]
+            modes = [bool(r.conditions.get("run_modes")) for r in repeated]
             right = [a or b for a, b in zip(contains, modes, strict=True)]
-            plain = [ok for ok, r in zip(right, same, strict=True) if not r.flags]
-            values = sorted(r.value for r in same)
+            plain = [ok for ok, r in zip(right, repeated, strict=True) if not r.flags]
+            values = sorted(r.value for r in repeated)
             print(
-                f"{name:14} {len(same):7d} {sum(narrow):8d} {sum(contains):7d} {sum(modes):6d} "
-                f"{100 * sum(right) / len(same):5.0f} %  "
-                f"{sum(plain)} of {len(plain)}; {values[0]:.3g} to {values[-1]:.3g} {same[0].unit}  {key}",
+                f"{name:14} {len(repeated):7d} {sum(narrow):8d} {sum(contains):7d} {sum(modes):6d} "
+                f"{100 * sum(right) / len(repeated):5.0f} %  "
+                f"{sum(plain)} of {len(plain)}; {values[0]:.3g} to {values[-1]:.3g} {repeated[0].unit}  {key}",
                 flush=True,
             )
 

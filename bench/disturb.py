@@ -1,9 +1,9 @@
-"""Are disturbed measurements flagged, and quiet ones not? One row for each kind of disturbance that can be made here.
+"""Measures whether disturbed measurements are flagged and quiet ones are not: one row per kind of disturbance.
 
-Each measurement is a fresh process: a pointer chase and a triad on one CPU. Meanwhile something disturbs it, all the
-time. The machine should be quiet otherwise. Migration, pages and faults need root; faults also a file system that can
-hold a swap file. Not made here: a changing frequency, another guest that takes CPU time, and memory of a wrong node
-(`tests/guest/`).
+Each measurement is a fresh process: a pointer chase and a triad on one CPU. Meanwhile something disturbs it all the
+time. The machine should be quiet otherwise. Migration, pages and faults need root; faults also need a file system
+that supports a swap file. Not included: a changing frequency, another guest that takes CPU time, and memory of a
+wrong node (`tests/guest/`).
 
 example: .venv/bin/python bench/disturb.py --count 40
 """
@@ -35,10 +35,10 @@ MEASUREMENTS: Final = {
 THP: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 SWAP_BYTES: Final = 512 << 20
 PAGED_OUT: Final = 1 << 17  # bytes at a time
-PROCESS_MADVISE: Final = 440  # the system call, on every architecture
+PROCESS_MADVISE: Final = 440  # number of the system call, on every architecture
 MADV_PAGEOUT: Final = 21
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
-Disturbance = Callable[[int], AbstractContextManager[None]]  # given the process that is measured
+Disturbance = Callable[[int], AbstractContextManager[None]]  # its argument is the measured process
 
 
 def threads_of(process: int) -> list[int]:
@@ -49,7 +49,7 @@ def threads_of(process: int) -> list[int]:
 
 @contextmanager
 def running(argv: list[str]) -> Iterator[None]:
-    """A program beside the measurement."""
+    """Run a program during the measurement."""
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         try:
             yield
@@ -59,7 +59,7 @@ def running(argv: list[str]) -> Iterator[None]:
 
 @contextmanager
 def repeating(act: Callable[[], None], every_s: float) -> Iterator[None]:
-    """An action, again and again, until the measurement has ended."""
+    """Repeat an action until the measurement has ended."""
     stopped = threading.Event()
 
     def loop() -> None:
@@ -94,7 +94,7 @@ def migration(cpus: list[int]) -> Disturbance:
             for thread in threads_of(process):
                 os.sched_setaffinity(thread, {cpu})
 
-        time.sleep(0.05)  # before it has read its options, it would be refused the CPU that it no longer has
+        time.sleep(0.05)  # earlier, the process would be refused the CPU to which it is no longer bound
         return repeating(move, 0.02)
 
     return begin
@@ -102,7 +102,7 @@ def migration(cpus: list[int]) -> Disturbance:
 
 @contextmanager
 def swapping() -> Iterator[None]:
-    """A swap file that is there until the block ends."""
+    """Provide a swap file until the block ends."""
     with tempfile.NamedTemporaryFile(dir="/var/tmp", prefix="meshmark-swap-") as file:
         os.posix_fallocate(file.fileno(), 0, SWAP_BYTES)
         subprocess.run(["mkswap", "-q", file.name], check=True)
@@ -114,17 +114,17 @@ def swapping() -> Iterator[None]:
 
 
 def faults(process: int) -> AbstractContextManager[None]:
-    """Swaps out a part of each large mapping that a process writes to, another part each time."""
+    """Swap out a part of each large mapping that a process writes to, another part each time."""
     turns = itertools.count()
     handle = os.pidfd_open(process)
 
     def page_out() -> None:
-        at = next(turns) * PAGED_OUT
+        offset = next(turns) * PAGED_OUT
         for line in map(str.split, Path(f"/proc/{process}/maps").read_text().splitlines()):
             start, end = (int(address, 16) for address in line[0].split("-"))
             parts = (end - start) // PAGED_OUT
             if line[1] == "rw-p" and parts >= 32:
-                vector = (ctypes.c_size_t * 2)(start + at % (parts * PAGED_OUT), PAGED_OUT)
+                vector = (ctypes.c_size_t * 2)(start + offset % (parts * PAGED_OUT), PAGED_OUT)
                 LIBC.syscall(PROCESS_MADVISE, handle, vector, 1, MADV_PAGEOUT, 0)
 
     return repeating(page_out, 0.0005)
@@ -145,7 +145,7 @@ def probe(*argv: str) -> list[str]:
 
 
 def flags_of(name: str, cpu: int, disturb: Disturbance | None, budget: str) -> list[set[str]]:
-    """The flags of each point of a measurement on a CPU."""
+    """Return the flags of each point of a measurement on a CPU."""
     argv = probe(*MEASUREMENTS[name], "--cpus", str(cpu), "--budget", budget)
     with (
         subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child,
@@ -168,16 +168,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="KIND", help="kinds of disturbance, as printed [all]")
     options = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
-    own, other = cpus[0], cpus[-1]
+    first_cpu, other = cpus[0], cpus[-1]
     root = os.geteuid() == 0
     kinds: dict[str, tuple[Disturbance | None, set[str]]] = {
         "quiet": (None, set()),
-        "hog on the CPU": (hog(own), {"disturbed", "stolen"}),
+        "hog on the CPU": (hog(first_cpu), {"disturbed", "stolen"}),
         "hog on another CPU": (hog(other), {"disturbed", "stolen"}),
         "memory traffic of another CPU": (memory(other), {"disturbed", "stolen"}),
     }
     if root:
-        kinds["moved to another CPU"] = (migration([own, other]), {"migrated"})
+        kinds["moved to another CPU"] = (migration([first_cpu, other]), {"migrated"})
         kinds["pages swapped out"] = (faults, {"faulted"})
     if root and THP.exists():
         kinds["pages of another size"] = (None, {"page_size"})
@@ -192,7 +192,7 @@ def main() -> None:
             results: list[set[str]] = []
             with fixtures.get(kind, contextlib.nullcontext)():
                 for _ in range(options.count):
-                    results += flags_of(name, own, disturb, options.budget)
+                    results += flags_of(name, first_cpu, disturb, options.budget)
                     time.sleep(0.05)
             flagged_count = sum(bool(f & expected) if expected else bool(f) for f in results)
             counts = Counter(flag for f in results for flag in f)

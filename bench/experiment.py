@@ -1,12 +1,13 @@
-"""Does `meshmark experiment` tell equal settings apart, and how many pairs does it need? By simulation.
+"""Simulates how often `meshmark experiment` reports equal settings as different, and how many pairs it needs.
 
     .venv/bin/python bench/experiment.py                     # all tables, a minute of CPU time
     .venv/bin/python bench/experiment.py --count 200 aa      # one of them, coarser: aa, power, equal, spread
 
-A model of a machine gives the times of both runs of each pair. All experiments of a row are computed at once; the first
-ones are also given to `meshmark.place.experiment.Experiment`, which decides as the command does, and must agree. Three
-rules that look at the same pairs after each one, from the eighth on, are compared: the t-test of the log-ratios at 5 %,
-which assumes one look; the same of the means of both settings, without pairs; and the rule of Meshmark.
+A model of a machine gives the times of both runs of each pair. All experiments of a row are computed at once; the
+first ones are also given to `meshmark.place.experiment.Experiment`, which decides as the command does, and must
+agree. Three rules that test the same pairs after each one, from the eighth on, are compared: the t-test of the
+log-ratios at 5 %, which assumes one test; the same for the means of both settings, without pairs; and the rule of
+Meshmark.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Noise = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
-FIRST = 8  # pairs before the t-tests look, as many as Meshmark needs at least
+FIRST = 8  # pairs before the first t-test, the minimum of Meshmark
 MARGIN = 0.02
 CHECKED = 10  # experiments of a row that are computed as the command does
 WORDS = ("higher", "lower", "equal", "inconclusive")
@@ -37,17 +38,17 @@ def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def heavy(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Student's t with 2 degrees of freedom, which has no variance: outliers of ten times the scale are usual."""
+    """Return noise with Student's t distribution and 2 degrees of freedom: infinite variance, frequent outliers."""
     return rng.standard_t(2, shape)
 
 
 def skewed(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Disturbances that only lengthen runs."""
+    """Return disturbances that only lengthen runs."""
     return rng.exponential(1, shape)
 
 
 def bimodal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Three runs of ten are twice the scale slower; both modes scatter by a fifth of the scale."""
+    """Return noise in which three runs of ten are slower by twice the scale; both vary by a fifth of it."""
     return rng.normal(0, 0.2, shape) + 2 * (rng.random(shape) < 0.3)
 
 
@@ -56,11 +57,11 @@ NOISES: dict[str, Noise] = {"Gaussian": gaussian, "heavy tails": heavy, "skewed"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How long runs take: the log of a time consists of noise, drift and states.
+    """A machine whose run times have a logarithm that consists of noise, drift and states.
 
     Attributes:
         drift: Difference between the first and the last run.
-        states: What a state adds that begins and ends at random, after 20 runs on average.
+        states: Added in a state that begins and ends at random and lasts 20 runs on average.
         wider: Factor of the noise of B.
     """
 
@@ -71,17 +72,18 @@ class Machine:
     wider: float = 1.0
 
     def logs(self, effect: float, pairs: int, count: int, seed: int = 1) -> tuple[Array, NDArray[np.int64]]:
-        """Logs of the times of A and B, shape (2, count, pairs), and the place of B in each pair, 0 or 1."""
+        """Return the logarithms of the times of A and B, shape (2, count, pairs), and the place of B in each pair, 0 or
+        1."""
         rng = np.random.default_rng(seed)
         noise = self.scale * self.noise(rng, (count, pairs, 2))
         trend = self.drift * np.linspace(0, 1, 2 * pairs).reshape(pairs, 2)
         slow = np.cumsum(rng.random((count, 2 * pairs)) < 1 / 20, axis=1) % 2
         center = trend + self.states * slow.reshape(count, pairs, 2)
         place = np.array([[order(n, k).index("b") for k in range(pairs)] for n in range(count)])
-        chosen = np.stack([1 - place, place])
+        placed_logs = np.stack([1 - place, place])
 
         def of(values: Array) -> Array:
-            return np.stack([np.take_along_axis(values, c[..., None], 2)[..., 0] for c in chosen])
+            return np.stack([np.take_along_axis(values, c[..., None], 2)[..., 0] for c in placed_logs])
 
         factors, effects = np.array([1.0, self.wider]), np.array([0.0, effect])
         noise, center = of(noise), of(np.broadcast_to(center, noise.shape))
@@ -90,12 +92,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What experiments say, one value each.
+    """The outcomes of experiments, one value each.
 
     Attributes:
         word: Index in WORDS.
-        pairs: That it took.
-        outside: Whether the interval ever did not hold the true ratio, had the experiment gone on.
+        pairs: Number of pairs used.
+        outside: Whether the interval would ever have missed the true ratio if the experiment had continued.
     """
 
     word: NDArray[np.int64]
@@ -107,14 +109,14 @@ class Told:
 
 
 def excluded(x: Array, point: float) -> Bools:
-    """Whether the interval lies above a point, after each pair of each experiment; `x` has shape (count, pairs)."""
+    """Return whether the interval is above a point, after each pair of each experiment; shape (count, pairs)."""
     count, pairs = x.shape
     logs = np.zeros((len(sequential.STAKES), count))
     effects = np.zeros((count, pairs), bool)
     upper = np.triu_indices(sequential.WINDOW, 1)
     needed = math.log(2 / (1 - sequential.CONFIDENCE))
     for n in range(pairs):
-        off = x[:, n] - point
+        deviation = x[:, n] - point
         scale = np.zeros(count)
         if n >= sequential.KNOWN:
             last = x[:, max(0, n - sequential.WINDOW) : n]
@@ -122,8 +124,8 @@ def excluded(x: Array, point: float) -> Bools:
             scale = 1.048 * np.median(np.abs(last[:, i] - last[:, j]), axis=1)
         for k, (multiple, _) in enumerate(sequential.STAKES):
             with np.errstate(divide="ignore", invalid="ignore"):
-                nearness = np.clip(multiple * off / scale, -sequential.LIMIT, sequential.LIMIT)
-            y = np.where(scale > 0, nearness, sequential.FIRST * np.sign(off))
+                nearness = np.clip(multiple * deviation / scale, -sequential.LIMIT, sequential.LIMIT)
+            y = np.where(scale > 0, nearness, sequential.FIRST * np.sign(deviation))
             logs[k] += math.log(2) - np.log1p(np.exp(-2 * y))
         wealth = sum(share * np.exp(logs[k]) for k, (_, share) in enumerate(sequential.STAKES))
         effects[:, n] = np.log(wealth) >= needed
@@ -131,7 +133,7 @@ def excluded(x: Array, point: float) -> Bools:
 
 
 def experiments(machine: Machine, effect: float, pairs: int, count: int) -> Told:
-    """Experiments of at most so many pairs, whose true ratio is e^effect."""
+    """Return the outcomes of experiments of at most `pairs` pairs whose true ratio is e^effect."""
     logs, place = machine.logs(effect, pairs, count)
     x = logs[1] - logs[0]
     margin = math.log1p(MARGIN)
@@ -149,7 +151,7 @@ def experiments(machine: Machine, effect: float, pairs: int, count: int) -> Told
 
 
 def check(logs: Array, place: NDArray[np.int64], told: Told) -> None:
-    """Let `Experiment` decide the first experiments; it must say the same after as many pairs."""
+    """Let `Experiment` decide the first experiments; it must reach the same outcome after the same number of pairs."""
     pairs = logs.shape[2]
     for n in range(min(CHECKED, logs.shape[1])):
         experiment = Experiment(plan(pairs, n))
@@ -167,7 +169,7 @@ def check(logs: Array, place: NDArray[np.int64], told: Told) -> None:
 
 
 def t_tests(logs: Array) -> tuple[float, float]:
-    """Shares of experiments that a t-test at 5 % calls different at any look: of log-ratios, and of both means."""
+    """Return the shares of experiments that a 5 % t-test ever calls different: of log-ratios, and of both means."""
     from scipy.stats import t
 
     n = np.arange(1, logs.shape[2] + 1)
@@ -215,7 +217,7 @@ def table(head: tuple[str, ...]) -> Callable[[tuple[str, ...]], None]:
 
 
 def aa(count: int) -> None:
-    """False differences: settings that are equal, at most 60 pairs."""
+    """Print the rate of false differences: equal settings, at most 60 pairs."""
     row = table(("noise of a run", "called different", "equal", "interval ever without 1", "paired t-test", "unpaired"))
     for name, noise in NOISES.items():
         for scale, drift, states in ((0.05, 0.0, 0.0), (0.05, 0.05, 0.0), (0.02, 0.05, 0.0), (0.02, 0.0, 0.2)):
@@ -231,20 +233,20 @@ def aa(count: int) -> None:
 
 
 def power(count: int) -> None:
-    """Power for B slower by 5 %, by number of pairs, with a drift of 5 %."""
-    looks = (10, 15, 20, 30, 40, 60, 100)
-    row = table(("noise of a run", *map(str, looks), "mean pairs (at most 100)", "faster"))
+    """Print the power for B slower by 5 %, by number of pairs, with a drift of 5 %."""
+    pair_counts = (10, 15, 20, 30, 40, 60, 100)
+    row = table(("noise of a run", *map(str, pair_counts), "mean pairs (at most 100)", "faster"))
     for name, noise in NOISES.items():
         for scale in (0.02, 0.05, 0.1):
-            outcome = experiments(Machine(noise, scale, 0.05), math.log(1.05), looks[-1], count)
+            outcome = experiments(Machine(noise, scale, 0.05), math.log(1.05), pair_counts[-1], count)
             right = outcome.word == WORDS.index("higher")
-            cells = [f"{100 * (right & (outcome.pairs <= look)).mean():.0f} %" for look in looks]
+            cells = [f"{100 * (right & (outcome.pairs <= look)).mean():.0f} %" for look in pair_counts]
             row((f"{name} {100 * scale:.0f} %", *cells, f"{outcome.pairs.mean():.0f}", outcome.share("lower")))
     print()
 
 
 def equal(count: int) -> None:
-    """Equality within 2 %: settings that are equal, at most 300 pairs, with a drift of 5 %."""
+    """Print the rate of equality within 2 %: equal settings, at most 300 pairs, with a drift of 5 %."""
     row = table(("noise of a run", "called equal", "different", "mean pairs"))
     for scale in (0.01, 0.02, 0.05):
         outcome = experiments(Machine(gaussian, scale, 0.05), 0.0, 300, count)
@@ -260,7 +262,7 @@ def equal(count: int) -> None:
 
 
 def spread(count: int) -> None:
-    """Settings that differ in their spread only: the noise of B is three times that of A, at most 60 pairs."""
+    """Print the results for settings that differ in spread only: B has three times the noise of A, at most 60 pairs."""
     row = table(("noise of a run of A", "called different", "equal"))
     for name, noise in NOISES.items():
         outcome = experiments(Machine(noise, 0.03, wider=3.0), 0.0, 60, count)

@@ -2,7 +2,8 @@
 
     .venv/bin/python bench/fleet_live.py --nodes 10000 --every 10 --for 60
 
-Nodes are one process that sends prepared bodies, each on a connection of its own, as `meshmark watch --otlp` does.
+One process simulates the nodes: it sends prepared bodies, each on a separate connection, as `meshmark watch --otlp`
+does.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CLASSES = {"cpu": 24, "io": 6, "node": 14, "host": 14}  # metrics of a node, abo
 
 
 def body_of(name: str, values: random.Random, probe: float | None = None) -> bytes:
-    """What a node sends; `probe` is its cpu.m0."""
+    """Return the body that a node sends; `probe` is its cpu.m0."""
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     host = resource.resource.attributes.add()
@@ -47,7 +48,7 @@ def body_of(name: str, values: random.Random, probe: float | None = None) -> byt
 
 
 async def push(host: str, port: int, body: bytes, node: int = 0) -> int:
-    """Send a body as the exporter does, from an address of the node's own; the status, 0: no response."""
+    """Send a body as the exporter does, from an address of the node; return the status, or 0 without a response."""
     address = f"127.1.{node >> 8 & 255}.{node & 255}"
     try:
         reader, writer = await asyncio.open_connection(host, port, local_addr=(address, 0))
@@ -65,7 +66,7 @@ async def push(host: str, port: int, body: bytes, node: int = 0) -> int:
 
 
 async def probed(host: str, port: int, count: int) -> list[float]:
-    """Times from pushes of one node to the events that show them, in s."""
+    """Return the times from pushes of one node to the events that show them, in s."""
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     writer.write(f"GET /api/live?metric=cpu.m0&token={TOKEN} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     results = []
@@ -78,8 +79,8 @@ async def probed(host: str, port: int, count: int) -> list[float]:
             line = await asyncio.wait_for(reader.readline(), 30)
             if line.startswith(b"data: ") and b'"values"' in line:
                 change = json.loads(line[6:])
-                at = change["nodes"].index(0) if 0 in change["nodes"] else None
-                if at is not None and change["values"] and change["values"][at] == expected:
+                index = change["nodes"].index(0) if 0 in change["nodes"] else None
+                if index is not None and change["values"] and change["values"][index] == expected:
                     break
         results.append(time.perf_counter() - start_s)
         await asyncio.sleep(random.uniform(0.1, 1.0))
@@ -88,7 +89,7 @@ async def probed(host: str, port: int, count: int) -> list[float]:
 
 
 def usage(pid: int) -> tuple[float, float]:
-    """CPU time in s, and resident memory in MiB, of a process."""
+    """Return the CPU time in s and the resident memory in MiB of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -106,23 +107,23 @@ async def measure(address: str, pid: int, nodes: int, every_s: float, for_s: flo
         statuses[status] = statuses.get(status, 0) + 1
 
     async def all_nodes() -> None:
-        start_s, sent = time.perf_counter(), 0
+        start_s, sent_count = time.perf_counter(), 0
         while True:
             due = int((time.perf_counter() - start_s) / every_s * len(bodies))
-            for k in range(sent, due):
+            for k in range(sent_count, due):
                 task = asyncio.create_task(one(k % len(bodies)))
                 pending.add(task)
                 task.add_done_callback(pending.discard)
-            sent = due
+            sent_count = due
             await asyncio.sleep(0.005)
 
     pushing = asyncio.create_task(all_nodes())
     await asyncio.sleep(2 * every_s)  # until every node has reported
     statuses.clear()
-    cpu, begin = usage(pid)[0], time.perf_counter()
+    cpu, cpu_before_s = usage(pid)[0], time.perf_counter()
     latencies = await probed(host, port, PROBES)
-    await asyncio.sleep(max(0.0, for_s - (time.perf_counter() - begin)))
-    elapsed = time.perf_counter() - begin
+    await asyncio.sleep(max(0.0, for_s - (time.perf_counter() - cpu_before_s)))
+    elapsed = time.perf_counter() - cpu_before_s
     cpu = usage(pid)[0] - cpu
     pushing.cancel()
     total = sum(statuses.values())

@@ -1,8 +1,8 @@
-"""What a campaign of many nodes costs behind a real Slurm.
+"""Measures the cost of a campaign of many nodes behind a real Slurm.
 
     bench/fleet_slurm.py [--nodes 10000]
 
-The nodes are only names: their results are left by this program. The campaign is killed after a third of them, and
+The nodes are only names: this program writes their results. The campaign is killed after a third of them, and
 resumed.
 """
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def ended(words: Sequence[str], env: Mapping[str, str]) -> dict[str, float]:
-    """Run a command to its end. Its CPU time has that of the commands that it runs, too."""
+    """Run a command to its end and return its costs. The CPU time includes the commands that it runs."""
     start_s = time.monotonic()
     process = subprocess.Popen(words, env=env)
     _, status, usage = os.wait4(process.pid, 0)

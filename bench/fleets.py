@@ -1,14 +1,14 @@
-"""How well a fleet is judged, and how fast its report is.
+"""Measures how well a fleet is judged, and how fast its report is.
 
-    bench/fleets.py noise FILE        checks of this host, one after the other, as the noise of the next
+    bench/fleets.py noise FILE        checks of this host, one after the other, as the noise of the next parts
     bench/fleets.py judge [FILE]      false names and faults found over days, in simulated fleets
-    bench/fleets.py peers [FILE]      the same faults by single limits, Mahalanobis distances and MCD
+    bench/fleets.py peers [FILE]      the same faults found by single limits, Mahalanobis distances and MCD
     bench/fleets.py year FOLDER       reports of a day and of a year of 10,000 nodes
-    bench/fleets.py ingest FOLDER     what 10,000 nodes of 128 CPUs left, ingested and compacted: checks of this host
+    bench/fleets.py ingest FOLDER     checks of this host as 10,000 nodes of 128 CPUs, ingested and compacted
 
-Nodes differ by 0.5 %, correlated by 0.5. The noise of a value is that of FILE, one whole check drawn at random for each
-value, so that its tails and correlations are those of this host; without FILE, it is 1 % with the tails of Student's t
-with 4 degrees of freedom, correlated by 0.3. MCD needs scikit-learn, which is no dependency of the project.
+Nodes differ by 0.5 %, correlated by 0.5. The noise of a value comes from FILE: one whole check drawn at random per
+value, so that its tails and correlations are those of this host; without FILE, it is 1 % with the tails of Student's
+t with 4 degrees of freedom, correlated by 0.3. MCD needs scikit-learn, on which the project does not depend.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Array = NDArray[np.float64]
 WINDOW, VALUES, WEEK = 7, 28, 8
 REFIT = 84  # days for which the tails of a class are kept; `meshmark fleet judge` fits them every day
 BETWEEN = 0.005
-PART = 10  # fleets, after which what was found so far is printed
+PART = 10  # number of fleets after which the results so far are printed
 FAULTS = {"5 % in one metric": (1, 0.05), "2 % in five metrics": (5, 0.02)}
 
 
@@ -60,7 +60,7 @@ class Noise:
     """Deviations of values from their median.
 
     Attributes:
-        rows: Whole checks, shape (checks, metrics); None: made up.
+        rows: Whole checks, shape (checks, metrics); None if simulated.
         groups: Metrics of each instrument, shape (metrics, groups).
     """
 
@@ -89,7 +89,7 @@ def load_noise(path: Path | None) -> Noise:
 
 
 def measure_noise(path: Path, count: int) -> None:
-    """Run the check of a node again and again; points that are missing or flagged in any run are left out."""
+    """Run the check of a node repeatedly; points that are missing or flagged in any run are left out."""
     runs: list[dict[str, tuple[str, float]]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -130,7 +130,7 @@ def measure_noise(path: Path, count: int) -> None:
 
 @dataclass
 class Tally:
-    """What became of names and faults of one fleet."""
+    """The outcomes of the names and faults of one fleet."""
 
     named: int = 0
     false: int = 0
@@ -140,13 +140,13 @@ class Tally:
 
 
 def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
-    """A fleet over days, judged each day as `meshmark fleet judge` does."""
+    """Simulate a fleet over days, judged each day as `meshmark fleet judge` does."""
     noise, seed, n, days, rate = job
     rng = np.random.default_rng(seed)
     p = len(noise.groups)
     node_effects = rng.normal(size=(n, p)) @ correlated(p, 0.5).T * BETWEEN
     shift = np.zeros((n, p))
-    fault: dict[int, tuple[str, int]] = {}
+    faults: dict[int, tuple[str, int]] = {}
     day_by_node: dict[int, int] = {}
     tally = Tally()
     past: list[Array] = []
@@ -154,13 +154,13 @@ def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
     for day in range(days):
         for _ in range(rng.poisson(rate * n)):
             i = int(rng.integers(n))
-            if i not in fault:
+            if i not in faults:
                 kind = list(FAULTS)[int(rng.integers(2))]
-                count, by = FAULTS[kind]
+                count, factor = FAULTS[kind]
                 group = np.flatnonzero(noise.groups[:, int(rng.integers(noise.groups.shape[1]))])
                 members = rng.permutation(group if len(group) >= count else p)[:count]
-                shift[i, members] += by
-                fault[i] = kind, day
+                shift[i, members] += factor
+                faults[i] = kind, day
         past = [*past, (node_effects + shift)[:, None] + noise.draw(rng, n, 1)][-VALUES:]
         window = np.concatenate(past, axis=1)
         if day < WINDOW or day in {2 * WINDOW, VALUES} or day % REFIT == 0:
@@ -177,23 +177,23 @@ def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
         if suspects:
             healthy = np.argsort(-unlikely)[: n // 2]
             controls = list(rng.choice(healthy, min(CONTROLS, n // 4), replace=False))
-            again, fresh = [*suspects, *controls], max(5, window.shape[1])
-            values = (node_effects + shift)[again][:, None] + noise.draw(rng, len(again), fresh)
+            measured_again, fresh = [*suspects, *controls], max(5, window.shape[1])
+            values = (node_effects + shift)[measured_again][:, None] + noise.draw(rng, len(measured_again), fresh)
             count = len(suspects)
             tests = list(fresh_evidence(month, values[:count], values[count:], controls).node)
             tally.measured_again += count
         for i, is_faulty in zip(suspects, discoveries.decide(tests, n), strict=True):
             if is_faulty:
                 day_by_node[i] = day
-    old = {i: entry for i, entry in fault.items() if entry[1] + WEEK <= days}
-    tally.named, tally.false = len(day_by_node), sum(i not in fault for i in day_by_node)
+    old = {i: entry for i, entry in faults.items() if entry[1] + WEEK <= days}
+    tally.named, tally.false = len(day_by_node), sum(i not in faults for i in day_by_node)
     tally.faults = Counter(kind for kind, _ in old.values())
     tally.found = Counter(kind for i, (kind, start) in old.items() if day_by_node.get(i, days) < start + WEEK)
     return tally
 
 
 def moved(baseline: Baseline, values: Array) -> Baseline:
-    """The class with other values, and the same tails."""
+    """Return the class with other values and the same tails."""
     location = locate(values)
     return replace(baseline, own=location.own, centre=location.centre, scale=location.scale, level=location.level)
 
@@ -213,16 +213,16 @@ def judge(noise: Noise, fleets: list[tuple[int, int, int]]) -> None:
 
 
 def told(tallies: list[Tally], days: int) -> str:
-    """What became of names and faults of several fleets."""
-    named, false = sum(t.named for t in tallies), sum(t.false for t in tallies)
+    """Return the outcomes of the names and faults of several fleets as text."""
+    named, false_count = sum(t.named for t in tallies), sum(t.false for t in tallies)
     share = np.mean([t.false / max(t.named, 1) for t in tallies])
     names = ", ".join(
         f"{kind} {sum(t.found[kind] for t in tallies)} of {sum(t.faults[kind] for t in tallies)}" for kind in FAULTS
     )
-    again = sum(t.measured_again for t in tallies) / len(tallies) / days
+    again_per_day = sum(t.measured_again for t in tallies) / len(tallies) / days
     return (
-        f"{false} of {named} names false (mean share {100 * share:.1f} %); found within {WEEK} days: {names}; "
-        f"{again:.1f} suspects a day"
+        f"{false_count} of {named} names false (mean share {100 * share:.1f} %); found within {WEEK} days: {names}; "
+        f"{again_per_day:.1f} suspects a day"
     )
 
 
@@ -230,7 +230,7 @@ def told(tallies: list[Tally], days: int) -> str:
 
 
 def peers(noise: Noise, n: int, fleets: int) -> None:
-    """Which nodes each method names by seven values of each, at a level of 5 % for the whole fleet."""
+    """Print which nodes each method names from seven values of each, at a level of 5 % for the whole fleet."""
     from scipy.stats import chi2, norm
 
     p = len(noise.groups)
@@ -246,40 +246,40 @@ def peers(noise: Noise, n: int, fleets: int) -> None:
         )
 
     def mahalanobis(values: Array) -> Array:
-        own = np.median(values, axis=1)
-        deviations = own - own.mean(axis=0)
-        return np.asarray(chi2.sf((deviations @ np.linalg.inv(np.cov(own.T)) * deviations).sum(1), p))
+        medians = np.median(values, axis=1)
+        deviations = medians - medians.mean(axis=0)
+        return np.asarray(chi2.sf((deviations @ np.linalg.inv(np.cov(medians.T)) * deviations).sum(1), p))
 
     methods = {"ours, before confirmation": ours, "limits of single metrics": single, "Mahalanobis": mahalanobis}
     try:
         from sklearn.covariance import MinCovDet  # type: ignore[import-not-found]
 
         def mcd(values: Array) -> Array:
-            own = np.median(values, axis=1)
-            return np.asarray(chi2.sf(MinCovDet(random_state=0).fit(own).mahalanobis(own), p))
+            medians = np.median(values, axis=1)
+            return np.asarray(chi2.sf(MinCovDet(random_state=0).fit(medians).mahalanobis(medians), p))
 
         methods["minimum covariance determinant"] = mcd
     except ImportError:
         print("scikit-learn is not installed: no MCD")
-    false, found = Counter[str](), Counter[tuple[str, str]]()
+    false, detected = Counter[str](), Counter[tuple[str, str]]()
     for seed in range(fleets):
         rng = np.random.default_rng(seed)
         node_effects = rng.normal(size=(n, p)) @ correlated(p, 0.5).T * BETWEEN
-        bad = rng.permutation(n)[: 2 * max(1, n // 100)]
-        for at, i in enumerate(bad):
-            count, by = list(FAULTS.values())[at % 2]
+        faulty = rng.permutation(n)[: 2 * max(1, n // 100)]
+        for index, i in enumerate(faulty):
+            count, factor = list(FAULTS.values())[index % 2]
             group = np.flatnonzero(noise.groups[:, int(rng.integers(noise.groups.shape[1]))])
-            node_effects[i, rng.permutation(group if len(group) >= count else p)[:count]] += by
+            node_effects[i, rng.permutation(group if len(group) >= count else p)[:count]] += factor
         values = node_effects[:, None] + noise.draw(rng, n, WINDOW)
         for name, method in methods.items():
             rejected = method(values) * n <= 0.05
-            false[name] += int(rejected.sum() - rejected[bad].sum())
-            for at, kind in enumerate(FAULTS):
-                found[name, kind] += int(rejected[bad[at::2]].sum())
+            false[name] += int(rejected.sum() - rejected[faulty].sum())
+            for index, kind in enumerate(FAULTS):
+                detected[name, kind] += int(rejected[faulty[index::2]].sum())
     node_count = fleets * max(1, n // 100)
     print(f"{n} nodes, {p} metrics, {fleets} fleets, each with {2 * node_count // fleets} faults")
     for name in methods:
-        shares = ", ".join(f"{kind} {100 * found[name, kind] / node_count:.0f} %" for kind in FAULTS)
+        shares = ", ".join(f"{kind} {100 * detected[name, kind] / node_count:.0f} %" for kind in FAULTS)
         print(f"  {name}: {false[name] / fleets:.2f} false names a fleet; found {shares}", flush=True)
 
 
@@ -314,17 +314,19 @@ def ingestion(folder: Path, nodes: int) -> None:
     fleet.site.write_text('cluster = "cluster"\n')
     settings = {"cluster": "cluster", "beside": False}
     begin(fleet, name, PLAN, MadeEngine.of(names, lambda *_: None), Wanted(), settings)
-    first, *rest = _check_of_many_cpus(folder)
+    first, *check_lines = _check_of_many_cpus(folder)
     inbox.mkdir(parents=True, exist_ok=True)
     for node in names:
         head = {**json.loads(first), "name": node, "hostname": node, "boot": node, "started": ""}
-        (inbox / f"{node}{SUFFIX}").write_bytes(gzip.compress("\n".join([json.dumps(head), *rest, ""]).encode(), 1))
+        (inbox / f"{node}{SUFFIX}").write_bytes(
+            gzip.compress("\n".join([json.dumps(head), *check_lines, ""]).encode(), 1)
+        )
     _timed(f"ingestion of {nodes} nodes", "ingest", str(folder))
     _timed("compaction", "compact", str(folder))
 
 
 def _check_of_many_cpus(folder: Path, cpus: int = 128) -> list[str]:
-    """The lines of a check of this host, with the recorded files of a node of many CPUs."""
+    """Return the lines of a check of this host, with the recorded files of a node of many CPUs."""
     (folder / "plan.json").write_bytes(node_plan(load_spec("node-check"), "check").to_bytes())
     words = [find_native("meshmark-node"), folder / "plan.json", "--out", folder, "--name", "n", "--beside"]
     subprocess.run(list(map(str, words)), check=True, capture_output=True)
@@ -332,10 +334,10 @@ def _check_of_many_cpus(folder: Path, cpus: int = 128) -> list[str]:
     for line in lines:
         if line.get("path") == "proc/cpuinfo":
             line["content"] = line["content"].partition("\n\n")[0].join(["\n\n"] * cpus)
-    at = next(i for i, line in enumerate(lines) if line["type"] == "step")
+    index = next(i for i, line in enumerate(lines) if line["type"] == "step")
     governor = {"type": "file", "content": "performance\n"}
     frequency = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
-    lines[at:at] = [{**governor, "path": frequency.format(i)} for i in range(cpus)]
+    lines[index:index] = [{**governor, "path": frequency.format(i)} for i in range(cpus)]
     return [json.dumps(line, separators=(",", ":")) for line in lines]
 
 

@@ -1,10 +1,11 @@
-"""How well does `meshmark history` find changes, beside other ways, and how long does it take?
+"""Measures how well `meshmark history` finds changes, compared with other methods, and its run time.
 
     .venv/bin/python bench/history.py --count 1000 --peers FOLDER...
 
-False alarms are counted in series without a change, detections in series with a shift of 5 % and noise of 2 %. FOLDER
-has Apache Otava or ruptures, as `pip install --no-deps --target FOLDER apache-otava ruptures` leaves them; what cannot
-be imported is left out. ruptures proposes candidates only, which the tests of `values.changepoints` judge here.
+False alarms are counted in series without a change, detections in series with a shift of 5 % and noise of 2 %.
+FOLDER has Apache Otava or ruptures, as `pip install --no-deps --target FOLDER apache-otava ruptures` installs them;
+a library that cannot be imported is left out. ruptures only proposes candidates, which the tests of
+`values.changepoints` judge here.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Method = Callable[[Values], list[int]]
 
 
 def made(kind: str, n: int, dice: np.random.Generator) -> Values:
-    """A series without a change, around 100."""
+    """Return a series without a change, around 100."""
     normal = dice.normal(0, 1, n)
     if kind == "log-normal":
         return np.asarray(100 * np.exp(NOISE * normal + NOISE * np.exp(dice.normal(0, 1, n))))
@@ -98,8 +99,8 @@ def peers() -> dict[str, Method]:
         noise = float(np.median(np.abs(np.diff(x)))) / 0.6745 / math.sqrt(2) or 1.0
         least = changepoints.MIN_SEGMENT
         fitted = ruptures.KernelCPD(kernel="linear", min_size=least).fit(x / noise)
-        at = [int(i) for i in fitted.predict(pen=2 * math.log(len(x)))[:-1]]
-        return [s.at for s in changepoints.strongest(x, at)]
+        changes = [int(i) for i in fitted.predict(pen=2 * math.log(len(x)))[:-1]]
+        return [s.at for s in changepoints.strongest(x, changes)]
 
     results["ruptures KernelCPD, our tests"] = with_ruptures
     return results
@@ -113,16 +114,16 @@ def rates(name: str, method: Method, count: int) -> None:
             alarms = sum(bool(method(made(kind, n, rng))) for _ in range(count))
             out[f"false {kind} {n}"] = round(1000 * alarms / count, 1)
     for kind in ("normal", "outlier"):
-        for n, at in SHIFTS:
-            rng = np.random.default_rng([n, at])
+        for n, shift_index in SHIFTS:
+            rng = np.random.default_rng([n, shift_index])
             errors = []
             for _ in range(count):
                 values = made(kind, n, rng)
-                values[at:] *= SHIFT
-                errors += [min(abs(i - at) for i in change)] if (change := method(values)) else []
-            near = sum(e <= NEAR for e in errors) / count
-            out[f"found {kind} {n}@{at}"] = round(near, 3)
-            out[f"error {kind} {n}@{at}"] = round(float(np.mean(errors)), 2) if errors else None
+                values[shift_index:] *= SHIFT
+                errors += [min(abs(i - shift_index) for i in changes)] if (changes := method(values)) else []
+            near_count = sum(e <= NEAR for e in errors) / count
+            out[f"found {kind} {n}@{shift_index}"] = round(near_count, 3)
+            out[f"error {kind} {n}@{shift_index}"] = round(float(np.mean(errors)), 2) if errors else None
     rng = np.random.default_rng(1)
     series = [made("normal", 100, rng) for _ in range(200)]
     cpu_start_s = time.process_time()
@@ -133,7 +134,7 @@ def rates(name: str, method: Method, count: int) -> None:
 
 
 def together(points: int, times: int) -> None:
-    """False changes in a history of many points without a change, in all of `times` histories."""
+    """Print the false changes in `times` histories of many points without a change."""
     rng = np.random.default_rng(2)
     for n in (10, 30):
         histories = [

@@ -1,16 +1,17 @@
-"""What making a program costs: figures for bench/README.md.
+"""Measures the cost of making a program: figures for bench/README.md.
 
     .venv/bin/python bench/load.py [PART …] [--brief]
 
-    synthesis   CPU time to solve and to explain over random wishes on made-up base data   (1 min)
-    achieved    programs of random wishes, made from this machine's base data, run twice: what came of the wish, beside
-                what the same program differs by from run to run   (20 min; needs meshmark load base)
+    synthesis   CPU time to solve and to explain over random targets on simulated base data   (1 min)
+    achieved    programs of random targets, made from the base data of this machine, run twice: the achieved values,
+                and the difference of the same program between runs   (20 min; needs meshmark load base)
     paced       the same with pace = 0.1: programs that keep a schedule, on one CPU and on two   (15 min)
-    predict     how far the interference curves of random programs are off for neighbours that were held out, in
-                percentage points, beside the interval of what was measured   (20 min; needs meshmark load base, 2 CPUs)
-    memrate     the same read and write rates asked of stress-ng and of a program, in turns   (3 min; needs stress-ng)
+    predict     errors of the interference curves of random programs for neighbours that were held out, in percentage
+                points, beside the interval of the measurement   (20 min; needs meshmark load base, 2 CPUs)
+    memrate     the same read and write rates requested from stress-ng and from a program, in turns   (3 min; needs
+    stress-ng)
 
-Without a part, all of them. Nobody else should use the machine: waits for a CPU are taken off and said.
+Without a part, all parts run. Nobody else should use the machine: waits for a CPU are subtracted and printed.
 `--brief` shows in seconds that all parts work; its figures mean nothing.
 """
 
@@ -41,7 +42,7 @@ from meshmark.machine.facts import host_id
 from meshmark.measure.survey import load_run
 from meshmark.values.paths import data_home
 
-# Of the tests, which are no package.
+# The tests are not a package.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "unit"))
 made = importlib.import_module("made_base")
 
@@ -106,7 +107,8 @@ def _base() -> list[Variant]:
 
 
 def _windows(trial: Trial, seconds: float = 1.0) -> float:
-    """Coefficient of variation of the memory traffic in windows of CPU time, the last one (not whole) left out."""
+    """Return the coefficient of variation of the memory traffic in windows of CPU time, without the incomplete last
+    one."""
     sums, busy, moved_bytes = [], 0.0, 0.0
     for w in trial.windows:
         busy += w["cpu_s"]
@@ -121,8 +123,8 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
     variants = _base()
     cpu = max(os.sched_getaffinity(0))
     rng = random.Random(2)
-    seen: list[list[float]] = [[] for _ in range(7)]
-    time_errors, rate_errors, mix_errors, floors, windows, kernels, waits = seen
+    errors_by_metric: list[list[float]] = [[] for _ in range(7)]
+    time_errors, rate_errors, mix_errors, floors, windows, kernels, waits = errors_by_metric
     inside = 0
     while len(time_errors) < programs:
         target = made.random_wish(variants, rng, run_time_s=run_time_s, seed=len(time_errors), mixed=rng.randint(4, 30))
@@ -135,23 +137,23 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
             continue
         run = runs[0]
         floor = abs(runs[1].dedicated_s / run.dedicated_s - 1)
-        off = run.dedicated_s / run_time_s - 1
+        time_error = run.dedicated_s / run_time_s - 1
         rates = {k: run.metrics[k] / v - 1 for k, v in target.metrics.items() if k != "write_fraction" and v > 0}
         worst = max((abs(e) for e in rates.values()), default=0.0)
         mix = abs(run.metrics.get("write_fraction", 0.0) - target.metrics.get("write_fraction", 0.0))
-        time_errors.append(abs(off))
+        time_errors.append(abs(time_error))
         rate_errors.append(worst)
         mix_errors.append(mix)
         floors.append(floor)
         windows.append(_windows(run))
         kernels.append(float(len(program.kernels)))
         waits.append(run.waiting_s / run.wall_s)
-        inside += abs(off) <= max(0.02, floor) and worst <= max(0.03, floor)
+        inside += abs(time_error) <= max(0.02, floor) and worst <= max(0.03, floor)
         label = "{memory_gb_per_s:6.2f} GB/s {gflop_per_s:6.2f} GFLOP/s {write_fraction:.3f} writes".format(
             **target.metrics
         )
         print(
-            f"  {len(time_errors):3}: {label}: time {100 * off:+.1f} %, rates {100 * worst:.1f} %, "
+            f"  {len(time_errors):3}: {label}: time {100 * time_error:+.1f} %, rates {100 * worst:.1f} %, "
             f"again {100 * floor:.1f} %, waited {100 * waits[-1]:.1f} %",
             flush=True,
         )
@@ -163,7 +165,7 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
     _line("variation of 1 s windows", windows, "%", 100)
     _line("waiting for a CPU", waits, "% of the time", 100)
     pairs = zip(time_errors, rate_errors, strict=True)
-    within = sum(off <= max(0.02, floor95) and rate <= max(0.03, floor95) for off, rate in pairs)
+    within = sum(time_error <= max(0.02, floor95) and rate <= max(0.03, floor95) for time_error, rate in pairs)
     print(
         f"  within 2 % and 3 %, or the pair's difference: {inside} of {programs}; or the 95th percentile of those, "
         f"{100 * floor95:.1f} %: {within}; kernels: fewest {min(kernels):g}"
@@ -178,7 +180,7 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
     mix_errors: list[float] = []
     spun: list[float] = []
     late = 0
-    inside = 0
+    inside_count = 0
     for number in range(10 * programs):
         if len(spun) == programs:
             break
@@ -194,17 +196,17 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
         except MeshmarkError as error:
             print("  refused:", error)
             continue
-        off = run.wall_s / run_time_s - 1
+        time_error = run.wall_s / run_time_s - 1
         rates = {k: run.metrics[k] / v - 1 for k, v in target.metrics.items() if k != "write_fraction" and v > 0}
         worst = max((abs(e) for e in rates.values()), default=0.0)
-        errors["run time"].append(abs(off))
+        errors["run time"].append(abs(time_error))
         errors["worse rate"].append(worst)
         mix_errors.append(abs(run.metrics.get("write_fraction", 0.0) - target.metrics.get("write_fraction", 0.0)))
         spun.append(run.spun_s / run.wall_s)
         late += run.late_s > 0.002 * run_time_s
-        inside += abs(off) <= 0.02 and worst <= 0.03
+        inside_count += abs(time_error) <= 0.02 and worst <= 0.03
         print(
-            f"  {len(spun):3}: {threads} threads: time {100 * off:+.3f} %, rates {100 * worst:.3f} %, spun "
+            f"  {len(spun):3}: {threads} threads: time {100 * time_error:+.3f} %, rates {100 * worst:.3f} %, spun "
             f"{100 * spun[-1]:.1f} %, late {run.late_s:.2f} s, waited {run.waiting_s:.2f} s",
             flush=True,
         )
@@ -212,11 +214,11 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
         _line(f"error of the {name}", values, "%", 100)
     _line("error of the write fraction", mix_errors, "")
     _line("spun", spun, "% of the time", 100)
-    print(f"  within 2 % and 3 %: {inside} of {len(spun)}; late at the end: {late}")
+    print(f"  within 2 % and 3 %: {inside_count} of {len(spun)}; late at the end: {late}")
 
 
 def memrate(repeats: int, seconds: float = 10.0) -> None:
-    """MB/s as stress-ng counts them: bytes read and written by the text, from and to memory."""
+    """Print MB/s as stress-ng counts them: bytes read and written by the instructions, and from and to memory."""
     variants = _base()
     cpu = max(os.sched_getaffinity(0))
     for read, write in ((1000, 500), (2000, 1000), (500, 100)):
@@ -242,10 +244,12 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
                 f"{seconds:g}s",
                 "--metrics",
             ]
-            began, before = time.monotonic(), os.times()
+            start_s, times_before = time.monotonic(), os.times()
             completed = subprocess.run(words, capture_output=True, text=True, check=True)
-            after, took_s = os.times(), time.monotonic() - began
-            cpu_time_s = after.children_user + after.children_system - before.children_user - before.children_system
+            after, took_s = os.times(), time.monotonic() - start_s
+            cpu_time_s = (
+                after.children_user + after.children_system - times_before.children_user - times_before.children_system
+            )
             values = re.findall(r"([0-9.]+) (read|write)\w+ MB per sec", completed.stdout + completed.stderr)
             errors = [abs(float(v) / (read if k == "read" else write) - 1) for v, k in values] or [float("nan")]
             run = run_program(program, [cpu])
@@ -271,7 +275,7 @@ def predict(programs: int) -> None:
     variants = _base()
     cpus = sorted(os.sched_getaffinity(0))[-2:]
     rng = random.Random(5)
-    errors, widths, flagged = [], [], 0
+    errors, widths, flagged_count = [], [], 0
     brief = programs < PARTS["predict"][1]
     programs, repetitions, rates = (1, 1, (1.0, 2.0)) if brief else (programs, 6, ())
     with tempfile.TemporaryDirectory(prefix="meshmark-predict-") as scratch:
@@ -292,7 +296,7 @@ def predict(programs: int) -> None:
                 low, high = run.measured.slowdown.interval or (float("nan"), float("nan"))
                 errors.append(run.error_points)
                 widths.append(50 * (high - low))
-                flagged += bool(run.measured.flags)
+                flagged_count += bool(run.measured.flags)
                 print(
                     f"  {number + 1:3}: beside {run.neighbour}: predicted {run.predicted:.3f}, measured "
                     f"{run.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points",
@@ -300,7 +304,7 @@ def predict(programs: int) -> None:
                 )
     _line("error of the prediction", errors, "points")
     _line("half the interval of the measured", widths, "points")
-    print(f"  within 5 points: {sum(e <= 5 for e in errors)} of {len(errors)}; {flagged} of them flagged")
+    print(f"  within 5 points: {sum(e <= 5 for e in errors)} of {len(errors)}; {flagged_count} of them flagged")
 
 
 PARTS: dict[str, tuple[Callable[[int], None], int]] = {

@@ -1,7 +1,7 @@
-"""How near machine files that are fitted to a few numbers come to them: a table for bench/README.md.
+"""Measures how closely fitted machine files reproduce the few numbers that they are fitted to, for bench/README.md.
 
-bench/README.md says which numbers come from outputs of MLC; the others are typical figures without a source. The test
-is how well a model meets numbers of this kind, not whether they are right.
+bench/README.md says which numbers come from outputs of MLC; the others are typical figures without a source. The
+test is how well a model reproduces such numbers, not whether they are right.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORDER = (
     ("transfer", NS),
     ("loaded", NS),
 )
-# Sockets, cores, stores of the triad, then the numbers in the order above; None: not given.
+# Sockets, cores, stores of the triad, then the numbers in the order above; None: unknown.
 MACHINES = {
     "desktop, Ryzen 7 7700X": (1, 8, "ordinary", 75, None, 60, 42, 45, None, 40, 180),
     "2 Xeon X5570": (2, 8, "streaming", 74, 112, 38, 34, 12, 11, 80, None),
@@ -45,12 +45,12 @@ def main() -> None:
     print(f"| machine | cores | {' | '.join(names)} | time |")
     print("|" + "---|" * (3 + len(ORDER)))
     for machine, (sockets, cores, store, *values) in MACHINES.items():
-        given = {
+        given_numbers = {
             name: Given(value * unit, "")
             for (name, unit), value in zip(ORDER, values, strict=True)
             if value is not None
         }
-        numbers = KeyNumbers(sockets, {"cores": Given(cores, ""), **given}, store)
+        numbers = KeyNumbers(sockets, {"cores": Given(cores, ""), **given_numbers}, store)
         check(numbers)
         start_s = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:

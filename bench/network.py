@@ -1,8 +1,8 @@
 """The network simulator against an independent one: tori of several sizes, channels, buffers, packets and patterns.
 
-BookSim 2 is not packaged: give the path of a binary. Both run back to back on one CPU; times are CPU times of the
-whole process. Dimension order with balanced date lines; loads up to 85 % of BookSim's saturation. With `--exact` also:
-link loads of rectangular tori under adaptive routing against the exact ones.
+BookSim 2 is not packaged: pass the path of a binary. Both simulators run one after the other on one CPU; times are
+CPU times of the whole process. Dimension-order routing with balanced date lines; loads up to 85 % of the saturation
+of BookSim. With `--exact`, also the link loads of rectangular tori under adaptive routing against exact ones.
 
 example: .venv/bin/python bench/network.py --booksim ~/booksim2/src/booksim
 """
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from meshmark.model.engine import find_engine
 
 SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.85)  # of the saturation load
-PACKETS: Final = 40_000  # measured by each, after as many
+PACKETS: Final = 40_000  # measured by each simulator, after as many unmeasured ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ SETTINGS: Final = (
     Setting(8, 2, 8, 8, 5, "transpose"),
     Setting(4, 3, 4, 16, 1, "complement"),
 )
-NAMES: Final = {"neighbour": "neighbor", "complement": "bitcomp"}  # of patterns, where BookSim's differ
+NAMES: Final = {"neighbour": "neighbor", "complement": "bitcomp"}  # names of patterns that differ in BookSim
 
-# What BookSim is told. Its other settings are its defaults: islip allocators of one iteration, routing 1 cycle, channel
+# Settings of BookSim. Its other settings are the defaults: islip allocators of one iteration, routing 1 cycle, channel
 # allocation 1, switch allocation 1, traversal 1, links 1.
 BOOKSIM: Final = """topology = torus; routing_function = dim_order_bal;
 injection_rate_uses_flits = 1; use_noc_latency = 0;
@@ -79,7 +79,7 @@ sim_type = latency; warmup_periods = 3; max_samples = 3; latency_thres = 5000.0;
 
 
 def torus(of: Setting) -> dict[str, Any]:
-    """The same router for our simulator; a cycle is 1 ns."""
+    """Return the same router for the simulator of Meshmark; a cycle is 1 ns."""
     return {
         "topology": {"kind": "torus", "shape": [of.k] * of.dimensions},
         "links": {"wire": {"bandwidth_gb_per_s": 8.0, "latency_ns": 3}},  # traversal 1, link 1, buffer write 1
@@ -103,7 +103,7 @@ def torus(of: Setting) -> dict[str, Any]:
 
 
 def timed(argv: list[str], text: str) -> tuple[str, float]:
-    """Output and CPU seconds of a process."""
+    """Return the output and the CPU seconds of a process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     completed = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -152,7 +152,7 @@ def ours(of: Setting, load: float) -> Result:
 
 
 def saturation(run: Callable[[float], Result]) -> float:
-    """The highest load, to 0.4 %, of which 97 % is accepted."""
+    """Return the highest load, to 0.4 %, of which 97 % is accepted."""
     low, high = 0.0, 1.0
     while high - low > 0.004:
         middle = (low + high) / 2
@@ -165,26 +165,26 @@ def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
     for setting in settings:
         limit = saturation(partial(booksim, binary, setting))
         for share in SHARES:
-            theirs, mine = booksim(binary, setting, share * limit), ours(setting, share * limit)
-            own_per_hop = 1e6 * mine.cpu_s / mine.hops
-            per_hop = 1e6 * theirs.cpu_s / (theirs.hops * mine.hops / (2 * PACKETS))
+            peer, own = booksim(binary, setting, share * limit), ours(setting, share * limit)
+            own_per_hop = 1e6 * own.cpu_s / own.hops
+            per_hop = 1e6 * peer.cpu_s / (peer.hops * own.hops / (2 * PACKETS))
             print(
-                f"{setting}  {share * limit:.3f} {theirs.latency:8.2f} {mine.latency:8.2f} "
-                f"{100 * (mine.latency / theirs.latency - 1):+6.1f} %  {theirs.accepted:.3f} {mine.accepted:.3f}   "
+                f"{setting}  {share * limit:.3f} {peer.latency:8.2f} {own.latency:8.2f} "
+                f"{100 * (own.latency / peer.latency - 1):+6.1f} %  {peer.accepted:.3f} {own.accepted:.3f}   "
                 f"{per_hop:7.2f} {own_per_hop:6.3f}  {per_hop / own_per_hop:5.1f} x",
                 flush=True,
             )
         own_limit = saturation(partial(ours, setting))
-        theirs, mine = booksim(binary, setting, 1.0), ours(setting, 1.0)
+        peer, own = booksim(binary, setting, 1.0), ours(setting, 1.0)
         print(
             f"{setting}  saturation {limit:.3f} and {own_limit:.3f}, {100 * (own_limit / limit - 1):+.1f} %; "
-            f"accepted of 1.000: {theirs.accepted:.3f} and {mine.accepted:.3f}",
+            f"accepted of 1.000: {peer.accepted:.3f} and {own.accepted:.3f}",
             flush=True,
         )
 
 
 def against_exact() -> None:
-    """Loads of the links under adaptive routing, simulated at a light load, against path counting; and the bound."""
+    """Compare simulated link loads under adaptive routing at a light load with path counting, and print the bound."""
     for shape in ([8, 8], [8, 4], [16, 4], [6, 10], [4, 4, 4]):
         machine = torus(replace(SETTINGS[0], channels=2))
         machine["topology"]["shape"] = shape
@@ -230,8 +230,8 @@ def main() -> None:
         parser.error("nothing to do: --booksim PATH, --exact, or both")
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if options.booksim:
-        chosen = options.only if options.only is not None else range(len(SETTINGS))
-        against_booksim(options.booksim, tuple(SETTINGS[n] for n in chosen))
+        selected = options.only if options.only is not None else range(len(SETTINGS))
+        against_booksim(options.booksim, tuple(SETTINGS[n] for n in selected))
     if options.exact:
         against_exact()
 

@@ -1,10 +1,10 @@
-"""The NAS benchmarks of `npb` against the reference programs, by turns: figures for bench/README.md.
+"""Compares the NAS benchmarks of `npb` with the reference programs, in alternation: figures for bench/README.md.
 
     .venv/bin/python bench/npb.py FOLDER [KERNEL …] [--class A] [--ranks 1] [--turns 2] [--mpi openmpi]
 
-FOLDER is that of the reference programs, KERNEL.CLASS.x (NPB 3.4, MPI), built by you with the compiler and optimisation
-of this build. Both run as many ranks with the same launcher, and both must verify. Nobody else should use the machine:
-the load is said.
+FOLDER has the reference programs, KERNEL.CLASS.x (NPB 3.4, MPI), which you build with the compiler and optimisation
+of this build. Both run with the same number of ranks and the same launcher, and both must verify. Nobody else should
+use the machine: the load is printed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ KERNELS: Final = ("ep", "cg", "mg", "ft", "is", "lu", "bt", "sp")
 
 
 def ours(with_: launch.Launcher, kernel: str, of: str, count: int) -> float:
-    """Seconds of a solution, with Fourier transforms of our own, as the reference has its own.
+    """Return the seconds of a solution, with the Fourier transforms of Meshmark, as the reference has built-in ones.
 
     Raises:
-        MeshmarkError: it failed.
-        AbsentError: it cannot be had, or is not verified.
+        MeshmarkError: The program failed.
+        AbsentError: It is not available, or its result is not verified.
     """
     words = ["npb", "--kernel", kernel, "--class", of, "--fft", "own", "--budget", "1s"]
     lines = ranks(with_, count, words, 3600)
@@ -42,11 +42,11 @@ def ours(with_: launch.Launcher, kernel: str, of: str, count: int) -> float:
 
 
 def reference(with_: launch.Launcher, program: Path, count: int) -> float:
-    """Seconds that the program says it took.
+    """Return the seconds that the program reports.
 
     Raises:
-        MeshmarkError: it failed, or its result is not verified.
-        AbsentError: it is not there.
+        MeshmarkError: The program failed, or its result is not verified.
+        AbsentError: It does not exist.
     """
     if not program.exists():
         raise AbsentError(f"{program} is not there")
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--mpi", default="openmpi")
     options = parser.parse_args()
     try:
-        with_ = launch.launcher(options.mpi)
+        launcher = launch.launcher(options.mpi)
     except MeshmarkError as error:
         sys.exit(f"bench/npb.py: {error}")
     print(f"class {options.of}, {options.ranks} rank(s), {options.mpi} (load {os.getloadavg()[0]:.2f} before)")
@@ -77,8 +77,8 @@ def main() -> None:
         a, b = [], []
         try:
             for _ in range(options.turns):
-                b.append(reference(with_, options.folder / f"{kernel}.{options.of}.x", options.ranks))
-                a.append(ours(with_, kernel, options.of, options.ranks))
+                b.append(reference(launcher, options.folder / f"{kernel}.{options.of}.x", options.ranks))
+                a.append(ours(launcher, kernel, options.of, options.ranks))
         except AbsentError as error:
             print(f"{kernel:4} absent: {error}", flush=True)
             continue
@@ -86,7 +86,7 @@ def main() -> None:
             print(f"{kernel:4} failed: {error}", flush=True)
             failed = True
             continue
-        ratios = [theirs / mine for mine, theirs in zip(a, b, strict=True)]
+        ratios = [peer_s / own_s for own_s, peer_s in zip(a, b, strict=True)]
         texts = (", ".join(f"{x:.4g}" for x in values) for values in (a, b))
         print(
             f"{kernel:4} " + " ".join(f"{text:24}" for text in texts),

@@ -1,4 +1,4 @@
-"""How well slow nodes and switches of a network are found by messages between random pairs.
+"""Measures how well messages between random pairs find slow nodes and switches of a network.
 
     bench/pairs.py [FLEETS]    simulated fleets of each kind
 
@@ -24,28 +24,30 @@ from support.made_network import MadeNetwork, leaves  # type: ignore[import-not-
 def campaign(
     nodes: int, tree: Tree, seed: int, slow: Mapping[str, float], uplinks: Mapping[str, float]
 ) -> tuple[set[str], set[str]]:
-    """Suspects and names."""
+    """Return the suspects and the named nodes."""
     network = MadeNetwork(nodes, tree, seed, slow, uplinks)
     observations = network.look()
     suspects = observations.suspects()
     findings = network.confirmed(observations) if suspects else []
     decisions = Discoveries().decide([t.p for t in findings], nodes + len(tree.switches))
     names = {
-        t.name for t, yes in zip(findings, decisions, strict=True) if yes and any(m.by >= SMALLEST for m in t.metrics)
+        t.name
+        for t, is_named in zip(findings, decisions, strict=True)
+        if is_named and any(m.by >= SMALLEST for m in t.metrics)
     }
     return set(suspects), names
 
 
 def main() -> None:
     fleets = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    for nodes, each in ((16, 16), (64, 8), (512, 32)):
-        tree = leaves(nodes // each, each) if each < nodes else Tree()
+    for nodes, nodes_per_leaf in ((16, 16), (64, 8), (512, 32)):
+        tree = leaves(nodes // nodes_per_leaf, nodes_per_leaf) if nodes_per_leaf < nodes else Tree()
         cases: dict[str, tuple[dict[str, float], dict[str, float]]] = {"healthy": ({}, {})}
         cases |= {f"node {factor:.0%} slow": ({"n3": factor}, {}) for factor in (0.05, 0.10, 0.20)}
         if tree.switches:
             cases |= {f"uplink {factor:.0%} slow": ({}, {"s1": factor}) for factor in (0.05, 0.10)}
-        for what, (slow, uplinks) in cases.items():
-            begun, found, false, suspected, named = time.time(), 0, 0, 0, 0
+        for title, (slow, uplinks) in cases.items():
+            start_s, found, false, suspected, named = time.time(), 0, 0, 0, 0
             true = {*slow, *(f"switch:{s}" for s in uplinks)}
             for seed in range(fleets):
                 suspects, names = campaign(nodes, tree, seed, slow, uplinks)
@@ -54,10 +56,10 @@ def main() -> None:
                 false += bool(names - true)
                 named += len(names - true)
             print(
-                f"{nodes} nodes, {len(tree.switches)} switches, {what}: "
+                f"{nodes} nodes, {len(tree.switches)} switches, {title}: "
                 + (f"suspected {suspected / fleets:.3f}, found {found / fleets:.3f}, " if true else "")
                 + f"fleets with false names {false / fleets:.3f} ({named} names), "
-                f"{(time.time() - begun) / fleets:.2f} s each",
+                f"{(time.time() - start_s) / fleets:.2f} s each",
                 flush=True,
             )
 

@@ -1,4 +1,4 @@
-"""The measurements of bench/peers.py: Meshmark's probe, and each tool that it is compared with."""
+"""The measurements of bench/peers.py: by the probe of Meshmark, and by each tool that it is compared with."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 WORK: Final = ROOT / "build" / "peers"
 PROBE: Final = ROOT / "build" / "release" / "bin" / "meshmark-probe"
 HPCC_INPUT: Final = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
-HPCC_N: Final = 5800  # HPCC sizes its table by HPL's memory: this gives 2^25 words, 256 MiB
+HPCC_N: Final = 5800  # HPCC sizes its table by the memory of HPL: this gives 2^25 words, 256 MiB
 DGEMM_N: Final = 3000
 TRIAD_BYTES: Final = 900_000_000
 
 
 class Absent(Exception):
-    """This cannot be had here; the text says why."""
+    """A measurement is not available; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measurement: the value in the row's unit, and what a reader should know about it."""
+    """One measurement: the value in the unit of the row, and a note for readers."""
 
     value: float
     flags: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ def run(
     cwd: Path | None = None,
     set_to: dict[str, str] | None = None,
 ) -> str:
-    """Standard output of a command; Absent, with the last line it said, if it fails."""
+    """Return the standard output of a command. Raises Absent, with its last line of output, if it fails."""
     words = [str(word) for word in command]
     try:
         completed = subprocess.run(
@@ -80,12 +80,12 @@ def number(pattern: str, text: str, what: str) -> float:
 
 
 def records(*words: str) -> list[dict[str, Any]]:
-    """Results of one run of the probe."""
+    """Return the results of one run of the probe."""
     lines = run([PROBE, *words], timeout_s=180).splitlines()
-    found = [json.loads(line) for line in lines if line.startswith("{")]
-    results = [line for line in found if line["type"] == "result"]
+    documents = [json.loads(line) for line in lines if line.startswith("{")]
+    results = [line for line in documents if line["type"] == "result"]
     if not results:
-        reasons = [line["reason"] for line in found if line["type"] == "absent"]
+        reasons = [line["reason"] for line in documents if line["type"] == "absent"]
         raise Absent(f"meshmark-probe {words[0]}: {reasons[0] if reasons else 'no result'}")
     return results
 
@@ -97,9 +97,9 @@ def meshmark(
     best: Callable[..., Any] = max,
     **conditions: object,
 ) -> Measure:
-    """A measurement by the probe. Of several results that match `conditions`, takes the best median.
+    """Return a measurement by the probe. If several results match `conditions`, it takes the best median.
 
-    The figure is the record's median, never its best sample, although some peers print their best.
+    The figure is the median of the record, never its best sample, although some peers print their best.
     """
 
     def measure() -> Figure:
@@ -129,7 +129,7 @@ def cpu_flags() -> set[str]:
 
 
 def likwid(kernels: Sequence[str], footprint: str, threads: int, field_name: str, scale: float) -> Measure:
-    """likwid-bench with the best of `kernels`: the first call tries them all, later ones the winner."""
+    """Return a measurement by likwid-bench with the best of `kernels`: the first call tries all."""
     records: list[str] = []
     needs = {"avx512": "avx512f", "fma": "fma", "avx": "avx", "sse": "sse2"}
     flags = cpu_flags()
@@ -176,8 +176,8 @@ def multichase(binary: str | None, footprint: str, huge: bool) -> Measure:
     def measure() -> Figure:
         if not binary:
             raise Absent("no multichase binary found; give one with --multichase PATH")
-        # -T as large as the memory: one random cycle over all of it. The default stays inside blocks
-        # that the TLB covers, which is another question.
+        # -T as large as the memory: one random cycle over all of it. The default stays within blocks that the TLB
+        # covers, which measures something else.
         words = [binary, "-m", footprint, "-T", footprint, "-s", "64", "-n", "4"]
         return Figure(number(r"([\d.]+)\s*$", run(words + ["-H"] * huge), "multichase") * 1e-9)
 
@@ -185,9 +185,10 @@ def multichase(binary: str | None, footprint: str, huge: bool) -> Measure:
 
 
 def pingpong(binary: str | None, *words: str, trips: int = 1) -> Measure:
-    """multichase's pingpong prints the time of one hand-over, whatever its protocol; its best sample of several.
+    """Return a measurement by pingpong of multichase, which prints the time of one hand-over: its best sample of
+    several.
 
-    Its default of ten pauses after every try (-r 10) measures the pauses on processors where they are long.
+    Its default of ten pauses after every try (-r 10) measures the pauses on processors on which they are long.
     """
 
     def measure() -> Figure:
@@ -211,14 +212,14 @@ def core_to_core(binary: str | None, cpus: Sequence[int]) -> Measure:
 
 
 def hpcc_gups() -> Figure:
-    """HPCC runs all or nothing; one process, small HPL, and only SingleRandomAccess is read."""
+    """Run all of HPCC, which has no selection: one process, small HPL; only SingleRandomAccess is used."""
     if not shutil.which("hpcc"):
         raise Absent("hpcc is not installed")
     if not HPCC_INPUT.exists():
         raise Absent(f"hpcc's example input is missing: {HPCC_INPUT}")
     lines = HPCC_INPUT.read_text().splitlines()
-    for at, value in ((5, HPCC_N), (7, 128), (10, 1), (11, 1)):  # N, NB, P, Q
-        lines[at] = re.sub(r"^\S+", str(value), lines[at])
+    for line_number, value in ((5, HPCC_N), (7, 128), (10, 1), (11, 1)):  # N, NB, P, Q
+        lines[line_number] = re.sub(r"^\S+", str(value), lines[line_number])
     with tempfile.TemporaryDirectory(prefix="hpcc-") as folder:
         (Path(folder) / "hpccinf.txt").write_text("\n".join(lines) + "\n")
         mpirun = ["mpirun", "-np", "1"] if shutil.which("mpirun") else []
@@ -240,7 +241,7 @@ def hpcc_gups() -> Figure:
     )
 
 
-# What a bare loop does with the library of argument 1, for arguments 2 …; it prints the median rate. `timed` is a call.
+# A bare loop of the library of argument 1 with arguments 2 …; it prints the median rate. `timed` is a call.
 _BARE: Final = """
 import ctypes, math, statistics, sys, time
 import numpy as np
@@ -288,14 +289,14 @@ timed(lambda: library.fftw_execute(plan), 5.0 * x.size * math.log2(x.size))
 
 
 class SameLibrary:
-    """Ours, and a bare loop around the library and kernel that ours chose: what is lost in between."""
+    """Meshmark, and a bare loop of the library and kernel that it chose: the difference is the overhead."""
 
     def __init__(self, instrument: str, option: str, size: str, threads: int) -> None:
         self.instrument, self.option, self.size, self.threads = instrument, option, size, threads
         self.library = self.core = ""
 
     def ours(self) -> Figure:
-        # FFTW plans by trials for half of the budget at most; the bare loop's planning has no limit.
+        # FFTW plans by trials for half of the budget at most; the planning of the bare loop has no limit.
         budget = "40s" if self.instrument == "fft" else "8s"
         words = (self.option, self.size, "--threads", str(self.threads), "--budget", budget)
         record = next((r for r in records(self.instrument, *words) if r["metric"] == "flop_rate"), None)

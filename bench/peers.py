@@ -1,9 +1,9 @@
-"""Other tools and ours, side by side in one run: `make bench-peers`, see bench/README.md.
+"""Compares other tools with Meshmark side by side in one run: `make bench-peers`, see bench/README.md.
 
-Machines drift and neighbours come and go, so a figure from another day proves little. Each row
-here runs its peers and ours in turn (A B A B …) and compares pairs of neighbours in time; what
-counts is the median of the pairs' ratios. Peers that packages provide are installed when that is
-allowed, others run where a binary is found or given, and what is not there is reported absent.
+Machines drift and neighbours come and go, so a figure from another day proves little. Each row runs its peers and
+Meshmark in alternation (A B A B …) and compares pairs that are adjacent in time; the result is the median of the
+ratios of the pairs. Packaged peers are installed if that is allowed, others run if a binary is found or given;
+missing ones are reported absent.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ START_MARK, END_MARK = "<!-- measured -->", "<!-- /measured -->"
 
 @dataclass(slots=True)
 class Row:
-    """One question put to ours and to its peers.
+    """One quantity that Meshmark and its peers measure.
 
-    `low` and `high` bound the ratio ours / peer that is aimed at; None is unbounded.
+    `low` and `high` bound the intended ratio Meshmark / peer; None is unbounded.
     """
 
     name: str
     unit: str
-    scale: float  # what a shown unit is in SI
+    scale: float  # value of the displayed unit in SI
     ours: Measure
     peers: dict[str, Measure]
     low: float | None = None
@@ -98,10 +98,10 @@ def say(text: str) -> None:
 
 
 def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
-    """All rows. Targets are those of the project's plan; `low` = `high` = None is for orientation."""
+    """Return all rows. Targets come from the plan of the project; `low` = `high` = None is for information."""
     every = len(cpus)
     counts = [1] if every == 1 else [1, every]
-    one = ["--cpus", str(cpus[0])]
+    one_cpu = ["--cpus", str(cpus[0])]
     results: list[Row] = []
     for threads in counts:
         label = "1 thread" if threads == 1 else f"{threads} threads"
@@ -137,7 +137,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         )
     for pages in ("4KiB", "thp"):
         for ours_size, peer_size in (("16KiB", "16k"), ("512KiB", "512k"), ("32MiB", "32m"), ("1GiB", "1g")):
-            chase = ["latency", "--footprint", ours_size, "--pages", pages, "--budget", "4s", *one]
+            chase = ["latency", "--footprint", ours_size, "--pages", pages, "--budget", "4s", *one_cpu]
             results.append(
                 Row(
                     f"dependent loads, {ours_size}, {'huge' if pages == 'thp' else '4 KiB'} pages",
@@ -150,7 +150,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 )
             )
     for pages in ("4KiB", "thp"):
-        gups = ["gups", "--table", "256MiB", "--threads", "1", "--pages", pages, "--budget", "8s", *one]
+        gups = ["gups", "--table", "256MiB", "--threads", "1", "--pages", pages, "--budget", "8s", *one_cpu]
         results.append(
             Row(
                 f"random updates, 1 thread, {'huge' if pages == 'thp' else '4 KiB'} pages",
@@ -257,7 +257,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
 
 
 def compare(row: Row, rounds: int) -> list[Result]:
-    """Runs ours and each peer in turn, `rounds` times; one result a peer."""
+    """Run Meshmark and each peer in alternation, `rounds` times, and return one result per peer."""
     results = {name: Result(row.name, row.unit, name, low=row.low, high=row.high, notes=set()) for name in row.peers}
     for number_ in range(1, rounds + 1):
         for name, peer in row.peers.items():
@@ -268,7 +268,7 @@ def compare(row: Row, rounds: int) -> list[Result]:
                 value = row.ours()
                 peer_value = peer()
             except Absent as error:
-                if not result.ours:  # a single failure later on only costs its pair
+                if not result.ours:  # a later failure only loses its pair
                     result.absent = str(error)
                 say(f"  round {number_}/{rounds}: {name}: absent: {error}")
                 continue
@@ -335,8 +335,8 @@ def markdown(results: Sequence[Result], scales: dict[str, float], about: dict[st
 def record_in_readme(table: str) -> None:
     path = ROOT / "bench" / "README.md"
     text = path.read_text()
-    before, rest = text.split(START_MARK)
-    after = rest.split(END_MARK)[1]
+    before, other_words = text.split(START_MARK)
+    after = other_words.split(END_MARK)[1]
     path.write_text(f"{before}{START_MARK}\n\n{table}\n{END_MARK}{after}")
 
 
@@ -344,7 +344,7 @@ def record_in_readme(table: str) -> None:
 
 
 def install() -> None:
-    """Packaged peers that are missing, where that is allowed; failures only leave a peer absent."""
+    """Install packaged peers that are missing, if that is allowed; failures only leave a peer absent."""
     expected = {"likwid-bench": "likwid", "hpcc": "hpcc", "fio": "fio"}
     packages = [package for command, package in expected.items() if not shutil.which(command)]
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -433,10 +433,10 @@ def main() -> int:
         provenance["build"] = header["provenance"]["build"]
 
     results: list[Result] = []
-    for at, row in enumerate(selected, 1):
-        say(f"[{at}/{len(selected)}] {row.name}")
+    for index, row in enumerate(selected, 1):
+        say(f"[{index}/{len(selected)}] {row.name}")
         results += compare(row, options.rounds)
-        written = {
+        document = {
             "about": provenance,
             "results": [
                 {
@@ -457,7 +457,7 @@ def main() -> int:
             ],
         }
         partial_file = WORK / "results.json.part"
-        partial_file.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
+        partial_file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
         partial_file.replace(WORK / "results.json")
     table = markdown(results, {row.name: row.scale for row in selected}, provenance)
     (WORK / "results.md").write_text(table)

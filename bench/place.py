@@ -1,14 +1,14 @@
-"""What placing costs and gains: figures for bench/README.md.
+"""Measures the cost and the gain of placement: figures for bench/README.md.
 
     .venv/bin/python bench/place.py [PART …] [--brief]
 
-    search      time of `meshmark place` for compact sets, exact and beyond           (5 min)
-    startup     of `meshmark run` against taskset, numactl and hwloc-bind, by turns   (1 min)
+    search      time of `meshmark place` for compact sets, exact and heuristic        (5 min)
+    startup     time of `meshmark run` against taskset, numactl and hwloc-bind        (1 min)
     disturbed   spread of a triad beside a disturbing program, placed and free        (1 min)
-    advise      the adviser's statistics in made-up worlds                            (5 min)
+    advise      statistics of the adviser on simulated machines                       (5 min)
 
-Without a part, all of them. `--brief` shows in a minute that all parts work; its figures mean nothing. `startup` and
-`disturbed` want a machine that nobody else uses.
+Without a part, all parts run. `--brief` shows in a minute that all parts work; its figures mean nothing. `startup`
+and `disturbed` need a machine that nobody else uses.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CPUS: Final = sorted(os.sched_getaffinity(0))
 
 
 def random_matrix(n: int, seed: int) -> list[list[float]]:
-    """Symmetric, 10 on the diagonal, no structure that a search could use."""
+    """Return a symmetric matrix, 10 on the diagonal, without a structure that a search could use."""
     rng = random.Random(seed)
     rows = [[10.0] * n for _ in range(n)]
     for a in range(n):
@@ -52,7 +52,7 @@ def random_matrix(n: int, seed: int) -> list[list[float]]:
 
 
 def tree_matrix(lengths: Sequence[int], noise: float) -> list[list[float]]:
-    """A measured machine: a latency for each level at which two leaves part, each pair off by up to `noise`."""
+    """Return a measured tree: a latency per level at which two leaves part, with errors of each pair up to `noise`."""
     rng = random.Random(2)
     levels = (25.0, 50.0, 110.0, 200.0)
     n = math.prod(lengths)
@@ -69,7 +69,7 @@ def tree_matrix(lengths: Sequence[int], noise: float) -> list[list[float]]:
 
 
 def torus_matrix(lengths: Sequence[int], noise: float, closed: bool = True) -> list[list[float]]:
-    """10, and 6 more a hop; each pair off by up to `noise`. A mesh if it is not `closed`."""
+    """Return 10, and 6 more per hop, with errors of each pair up to `noise`. A mesh if it is not `closed`."""
     rng = random.Random(3)
     n = math.prod(lengths)
     rows = [[10.0] * n for _ in range(n)]
@@ -113,7 +113,7 @@ def search(repeats: int) -> None:
             file.flush()
             for count in sets:
                 times: dict[str, list[float]] = {"any": [], "compact": []}
-                used: dict[str, list[float]] = {"any": [], "compact": []}
+                cpu_times: dict[str, list[float]] = {"any": [], "compact": []}
                 for _ in range(repeats):
                     for policy in ("any", "compact"):
                         before, times_before = os.times(), time.perf_counter()
@@ -131,11 +131,11 @@ def search(repeats: int) -> None:
                             ]
                         )["jobs"][0]
                         times[policy].append(time.perf_counter() - times_before)
-                        used[policy].append(os.times().children_user - before.children_user)
+                        cpu_times[policy].append(os.times().children_user - before.children_user)
                 over = job["mean_distance"] / job["bound"] - 1 if job.get("bound") else math.nan
                 print(
                     f"{name:34} {count:4} of {n:4} {median(times['compact']):7.3f} s {max(times['compact']):7.3f} s "
-                    f"{median(used['compact']) - median(used['any']):7.3f} s  "
+                    f"{median(cpu_times['compact']) - median(cpu_times['any']):7.3f} s  "
                     f"{'yes' if job['optimal'] else 'no':>6}  {100 * over:+.2f} %",
                     flush=True,
                 )
@@ -188,7 +188,7 @@ def startup(turns: int) -> None:
 
 # ------------------------------------------------------------------ disturbed
 
-# So many processes that never sleep.
+# Number of processes that never sleep.
 SPIN: Final = """
 import os, sys
 for _ in range(int(sys.argv[1]) - 1):
@@ -198,10 +198,11 @@ while True: pass
 
 
 def disturbed(starts: int) -> None:
-    """One thread of the triad beside spinning processes: all of them free, or each job placed by `meshmark run`.
+    """Measure one triad thread beside spinning processes: all unbound, or each job placed by `meshmark run`.
 
-    The disturber keeps to the first CPU when it is placed, and the triad's policy `balance` sees its claim. The arrays
-    fit the second-level cache, as the memory of a machine with neighbours scatters more than what is looked for.
+    The disturber stays on the first CPU when it is placed, and the policy `balance` of the triad respects its claim.
+    The arrays fit into the second-level cache, as memory varies by more than the effect on a machine with
+    neighbours.
     """
     if len(CPUS) < 2:
         print("disturbed: absent: one CPU leaves no choice")
@@ -255,27 +256,27 @@ def gaussian(percent: float) -> Noise:
 
 
 def heavy(cost: float, _: int, rng: random.Random) -> float:
-    """3 % and every tenth run 30 % longer."""
+    """Return a time with 3 % of noise; one run in ten takes 30 % longer."""
     return cost * math.exp(rng.gauss(0, 0.03)) * (1.3 if rng.random() < 0.1 else 1)
 
 
 def drift(cost: float, run: int, rng: random.Random) -> float:
-    """A machine that gets slower by 0.2 % a run."""
+    """Return the time on a machine that slows down by 0.2 % per run."""
     return cost * math.exp(rng.gauss(0, 0.015)) * (1 + 0.002 * run)
 
 
 def two_modes(cost: float, _: int, rng: random.Random) -> float:
-    """A third of the runs is on the wrong CPUs."""
+    """Return the time on a machine that runs a third of the runs on the wrong CPUs."""
     return cost * math.exp(rng.gauss(0, 0.01)) * (1.15 if rng.random() < 0.33 else 1)
 
 
 def step(cost: float, run: int, rng: random.Random) -> float:
-    """A neighbour comes and goes: every 17 runs 10 % slower or not."""
+    """Return the time beside a neighbour that comes and goes: 10 % slower in every second group of 17 runs."""
     return cost * math.exp(rng.gauss(0, 0.02)) * (1.1 if run // 17 % 2 else 1)
 
 
 def skewed(cost: float, _: int, rng: random.Random) -> float:
-    """Noise only ever adds: exponential, mean 4 %."""
+    """Return a time to which noise only adds: exponential, mean 4 %."""
     return cost * (1 + rng.expovariate(25))
 
 
@@ -302,7 +303,7 @@ def graded(k: int, rng: random.Random) -> list[float]:
 
 
 def pairs(k: int, rng: random.Random) -> list[float]:
-    """Half of them 8 % better, and nearly alike."""
+    """Return costs of which half are 8 % better, and almost equal."""
     samples = [rng.uniform(0.92, 0.94) if i % 2 else rng.uniform(1.0, 1.02) for i in range(1, k)]
     return [1.0, *samples]
 
@@ -332,7 +333,7 @@ HELD_OUT: Final[tuple[tuple[str, Costs, Noise], ...]] = (
 
 
 def true_floor(noise: Noise, seed: int) -> float:
-    """By how much two sets of ten runs of the same thing differ at most, in 95 of 100 cases, in this world."""
+    """Return by how much two sets of ten equal runs differ at most in 95 of 100 cases, with this noise."""
     rng = random.Random(seed)
     results = []
     for i in range(1000):

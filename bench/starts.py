@@ -2,10 +2,11 @@
 
     bench/starts.py [--starts 1000] [--limit 120] [--only survey,measure,experiment,fleet]
 
-Until November 2026, one survey in ten hung for ever at its first step once the store had some fifty runs: processes
-were forked while other threads held locks of the interpreter. An empty store hid that: nothing had started threads.
-Every start here is the whole command with one measurement of 0.1 s. The store is renewed every 100 starts, so that its
-size stays between 400 and 500 runs. A start that takes longer than the limit is killed and counted as hung.
+Until November 2026, one survey in ten hung forever at its first step once the store had some fifty runs: processes
+were forked while other threads held locks of the interpreter. An empty store hid that, since nothing had started
+threads. Every start here is the whole command with one measurement of 0.1 s. The store is renewed every 100 starts,
+so that its size stays between 400 and 500 runs. A start that takes longer than the limit is killed and counted as
+hung.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def ended(words: tuple[str, ...], folder: Path, limit_s: float) -> tuple[int | None, str]:
-    """The exit status of a command and what it wrote to stderr; None if it was killed at the limit."""
+    """Return the exit status of a command and its stderr; None if it was killed at the limit."""
     env = os.environ | {"XDG_DATA_HOME": str(folder / "data")}
     process = subprocess.Popen(
         [sys.executable, "-m", "meshmark", *words],

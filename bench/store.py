@@ -1,10 +1,10 @@
-"""How fast is a large store? Makes one of many machines and days, and times what users ask of it.
+"""Measures the speed of a large store: creates one of many machines and days, and times the queries of users.
 
     .venv/bin/python bench/store.py --machines 1000 --days 30 --records 333 FOLDER
 
 The records are those of a survey in the given store or of `--like RUN`, with other values. The files are those that
-`meshmark store compact` leaves: the runs of a month of a machine in one file. `--surveys N` makes N runs of one machine
-as they are before, instead.
+`meshmark store compact` writes: the runs of a machine in a month in one file. `--surveys N` writes N runs of one
+machine in the form before that instead.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ FIRST = datetime(2026, 10, 1, tzinfo=UTC)
 
 
 def template(like: Path, count: int) -> pa.Table:
-    """`count` records of a survey as rows of a run `RUN` of machine `MACHINE`."""
-    found = [r for part in read_output(like).parts for r in part.records]
-    records: list[Record] = [replace(found[i % len(found)], machine="MACHINE") for i in range(count)]
+    """Return `count` records of a survey as rows of a run `RUN` of machine `MACHINE`."""
+    matching = [r for part in read_output(like).parts for r in part.records]
+    records: list[Record] = [replace(matching[i % len(matching)], machine="MACHINE") for i in range(count)]
     return pa.Table.from_pylist([row_of(r, "RUN", f"step-{i % 30}") for i, r in enumerate(records)], schema=schema())
 
 
 def run_of(rows: pa.Table, machine: str, when: datetime, dice: random.Random) -> pa.Table:
-    """The template as a run of a machine, with values around those of the template."""
+    """Return the template as a run of a machine, with values around the original ones."""
     run = f"{machine}-{when:%Y%m%dT%H%M%SZ}-0000"
     n = rows.num_rows
     factor = dice.uniform(0.97, 1.03)
@@ -80,13 +80,13 @@ def fill_runs(store: Store, rows: pa.Table, count: int) -> None:
 
 
 def timed(name: str, ask: Callable[[], Any], times: int = 3) -> None:
-    """Print the shortest elapsed and CPU time of several calls, s, and the number of what came out."""
+    """Print the shortest elapsed and CPU time of several calls, s, and the number of results."""
     elapsed, cpu = [], []
     for _ in range(times):
-        began, used = time.perf_counter(), time.process_time()
+        start_s, cpu_start_s = time.perf_counter(), time.process_time()
         response = ask()
-        elapsed.append(time.perf_counter() - began)
-        cpu.append(time.process_time() - used)
+        elapsed.append(time.perf_counter() - start_s)
+        cpu.append(time.process_time() - cpu_start_s)
     print(json.dumps({"what": name, "s": round(min(elapsed), 3), "cpu_s": round(min(cpu), 3), "found": len(response)}))
 
 
@@ -108,7 +108,7 @@ def main() -> None:
         else:
             fill(store, rows, options.machines, options.days)
         print(f"made in {time.perf_counter() - start_s:.0f} s")
-    import duckdb  # not part of what is timed
+    import duckdb  # its import is not timed
 
     duckdb.connect().close()
     runs = store.runs()

@@ -1,20 +1,20 @@
-"""What watching costs, how quick it is and how true: figures for bench/README.md.
+"""Measures the cost, speed and accuracy of watching: figures for bench/README.md.
 
     .venv/bin/python bench/watch.py [PART …] [--brief] [--units N] [--cases N] [--rate HZ]
 
     recording   size of a recording                                          (5 s)
-    browser     pictures a second, long tasks, sample to screen; needs Chromium  (1 min)
+    browser     frames per second, long tasks, sample to screen; needs Chromium  (1 min)
     costs       CPU time of the sampler and of a recorder at 1 and 10 Hz     (14 min)
-    sweep       the same from 0.1 to 100 Hz, and how late ticks are          (13 min)
+    sweep       the same from 0.1 to 100 Hz, and the delay of ticks              (13 min)
     many        the same on a tree of 256 CPUs and 4 nodes at 1 Hz           (2 min)
-    slowdown    what programs feel of it: short blocks in random order        (60 min with 400 units)
+    slowdown    effect on programs: short blocks in random order                 (60 min with 400 units)
     hotspots    hot spots made with stress-ng (apt-get install stress-ng)    (8 min with 20 + 20 cases)
-    canary      its estimate against a load of known bandwidth               (4 min)
+    canary      its estimate against a load of known bandwidth                   (4 min)
 
-Without a part, all of them. Costs are CPU time between two moments while it runs, by the scheduler's own clock, so
-neither the start nor the making of the Parquet file at the end counts. The browser is Chromium without a window; long
-tasks are what it reports itself (over 50 ms). `--brief` shows in a few minutes that all parts work; its figures mean
-nothing. Slowdown and hot spots want a machine that nobody else uses.
+Without a part, all parts run. Costs are CPU time between two moments while it runs, by the clock of the scheduler,
+so neither the start nor the creation of the Parquet file at the end counts. The browser is Chromium without a
+window; it reports the long tasks itself (over 50 ms). `--brief` shows in a few minutes that all parts work; its
+figures mean nothing. Slowdown and hot spots need a machine that nobody else uses.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """CPU time that processes have had, s, to the nanosecond."""
+    """Return the CPU time of processes, s, to the nanosecond."""
     tasks = (t for pid in pids for t in Path(f"/proc/{pid}/task").iterdir())
     return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1e9
 
@@ -67,20 +67,20 @@ def children(pid: int) -> list[int]:
 
 
 def sampling(rate: float, seconds: float, root: Path | None = None) -> list[str]:
-    """Words that sample alone."""
+    """Return the words of a command that only samples."""
     words = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate:g}", "--duration", f"{seconds:g}"]
     return words + (["--root", str(root)] if root is not None else [])
 
 
 def recording(rate: float, seconds: float, out: Path, root: Path | None = None) -> list[str]:
-    """Words that sample and record; 0 s: until told to stop."""
+    """Return the words of a command that samples and records; 0 s: until it is stopped."""
     line = "from meshmark.cli.app import main; main()"
     words = [sys.executable, "-c", line, "record", "--rate", f"{rate:g}", "--duration", f"{seconds:g}"]
     return [*words, "--out", str(out), *(["--root", str(root)] if root is not None else [])]
 
 
 def share_of(rate: float, seconds: float, record: bool, root: Path | None = None, canary: bool = True) -> float:
-    """Share of one CPU that watching takes while it runs: without its start, and without its end."""
+    """Return the share of one CPU that watching uses while it runs, without its start and its end."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "r.parquet"
         words = recording(rate, 0, out, root) if record else sampling(rate, 0, root)
@@ -89,16 +89,16 @@ def share_of(rate: float, seconds: float, record: bool, root: Path | None = None
         with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             time.sleep(max(4.0, 2 / rate))
             pids = [process.pid, *children(process.pid)]
-            begin, cpu_before_s = time.monotonic(), cpu_s(pids)
+            begin_s, cpu_before_s = time.monotonic(), cpu_s(pids)
             time.sleep(seconds)
-            share = (cpu_s(pids) - cpu_before_s) / (time.monotonic() - begin)
+            share = (cpu_s(pids) - cpu_before_s) / (time.monotonic() - begin_s)
             process.terminate()
             process.wait()
         return share
 
 
 def costs(seconds: float) -> None:
-    """The median of three looks, and their range."""
+    """Print the median of three measurements, and their range."""
     cpus = len(CPUS)
     for rate in (1, 10):
         for name, record, canary in (
@@ -116,13 +116,13 @@ def sweep(seconds: float, rates: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 20, 5
     print(f"{'rate':>8} {'sampler':>10} {'recording':>10} {'a frame':>10} {'late, 95 %':>11} {'missed':>7}")
     for rate in rates:
         span = max(seconds, 4 / rate)
-        alone, recorded = (share_of(rate, span, record) for record in (False, True))
+        alone, recorded_share = (share_of(rate, span, record) for record in (False, True))
         with Live(rate, min(span, 20) if rate >= 1 else span) as live:
             frames = list(live.frames())
         late = sorted(f.late_s for f in frames)[int(0.95 * (len(frames) - 1))]
         missed_frames = frames[-1].seq - len(frames)
         print(
-            f"{rate:5g} Hz {100 * alone:8.3f} % {100 * recorded:8.3f} % {1e6 * alone / rate:7.0f} µs "
+            f"{rate:5g} Hz {100 * alone:8.3f} % {100 * recorded_share:8.3f} % {1e6 * alone / rate:7.0f} µs "
             f"{1e6 * late:8.0f} µs {missed_frames:7}"
         )
     print("shares of one CPU; missed: ticks that were skipped because the host held the sampler")
@@ -132,7 +132,7 @@ def sweep(seconds: float, rates: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 20, 5
 
 
 class Ticking(threading.Thread):
-    """Keeps the counters of a tree's /proc/stat going, so that values change; in place, as the sampler has it open."""
+    """Increases the counters of the /proc/stat of a tree in place, since the sampler keeps it open."""
 
     def __init__(self, root: Path, cpus: int) -> None:
         super().__init__(daemon=True)
@@ -158,15 +158,15 @@ class Ticking(threading.Thread):
 
 
 def reading_time(path: Path, again: bool) -> float:
-    """Median time to read a whole file, s; `again`: of one that stays open, else opened and closed each time."""
+    """Return the median time to read a file, s. `again`: the file stays open; otherwise it is reopened each time."""
     durations_s = []
     descriptors = os.open(path, os.O_RDONLY)
     for _ in range(200):
         start_s = time.perf_counter()
         file = descriptors if again else os.open(path, os.O_RDONLY)
-        at = 0
-        while size := len(os.pread(file, 1 << 16, at)):
-            at += size
+        size_read = 0
+        while size := len(os.pread(file, 1 << 16, size_read)):
+            size_read += size
         if not again:
             os.close(file)
         durations_s.append(time.perf_counter() - start_s)
@@ -175,7 +175,7 @@ def reading_time(path: Path, again: bool) -> float:
 
 
 def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000) -> None:
-    """A tree is read from the page cache: what a kernel adds by making the texts is extrapolated from this one's."""
+    """Measure on a tree, which is in the page cache: the time of the kernel to generate the texts is extrapolated."""
     sys.path.insert(0, str(ROOT / "tests"))
     trees: Any = importlib.import_module("machines.trees")
     with tempfile.TemporaryDirectory() as folder:
@@ -188,9 +188,9 @@ def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000)
         ticking.start()
         with Live(4, 2, root=root) as live:
             frames = list(live.frames())
-        known = sum(v is not None for v in frames[-1].values["cpu.busy"])
+        known_values = sum(v is not None for v in frames[-1].values["cpu.busy"])
         print(
-            f"tree of {cpus} CPUs ({known} known), {nodes} nodes, {processes} processes; "
+            f"tree of {cpus} CPUs ({known_values} known), {nodes} nodes, {processes} processes; "
             f"{len(live.header.metrics)} metrics"
         )
         parsed: list[float] = []
@@ -202,17 +202,17 @@ def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000)
         ticking.over.set()
         ticking.join()
     online = os.sysconf("SC_NPROCESSORS_ONLN")
-    here = reading_time(Path("/proc/stat"), True), reading_time(Path("/proc/self/stat"), False)
-    line = here[0] / online
+    read_s = reading_time(Path("/proc/stat"), True), reading_time(Path("/proc/self/stat"), False)
+    line = read_s[0] / online
     node = sum(reading_time(Path("/sys/devices/system/node/node0") / f, True) for f in ("meminfo", "numastat"))
     print(
-        f"  /proc/stat here {1e6 * here[0]:.0f} µs for {online} CPUs, at most {1e6 * line:.1f} µs a CPU; "
+        f"  /proc/stat here {1e6 * read_s[0]:.0f} µs for {online} CPUs, at most {1e6 * line:.1f} µs a CPU; "
         f"the tree's, cached, {1e6 * cached[0]:.0f} µs for {cpus}\n"
-        f"  meminfo and numastat of a node here {1e6 * node:.0f} µs; a process's stat here {1e6 * here[1]:.1f} µs, "
+        f"  meminfo and numastat of a node here {1e6 * node:.0f} µs; a process's stat here {1e6 * read_s[1]:.1f} µs, "
         f"in the tree {1e6 * cached[1]:.1f} µs"
     )
-    # Processes are looked at every two seconds at most, and never for more than half a per cent of a CPU.
-    scan = min(0.005, processes * max(0.0, here[1] - cached[1]) / 2)
+    # Processes are scanned every two seconds at most, and never for more than half a per cent of a CPU.
+    scan = min(0.005, processes * max(0.0, read_s[1] - cached[1]) / 2)
     added = max(0.0, cpus * line - cached[0]) + nodes * node + scan
     print(
         f"  extrapolated, not measured: a kernel adds {1e3 * added:.2f} ms a second ({100 * added:.3f} %): in all "
@@ -224,7 +224,7 @@ def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000)
 
 
 class Watcher:
-    """A recorder and its sampler, stopped and continued as a group: so an arm begins without a start-up in it."""
+    """A recorder and its sampler, stopped and continued as a group, so that an arm does not include a start-up."""
 
     def __init__(self, rate: float, out: Path) -> None:
         self.process = subprocess.Popen(
@@ -252,7 +252,7 @@ class Watcher:
 
 
 class FixedWork:
-    """A process whose threads, one a CPU, do the same work at every call."""
+    """A process whose threads, one per CPU, do the same work in every call."""
 
     def __init__(self, program: Path, kind: str, seconds: float) -> None:
         free = next(int(x.split()[1]) for x in Path("/proc/meminfo").read_text().splitlines() if "MemAvail" in x)
@@ -277,13 +277,13 @@ class FixedWork:
 
 
 def steal_s() -> float:
-    """Time that the hypervisor gave to others, of all CPUs."""
+    """Return the time that the hypervisor gave to others, summed over all CPUs."""
     words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return int(words[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def steal_is_out() -> bool | None:
-    """Does this kernel leave steal out of a thread's CPU time? None where it does not say."""
+    """Return whether this kernel excludes steal from the CPU time of a thread; None if it does not say."""
     with contextlib.suppress(OSError):
         import gzip
 
@@ -296,7 +296,7 @@ def steal_is_out() -> bool | None:
 
 
 def interval(values: Sequence[float], cut: float = 0.2, draws: int = 4000) -> tuple[float, float, float]:
-    """Mean without the outer `cut` of each side, and its 95 % bootstrap interval (percentiles)."""
+    """Return the mean without the outer `cut` of each side, and its 95 % bootstrap interval (percentiles)."""
     rng = np.random.default_rng(2026)
     all_values = np.asarray(values)
     means = [float(trim_mean(rng.choice(all_values, len(all_values)), cut)) for _ in range(draws)]
@@ -309,7 +309,7 @@ def told(name: str, values: Sequence[float], aim: float | None) -> str:
     text = f"    {name:34} {100 * mean:+7.3f} % [{100 * low:+.3f}, {100 * high:+.3f}]"
     if aim is None:
         return text
-    # An interval that is wider than the aim proves nothing by lying under it.
+    # An interval that is wider than the aim proves nothing by being below it.
     if low <= aim and (high - low > aim or high > aim):
         return f"{text}  not resolved, bound {100 * max(high, high - low):.2f} %: aim {100 * aim:g} %"
     return f"{text}  {'above' if low > aim else 'within'} {100 * aim:g} %"
@@ -319,20 +319,24 @@ ARMS: Final = ("A", "10 Hz", "1 Hz", "A'")
 
 
 def slowdown(units: int, seconds: float, aim: float = 0.003) -> None:
-    """Fixed work on all CPUs: unwatched (A and A'), recorded at 10 Hz, recorded at 1 Hz.
+    """Run fixed work on all CPUs: unwatched (A and A'), recorded at 10 Hz, recorded at 1 Hz.
 
-    A unit is one short block of each in an order drawn by chance, so that whatever drifts more slowly than a unit falls
-    out and what does not is spread evenly; many units narrow the interval. A block holds several ticks of the
-    watcher, so its cost lies in every block and not in the tails: the outer fifth of the units, where neighbours of
-    this machine lie, is left out of the mean. The floor is A' against A by the same sums. Wall time to the last thread
-    is what a user of a parallel program feels, and decides. The second line is CPU time of the work (caches and pages
-    that the watcher spoils) and of the watcher itself, without what the hypervisor gave to others; it would miss a
-    thread that waits for another one's delay.
+    A unit is one short block of each in random order, so that drifts slower than a unit cancel and faster ones are
+    spread evenly; many units narrow the interval. A block contains several ticks of the watcher, so its cost is in
+    every block and not in the tails: the outer fifth of the units, which neighbours of this machine disturb, is left
+    out of the mean. The floor is A' against A by the same computation. Wall time to the last thread is what a user
+    of a parallel program notices, and decides. The second line is CPU time of the work (caches and pages that the
+    watcher evicts) and of the watcher itself, without what the hypervisor gave to others; it would miss a thread
+    that waits for the delay of another.
     """
     rng = random.Random(1)
     out = steal_is_out()
-    how = {True: "left out by the kernel", False: "subtracted, in ticks", None: "subtracted, in ticks (if it is in it)"}
-    print(f"fixed work on {len(CPUS)} CPUs, {units} units of {seconds:g} s blocks; steal: {how[out]}")
+    texts = {
+        True: "left out by the kernel",
+        False: "subtracted, in ticks",
+        None: "subtracted, in ticks (if it is in it)",
+    }
+    print(f"fixed work on {len(CPUS)} CPUs, {units} units of {seconds:g} s blocks; steal: {texts[out]}")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "fixed_work"
         source = ROOT / "bench" / "fixed_work.cpp"
@@ -378,7 +382,7 @@ def compare(
                 watcher = watchers.get(arm)
                 if watcher is not None:
                     watcher.go()
-                # The tick that was missed meanwhile comes now; the next ones fall anywhere in a block, as in life.
+                # The tick that was missed meanwhile comes now; the next ones are anywhere in a block, as in normal use.
                 time.sleep(0.1 + 0.1 * dice.random())
                 cpu_time_s = watcher.cpu_s() if watcher is not None else 0.0
                 before = steal_s()
@@ -413,7 +417,7 @@ def compare(
 
 
 def stream(cpu: int, rate: float, stop: Any, moved: Any) -> None:
-    """Reads memory on one CPU at a pace, spinning between: a load that the canary's calibration does not know."""
+    """Read memory on one CPU at a given rate, spinning in between: a load unknown to the calibration of the canary."""
     import numpy as np
 
     os.sched_setaffinity(0, {cpu})
@@ -427,18 +431,18 @@ def stream(cpu: int, rate: float, stop: Any, moved: Any) -> None:
 
 
 def canary(seconds: float) -> None:
-    """The canary's estimate against a load of known bandwidth, after a calibration of 20 s."""
+    """Compare the estimate of the canary with a load of known bandwidth, after a calibration of 20 s."""
     cpu = CPUS[-1]
     words = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", "20"]
     curve = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    errors, held = [], 0
+    errors, inside_count = [], 0
     rates = (0, 4, 8, 12, 16, 14, 10, 6, 18, 2)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "curve.json"
         file.write_text(curve)
         for rate in rates:
-            stop, moved = multiprocessing.Event(), multiprocessing.Value("d", 0.0)
-            load = multiprocessing.Process(target=stream, args=(cpu, 1e9 * rate, stop, moved))
+            stop, bytes_moved = multiprocessing.Event(), multiprocessing.Value("d", 0.0)
+            load = multiprocessing.Process(target=stream, args=(cpu, 1e9 * rate, stop, bytes_moved))
             load.start()
             time.sleep(1)
             with Live(4.0, seconds, sources=["canary", "cpu"], canary=file) as live:
@@ -452,15 +456,15 @@ def canary(seconds: float) -> None:
                 statistics.median(v for x in late if (v := x[f"memory.moved{end}"][0]) is not None)
                 for end in ("_low", "", "_high")
             )
-            truth = moved.value
-            held += low <= truth <= high
+            truth = bytes_moved.value
+            inside_count += low <= truth <= high
             if truth > 1e9:
                 errors.append(abs(middle / truth - 1))
             print(f"  {truth / 1e9:4.1f} GB/s: estimated {middle / 1e9:4.1f} [{low / 1e9:.1f} to {high / 1e9:.1f}]")
     if errors:
         print(
             f"canary: error {100 * statistics.median(errors):.0f} % (worst {100 * max(errors):.0f} %), aim 15 %; the "
-            f"interval held the truth in {held} of {len(rates)}"
+            f"interval held the truth in {inside_count} of {len(rates)}"
         )
 
 
@@ -481,7 +485,7 @@ def recording_rate() -> None:
                         n,
                         0.1 * n,
                         0.1,
-                        {k: [round(x, 4) for x in v] for k, v in walk.items()},  # as the sampler writes them
+                        {k: [round(x, 4) for x in v] for k, v in walk.items()},  # the format of the sampler
                     )
                 )
             recorder.flush()
@@ -493,7 +497,7 @@ def recording_rate() -> None:
 
 
 def live(header: Header, rate: float, seconds: float) -> Iterator[Frame]:
-    """Frames of a machine on which everything changes at every tick."""
+    """Yield frames of a machine on which everything changes at every tick."""
     draws = random.Random(2)
     start_s = time.monotonic()
     n = 0
@@ -537,14 +541,14 @@ def browser(name: str, settings: list[str], rate: float) -> None:
                    document.getElementById('clock'), {childList: true, characterData: true, subtree: true}); }"""
         )
         time.sleep(15)
-        tasks, lags = page.evaluate("[window.tasks, window.lags]")
+        tasks, lags_ms = page.evaluate("[window.tasks, window.lags]")
         chromium.close()
-    lags.sort()
-    middle, most = lags[len(lags) // 2], lags[int(0.95 * len(lags))]
+    lags_ms.sort()
+    middle, high_ms = lags_ms[len(lags_ms) // 2], lags_ms[int(0.95 * len(lags_ms))]
     longest = max(tasks, default=0)
     print(
-        f"{parts} components at {rate:g} Hz: {len(lags) / 15:.1f} pictures/s, sample to screen {middle:.0f} ms "
-        f"(95 %: {most:.0f} ms); {len(tasks)} long tasks, longest {longest:.0f} ms"
+        f"{parts} components at {rate:g} Hz: {len(lags_ms) / 15:.1f} pictures/s, sample to screen {middle:.0f} ms "
+        f"(95 %: {high_ms:.0f} ms); {len(tasks)} long tasks, longest {longest:.0f} ms"
     )
 
 

@@ -1,4 +1,4 @@
-"""Hot spots made on this machine and found by the detector: part `hotspots` of bench/watch.py."""
+"""Creates hot spots on this machine for the detector to find: part `hotspots` of bench/watch.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CPUS: Final = sorted(os.sched_getaffinity(0))
 
 
 def cpu_of(words: list[str]) -> float:
-    """CPU time of a command and its children, s."""
+    """Return the CPU time of a command and its children, s."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(words, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -36,7 +36,7 @@ class Case:
     cpu: int = -1
     begin: float = 0.0
     end: float = 0.0
-    own: float = 0.0  # share of one CPU, or of the disk's time, that was really taken
+    own: float = 0.0  # share of one CPU, or of the time of the disk, that was really used
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Moment:
 
 
 class Seen(threading.Thread):
-    """Reads frames and keeps what the detector said, by this machine's clock."""
+    """Reads frames and keeps the reports of the detector, with the time of this machine."""
 
     def __init__(self, live: Live) -> None:
         super().__init__(daemon=True)
@@ -62,18 +62,20 @@ class Seen(threading.Thread):
 
 def disk_here(folder: str) -> str | None:
     number = Path(folder).stat().st_dev
-    at = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
-    return next((p.name for p in (at.resolve(), *at.resolve().parents) if (Path("/sys/block") / p.name).is_dir()), None)
+    device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    return next(
+        (p.name for p in (device.resolve(), *device.resolve().parents) if (Path("/sys/block") / p.name).is_dir()), None
+    )
 
 
 def disk_busy_s(disk: str | None) -> float:
-    """Time that a disk had requests since the start, by the kernel."""
+    """Return the time that a disk has had requests since the start, according to the kernel."""
     lines = (x.split() for x in Path("/proc/diskstats").read_text().splitlines())
     return next((int(x[12]) / 1000 for x in lines if x[2] == disk), 0.0)
 
 
 def hotspots(cases: int, seconds: float, rate: float) -> None:
-    """Injected, in turn: a CPU by a pinned process, and the disk. Quiet, in turn: nothing, and all CPUs alike."""
+    """Inject, in turn, a pinned process on a CPU and writes to the disk; run, in turn, nothing and an even load."""
     if shutil.which("stress-ng") is None:
         print("hot spots: stress-ng is needed: apt-get install stress-ng")
         return
@@ -85,7 +87,7 @@ def hotspots(cases: int, seconds: float, rate: float) -> None:
             print(f"hot spots: {folder} is on none of the disks that are watched ({', '.join(disks)}): CPUs alone")
         observed = Seen(live)
         observed.start()
-        settle = (KEPT + 1) / rate  # after this nothing of the case before stands any more
+        settle = (KEPT + 1) / rate  # after this time, nothing from the previous case remains
         plan = [Case(kinds[i % len(kinds)], CPUS[i // len(kinds) % len(CPUS)]) for i in range(cases)]
         plan = [
             c for pair in zip(plan, (Case(("quiet", "even")[i % 2]) for i in range(cases)), strict=True) for c in pair
@@ -94,7 +96,7 @@ def hotspots(cases: int, seconds: float, rate: float) -> None:
             time.sleep(settle)
             words = {
                 "cpu": ["--cpu", "1", "--taskset", str(case.cpu)],
-                # Not pinned: a writer on one CPU is held by that CPU, and leaves a quick disk half idle.
+                # Not pinned: the CPU would limit a writer that is bound to it, and leave a fast disk half idle.
                 "io": ["--hdd", "8", "--hdd-opts", "direct,wr-seq", "--hdd-bytes", "256M", "--hdd-write-size", "1M"],
                 "even": ["--cpu", str(len(CPUS))],
             }.get(case.kind)
@@ -119,23 +121,23 @@ def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: f
     missed_spots: list[Case] = []
     for case in plan:
         counts[case.kind] = counts.get(case.kind, 0) + 1
-        what = {"cpu": ("cpu", f"CPU {case.cpu}"), "io": ("io", str(disk))}.get(case.kind)
+        expected = {"cpu": ("cpu", f"CPU {case.cpu}"), "io": ("io", str(disk))}.get(case.kind)
         spots = [(m.at, s) for m in log if case.begin < m.at <= case.end for s in m.spots]
         hits = [
-            at - case.begin
-            for at, s in spots
-            if what is not None and (s.component_class, s.names) == (what[0], (what[1],))
+            time_s - case.begin
+            for time_s, s in spots
+            if expected is not None and (s.component_class, s.names) == (expected[0], (expected[1],))
         ]
-        if what is not None and hits:
+        if expected is not None and hits:
             right += 1
             times[case.kind].append(min(hits))
-        elif what is not None:
+        elif expected is not None:
             missed_spots.append(case)
-        others = {(s.component_class, s.names) for _, s in spots if (s.component_class, ", ".join(s.names)) != what}
+        others = {(s.component_class, s.names) for _, s in spots if (s.component_class, ", ".join(s.names)) != expected}
         wrong_count += len(others)
         for kind, names in sorted(others):
-            where = f" on CPU {case.cpu}" if case.kind == "cpu" else ""
-            print(f"  wrong: {kind} {', '.join(names)} during {case.kind}{where}")
+            location = f" on CPU {case.cpu}" if case.kind == "cpu" else ""
+            print(f"  wrong: {kind} {', '.join(names)} during {case.kind}{location}")
     injected_count = counts.get("cpu", 0) + counts.get("io", 0)
     print(
         f"hot spots at {rate:g} Hz: {injected_count} injected ({counts.get('cpu', 0)} CPU, {counts.get('io', 0)} I/O), "

@@ -85,15 +85,15 @@ def kernel() -> int:
     names: dict[str, Any] = {"__name__": "__main__"}
     results: list[list[Output]] = []
     for number, source in enumerate(json.load(sys.stdin), 1):
-        stdout, said = io.StringIO(), io.StringIO()
+        stdout, stderr = io.StringIO(), io.StringIO()
         try:
-            with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(said):
+            with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
                 value = _run(source, f"cell {number}", names)
                 displayed = _shown(value)
         except Exception:
             print(f"cell {number}: {traceback.format_exc()}", file=sys.stderr)
             return 1
-        streams = (("stdout", stdout.getvalue()), ("stderr", said.getvalue()))
+        streams = (("stdout", stdout.getvalue()), ("stderr", stderr.getvalue()))
         outputs: list[Output] = [{"output_type": "stream", "name": n, "text": t} for n, t in streams if t]
         if displayed:
             result = {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": displayed}

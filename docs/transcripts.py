@@ -105,15 +105,15 @@ def blocks(page: str) -> Iterator[Block]:
             continue
         end = lines.index("```", index + 1)
         before = lines[index - 1] if index else ""
-        named = re.fullmatch(r"<!-- file: (\S+) -->", before)
-        if named or fence[1] == "console":
+        file_match = re.fullmatch(r"<!-- file: (\S+) -->", before)
+        if file_match or fence[1] == "console":
             match = re.fullmatch(r"<!-- transcript: (.*) -->", before)
             options = dict(word.partition("=")[::2] for word in shlex.split(match[1])) if match else {}
             if unknown_names := options.keys() - OPTIONS:
                 raise ValueError(
                     f"line {index}: found option {min(unknown_names)!r}; allowed: {', '.join(sorted(OPTIONS))}"
                 )
-            yield Block(index + 1, end, tuple(lines[index + 1 : end]), options, named[1] if named else "")
+            yield Block(index + 1, end, tuple(lines[index + 1 : end]), options, file_match[1] if file_match else "")
         index = end + 1
 
 

@@ -56,11 +56,11 @@ def test_an_absent_peer_is_said_and_costs_nothing_else() -> None:
         low=0.9,
         high=1.1,
     )
-    absences, there = peers.compare(row, 2)
+    absences, results = peers.compare(row, 2)
     assert (absences.verdict, absences.absent) == ("absent", "no such binary")
-    assert there.verdict == "yes"
+    assert results.verdict == "yes"
     provenance = dict.fromkeys(("date", "machine", "build", "command", "rounds", "load"), "x")
-    table = peers.markdown([absences, there], {"row": 1e-9}, provenance)
+    table = peers.markdown([absences, results], {"row": 1e-9}, provenance)
     assert "| absent | no such binary |" in table
     assert "1 [1–1]" in table
 

@@ -64,12 +64,12 @@ def offline(browser: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def difference(machine: Header) -> Difference:
     def frames(after: bool) -> list[Frame]:
-        made = [known(n) for n in range(1, 102)]  # every component passes through all of its use
-        for f in made:
+        known_frames = [known(n) for n in range(1, 102)]  # every component passes through all of its use
+        for f in known_frames:
             if after:
                 f.values["memory.busy"][0] = 0.9
                 f.values["link.busy"][3] = 0.2
-        return made
+        return known_frames
 
     sides = [Side(f"{n}.parquet", machine, 101, frames(n == "after")) for n in ("before", "after")]
     return compare(*sides)

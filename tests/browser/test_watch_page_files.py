@@ -69,8 +69,8 @@ def test_a_server_states_that_a_recording_is_thinned(
 
 def test_a_damaged_page_reports_it(offline: Any, machine: Header, tmp_path: Path) -> None:
     exported(machine, tmp_path, [known(1)])
-    whole = (tmp_path / "page.html").read_text()
-    position = whole.index('id="data">') + 200
-    (tmp_path / "page.html").write_text(whole[:position] + "AAAA" + whole[position + 400 :])
+    complete = (tmp_path / "page.html").read_text()
+    position = complete.index('id="data">') + 200
+    (tmp_path / "page.html").write_text(complete[:position] + "AAAA" + complete[position + 400 :])
     offline.goto((tmp_path / "page.html").as_uri())
     offline.locator("#state", has_text="cannot be unpacked").wait_for()

@@ -44,7 +44,7 @@ class Place:
 
     folder: Path
     more: Mapping[str, str | None] = field(default_factory=dict)  # environment; None: not set
-    wrap: Sequence[str] = ()  # words before those of the command
+    wrap: Sequence[str] = ()  # words before the command
     tag: str = field(default_factory=lambda: f"MESHMARK_TEST_TAG={uuid.uuid4().hex}")
     started: int = 0
     left: list[str] = field(default_factory=list)  # leftovers of a SIGKILL

@@ -94,7 +94,7 @@ def holder(node: int, size: int, advice: int = NO_HUGE_PAGE, forks: bool = False
 
 
 def migrate(plan: dict[str, Any]) -> dict[str, Any]:
-    place, found, size = plan["place"], {}, 32 * MIB
+    place, outcomes, size = plan["place"], {}, 32 * MIB
 
     def moved(
         name: str, *words: str, advice: int = NO_HUGE_PAGE, forks: bool = False, user: int = 0, held: int = size
@@ -102,8 +102,8 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
         child, start = holder(1, held, advice, forks)
         try:
             answer = run(place, "migrate", str(child.pid), "--json", *words, user=user)
-            found[name] = {**answer, "truth": pages_at(child.pid, start, held)}
-            found[name]["cpus"] = sorted(os.sched_getaffinity(child.pid))
+            outcomes[name] = {**answer, "truth": pages_at(child.pid, start, held)}
+            outcomes[name]["cpus"] = sorted(os.sched_getaffinity(child.pid))
         finally:
             child.end()
 
@@ -131,8 +131,8 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
     child = Child(hold_sparse)
     try:
         start = int(child.said())
-        found["sparse"] = run(place, "migrate", str(child.pid), "--json", "--to", "0", "--from", "1")
-        found["sparse"]["nodes"] = [pages_at(child.pid, start + offset, 4096) for offset in offsets]
+        outcomes["sparse"] = run(place, "migrate", str(child.pid), "--json", "--to", "0", "--from", "1")
+        outcomes["sparse"]["nodes"] = [pages_at(child.pid, start + offset, 4096) for offset in offsets]
     finally:
         child.end()
     full = hog()
@@ -141,8 +141,8 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
         moved("full", "--to", "0", held=free_bytes(0) + node_bytes(0, "FilePages") + size)
     finally:
         full.end()
-    found["gone"] = run(place, "migrate", "4194303", "--to", "0")
-    found["gone placed"] = run(place, "placed", "4194303")
+    outcomes["gone"] = run(place, "migrate", "4194303", "--to", "0")
+    outcomes["gone placed"] = run(place, "placed", "4194303")
 
     group = Path("/sys/fs/cgroup/proof")
     (group.parent / "cgroup.subtree_control").write_text("+cpuset")
@@ -151,9 +151,9 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
     child, _ = holder(1, size)
     try:
         (group / "cgroup.procs").write_text(str(child.pid))
-        found["cpuset"] = run(place, "migrate", str(child.pid), "--to", "0")
+        outcomes["cpuset"] = run(place, "migrate", str(child.pid), "--to", "0")
         (group / "cpuset.cpus").write_text("2-3")
-        found["relative"] = run(place, "placed", str(child.pid), "--duration", "0.1s", "--json")
+        outcomes["relative"] = run(place, "placed", str(child.pid), "--duration", "0.1s", "--json")
     finally:
         child.end()
     child = Child(right_mask)
@@ -165,8 +165,10 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
             (group / "cpuset.mems").write_text("0")
             (group / "cgroup.procs").write_text(str(child.pid))
 
-        found["cgroup"] = watched(place, child.pid, "1s", "--cpus", "0-1", then=into_group)
-        found["cgroup before"] = run(place, "placed", str(child.pid), "--duration", "0.3s", "--cpus", "0-1", "--json")
+        outcomes["cgroup"] = watched(place, child.pid, "1s", "--cpus", "0-1", then=into_group)
+        outcomes["cgroup before"] = run(
+            place, "placed", str(child.pid), "--duration", "0.3s", "--cpus", "0-1", "--json"
+        )
     finally:
         child.end()
     child = Child(right_far)
@@ -177,11 +179,11 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
 
     try:
         child.said()
-        found["offline"] = watched(place, child.pid, "1s", "--cpus", "2-3", then=go_offline)
+        outcomes["offline"] = watched(place, child.pid, "1s", "--cpus", "2-3", then=go_offline)
     finally:
         online.write_text("1")
         child.end()
-    return found
+    return outcomes
 
 
 # -------------------------------------------------------------------------------------------------------- next touch

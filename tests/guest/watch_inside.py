@@ -113,7 +113,7 @@ class Watch:
         return int(self.lines[line_count - 1]["seq"])
 
     def placed(self, pid: int) -> int | None:
-        """Return the number of the newest frame that states where the pages of a process are; None if there is none."""
+        """Return the number of the newest frame that states where the pages of a process are; None if no frame does."""
         for line in reversed(self.lines):
             if any(p["pid"] == pid and p.get("nodes") for p in line.get("processes", [])):
                 return int(line["seq"])
@@ -121,9 +121,9 @@ class Watch:
 
     def end(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGTERM)
-        remaining_lines, talk = self.process.communicate(timeout=120)
+        remaining_lines, messages = self.process.communicate(timeout=120)
         self.lines += [json.loads(text) for text in (self.torn + remaining_lines).splitlines()]
-        return self.process.returncode, talk.decode()
+        return self.process.returncode, messages.decode()
 
 
 def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:

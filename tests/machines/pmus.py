@@ -190,7 +190,7 @@ def _skx(machine: Machine) -> list[Pmu]:
 
 
 def _icx(machine: Machine) -> list[Pmu]:
-    # A kernel before 5.17: the aliases are those of Haswell, and wrong on this processor.
+    # A kernel before 5.17: the aliases belong to Haswell, and are wrong on this processor.
     return _xeon(machine, 8, _cas("event=0x04,umask=0x03", "event=0x04,umask=0x0c", "event=0x00,umask=0x00"), 4, True)
 
 

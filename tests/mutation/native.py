@@ -192,7 +192,7 @@ def _changes(code: str) -> Iterator[tuple[int, int, str]]:
 
 def mutants(file: str, text: str) -> list[Mutant]:
     """Return all mutants of a file, in its order; `file` is relative to native/."""
-    code, found = masked(text), []
+    code, mutants_of_file = masked(text), []
     counts: Counter[tuple[str, int, str]] = Counter()
     for begin, end, new in sorted(_changes(code)):
         first = text.rfind("\n", 0, begin) + 1
@@ -202,8 +202,8 @@ def mutants(file: str, text: str) -> list[Mutant]:
         key = (line.strip(), begin - first - (len(line) - len(line.lstrip())), new)
         digest = hashlib.sha256(repr((*key, counts[key])).encode()).hexdigest()[:8]
         counts[key] += 1
-        found.append(Mutant(f"{file}:{digest}", file, text.count("\n", 0, begin) + 1, begin, end, new))
-    return found
+        mutants_of_file.append(Mutant(f"{file}:{digest}", file, text.count("\n", 0, begin) + 1, begin, end, new))
+    return mutants_of_file
 
 
 def sample(file: str, text: str, count: int, seed: int) -> list[Mutant]:

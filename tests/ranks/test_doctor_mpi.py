@@ -175,8 +175,8 @@ def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.Monk
         assert slow_finding.judged == "spoils-measurements" and cure in slow_finding.command
         assert "4 ranks on 2 CPUs: 5.00 ms" in slow_finding.found and "10.0 µs" in slow_finding.found
     # If yielding does not help, there is no command for it, but the trap is reported nevertheless.
-    crowd = but(lambda w, _: "irecv_isend" in w and w[w.index("-n") + 1] == "4", slow)
-    slow_finding = looked(monkeypatch, crowd, "mpich")["more ranks than CPUs"]
+    answer = but(lambda w, _: "irecv_isend" in w and w[w.index("-n") + 1] == "4", slow)
+    slow_finding = looked(monkeypatch, answer, "mpich")["more ranks than CPUs"]
     assert slow_finding.judged == "spoils-measurements" and not slow_finding.command
     assert "1.00 µs with one CPU per rank" in slow_finding.found
     never = looked(monkeypatch, but(spins, Attempt(124, "", "", timed_out=True)))["more ranks than CPUs"]
@@ -285,14 +285,14 @@ def test_windows_that_cannot_be_made_over_tcp_are_seen_with_their_cure(monkeypat
 
 def test_words_beside_their_place_are_told_by_size_and_shift(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = Attempt(0, windows(7), "")
-    found = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
-    assert found.judged == "spoils-measurements" and found.command.startswith("in the program: round sizes")
-    assert "get and put fail from 16 words in a window of 136 bytes, shifted by -8 bytes" in found.found
-    assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in found.found
+    odd_sizes = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
+    assert odd_sizes.judged == "spoils-measurements" and odd_sizes.command.startswith("in the program: round sizes")
+    assert "get and put fail from 16 words in a window of 136 bytes, shifted by -8 bytes" in odd_sizes.found
+    assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in odd_sizes.found
     # If even windows fail, rounding does not help.
     attempt = Attempt(0, windows(7, beyond=(0, 8)), "")
-    found = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
-    assert "(8 of 8 messages, 4 in" in found.found and not found.command
+    odd_sizes = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
+    assert "(8 of 8 messages, 4 in" in odd_sizes.found and not odd_sizes.command
     finding = looked(monkeypatch, but(lambda w, _: "window" in w, Attempt(139, "", "")), "mpich")[
         "windows of odd sizes"
     ]

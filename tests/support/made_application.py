@@ -89,7 +89,7 @@ def lines_with(
     """Return the lines of the file of a node with the steps of a plan.
 
     Args:
-        head: Lines from `made_fleet.lines_of`; the first, the last and those of files are kept.
+        head: Lines from `made_fleet.lines_of`; only the first, the last and the lines of files are kept.
         runs: Runs of each step.
         status: Status of each step.
         more: Returns further runs of a step, by its number from 0.

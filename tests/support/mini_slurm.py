@@ -179,7 +179,7 @@ def _host() -> str:
 
 @contextlib.contextmanager
 def slurm_cluster(nodes: int) -> Iterator[Cluster]:
-    """Yield a cluster whose first node has the name of this machine. Raises CannotStart if there is none."""
+    """Yield a cluster whose first node has the name of this machine. Raises CannotStart if it does not start."""
     for program in ("slurmctld", "srun", "salloc", "sinfo"):
         _find(program)
     host, slurmd = _host(), _find("slurmd")

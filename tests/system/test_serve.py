@@ -467,7 +467,7 @@ def exported(made: Header) -> set[str]:
 
 
 def counted() -> Header:
-    """Return a machine with every PMU: its metrics are those of the definitions that the sampler contains."""
+    """Return a machine with every PMU: its metrics are exactly the ones whose definitions the sampler contains."""
     metrics = {
         m["name"]: Metric(m["name"], m["unit"], m["what"], m.get("of", ""))
         for file in sorted(EVENTS.glob("*.toml"))
@@ -493,7 +493,7 @@ def test_the_dashboard_asks_only_for_what_is_exported(tmp_path: Path) -> None:
     names |= exported(counted())
     requests = set(re.findall(r"\bmeshmark_\w+", GRAFANA.read_text()))
     assert len(requests) > 20 and requests <= names, requests - names
-    # The metrics of every host are shown, not only those of some hosts.
+    # The metrics that every host has are shown, not only those that some hosts have.
     assert {"meshmark_cpu_busy_ratio", "meshmark_node_full_ratio", "meshmark_io_busy_ratio"} <= requests & exported(
         locked
     )

@@ -85,7 +85,7 @@ def test_a_spinning_process_is_a_hot_spot_and_named() -> None:
 
 
 def disk_of(path: Path) -> str:
-    """Return the name in /sys/block of the whole disk that holds a file; skip the test if there is none."""
+    """Return the name in /sys/block of the whole disk that holds a file; skip the test if no disk does."""
     number = path.stat().st_dev
     link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     if not link.exists():

@@ -132,9 +132,9 @@ def test_a_script_cannot_be_ended_by_its_own_text(tmp_path: Path, monkeypatch: p
     (tmp_path / "main.js").write_text('a = "</ScRipt><!-- </body> main.css"')
     (tmp_path / "main.css").write_text('b { content: "</style>" }')
     monkeypatch.setattr(page, "STATIC", tmp_path)
-    made = one_file("t", b"")
-    assert 'a = "<\\/ScRipt><\\!-- </body> main.css"' in made
-    assert made.count("</style>") == 1 and made.endswith('id="data"></script>\n  </body>')
+    file = one_file("t", b"")
+    assert 'a = "<\\/ScRipt><\\!-- </body> main.css"' in file
+    assert file.count("</style>") == 1 and file.endswith('id="data"></script>\n  </body>')
     (tmp_path / "index.html").write_text("<head></head><body></body>")
     with pytest.raises(MeshmarkError, match="another version"):
         one_file("t", b"")

@@ -43,7 +43,7 @@ HEADER = Header(
 
 
 def window(machine: str = "n1-0123abcd") -> Window:
-    made = Window(HEADER if machine == HEADER.machine else Header(**{**_fields(), "machine": machine}))
+    result = Window(HEADER if machine == HEADER.machine else Header(**{**_fields(), "machine": machine}))
     values: dict[str, list[float | None]] = {
         "cpu.busy": [0.25, 0.75],
         "cpu.switches": [1e6, 2e-7],
@@ -53,8 +53,8 @@ def window(machine: str = "n1-0123abcd") -> Window:
         "host.running": [3.0],
         "host.pressure_io": [0.0],
     }
-    made.add(Frame(1, 1.0, 1.0, values, at=1.7e9))
-    return made
+    result.add(Frame(1, 1.0, 1.0, values, at=1.7e9))
+    return result
 
 
 def _fields() -> dict[str, object]:
