@@ -223,7 +223,7 @@ def test_samples_state_when_they_began(kind: str) -> None:
 def test_errors_are_reported_once(kind: str, ranks: int, words: tuple[str, ...], status: int, says: str) -> None:
     refused_status, _lines, output = comm(kind, ranks, *words, "--budget", "1s")
     messages = [line for line in output.splitlines() if line.startswith("meshmark-comm: ")]
-    assert refused_status == status and len(messages) == 1 and re.search(says, messages[0]), messages
+    assert refused_status == status and len(messages) == 1 and re.search(says, messages[0]), output
 
 
 @kinds
