@@ -319,7 +319,7 @@ def _theirs(lines: Iterable[dict[str, Any]]) -> list[tuple[float, float, float]]
 def _medians(blocks: list[tuple[float, float, float]], windows: Sequence[tuple[float, float]]) -> list[float]:
     """Return the median of the blocks within each window; NaN for fewer than five blocks."""
     blocks.sort()
-    results = []
+    medians = []
     for start_s, end in windows:
         first = bisect.bisect_left(blocks, (start_s + 1e-3, 0.0, 0.0))
         in_window = []
@@ -327,8 +327,8 @@ def _medians(blocks: list[tuple[float, float, float]], windows: Sequence[tuple[f
             if start + length > end:
                 break
             in_window.append(time_s)
-        results.append(median(in_window) if len(in_window) >= 5 else math.nan)
-    return results
+        medians.append(median(in_window) if len(in_window) >= 5 else math.nan)
+    return medians
 
 
 def _spread(values: Sequence[float]) -> str:

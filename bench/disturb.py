@@ -153,12 +153,12 @@ def flags_of(name: str, cpu: int, disturb: Disturbance | None, budget: str) -> l
     ):
         text, _ = child.communicate()
     lines = [json.loads(line) for line in text.splitlines()]
-    results: dict[str, set[str]] = {}
+    flags_by_point: dict[str, set[str]] = {}
     for line in lines:
         if line["type"] == "result" and "derived_from" not in line["conditions"]:
             key = json.dumps([line["conditions"].get(k) for k in ("footprint_bytes", "kernel", "store")])
-            results.setdefault(key, set()).update(line["flags"])
-    return list(results.values())
+            flags_by_point.setdefault(key, set()).update(line["flags"])
+    return list(flags_by_point.values())
 
 
 def main() -> None:
@@ -189,17 +189,17 @@ def main() -> None:
     print(f"{'disturbance':30} {'measured':>8} {'points':>6} {'flagged':>8}  by kind, expected first")
     for kind, (disturb, expected) in kinds.items():
         for name in MEASUREMENTS:
-            results: list[set[str]] = []
+            rows: list[set[str]] = []
             with fixtures.get(kind, contextlib.nullcontext)():
                 for _ in range(options.count):
-                    results += flags_of(name, first_cpu, disturb, options.budget)
+                    rows += flags_of(name, first_cpu, disturb, options.budget)
                     time.sleep(0.05)
-            flagged_count = sum(bool(f & expected) if expected else bool(f) for f in results)
-            counts = Counter(flag for f in results for flag in f)
+            flagged_count = sum(bool(f & expected) if expected else bool(f) for f in rows)
+            counts = Counter(flag for f in rows for flag in f)
             order = sorted(counts, key=lambda flag: (flag not in expected, -counts[flag]))
-            share = 100 * flagged_count / max(1, len(results))
+            share = 100 * flagged_count / max(1, len(rows))
             text = ", ".join(f"{flag} {counts[flag]}" for flag in order)
-            print(f"{kind:30} {name:>8} {len(results):6d} {share:6.1f} %  {text}", flush=True)
+            print(f"{kind:30} {name:>8} {len(rows):6d} {share:6.1f} %  {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ async def probed(host: str, port: int, count: int) -> list[float]:
     """Return the times from pushes of one node to the events that show them, in s."""
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     writer.write(f"GET /api/live?metric=cpu.m0&token={TOKEN} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-    results = []
+    latencies = []
     for n in range(count):
         expected = round(0.001 * (n + 1), 4)
         start_s = time.perf_counter()
@@ -82,10 +82,10 @@ async def probed(host: str, port: int, count: int) -> list[float]:
                 index = change["nodes"].index(0) if 0 in change["nodes"] else None
                 if index is not None and change["values"] and change["values"][index] == expected:
                     break
-        results.append(time.perf_counter() - start_s)
+        latencies.append(time.perf_counter() - start_s)
         await asyncio.sleep(random.uniform(0.1, 1.0))
     writer.close()
-    return results
+    return latencies
 
 
 def usage(pid: int) -> tuple[float, float]:

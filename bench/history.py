@@ -79,11 +79,11 @@ def unjudged(values: Values) -> list[int]:
 
 
 def peers() -> dict[str, Method]:
-    results: dict[str, Method] = {}
+    methods: dict[str, Method] = {}
     try:
         otava: Any = importlib.import_module("otava.analysis")
-        results["Apache Otava"] = lambda v: [int(c.index) for c in otava.compute_change_points(v.tolist())[0]]
-        results["Apache Otava, magnitude 2 %"] = lambda v: [
+        methods["Apache Otava"] = lambda v: [int(c.index) for c in otava.compute_change_points(v.tolist())[0]]
+        methods["Apache Otava, magnitude 2 %"] = lambda v: [
             int(c.index) for c in otava.compute_change_points(v.tolist(), min_magnitude=0.02)[0]
         ]
     except ImportError:
@@ -92,7 +92,7 @@ def peers() -> dict[str, Method]:
         ruptures: Any = importlib.import_module("ruptures")
     except ImportError:
         print("ruptures: not found", file=sys.stderr)
-        return results
+        return methods
 
     def with_ruptures(values: Values) -> list[int]:
         x = np.log(values)
@@ -102,8 +102,8 @@ def peers() -> dict[str, Method]:
         changes = [int(i) for i in fitted.predict(pen=2 * math.log(len(x)))[:-1]]
         return [s.at for s in changepoints.strongest(x, changes)]
 
-    results["ruptures KernelCPD, our tests"] = with_ruptures
-    return results
+    methods["ruptures KernelCPD, our tests"] = with_ruptures
+    return methods
 
 
 def rates(name: str, method: Method, count: int) -> None:

@@ -102,7 +102,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
     every = len(cpus)
     counts = [1] if every == 1 else [1, every]
     one_cpu = ["--cpus", str(cpus[0])]
-    results: list[Row] = []
+    table: list[Row] = []
     for threads in counts:
         label = "1 thread" if threads == 1 else f"{threads} threads"
         triad = [
@@ -122,7 +122,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         ]
         kernels = ["stream_mem_avx512", "stream_mem_avx_fma", "stream_mem_avx", "stream_mem_sse"]
         kernels += ["stream_avx512_fma", "stream_avx_fma", "stream_sse"]
-        results.append(
+        table.append(
             Row(
                 f"triad, {label}",
                 "GB/s",
@@ -138,7 +138,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
     for pages in ("4KiB", "thp"):
         for ours_size, peer_size in (("16KiB", "16k"), ("512KiB", "512k"), ("32MiB", "32m"), ("1GiB", "1g")):
             chase = ["latency", "--footprint", ours_size, "--pages", pages, "--budget", "4s", *one_cpu]
-            results.append(
+            table.append(
                 Row(
                     f"dependent loads, {ours_size}, {'huge' if pages == 'thp' else '4 KiB'} pages",
                     "ns",
@@ -151,7 +151,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
             )
     for pages in ("4KiB", "thp"):
         gups = ["gups", "--table", "256MiB", "--threads", "1", "--pages", pages, "--budget", "8s", *one_cpu]
-        results.append(
+        table.append(
             Row(
                 f"random updates, 1 thread, {'huge' if pages == 'thp' else '4 KiB'} pages",
                 "GUP/s",
@@ -163,7 +163,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         )
     if every > 1:
         pair = ["lines", "--cpus", f"{cpus[0]},{cpus[1]}", "--budget", "5s"]
-        results.append(
+        table.append(
             Row(
                 "core to core by compare-and-swap, one way",
                 "ns",
@@ -177,7 +177,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 high=1.05,
             )
         )
-        results.append(
+        table.append(
             Row(
                 "core to core by flag, round trip",
                 "ns",
@@ -190,7 +190,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         label = "1 thread" if threads == 1 else f"{threads} threads"
         fma = ["peak", "--type", "fp64", "--threads", str(threads), "--budget", "5s"]
         kernels = ["peakflops_avx512_fma", "peakflops_avx_fma", "peakflops_avx", "peakflops_sse"]
-        results.append(
+        table.append(
             Row(
                 f"multiply-add fp64, {label}",
                 "GFLOP/s",
@@ -201,7 +201,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
             )
         )
         dgemm = SameLibrary("dgemm", "--n", str(DGEMM_N), threads)
-        results.append(
+        table.append(
             Row(
                 f"dgemm N = {DGEMM_N}, {label}",
                 "GFLOP/s",
@@ -211,7 +211,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 low=0.98,
             )
         )
-        results.append(
+        table.append(
             Row(
                 f"dgemm N = {DGEMM_N} against our peak, {label}",
                 "GFLOP/s",
@@ -223,11 +223,11 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         )
         eigen = SameLibrary("mod2d", "--n", "1000", threads)
         bare = {"bare loop, same library": eigen.bare}
-        results.append(Row(f"mod2d N = 1000, {label}", "GFLOP/s", 1e9, eigen.ours, bare, low=0.97))
+        table.append(Row(f"mod2d N = 1000, {label}", "GFLOP/s", 1e9, eigen.ours, bare, low=0.97))
     for shape in ("1048576", "1024x1024"):
         fft = SameLibrary("fft", "--shape", shape, 1)
         bare = {"bare loop, same library": fft.bare}
-        results.append(Row(f"fft {shape}, 1 thread", "GFLOP/s", 1e9, fft.ours, bare, low=0.97))
+        table.append(Row(f"fft {shape}, 1 thread", "GFLOP/s", 1e9, fft.ours, bare, low=0.97))
     target = WORK / "io.bin"
     io = [
         "io",
@@ -244,7 +244,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         "--budget",
         "6s",
     ]
-    results.append(
+    table.append(
         Row(
             "128 KiB direct reads, queue 16",
             "GB/s",
@@ -253,7 +253,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
             {"fio": fio_read(target, 4)},
         )
     )
-    return results
+    return table
 
 
 def compare(row: Row, rounds: int) -> list[Result]:

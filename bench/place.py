@@ -335,11 +335,11 @@ HELD_OUT: Final[tuple[tuple[str, Costs, Noise], ...]] = (
 def true_floor(noise: Noise, seed: int) -> float:
     """Return by how much two sets of ten equal runs differ at most in 95 of 100 cases, with this noise."""
     rng = random.Random(seed)
-    results = []
+    differences = []
     for i in range(1000):
         logs = [math.log(noise(1.0, n + i % 34, rng)) for n in range(2 * EXHAUSTIVE)]
-        results.append(abs(shift([a - b for a, b in zip(logs[::2], logs[1::2], strict=True)])[0]))
-    return math.expm1(sorted(results)[949])
+        differences.append(abs(shift([a - b for a, b in zip(logs[::2], logs[1::2], strict=True)])[0]))
+    return math.expm1(sorted(differences)[949])
 
 
 def advise(trials: int) -> None:

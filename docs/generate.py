@@ -188,12 +188,12 @@ def claims() -> list[str]:
     from meshmark.validation.claims.catalogue import claims as known
 
     def tests(c: Claim) -> str:
-        results = []
+        rows = []
         for t in c.tests:
             needs = " ".join(k if v is True else f"{v} {k}" for k, v in t.needs.items())
             machines = ", ".join(f"`{m}`" for m in t.on) if t.on else t.where
-            results.append(f"{machines}: {t.parameters.get('what', '')}" + (f" (needs {needs})" if needs else ""))
-        return "; ".join(results)
+            rows.append(f"{machines}: {t.parameters.get('what', '')}" + (f" (needs {needs})" if needs else ""))
+        return "; ".join(rows)
 
     out = [CATALOGUE.strip(), ""]
     for theme in dict.fromkeys(c.theme for c in known()):

@@ -83,7 +83,7 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
 def kernel() -> int:
     """Execute the cells on standard input, and print the outputs of each."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    results: list[list[Output]] = []
+    cell_outputs: list[list[Output]] = []
     for number, source in enumerate(json.load(sys.stdin), 1):
         stdout, stderr = io.StringIO(), io.StringIO()
         try:
@@ -98,8 +98,8 @@ def kernel() -> int:
         if displayed:
             result = {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": displayed}
             outputs.append(result)
-        results.append(outputs)
-    print(json.dumps(results))
+        cell_outputs.append(outputs)
+    print(json.dumps(cell_outputs))
     return 0
 
 

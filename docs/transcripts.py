@@ -62,17 +62,17 @@ class Block:
     @property
     def commands(self) -> list[str]:
         """Return the commands, each with its continuation lines."""
-        results: list[str] = []
+        joined: list[str] = []
         continues = False
         for line in self.lines:
             if continues:
-                results[-1] += f"\n{line}"
+                joined[-1] += f"\n{line}"
             elif line.startswith("$ "):
-                results.append(line[2:])
+                joined.append(line[2:])
             else:
                 continue
             continues = line.endswith("\\")
-        return results
+        return joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,14 +93,16 @@ class Place:
 
     def running(self) -> list[str]:
         """Return the processes that were started here and still run, except for zombies."""
-        results = []
+        running_processes = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 if self.tag.encode() in (path / "environ").read_bytes():
-                    results.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200])
+                    running_processes.append(
+                        (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+                    )
             except OSError:
                 continue
-        return results
+        return running_processes
 
     def orphans(self) -> list[str]:
         """Return those processes that still run after a while."""

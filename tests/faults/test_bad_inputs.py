@@ -264,18 +264,18 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 
 def tried(commands: Commands, lines: list[list[str]]) -> dict[str, str]:
     """Return the problems by command line."""
-    results: dict[str, str] = {}
+    problems: dict[str, str] = {}
     before = {p.name for p in Path(commands.env["TMPDIR"]).iterdir()}
     for words in lines:
         completed = commands.run(*words)
-        if problems := completed.wrong():
-            results[" ".join(words)[:200]] = problems
+        if problem := completed.wrong():
+            problems[" ".join(words)[:200]] = problem
         for file in commands.cwd.glob("fresh*"):
             os.system(f"rm -rf '{file}'")
     leftovers = {p.name for p in Path(commands.env["TMPDIR"]).iterdir()} - before - {"meshmark"}
     if leftovers:
-        results["temporary files"] = ", ".join(sorted(leftovers)[:5])
-    return results
+        problems["temporary files"] = ", ".join(sorted(leftovers)[:5])
+    return problems
 
 
 def test_a_few_of_each_kind(commands: Commands) -> None:

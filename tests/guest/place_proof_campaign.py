@@ -244,7 +244,7 @@ def hog() -> Child:
 
 
 def campaign(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    results = []
+    reports = []
     # An emulated machine on a busy one is slow: the injection must happen while the program is watched.
     start_s = time.monotonic()
     memory_on(1, 48 * MIB).close()
@@ -261,7 +261,7 @@ def campaign(plan: dict[str, Any]) -> list[dict[str, Any]]:
                 answer = watched(plan["place"], child.pid, watch, *words)
             finally:
                 child.end()
-            results.append({"case": name, "injected": injected, **answer})
+            reports.append({"case": name, "injected": injected, **answer})
         if full is not None:
             full.end()
-    return results
+    return reports

@@ -47,7 +47,7 @@ from place_proof_tools import (
 
 def pages(plan: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the reported pages before and after a program allocated memory on either node, and the true pages."""
-    results = []
+    reports = []
     for node in (0, 1):
         (NODES / f"node{node}/hugepages/hugepages-2048kB/nr_hugepages").write_text("8")
     for name, advice, flags in (("small", NO_HUGE_PAGE, 0), ("thp", HUGE_PAGE, 0), ("pool", 0, MAP_HUGETLB)):
@@ -72,10 +72,10 @@ def pages(plan: dict[str, Any]) -> list[dict[str, Any]]:
             truth = [pages_at(child.pid, start, size) for start, size in blocks]
         finally:
             child.end()
-        results.append({"name": name, "sizes": sizes, "before": before, "after": after, "truth": truth})
+        reports.append({"name": name, "sizes": sizes, "before": before, "after": after, "truth": truth})
     for node in (0, 1):
         (NODES / f"node{node}/hugepages/hugepages-2048kB/nr_hugepages").write_text("0")
-    return results
+    return reports
 
 
 # ----------------------------------------------------------------------------------------------------------- migrate
@@ -253,7 +253,7 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
         answers_of_case["migrated"] = nodes(0, size)
         return answers_of_case
 
-    results = {}
+    answers_by_name = {}
     # It would move pages to the thread that prepares them before they are marked.
     Path("/proc/sys/kernel/numa_balancing").write_text("0")
     for name, advice in (("small", NO_HUGE_PAGE), ("thp", HUGE_PAGE)):
@@ -266,8 +266,8 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
         child = Child(write)
         child.said()
         child.end()
-        results[name] = json.loads(ready.read_text())
-    return results
+        answers_by_name[name] = json.loads(ready.read_text())
+    return answers_by_name
 
 
 def main() -> None:

@@ -59,10 +59,10 @@ def pages_at(pid: int, start: int, size: int) -> dict[str, int]:
     status = (ctypes.c_int * count)()
     if LIBC.syscall(MOVE_PAGES, pid, ctypes.c_ulong(count), pages, None, status, 0) != 0:
         raise OSError(ctypes.get_errno(), "move_pages")
-    results: dict[str, int] = {}
+    pages_by_node: dict[str, int] = {}
     for s in status:
-        results[str(s)] = results.get(str(s), 0) + 1
-    return results
+        pages_by_node[str(s)] = pages_by_node.get(str(s), 0) + 1
+    return pages_by_node
 
 
 def node_bytes(node: int, what: str) -> int:

@@ -347,11 +347,11 @@ def test_a_cpu_taken_offline_is_told(numa_2: dict[str, Any]) -> None:
 
 def expand(text: str) -> list[int]:
     """Return the numbers of a list such as 0-3,8."""
-    results: list[int] = []
+    numbers: list[int] = []
     for part in str(text).split(","):
         first, _, last = part.partition("-")
-        results += range(int(first), int(last or first) + 1)
-    return sorted(results)
+        numbers += range(int(first), int(last or first) + 1)
+    return sorted(numbers)
 
 
 def kernel_list(numbers: list[int]) -> str:

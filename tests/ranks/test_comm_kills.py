@@ -46,8 +46,8 @@ def injured(
     """Run a step, injure its launcher and ranks after the first point, and return the result and the ranks.
 
     Asserts that no rank and none of their shared memory is left (`orderly` launchers remove it), only measurements."""
-    results: list[StepResult] = []
-    thread = threading.Thread(target=lambda: results.append(runner.run_step(step)))
+    step_results: list[StepResult] = []
+    thread = threading.Thread(target=lambda: step_results.append(runner.run_step(step)))
     thread.start()
     assert until(lambda: journalled(runner, step, "point") or not thread.is_alive())
     ranks: list[Line] = journalled(runner, step, "header")[0]["processes"]
@@ -64,7 +64,7 @@ def injured(
         file.unlink()
     assert not (leftovers and orderly), leftovers
     assert 0 < len(journalled(runner, step, "point")) < 8
-    return results[0], ranks
+    return step_results[0], ranks
 
 
 @kinds

@@ -180,7 +180,7 @@ class MadeEngine:
     def jobs(self, names: Collection[str]) -> list[Job]:
         self.calls.append("jobs")
         self._start_late()
-        results = []
+        engine_jobs = []
         for name in [n for n in self._live if n in names]:
             nodes = dict(self.submitted)[name]
             waits = any(self.states[n].state == "busy" for n in nodes)
@@ -188,8 +188,8 @@ class MadeEngine:
             if self._live[name] < 1:
                 del self._live[name]
             else:
-                results.append(Job(f"id of {name}", name, waits, "Resources" if waits else ""))
-        return results
+                engine_jobs.append(Job(f"id of {name}", name, waits, "Resources" if waits else ""))
+        return engine_jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
         self.calls.append("cancel")

@@ -18,8 +18,8 @@ def write_registers(devices: Path, number: int, values: Mapping[int, int]) -> No
 
 def read_registers(devices: Path, number: int) -> dict[int, int]:
     """Return the value of the register of each CPU."""
-    results = {}
+    values = {}
     for path in devices.glob("*/msr"):
         with path.open("rb") as file:
-            results[int(path.parent.name)] = int.from_bytes(os.pread(file.fileno(), 8, number), "little")
-    return results
+            values[int(path.parent.name)] = int.from_bytes(os.pread(file.fileno(), 8, number), "little")
+    return values

@@ -9,16 +9,16 @@ from support.waiting import until
 
 def descendants_with(mark: str) -> list[int]:
     """Return the processes that have a word in their environment."""
-    results = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 if state != "Z" and mark.encode() in (entry / "environ").read_bytes():
-                    results.append(int(entry.name))
+                    pids.append(int(entry.name))
             except OSError:
                 continue
-    return results
+    return pids
 
 
 def nobody_with(mark: str) -> bool:
@@ -27,12 +27,12 @@ def nobody_with(mark: str) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    results = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                    results.append(int(entry.name))
+                    pids.append(int(entry.name))
             except OSError:
                 continue
-    return results
+    return pids

@@ -14,16 +14,16 @@ PAGES = [p.relative_to(ROOT) for p in transcripts.pages()]
 
 
 def wrong(page: Path, slow: bool) -> list[str]:
-    results: list[str] = []
+    problems: list[str] = []
 
     def report(done: transcripts.Done) -> None:
         if done.status == 77:
             pytest.skip(f"{done.command}: {done.output[-200:]}")
         if not done.right or "Traceback" in done.output:
-            results.append(f"{page}:{done.line}: {done.command!r} ended with {done.status}:\n{done.output[-2000:]}")
+            problems.append(f"{page}:{done.line}: {done.command!r} ended with {done.status}:\n{done.output[-2000:]}")
 
     transcripts.run_page(ROOT / page, slow, report, busy=True)
-    return results
+    return problems
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
@@ -71,9 +71,9 @@ $ false
 def test_what_a_command_prints_replaces_what_is_there(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
-    results: list[tuple[str, bool]] = []
-    new = transcripts.run_page(page, False, lambda done: results.append((done.command, done.right)))
-    assert results == [("seq 3 && \\\n  cat a.txt", True), ("exit 3", True), ("false", False)]
+    reports: list[tuple[str, bool]] = []
+    new = transcripts.run_page(page, False, lambda done: reports.append((done.command, done.right)))
+    assert reports == [("seq 3 && \\\n  cat a.txt", True), ("exit 3", True), ("false", False)]
     assert new == PAGE.replace("\nold\n", "\n1\n…\nhello\n")
     assert "\nlater\n" in transcripts.run_page(page, True, lambda _: None)
 

@@ -53,15 +53,15 @@ def test_hwloc_reads_every_value_back(name: str, tmp_path: Path) -> None:
     file.write_text(exported(name, "hwloc-xml"), encoding="utf-8")
     ns, gb = all_pairs(name)
     text = ran([str(LSTOPO), "-i", str(file), "--memattrs", "-p"])
-    results: dict[str, list[int]] = {}
+    values: dict[str, list[int]] = {}
     attribute = ""
     for line in text.splitlines():
         if head := re.match(r"Memory attribute #\d+ name `(\w+)'", line):
             attribute = head[1]
         elif value := re.match(r"  NUMANode P#\d+ = (\d+) from cpuset", line):
-            results.setdefault(attribute, []).append(int(value[1]))
-    assert sorted(results["Latency"]) == pytest.approx(sorted(ns.values()), rel=0.011, abs=0.5)
-    assert sorted(results["Bandwidth"]) == pytest.approx(sorted(1e9 * v / 2**20 for v in gb.values()), rel=0.011)
+            values.setdefault(attribute, []).append(int(value[1]))
+    assert sorted(values["Latency"]) == pytest.approx(sorted(ns.values()), rel=0.011, abs=0.5)
+    assert sorted(values["Bandwidth"]) == pytest.approx(sorted(1e9 * v / 2**20 for v in gb.values()), rel=0.011)
 
 
 @hwloc

@@ -68,7 +68,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def events(server: Server, metric: str, until_has: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the events of a page up to the first one that contains a text."""
-    results = []
+    received = []
     with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
         sock.sendall(f"GET /api/live?metric={metric}&token={server.token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         kind = ""
@@ -76,10 +76,10 @@ def events(server: Server, metric: str, until_has: str) -> list[tuple[str, dict[
             if line.startswith("event: "):
                 kind = line[7:].strip()
             elif line.startswith("data: "):
-                results.append((kind, json.loads(line[6:])))
+                received.append((kind, json.loads(line[6:])))
                 if until_has in line:
                     break
-    return results
+    return received
 
 
 def test_what_a_node_sends_is_on_the_page(server: Server) -> None:

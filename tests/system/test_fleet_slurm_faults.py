@@ -78,12 +78,12 @@ class Campaign:
 
 def started_from(folder: Path) -> list[int]:
     """Return the processes whose program is in this folder."""
-    results = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "exe").readlink().parent == folder:
-                results.append(int(process.name))
-    return results
+                pids.append(int(process.name))
+    return pids
 
 
 def spec(folder: Path, budget: str = "100ms", repetitions: int = 1, interval: str = "2") -> Path:

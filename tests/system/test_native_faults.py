@@ -417,14 +417,14 @@ def test_a_signal_ends_it_and_nothing_is_left(words: tuple[str, ...], number: si
 
 def programs_in(folder: Path) -> list[str]:
     """Return the processes whose working directory is this folder."""
-    results = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if (entry / "cwd").readlink() == folder and (entry / "cmdline").read_bytes():
-                results.append(entry.name)
+                pids.append(entry.name)
         except OSError:
             continue
-    return results
+    return pids
 
 
 def cpu_time_of_children() -> float:

@@ -149,7 +149,7 @@ Points = dict[tuple[str, tuple[tuple[str, Any], ...]], float]
 
 def points(request: ExportMetricsServiceRequest) -> tuple[Points, dict[str, str]]:
     """Return values by name and attributes, and the unit of each metric."""
-    results: Points = {}
+    values: Points = {}
     units: dict[str, str] = {}
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
         assert metric.name not in units, "one metric per name"
@@ -160,9 +160,9 @@ def points(request: ExportMetricsServiceRequest) -> tuple[Points, dict[str, str]
                 for a in p.attributes
             }
             key = (metric.name, tuple(sorted(attributes.items())))
-            assert key not in results, "attributes identify a point"
-            results[key] = p.as_double
-    return results, units
+            assert key not in values, "attributes identify a point"
+            values[key] = p.as_double
+    return values, units
 
 
 def exported(collector: Collector, frames: int, interval_s: float) -> list[str]:

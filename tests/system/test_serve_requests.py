@@ -168,13 +168,13 @@ class Asked:
     async def _get(
         app: ASGIApp, method: str, raw: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
     ) -> tuple[int, list[str]]:
-        results: list[Message] = []
+        sent: list[Message] = []
 
         async def receive() -> Message:
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
-            results.append(message)
+            sent.append(message)
 
         scope = {
             "type": "http",
@@ -192,7 +192,7 @@ class Asked:
             "state": {},
         }
         await app(scope, receive, send)
-        return results[0]["status"], [name.decode() for name, _ in results[0]["headers"]]
+        return sent[0]["status"], [name.decode() for name, _ in sent[0]["headers"]]
 
     def close(self) -> None:
         self._thread.submit(self._loop.close).result()

@@ -27,12 +27,12 @@ def functions() -> dict[str, list[str]]:
     text = subprocess.run(
         ["objdump", "-d", "-C", "--no-show-raw-insn", str(find_probe())], capture_output=True, text=True, check=True
     ).stdout
-    results: dict[str, list[str]] = {}
+    bodies: dict[str, list[str]] = {}
     for block in re.split(r"\n\n", text):
         head = re.match(r"[0-9a-f]+ <(.*)>:\n", block)
         if head:
-            results[head[1]] = block[head.end() :].splitlines()
-    return results
+            bodies[head[1]] = block[head.end() :].splitlines()
+    return bodies
 
 
 def loop(name: str, what: str = "") -> list[str]:

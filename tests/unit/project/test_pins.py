@@ -23,12 +23,12 @@ def name(requirement: str) -> str:
 
 def locked(file: str) -> dict[str, set[str]]:
     """Return the versions that a lock file allows, by name; each must have hashes and no address."""
-    results: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for line in (ROOT / "requirements" / file).read_text().replace("\\\n", " ").splitlines():
         pin = re.fullmatch(r"([\w.-]+)==([\w.]+)( ; [^/@]+?)? +(--hash=sha256:[0-9a-f]{64} *)+", line)
         assert pin, line[:100]
-        results.setdefault(normal(pin[1]), set()).add(pin[2])
-    return results
+        versions.setdefault(normal(pin[1]), set()).add(pin[2])
+    return versions
 
 
 def test_every_dependency_is_pinned_by_version_and_hash() -> None:

@@ -15,15 +15,15 @@ def imports() -> dict[str, set[str]]:
     files = {
         ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p for p in SOURCE.rglob("*.py")
     }
-    results: dict[str, set[str]] = {}
+    imported: dict[str, set[str]] = {}
     for module, path in files.items():
-        results[module] = set()
+        imported[module] = set()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module in files:
                 names = {f"{node.module}.{alias.name}" for alias in node.names}
-                results[module] |= names & files.keys() or {node.module}
-        results[module].discard(module)
-    return results
+                imported[module] |= names & files.keys() or {node.module}
+        imported[module].discard(module)
+    return imported
 
 
 def test_no_module_imports_itself_through_others() -> None:

@@ -308,10 +308,12 @@ def test_pages_that_the_kernel_moves_are_counted_or_absent(tmp_path: Path) -> No
     vmstat.parent.mkdir()
     vmstat.write_text("pgmigrate_success 10\n")
     with Live(2.0, 2.4, root=tmp_path, sources=["pages"]) as live:
-        results = []
+        moved_pages = []
         for frame in live.frames():
-            results.append(frame.window_s * (frame.values["host.pages_moved"][0] or 0))
-            vmstat.write_text(f"pgmigrate_success {10 + 500 * len(results)}\n")
+            moved_pages.append(frame.window_s * (frame.values["host.pages_moved"][0] or 0))
+            vmstat.write_text(f"pgmigrate_success {10 + 500 * len(moved_pages)}\n")
     assert [m.name for m in live.header.metrics] == ["host.pages_moved"]
     assert "numa_hint_faults" in live.header.why_unknown("host.hint_faults")
-    assert 0 < sum(results) <= 750 * len(results)  # 500 per frame are written, and the file is read once per second
+    assert (
+        0 < sum(moved_pages) <= 750 * len(moved_pages)
+    )  # 500 per frame are written, and the file is read once per second

@@ -70,11 +70,11 @@ def obeys(table: Table, form: dict[str, tuple[type | tuple[type, ...], bool]]) -
 
 def terms_of(text: str) -> dict[str, int]:
     """Return the names and numbers of a text such as `event=0x04,umask=0x3`; a name without a number means 1."""
-    results = {}
+    terms = {}
     for term in text.strip().split(","):
         name, _, value = term.partition("=")
-        results[name] = int(value, 0) if value else 1
-    return results
+        terms[name] = int(value, 0) if value else 1
+    return terms
 
 
 def bits_of(form: str) -> int:
@@ -85,23 +85,23 @@ def bits_of(form: str) -> int:
 
 
 def machine_id(name: str) -> str:
-    descriptions = dict(MACHINES[name].cpuinfo)
-    if "vendor_id" in descriptions:
-        return f"{descriptions['vendor_id']}-{descriptions['cpu family']}-{descriptions['model']}"
-    return f"{descriptions['CPU implementer']}-{descriptions['CPU part']}"
+    cpuinfo = dict(MACHINES[name].cpuinfo)
+    if "vendor_id" in cpuinfo:
+        return f"{cpuinfo['vendor_id']}-{descriptions['cpu family']}-{descriptions['model']}"
+    return f"{cpuinfo['CPU implementer']}-{descriptions['CPU part']}"
 
 
 def matching(pmu: Table, trees: dict[str, Path]) -> list[Path]:
     """Return the folders of the PMUs in all trees to which a definition applies."""
-    results = []
+    folders = []
     for name, root in trees.items():
         if "cpuid" in pmu and machine_id(name) not in pmu["cpuid"]:
             continue
         for folder in sorted((root / "sys/bus/event_source/devices").iterdir()):
             matches = fnmatch.fnmatchcase(folder.name, pmu["device"])
             if matches and not fnmatch.fnmatchcase(folder.name, pmu.get("not", "")):
-                results.append(folder)
-    return results
+                folders.append(folder)
+    return folders
 
 
 # ------------------------------------------------------------------ definitions
@@ -335,15 +335,15 @@ def test_disks_keep_their_values_beside_stacks_that_are_counted(tmp_path: Path) 
     tree = make_tree(tmp_path / "tree", "intel-spr-2s")
     disks = tree / "proc" / "diskstats"
     fields = disks.read_text().split()
-    results = []
+    rates = []
     with Live(10.0, 1.0, root=tree) as live:
         names = [c["name"] for c in live.header.components["io"]]
         for frame in live.frames():
-            results.append(frame.values["io.out"])
+            rates.append(frame.values["io.out"])
             fields[9] = str(int(fields[9]) + 2048)  # sectors written
             disks.write_text(" " + " ".join(fields) + "\n")
     place = names.index("nvme0n1")
-    assert place > 0 and all(len(values) == len(names) for values in results)
-    assert max(values[place] or 0 for values in results) > 1e6
-    assert all(v is None for values in results for i, v in enumerate(values) if i != place)
+    assert place > 0 and all(len(values) == len(names) for values in rates)
+    assert max(values[place] or 0 for values in rates) > 1e6
+    assert all(v is None for values in rates for i, v in enumerate(values) if i != place)
     assert "lanes" in live.header.why_unknown("io.busy", 0)
