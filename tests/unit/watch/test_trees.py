@@ -87,8 +87,8 @@ def bits_of(form: str) -> int:
 def machine_id(name: str) -> str:
     cpuinfo = dict(MACHINES[name].cpuinfo)
     if "vendor_id" in cpuinfo:
-        return f"{cpuinfo['vendor_id']}-{descriptions['cpu family']}-{descriptions['model']}"
-    return f"{cpuinfo['CPU implementer']}-{descriptions['CPU part']}"
+        return f"{cpuinfo['vendor_id']}-{cpuinfo['cpu family']}-{cpuinfo['model']}"
+    return f"{cpuinfo['CPU implementer']}-{cpuinfo['CPU part']}"
 
 
 def matching(pmu: Table, trees: dict[str, Path]) -> list[Path]:
