@@ -78,7 +78,7 @@ class Machine:
         noise = self.scale * self.noise(rng, (count, pairs, 2))
         trend = self.drift * np.linspace(0, 1, 2 * pairs).reshape(pairs, 2)
         slow = np.cumsum(rng.random((count, 2 * pairs)) < 1 / 20, axis=1) % 2
-        center = trend + self.states * slow.reshape(count, pairs, 2)
+        centre = trend + self.states * slow.reshape(count, pairs, 2)
         place = np.array([[order(n, k).index("b") for k in range(pairs)] for n in range(count)])
         placed_logs = np.stack([1 - place, place])
 
@@ -86,8 +86,8 @@ class Machine:
             return np.stack([np.take_along_axis(values, c[..., None], 2)[..., 0] for c in placed_logs])
 
         factors, effects = np.array([1.0, self.wider]), np.array([0.0, effect])
-        noise, center = of(noise), of(np.broadcast_to(center, noise.shape))
-        return noise * factors[:, None, None] + center + effects[:, None, None], place
+        noise, centre = of(noise), of(np.broadcast_to(centre, noise.shape))
+        return noise * factors[:, None, None] + centre + effects[:, None, None], place
 
 
 @dataclass(frozen=True, slots=True)

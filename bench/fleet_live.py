@@ -120,10 +120,10 @@ async def measure(address: str, pid: int, nodes: int, every_s: float, for_s: flo
     pushing = asyncio.create_task(all_nodes())
     await asyncio.sleep(2 * every_s)  # until every node has reported
     statuses.clear()
-    cpu, cpu_before_s = usage(pid)[0], time.perf_counter()
+    cpu, start_s = usage(pid)[0], time.perf_counter()
     latencies = await probed(host, port, PROBES)
-    await asyncio.sleep(max(0.0, for_s - (time.perf_counter() - cpu_before_s)))
-    elapsed = time.perf_counter() - cpu_before_s
+    await asyncio.sleep(max(0.0, for_s - (time.perf_counter() - start_s)))
+    elapsed = time.perf_counter() - start_s
     cpu = usage(pid)[0] - cpu
     pushing.cancel()
     total = sum(statuses.values())

@@ -276,10 +276,10 @@ def peers(noise: Noise, n: int, fleets: int) -> None:
             false[name] += int(rejected.sum() - rejected[faulty].sum())
             for index, kind in enumerate(FAULTS):
                 detected[name, kind] += int(rejected[faulty[index::2]].sum())
-    node_count = fleets * max(1, n // 100)
-    print(f"{n} nodes, {p} metrics, {fleets} fleets, each with {2 * node_count // fleets} faults")
+    faults_per_kind = fleets * max(1, n // 100)
+    print(f"{n} nodes, {p} metrics, {fleets} fleets, each with {2 * faults_per_kind // fleets} faults")
     for name in methods:
-        shares = ", ".join(f"{kind} {100 * detected[name, kind] / node_count:.0f} %" for kind in FAULTS)
+        shares = ", ".join(f"{kind} {100 * detected[name, kind] / faults_per_kind:.0f} %" for kind in FAULTS)
         print(f"  {name}: {false[name] / fleets:.2f} false names a fleet; found {shares}", flush=True)
 
 

@@ -79,10 +79,10 @@ def synthesis(repeats: int) -> None:
             cpu_start_s = time.process_time()
             explain(variants, target)
             explained.append(time.process_time() - cpu_start_s)
-            distances = {k: v * 50 for k, v in target.metrics.items() if k != "write_fraction"}
+            scaled_metrics = {k: v * 50 for k, v in target.metrics.items() if k != "write_fraction"}
             cpu_start_s = time.process_time()
             try:
-                synthesize(variants, TargetProfile(run_time_s=10.0, metrics={**target.metrics, **distances}))
+                synthesize(variants, TargetProfile(run_time_s=10.0, metrics={**target.metrics, **scaled_metrics}))
             except ImpossibleError:
                 impossible.append(time.process_time() - cpu_start_s)
         _line("solve, order and proof", solve, "s")

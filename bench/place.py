@@ -116,7 +116,7 @@ def search(repeats: int) -> None:
                 cpu_times: dict[str, list[float]] = {"any": [], "compact": []}
                 for _ in range(repeats):
                     for policy in ("any", "compact"):
-                        before, times_before = os.times(), time.perf_counter()
+                        before, start_s = os.times(), time.perf_counter()
                         job = answer(
                             [
                                 "plan",
@@ -130,7 +130,7 @@ def search(repeats: int) -> None:
                                 file.name,
                             ]
                         )["jobs"][0]
-                        times[policy].append(time.perf_counter() - times_before)
+                        times[policy].append(time.perf_counter() - start_s)
                         cpu_times[policy].append(os.times().children_user - before.children_user)
                 over = job["mean_distance"] / job["bound"] - 1 if job.get("bound") else math.nan
                 print(

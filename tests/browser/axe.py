@@ -23,5 +23,5 @@ def screens(wide: int, narrow: int) -> list[Any]:
 def violations(page: Any) -> list[str]:
     """Return the violations of WCAG 2.1 A or AA: the rule, the element and the reason of each."""
     page.evaluate(AXE.read_text() + "; 0")
-    state = page.evaluate("axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })")
-    return [f"{v['id']}: {n['html'][:200]}: {n['failureSummary']}" for v in state["violations"] for n in v["nodes"]]
+    report = page.evaluate("axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })")
+    return [f"{v['id']}: {n['html'][:200]}: {n['failureSummary']}" for v in report["violations"] for n in v["nodes"]]

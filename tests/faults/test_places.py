@@ -179,8 +179,8 @@ def wrong_with(where: Where, name: str, done: Ended) -> str:
         return f"status {done.status}: {done.err[-500:]!r}"
     if done.status and not done.complaint and "2>&-" not in " ".join(where.wrap):
         return f"says {done.err[-500:]!r}"
-    unwritable = next((x for x in ("Traceback", "unexpected ", "Exception ignored") if x in done.err + done.out), "")
-    return f"{unwritable}: {done.err[-500:]!r}" if unwritable else ""
+    marker = next((x for x in ("Traceback", "unexpected ", "Exception ignored") if x in done.err + done.out), "")
+    return f"{marker}: {done.err[-500:]!r}" if marker else ""
 
 
 def faults(folder: Path, where: Where, names: Sequence[str]) -> tuple[Counter[int], list[str]]:

@@ -63,8 +63,8 @@ def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
         """Return how often CMake has configured, and the last request to build the program of MPICH."""
         subprocess.run([tmp_path / "tools" / "build.sh", "release"], env=environment, check=True, timeout=300)
         commands = json.loads((tmp_path / "build/release/compile_commands.json").read_text())
-        by_compiler = {c["command"] for c in commands if "meshmark-comm-mpich.dir" in c["command"]}
-        return len((tmp_path / "calls").read_text()), " ".join(by_compiler)
+        mpich_commands = {c["command"] for c in commands if "meshmark-comm-mpich.dir" in c["command"]}
+        return len((tmp_path / "calls").read_text()), " ".join(mpich_commands)
 
     assert built() == (1, "")
     assert built() == (1, ""), "nothing changed"

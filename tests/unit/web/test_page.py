@@ -41,9 +41,9 @@ def test_what_is_packed_comes_back_to_a_thousandth_and_unknown_stays_so(rows: li
     back = unfolded(packed_table(values), 3, len(rows))
     for c in range(3):
         for t, row in enumerate(rows):
-            v, pixel = row[c], back[c][t]
-            assert (pixel is None) == (v is None)
-            assert v is None or pixel is None or abs(pixel - v) <= 0.0005 + 1e-9
+            v, restored = row[c], back[c][t]
+            assert (restored is None) == (v is None)
+            assert v is None or restored is None or abs(restored - v) <= 0.0005 + 1e-9
 
 
 def test_only_what_the_page_shows_is_packed() -> None:
