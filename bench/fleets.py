@@ -7,7 +7,7 @@
     bench/fleets.py ingest FOLDER     checks of this host as 10,000 nodes of 128 CPUs, ingested and compacted
 
 Nodes differ by 0.5 %, correlated by 0.5. The noise of a value comes from FILE: one whole check drawn at random per
-value, so that its tails and correlations are those of this host; without FILE, it is 1 % with the tails of Student's
+value, so that it has the tails and correlations of this host; without FILE, it is 1 % with the tails of Student's
 t with 4 degrees of freedom, correlated by 0.3. MCD needs scikit-learn, on which the project does not depend.
 """
 

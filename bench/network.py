@@ -165,20 +165,20 @@ def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
     for setting in settings:
         limit = saturation(partial(booksim, binary, setting))
         for share in SHARES:
-            peer, own = booksim(binary, setting, share * limit), ours(setting, share * limit)
-            own_per_hop = 1e6 * own.cpu_s / own.hops
-            per_hop = 1e6 * peer.cpu_s / (peer.hops * own.hops / (2 * PACKETS))
+            peer, result = booksim(binary, setting, share * limit), ours(setting, share * limit)
+            own_per_hop = 1e6 * result.cpu_s / result.hops
+            per_hop = 1e6 * peer.cpu_s / (peer.hops * result.hops / (2 * PACKETS))
             print(
-                f"{setting}  {share * limit:.3f} {peer.latency:8.2f} {own.latency:8.2f} "
-                f"{100 * (own.latency / peer.latency - 1):+6.1f} %  {peer.accepted:.3f} {own.accepted:.3f}   "
+                f"{setting}  {share * limit:.3f} {peer.latency:8.2f} {result.latency:8.2f} "
+                f"{100 * (result.latency / peer.latency - 1):+6.1f} %  {peer.accepted:.3f} {result.accepted:.3f}   "
                 f"{per_hop:7.2f} {own_per_hop:6.3f}  {per_hop / own_per_hop:5.1f} x",
                 flush=True,
             )
         own_limit = saturation(partial(ours, setting))
-        peer, own = booksim(binary, setting, 1.0), ours(setting, 1.0)
+        peer, result = booksim(binary, setting, 1.0), ours(setting, 1.0)
         print(
             f"{setting}  saturation {limit:.3f} and {own_limit:.3f}, {100 * (own_limit / limit - 1):+.1f} %; "
-            f"accepted of 1.000: {peer.accepted:.3f} and {own.accepted:.3f}",
+            f"accepted of 1.000: {peer.accepted:.3f} and {result.accepted:.3f}",
             flush=True,
         )
 

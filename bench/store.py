@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/store.py --machines 1000 --days 30 --records 333 FOLDER
 
-The records are those of a survey in the given store or of `--like RUN`, with other values. The files are those that
+The records come from a survey in the given store or from `--like RUN`, with other values. The files have the form that
 `meshmark store compact` writes: the runs of a machine in a month in one file. `--surveys N` writes N runs of one
 machine in the form before that instead.
 """

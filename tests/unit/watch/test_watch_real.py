@@ -187,8 +187,8 @@ def test_looks_at_thousands_of_processes_keep_to_their_budget() -> None:
     median_s = statistics.median(f.cost_s for f in frames)
     scanned = [f for f in frames if f.cost_s - median_s > 0.25 * max(g.cost_s - median_s for g in frames)]
     assert 1 <= len(scanned) <= seconds / 2, [f.cost_s for f in scanned]
-    # A scan uses at most half a per cent of a CPU: after one that took 20 ms there is none for 4 s. Its CPU time is at
-    # most its wall time, and the first scan precedes the first window.
+    # A scan uses at most half a per cent of a CPU: one that took 20 ms is followed by a pause of 4 s. Its CPU time is
+    # at most its wall time, and the first scan precedes the first window.
     times = [f.t_s if f is not frames[0] else 0.0 for f in scanned]
     for f, start_s, end in zip(scanned, times, times[1:], strict=False):
         assert end - start_s >= 2 - 1.5 / rate
