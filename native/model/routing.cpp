@@ -189,7 +189,7 @@ Hop Routing::other_way(const Graph& g, std::uint32_t router, std::uint32_t targe
 std::string Routing::find_cycle(const Graph& g, const Channels& channels) const {
   // A vertex is an output and a class on it; an edge means that a packet in one may wait for the other.
   const bool adaptive = channels.escape == 0;
-  constexpr std::size_t kWide = 2;
+  constexpr std::size_t kWide = 2, kMaxNamed = 8;
   std::vector<std::vector<std::uint32_t>> next(g.outputs.size() * kWide);
   std::vector<std::uint32_t> targets;
   for (std::uint32_t r = 0; r < g.routers(); ++r)
@@ -259,14 +259,11 @@ std::string Routing::find_cycle(const Graph& g, const Channels& channels) const 
       std::string text;
       std::size_t i = stack.size();
       while (stack[i - 1].first != to) --i;
-      for (std::size_t k = i - 1; k < stack.size(); ++k) {
+      const std::size_t end = std::min(stack.size(), i - 1 + kMaxNamed);
+      for (std::size_t k = i - 1; k < end; ++k)
         text += (text.empty() ? "" : " -> ") + std::string("[") +
                 name_of(g, static_cast<std::uint32_t>(stack[k].first / kWide)) + "]";
-        if (k - i > 8) {
-          text += " -> ...";
-          break;
-        }
-      }
+      if (end < stack.size()) text += " -> ...";
       return text;
     }
   }

@@ -20,7 +20,7 @@ std::uint16_t Kinds::find(const json& name, const Table& where, const std::strin
   std::string names;
   for (const auto& k : list) names += (names.empty() ? "" : ", ") + k.name;
   if (!name.is_string() || !number_.contains(name.get<std::string>()))
-    where.refuse(key, brief(name), names.empty() ? "a kind of [links], of which there is none" : "one of " + names);
+    where.refuse(key, brief(name), names.empty() ? "a kind of [links], which the file lacks" : "one of " + names);
   return number_.at(name.get<std::string>());
 }
 

@@ -107,7 +107,10 @@ TEST(Model, ADeadlockIsRefusedWithItsCycleAndFoundWhenItIsAllowed) {
     FAIL() << "a ring without date lines was accepted";
   } catch (const mm::UsageError& e) {
     EXPECT_EQ(e.field, "router.escape_channels");
-    EXPECT_NE(std::string(e.what()).find("router 1"), std::string::npos) << e.what();
+    const std::string text = e.what();
+    EXPECT_NE(text.find("router 1"), std::string::npos) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '['), 8) << "all links of the cycle: " << text;
+    EXPECT_EQ(text.find("..."), std::string::npos) << text;
   }
   machine["router"]["deadlock_allowed"] = true;
   machine["router"]["buffer_flits"] = 18;
