@@ -23,7 +23,7 @@ function bound(share: number): string {
 const plain = (share: number) => (100 * share).toFixed(1);
 
 export class ChangeView {
-  private told: { kind: ComponentClass; index: number } | null = null;
+  private hovered: { kind: ComponentClass; index: number } | null = null;
   private difference: Difference;
 
   constructor(
@@ -38,8 +38,8 @@ export class ChangeView {
     const side = ({ name, started, frames, seconds }: Side) =>
       `${name} (${started ? `${started.slice(0, 16).replace("T", " ")}, ` : ""}${frames} frames, ${this.long(seconds)})`;
     get("compared").textContent = `From ${side(this.difference.before)} to ${side(this.difference.after)}.`;
-    map.onTold = (kind, index) => {
-      this.told = { kind, index };
+    map.onHover = (kind, index) => {
+      this.hovered = { kind, index };
       this.tell();
     };
     const field = get<HTMLInputElement>("most");
@@ -103,8 +103,8 @@ export class ChangeView {
   }
 
   private tell(): void {
-    if (!this.told) return;
-    const { kind, index } = this.told;
+    if (!this.hovered) return;
+    const { kind, index } = this.hovered;
     const text = this.words(kind, index);
     const field = get("told");
     if (field.textContent !== text) field.textContent = text;

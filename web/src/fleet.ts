@@ -13,12 +13,12 @@ class Page {
   private list = new ExtremesList(this.state);
   private node = new NodeView(this.state);
   private source: EventSource | null = null;
-  private told = -1;
+  private hovered = -1;
 
   constructor() {
     get<HTMLSelectElement>("metric").addEventListener("change", () => this.open());
-    this.map.onTold = (number) => {
-      this.told = number;
+    this.map.onHover = (number) => {
+      this.hovered = number;
       this.tell();
     };
     const choose = (number: number) => {
@@ -87,8 +87,8 @@ class Page {
   }
 
   private tell(): void {
-    if (this.told < 0) return;
-    const number = this.told;
+    if (this.hovered < 0) return;
+    const number = this.hovered;
     const value = this.state.metric && this.state.valueOf(number);
     const what = this.state.metric ? `; ${this.state.metric}: ${value === null ? "not known" : shown(this.state, value as number)}` : "";
     const text = `${this.state.names[number]}: ${this.state.textOf(number)}${what}`;

@@ -18,7 +18,7 @@ interface Rack {
 }
 
 export class RackMap {
-  onTold: (number: number) => void = () => {};
+  onHover: (number: number) => void = () => {};
   onChosen: (number: number) => void = () => {};
   private racks: Rack[] = [];
   private place: [number, number][] = []; // rack and index within it, by node
@@ -151,7 +151,7 @@ export class RackMap {
     if (number < 0) return;
     this.at = number;
     this.rest();
-    this.onTold(number);
+    this.onHover(number);
   }
 
   private key(event: KeyboardEvent): void {

@@ -56,8 +56,8 @@ export function whatIsFull(header: Header, place: HTMLElement): void {
     const item = document.createElement("li");
     const name = document.createElement("code");
     name.textContent = metric.name;
-    const said = parts.length ? parts.join("; ") : `100 % is ${metric.of}`;
-    item.append(`${CLASS_NAMES[kind]}: `, name, `, ${metric.what}; ${said}${metric.estimated ? "; estimated" : ""}`);
+    const meaning = parts.length ? parts.join("; ") : `100 % is ${metric.of}`;
+    item.append(`${CLASS_NAMES[kind]}: `, name, `, ${metric.what}; ${meaning}${metric.estimated ? "; estimated" : ""}`);
     items.push(item);
   }
   place.hidden = items.length === 0;

@@ -28,7 +28,7 @@ class Page {
   private at = -1; // number of the frame that is shown
   private follows = true; // shows the newest frame
   private plays = false; // a recording is playing
-  private told: { kind: ComponentClass; index: number } | null = null;
+  private hovered: { kind: ComponentClass; index: number } | null = null;
   private toldCell: Cell | null = null; // the cell of the raster that is pointed at
   private dirty = false;
   private viewed = false;
@@ -147,7 +147,7 @@ class Page {
     this.absent(header);
     if (header.change) return;
     this.view(header);
-    this.map.onTold = (kind, index) => {
+    this.map.onHover = (kind, index) => {
       this.toldCell = null;
       this.choose(kind, index);
     };
@@ -178,7 +178,7 @@ class Page {
   }
 
   private choose(kind: ComponentClass, index: number): void {
-    this.told = { kind, index };
+    this.hovered = { kind, index };
     this.plot?.choose(kind, index);
     this.dirty = true;
   }
@@ -354,8 +354,8 @@ class Page {
 
   /** Updates the line under the map: the component that is pointed at, and the reason if its use is not known. */
   private tell(frame: Frame | undefined): void {
-    if (!this.told || !this.map || !this.header) return;
-    const { kind, index } = this.told;
+    if (!this.hovered || !this.map || !this.header) return;
+    const { kind, index } = this.hovered;
     const name = this.map.nameOf(kind, index);
     const share = this.toldCell ? this.toldCell.use : valueOf(frame, useMetric(this.header, kind), index);
     const use = share === null || share === undefined ? `not known: ${this.why(kind, index)}` : "";

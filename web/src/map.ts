@@ -65,7 +65,7 @@ export class MeshMap {
   private rings: SVGGElement;
   readonly zoom: Zoom;
   numbers = false;
-  onTold: (kind: ComponentClass, index: number) => void = () => {};
+  onHover: (kind: ComponentClass, index: number) => void = () => {};
 
   constructor(
     private header: Header,
@@ -150,10 +150,10 @@ export class MeshMap {
       shape.setAttribute("aria-label", this.nameOf(kind, index));
     }
     shape.dataset["component"] = key;
-    shape.addEventListener("pointerenter", () => this.onTold(kind, index));
+    shape.addEventListener("pointerenter", () => this.onHover(kind, index));
     shape.addEventListener("focus", () => {
       this.current = this.pieces.indexOf(this.byKey.get(key)!);
-      this.onTold(kind, index);
+      this.onHover(kind, index);
     });
   }
 
