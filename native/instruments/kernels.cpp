@@ -23,7 +23,8 @@ const mm::Description kKernels{
     .detail =
         "A load kernel consists of equal units with exact counts (floating-point and integer operations, bytes loaded "
         "and stored, cache lines touched and written, bytes of files, system calls), which are conditions of its "
-        "records; `meshmark load kernels` lists them. Threads share the units of a call; those of a team kernel do "
+        "records; `meshmark load kernels` lists them. Threads share the units of a call; the threads of a team kernel "
+        "do "
         "each unit together. Every kernel verifies its result after the last sample: a wrong one sets the flag "
         "unverified.\n"
         "After the samples a separate pass counts events of the threads by the processor and the Linux kernel: "

@@ -28,7 +28,7 @@ const mm::Description kPstswm{
         "Fourier transforms and products; they meet twice a step. Counted are the additions and multiplications of "
         "the code, which are the same in all variants. Each sample begins with the initial state. Case 2 is compared "
         "with the analytic solution; in case 6, mass, energy and potential enstrophy must be conserved; and in both, "
-        "all coefficients are compared with those of another variant on one thread.\n"
+        "all coefficients are compared with the coefficients of another variant on one thread.\n"
         "example: meshmark-probe pstswm --truncation T42,T85 --levels 1,18 --threads 1,all",
     .source =
         "Hack, Jakob: Description of a Global Shallow Water Model Based on the Spectral Transform Method, NCAR/TN-343 "

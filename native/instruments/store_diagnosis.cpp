@@ -70,12 +70,12 @@ StoreDiagnosis diagnose_stores(const std::map<std::string, double>& reported, co
   const bool like_ordinary = overlap(*common_ratio, *ordinary), like_streaming = overlap(*common_ratio, *streaming);
   bool exceeds = false;
   for (const auto& [kernel, rate] : common) exceeds = exceeds || rate > kExcess * ours.ordinary.at(kernel).high;
-  if (like_ordinary && like_streaming) return doubt("the reported ratio is between those of both kinds of stores");
+  if (like_ordinary && like_streaming) return doubt("the reported ratio is between the ratios of both kinds of stores");
   if (!like_ordinary && !like_streaming) return doubt("the reported ratio is that of neither kind of stores");
   if (like_ordinary && exceeds)
     return doubt("the ratio is that of ordinary stores, but the rates exceed what they reach here");
   diagnosis.verdict = like_ordinary ? "ordinary stores" : "streaming stores";
-  return doubt(exceeds ? "the ratio, and rates above those of ordinary stores" : "the ratio");
+  return doubt(exceeds ? "the ratio, and higher rates than with ordinary stores" : "the ratio");
 }
 
 StoreDiagnosis common_diagnosis(const std::vector<StoreDiagnosis>& each) {

@@ -45,7 +45,7 @@ struct Told {
   double begin_s = 0;
   int error = 0;
   bool prepared = false;     ///< its folder and the files for its output were opened
-  bool found = true;         ///< an executable file of its name exists
+  bool installed = true;     ///< an executable file of its name exists
   std::uint64_t before = 0;  ///< bytes of its peak memory so far, which is the peak of a copy of this process
 };
 
@@ -122,7 +122,7 @@ bool is_installed(const std::string& program) {
     if (::write(told, &status, sizeof status) == sizeof status) ::execvp(argv[0], argv.data());
   }
   status.error = errno;
-  status.found = is_installed(command.argv[0]);
+  status.installed = is_installed(command.argv[0]);
   if (::write(told, &status, sizeof status) < 0) ::_exit(126);
   ::_exit(127);
 }
@@ -263,7 +263,7 @@ Ended run_to_end(const Command& command) {
       ended.how = "output";
   }
   if (ended.peak_bytes <= status.before + kMoreThanRunner) ended.peak_bytes = 0;
-  if (status.error != 0) ended = {status.prepared ? status.found ? "start" : "missing" : "folder", status.error};
+  if (status.error != 0) ended = {status.prepared ? status.installed ? "start" : "missing" : "folder", status.error};
   ::sigprocmask(SIG_SETMASK, &previous_mask, nullptr);
   return ended;
 }

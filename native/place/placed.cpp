@@ -75,7 +75,7 @@ int placed_verb(int argc, char** argv) {
   app.add("PID", pid_text, "the process whose tree to observe").required();
   app.time("--duration", watch_s, "observe for this time [1s]", 0, 1e6);
   app.time("--interval", gap_s, "interval of samples [1ms, growing to 100ms]", 1e-9);
-  app.add("--cpus", cpus, "CPUs that every thread should be allowed [those of its reservation]");
+  app.add("--cpus", cpus, "CPUs that every thread should be allowed [its reservation]");
   app.add("--nodes", nodes, "memory nodes where its pages should be");
   app.flag("--each", each, "each rank or thread has one CPU of --cpus, not shared with another");
   app.flag("--json", as_json, "print one JSON object");

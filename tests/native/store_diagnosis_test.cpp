@@ -42,7 +42,7 @@ TEST(StoreDiagnosis, FourEqualRatesAreNotOrdinaryStores) {
 
 TEST(StoreDiagnosis, RatesAboveThoseOfOrdinaryStoresAreEvidence) {
   EXPECT_EQ(diagnose_stores(reported(47, 47, 47, 47), kOurs).reason,
-            "the ratio, and rates above those of ordinary stores");
+            "the ratio, and higher rates than with ordinary stores");
   const auto contradiction = diagnose_stores(reported(40, 40, 45, 45), kOurs);
   EXPECT_EQ(contradiction.verdict, "cannot tell");
   EXPECT_NE(contradiction.reason.find("exceed"), std::string::npos);

@@ -150,7 +150,8 @@ const Description& swim_description() {
           "Sadourny's potential-enstrophy-conserving scheme on a doubly periodic grid of cells x cells, with leapfrog "
           "steps of 30 s and no time filter. Before every step a row of three fields is exchanged with both "
           "neighbours. Every run starts anew. Mass must be conserved to roundoff, energy (above a level sea at rest) "
-          "to 1e-6, potential enstrophy to 1e-9 (more with fewer than 256 cells), and all bits must equal those of a "
+          "to 1e-6, potential enstrophy to 1e-9 (more with fewer than 256 cells), and all bits must equal the bits of "
+          "a "
           "run on one rank.\n"
           "example: mpirun -n 4 meshmark-comm swim --cells 512 --protocol mpi",
       .source =
@@ -161,7 +162,7 @@ const Description& swim_description() {
       .parameters = {{"cells", "rows, and cells per row", "", Kind::integers, "256", 16, 16384},
                      {"steps", "steps per timed run", "", Kind::integer, "50", 1, 10000},
                      {"protocol",
-                      "halo protocols: all, those of a paradigm (mpi, shmem, caf), or names",
+                      "halo protocols: all, the protocols of a paradigm (mpi, shmem, caf), or names",
                       "",
                       Kind::choices,
                       "irecv_isend,persistent_irecv_isend,neighbour,shared,shmem_put,caf_sync",

@@ -25,7 +25,7 @@ const Description& halo_description() {
       .parameters = {{"words", "words of 8 bytes sent to each neighbour", "", Kind::integers, "1..65536", 1, 1 << 24},
                      {"dimensions", "dimensions of the grid of ranks", "", Kind::integer, "2", 1, 3},
                      {"protocol",
-                      "halo protocols: all, those of a paradigm (mpi, shmem, caf), or names",
+                      "halo protocols: all, the protocols of a paradigm (mpi, shmem, caf), or names",
                       "",
                       Kind::choices,
                       "all",

@@ -61,7 +61,8 @@ std::size_t Model::own_doubles(const Sphere& sphere, const Problem& problem) {
   return std::max(4 * rows * static_cast<std::size_t>(sphere.longitudes()), prepared);
 }
 
-Model::Model(std::shared_ptr<const Sphere> sphere, const Problem& problem, double* shared, std::vector<double*> own)
+Model::Model(std::shared_ptr<const Sphere> sphere, const Problem& problem, double* shared,
+             std::vector<double*> thread_blocks)
     : sphere_(std::move(sphere)),
       problem_(problem),
       phases_(phases_of(problem)),
@@ -71,7 +72,7 @@ Model::Model(std::shared_ptr<const Sphere> sphere, const Problem& problem, doubl
       meeting_(problem.threads) {
   if (problem.threads > pairs()) throw std::logic_error("more threads than pairs of latitudes");
   const auto coefficients = static_cast<std::size_t>(sphere_->coefficients());
-  t.own = std::move(own);
+  t.thread_blocks = std::move(thread_blocks);
   t.functions = shared;
   shared += whole_lines(2 * coefficients * static_cast<std::size_t>(pairs()));
   t.waves = shared;

@@ -68,9 +68,10 @@ class Model {
   static std::size_t shared_doubles(const Sphere& sphere, const Problem& problem);
   static std::size_t own_doubles(const Sphere& sphere, const Problem& problem);
 
-  /// Keeps the memory without owning it; `own` has one block per thread. Fills the tables and calls `begin`. Throws
-  /// std::logic_error if there are more threads than pairs of latitudes.
-  Model(std::shared_ptr<const Sphere> sphere, const Problem& problem, double* shared, std::vector<double*> own);
+  /// Keeps the memory without owning it; `thread_blocks` has one block per thread. Fills the tables and calls `begin`.
+  /// Throws std::logic_error if there are more threads than pairs of latitudes.
+  Model(std::shared_ptr<const Sphere> sphere, const Problem& problem, double* shared,
+        std::vector<double*> thread_blocks);
 
   void begin();  ///< returns to the initial state
   /// Advances by this number of steps, at least 1. Each of the threads calls it with its rank.
@@ -108,7 +109,7 @@ class Model {
     std::vector<double> rotation;               ///< by coefficient: the coefficient of the Coriolis parameter
     std::vector<double> weight, energy_weight;  ///< by pair: scale of fluxes, and of the kinetic energy
     std::vector<std::vector<int>> waves_of;     ///< by thread: its m
-    std::vector<double*> own;
+    std::vector<double*> thread_blocks;
     double leap = 0, half_mean = 0, filter = 0;  ///< s; half a leap times the mean; Robert-Asselin filter
     Turns turns{1};
   };

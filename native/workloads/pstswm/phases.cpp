@@ -170,7 +170,7 @@ MM_INLINE void synthesise_by_latitudes(const Model& model, int m, std::size_t le
 template <class Kind>
 MM_INLINE void synthesise(Model& model, int rank) {
   const Kind kind(model);
-  double* const prepared = model.t.own[static_cast<std::size_t>(rank)];
+  double* const prepared = model.t.thread_blocks[static_cast<std::size_t>(rank)];
   for (const int m : model.t.waves_of[static_cast<std::size_t>(rank)]) {
     prepare(model, m, kind.levels, prepared);
     if constexpr (Kind::kByLatitudes)
@@ -284,7 +284,7 @@ MM_INLINE void step(Model& model, int m, Levels levels, const double* sums) {
 template <class Kind>
 MM_INLINE void advance(Model& model, int rank) {
   const Kind kind(model);
-  double* const sums = model.t.own[static_cast<std::size_t>(rank)];
+  double* const sums = model.t.thread_blocks[static_cast<std::size_t>(rank)];
   for (const int m : model.t.waves_of[static_cast<std::size_t>(rank)]) {
     if constexpr (Kind::kByLatitudes)
       sum_by_latitudes(model, m, kind.levels, sums);
@@ -405,7 +405,7 @@ MM_INLINE void grid(Model& model, int rank) {
   const std::size_t levels = kind.levels;
   const int threads = model.problem().threads;
   const int begin = model.pairs() * rank / threads, end = model.pairs() * (rank + 1) / threads;
-  double* const work = model.t.own[static_cast<std::size_t>(rank)];
+  double* const work = model.t.thread_blocks[static_cast<std::size_t>(rank)];
   for (int j = begin; j < end; j += model.block()) {
     const auto first = static_cast<std::size_t>(j);
     if constexpr (Kind::kByLatitudes) {
