@@ -9,7 +9,7 @@ export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-unit test-unit-first test-unit-second test-faults test-machines test-ranks test-slow check check-all fuzz format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-machines test-ranks test-slow check check-all fuzz format fix lint types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
 .DEFAULT_GOAL := help
 
@@ -28,26 +28,35 @@ run: setup ## characterise this machine (meshmark survey --quick)
 test: setup-tests test-native test-python ## every test: C++, Python, guests, browser
 
 test-fast: setup-tests ## while you work: the tests that start no other process, two minutes
-	MESHMARK_FAST=1 $(MAKE) --no-print-directory -j 2 --output-sync=target test-unit-first test-unit-second PYTEST_ARGS="-r fE $(PYTEST_ARGS)"
+	MESHMARK_FAST=1 $(MAKE) --no-print-directory -j 2 --output-sync=target $(unit_tests) PYTEST_ARGS="-r fE $(PYTEST_ARGS)"
 
 test-native:
 	ctest --test-dir build/release -j 2 --output-on-failure --no-tests=error
 
 # All at once, since they mostly wait for processes; the longest first.
 test-python:
-	$(MAKE) --no-print-directory -j 5 --output-sync=target test-machines test-ranks test-unit-first test-unit-second test-faults
+	$(MAKE) --no-print-directory -j 7 --output-sync=target test-machines test-ranks $(unit_tests) test-faults
 
 MARKED ?= not slow
-# The unit tests in two halves that take about as long, so that both processors are busy to the end.
-first_half := $(addprefix tests/unit/,cli compare doctor fleet interface load)
+# The unit tests in parts that take about as long, so that both processors are busy to the end.
+unit_tests := test-unit-cli test-unit-first test-unit-second test-unit-third
+unit_first := $(addprefix tests/unit/,compare doctor fleet interface load)
+unit_second := $(addprefix tests/unit/,machine measure model place)
+pytest_unit = $(BIN)/python -m pytest -q -m "$(MARKED)"
 
-test-unit: test-unit-first test-unit-second
+test-unit: $(unit_tests)
+
+test-unit-cli:
+	$(pytest_unit) tests/unit/cli $(PYTEST_ARGS)
 
 test-unit-first:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" $(first_half) $(PYTEST_ARGS)
+	$(pytest_unit) $(unit_first) $(PYTEST_ARGS)
 
 test-unit-second:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" $(filter-out $(first_half),$(wildcard tests/unit/[a-z]*)) tests/bench tests/terminal $(PYTEST_ARGS)
+	$(pytest_unit) $(unit_second) $(PYTEST_ARGS)
+
+test-unit-third:
+	$(pytest_unit) $(filter-out tests/unit/cli $(unit_first) $(unit_second),$(wildcard tests/unit/[a-z]*)) tests/bench tests/terminal $(PYTEST_ARGS)
 
 test-faults:
 	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/faults $(PYTEST_ARGS)

@@ -40,6 +40,7 @@ HARD: Final = {
     "soft": ["--bind", "list=2"],
     "nobody": [*NOBODY, "--hard", "--bind", "list=2"],
 }
+OLD_JOB = pytest.param("numa-2 in an old job", marks=pytest.mark.slow)  # with control groups of version 1
 # CPUs 2 and 3 belong to node 1 of numa-2.
 MACHINES: dict[str, dict[str, Any]] = {
     "numa-2": {"cgroup": 2, "inside": "", "cases": MEMORY | HARD},
@@ -126,7 +127,7 @@ def test_where_the_cpus_node_has_no_memory_any_will_do() -> None:
     assert report["policy"] == "bind:0,2" and sum(report["nodes"].values()) >= PAGES
 
 
-@pytest.mark.parametrize("machine", ["numa-2", "numa-2 in a job", "numa-2 in an old job"])
+@pytest.mark.parametrize("machine", ["numa-2", "numa-2 in a job", OLD_JOB])
 def test_a_cpuset_cannot_be_left(machine: str) -> None:
     report = saw(machine, "hard")
     assert report["cpus"] == report["widened"] == [2, 3] and "/meshmark-" in report["cgroup"]
@@ -135,21 +136,21 @@ def test_a_cpuset_cannot_be_left(machine: str) -> None:
     assert soft["cpus"] == [2] and len(soft["widened"]) > 1 and "/meshmark-" not in soft["cgroup"]
 
 
-@pytest.mark.parametrize("machine", ["numa-2", "numa-2 in a job", "numa-2 in an old job"])
+@pytest.mark.parametrize("machine", ["numa-2", "numa-2 in a job", OLD_JOB])
 def test_bound_memory_is_the_cpusets_too(machine: str) -> None:
     report = saw(machine, "hard memory")
     assert report["cpus"] == report["widened"] == [2] and report["mems"] == "1", report
     assert report["nodes"]["1"] >= PAGES * 0.99
 
 
-@pytest.mark.parametrize("machine", ["numa-2 in a job", "numa-2 in an old job"])
+@pytest.mark.parametrize("machine", ["numa-2 in a job", OLD_JOB])
 def test_numbers_are_absolute_and_relative_to_the_job(machine: str) -> None:
     assert "CPUs 2-3 (relative 1-2)" in told(machine)["cases"]["hard"]["talk"]
     answer = told(machine)["cases"]["outside"]
     assert answer["status"] == 2 and "1-3" in answer["talk"], answer
 
 
-@pytest.mark.parametrize("machine", ["numa-2", "numa-2 in a job", "numa-2 in an old job"])
+@pytest.mark.parametrize("machine", ["numa-2", "numa-2 in a job", OLD_JOB])
 def test_without_permission_it_is_absent(machine: str) -> None:
     answer = told(machine)["cases"]["nobody"]
     assert answer["status"] == 77 and "no hard binding: cannot" in answer["talk"] and "--soft" in answer["talk"], answer

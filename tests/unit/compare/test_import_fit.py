@@ -48,6 +48,7 @@ def test_the_numbers_between_two_sockets_are_found() -> None:
     assert "link" not in values, "mixes of reads and writes are no reads"
 
 
+@pytest.mark.slow
 def test_a_fit_is_tested_on_the_loaded_curve_mixes_and_transfers(snc: ImportFit) -> None:
     fitted_errors, predicted_errors = points(snc, True), points(snc, False)
     assert {"idle-local", "idle-remote", "read", "triad", "loaded"} < set(fitted_errors)

@@ -60,6 +60,7 @@ def program(variants: list[Variant]) -> Program:
     return synthesize(variants, parse_profile(keys, "test", all_metrics()))
 
 
+@pytest.mark.slow
 def test_base_data_are_calls_of_a_quarter_of_a_millisecond(variants: list[Variant]) -> None:
     assert {v.kernel for v in variants} == set(NAMES.split(","))
     for v in variants:

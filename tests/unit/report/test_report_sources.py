@@ -94,6 +94,7 @@ SMALL: Final[Mapping[str, Mapping[str, str]]] = {
     "io": {"jobs": "1"},
     "peak": {},
 }
+REST: Final = ("paper", "recording", "tool")  # sources of records besides hosts and models
 BARE: Final = RunInfo(run_id="r", machine="m", started="", elapsed_s=0, spec_name="", command="", version="")
 HOST: Final = made_run.run_info({"topology": from_synthetic("pack:2 [numa] core:2 pu:1").to_dict()})
 
@@ -195,7 +196,7 @@ def test_every_instrument_that_can_be_measured_is_tested_here() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("source", ["host", "model", "paper", "recording", "tool"])
+@pytest.mark.parametrize("source", ["host", "model", *(pytest.param(s, marks=pytest.mark.slow) for s in REST)])
 @pytest.mark.parametrize("name", INSTRUMENTS)
 def test_records_of_every_source_render(name: str, source: Any, capsys: pytest.CaptureFixture[str]) -> None:
     records = [replace(r, source=source) for r in some(made().get(name, ()), 6)]
