@@ -9,7 +9,7 @@ export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-machines test-ranks test-slow check check-all fuzz format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
 .DEFAULT_GOAL := help
 
@@ -35,7 +35,7 @@ test-native:
 
 # All at once, since they mostly wait for processes; the longest first.
 test-python:
-	$(MAKE) --no-print-directory -j 7 --output-sync=target test-machines test-ranks $(unit_tests) test-faults
+	$(MAKE) --no-print-directory -j 8 --output-sync=target test-system test-ranks test-guests $(unit_tests) test-faults
 
 MARKED ?= not slow
 # The unit tests in parts that take about as long, so that both processors are busy to the end.
@@ -61,8 +61,11 @@ test-unit-third:
 test-faults:
 	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/faults $(PYTEST_ARGS)
 
-test-machines:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/system tests/guest $(PYTEST_ARGS)
+test-system:
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/system $(PYTEST_ARGS)
+
+test-guests:
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/guest $(PYTEST_ARGS)
 
 test-ranks: # browsers last: they keep an event loop
 	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/ranks tests/browser $(PYTEST_ARGS)

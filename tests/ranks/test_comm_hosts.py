@@ -42,7 +42,7 @@ NETWORK = {"openmpi": ["--mca", "osc", "rdma,sm,pt2pt"], "mpich": ["-genv", "UCX
 kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
 
 
-@kinds
+@pytest.mark.parametrize("kind", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)])
 def test_four_hosts_over_their_network(cluster: Cluster, kind: str) -> None:
     words = (kind, NETWORK[kind], "halo", "--protocol", "mpi", "--words", "8", *SHORT, "--budget")
     lines = with_enough_budget(lambda budget: cluster.run(*words, budget))

@@ -255,7 +255,7 @@ def test_class_w_is_verified(kernel: str) -> None:
 
 # With two ranks, the rows of lu pass from thread to thread and from rank to rank. Seven threads share ten planes.
 @pytest.mark.parametrize(
-    ("ranks", "threads"), [slow(2, 1), slow(3, 1), slow(4, 1), (1, 2), (2, 2), slow(1, 7), slow(2, 3), slow(3, 2)]
+    ("ranks", "threads"), [slow(2, 1), slow(3, 1), slow(4, 1), (1, 2), slow(2, 2), slow(1, 7), slow(2, 3), slow(3, 2)]
 )
 def test_the_number_of_ranks_and_threads_changes_no_digit_that_counts(ranks: int, threads: int) -> None:
     kind = needed().kind

@@ -10,6 +10,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from meshmark.describe import find_comm
 from support.mpi_here import has_coarrays, has_openshmem, installed
 from support.paths import ROOT
@@ -41,6 +43,7 @@ def packaged(folder: Path, name: str) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
     """Uses this tree with packages that come and go; configuration is real, building is simulated."""
     for name in ("CMakeLists.txt", "CMakePresets.json", "cmake", "native", "pyproject.toml", "tests/native"):

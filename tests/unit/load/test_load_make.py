@@ -213,6 +213,7 @@ def test_threads_share_a_call(variants: list[Variant]) -> None:
     assert trial.totals["flops"] > 0 and not trial.totals.get("wrong")
 
 
+@pytest.mark.slow
 def test_threads_do_not_meet_in_a_unit() -> None:
     """A call passes over a small volume many times, and an incomplete pass is divided differently than the next one.
 
