@@ -38,7 +38,7 @@ def _default_signals() -> None:
 
 
 # `make test-fast` runs what needs no other process: a test that starts one is skipped as soon as it does.
-_CHILDREN = {"subprocess.Popen", "os.posix_spawn", "os.fork"}
+_CHILDREN = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty"}
 _running = [False]
 
 
