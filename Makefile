@@ -42,33 +42,33 @@ MARKED ?= not slow
 unit_tests := test-unit-cli test-unit-first test-unit-second test-unit-third
 unit_first := $(addprefix tests/unit/,compare doctor fleet interface load)
 unit_second := $(addprefix tests/unit/,machine measure model place)
-pytest_unit = $(BIN)/python -m pytest -q -m "$(MARKED)"
+pytest = $(BIN)/python -m pytest -q -m "$(MARKED)"
 
 test-unit: $(unit_tests)
 
 test-unit-cli:
-	$(pytest_unit) tests/unit/cli $(PYTEST_ARGS)
+	$(pytest) tests/unit/cli $(PYTEST_ARGS)
 
 test-unit-first:
-	$(pytest_unit) $(unit_first) $(PYTEST_ARGS)
+	$(pytest) $(unit_first) $(PYTEST_ARGS)
 
 test-unit-second:
-	$(pytest_unit) $(unit_second) $(PYTEST_ARGS)
+	$(pytest) $(unit_second) $(PYTEST_ARGS)
 
 test-unit-third:
-	$(pytest_unit) $(filter-out tests/unit/cli $(unit_first) $(unit_second),$(wildcard tests/unit/[a-z]*)) tests/bench tests/terminal $(PYTEST_ARGS)
+	$(pytest) $(filter-out tests/unit/cli $(unit_first) $(unit_second),$(wildcard tests/unit/[a-z]*)) tests/bench tests/terminal $(PYTEST_ARGS)
 
 test-faults:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/faults $(PYTEST_ARGS)
+	$(pytest) tests/faults $(PYTEST_ARGS)
 
 test-system:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/system $(PYTEST_ARGS)
+	$(pytest) tests/system $(PYTEST_ARGS)
 
 test-guests:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/guest $(PYTEST_ARGS)
+	$(pytest) tests/guest $(PYTEST_ARGS)
 
 test-ranks: # browsers last: they keep an event loop
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/ranks tests/browser $(PYTEST_ARGS)
+	$(pytest) tests/ranks tests/browser $(PYTEST_ARGS)
 
 test-slow:
 	$(MAKE) --no-print-directory MARKED="slow and not alone" test-python
