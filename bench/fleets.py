@@ -135,7 +135,7 @@ class Tally:
     named: int = 0
     false: int = 0
     faults: Counter[str] = field(default_factory=Counter)
-    found: Counter[str] = field(default_factory=Counter)
+    detected: Counter[str] = field(default_factory=Counter)
     measured_again: int = 0
 
 
@@ -188,7 +188,7 @@ def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
     old = {i: entry for i, entry in faults.items() if entry[1] + WEEK <= days}
     tally.named, tally.false = len(day_by_node), sum(i not in faults for i in day_by_node)
     tally.faults = Counter(kind for kind, _ in old.values())
-    tally.found = Counter(kind for i, (kind, start) in old.items() if day_by_node.get(i, days) < start + WEEK)
+    tally.detected = Counter(kind for i, (kind, start) in old.items() if day_by_node.get(i, days) < start + WEEK)
     return tally
 
 
@@ -217,7 +217,7 @@ def told(tallies: list[Tally], days: int) -> str:
     named, false_count = sum(t.named for t in tallies), sum(t.false for t in tallies)
     share = np.mean([t.false / max(t.named, 1) for t in tallies])
     names = ", ".join(
-        f"{kind} {sum(t.found[kind] for t in tallies)} of {sum(t.faults[kind] for t in tallies)}" for kind in FAULTS
+        f"{kind} {sum(t.detected[kind] for t in tallies)} of {sum(t.faults[kind] for t in tallies)}" for kind in FAULTS
     )
     again_per_day = sum(t.measured_again for t in tallies) / len(tallies) / days
     return (

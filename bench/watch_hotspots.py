@@ -36,7 +36,7 @@ class Case:
     cpu: int = -1
     begin: float = 0.0
     end: float = 0.0
-    own: float = 0.0  # share of one CPU, or of the time of the disk, that was really used
+    used_share: float = 0.0  # share of one CPU, or of the time of the disk, that was really used
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def hotspots(cases: int, seconds: float, rate: float) -> None:
                 wait = [*words, "--temp-path", folder, "--timeout", f"{seconds:g}s", "--quiet"]
                 before = disk_busy_s(disk)
                 cpu_time_s = cpu_of(["stress-ng", *wait])
-                case.own = (disk_busy_s(disk) - before if case.kind == "io" else cpu_time_s) / seconds
+                case.used_share = (disk_busy_s(disk) - before if case.kind == "io" else cpu_time_s) / seconds
             case.end = time.monotonic()
         live.stop()
         observed.join(5)
@@ -152,4 +152,4 @@ def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: f
         print(f"  in the quiet cases others kept the CPUs {100 * statistics.fmean(quiet):.0f} % busy")
     for case in missed_spots:
         place = disk if case.kind == "io" else f"CPU {case.cpu}"
-        print(f"  missed: {case.kind} on {place}, which was really {100 * case.own:.0f} % taken")
+        print(f"  missed: {case.kind} on {place}, which was really {100 * case.used_share:.0f} % taken")
