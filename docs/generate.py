@@ -151,7 +151,7 @@ def page(described: dict[str, Any]) -> list[str]:
         text = page.read_text().strip()
         if text.startswith("# "):  # the title is already written
             text = text.partition("\n")[2].strip()
-        # The headings of the page are nested below that of the instrument.
+        # The headings of the page are nested below the heading of the instrument.
         inside_code = False
         for line in text.splitlines():
             inside_code ^= line.startswith("```")

@@ -62,7 +62,7 @@ mm::Point point_of(const std::shared_ptr<mm::Team>& team, const mm::FmaKernel& k
     const double core_rate = 2.0 * kernel.lanes * n / elapsed_s;
     // The limit is four multiply-add units of the full width at 7 GHz. A higher rate means that something was not
     // computed.
-    if (core_rate > 2.0 * kernel.lanes / 12 * 4 * 7e9) throw mm::Failure("the rate exceeds that of any core");
+    if (core_rate > 2.0 * kernel.lanes / 12 * 4 * 7e9) throw mm::Failure("the rate exceeds the rate of any core");
     return mm::Values{core_rate * team->size()};
   };
   mm::time_batches(p, 5e-3, batch_s, rate, 1000);

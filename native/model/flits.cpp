@@ -106,8 +106,8 @@ inline void FlitNetwork::make_eligible(std::uint32_t channel) {
   const std::uint32_t input = channel >> shift_, number = graph_.inputs[input].router, o = channels_[channel].output;
   Router& router = routers_[number];
   eligible(input, o) |= bit(channel & mask_);
-  outputs_[router.out + o].asked |= bit(input - router.in);
-  router.asked |= bit(o);
+  outputs_[router.out + o].requesting_inputs |= bit(input - router.in);
+  router.requested_outputs |= bit(o);
   active_[number / 64] |= bit(number % 64);
 }
 
@@ -115,9 +115,9 @@ inline void FlitNetwork::make_ineligible(Router& router, std::uint32_t input, st
   std::uint64_t& eligible_channels = eligible(input, o);
   eligible_channels &= ~bit(k);
   if (eligible_channels != 0) return;
-  std::uint64_t& asking_inputs = outputs_[router.out + o].asked;
+  std::uint64_t& asking_inputs = outputs_[router.out + o].requesting_inputs;
   asking_inputs &= ~bit(input - router.in);
-  if (!asking_inputs) router.asked &= ~bit(o);
+  if (!asking_inputs) router.requested_outputs &= ~bit(o);
 }
 
 inline void FlitNetwork::arrive(std::uint32_t channel) {
@@ -154,8 +154,8 @@ const std::vector<std::uint32_t>& FlitNetwork::step() {
     for (std::uint64_t m = active_[w]; m; m &= m - 1) {
       Router& router = routers_[64 * w + static_cast<std::size_t>(std::countr_zero(m))];
       if (router.wanting) allocate_channels(router);
-      if (router.asked) allocate_switch(router);
-      if (!router.wanting && !router.asked) active_[w] &= ~(m & -m);
+      if (router.requested_outputs) allocate_switch(router);
+      if (!router.wanting && !router.requested_outputs) active_[w] &= ~(m & -m);
     }
   if (inside_) last_change_ = cycle_;
   delivered_.swap(events.delivered);
@@ -346,11 +346,11 @@ inline void FlitNetwork::forward(Router& router, std::uint32_t input, std::uint3
 void FlitNetwork::allocate_switch(Router& router) {
   std::uint64_t outputs_by_input[kMaxFlitPorts];  // by input: outputs; valid for the bits of `inputs`
   std::uint64_t inputs = 0;
-  for (std::uint64_t m = router.asked; m; m &= m - 1) {
+  for (std::uint64_t m = router.requested_outputs; m; m &= m - 1) {
     const auto o = static_cast<std::uint32_t>(std::countr_zero(m));
     const Port& output = outputs_[router.out + o];
     if (slow_links_ && output.free_from > cycle_) continue;
-    const std::uint32_t i = round_robin(output.asked, output.turn);
+    const std::uint32_t i = round_robin(output.requesting_inputs, output.turn);
     outputs_by_input[i] = (inputs >> i & 1U ? outputs_by_input[i] : 0) | bit(o);
     inputs |= bit(i);
   }

@@ -72,10 +72,10 @@ class FlitNetwork {
     std::uint32_t width = 0;
     void push(std::size_t at, std::uint32_t value) { values[at * width + counts[at]++] = value; }
   };
-  struct Port {                  ///< output
-    std::uint64_t asked = 0;     ///< inputs with channels that may use the switch to this output
-    std::uint64_t free = 0;      ///< virtual channels without owner
-    std::int64_t free_from = 0;  ///< cycle from which it is free, if a flit takes more than a cycle
+  struct Port {                           ///< output
+    std::uint64_t requesting_inputs = 0;  ///< inputs with channels that may use the switch to this output
+    std::uint64_t free = 0;               ///< virtual channels without owner
+    std::int64_t free_from = 0;           ///< cycle from which it is free, if a flit takes more than a cycle
     std::int32_t delay = 1, takes = 1;
     std::uint32_t to = kNone;  ///< first channel at the far end; kNone: an endpoint
     std::uint8_t turn = 0;     ///< the input that it picks first
@@ -87,8 +87,8 @@ class FlitNetwork {
     std::uint8_t round = 0;      ///< the channel that goes first
   };
   struct Router {
-    std::uint64_t asked = 0;    ///< outputs that inputs request
-    std::uint64_t wanting = 0;  ///< inputs with channels that need a virtual channel of an output
+    std::uint64_t requested_outputs = 0;  ///< outputs that inputs request
+    std::uint64_t wanting = 0;            ///< inputs with channels that need a virtual channel of an output
     std::uint32_t in = 0, out = 0;
   };
   struct Source {  ///< state of an endpoint that sends

@@ -61,7 +61,7 @@ Program read_program(const json& raw, const std::string& where) {
   program.timeout_s = f.real("timeout_s", 0.001, 86'400);
   program.memory = f.has("memory") ? f.whole("memory", 1, kMaxBytes) : 0;
   program.output = f.whole("output", 1, kMaxBytes);
-  program.kept = f.whole("kept", 1, std::uint64_t{1} << 20);
+  program.tail_bytes = f.whole("kept", 1, std::uint64_t{1} << 20);
   for (const auto& [name, text] : program.files)
     if (!is_below(name)) f.refuse("files", name, "paths below the folder of a run");
   if (!program.results.empty() && !is_below(program.results))

@@ -23,7 +23,7 @@ struct Program {
   double timeout_s = 0;                                    ///< time limit of a run
   std::uint64_t memory = 0;                                ///< bytes of data of a process; 0: no limit
   std::uint64_t output = 0;                                ///< bytes that a run may write
-  std::uint64_t kept = 0;                                  ///< bytes that are kept of the end of each output
+  std::uint64_t tail_bytes = 0;                            ///< length of the end of each output that is stored
 };
 
 struct Step {

@@ -97,8 +97,8 @@ json run_once(const Step& step, const Program& program, int number, bool& failed
                                   .watched = step.scratch + "/run"});
   const double spent_s = wall_s() - begin_s;
   const Busy after_run = busy_now();
-  const auto [output, cut] = end_of_file(out, program.kept);
-  const auto [errors, errors_cut] = end_of_file(err, program.kept);
+  const auto [output, cut] = end_of_file(out, program.tail_bytes);
+  const auto [errors, errors_cut] = end_of_file(err, program.tail_bytes);
   failed = !ended.good();
   json line{{"type", "run"},
             {"number", number},
@@ -121,7 +121,7 @@ json run_once(const Step& step, const Program& program, int number, bool& failed
             {"err", errors},
             {"cut", cut || errors_cut}};
   if (!program.results.empty()) {
-    const auto [text, text_cut] = end_of_file(folder + "/" + program.results, program.kept);
+    const auto [text, text_cut] = end_of_file(folder + "/" + program.results, program.tail_bytes);
     line["file"] = text;
     line["cut"] = cut || errors_cut || text_cut;
   }

@@ -36,7 +36,7 @@ class NodeProgram : public testing::Test {
   NodeProgram() : scratch(folder.path().string(), own_name()) {
     program.timeout_s = 20;
     program.output = 1 << 20;
-    program.kept = 1 << 10;
+    program.tail_bytes = 1 << 10;
     program.failures = 2;
     program.verify_timeout_s = 20;
     program.verify_output = 1 << 20;
@@ -260,7 +260,7 @@ TEST_F(NodeProgram, MayNotTakeMoreMemoryThanAllowed) {
 }
 
 TEST_F(NodeProgram, KeepsTheEndOfWhatItPrints) {
-  program.kept = 10;
+  program.tail_bytes = 10;
   EXPECT_EQ(run("echo 0123456789abcdefghi; printf '\\377' >&2").status, "ok");
   EXPECT_EQ(lines.at(0)["out"], "abcdefghi\n");
   EXPECT_EQ(lines.at(0)["err"], "\xef\xbf\xbd") << "the replacement of bytes that are no UTF-8";

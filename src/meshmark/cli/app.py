@@ -43,7 +43,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, near_o
 from meshmark.values.paths import find_home
 
 _MEMORY_BYTES: Final = 1 << 30
-_CLOSED_PIPE: Final = 128 + signal.SIGPIPE  # exit status like that of a program that `head` terminates
+_CLOSED_PIPE: Final = 128 + signal.SIGPIPE  # the exit status of a program that `head` terminates
 
 LISTS: Final = ("instruments", "applications", "composites", "kernels", "machines", "policies", "metrics")
 # The commands in the order of the help. Commands such as `run` and `record` are listed next to related commands.

@@ -37,7 +37,7 @@ _HYPHEN: Final = "\ue000"  # stands for a hyphen at which a line may not break
 
 
 def _whole(text: str) -> str:
-    """Return the text with placeholders in options, which prevent line breaks inside of them."""
+    """Return the text with the hyphens of options replaced, so that no line breaks at them."""
     return re.sub(r"--[\w-]+", lambda m: m[0].replace("-", _HYPHEN), text)
 
 

@@ -215,7 +215,7 @@ def _heat(host: Host, moments: Moments | None) -> Iterator[Finding]:
 
 
 def _clock_limit(host: Host, _: Moments | None) -> Iterator[Finding]:
-    name, effect = "limit of the clock rate", "a limit below that of the processor slows everything that computes"
+    name, effect = "limit of the clock rate", "a limit below the processor's own slows everything that computes"
     limits: dict[tuple[int, int], list[int]] = {}
     for cpu in host.cpus:
         limit_khz, max_khz = (host.tree.number(f"{CPU}/cpu{cpu}/cpufreq/{f}_max_freq") for f in ("scaling", "cpuinfo"))

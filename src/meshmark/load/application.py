@@ -69,7 +69,7 @@ class Described:
 
     @property
     def identity(self) -> str:
-        """What a resumed study must not change: the name, the values, and a digest of the tables."""
+        """Return the name, the values and a digest of the tables, which a resumed study must not change."""
         return f"{self.name} {self.one.label} {hashlib.sha256(repr(self.app).encode()).hexdigest()[:16]}"
 
 

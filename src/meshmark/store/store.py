@@ -386,7 +386,7 @@ def _check(row: dict[str, Any], of_machine: bool) -> None:
         return
     if missing := [k for k in ("run", "step") if row[k] is None]:
         raise RecordError(f"{missing[0]}: missing, a string is required")
-    if row.get("status", MEASURED) == MEASURED:
+    if row["status"] == MEASURED:
         record_of(row)
     else:
         absence_of(row)
