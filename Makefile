@@ -41,7 +41,7 @@ MARKED ?= not slow
 # The unit tests in parts that take about as long, so that both processors are busy to the end.
 unit_tests := test-unit-cli test-unit-first test-unit-second test-unit-third
 unit_first := $(addprefix tests/unit/,compare doctor fleet interface load)
-unit_second := $(addprefix tests/unit/,machine measure model place)
+unit_second := $(addprefix tests/unit/,applications experiments machine measure model place)
 pytest = $(BIN)/python -m pytest -q -m "$(MARKED)"
 
 test-unit: $(unit_tests)

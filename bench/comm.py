@@ -42,7 +42,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from meshmark.errors import MeshmarkError
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from meshmark.store.record import median, median_interval
 
 CPUS: Final = sorted(os.sched_getaffinity(0))

@@ -4,7 +4,7 @@
     .venv/bin/python bench/experiment.py --count 200 aa      # one of them, coarser: aa, power, equal, spread
 
 A model of a machine gives the times of both runs of each pair. All experiments of a row are computed at once; the
-first ones are also given to `meshmark.place.experiment.Experiment`, which decides as the command does, and must
+first ones are also given to `meshmark.experiments.experiment.Experiment`, which decides as the command does, and must
 agree. Three rules that test the same pairs after each one, from the eighth on, are compared: the t-test of the
 log-ratios at 5 %, which assumes one test; the same for the means of both settings, without pairs; and the rule of
 Meshmark.
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.place.experiment import Experiment, Outcome, Plan, order
-from meshmark.values import sequential
+from meshmark.experiments.experiment import Experiment, Outcome, Plan, order
+from meshmark.statistics import sequential
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]

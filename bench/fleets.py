@@ -31,17 +31,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.fleet.baseline import DRAWS, Baseline, fit, locate
-from meshmark.fleet.campaign import Wanted, begin
-from meshmark.fleet.estimates import deviation
-from meshmark.fleet.evidence import evidence
+from meshmark.fleet.campaigns.campaign import Wanted, begin
+from meshmark.fleet.data.results import SUFFIX, read_result
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.judging import CONTROLS, SCREEN_DRAWS, Discoveries, fresh_evidence, suspected
+from meshmark.fleet.health.baseline import DRAWS, Baseline, fit, locate
+from meshmark.fleet.health.p_values import evidence
+from meshmark.fleet.health.screening import CONTROLS, SCREEN_DRAWS, Discoveries, fresh_evidence, suspected
 from meshmark.fleet.plan import node_plan
-from meshmark.fleet.results import SUFFIX, read_result
 from meshmark.measure.repetitions import point_key
-from meshmark.measure.spec import load_spec
+from meshmark.measure.runs.spec import load_spec
 from meshmark.native import find_native
+from meshmark.statistics.estimates import deviation
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.made_fleet import PLAN, MadeEngine  # type: ignore[import-not-found]

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.compare.history import over_time
+from meshmark.statistics import changepoints
 from meshmark.store.record import Metric, Record
 from meshmark.store.series import RunValue, Series
-from meshmark.values import changepoints
 
 NOISE, SHIFT, NEAR = 0.02, 1.05, 3
 LENGTHS = (10, 30, 100)

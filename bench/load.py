@@ -32,12 +32,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meshmark.errors import MeshmarkError
-from meshmark.load.base import base_run, variants_of
-from meshmark.load.make import Trial, calibrate, run_program
-from meshmark.load.profile import TargetProfile
+from meshmark.load.calibration.base import base_run, variants_of
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Variant
 from meshmark.load.synthesis import explain, synthesize
+from meshmark.load.synthesis.make import Trial, calibrate, run_program
 from meshmark.load.synthesis.problem import ImpossibleError
-from meshmark.load.variants import Variant
 from meshmark.machine.facts import host_id
 from meshmark.measure.survey import load_run
 from meshmark.values.paths import data_home

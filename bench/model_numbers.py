@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from meshmark.model.from_numbers import fit_numbers
-from meshmark.model.key_numbers import Given, KeyNumbers, check, show
+from meshmark.model.fitting.from_numbers import fit_numbers
+from meshmark.model.fitting.key_numbers import Given, KeyNumbers, check, show
 
 NS, GB, GHZ = 1e-9, 1e9, 1e9
 ORDER = (

@@ -20,7 +20,7 @@ from typing import Final
 from comm import ranks, results, started
 
 from meshmark.errors import AbsentError, MeshmarkError
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from meshmark.store.record import median
 
 KERNELS: Final = ("ep", "cg", "mg", "ft", "is", "lu", "bt", "sp")

@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from meshmark.fleet.judgements import SMALLEST
-from meshmark.fleet.judging import Discoveries
-from meshmark.fleet.topology import Tree
+from meshmark.fleet.health.assessment import SMALLEST
+from meshmark.fleet.health.screening import Discoveries
+from meshmark.fleet.network.topology import Tree
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.made_network import MadeNetwork, leaves  # type: ignore[import-not-found]

@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.doctor.starts import Start, spread_of, summary, triad
+from meshmark.experiments.halving import EXHAUSTIVE, MINIMUM_EFFECT, trial
 from meshmark.machine.sources import from_sysfs
-from meshmark.place.halving import EXHAUSTIVE, MINIMUM_EFFECT, trial
 from meshmark.place.native import answer, find_place
+from meshmark.statistics.shift import shift
 from meshmark.store.record import median, median_interval
-from meshmark.values.shift import shift
 
 CPUS: Final = sorted(os.sched_getaffinity(0))
 

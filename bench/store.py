@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from meshmark.compare.join import compare
 from meshmark.compare.sides import Sides
-from meshmark.measure.importing import read_output
+from meshmark.measure.importers.importing import read_output
 from meshmark.store.columns import row_of, schema
 from meshmark.store.compaction import write_index
 from meshmark.store.layout import COMPACTED, file_name

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meshmark.watch.hotspots import KEPT, Detector, HotSpot
+from meshmark.watch.findings.hotspots import KEPT, Detector, HotSpot
 from meshmark.watch.live import Live
 
 ROOT: Final = Path(__file__).resolve().parent.parent

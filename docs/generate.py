@@ -208,9 +208,9 @@ def claims() -> list[str]:
 
 
 def load_metrics() -> list[str]:
-    from meshmark.load.metrics import all_metrics
-    from meshmark.load.native import described_columns
-    from meshmark.load.variants import DERIVED, TIMES
+    from meshmark.load.calibration.metrics import all_metrics
+    from meshmark.load.calibration.native import described_columns
+    from meshmark.load.calibration.variants import DERIVED, TIMES
 
     out = [METRICS.strip(), "", "## Built-in metrics", ""]
     shipped = all_metrics()

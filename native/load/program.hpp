@@ -8,7 +8,7 @@
 
 namespace mm::load {
 
-/// One variant of a kernel in a program. src/meshmark/load/program.py writes and documents the file.
+/// One variant of a kernel in a program. src/meshmark/load/synthesis/program.py writes and documents the file.
 struct Part {
   std::string name;
   const workloads::Entry* entry = nullptr;
@@ -33,7 +33,7 @@ struct Program {
 Program read_program(const std::string& path);
 
 /// The order of calls. Call c of part k has the time (c + phase_k) / calls_k; ties go to the smaller k.
-/// src/meshmark/load/order.py uses the same arithmetic and yields the same order.
+/// src/meshmark/load/calibration/order.py uses the same arithmetic and yields the same order.
 class Order {
  public:
   explicit Order(const std::vector<Part>& parts);

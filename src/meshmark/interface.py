@@ -179,7 +179,7 @@ class Model:
     @property
     def figures(self) -> Table:
         """Key figures in closed form: name, value in ``unit``, and how it was found."""
-        from meshmark.model.figures import figures
+        from meshmark.model.sweeps.figures import figures
 
         key_figures = figures(self._machine, simulate=False)
         return Table.of_rows([{"figure": f.name, "value": f.value, "unit": f.unit, "by": f.how} for f in key_figures])
@@ -254,7 +254,7 @@ class Model:
         Raises:
             UsageError: A key, a range or an option is not valid; nothing has been simulated then.
         """
-        from meshmark.model.sweep import run_sweep
+        from meshmark.model.sweeps.sweep import run_sweep
 
         axes = [f"{key}={','.join(texts(values))}" for key, values in vary.items()]
         texts_by_option = {key: ",".join(texts(value)) for key, value in options.items()}
@@ -267,9 +267,9 @@ class Model:
 
     def html(self) -> str:
         """Its mesh and key figures as HTML with its own style, as notebooks show them."""
-        from meshmark.model.figures import figures
         from meshmark.model.single import assumptions
-        from meshmark.report.notebook import machine_html
+        from meshmark.model.sweeps.figures import figures
+        from meshmark.views.pages.notebook import machine_html
 
         figure_rows = [(f.name, f.shown(), f.how) for f in figures(self._machine, simulate=False)]
         note = assumptions(self._machine)
@@ -298,8 +298,8 @@ def fit(what: Table | Folder = "latest", out: Folder | None = None, name: str = 
     from meshmark.machine.facts import host_id
     from meshmark.machine.sources import from_sysfs
     from meshmark.measure.survey import find_run, load_run
-    from meshmark.model.fit import fit as fitted
-    from meshmark.model.fit import shape_of
+    from meshmark.model.fitting.fit import fit as fitted
+    from meshmark.model.fitting.fit import shape_of
     from meshmark.store.files import write_file
     from meshmark.values.paths import data_home
 
@@ -429,7 +429,7 @@ def watch(
 
 def _arguments(d: Description, options: Mapping[str, object]) -> list[str]:
     """Return options as arguments of an instrument."""
-    from meshmark.measure.probe import arguments
+    from meshmark.measure.runs.probe import arguments
 
     for name in _SET_BY_THE_RUN:
         if name in options:
@@ -466,8 +466,9 @@ def _folder(store: Store) -> Path | None:
 def _on_host(d: Description, argv: Sequence[str], repetitions: int, store: Path | None) -> Table:
     """Measure on this host, in fresh processes. With a store, an interrupted measurement can be resumed."""
     from meshmark.machine.facts import host_id
-    from meshmark.measure import single, unfinished
-    from meshmark.measure.plan import measurement
+    from meshmark.measure import single
+    from meshmark.measure.runs import unfinished
+    from meshmark.measure.runs.plan import measurement
     from meshmark.store.store import Store as Kept
     from meshmark.store.store import run_name
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meshmark.compare.join import Comparison as Joined
     from meshmark.compare.join import Pair
     from meshmark.compare.pairing import Unpaired
-    from meshmark.model.fit import Fit as Fitted
+    from meshmark.model.fitting.fit import Fit as Fitted
     from meshmark.store.record import Record
     from meshmark.watch.frames import Frame, Header
     from meshmark.watch.live import Live
@@ -35,7 +35,7 @@ class Comparison:
     """
 
     def __init__(self, found: Joined) -> None:
-        from meshmark.report.comparison import side_text, summary
+        from meshmark.views.pages.comparison import side_text, summary
 
         self._found = found
         self.a, self.b, self.summary = side_text(found.a), side_text(found.b), summary(found)
@@ -49,7 +49,7 @@ class Comparison:
         in that unit, and the same of B; then the conditions of A. A condition in which B differs is followed by the
         column ``NAME_b``.
         """
-        from meshmark.report.listing import visible
+        from meshmark.views.pages.listing import visible
 
         keys = visible([r for p in self._found.pairs for r in (p.a, p.b)])
         differing_keys = {key for p in self._found.pairs for key in p.differ}
@@ -106,15 +106,15 @@ class Comparison:
             UsageError: There is no chart of this name.
             AbsentError: The results do not give it.
         """
-        from meshmark.report.comparison import charts
-        from meshmark.report.notebook import altair_chart, chosen
+        from meshmark.views.pages.comparison import charts
+        from meshmark.views.pages.notebook import altair_chart, chosen
 
         return altair_chart(chosen(charts([self._found]), name, ("means", "latency", "bandwidth")))
 
     @checked
     def page(self) -> str:
         """The page of ``meshmark compare --html``, self-contained."""
-        from meshmark.report.comparison import comparison_page
+        from meshmark.views.pages.comparison import comparison_page
 
         return comparison_page([self._found])
 
@@ -124,7 +124,7 @@ class Comparison:
     @checked
     def html(self) -> str:
         """All pairs as HTML with its own style, as notebooks show them."""
-        from meshmark.report.notebook import comparison_html
+        from meshmark.views.pages.notebook import comparison_html
 
         return comparison_html(self._found)
 
@@ -286,7 +286,7 @@ class Recording:
             MeshmarkError: There is no frame.
             AbsentError: No frame has the use of a component.
         """
-        from meshmark.report.notebook import recording_chart
+        from meshmark.views.pages.notebook import recording_chart
 
         return recording_chart(self._header, self._all())
 
@@ -350,7 +350,7 @@ class Recording:
     @checked
     def html(self) -> str:
         """The metrics, and what is absent, as HTML with its own style, as notebooks show them."""
-        from meshmark.report.notebook import rows_html
+        from meshmark.views.pages.notebook import rows_html
 
         metrics = self.metrics
         notes = [f"absent: {a['metric']}: {a['why']}" for a in self._header.absent]

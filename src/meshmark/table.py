@@ -149,7 +149,7 @@ class Table:
             UsageError: There is no chart of this name.
             AbsentError: The records do not give it.
         """
-        from meshmark.report.notebook import altair_chart, chart_names, charts_of, chosen
+        from meshmark.views.pages.notebook import altair_chart, chart_names, charts_of, chosen
 
         return altair_chart(chosen(charts_of(self.records), name, chart_names()))
 
@@ -195,7 +195,7 @@ class Table:
         """The table as the commands print it."""
         if not self._rows:
             return "\n".join([", ".join(self.columns), *(str(row) for row in self), *self.notes])
-        from meshmark.terminal.tables import print_tables
+        from meshmark.views.terminal.tables import print_tables
 
         with contextlib.redirect_stdout(io.StringIO()) as out:
             print_tables(self.records)
@@ -208,7 +208,7 @@ class Table:
     @checked
     def html(self) -> str:
         """The first 40 rows as HTML with its own style, as notebooks show them."""
-        from meshmark.report.notebook import records_html, rows_html
+        from meshmark.views.pages.notebook import records_html, rows_html
 
         if self._rows:
             return records_html(self._rows, self.notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from meshmark.terminal.map import step_of
+from meshmark.views.terminal.live.map import step_of
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.palette import PALETTES
 from meshmark.web.hub import Hub, Past

@@ -12,8 +12,8 @@ from axe import Screen, screens, violations
 
 from meshmark.compare.join import compare
 from meshmark.compare.sides import Side
-from meshmark.report.comparison import comparison_page
 from meshmark.store.record import Record, median, median_interval
+from meshmark.views.pages.comparison import comparison_page
 from support.made_run import everything, repeated
 
 pytestmark = pytest.mark.browser

@@ -11,11 +11,11 @@ import pytest
 from axe import Screen, screens, violations
 from map_page import attentive
 
-from meshmark.web.fleet import FleetParts, make_fleet_site
+from meshmark.web.export.pull import Target
+from meshmark.web.fleet.fleet import FleetParts, make_fleet_site
+from meshmark.web.fleet.live_fleet import LiveFleet, Reading
+from meshmark.web.fleet.remote import RemoteMaps
 from meshmark.web.listener import run
-from meshmark.web.live_fleet import LiveFleet, Reading
-from meshmark.web.pull import Target
-from meshmark.web.remote import RemoteMaps
 from support.made_push import text_of
 from support.made_site import address_of
 

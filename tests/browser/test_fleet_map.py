@@ -11,7 +11,7 @@ from axe import Screen, screens, violations
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.overview import overview
 from meshmark.fleet.site import Site
-from meshmark.report.fleet import fleet_page
+from meshmark.views.pages.fleet import fleet_page
 from support.many_nodes import fleet_with_cases, points
 
 pytestmark = pytest.mark.browser

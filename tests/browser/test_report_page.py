@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from meshmark.report.build import SECTIONS, write_report
-from meshmark.report.pdf import BROWSERS, print_pdf
+from meshmark.views.pages.build import SECTIONS, write_report
+from meshmark.views.pages.pdf import BROWSERS, print_pdf
 from support import made_run
 
 pytestmark = pytest.mark.browser

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from map_page import attentive, colours_match, exported, go_to, known, open_raster, raster_steps, served
 
-from meshmark.terminal.map import step_of
+from meshmark.views.terminal.live.map import step_of
 from meshmark.watch.frames import Header
 from meshmark.web.hub import Past
 from meshmark.web.page import thinned

@@ -12,7 +12,7 @@ from map_page import attentive, colours_match, exported, go_to, known, open_rast
 
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine
-from meshmark.terminal.map import step_of
+from meshmark.views.terminal.live.map import step_of
 from meshmark.watch.frames import USE, Frame, Header, header_of
 from meshmark.web.hub import Hub
 from support.waiting import take, until

@@ -83,7 +83,7 @@ def _capture_whole(disk: Path) -> None:
 
 
 def _load_whole(disk: Path) -> None:
-    from meshmark.load.journal import JOURNAL, read_run
+    from meshmark.load.scenario.journal import JOURNAL, read_run
 
     for folder in disk.glob("load*"):
         if (folder / JOURNAL).exists():

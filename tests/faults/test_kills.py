@@ -25,9 +25,9 @@ import pytest
 from given import SCENARIO, SPEC, write_results
 from started import Ended, Place
 
-from meshmark.load.journal import JOURNAL, read_run
-from meshmark.measure.journal import read_journal
-from meshmark.measure.plan import Plan
+from meshmark.load.scenario.journal import JOURNAL, read_run
+from meshmark.measure.runs.journal import read_journal
+from meshmark.measure.runs.plan import Plan
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import MODE, Record
 from meshmark.store.run import Absence

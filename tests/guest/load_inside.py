@@ -18,10 +18,10 @@ from typing import Any
 
 from booted import answer
 
-from meshmark.load.journal import read_run
-from meshmark.load.result import LoadRun
-from meshmark.load.run import run_scenario
-from meshmark.load.scenario import parse_scenario
+from meshmark.load.scenario.journal import read_run
+from meshmark.load.scenario.result import LoadRun
+from meshmark.load.scenario.run import run_scenario
+from meshmark.load.scenario.scenario import parse_scenario
 from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.isolation import isolation, memory_domains
 

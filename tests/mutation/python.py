@@ -43,100 +43,29 @@ CORE = {  # mutated files → the tests that may detect their mutants
     "machine": (["machine/*.py"], ["tests/unit/machine"]),
     "doctor": (["doctor/*.py"], ["tests/unit/doctor", "tests/ranks/test_doctor_mpi.py"]),
     "process": (
-        ["process.py", "measure/importing.py", "measure/outdated.py", "measure/rank_files.py"],
-        [f"tests/unit/measure/test_{name}.py" for name in ("process", "importing", "outdated", "rank_files")],
+        ["process.py", "measure/importers/importing.py", "measure/importers/outdated.py", "measure/runs/rank_files.py"],
+        [f"tests/unit/measure/test_{name}.py" for name in ("process", "rank_files")]
+        + [f"tests/unit/measure/importers/test_{name}.py" for name in ("importing", "outdated")],
     ),
     "readers": (
-        [f"measure/tools/{name}.py" for name in ("base", "documents", "formats", "output", "quantities")],
-        ["tests/unit/measure/tools"],
+        [f"measure/importers/{name}.py" for name in ("base", "documents", "formats", "output", "quantities")],
+        ["tests/unit/measure/importers"],
     ),
     "compare": (
         [f"validation/claims/{name}.py" for name in ("bench", "catalogue", "computed", "judging", "measured")]
         + [f"compare/{name}.py" for name in ("declared", "join", "sides", "exports/base")],
-        ["tests/unit/compare"],
+        ["tests/unit/compare", "tests/unit/validation"],
     ),
-    "app": (
-        [
-            f"place/app/{name}.py"
-            for name in (
-                "answer",
-                "application",
-                "attempt",
-                "composite",
-                "configuration",
-                "machine_limits",
-                "occupier",
-                "others",
-                "prefetcher_effect",
-                "preparation",
-                "reframe",
-                "single",
-                "together",
-                "verification",
-                "working_set",
-            )
-        ],
-        [f"tests/unit/place/test_application_{name}.py" for name in ("files", "judging", "profiles", "runs", "trials")]
-        + [
-            f"tests/unit/place/test_{name}.py"
-            for name in (
-                "composite_reference",
-                "machine_limits",
-                "neighbours",
-                "prefetcher_switch",
-                "single_application",
-                "together",
-                "verification",
-                "working_set",
-            )
-        ],
+    "applications": (
+        ["applications/*.py", "applications/resources/*.py", "applications/effects/*.py"],
+        ["tests/unit/applications"],
     ),
     "fleet": (
-        [
-            f"fleet/{name}.py"
-            for name in (
-                "campaign",
-                "cases",
-                "events",
-                "facts",
-                "folder",
-                "ingest",
-                "journal",
-                "nodesets",
-                "plan",
-                "results",
-                "site",
-                "topology",
-                "values",
-                "workers",
-            )
-        ]
-        + ["fleet/engines/*.py"],
-        [
-            f"tests/unit/fleet/test_{name}.py"
-            for name in (
-                "campaign",
-                "damaged_node_files",
-                "damaged_state",
-                "engines",
-                "events",
-                "fleet_applications",
-                "fleet_compaction",
-                "fleet_results",
-                "ingest",
-                "ingest_workers",
-                "judgements",
-                "node_files",
-                "node_names",
-                "node_placing",
-                "node_runner",
-                "pair_campaigns",
-                "switch_tree",
-            )
-        ],
+        [f"fleet/{folder}*.py" for folder in ("", "campaigns/", "data/", "engines/", "network/")],
+        ["tests/unit/fleet"],
     ),
     "measure": (
-        ["measure/repetitions.py", "measure/journal.py"],
+        ["measure/repetitions.py", "measure/runs/journal.py"],
         [f"tests/unit/measure/test_{name}.py" for name in ("repetitions", "journal", "unfinished", "library_turns")],
     ),
     "synthesis": (
@@ -145,7 +74,12 @@ CORE = {  # mutated files → the tests that may detect their mutants
         + [f"tests/unit/load/test_synthesis_{name}.py" for name in ("problem", "feasible", "mix", "calls", "program")],
     ),
     "load": (
-        ["load/metrics.py", "load/result.py", "load/studies/interference.py", "load/studies/curve.py"],
+        [
+            "load/calibration/metrics.py",
+            "load/scenario/result.py",
+            "load/studies/interference.py",
+            "load/studies/curve.py",
+        ],
         [  # without tests that run real programs for seconds
             f"tests/unit/load/test_{name}.py"
             for name in (
@@ -162,10 +96,13 @@ CORE = {  # mutated files → the tests that may detect their mutants
         + ["tests/unit/load/test_scenario.py", "tests/unit/load/test_study_plans.py"],
     ),
     "place": (
-        ["place/halving.py", "place/candidates.py"],
-        [f"tests/unit/place/test_{name}.py" for name in ("candidates", "halving", "races")],
+        ["experiments/halving.py", "place/candidates.py"],
+        [
+            "tests/unit/place/test_candidates.py",
+            *(f"tests/unit/experiments/test_{name}.py" for name in ("halving", "races")),
+        ],
     ),
-    "model": (["model/fit.py", "model/keys.py", "model/workloads.py"], ["tests/unit/model"]),
+    "model": (["model/fitting/fit.py", "model/keys.py", "model/workloads.py"], ["tests/unit/model"]),
     "watch": (
         ["watch/frames.py", "watch/difference.py"],
         [f"tests/unit/watch/test_{name}.py" for name in ("frames", "difference", "hotspots", "layout", "recording")],

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from meshmark.describe import find_comm
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from support.comm_runs import CPUS, SHORT, Line, comm, kinds, measured, of, slow, started_by
 from support.mpi_here import installed, needed
 from support.paths import ROOT

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from support.mpi_here import installed
 
 CPUS = len(os.sched_getaffinity(0))

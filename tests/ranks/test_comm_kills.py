@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure import launch
-from meshmark.measure.plan import Step
-from meshmark.measure.runner import Runner, StepResult
+from meshmark.measure.runs import launch
+from meshmark.measure.runs.plan import Step
+from meshmark.measure.runs.runner import Runner, StepResult
 from support.comm_runs import Line, comm, kinds, measured, of, slow, started_by
 from support.mpi_here import installed
 from support.waiting import alive, until

@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from support.comm_runs import Line, with_enough_budget
 from support.mpi_here import installed, needed
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from meshmark.describe import find_comm
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from support.cli import COMMAND, command
 from support.mini_slurm import CannotStart, mini_slurm
 from support.mpi_here import installed, needed

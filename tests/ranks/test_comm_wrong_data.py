@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure import launch
-from meshmark.measure.plan import Step
-from meshmark.measure.runner import Runner
+from meshmark.measure.runs import launch
+from meshmark.measure.runs.plan import Step
+from meshmark.measure.runs.runner import Runner
 from support.comm_runs import comm, kinds, measured, of, slow
 from support.mpi_here import has_coarrays, has_openshmem, installed, needed
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from meshmark.doctor import attempt
-from meshmark.doctor.attempt import Attempt, Host, try_for_real
 from meshmark.doctor.finding import ORDER, Finding
-from meshmark.doctor.mpi import examine
+from meshmark.doctor.mpi import attempt
+from meshmark.doctor.mpi.attempt import Attempt, Host, try_for_real
+from meshmark.doctor.mpi.checks import examine
 from meshmark.errors import AbsentError, UsageError
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from meshmark.store.record import median_interval
 from support.cli import meshmark
 from support.mpi_here import installed
@@ -352,7 +352,7 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
 def test_a_trial_that_is_interrupted_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     code = (
-        "import os, sys; from meshmark.doctor.attempt import try_for_real\n"
+        "import os, sys; from meshmark.doctor.mpi.attempt import try_for_real\n"
         "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
         "try_for_real(['sh', '-c', sys.argv[1]], dict(os.environ))"
     )

@@ -17,9 +17,9 @@ import pytest
 
 from meshmark.describe import find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.measure import launch
-from meshmark.measure.plan import Step
-from meshmark.measure.runner import Runner
+from meshmark.measure.runs import launch
+from meshmark.measure.runs.plan import Step
+from meshmark.measure.runs.runner import Runner
 from support.cli import meshmark
 from support.waiting import alive, until
 
@@ -312,8 +312,8 @@ def test_killing_the_runner_ends_the_launcher(made_up: Path, tmp_path: Path, mon
     )
     code = f"""
 from pathlib import Path
-from meshmark.measure.plan import Step
-from meshmark.measure.runner import Runner
+from meshmark.measure.runs.plan import Step
+from meshmark.measure.runs.runner import Runner
 Runner(Path({str(tmp_path / "run")!r})).run_step(Step("s", "halo", ("halo",), 60, 2, "openmpi"))
 """
     child = subprocess.Popen([sys.executable, "-c", code])

@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from support.mpi_here import needed
 from support.paths import ROOT
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from support.budgets import budget_ended
 from support.mpi_here import needed
 

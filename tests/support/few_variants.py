@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshmark.load.metrics import Metrics, all_metrics
-from meshmark.load.profile import TargetProfile
+from meshmark.load.calibration.metrics import Metrics, all_metrics
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Table, Variant
 from meshmark.load.synthesis.problem import Problem, equation_rows
-from meshmark.load.variants import Table, Variant
 
 
 def variant(name: str, **more: Any) -> Variant:

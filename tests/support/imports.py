@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text, recognised
+from meshmark.measure.importers.base import FormatError
+from meshmark.measure.importers.formats import Results, read_text, recognised
 from meshmark.store.record import Record
 
-FIXTURES: Final = Path(__file__).parents[1] / "unit" / "measure" / "tools" / "fixtures"
+FIXTURES: Final = Path(__file__).parents[1] / "unit" / "measure" / "importers" / "fixtures"
 
 
 def fixture(name: str) -> str:

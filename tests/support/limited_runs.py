@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from meshmark.place.app.machine_limits import limited
+from meshmark.applications.resources.machine_limits import limited
 from support.made_caches import machine
 from support.waiting import until
 

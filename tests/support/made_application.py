@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.fleet.plan import NodePlan, node_plan
-from meshmark.measure.spec import parse_spec
+from meshmark.measure.runs.spec import parse_spec
 
 # The script prints a rate and a sum, and reads its number of terms from a file.
 SUM = """

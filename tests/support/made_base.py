@@ -8,9 +8,9 @@ from functools import cache
 
 import numpy as np
 
-from meshmark.load.metrics import all_metrics
-from meshmark.load.profile import TargetProfile
-from meshmark.load.variants import Table, Variant, served_by
+from meshmark.load.calibration.metrics import all_metrics
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Table, Variant, served_by
 
 KIB, MIB = 1 << 10, 1 << 20
 L1, L2, L3 = 32 * KIB, 1 * MIB, 8 * MIB

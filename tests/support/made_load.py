@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from meshmark.load.journal import JOURNAL
-from meshmark.load.result import Totals, slowdown
+from meshmark.load.scenario.journal import JOURNAL
+from meshmark.load.scenario.result import Totals, slowdown
 from meshmark.load.studies.outcome import JOURNAL as STUDY_JOURNAL
 from meshmark.load.studies.outcome import PLAN, RECORDS, Outcome, Use
 from meshmark.load.studies.results import Results

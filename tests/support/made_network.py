@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshmark.fleet.links import Meetings
-from meshmark.fleet.network import Exchange, NetworkLook, Test, draw_fresh, judge_exchange, roles, tests
-from meshmark.fleet.rounds import Pair, draw_rounds
-from meshmark.fleet.topology import Places, Tree, read_tree
-from meshmark.fleet.values import Point
+from meshmark.fleet.data.values import Point
+from meshmark.fleet.network.links import Meetings
+from meshmark.fleet.network.rounds import Pair, draw_rounds
+from meshmark.fleet.network.slow_links import Exchange, NetworkLook, Test, draw_fresh, judge_exchange, roles, tests
+from meshmark.fleet.network.topology import Places, Tree, read_tree
 
 POINTS = [
     Point(f'["pingpong", "message_latency", {{"message_bytes": {size}}}]', "pingpong", "message_latency", "s", "lower")

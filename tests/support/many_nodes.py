@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from meshmark.fleet.campaign import Wanted, begin
+from meshmark.fleet.campaigns.campaign import Wanted, begin
 from meshmark.fleet.cases import Named, State, Worse
+from meshmark.fleet.data.values import Matrix, Point, write_matrix
 from meshmark.fleet.folder import Fleet, nodes_schema
-from meshmark.fleet.values import Matrix, Point, write_matrix
 from support.made_fleet import PLAN, MadeEngine
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ import pytest
 
 from meshmark.describe import KINDS, find_comm
 from meshmark.errors import MeshmarkError
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 
 PACKAGES = {"openmpi": "ompi-c", "mpich": "mpich"}  # the names that CMake passes to pkg-config
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from meshmark.measure import launch
+from meshmark.measure.runs import launch
 from support.mpi_here import needed
 
 AGENT = """#!/bin/sh

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.load.result import LoadRun
-from meshmark.load.run import run_scenario
+from meshmark.load.scenario.result import LoadRun
+from meshmark.load.scenario.run import run_scenario
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 QUIET = "[scenario]\ncanary = false\n"

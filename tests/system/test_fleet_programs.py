@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from meshmark.fleet.data.values import query
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.values import query
 from support.cli import meshmark, start
 from support.made_application import SPEC, SUM, write_sum
 from support.waiting import alive, until

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from meshmark.web.fleet import MAX_READERS
+from meshmark.web.export.otlp_receiver import JSON, MAX_BODY, PROTOBUF
+from meshmark.web.fleet.fleet import MAX_READERS
 from meshmark.web.guard import SECURITY
-from meshmark.web.otlp_receiver import JSON, MAX_BODY, PROTOBUF
 from support.cli import meshmark, start
 from support.made_push import text_of
 from support.made_site import no_runs, started

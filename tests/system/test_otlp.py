@@ -23,10 +23,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from meshmark.watch.frames import Frame, Header, Metric
-from meshmark.web import otlp
-from meshmark.web.intervals import STATS
-from meshmark.web.openmetrics import Window
-from meshmark.web.otlp import Exporter
+from meshmark.web.export import otlp
+from meshmark.web.export.intervals import STATS
+from meshmark.web.export.openmetrics import Window
+from meshmark.web.export.otlp import Exporter
 from support.cli import meshmark, start
 from support.waiting import take, until
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from meshmark.describe import find_comm
-from meshmark.measure import launch
 from meshmark.measure.repetitions import point_key
+from meshmark.measure.runs import launch
 from meshmark.store.record import BETTER, FLAGS, OBSERVED, Record, median, median_interval
 from support.mpi_here import needed
 from support.paths import ROOT

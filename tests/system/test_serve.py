@@ -29,9 +29,9 @@ from meshmark.values.units import duration
 from meshmark.watch.frames import Frame, Header, Metric, header_of
 from meshmark.watch.live import Live
 from meshmark.watch.recording import Recorder
+from meshmark.web.export.openmetrics import Window
+from meshmark.web.export.openmetrics import text as openmetrics_text
 from meshmark.web.guard import chosen_token
-from meshmark.web.openmetrics import Window
-from meshmark.web.openmetrics import text as openmetrics_text
 from meshmark.web.parts import ModelRow, RunRow
 from meshmark.web.recordings import Recordings
 from meshmark.web.site import GRAFANA

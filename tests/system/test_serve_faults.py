@@ -17,7 +17,7 @@ import pytest
 
 from meshmark.cli.serve import LoadFolders
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load import run as load_run
+from meshmark.load.scenario import run as load_run
 from meshmark.watch.recording import Recorder
 from meshmark.web.guard import SECURITY, VARIABLE, chosen_token, is_loopback
 from meshmark.web.listener import free_socket

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.cli.serve import LoadFolders
-from meshmark.load.journal import JOURNAL
+from meshmark.load.scenario.journal import JOURNAL
 from meshmark.web.server import NotFound
 from support.made_load import made_load, made_study
 from support.made_site import Site
@@ -53,7 +53,7 @@ def test_runs_and_studies_are_listed_the_newest_first(home: Path) -> None:
 
 
 def test_a_row_is_read_again_only_when_its_run_has_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import meshmark.load.journal as module
+    import meshmark.load.scenario.journal as module
 
     read: list[str] = []
     real = module.read_run

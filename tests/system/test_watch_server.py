@@ -15,9 +15,9 @@ import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.watch.frames import Frame
+from meshmark.web.export.openmetrics import Window
+from meshmark.web.export.openmetrics import text as openmetrics_text
 from meshmark.web.hub import Hub, Past
-from meshmark.web.openmetrics import Window
-from meshmark.web.openmetrics import text as openmetrics_text
 from meshmark.web.server import make_app, serve
 from support.made_frames import frame, header
 from support.waiting import listening, until

@@ -6,7 +6,7 @@
 
 namespace mm::load {
 
-/// One process to start, as src/meshmark/load/run.py writes it.
+/// One process to start, as src/meshmark/load/scenario/run.py writes it.
 struct Start {
   std::string name;
   int copy = 0;

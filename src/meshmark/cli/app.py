@@ -15,29 +15,29 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from meshmark.cli.advise import register as register_advise
-from meshmark.cli.claims import register as register_claims
-from meshmark.cli.compare import register as register_compare
 from meshmark.cli.completion import register as register_completion
-from meshmark.cli.composite import register as register_composite
 from meshmark.cli.console import print_rows, say
 from meshmark.cli.doctor import register as register_doctor
-from meshmark.cli.experiment import register as register_experiment
-from meshmark.cli.export import register as register_export
-from meshmark.cli.fleet import register as register_fleet
-from meshmark.cli.fleet_network import register as register_fleet_network
+from meshmark.cli.fleet.fleet import register as register_fleet
+from meshmark.cli.fleet.fleet_network import register as register_fleet_network
 from meshmark.cli.help_form import with_uniform_help
-from meshmark.cli.history import register as register_history
-from meshmark.cli.load import app as load_app
+from meshmark.cli.load.load import app as load_app
 from meshmark.cli.machine import app as machine_app
-from meshmark.cli.measure import register as register_measure
-from meshmark.cli.model import app as model_app
+from meshmark.cli.measure.composite import register as register_composite
+from meshmark.cli.measure.measure import register as register_measure
+from meshmark.cli.measure.survey import register as register_survey
+from meshmark.cli.model.model import app as model_app
 from meshmark.cli.options import with_strict_values
-from meshmark.cli.place import register as register_place
+from meshmark.cli.place.advise import register as register_advise
+from meshmark.cli.place.experiment import register as register_experiment
+from meshmark.cli.place.place import register as register_place
 from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams, output_is_full
+from meshmark.cli.results.claims import register as register_claims
+from meshmark.cli.results.compare import register as register_compare
+from meshmark.cli.results.export import register as register_export
+from meshmark.cli.results.history import register as register_history
+from meshmark.cli.results.store import app as store_app
 from meshmark.cli.serve import register as register_serve
-from meshmark.cli.store import app as store_app
-from meshmark.cli.survey import register as register_survey
 from meshmark.cli.watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, near_option, quoted
 from meshmark.values.paths import find_home
@@ -309,7 +309,7 @@ def list_(
     elif what == "applications":
         import shutil
 
-        from meshmark.place.app.application import read_application, shipped
+        from meshmark.applications.application import read_application, shipped
 
         applications = {name: read_application(path) for name, path in shipped().items()}
         rows = [
@@ -322,12 +322,12 @@ def list_(
             for name, a in applications.items()
         ]
     elif what == "composites":
-        from meshmark.place.app.composite import read_composite, shipped
+        from meshmark.applications.composite import read_composite, shipped
 
         sets = {name: read_composite(name) for name in shipped()}
         rows = [{"composite": name, "members": len(c.members), "about": c.about} for name, c in sets.items()]
     elif what == "metrics":
-        from meshmark.load.records import METRICS as OF_LOAD
+        from meshmark.load.scenario.records import METRICS as OF_LOAD
         from meshmark.place.native import vocabulary
 
         described = {d.name: d.metrics for d in descriptions().values()}
@@ -380,8 +380,8 @@ def list_(
 
 def _machines() -> list[dict[str, Any]]:
     """Return this machine, the models of the package and the publications, with their year ("" if unknown)."""
-    from meshmark.machine.papers import PAPER, papers
-    from meshmark.machine.reference import publication
+    from meshmark.machine.published.papers import PAPER, papers
+    from meshmark.machine.published.reference import publication
     from meshmark.model.machine import find_machine, machine_names
 
     rows: list[dict[str, Any]] = [{"machine": "host", "year": "", "source": "host", "title": "this machine"}]

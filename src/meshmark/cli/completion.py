@@ -119,7 +119,7 @@ def _stored() -> Mapping[str, str]:
 
 def _compared() -> Iterable[str]:
     """Return all names that can be compared: machines and runs of the default store, models, and publications."""
-    from meshmark.machine.papers import PAPER, papers
+    from meshmark.machine.published.papers import PAPER, papers
     from meshmark.model.machine import machine_names
     from meshmark.store.store import Store
     from meshmark.values.paths import data_home
@@ -190,7 +190,7 @@ def _campaigns(fleet: Fleet) -> Iterable[str]:
 
 def _nodes(fleet: Fleet) -> Iterable[str]:
     """Return the nodes of the newest campaign."""
-    from meshmark.fleet.campaign import Campaign
+    from meshmark.fleet.campaigns.campaign import Campaign
 
     names = fleet.campaigns()
     return Campaign.load(fleet, names[-1]).members() if names else []
@@ -198,8 +198,8 @@ def _nodes(fleet: Fleet) -> Iterable[str]:
 
 def _cases(fleet: Fleet) -> Mapping[str, str]:
     """Return the nodes with open cases, and the reason of each case."""
+    from meshmark.fleet.actions import reason
     from meshmark.fleet.cases import State
-    from meshmark.fleet.policy import reason
     from meshmark.fleet.site import load_site
 
     cases = State.load(fleet, load_site(fleet.site).cluster).open

@@ -53,7 +53,7 @@ def doctor(
         _print_process(pid, as_json)
         return
     if what:
-        from meshmark.doctor.mpi import examine as examine_mpi
+        from meshmark.doctor.mpi.checks import examine as examine_mpi
 
         with counted("doctor mpi") as progress:
             _print(examine_mpi(mpi or "all", progress=progress), as_json)
@@ -113,7 +113,7 @@ def _print(findings: Sequence[Finding], as_json: bool) -> None:
             print(json.dumps(finding.to_json()))
         return
     from meshmark.doctor.finding import ORDER
-    from meshmark.terminal.findings import print_findings
+    from meshmark.views.terminal.findings import print_findings
 
     print_findings(findings)
     counts = {j: sum(f.judged == j for f in findings) for j in ORDER}
@@ -162,7 +162,7 @@ def check_os(
         )
     if root is None and starts:
         say(f"{2 * starts} starts of the triad: up to two minutes")
-    from meshmark.terminal.findings import print_findings
+    from meshmark.views.terminal.findings import print_findings
 
     findings = examine(root or Path("/"), starts, threads, provoke)
     if as_json:

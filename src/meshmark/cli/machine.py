@@ -55,7 +55,7 @@ def show(
     example: meshmark machine show 'pack:4 core:64 pu:1' --json
     """
     from meshmark.machine.capture import open_machine
-    from meshmark.machine.papers import PAPER
+    from meshmark.machine.published.papers import PAPER
 
     if what.startswith(PAPER):
         from meshmark.cli.published import show_published
@@ -109,7 +109,7 @@ def declared(
     from meshmark.compare.declared import absent, declarations
     from meshmark.compare.exports.base import Material, machine_of
     from meshmark.compare.sides import Sides
-    from meshmark.terminal.declared import print_declared
+    from meshmark.views.terminal.declared import print_declared
 
     sides = Sides.here(store, "declared")
     results = sides.find(side)

@@ -115,7 +115,7 @@ def named_values(option: str, words: Sequence[str], form: str) -> dict[str, str]
 
 def shipped_applications() -> list[str]:
     """Return the names of application files, for completion."""
-    from meshmark.place.app.application import shipped
+    from meshmark.applications.application import shipped
 
     return list(shipped())
 

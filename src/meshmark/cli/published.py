@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from meshmark.machine.papers import PAPER, Paper, paper, papers
-from meshmark.machine.reference import Entry, Publication, Text, publication, publications
+from meshmark.machine.published.papers import PAPER, Paper, paper, papers
+from meshmark.machine.published.reference import Entry, Publication, Text, publication, publications
 from meshmark.store.record import Record
 
 
@@ -34,7 +34,7 @@ def show_published(name: str, as_json: bool) -> None:
 
 
 def _show_paper(of: Paper) -> None:
-    from meshmark.terminal.tables import print_tables
+    from meshmark.views.terminal.tables import print_tables
 
     records = of.records()
     print(of.title)

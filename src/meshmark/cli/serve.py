@@ -152,9 +152,9 @@ class Runs:
     def report(self, name: str) -> bytes:
         """Return the report of a run, which uses only the records if the run has no folder."""
         from meshmark.measure.survey import load_run
-        from meshmark.report.build import report_page
-        from meshmark.report.strengths import earlier_runs
         from meshmark.store.store import Store
+        from meshmark.views.content.strengths import earlier_runs
+        from meshmark.views.pages.build import report_page
 
         folder = self._folder(name)
         contents = load_run(folder) if folder is not None else self.stored(name)
@@ -169,8 +169,8 @@ class Runs:
         """
         from meshmark.compare.join import compare
         from meshmark.compare.sides import Sides
-        from meshmark.report.comparison import comparison_page
         from meshmark.store.store import Store
+        from meshmark.views.pages.comparison import comparison_page
         from meshmark.web.server import NotFound
 
         sides = Sides(Store(self.store), self.folders, "")
@@ -186,9 +186,9 @@ class Runs:
         Raises:
             MeshmarkError: The run has no records.
         """
-        from meshmark.report.build import command_of
         from meshmark.store.run import RunInfo
         from meshmark.store.store import Store
+        from meshmark.views.pages.build import command_of
 
         store = Store(self.store)
         records, absences = store.query(run=name), store.absences(run=name)
@@ -247,7 +247,7 @@ class LoadFolders:
     @staticmethod
     def _in(root: Path) -> list[tuple[str, Path, tuple[int, int]]]:
         """Return kind, folder, and modification time and size of the journals of each run and study in a folder."""
-        from meshmark.load import journal
+        from meshmark.load.scenario import journal
         from meshmark.load.studies import outcome
 
         folders: list[tuple[str, Path, tuple[int, int]]] = []
@@ -290,12 +290,12 @@ class LoadFolders:
         """Return the page of a run or study, which is built from its folder."""
         path = self._path(row)
         if row.kind == "study":
-            from meshmark.report.studies import study_page
+            from meshmark.views.pages.studies import study_page
 
             return study_page(path).encode()
-        from meshmark.load.journal import read_run
-        from meshmark.load.recorded import recorded_use, recording_in
-        from meshmark.report.gantt import gantt_html
+        from meshmark.load.scenario.journal import read_run
+        from meshmark.load.scenario.recorded import recorded_use, recording_in
+        from meshmark.views.gantt import gantt_html
 
         run = read_run(path)
         return gantt_html(run, recorded_use(run, recording_in(path))[0]).encode()
@@ -307,7 +307,7 @@ class LoadFolders:
             NotFound: The runs have no program in common.
         """
         from meshmark.load.compare import compare, read_side
-        from meshmark.report.load_compare import compare_html
+        from meshmark.views.pages.load_compare import compare_html
         from meshmark.web.server import NotFound
 
         try:
@@ -332,7 +332,7 @@ def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:
 
 
 def _run_row(path: Path, stamp: object) -> LoadRow:
-    from meshmark.load.journal import read_run
+    from meshmark.load.scenario.journal import read_run
     from meshmark.web.parts import LoadRow
 
     run = read_run(path, samples=False)

@@ -181,15 +181,15 @@ def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
 def _show(header: Header, frames: Iterator[Frame], low: float, high: float, palette: str) -> None:
     """Show the interactive map in a terminal; without a terminal, print the frames one after the other."""
     if sys.stdout.isatty() and sys.stdin.isatty():
-        from meshmark.terminal.app import MeshApp
+        from meshmark.views.terminal.live.app import MeshApp
 
         MeshApp(header, frames, low, high, palette).run()
         return
     from rich.console import Console
     from rich.text import Text
 
-    from meshmark.terminal.map import draw, scale_text
-    from meshmark.watch.findings import Findings
+    from meshmark.views.terminal.live.map import draw, scale_text
+    from meshmark.watch.findings.findings import Findings
     from meshmark.watch.layout import map_of
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
@@ -321,14 +321,14 @@ def _sent_to(url: str, interval_s: float, whole: bool, live: Live) -> Iterator[I
     if not url:
         yield live.frames()
         return
-    from meshmark.web.otlp import Exporter
+    from meshmark.web.export.otlp import Exporter
 
     with Exporter(live.header, url, interval_s, say, whole) as exporter:
         yield exporter.tee(live.frames())
 
 
 def _print_frames(header: Header, frames: Iterator[Frame]) -> None:
-    from meshmark.watch.findings import Findings, frame_json
+    from meshmark.watch.findings.findings import Findings, frame_json
 
     findings = Findings(header)
     print(json.dumps(header.to_json()), flush=True)
@@ -525,8 +525,8 @@ def plot(
 
     example: meshmark plot night.parquet --out plots
     """
-    from meshmark.report.recording import draw_difference, draw_recording
     from meshmark.store.files import check_writable
+    from meshmark.views.pages.recording import draw_difference, draw_recording
     from meshmark.watch.frames import USE
     from meshmark.watch.recording import opened
 

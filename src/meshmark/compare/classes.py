@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from meshmark.compare.pairing import matches
-from meshmark.machine.papers import PAPER, papers
+from meshmark.machine.published.papers import PAPER, papers
 from meshmark.store.record import Record
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from meshmark.compare.sides import Side
 from meshmark.errors import UsageError
+from meshmark.statistics.geometric import GeometricMean, mean_of, over, rounded
+from meshmark.statistics.verdicts import Interval
 from meshmark.store.record import Record, median
-from meshmark.values.geometric import GeometricMean, mean_of, over, rounded
-from meshmark.values.verdicts import Interval
 
 _NONE: Final = "meshmark measure composite FILE measures one; meshmark composite paper:xeon5500 shows a published one"
 

@@ -23,9 +23,9 @@ from meshmark.compare.exports.matrix import (
 )
 from meshmark.machine.absence import is_absent
 from meshmark.measure.repetitions import measured
+from meshmark.statistics.verdicts import Interval, Ratio, alike, judge
+from meshmark.statistics.verdicts import ratio as ratio_of
 from meshmark.store.record import Record
-from meshmark.values.verdicts import Interval, Ratio, alike, judge
-from meshmark.values.verdicts import ratio as ratio_of
 
 MARGIN: Final = 0.1  # declarations are coarse: a SLIT has steps of a tenth
 CAPACITY: Final = "capacity"

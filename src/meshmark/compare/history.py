@@ -18,12 +18,12 @@ from meshmark.compare.join import DERIVED, Pair
 from meshmark.compare.pairing import identity
 from meshmark.describe import descriptions
 from meshmark.measure.repetitions import PLATEAU, point_key, same_plateaus
+from meshmark.statistics.changepoints import MIN_SEGMENT, splits
+from meshmark.statistics.verdicts import MARGIN, Measured, Ratio, alike, ratio
 from meshmark.store.machines import Row, changes, machines
 from meshmark.store.record import Record, median, median_interval
 from meshmark.store.series import RunValue, Series, series
 from meshmark.store.store import Store
-from meshmark.values.changepoints import MIN_SEGMENT, splits
-from meshmark.values.verdicts import MARGIN, Measured, Ratio, alike, ratio
 
 Status = Literal["changed", "steady", "too few runs", "not above 0"]
 MIN_RUNS: Final = 7  # unflagged runs of a point

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from meshmark.statistics.verdicts import Interval
 from meshmark.store.record import Record
-from meshmark.values.verdicts import Interval
 
 MIN_HOPS: Final = 2  # different numbers of hops that a line needs to have a slope
 _CONFIDENCE: Final = 0.95

@@ -13,10 +13,10 @@ from meshmark.compare.import_numbers import LoadedPoint, Numbers, find_numbers, 
 from meshmark.compare.kinds import CPUS
 from meshmark.describe import stream_kernels
 from meshmark.model.engine import ask, median_of
-from meshmark.model.fit import Fit, Point
-from meshmark.model.from_numbers import FOOTPRINT, Fitted, Progress, Request, fit_numbers, measured
+from meshmark.model.fitting.fit import Fit, Point
+from meshmark.model.fitting.from_numbers import FOOTPRINT, Fitted, Progress, Request, fit_numbers, measured
+from meshmark.model.fitting.key_numbers import check
 from meshmark.model.instruments import measure
-from meshmark.model.key_numbers import check
 from meshmark.model.machine import MachineFile
 from meshmark.model.workloads import stream_trial
 from meshmark.store.record import Record

@@ -10,7 +10,7 @@ from typing import Final
 
 from meshmark.compare.kinds import CPUS, LEVEL, MEMORY, Kind, kinds, source
 from meshmark.errors import AbsentError
-from meshmark.model.key_numbers import Given, KeyNumbers
+from meshmark.model.fitting.key_numbers import Given, KeyNumbers
 from meshmark.store.record import Record
 from meshmark.values.units import counted
 

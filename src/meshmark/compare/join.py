@@ -15,9 +15,9 @@ from meshmark.compare.sides import Side
 from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
 from meshmark.measure.repetitions import PLATEAU, measured, same_plateaus
+from meshmark.statistics.verdicts import MARGIN, Measured, Ratio, Spoken, alike, is_speed, judge, ratio, spoken
 from meshmark.store.machines import FACTS
 from meshmark.store.record import Record
-from meshmark.values.verdicts import MARGIN, Measured, Ratio, Spoken, alike, is_speed, judge, ratio, spoken
 
 Word = Literal[Spoken, "not comparable"]
 WORDS: Final[tuple[Word, ...]] = (*get_args(Spoken), "not comparable")

@@ -11,13 +11,13 @@ from typing import Final
 from meshmark.compare.models import memory_peak, simulated
 from meshmark.errors import MeshmarkError, UsageError, near, quoted
 from meshmark.machine.facts import host_id, wire_bandwidth
-from meshmark.machine.papers import PAPER, paper, papers
-from meshmark.measure.importing import read_output
+from meshmark.machine.published.papers import PAPER, paper, papers
+from meshmark.measure.importers.importing import read_output
 from meshmark.measure.latest import LATEST, newest_run
 from meshmark.measure.repetitions import point_key, pool, same_plateaus
 from meshmark.measure.survey import is_survey, load_run_and_steps
 from meshmark.model.machine import MachineFile, find_machine, machine_names
-from meshmark.model.sweep import SWEEP
+from meshmark.model.sweeps.sweep import SWEEP
 from meshmark.store.machines import FACTS, machines
 from meshmark.store.newest import first_start, newest
 from meshmark.store.record import MODE, Record

@@ -109,8 +109,8 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
             lines = [json.loads(x) for x in record.read().splitlines()]
         except ValueError:
             raise MeshmarkError(f"the triad exited with status {completed.returncode}: {message}") from None
+    from meshmark.experiments.trial import evidence
     from meshmark.place.candidates import Candidate
-    from meshmark.place.trial import evidence
 
     note: dict[str, Any] = next(
         (x for x in lines if x.get("type") == "note" and x.get("kind") == "placement"), {"report": {}}

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NoReturn
 
+from meshmark.applications.application import COUNTS, Application, filled, named_tables, of_tables, used_names
+from meshmark.applications.configuration import Configuration, configurations, environment
+from meshmark.applications.resources.machine_limits import NEVER_USUAL
+from meshmark.applications.trials import FAILURES
+from meshmark.applications.verification import LIMIT_S, OUTPUT_BYTES
 from meshmark.errors import UsageError, quoted
-from meshmark.measure.spec import StepSpec
-from meshmark.place.app.application import COUNTS, Application, filled, named_tables, of_tables, used_names
-from meshmark.place.app.configuration import Configuration, configurations, environment
-from meshmark.place.app.machine_limits import NEVER_USUAL
-from meshmark.place.app.trials import FAILURES
-from meshmark.place.app.verification import LIMIT_S, OUTPUT_BYTES
-from meshmark.place.setting import AS_IT_IS
+from meshmark.experiments.setting import AS_IT_IS
+from meshmark.measure.runs.spec import StepSpec
 from meshmark.values.inputs import shown
 
 RUNS: Final = 3  # runs of a repetition

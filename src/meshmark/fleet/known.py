@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from meshmark.errors import MeshmarkError
-from meshmark.fleet.campaign import Campaign
+from meshmark.fleet.campaigns.campaign import Campaign
 from meshmark.fleet.cases import State
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import expand, in_order

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Final
 
+from meshmark.applications.application import used_names
 from meshmark.errors import UsageError
 from meshmark.fleet.applications import of_step
 from meshmark.fleet.engines.engine import Node, Work
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.plan import NodePlan
-from meshmark.place.app.application import used_names
 
 _MOUNT: Final = PurePosixPath("/fleet")
 _KEPT_S: Final = 3600  # time for which a Job is kept after its end

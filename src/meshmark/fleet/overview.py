@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from meshmark.fleet.campaign import Campaign
+from meshmark.fleet.campaigns.campaign import Campaign
 from meshmark.fleet.cases import Named, State
+from meshmark.fleet.data.values import is_sound, node_rows
 from meshmark.fleet.folder import Fleet, date_of, time_of
-from meshmark.fleet.judgements import Look, campaigns_of, look
+from meshmark.fleet.health.assessment import Look, campaigns_of, look
+from meshmark.fleet.health.trends import NewFact, Step, Trend, new_facts, steps, trends
 from meshmark.fleet.nodesets import expand, in_order
 from meshmark.fleet.site import Site
-from meshmark.fleet.trends import NewFact, Step, Trend, new_facts, steps, trends
-from meshmark.fleet.values import is_sound, node_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.fleet.applications import LONGEST_S, application_of, step_of
-from meshmark.fleet.results import MAX_BYTES
-from meshmark.measure.plan import steps_of
-from meshmark.measure.spec import Spec
+from meshmark.fleet.data.results import MAX_BYTES
+from meshmark.measure.runs.plan import steps_of
+from meshmark.measure.runs.spec import Spec
 from meshmark.store.files import read_json
 from meshmark.values.inputs import Excerpt, OneOf, checked
 from meshmark.values.units import duration

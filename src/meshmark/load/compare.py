@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import UsageError
-from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.result import EFFECTS, Key, LoadRun, ProgramUse, Slowdown, slowdown
+from meshmark.load.scenario.journal import JOURNAL, read_run
+from meshmark.load.scenario.result import EFFECTS, Key, LoadRun, ProgramUse, Slowdown, slowdown
 from meshmark.machine.tree import format_list
+from meshmark.statistics.verdicts import Word, spoken
 from meshmark.values.units import seconds_of
-from meshmark.values.verdicts import Word, spoken
 
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
 HEADINGS: Final = ("elapsed", "user", "system", "waiting")

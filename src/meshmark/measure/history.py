@@ -12,11 +12,11 @@ from statistics import median
 from typing import Final
 
 from meshmark.measure.repetitions import point_key, same_plateaus
+from meshmark.statistics.verdicts import alike, judge
 from meshmark.store.machines import changes, machines
 from meshmark.store.record import MODE, Record, set_conditions, varying
 from meshmark.store.store import Store
 from meshmark.values.units import plain
-from meshmark.values.verdicts import alike, judge
 
 LAST: Final = 5  # number of earlier runs that are considered
 MIN_RUNS: Final = 2  # minimum number of earlier runs

@@ -20,13 +20,13 @@ from meshmark.errors import AbsentError, UsageError
 from meshmark.machine.memory import group_available_bytes, machine_available_bytes, node_available_bytes
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, parse_list
-from meshmark.measure.plan import replaced
-from meshmark.measure.probe import check
-from meshmark.measure.runner import StepResult
+from meshmark.measure.runs.plan import replaced
+from meshmark.measure.runs.probe import check
+from meshmark.measure.runs.runner import StepResult
+from meshmark.statistics.verdicts import Measured, rank
 from meshmark.store.record import Record
 from meshmark.values import grammar
 from meshmark.values.units import plain
-from meshmark.values.verdicts import Measured, rank
 
 NAME: Final = "llm"
 WEIGHTS: Final = "--weights"

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from meshmark.describe import descriptions
-from meshmark.measure.plan import Step
+from meshmark.measure.runs.plan import Step
+from meshmark.statistics.verdicts import Measured
 from meshmark.store.record import MODE, OBSERVED, Record, Scalar, median, median_interval
 from meshmark.store.run import Absence
-from meshmark.values.verdicts import Measured
 
 MIN_SAMPLES: Final = 6  # the median of fewer samples has no 95 % interval
 PLATEAU: Final = ("from_bytes", "to_bytes")  # the conditions with the footprints of a level of a curve

@@ -11,9 +11,9 @@ from meshmark.describe import Description, description
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.sources import from_sysfs
 from meshmark.measure.history import in_store
-from meshmark.measure.plan import Plan
 from meshmark.measure.repetitions import pool_steps, shortfall, unique
-from meshmark.measure.runner import Report, StepResult, run_plan
+from meshmark.measure.runs.plan import Plan
+from meshmark.measure.runs.runner import Report, StepResult, run_plan
 from meshmark.measure.suspicion import suspicious
 from meshmark.store.record import Record, Scalar
 from meshmark.store.run import Absence

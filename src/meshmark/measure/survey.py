@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.measure.journal import read_journal
-from meshmark.measure.plan import Plan, make_plan
 from meshmark.measure.repetitions import pool_steps, unique
-from meshmark.measure.runner import STATE, Report, Runner, StepResult, run_plan, save_state
-from meshmark.measure.spec import load_spec
+from meshmark.measure.runs.journal import read_journal
+from meshmark.measure.runs.plan import Plan, make_plan
+from meshmark.measure.runs.runner import STATE, Report, Runner, StepResult, run_plan, save_state
+from meshmark.measure.runs.spec import load_spec
 from meshmark.store.files import held, read_json
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.measure.repetitions import measured, point_key
+from meshmark.statistics.verdicts import ratio
 from meshmark.store.record import MODE, Record
 from meshmark.values import grammar
 from meshmark.values.units import NBSP, number, percent, plain, size
-from meshmark.values.verdicts import ratio
 
 PAGE: Final = 4096  # prefetchers do not cross a page of this size; bytes
 ENOUGH_OF_PEAK: Final = 0.8  # share of the measured peak below which a BLAS library is not the machine's limit

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from meshmark.machine.reference import model_claims, publication
+from meshmark.machine.published.reference import model_claims, publication
 
 _XEON: Final = "xeon_5500_lsf_2009"
 

@@ -7,9 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.report.html import Table, Tile, ratio_dot
-from meshmark.report.listing import result_tables
-from meshmark.report.render import render
 from meshmark.store.files import write_text
 from meshmark.store.record import Record
 from meshmark.store.store import Store
@@ -18,6 +15,9 @@ from meshmark.validation.claims.catalogue import Claim, Trial
 from meshmark.validation.claims.judging import BASIS_TEXT, Verdict
 from meshmark.validation.claims.run import counts, latest
 from meshmark.values.units import number, ratio_text
+from meshmark.views.html import Table, Tile, ratio_dot
+from meshmark.views.pages.listing import result_tables
+from meshmark.views.render import render
 
 INDEX: Final = "index.html"
 _ROWS: Final = 200  # maximum rows that are shown of the evidence of a verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.terminal.screen import table_console, text_table
+from meshmark.views.terminal.screen import table_console, text_table
 
 if TYPE_CHECKING:
     from meshmark.validation.claims.catalogue import Claim

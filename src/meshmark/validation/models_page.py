@@ -10,11 +10,11 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.model.statements import copy_5400, copy_5500_each, figure_13, table_3
-from meshmark.report.drawing import PALETTE, Drawn, chart_page, charts_or_reason
-from meshmark.report.html import Tile
 from meshmark.store.files import write_file, write_text
 from meshmark.validation import TEMPLATES
 from meshmark.validation.models.base import Row
+from meshmark.views.charts.drawing import PALETTE, Drawn, chart_page, charts_or_reason
+from meshmark.views.html import Tile
 
 TITLES: Final = {
     "gs1280_2003": "AlphaServer GS1280 (2003)",

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.values.verdicts import judge
+from meshmark.statistics.verdicts import judge
 from meshmark.watch.frames import USE, Frame, Header
 
 BATCHES: Final = 10

@@ -24,8 +24,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meshmark.errors import UsageError, quoted
-from meshmark.report.render import render
 from meshmark.store.files import open_regular
+from meshmark.views.render import render
 
 VARIABLE: Final = "MESHMARK_TOKEN"
 SECURITY: Final = {

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.watch.findings import Finding, Findings, frame_json
+from meshmark.watch.findings.findings import Finding, Findings, frame_json
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.layout import map_of
-from meshmark.web.openmetrics import Window
+from meshmark.web.export.openmetrics import Window
 
 Load = Callable[[int, int], list[Frame]]
 KEPT: Final = 600  # recent frames that a new reader receives first

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError
-from meshmark.report.render import render
 from meshmark.store.files import utf8, write_file
+from meshmark.views.render import render
 from meshmark.watch.difference import Difference
-from meshmark.watch.findings import Findings
+from meshmark.watch.findings.findings import Findings
 from meshmark.watch.frames import Frame, Header
 from meshmark.web.hub import Load, page_header
 

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 from meshmark.errors import MeshmarkError
-from meshmark.report.render import render
 from meshmark.values.units import counted, duration
+from meshmark.views.render import render
 from meshmark.web.parts import LoadRow, Parts, RunRow
 from meshmark.web.recordings import Recordings, addressable
 from meshmark.web.server import reported

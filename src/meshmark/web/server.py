@@ -25,7 +25,7 @@ from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.files import utf8
-from meshmark.web import openmetrics
+from meshmark.web.export import openmetrics
 from meshmark.web.guard import Guard, failed
 from meshmark.web.hub import Hub, Past
 

@@ -21,8 +21,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from meshmark.report.render import STYLE_SHEET
 from meshmark.store.files import utf8
+from meshmark.views.render import STYLE_SHEET
 from meshmark.web.guard import Guard
 from meshmark.web.hub import Hub, Past
 from meshmark.web.live import LiveMachine

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from meshmark.cli.app import SECTIONS, app
-from meshmark.cli.instrument_help import instrument_help
+from meshmark.cli.measure.instrument_help import instrument_help
 from meshmark.describe import descriptions, find_probe
 from support.cli import meshmark, start
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.cli.fleet_progress import fleet_progress
-from meshmark.fleet.campaign import NodeState, Progress, Status
+from meshmark.cli.fleet.fleet_progress import fleet_progress
+from meshmark.fleet.campaigns.campaign import NodeState, Progress, Status
 from support.cli import command
 
 NAMES = [f"n{i}" for i in range(1, 11)]
@@ -83,7 +83,7 @@ def test_a_terminal_gets_a_bar_and_keeps_the_last_counts(tmp_path: Path) -> None
 
 def test_a_bar_also_shows_what_is_taken_in() -> None:
     script = (
-        "from meshmark.cli.fleet_progress import fleet_progress\n"
+        "from meshmark.cli.fleet.fleet_progress import fleet_progress\n"
         "with fleet_progress('check') as show:\n"
         "    for read in (0, 250, 500): show.took_in(read, 500); show.bar.refresh()\n"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.cli.history import age
+from meshmark.cli.results.history import age
 from meshmark.errors import UsageError
 from meshmark.store.machines import add_machine
 from meshmark.store.record import Record, median, median_interval

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.load.scenario import read_scenario
-from meshmark.measure.plan import make_plan
-from meshmark.measure.spec import parse_spec
+from meshmark.load.scenario.scenario import read_scenario
+from meshmark.measure.runs.plan import make_plan
+from meshmark.measure.runs.spec import parse_spec
 from meshmark.model.instruments import measure
 from meshmark.model.machine import find_machine
 from support.cli import meshmark

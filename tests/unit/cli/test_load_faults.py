@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from meshmark.cli.load import app
+from meshmark.cli.load.load import app
 from meshmark.errors import UsageError
-from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.native import find_load
-from meshmark.load.placing import threads_of
-from meshmark.load.program import parse_program
-from meshmark.load.run import RunCutError, run_scenario
-from meshmark.load.scenario import parse_scenario
+from meshmark.load.calibration.native import find_load
+from meshmark.load.scenario.journal import JOURNAL, read_run
+from meshmark.load.scenario.placing import threads_of
+from meshmark.load.scenario.run import RunCutError, run_scenario
+from meshmark.load.scenario.scenario import parse_scenario
+from meshmark.load.synthesis.program import parse_program
 from meshmark.values.inputs import found
 from support import cli
 from support.made_load import made_load, made_study
@@ -297,7 +297,8 @@ def test_a_trial_does_not_outlive_who_made_it_and_leaves_no_file(tmp_path: Path,
     (tmp_path / "tmp").mkdir()
     code = (
         "import json, sys; from pathlib import Path; from support.made_program import PROGRAM\n"
-        "from meshmark.load.program import parse_program; from meshmark.load.make import run_program\n"
+        "from meshmark.load.synthesis.program import parse_program\n"
+        "from meshmark.load.synthesis.make import run_program\n"
         "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
         "run_program(parse_program(json.dumps(PROGRAM), 'p'), [0])"
     )

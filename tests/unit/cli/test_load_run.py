@@ -21,13 +21,13 @@ import pytest
 import typer
 
 from meshmark import process
-from meshmark.cli.load_live import Live
-from meshmark.cli.study import app as study_app
-from meshmark.load.journal import read_run
-from meshmark.load.native import find_load
-from meshmark.load.placing import Here
-from meshmark.load.profile import TargetProfile
-from meshmark.load.scenario import Scenario, parse_scenario
+from meshmark.cli.load.load_live import Live
+from meshmark.cli.load.study import app as study_app
+from meshmark.load.calibration.native import find_load
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.scenario.journal import read_run
+from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.scenario import Scenario, parse_scenario
 from meshmark.load.studies.alone import TOGETHER, co_run
 from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.outcome import read_outcomes

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from meshmark.cli.measure_app import RunProgress
-from meshmark.place.app.attempt import Attempt, end_earlier
-from meshmark.place.app.trials import Plan, Trials
+from meshmark.applications.attempt import Attempt, end_earlier
+from meshmark.applications.trials import Plan, Trials
+from meshmark.cli.measure.measure_app import RunProgress
 from meshmark.store.store import Store
-from meshmark.terminal import application
+from meshmark.views.terminal import application
 from support import fake_perf
 from support.cli import meshmark, start
 from support.waiting import until

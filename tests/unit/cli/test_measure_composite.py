@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.machine.papers import paper
-from meshmark.place.app.attempt import end_earlier
-from meshmark.place.app.composite import read_composite
+from meshmark.applications.attempt import end_earlier
+from meshmark.applications.composite import read_composite
+from meshmark.machine.published.papers import paper
 from meshmark.store.store import Store
 from support.cli import meshmark, start
 from support.waiting import until

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from meshmark.cli.app import app
 from meshmark.errors import UsageError
-from meshmark.terminal.map import UNKNOWN
+from meshmark.views.terminal.live.map import UNKNOWN
 from meshmark.watch.frames import USE, frame_of, header_of
 from meshmark.watch.recording import Recorder
 from support.cli import meshmark

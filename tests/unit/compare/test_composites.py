@@ -10,7 +10,7 @@ import pytest
 from meshmark.compare.composites import compared, composites_of
 from meshmark.compare.sides import Side
 from meshmark.errors import UsageError
-from meshmark.machine.papers import paper
+from meshmark.machine.published.papers import paper
 from meshmark.store.record import Metric, Record
 from support.cli import meshmark
 

@@ -16,7 +16,7 @@ from meshmark.compare.exports.base import Material
 from meshmark.compare.exports.formats import write
 from meshmark.compare.exports.series import name_of, point_of
 from meshmark.errors import AbsentError, UsageError
-from meshmark.measure.tools.mess import recognises
+from meshmark.measure.importers.memory.mess import recognises
 from meshmark.store.record import Record
 from support.imports import records_of
 from support.made_matrix import bandwidth, latency, lines, material, topology

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshmark.values.geometric import MIN_RUNS, mean_of, over, ratios_to, rounded
+from meshmark.statistics.geometric import MIN_RUNS, mean_of, over, ratios_to, rounded
 
 RUNS = st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=7)
 PROGRAMS = st.dictionaries(st.sampled_from("abcdefgh"), RUNS, min_size=1)

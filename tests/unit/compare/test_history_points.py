@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from meshmark.compare.history import MIN_RUNS, History, facts_between, measured, over_time, to_json
+from meshmark.statistics.changepoints import MIN_SEGMENT, splits
 from meshmark.store.record import Record
 from meshmark.store.series import RunValue, Series
-from meshmark.values.changepoints import MIN_SEGMENT, splits
 from support.made_run import record
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)

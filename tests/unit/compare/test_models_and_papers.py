@@ -13,9 +13,9 @@ from meshmark.compare.sides import Sides
 from meshmark.errors import UsageError
 from meshmark.measure.repetitions import point_key
 from meshmark.model.machine import find_machine, read_machine
-from meshmark.model.sweep import run_sweep
-from meshmark.report.comparison import charts, comparison_page, hops_texts
+from meshmark.model.sweeps.sweep import run_sweep
 from meshmark.store.store import Store
+from meshmark.views.pages.comparison import charts, comparison_page, hops_texts
 from support.made_run import bandwidth
 
 

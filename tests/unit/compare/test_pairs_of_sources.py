@@ -13,7 +13,7 @@ import pytest
 
 from meshmark.compare.models import simulated
 from meshmark.compare.pairing import matches, unpaired
-from meshmark.machine.papers import PAPER, paper
+from meshmark.machine.published.papers import PAPER, paper
 from meshmark.model.machine import find_machine
 from meshmark.store.record import Record
 from meshmark.values.units import NBSP, show

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from meshmark.doctor import attempt
-from meshmark.doctor.attempt import Attempt, Host, try_for_real
+from meshmark.doctor.mpi import attempt
+from meshmark.doctor.mpi.attempt import Attempt, Host, try_for_real
 
 
 def test_both_outputs_and_the_status_are_returned() -> None:

@@ -456,7 +456,7 @@ def test_starts_are_summarized_by_cpus_and_pages() -> None:
 
 
 def test_the_spread_is_that_of_the_publication() -> None:
-    from meshmark.machine.reference import publications
+    from meshmark.machine.published.reference import publications
 
     (paper,) = [p for p in publications() if p.name == "xeon_5500_lsf_2009"]
     runs = {

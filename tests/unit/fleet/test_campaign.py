@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.fleet.campaign import JOURNAL, Campaign, Progress, Wanted, begin, new_campaign
+from meshmark.fleet.campaigns.campaign import JOURNAL, Campaign, Progress, Wanted, begin, new_campaign
+from meshmark.fleet.campaigns.journal import Journal
 from meshmark.fleet.engines.engine import EngineError, Node, Work
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.journal import Journal
 from meshmark.fleet.plan import load_plan, node_plan
-from meshmark.measure.spec import Spec
+from meshmark.measure.runs.spec import Spec
 from meshmark.values.inputs import checked
 from support.made_fleet import PLAN, MadeEngine, lines_of, work_in, write_result
 
@@ -45,7 +45,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshmark.fleet.campaign.time", Clock())
+    monkeypatch.setattr("meshmark.fleet.campaigns.campaign.time", Clock())
 
 
 def begun(folder: Path, engine: MadeEngine, **wanted: Any) -> str:
@@ -100,7 +100,7 @@ def test_a_node_that_a_signal_interrupted_is_tried_again(tmp_path: Path) -> None
 
 def test_a_job_that_a_dead_node_keeps_alive_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "meshmark.fleet.campaign.GRACE_S", -60.0
+        "meshmark.fleet.campaigns.campaign.GRACE_S", -60.0
     )  # so that jobs are over time at once: the limit of their plan is 60 s
     engine = MadeEngine.of(NAMES[:4], lambda node, work: measure(node, work) if node != "n3" else None)
     engine.lasting = True

@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from meshmark.fleet.campaign import new_campaign
+from meshmark.fleet.campaigns.campaign import new_campaign
+from meshmark.fleet.data.ingest import Ingested, ingest
+from meshmark.fleet.data.results import ResultError, read_result
 from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import Ingested, ingest
-from meshmark.fleet.results import ResultError, read_result
 from meshmark.store.files import make_folder
 from support.made_application import lines_with, plan_of, run_line
 from support.made_fleet import lines_of, write_result

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import MeshmarkError
+from meshmark.fleet.actions import drain_cases, load_policy
 from meshmark.fleet.cases import State
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.plan import load_plan
-from meshmark.fleet.policy import drain_cases, load_policy
 
 
 def state(**changes: object) -> str:

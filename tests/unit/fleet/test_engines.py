@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, UsageError
+from meshmark.fleet.actions import Draining
 from meshmark.fleet.engines import engine as common
 from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work, answer, last_words, own_name
 from meshmark.fleet.engines.flux import Flux
@@ -24,7 +25,6 @@ from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.engines.psij import PsijSite
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
-from meshmark.fleet.policy import Draining
 from meshmark.fleet.site import Site, engine_of, load_site
 from meshmark.values.node_names import is_node_name
 from support.waiting import until

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.fleet.events import EVENTS, BeginEvent, EndedEvent, EndEvent, SubmittedEvent, SubmittingEvent
+from meshmark.fleet.campaigns.events import EVENTS, BeginEvent, EndedEvent, EndEvent, SubmittedEvent, SubmittingEvent
 from meshmark.values.inputs import checked
 
 BEGIN = {"plan": "abc", "kind": "check", "limit_s": 60.0, "engine": "slurm", "nodes": "n[1-3]", "cluster": "hawk"}

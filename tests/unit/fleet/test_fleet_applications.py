@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
+from meshmark.applications.application import shipped
 from meshmark.errors import AbsentError, UsageError
-from meshmark.fleet.campaign import Wanted, begin, new_campaign
-from meshmark.fleet.confirm import repeated
+from meshmark.fleet.application_records import Verdict, verdicts_of
+from meshmark.fleet.campaigns.campaign import Wanted, begin, new_campaign
+from meshmark.fleet.campaigns.confirm import repeated
+from meshmark.fleet.data.ingest import ingest
+from meshmark.fleet.data.panel import read_panel
+from meshmark.fleet.data.results import read_result
+from meshmark.fleet.data.values import query, read_matrix
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import ingest
-from meshmark.fleet.judgements import Confirmation, controls, decide, look, reference
-from meshmark.fleet.limits import with_limits
-from meshmark.fleet.panel import read_panel
+from meshmark.fleet.health.assessment import Confirmation, controls, decide, look, reference
+from meshmark.fleet.health.limits import with_limits
 from meshmark.fleet.plan import NodePlan
-from meshmark.fleet.results import read_result
-from meshmark.fleet.values import query, read_matrix
-from meshmark.fleet.verdicts import Verdict, verdicts_of
-from meshmark.measure.spec import parse_spec
+from meshmark.measure.runs.spec import parse_spec
 from meshmark.native import find_native
-from meshmark.place.app.application import shipped
 from support.made_application import SPEC, SUM, lines_with, plan_of, run_line
 from support.made_fleet import MadeEngine, lines_of, write_result
 

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.fleet.compaction import compact
+from meshmark.fleet.data.compaction import compact
+from meshmark.fleet.data.ingest import ingest, taken
+from meshmark.fleet.data.values import node_rows, query, read_matrix
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import ingest, taken
-from meshmark.fleet.values import node_rows, query, read_matrix
 from meshmark.store.files import lock
 from support.cli import meshmark
 from support.made_fleet import KERNELS, lines_of, write_result

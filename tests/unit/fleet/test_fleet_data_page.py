@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.fleet.compaction import compact
+from meshmark.fleet.data.compaction import compact
+from meshmark.fleet.data.ingest import ingest
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import ingest
 from support.cli import python
 from support.made_fleet import lines_of, noisy, write_result
 from support.paths import ROOT

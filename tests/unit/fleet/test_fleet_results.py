@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshmark.fleet.results import ResultError, read_result
+from meshmark.fleet.data.results import ResultError, read_result
 from support.made_fleet import KERNELS, lines_of, write_result
 
 

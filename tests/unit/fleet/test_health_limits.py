@@ -11,8 +11,8 @@ import pytest
 
 from meshmark.errors import AbsentError
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.judgements import look
-from meshmark.fleet.limits import with_limits
+from meshmark.fleet.health.assessment import look
+from meshmark.fleet.health.limits import with_limits
 from meshmark.fleet.plan import NodePlan, load_plan
 from meshmark.native import find_native
 from support.many_nodes import HASH, ManyNodes, points

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from meshmark.fleet.campaign import new_campaign
+from meshmark.fleet.campaigns.campaign import new_campaign
+from meshmark.fleet.data.ingest import Ingested, ingest, measured_nodes
+from meshmark.fleet.data.values import is_sound, node_rows
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import Ingested, ingest, measured_nodes
-from meshmark.fleet.values import is_sound, node_rows
 from meshmark.store.files import lock
 from support.made_fleet import KERNELS, lines_of, write_result
 
@@ -148,7 +148,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, name: str, monkeypatch: pytes
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("meshmark.fleet.ingest.write_parquet", full)
+        patched.setattr("meshmark.fleet.data.ingest.write_parquet", full)
         with pytest.raises(OSError, match="No space"):
             ingest(fleet, name, "hawk")
     assert ingest(fleet, name, "hawk").nodes == ["n1"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.fleet.campaign import new_campaign
+from meshmark.fleet.campaigns.campaign import new_campaign
 from meshmark.fleet.folder import Fleet
 from support.cli import environment
 from support.made_fleet import lines_of, write_result
@@ -27,7 +27,7 @@ from pathlib import Path
 if __name__ == "__main__":
     from meshmark.cli.process import end_by_signals
     from meshmark.fleet.folder import Fleet
-    from meshmark.fleet.ingest import ingest
+    from meshmark.fleet.data.ingest import ingest
 
     end_by_signals()
     try:

@@ -12,11 +12,11 @@ import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.fleet.cases import Named, State, close_cases
-from meshmark.fleet.classes import classes
+from meshmark.fleet.data.ingest import ingest
+from meshmark.fleet.data.panel import read_panel
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import ingest
-from meshmark.fleet.judgements import Confirmation, Look, controls, decide, look, reference
-from meshmark.fleet.panel import read_panel
+from meshmark.fleet.health.assessment import Confirmation, Look, controls, decide, look, reference
+from meshmark.fleet.health.classes import classes
 from support.made_fleet import KERNELS, files, lines_of, noisy, write_result
 
 NODES = [f"n{i:02d}" for i in range(1, 41)]

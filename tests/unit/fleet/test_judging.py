@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from meshmark.fleet.baseline import MIN_NODES, fit
-from meshmark.fleet.estimates import correlation, deviation, location, wrapped
-from meshmark.fleet.evidence import evidence
-from meshmark.fleet.judging import CONTROLS, Discoveries, fresh_count, fresh_evidence, screen
-from meshmark.fleet.tails import Tail
+from meshmark.fleet.health.baseline import MIN_NODES, fit
+from meshmark.fleet.health.p_values import evidence
+from meshmark.fleet.health.screening import CONTROLS, Discoveries, fresh_count, fresh_evidence, screen
+from meshmark.statistics.estimates import correlation, deviation, location, wrapped
+from meshmark.statistics.tails import Tail
 
 METRICS = 12
 GROUPS = np.repeat(np.eye(3, dtype=bool), 4, axis=0)

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from meshmark.fleet.curves import as_distances
-from meshmark.fleet.values import Point
+from meshmark.fleet.data.values import Point
+from meshmark.fleet.health.curves import as_distances
 
 BANDWIDTHS = np.array([10.0, 40.0, 70.0, 90.0, 99.0])
 NODES, VALUES = 20, 3

@@ -10,7 +10,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from meshmark.fleet.campaign import Campaign
+from meshmark.fleet.campaigns.campaign import Campaign
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.plan import NodePlan
 from support.cli import command

@@ -9,9 +9,9 @@ import pytest
 
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.judging import Discoveries
-from meshmark.fleet.network import decide_network, levels, shifts
-from meshmark.fleet.topology import Tree
+from meshmark.fleet.health.screening import Discoveries
+from meshmark.fleet.network.slow_links import decide_network, levels, shifts
+from meshmark.fleet.network.topology import Tree
 from support.made_network import MadeNetwork, leaves
 
 

@@ -13,8 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from meshmark.fleet.data.results import read_result
 from meshmark.fleet.plan import NodePlan
-from meshmark.fleet.results import read_result
 from meshmark.native import find_native
 from support.made_fleet import lines_of, write_result
 from support.paths import ROOT

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from meshmark.cli.app import app
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.fleet.campaign import Campaign
+from meshmark.fleet.campaigns.campaign import Campaign
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import MAX_NODES, checked_names, expand, fold

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from meshmark.cli.app import app
 from meshmark.fleet.cases import NETWORK, Named, State
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.links import Terms, without_noise
-from meshmark.fleet.placing import Distances, choose, exported, random_spread
-from meshmark.fleet.topology import Tree, read_tree
+from meshmark.fleet.network.links import Terms, without_noise
+from meshmark.fleet.network.placing import Distances, choose, exported, random_spread
+from meshmark.fleet.network.topology import Tree, read_tree
 from support.made_network import MadeNetwork, leaves
 
 TOPOLOGY = "SwitchName=s0 Nodes=n[1-4]\nSwitchName=s1 Nodes=n[5-12]\nSwitchName=top Switches=s[0-1]\n"

@@ -17,9 +17,9 @@ from meshmark.cli.app import app
 from meshmark.fleet.engines.engine import Work
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.known import nodes_of
-from meshmark.fleet.pairs import Messages, script_maker
+from meshmark.fleet.network.pairs import Messages, script_maker
 from meshmark.fleet.site import PairSite, Site, SshSite
-from meshmark.measure.launch import Launcher
+from meshmark.measure.runs.launch import Launcher
 from support.made_fleet import lines_of, write_result
 from support.made_run import record
 
@@ -40,9 +40,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     program.chmod(0o755)
     fake = Launcher("mpi", program, program)
-    monkeypatch.setattr("meshmark.fleet.campaign.time.sleep", lambda _: threading.Event().wait(0.02))
-    monkeypatch.setattr("meshmark.fleet.pairs.chosen", lambda _: ["mpi"])
-    monkeypatch.setattr("meshmark.fleet.pairs.launcher", lambda _: fake)
+    monkeypatch.setattr("meshmark.fleet.campaigns.campaign.time.sleep", lambda _: threading.Event().wait(0.02))
+    monkeypatch.setattr("meshmark.fleet.network.pairs.chosen", lambda _: ["mpi"])
+    monkeypatch.setattr("meshmark.fleet.network.pairs.launcher", lambda _: fake)
     fleet = tmp_path / "fleet"
     fleet.mkdir()
     (fleet / "fleet.toml").write_text(TOML)

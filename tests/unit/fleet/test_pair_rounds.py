@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshmark.fleet.rounds import draw_confirmation, draw_rounds
-from meshmark.fleet.topology import Places, Tree, read_tree
+from meshmark.fleet.network.rounds import draw_confirmation, draw_rounds
+from meshmark.fleet.network.topology import Places, Tree, read_tree
 from support.made_network import leaves
 
 

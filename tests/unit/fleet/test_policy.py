@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import UsageError
+from meshmark.fleet.actions import Policy, check_policy, drain_cases, load_policy, reason
 from meshmark.fleet.cases import Named, Worse
 from meshmark.fleet.engines.engine import EngineError, Node
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.policy import Policy, check_policy, drain_cases, load_policy, reason
 from support.made_fleet import MadeEngine
 
 CAMPAIGN = "check-20261101T120000-0001"

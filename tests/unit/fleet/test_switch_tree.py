@@ -11,9 +11,9 @@ from meshmark.errors import UsageError
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.pairs import tree_of
+from meshmark.fleet.network.pairs import tree_of
+from meshmark.fleet.network.topology import Places, Tree, load_tree, read_tree
 from meshmark.fleet.site import Site
-from meshmark.fleet.topology import Places, Tree, load_tree, read_tree
 
 CONF = """\
 # three levels, of which one branch is short

@@ -115,7 +115,7 @@ def test_frames_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_printed_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    from meshmark.terminal.tables import print_tables
+    from meshmark.views.terminal.tables import print_tables
 
     print_tables(latency())
     output = capsys.readouterr().out

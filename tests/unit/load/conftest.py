@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.load.run import find_load
+from meshmark.load.scenario.run import find_load
 from support.made_program import made_program
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from meshmark.load.order import best_phases, golden_phases, sequence, uniformity
+from meshmark.load.calibration.order import best_phases, golden_phases, sequence, uniformity
 
 
 def heap_order(calls: Sequence[int], phases: Sequence[float]) -> list[int]:

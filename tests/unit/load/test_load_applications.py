@@ -11,14 +11,22 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.load.application import VERDICTS, Asked, Described, Verdict, described, read_verdicts, save_verdicts
-from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.records import records_of
-from meshmark.load.run import run_scenario
-from meshmark.load.scenario import read_scenario
+from meshmark.load.scenario.application import (
+    VERDICTS,
+    Asked,
+    Described,
+    Verdict,
+    described,
+    read_verdicts,
+    save_verdicts,
+)
+from meshmark.load.scenario.journal import JOURNAL, read_run
+from meshmark.load.scenario.records import records_of
+from meshmark.load.scenario.run import run_scenario
+from meshmark.load.scenario.scenario import read_scenario
 from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.copies import copies
-from meshmark.terminal.gantt import gantt_text
+from meshmark.views.terminal.gantt import gantt_text
 from support.scenarios import CPUS, QUIET, run
 
 # The script writes its copy and size to a file of its working folder, and prints how often that folder was used.

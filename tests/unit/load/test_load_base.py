@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load import base
-from meshmark.load.base import base_run, base_runs, inspect_run, last_base, read_base
-from meshmark.load.native import described_columns
-from meshmark.load.variants import COUNTER_PREFIX
+from meshmark.load.calibration import base
+from meshmark.load.calibration.base import base_run, base_runs, inspect_run, last_base, read_base
+from meshmark.load.calibration.native import described_columns
+from meshmark.load.calibration.variants import COUNTER_PREFIX
 from meshmark.machine.facts import host_id
 from meshmark.measure import survey
 from support.cli import meshmark, start

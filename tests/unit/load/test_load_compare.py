@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from meshmark.cli.load import app
+from meshmark.cli.load.load import app
 from meshmark.errors import UsageError
 from meshmark.load.compare import compare, read_side
-from meshmark.load.journal import JOURNAL
-from meshmark.load.result import slowdown
-from meshmark.report.load_compare import compare_html
-from meshmark.terminal.load_compare import compare_text
+from meshmark.load.scenario.journal import JOURNAL
+from meshmark.load.scenario.result import slowdown
+from meshmark.views.pages.load_compare import compare_html
+from meshmark.views.terminal.load_compare import compare_text
 from support.made_load import made_load
 
 

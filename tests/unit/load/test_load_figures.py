@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.journal import spans_of
-from meshmark.load.lanes import shares
-from meshmark.load.metrics import all_metrics, of_variants, parse_metrics
-from meshmark.load.result import (
+from meshmark.load.calibration.metrics import all_metrics, of_variants, parse_metrics
+from meshmark.load.scenario.journal import spans_of
+from meshmark.load.scenario.lanes import shares
+from meshmark.load.scenario.result import (
     LoadRun,
     ProgramUse,
     Span,

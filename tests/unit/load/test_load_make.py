@@ -13,16 +13,16 @@ import pytest
 
 from meshmark.describe import find_probe
 from meshmark.errors import MeshmarkError
-from meshmark.load.base import variants_of
-from meshmark.load.make import calibrate, kernels, read_trial, run_program, shortened
-from meshmark.load.metrics import all_metrics
-from meshmark.load.native import find_load
-from meshmark.load.order import sequence
-from meshmark.load.profile import parse_profile
-from meshmark.load.program import Program, dump_program
+from meshmark.load.calibration.base import variants_of
+from meshmark.load.calibration.metrics import all_metrics
+from meshmark.load.calibration.native import find_load
+from meshmark.load.calibration.order import sequence
+from meshmark.load.calibration.profile import parse_profile
+from meshmark.load.calibration.variants import Variant
 from meshmark.load.synthesis import synthesize
-from meshmark.load.variants import Variant
-from meshmark.measure.journal import read_journal
+from meshmark.load.synthesis.make import calibrate, kernels, read_trial, run_program, shortened
+from meshmark.load.synthesis.program import Program, dump_program
+from meshmark.measure.runs.journal import read_journal
 
 NAMES = "triad,copy,sum,dot,fill_past,gemm,horner,hash,stencil_2d_5pt,fft"
 

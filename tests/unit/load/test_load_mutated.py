@@ -13,23 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.calibration.metrics import all_metrics, parse_metrics
+from meshmark.load.calibration.native import find_load
 from meshmark.load.compare import compare, read_side
-from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.lines import journal_lines
-from meshmark.load.metrics import all_metrics, parse_metrics
-from meshmark.load.native import find_load
-from meshmark.load.placing import Here, threads_of
-from meshmark.load.program import parse_program
-from meshmark.load.records import records_of
-from meshmark.load.result import utilisation
-from meshmark.load.run import run_scenario
-from meshmark.load.scenario import parse_scenario, read_scenario
+from meshmark.load.scenario.journal import JOURNAL, read_run
+from meshmark.load.scenario.lines import journal_lines
+from meshmark.load.scenario.placing import Here, threads_of
+from meshmark.load.scenario.records import records_of
+from meshmark.load.scenario.result import utilisation
+from meshmark.load.scenario.run import run_scenario
+from meshmark.load.scenario.scenario import parse_scenario, read_scenario
 from meshmark.load.studies.outcome import read_outcomes
-from meshmark.measure.spec import parse_spec
-from meshmark.report.gantt import gantt_html
-from meshmark.report.load_compare import compare_html
-from meshmark.terminal.gantt import gantt_text
-from meshmark.terminal.load_compare import compare_text
+from meshmark.load.synthesis.program import parse_program
+from meshmark.measure.runs.spec import parse_spec
+from meshmark.views.gantt import gantt_html
+from meshmark.views.pages.load_compare import compare_html
+from meshmark.views.terminal.gantt import gantt_text
+from meshmark.views.terminal.load_compare import compare_text
 from support.made_load import made_study
 from support.made_program import PROGRAM, made_program
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from meshmark.load.compare import compare, read_side
-from meshmark.load.journal import read_run
-from meshmark.load.lanes import CHECK, flags_text, lanes, plan_lines, totals_of
-from meshmark.load.make import VARIES, varying
-from meshmark.load.records import records_of
-from meshmark.load.result import LoadRun
-from meshmark.report.gantt import gantt_html, gantt_svg
-from meshmark.terminal.gantt import gantt_text
+from meshmark.load.scenario.journal import read_run
+from meshmark.load.scenario.lanes import CHECK, flags_text, lanes, plan_lines, totals_of
+from meshmark.load.scenario.records import records_of
+from meshmark.load.scenario.result import LoadRun
+from meshmark.load.synthesis.make import VARIES, varying
+from meshmark.views.gantt import gantt_html, gantt_svg
+from meshmark.views.terminal.gantt import gantt_text
 from support.made_load import made_load
 
 DONE = {"wall_s": 8.75, "planned_s": 8.0, "memory_read_bytes": 6e9, "memory_write_bytes": 2e9, "flops": 0.0}

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load import scenario as scenarios
-from meshmark.load.metrics import RESERVED, all_metrics, parse_metrics
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import dump_program
-from meshmark.load.scenario import Canary, Member, Scenario, parse_scenario
+from meshmark.load.calibration.metrics import RESERVED, all_metrics, parse_metrics
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Variant
+from meshmark.load.scenario import scenario as scenarios
+from meshmark.load.scenario.scenario import Canary, Member, Scenario, parse_scenario
 from meshmark.load.synthesis import synthesize
-from meshmark.load.variants import Variant
+from meshmark.load.synthesis.program import dump_program
 from support.made_base import made_base
 from support.paths import ROOT
 from support.scripts import docs_script

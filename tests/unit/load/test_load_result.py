@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.lanes import lanes
-from meshmark.load.records import records_of
-from meshmark.load.result import LoadRun, canary_text
-from meshmark.report.gantt import gantt_html, gantt_svg, write_gantt
+from meshmark.load.scenario.journal import JOURNAL, read_run
+from meshmark.load.scenario.lanes import lanes
+from meshmark.load.scenario.records import records_of
+from meshmark.load.scenario.result import LoadRun, canary_text
 from meshmark.store.record import Record
 from meshmark.store.store import Store
-from meshmark.terminal.gantt import gantt_text
+from meshmark.views.gantt import gantt_html, gantt_svg, write_gantt
+from meshmark.views.terminal.gantt import gantt_text
 from support.scenarios import QUIET, run
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.records import records_of
-from meshmark.load.result import LoadRun, utilisation
-from meshmark.load.run import find_load, run_scenario
-from meshmark.terminal.gantt import gantt_text
+from meshmark.load.scenario.journal import JOURNAL, read_run
+from meshmark.load.scenario.records import records_of
+from meshmark.load.scenario.result import LoadRun, utilisation
+from meshmark.load.scenario.run import find_load, run_scenario
+from meshmark.views.terminal.gantt import gantt_text
 from support.made_program import made_program
 from support.processes import children_of, descendants_with, nobody_with
 from support.scenarios import CPUS, QUIET, one_line, run, two_cpus
@@ -296,7 +296,7 @@ def test_a_timeout_ends_what_runs_and_flags_it(tmp_path: Path) -> None:
 RUNNER = """
 import sys
 from pathlib import Path
-from meshmark.load.run import run_scenario
+from meshmark.load.scenario.run import run_scenario
 run_scenario(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 # The script leaves its process group and session, ignores the signals that can be ignored, and so do its children.

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.load.journal import read_run
-from meshmark.load.native import find_load
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import dump_program, parse_program
-from meshmark.load.scenario import Member, Scenario
+from meshmark.load.calibration.native import find_load
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Variant
+from meshmark.load.scenario.journal import read_run
+from meshmark.load.scenario.scenario import Member, Scenario
 from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.cells import QUIET, lengthened, member, order, run_cells, scenario, start_study
 from meshmark.load.studies.copies import copies
@@ -37,11 +37,11 @@ from meshmark.load.studies.overload import overload
 from meshmark.load.studies.results import Results, point, read_records
 from meshmark.load.studies.shared_bus import shared_bus
 from meshmark.load.synthesis import explain, synthesize
-from meshmark.load.variants import Variant
-from meshmark.report.drawing import for_file
-from meshmark.report.studies import STUDIES, draw
+from meshmark.load.synthesis.program import dump_program, parse_program
 from meshmark.store.record import Record
 from meshmark.values.inputs import checked
+from meshmark.views.charts.drawing import for_file
+from meshmark.views.pages.studies import STUDIES, draw
 from support.made_base import made_base
 from support.made_program import made_program
 from support.scenarios import one_line

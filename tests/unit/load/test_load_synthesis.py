@@ -16,12 +16,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.metrics import all_metrics, metric, parse_metrics
-from meshmark.load.profile import TargetProfile, parse_profile
-from meshmark.load.program import Program, dump_program, parse_program
+from meshmark.load.calibration.metrics import all_metrics, metric, parse_metrics
+from meshmark.load.calibration.profile import TargetProfile, parse_profile
 from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
 from meshmark.load.synthesis.mix import spread_evenly
 from meshmark.load.synthesis.problem import ImpossibleError
+from meshmark.load.synthesis.program import Program, dump_program, parse_program
 from support.made_base import MIB, base, random_wish
 from support.scenarios import one_line
 

@@ -13,12 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.metrics import BUILT_IN, RESERVED, all_metrics, metric, parse_metrics
-from meshmark.load.order import sequence
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import Part, dump_program, parse_program
+from meshmark.load.calibration.metrics import BUILT_IN, RESERVED, all_metrics, metric, parse_metrics
+from meshmark.load.calibration.order import sequence
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import COLUMNS, Table, Variant, served_by
 from meshmark.load.synthesis import synthesize
-from meshmark.load.variants import COLUMNS, Table, Variant, served_by
+from meshmark.load.synthesis.program import Part, dump_program, parse_program
 from meshmark.values.inputs import checked
 from support.made_base import base
 from support.scenarios import one_line

@@ -12,8 +12,16 @@ import numpy as np
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.load.metrics import Linear, all_metrics, metric, metrics_of, of_variants, parse_metrics, read_metrics
-from meshmark.load.variants import Variant
+from meshmark.load.calibration.metrics import (
+    Linear,
+    all_metrics,
+    metric,
+    metrics_of,
+    of_variants,
+    parse_metrics,
+    read_metrics,
+)
+from meshmark.load.calibration.variants import Variant
 
 NUMBER_1 = Linear({}, 1.0)
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from meshmark.cli.load import app
-from meshmark.cli.load_watch import watched
+from meshmark.cli.load.load import app
+from meshmark.cli.load.load_watch import watched
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.recorded import RECORDING, Step, binned, machine_use, recording_in, traffic
-from meshmark.report.gantt import gantt_html, gantt_svg
-from meshmark.terminal.gantt import gantt_text
+from meshmark.load.scenario.journal import JOURNAL, read_run
+from meshmark.load.scenario.recorded import RECORDING, Step, binned, machine_use, recording_in, traffic
+from meshmark.views.gantt import gantt_html, gantt_svg
+from meshmark.views.terminal.gantt import gantt_text
 from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.recording import Recorder, Recording, RecordingError
 from support.made_load import BEGIN_S, EPOCH, made_load
@@ -230,7 +230,7 @@ def test_a_run_that_is_watched_has_the_machine_below_it(tmp_path: Path) -> None:
 WATCHED = """
 import signal, sys
 from pathlib import Path
-from meshmark.cli.load_watch import watched
+from meshmark.cli.load.load_watch import watched
 with watched(Path(sys.argv[1])):
     print("in", flush=True)
     signal.pause()

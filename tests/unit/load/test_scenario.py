@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import UsageError
-from meshmark.load.metrics import parse_metrics
-from meshmark.load.placing import Here, check_here
-from meshmark.load.scenario import Member, Scenario, parse_scenario, read_scenario
+from meshmark.load.calibration.metrics import parse_metrics
+from meshmark.load.scenario.placing import Here, check_here
+from meshmark.load.scenario.scenario import Member, Scenario, parse_scenario, read_scenario
 from support.scenarios import one_line, run
 
 

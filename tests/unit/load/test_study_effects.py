@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.effects import Curve, crossing, equivalence, rising
+from meshmark.load.calibration.effects import Curve, crossing, equivalence, rising
 from meshmark.load.studies.omp_overload import serialisation
 from meshmark.load.studies.results import table
 from support.scenarios import one_line

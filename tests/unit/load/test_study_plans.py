@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.load.placing import Here
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import dump_program, read_program
-from meshmark.load.result import Totals
-from meshmark.load.scenario import Member
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Variant
+from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.result import Totals
+from meshmark.load.scenario.scenario import Member
 from meshmark.load.studies.bench import StudyOptions, memory_mib
 from meshmark.load.studies.cells import LEAD_S
 from meshmark.load.studies.curve import InterferenceCurve, interference_curve
 from meshmark.load.studies.interference import MEMORY_BOUND, interference_matrix, kernel_class
 from meshmark.load.studies.outcome import Cell, Outcome, Use
 from meshmark.load.synthesis import explain, synthesize
-from meshmark.load.variants import Variant
+from meshmark.load.synthesis.program import dump_program, read_program
 from support.made_base import made_base
 
 TWICE = StudyOptions(repetitions=2, rounds=0)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meshmark.load.metrics import all_metrics, metric
-from meshmark.load.program import Program
+from meshmark.load.calibration.metrics import all_metrics, metric
 from meshmark.load.synthesis.calls import finish_program
 from meshmark.load.synthesis.problem import Problem
+from meshmark.load.synthesis.program import Program
 from support.few_variants import flops, problem, variant
 
 

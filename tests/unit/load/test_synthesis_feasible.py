@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshmark.load.metrics import metric
+from meshmark.load.calibration.metrics import metric
 from meshmark.load.synthesis.feasible import (
     any_solution,
     find_max_share,

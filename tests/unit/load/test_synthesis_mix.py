@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.calibration.variants import Table, Variant
 from meshmark.load.synthesis.mix import balanced, select_variants, spread_evenly, weights
 from meshmark.load.synthesis.problem import Problem
-from meshmark.load.variants import Table, Variant
 from support.few_variants import problem, variant
 
 MIB = 1 << 20

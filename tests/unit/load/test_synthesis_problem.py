@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.load.metrics import Metric, all_metrics, metric
-from meshmark.load.profile import TargetProfile
+from meshmark.load.calibration.metrics import Metric, all_metrics, metric
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Table, Variant
 from meshmark.load.synthesis.problem import ImpossibleError, Row, parts_of, presolved, usable_variants
-from meshmark.load.variants import Table, Variant
 from support.few_variants import flops, problem, variant
 
 MIB = 1 << 20

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.load.metrics import metric
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import Program
+from meshmark.load.calibration.metrics import metric
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Variant
 from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
 from meshmark.load.synthesis.problem import ImpossibleError
-from meshmark.load.variants import Variant
+from meshmark.load.synthesis.program import Program
 from support.few_variants import flops, variant
 
 

@@ -33,7 +33,7 @@ from meshmark.machine.facts import (
     wire_bandwidth,
 )
 from meshmark.machine.identity import identity
-from meshmark.machine.reference import machine_facts, model_claims, publication, publications
+from meshmark.machine.published.reference import machine_facts, model_claims, publication, publications
 from meshmark.machine.smbios import channels, dimms, without_serials
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import MachineError, Tree

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.cli.published import show_published
-from meshmark.machine.papers import Paper, paper, papers
-from meshmark.machine.reference import Publication, publication, publications
+from meshmark.machine.published.papers import Paper, paper, papers
+from meshmark.machine.published.reference import Publication, publication, publications
 from meshmark.machine.tree import MachineError
 from meshmark.store.record import Record
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from meshmark.describe import Description, Parameter, description
-from meshmark.measure import budget
-from meshmark.measure.budget import MAX_S, budget_s, memory_scale, more, relative_points
-from meshmark.measure.plan import launched, make_plan, measurement
-from meshmark.measure.probe import check
-from meshmark.measure.spec import parse_spec
+from meshmark.measure.runs import budget
+from meshmark.measure.runs.budget import MAX_S, budget_s, memory_scale, more, relative_points
+from meshmark.measure.runs.plan import launched, make_plan, measurement
+from meshmark.measure.runs.probe import check
+from meshmark.measure.runs.spec import parse_spec
 
 
 def option(name: str, kind: str, default: str, maximum: float | None = None) -> Parameter:

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshmark.measure.journal import parse_line, read_journal
+from meshmark.measure.runs.journal import parse_line, read_journal
 from meshmark.store.run import Absence
 from support.result_line import LINE
 

@@ -8,8 +8,8 @@ import pytest
 
 from meshmark.describe import Description, Parameter
 from meshmark.errors import UsageError
-from meshmark.measure import launch
-from meshmark.measure.plan import launched, measurement
+from meshmark.measure.runs import launch
+from meshmark.measure.runs.plan import launched, measurement
 
 OPTIONS = {"ranks": "all", "mpi": "any", "budget": "10s", "seed": "1", "words": "1"}
 AMONG_RANKS = Description(

@@ -8,8 +8,8 @@ import pytest
 
 from meshmark.describe import description
 from meshmark.errors import UsageError
-from meshmark.measure import launch
-from meshmark.measure.plan import Plan, measurement
+from meshmark.measure.runs import launch
+from meshmark.measure.runs.plan import Plan, measurement
 from support.mpi_here import installed
 
 

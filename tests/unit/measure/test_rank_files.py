@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from meshmark.measure.rank_files import abandoned, rank_files, remove_abandoned
+from meshmark.measure.runs.rank_files import abandoned, rank_files, remove_abandoned
 
 OWNER = """
 import sys
 from pathlib import Path
-from meshmark.measure.rank_files import rank_files
+from meshmark.measure.runs.rank_files import rank_files
 
 with rank_files("openmpi", 1, Path(sys.argv[1])) as variables:
     Path(next(iter(variables.values())), "segment").write_bytes(b"x")

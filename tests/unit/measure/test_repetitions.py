@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from meshmark.measure.plan import Plan, Step
 from meshmark.measure.repetitions import (
     Quality,
     modes,
@@ -21,6 +20,7 @@ from meshmark.measure.repetitions import (
     shortfall,
     unique,
 )
+from meshmark.measure.runs.plan import Plan, Step
 from meshmark.store.record import MODE, Record, median, median_interval
 from meshmark.store.run import Absence
 from support import made_run

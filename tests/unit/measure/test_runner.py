@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.measure import runner, survey
-from meshmark.measure.plan import Plan, Step, make_plan
-from meshmark.measure.runner import Pace, Runner, StepResult, run_plan
-from meshmark.measure.spec import load_spec, parse_spec
+from meshmark.measure import survey
+from meshmark.measure.runs import runner
+from meshmark.measure.runs.plan import Plan, Step, make_plan
+from meshmark.measure.runs.runner import Pace, Runner, StepResult, run_plan
+from meshmark.measure.runs.spec import load_spec, parse_spec
 from meshmark.store.store import Store
 from support.paths import FAKE_PROBE
 from support.processes import children_of, nobody_with
@@ -92,8 +93,8 @@ def test_a_probe_that_cannot_start_is_one_line(tmp_path: Path, monkeypatch: pyte
 def test_killed_at_random_moments_it_resumes_and_measures_nothing_twice(tmp_path: Path, fake: Path) -> None:
     code = f"""
 from pathlib import Path
-from meshmark.measure.plan import Plan, Step
-from meshmark.measure.runner import run_plan
+from meshmark.measure.runs.plan import Plan, Step
+from meshmark.measure.runs.runner import run_plan
 from meshmark.store.store import Store
 steps = tuple(Step(f"0{{i}}-fake", "fake", ("fake", "--seed", str(i), "--pause", "0.02"), 2) for i in range(3))
 run_plan(Plan("p", steps), Path({str(tmp_path / "run")!r}), Store(Path({str(tmp_path / "store")!r})), "r")
@@ -124,8 +125,8 @@ run_plan(Plan("p", steps), Path({str(tmp_path / "run")!r}), Store(Path({str(tmp_
 def test_the_probe_dies_with_its_runner(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from meshmark.measure.plan import Step
-from meshmark.measure.runner import Runner
+from meshmark.measure.runs.plan import Step
+from meshmark.measure.runs.runner import Runner
 Runner(Path({str(tmp_path)!r})).run_step(Step("s", "fake", ("fake", "--fault", "hang"), 99))
 """
     child = subprocess.Popen([sys.executable, "-c", code])

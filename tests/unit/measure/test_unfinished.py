@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.plan import Plan, Step
-from meshmark.measure.unfinished import KEPT, begin, newest
+from meshmark.measure.runs.plan import Plan, Step
+from meshmark.measure.runs.unfinished import KEPT, begin, newest
 from meshmark.store.store import MEASURING, Store
 from support.cli import start
 from support.paths import FAKE_PROBE

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from meshmark.model.clock_sweep import CLOCK, clock_sweeps
 from meshmark.model.machine import find_machine
-from meshmark.model.sweep import run_sweep
+from meshmark.model.sweeps.clock_sweep import CLOCK, clock_sweeps
+from meshmark.model.sweeps.sweep import run_sweep
 from meshmark.store.record import Metric, Record
 from support.cli import meshmark
 

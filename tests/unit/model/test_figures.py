@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meshmark.model.figures import comparison, figures
 from meshmark.model.machine import find_machine
+from meshmark.model.sweeps.figures import comparison, figures
 
 BOUND = "network bound, uniform reads"
 

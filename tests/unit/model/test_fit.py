@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError
-from meshmark.model import fit as fitting
-from meshmark.model.fit import Fit, Point, fit
+from meshmark.model.fitting import fit as fitting
+from meshmark.model.fitting.fit import Fit, Point, fit
 from meshmark.store.record import Metric as Described
 from meshmark.store.record import Record
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError
-from meshmark.model.fit import fit
+from meshmark.model.fitting.fit import fit
 from meshmark.model.instruments import measure
 from meshmark.model.machine import Machine, read_machine
 from meshmark.store.record import Record

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.model.from_numbers import Fitted, fit_numbers
+from meshmark.model.fitting.from_numbers import Fitted, fit_numbers
+from meshmark.model.fitting.key_numbers import Given, KeyNumbers, check, conflicts, show
 from meshmark.model.instruments import measure
-from meshmark.model.key_numbers import Given, KeyNumbers, check, conflicts, show
 
 TWO = {"cores": 32, "idle-local": 80e-9, "idle-remote": 140e-9, "read": 200e9}
 ONE = {"cores": 8, "idle-local": 75e-9, "read": 40e9}

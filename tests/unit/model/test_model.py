@@ -25,11 +25,11 @@ from meshmark.model.keys import KEYS
 from meshmark.model.machine import FOLDER, MachineFileError, data_rate_mhz, find_machine, machine_names, read_machine
 from meshmark.model.patterns import Request, points_of, run_pattern
 from meshmark.model.place_io import place
-from meshmark.model.sweep import grid, run_sweep, values_of
+from meshmark.model.sweeps.sweep import grid, run_sweep, values_of
 from meshmark.model.workloads import random_reads
 from meshmark.store.record import Record
 from meshmark.store.store import Store
-from meshmark.terminal.mesh import mesh_text
+from meshmark.views.terminal.mesh import mesh_text
 from support.cli import meshmark, start
 from support.paths import ROOT
 from support.waiting import until

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.place.experiment import Plan
+from meshmark.experiments.experiment import Plan
+from meshmark.experiments.turns import Turns
 from meshmark.place.other_work import OtherWork, Shares, disturbance, overall, result_flags, shares_during, shares_of
-from meshmark.place.turns import Turns
 from support.waiting import until
 
 
@@ -76,7 +76,7 @@ def test_runs_that_are_too_short_each_count_together() -> None:
 
 
 def test_runs_of_an_experiment_have_the_shares_and_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshmark.place.turns.OtherWork.shares", lambda _, __: Shares(0.0, 0.3, 1.0))
+    monkeypatch.setattr("meshmark.experiments.turns.OtherWork.shares", lambda _, __: Shares(0.0, 0.3, 1.0))
     plan = Plan(
         a="same",
         b="X=1",

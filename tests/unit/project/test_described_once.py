@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from meshmark.describe import descriptions
-from meshmark.load.records import METRICS as OF_LOAD
+from meshmark.load.scenario.records import METRICS as OF_LOAD
 from meshmark.model.patterns import METRICS as OF_WORKLOADS
 from meshmark.place.native import find_place, vocabulary
-from meshmark.report.build import report_page
-from meshmark.report.card import machine_card
 from meshmark.store.record import BETTER, Metric
-from meshmark.terminal.records import print_records
 from meshmark.values.units import plain, show
+from meshmark.views.content.card import machine_card
+from meshmark.views.pages.build import report_page
+from meshmark.views.terminal.records import print_records
 from support import made_run
 from support.paths import ROOT
 

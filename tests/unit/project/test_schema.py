@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from meshmark.describe import find_comm, find_probe
-from meshmark.load.native import described_columns, find_load
-from meshmark.load.variants import COUNTS, DERIVED, TIMES
+from meshmark.load.calibration.native import described_columns, find_load
+from meshmark.load.calibration.variants import COUNTS, DERIVED, TIMES
 from meshmark.model.engine import find_engine
 from meshmark.model.frames import frame_lines, header_line
 from meshmark.model.instruments import POINTS, measure

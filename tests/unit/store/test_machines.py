@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from meshmark.cli.store import app
+from meshmark.cli.results.store import app
 from meshmark.machine.boot import boot_facts, remember
 from meshmark.machine.facts import host_id
 from meshmark.store.machines import FACTS, add_machine, changes, machines, without_facts

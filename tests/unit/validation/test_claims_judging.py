@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from meshmark.statistics.verdicts import Measured, ratio
 from meshmark.store.record import Record
 from meshmark.store.run import Absence
 from meshmark.validation.claims.catalogue import Claim, Relation, Source, Trial
@@ -19,7 +20,6 @@ from meshmark.validation.claims.judging import (
     untested,
     word_of,
 )
-from meshmark.values.verdicts import Measured, ratio
 
 START = "2026-11-25T20:00:00Z"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.measure.journal import Reading
-from meshmark.measure.plan import Step
-from meshmark.measure.runner import Runner, StepResult
+from meshmark.measure.runs.journal import Reading
+from meshmark.measure.runs.plan import Step
+from meshmark.measure.runs.runner import Runner, StepResult
 from meshmark.store.record import median, median_interval
 from meshmark.store.store import Store
 from meshmark.validation.claims import run

@@ -8,7 +8,7 @@ import pytest
 
 from meshmark.cli.options import share
 from meshmark.errors import UsageError
-from meshmark.model.sweep import values_of
+from meshmark.model.sweeps.sweep import values_of
 from meshmark.values.numbers import decimal, whole
 from support.cli import meshmark
 

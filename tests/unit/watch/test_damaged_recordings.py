@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.report.recording import binned
-from meshmark.terminal.map import draw
+from meshmark.views.pages.recording import binned
+from meshmark.views.terminal.live.map import draw
 from meshmark.watch.difference import Side, compare
+from meshmark.watch.findings.hotspots import Detector
 from meshmark.watch.frames import Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
-from meshmark.watch.hotspots import Detector
 from meshmark.watch.layout import map_of
 from meshmark.watch.recording import Recording
 from meshmark.watch.trace import write_trace

@@ -11,8 +11,8 @@ import pytest
 from meshmark.model.frames import busiest, frame_lines, header_line
 from meshmark.model.machine import MachineFile, find_machine
 from meshmark.model.workloads import random_reads, stream_actor, trial
+from meshmark.watch.findings.hotspots import Detector, HotSpot, hot_now, lasts_longer
 from meshmark.watch.frames import Frame, Header, Metric, frame_of, header_of
-from meshmark.watch.hotspots import Detector, HotSpot, hot_now, lasts_longer
 from support.made_frames import frame, header
 
 

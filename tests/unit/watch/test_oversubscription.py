@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from meshmark.watch.findings import Findings, frame_json
+from meshmark.watch.findings.findings import Findings, frame_json
+from meshmark.watch.findings.hotspots import HELD, KEPT
+from meshmark.watch.findings.oversubscription import Oversubscription
 from meshmark.watch.frames import Frame, Header, Metric, frame_of
-from meshmark.watch.hotspots import HELD, KEPT
-from meshmark.watch.oversubscription import Oversubscription
 
 
 def made(cpus: int, **more: Any) -> Oversubscription:

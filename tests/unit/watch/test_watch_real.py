@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from meshmark.watch.findings.hotspots import KEPT, Detector, HotSpot
 from meshmark.watch.frames import Frame
-from meshmark.watch.hotspots import KEPT, Detector, HotSpot
 from meshmark.watch.live import Live
 
 MIB = 1 << 20

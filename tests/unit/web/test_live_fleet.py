@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from meshmark.web.live_fleet import KEPT, MAX_METRICS, MAX_UNKNOWN, MISSED, LiveFleet, Reading, grouped
+from meshmark.web.fleet.live_fleet import KEPT, MAX_METRICS, MAX_UNKNOWN, MISSED, LiveFleet, Reading, grouped
 
 
 def reading(machine: str, at: float = 1.7e9, **values: float) -> Reading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.web.otlp import check_headers, endpoint_of
+from meshmark.web.export.otlp import check_headers, endpoint_of
 from support.cli import meshmark, python
 
 

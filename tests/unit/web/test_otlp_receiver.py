@@ -15,10 +15,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.whole import whole_frames, whole_header
-from meshmark.web.intervals import STATS, Interval
-from meshmark.web.live_fleet import Reading
-from meshmark.web.otlp_client import metrics_data
-from meshmark.web.otlp_receiver import JSON, MAX_UNPACKED, PROTOBUF, BadBodyError, answer, readings
+from meshmark.web.export.intervals import STATS, Interval
+from meshmark.web.export.otlp_client import metrics_data
+from meshmark.web.export.otlp_receiver import JSON, MAX_UNPACKED, PROTOBUF, BadBodyError, answer, readings
+from meshmark.web.fleet.live_fleet import Reading
 
 HEADER = Header(
     "host",
@@ -163,7 +163,7 @@ RESOURCES, SCOPES, METRICS, GAUGE, POINTS, ATTRIBUTES = 1, 2, 2, 5, 1, 7  # numb
     ],
 )
 def test_fields_are_counted_before_objects_are_made(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshmark.web.otlp_receiver.ExportMetricsServiceRequest.FromString", None)
+    monkeypatch.setattr("meshmark.web.export.otlp_receiver.ExportMetricsServiceRequest.FromString", None)
     with pytest.raises(BadBodyError, match="found more than 1000000 fields; allowed: 1000000") as raised:
         readings(gzip.compress(body, 1), PROTOBUF, "gzip")
     assert raised.value.code == 413

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from meshmark.cli.fleet_serve import pull_targets
+from meshmark.cli.fleet.fleet_serve import pull_targets
 from meshmark.errors import UsageError
 from meshmark.watch.frames import Frame, Header, Metric
-from meshmark.web import pull
-from meshmark.web.live_fleet import LiveFleet
-from meshmark.web.openmetrics import Window, reading_of, text
-from meshmark.web.pull import NoAnswerError, Puller, Target, fetch
+from meshmark.web.export import pull
+from meshmark.web.export.openmetrics import Window, reading_of, text
+from meshmark.web.export.pull import NoAnswerError, Puller, Target, fetch
+from meshmark.web.fleet.live_fleet import LiveFleet
 from support.waiting import until
 
 HEADER = Header(

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.web import remote
-from meshmark.web.pull import Target
-from meshmark.web.remote import Remote
+from meshmark.web.export.pull import Target
+from meshmark.web.fleet import remote
+from meshmark.web.fleet.remote import Remote
 from support.made_frames import header
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"

@@ -16,8 +16,8 @@ from meshmark.compare.exports.matrix import known_latencies, node_bandwidths
 from meshmark.errors import AbsentError
 from meshmark.machine.tree import format_list
 from meshmark.measure.repetitions import measured
+from meshmark.statistics.verdicts import ratio
 from meshmark.store.record import Record
-from meshmark.values.verdicts import ratio
 
 _MAX_WEIGHT: Final = 255
 _TOLERANCE: Final = 0.02  # relative error of the ratio of two weights

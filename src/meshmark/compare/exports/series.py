@@ -25,9 +25,9 @@ from meshmark.compare.exports.base import Format, Material, commented, nothing
 from meshmark.compare.exports.matrix import latencies, line_latencies
 from meshmark.errors import AbsentError
 from meshmark.measure.repetitions import point_key, pool
+from meshmark.statistics.verdicts import MARGIN
 from meshmark.store.record import MODE, Record, median
 from meshmark.values.units import plain
-from meshmark.values.verdicts import MARGIN
 
 _UNITS: Final = {
     "s": "seconds",

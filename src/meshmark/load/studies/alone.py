@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
-from meshmark.load.placing import Here, check_here, place_copies, scenario_json, threads_of
-from meshmark.load.result import jain
-from meshmark.load.scenario import Scenario
+from meshmark.load.scenario.placing import Here, check_here, place_copies, scenario_json, threads_of
+from meshmark.load.scenario.result import jain
+from meshmark.load.scenario.scenario import Scenario
 from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
 from meshmark.load.studies.outcome import Cell, Outcome
 from meshmark.load.studies.results import Point, Results, format_slowdown, table

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.load.application import Described
-from meshmark.load.placing import Here
-from meshmark.load.profile import TargetProfile
-from meshmark.load.result import LoadRun
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import MAX_PROGRAM_BYTES, Variant
+from meshmark.load.scenario.application import Described
+from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.result import LoadRun
 from meshmark.load.studies.cells import (
     MAX_REPETITIONS,
     MEMORY_MIB,
@@ -29,7 +30,6 @@ from meshmark.load.studies.cells import (
 from meshmark.load.studies.outcome import CLOCKS, Cell, Clock, Outcome
 from meshmark.load.studies.results import Point, Results, point
 from meshmark.load.synthesis import explain
-from meshmark.load.variants import MAX_PROGRAM_BYTES, Variant
 from meshmark.machine.tree import format_list
 from meshmark.store.files import read_bytes
 from meshmark.store.record import Record, Scalar

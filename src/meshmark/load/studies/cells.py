@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.application import Described
-from meshmark.load.make import calibrate
-from meshmark.load.placing import Here
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import Program, dump_program, read_program
-from meshmark.load.result import LoadRun
-from meshmark.load.run import run_scenario
-from meshmark.load.scenario import Canary, Member, Scenario
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Variant
+from meshmark.load.scenario.application import Described
+from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.result import LoadRun
+from meshmark.load.scenario.run import run_scenario
+from meshmark.load.scenario.scenario import Canary, Member, Scenario
 from meshmark.load.studies.outcome import JOURNAL, PLAN, Cell, Outcome, open_journal, outcome_of, read_outcomes
 from meshmark.load.synthesis import synthesize
-from meshmark.load.variants import Variant
+from meshmark.load.synthesis.make import calibrate
+from meshmark.load.synthesis.program import Program, dump_program, read_program
 from meshmark.store.files import read_json, write_file
 from meshmark.values.inputs import found
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.effects import Curve
-from meshmark.load.program import read_program
+from meshmark.load.calibration.effects import Curve
+from meshmark.load.calibration.variants import Variant
 from meshmark.load.studies.bench import (
     DEFAULT_OPTIONS,
     Bench,
@@ -23,7 +23,7 @@ from meshmark.load.studies.cells import LEAD_S, OUTLASTS, Work, member, scenario
 from meshmark.load.studies.interference import other_mix
 from meshmark.load.studies.outcome import Cell, Outcome
 from meshmark.load.studies.results import Point, Results, format_slowdown, table
-from meshmark.load.variants import Variant
+from meshmark.load.synthesis.program import read_program
 
 
 @dataclass(frozen=True, kw_only=True)

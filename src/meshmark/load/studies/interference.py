@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
-from meshmark.load.profile import TargetProfile
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import LEVELS, Variant
 from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, require_two_cpus
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.results import Point, table
-from meshmark.load.variants import LEVELS, Variant
 from meshmark.values.inputs import found
 
 MEMORY_BOUND: Final = ("stream", "irregular", "stencil", "solver", "dense", "compute", "integer", "spectral")

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshmark.errors import AbsentError, UsageError
-from meshmark.load.effects import Equivalence, equivalence
-from meshmark.load.placing import Here
+from meshmark.load.calibration.effects import Equivalence, equivalence
+from meshmark.load.calibration.variants import Variant
+from meshmark.load.scenario.placing import Here
 from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, one_cpu_each
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.results import Point, format_slowdown, table
-from meshmark.load.variants import Variant
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import format_list
+from meshmark.statistics.verdicts import spoken
 from meshmark.store.record import Scalar
-from meshmark.values.verdicts import spoken
 
 
 @dataclass(frozen=True, kw_only=True)

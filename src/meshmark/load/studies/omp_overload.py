@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
-from meshmark.load.result import LoadRun
-from meshmark.load.scenario import WAIT_POLICIES
+from meshmark.load.calibration.variants import Variant
+from meshmark.load.scenario.result import LoadRun
+from meshmark.load.scenario.scenario import WAIT_POLICIES
 from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
 from meshmark.load.studies.cells import LEAD_S, Work, member, scenario
 from meshmark.load.studies.outcome import Cell, Outcome
 from meshmark.load.studies.overload import cpu_shares, wall_only
 from meshmark.load.studies.results import Point, Results, format_slowdown, table
-from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
 from meshmark.values.inputs import found
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError
-from meshmark.load.lines import is_count, is_number
-from meshmark.load.result import EFFECTS, LoadRun, ProgramUse, Totals
-from meshmark.load.scenario import Scenario
+from meshmark.load.scenario.lines import is_count, is_number
+from meshmark.load.scenario.result import EFFECTS, LoadRun, ProgramUse, Totals
+from meshmark.load.scenario.scenario import Scenario
 from meshmark.store.files import held, open_private
 from meshmark.store.lines import cut_torn_end, whole_lines
 

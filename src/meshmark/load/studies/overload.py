@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
-from meshmark.load.result import Totals, jain
+from meshmark.load.calibration.variants import Variant
+from meshmark.load.scenario.result import Totals, jain
 from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
 from meshmark.load.studies.cells import Work, member, scenario
 from meshmark.load.studies.outcome import Cell, Outcome
 from meshmark.load.studies.results import Point, Results, format_slowdown, table
-from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
 
 _HEAD: Final = [

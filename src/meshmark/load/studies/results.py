@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from meshmark.errors import UsageError
-from meshmark.load.records import INSTRUMENT, METRICS
-from meshmark.load.result import Slowdown, slowdown
+from meshmark.load.scenario.records import INSTRUMENT, METRICS
+from meshmark.load.scenario.result import Slowdown, slowdown
 from meshmark.load.studies.outcome import RECORDS, Clock, Outcome
-from meshmark.measure.journal import read_journal
+from meshmark.measure.runs.journal import read_journal
 from meshmark.store.files import write_file
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import SCHEMA, Record, Scalar

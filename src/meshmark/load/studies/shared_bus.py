@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshmark.errors import UsageError
-from meshmark.load.effects import Crossing, crossing
+from meshmark.load.calibration.effects import Crossing, crossing
+from meshmark.load.calibration.variants import Variant
 from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, require_two_cpus
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.pairs import alone_and_together, checked_copies, checked_fraction, rate_alone
 from meshmark.load.studies.results import Point, format_slowdown, table
-from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
 
 

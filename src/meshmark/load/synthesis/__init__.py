@@ -27,21 +27,21 @@ from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError as MeshmarkError
 from meshmark.errors import UsageError
-from meshmark.load.metrics import Linear as Linear
-from meshmark.load.metrics import Metric as Metric
-from meshmark.load.metrics import Metrics, all_metrics
-from meshmark.load.order import PLAIN as PLAIN
-from meshmark.load.order import best_phases as best_phases
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import Part as Part
-from meshmark.load.program import Program
-from meshmark.load.program import spinning as spinning
+from meshmark.load.calibration.metrics import Linear as Linear
+from meshmark.load.calibration.metrics import Metric as Metric
+from meshmark.load.calibration.metrics import Metrics, all_metrics
+from meshmark.load.calibration.order import PLAIN as PLAIN
+from meshmark.load.calibration.order import best_phases as best_phases
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Table, Variant
+from meshmark.load.calibration.variants import Vector as Vector
 from meshmark.load.synthesis.calls import finish_program
 from meshmark.load.synthesis.feasible import any_solution, find_max_share, impossible_error, reachable
 from meshmark.load.synthesis.mix import balanced, select_variants, spread_evenly, weights
 from meshmark.load.synthesis.problem import Problem, equation_rows, presolved, usable_variants
-from meshmark.load.variants import Table, Variant
-from meshmark.load.variants import Vector as Vector
+from meshmark.load.synthesis.program import Part as Part
+from meshmark.load.synthesis.program import Program
+from meshmark.load.synthesis.program import spinning as spinning
 
 
 def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metrics) -> tuple[Problem, float, list[str]]:

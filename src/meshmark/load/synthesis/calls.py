@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.load.metrics import Linear, Metrics
-from meshmark.load.order import PLAIN, best_phases
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import Part, Program
+from meshmark.load.calibration.metrics import Linear, Metrics
+from meshmark.load.calibration.order import PLAIN, best_phases
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Table, Vector
 from meshmark.load.synthesis.problem import Problem, Row, parts_of
-from meshmark.load.variants import Table, Vector
+from meshmark.load.synthesis.program import Part, Program
 
 _GRANULARITY: Final = 1e-3  # relative error of a sum above which the program gets a note
 _CLOSE: Final = 1e-5  # relative error of a sum that needs no repair

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshmark.load.calibration.variants import Vector
 from meshmark.load.synthesis.problem import MIN_DENOMINATOR, ImpossibleError, Problem, Row
-from meshmark.load.variants import Vector
 
 
 def solve_linear(

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.calibration.variants import Table, Vector
 from meshmark.load.synthesis.feasible import floor_rows, solve_linear
 from meshmark.load.synthesis.problem import CALLS_EACH, MAX_VARIANTS, MIB, MIN_DENOMINATOR, Problem
-from meshmark.load.variants import Table, Vector
 
 
 def spread_evenly(

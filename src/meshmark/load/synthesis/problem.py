@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import UsageError, near
-from meshmark.load.metrics import Linear, Metric, Metrics
-from meshmark.load.profile import TargetProfile
-from meshmark.load.program import spinning
-from meshmark.load.variants import Table, Vector
+from meshmark.load.calibration.metrics import Linear, Metric, Metrics
+from meshmark.load.calibration.profile import TargetProfile
+from meshmark.load.calibration.variants import Table, Vector
+from meshmark.load.synthesis.program import spinning
 
 MIB: Final = 1 << 20
 MAX_VARIANTS: Final = 160

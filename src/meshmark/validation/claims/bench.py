@@ -13,14 +13,14 @@ from meshmark.describe import description
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.absence import is_absent
 from meshmark.machine.facts import host_facts, host_id
-from meshmark.measure.budget import BUDGET
-from meshmark.measure.plan import Step, launched
-from meshmark.measure.probe import arguments
 from meshmark.measure.repetitions import measured, pool
-from meshmark.measure.runner import Runner
+from meshmark.measure.runs.budget import BUDGET
+from meshmark.measure.runs.plan import Step, launched
+from meshmark.measure.runs.probe import arguments
+from meshmark.measure.runs.runner import Runner
+from meshmark.statistics.verdicts import Measured
 from meshmark.store.record import MODE, Record, Scalar
 from meshmark.store.store import Store
-from meshmark.values.verdicts import Measured
 
 BUDGET_S: Final = 5.0  # sampling time of a test on the host
 REPETITIONS: Final = (2, 6)  # fresh processes of each condition; the medians of six or more give an interval
@@ -155,7 +155,7 @@ class Bench:
         if needs.get("peak") and self.fact("memory", "peak_bytes_per_s") is None:
             return "it needs the peak bandwidth of the memory, which the firmware does not state here"
         if ranks := needs.get("ranks"):
-            from meshmark.measure.launch import launchers
+            from meshmark.measure.runs.launch import launchers
 
             if not launchers():
                 return "it needs an MPI library with its launcher, found none"

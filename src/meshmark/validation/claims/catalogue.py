@@ -35,8 +35,8 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError, near, quoted
+from meshmark.statistics.verdicts import MARGIN
 from meshmark.values.inputs import LIST, Input, checked
-from meshmark.values.verdicts import MARGIN
 
 FOLDER: Final = Path(__file__).with_name("data")
 SOURCES: Final = "sources.toml"  # file of publications by name, to which claims refer

@@ -10,12 +10,12 @@ from itertools import combinations
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
-from meshmark.machine.reference import Entry, publication
+from meshmark.machine.published.reference import Entry, publication
+from meshmark.statistics.geometric import rounded
 from meshmark.store.record import median, median_rank
 from meshmark.validation.claims.judging import Effect, exact
 from meshmark.validation.claims.modelled import explained
 from meshmark.validation.claims.registry import method
-from meshmark.values.geometric import rounded
 
 XEON: Final = "xeon_5500_lsf_2009"
 E325: Final = "eserver_325_2004"

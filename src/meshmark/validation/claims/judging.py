@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from meshmark.statistics.verdicts import Interval, Measured, alike, judge
 from meshmark.store.record import Metric, Record, Source
 from meshmark.store.run import Absence
 from meshmark.validation.claims.catalogue import Claim
-from meshmark.values.verdicts import Interval, Measured, alike, judge
 
 Word = Literal["holds", "does not hold", "inconclusive", "indicative only", "cannot be tested here"]
 WORDS: Final[tuple[Word, ...]] = (

@@ -10,11 +10,11 @@ from typing import Any, Final
 from meshmark.errors import AbsentError
 from meshmark.model.engine import ask
 from meshmark.model.machine import find_machine
+from meshmark.statistics.verdicts import Measured
 from meshmark.store.record import Record
 from meshmark.validation.claims.bench import Bench, Term, selected, terms_of, value_of
 from meshmark.validation.claims.judging import Effect, exact, product
 from meshmark.validation.claims.registry import method
-from meshmark.values.verdicts import Measured
 
 _LOADED: Final = "loaded"
 

@@ -1,0 +1,600 @@
+"""Runs a configuration of an application once: all its copies, within limits, until their last process has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import math
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark import process
+from meshmark.applications.application import Application, absent, filled
+from meshmark.applications.configuration import Configuration, Folders, argv, environment, placeholders
+from meshmark.applications.resources.machine_limits import limited
+from meshmark.applications.resources.neighbours import Beside, beside
+from meshmark.applications.verification import verified
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.experiments.figure import Value
+from meshmark.experiments.journal import BUDGET
+from meshmark.experiments.setting import AS_IT_IS
+from meshmark.experiments.trial import check_space, printable, tail
+from meshmark.experiments.turns import Ended, failure
+from meshmark.machine.sources import from_sysfs
+from meshmark.place.other_work import OtherWork, Shares
+from meshmark.store.files import make_folder, open_private, write_text
+from meshmark.store.record import FLAGS, Better
+from meshmark.values.secrets import mask_words
+from meshmark.values.units import counted
+
+_TIMES: Final = ("user", "system", "waiting")
+_LOOK_S: Final = 0.5  # time between checks of the size of the output
+_TOKEN: Final = "MESHMARK_APPLICATION"  # variable in the environment of all processes of a run
+_TERM_S: Final = 2.0  # time for programs to end by themselves
+_GRACE_S: Final = 10.0  # time for killed processes to end
+_VERDICT_BYTES: Final = 1 << 16
+UNDER_BYTES: Final = 64 << 20  # maximum size of a file that a command under which a copy runs may write
+LOWEST: Final = 1e-150  # limits of a figure, within which ratios and squares stay finite
+HIGHEST: Final = 1e150
+_CLASSES: Final = {  # scheduling class and priority; `other` changes neither
+    "batch": (os.SCHED_BATCH, 0),
+    "idle": (os.SCHED_IDLE, 0),
+    "fifo": (os.SCHED_FIFO, 1),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """One run of a configuration.
+
+    Attributes:
+        round: Number of the round, from 1. A warm-up, which does not count, has a number below 1.
+        value: Figure of merit in its unit; None if the run failed, as `reason` states.
+        elapsed_s: Time from the start of the first copy to the end of the last.
+        times: User, system and waiting time of all copies, in s.
+        peak_bytes: Largest resident memory of a process.
+        seen: Observations: `cpus`, and `node_bytes` by node.
+        findings: Deviations of the placement from the requested one.
+    """
+
+    configuration: str
+    round: int
+    value: float | None = None
+    reason: str = ""
+    better: Better = "lower"
+    elapsed_s: float = 0.0
+    spent_s: float = 0.0
+    times: dict[str, float] = field(default_factory=dict)
+    peak_bytes: float = 0.0
+    counts: dict[str, float] = field(default_factory=dict)
+    seen: dict[str, Any] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def shares(self) -> Shares | None:
+        """Return the shares of the CPU time of this machine that other work took."""
+        return Shares.of_counts(self.counts, self.elapsed_s)
+
+    @staticmethod
+    def from_json(line: Mapping[str, Any]) -> Attempt:
+        """Return the attempt that a line of the journal describes.
+
+        Raises:
+            ValueError, TypeError: The line is not an attempt.
+        """
+        run = Attempt(**{k: v for k, v in line.items() if k != "type"})
+        if not (run.value is None or run.value > 0) or run.elapsed_s < 0:
+            raise ValueError(f"value {run.value!r}, elapsed_s {run.elapsed_s!r}")
+        return run
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "attempt", **asdict(self)}
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy that has started, and the files that it writes."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+    record: Path
+    status: int | None = None
+
+
+def attempt(
+    app: Application,
+    one: Configuration,
+    folders: Folders,
+    number: int,
+    *,
+    observed: bool = False,
+    under: Sequence[str] = (),
+    most_s: float = math.inf,
+) -> Attempt:
+    """Run a configuration once. Failures of its command are part of the result, not exceptions.
+
+    Args:
+        number: Number of the round.
+        observed: Also observe where threads and pages are.
+        most_s: Rest of the budget in s; a run that takes longer is ended.
+        under: Command line, for example of a profiler, that runs the first copy with its placement. It ends with the
+            status of the copy, and writes at most `UNDER_BYTES` to a file.
+
+    Raises:
+        UsageError: The command cannot be run.
+        AbsentError: Its program is not installed.
+        MeshmarkError: The disk of the folder is full.
+    """
+    result = Attempt(configuration=one.label, round=number)
+    start_s = time.monotonic()
+    emptied(folders.run)
+    copies = one.count("copies")
+    for index in range(copies):
+        write_files(app, one, folders, index)
+    results = [Results(app, one, folders, index) for index in range(copies)]
+    other_work = OtherWork()
+    reason, group = _run_copies(app, one, folders, copies, observed, under, most_s)
+    result.elapsed_s, result.reason = group.elapsed_s, reason
+    if not result.reason:
+        for index, copy in enumerate(group.copies):
+            results[index].add_to(copy.out)
+            if observed:
+                _cut_verdict(copy.err)
+        _read(result, app, group.copies)
+    if not result.reason:
+        cpu_s = result.times.get("user", 0.0) + result.times.get("system", 0.0) + group.beside.cpu_s
+        shares = other_work.shares(cpu_s)
+        result.counts |= group.beside.counts | shares.counts
+        result.flags = sorted({*result.flags, *shares.flags})
+    if all(one.values.get(name, default) == default for name, default in AS_IT_IS.items()):
+        result.findings = []  # no placement was requested
+    for index, copy in enumerate(group.copies):
+        if result.reason:
+            break
+        values = placeholders(app, one, folders, index)
+        _verify(result, app, copy, home(app, folders, index), values)
+    if result.reason:
+        result.value = None
+        check_space(folders.run)
+        _keep_failed(folders)
+    result.spent_s = time.monotonic() - start_s
+    return result
+
+
+def home(app: Application, folders: Folders, copy: int) -> Path:
+    """Return the folder in which a copy runs."""
+    return folders.run / f"copy{copy}" if app.scratch else app.source
+
+
+def write_files(app: Application, one: Configuration, folders: Folders, copy: int) -> None:
+    """Write the files of a copy into its folder."""
+    values = placeholders(app, one, folders, copy)
+    copy_folder = home(app, folders, copy)
+    if app.scratch:
+        make_folder(copy_folder)
+    for name, text in app.files.items():
+        (copy_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_text(copy_folder / name, filled(text, values))
+    for name in app.links:
+        (copy_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy_folder / name).symlink_to(folders.inputs / name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """Restrictions of a copy that apply before it starts: a group of resctrl, and the CPUs that neighbours leave."""
+
+    tasks: Path | None
+    cpus: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    copies: Sequence[_Copy]
+    elapsed_s: float
+    beside: Beside
+
+
+def _run_copies(
+    app: Application,
+    one: Configuration,
+    folders: Folders,
+    copies: int,
+    observed: bool,
+    under: Sequence[str],
+    most_s: float,
+) -> tuple[str, _Started]:
+    """Start all copies and wait for their end. Return why they failed, "" if all succeeded, and the copies."""
+    running: list[_Copy] = []
+    token = str(folders.root.absolute())
+    with limited(one.values, from_sysfs) as tasks, beside(one.values, from_sysfs) as neighbours, _adopting():
+        earlier_children = set(_children())
+        join = _Join(tasks, neighbours.cpus)
+        neighbours.begin()
+        start_s = time.perf_counter()
+        try:
+            running.extend(
+                _start(app, one, folders, index, observed, token, () if index else under, join)
+                for index in range(copies)
+            )
+            reason = _wait(running, app, folders, start_s, most_s)
+            elapsed_s = time.perf_counter() - start_s
+            for copy in running:
+                reason = reason or _failed(copy, app, elapsed_s)
+            reason = reason or neighbours.end()
+        finally:
+            _end_all([copy.process for copy in running if copy.process.returncode is None])
+            survivors = _end_rest(earlier_children)
+        reason = reason or left_running(survivors)
+    return reason, _Started(running, elapsed_s, neighbours)
+
+
+def left_running(count: int) -> str:
+    """Return why a run that left `count` processes failed; "" if it left none."""
+    if not count:
+        return ""
+    return f"left {counted(count, 'process', 'processes')} running, which {'was' if count == 1 else 'were'} killed"
+
+
+def _start(
+    app: Application,
+    one: Configuration,
+    folders: Folders,
+    copy: int,
+    observed: bool,
+    token: str,
+    under: Sequence[str],
+    join: _Join,
+) -> _Copy:
+    values = placeholders(app, one, folders, copy)
+    record, out, err = (folders.run / f"{copy}.{kind}" for kind in ("jsonl", "out", "err"))
+    words = [*under, *argv(app, one, values, record, observed=observed)]
+    copy_folder = home(app, folders, copy)
+    if missing := absent(app, filled(app.command[0], values), copy_folder):
+        raise missing
+    scheduler = one.values.get("scheduler", "other")
+    preparation = process.Preparation(
+        at_parent_death=signal.SIGTERM,
+        cpus=join.cpus or (),
+        scheduler=_CLASSES.get(scheduler),
+        limits=_limits(app, under),
+        group=join.tasks,
+    )
+    with open_private(out, "wb") as output, open_private(err, "wb") as errors:
+        try:
+            child = process.start(
+                words,
+                preparation,
+                cwd=copy_folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env={
+                    **os.environ,
+                    **environment(app, one, values),
+                    _TOKEN: token,
+                    "MESHMARK_RECORDED_COMMAND": json.dumps(
+                        mask_words(filled(word, {**values, **one.values}) for word in app.command)
+                    ),
+                },
+                start_new_session=True,
+            )
+        except process.PreparationError as error:
+            if error.step == "scheduler":
+                raise UsageError(f"dimensions.scheduler: found {scheduler}, which this user may not set") from error
+            if error.step == "join":
+                raise MeshmarkError(f"dimensions.cache: no process can join {join.tasks}") from error
+            raise MeshmarkError(f"a copy cannot be started: {error.step}: {error.strerror}") from error
+    return _Copy(child, out, err, record)
+
+
+def _limits(app: Application, under: Sequence[str]) -> dict[int, tuple[int, int]]:
+    """Return the resource limits of a copy, which may run under another command such as a profiler."""
+    output_bytes = max(int(app.limits.output_mib * (1 << 20)), UNDER_BYTES if under else 0)
+    limits = {
+        resource.RLIMIT_FSIZE: process.up_to_hard_limit(resource.RLIMIT_FSIZE, output_bytes),
+        resource.RLIMIT_CORE: (0, 0),
+    }
+    if app.limits.memory_mib is not None:
+        memory_bytes = int(app.limits.memory_mib * (1 << 20))
+        limits[resource.RLIMIT_DATA] = process.up_to_hard_limit(resource.RLIMIT_DATA, memory_bytes)
+    return limits
+
+
+def _wait(running: Sequence[_Copy], app: Application, folders: Folders, began: float, most_s: float) -> str:
+    """Wait for all copies. Return why they were stopped, "" if they ended by themselves."""
+    deadline = began + min(app.limits.timeout_s, most_s)
+    max_bytes = app.limits.output_mib * (1 << 20)
+    handles: dict[int, _Copy] = {}
+    poll = select.poll()  # select cannot handle descriptors above 1023
+    try:
+        for copy in running:
+            handle = os.pidfd_open(copy.process.pid)
+            handles[handle] = copy
+            poll.register(handle, select.POLLIN)
+        running_count = len(running)
+        while running_count:
+            time_s = time.perf_counter()
+            if time_s >= deadline:
+                return BUDGET if most_s < app.limits.timeout_s else f"took longer than {app.limits.timeout_s:.3g} s"
+            for handle, _ in poll.poll(1000 * min(_LOOK_S, deadline - time_s)):
+                poll.unregister(handle)
+                running_count -= 1
+                handles[handle].status = handles[handle].process.wait()
+            if written_bytes(folders.run) > max_bytes:
+                return wrote_too_much(app)
+    finally:
+        for handle in handles:
+            os.close(handle)
+    return ""
+
+
+def written_bytes(folder: Path) -> int:
+    """Return the size of all files below a folder, in B."""
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(root, name)).st_blocks * 512  # noqa: PTH118 (many files)
+    return total
+
+
+def wrote_too_much(app: Application) -> str:
+    """Return why a run that wrote too much into its folder failed."""
+    return f"wrote more than {app.limits.output_mib:g} MiB"
+
+
+def file_too_large(app: Application, status: int | None) -> str:
+    """Return why a run that wrote too large a file failed; "" if its status has another reason."""
+    return f"{wrote_too_much(app)} to a file" if status in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ) else ""
+
+
+def _failed(each: _Copy, app: Application, elapsed_s: float) -> str:
+    if reason := file_too_large(app, each.status):
+        return reason
+    return failure(Ended(each.status, elapsed_s, 0.0, 0.0), each.out, each.err, app.limits.timeout_s)
+
+
+class Results:
+    """The file of results of a copy that is about to run. A file that an earlier run wrote does not count."""
+
+    def __init__(self, app: Application, one: Configuration, folders: Folders, copy: int) -> None:
+        self._path = home(app, folders, copy) / filled(app.output, placeholders(app, one, folders, copy))
+        self._before = self._written()
+
+    def text(self) -> str:
+        """Return the end of the file, on separate lines; "" if the run did not write the file."""
+        state = self._written()
+        return "\n" + tail(self._path) if state and state != self._before else ""
+
+    def add_to(self, out: Path) -> None:
+        """Append the text of the file to the output of the run."""
+        if text := self.text():
+            with out.open("ab") as file:
+                file.write(text.encode())
+
+    def _written(self) -> tuple[int, ...] | None:
+        """Return inode, size and time of change; None if the file does not exist or the application names no file."""
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return (status.st_ino, status.st_size, status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else None
+
+
+def _cut_verdict(err: Path) -> None:
+    """Remove the last lines of an observed run, in which `meshmark run` states whether the placement held."""
+    with err.open("r+b") as file:
+        start = max(0, file.seek(0, 2) - _VERDICT_BYTES)
+        file.seek(start)
+        if match := re.search(rb"^placement (?:held|did not hold): ", file.read(), re.M):
+            file.truncate(start + match.start())
+
+
+def _read(found: Attempt, app: Application, copies: Sequence[_Copy]) -> None:
+    """Read the times and the figures of merit of the copies."""
+    values: list[Value] = []
+    elapsed_times: list[float] = []
+    for copy in copies:
+        try:
+            lines = [json.loads(x) for x in copy.record.read_text(encoding="utf-8", errors="replace").splitlines()]
+        except (OSError, ValueError) as error:
+            found.reason = f"the record cannot be read: {error}"
+            return
+        read_record(found, lines, elapsed_times)
+        value = app.judged_by.read(elapsed_times[-1] if elapsed_times else 0.0, copy.out, copy.err)
+        if isinstance(value, str):
+            found.reason = no_figure(value)
+            return
+        values.append(value)
+    take_figure(found, app, values, elapsed_times)
+
+
+def no_figure(why: str) -> str:
+    """Return a reason of `Figure.matched` with the name of the key of the application file."""
+    return why.replace("--pattern", "figure.pattern")
+
+
+def take_figure(found: Attempt, app: Application, values: Sequence[Value], own: Sequence[float]) -> None:
+    """Set the value of a run from the values of its copies.
+
+    Args:
+        own: Elapsed times of the copies, in s.
+    """
+    found.better = values[0].better
+    values_of_copies = [v.value for v in values]
+    # The rates of copies that run at the same time add up; the time of a run is the time of its last copy.
+    total = math.fsum(values_of_copies) if found.better == "higher" else max(values_of_copies)
+    found.value = total * app.figure.scale if app.figure.pattern else found.elapsed_s
+    if len(values) == 1 and own:
+        found.elapsed_s = own[0]
+        found.value = found.value if app.figure.pattern else own[0]
+    if not LOWEST <= found.value <= HIGHEST:
+        found.reason = f"figure.scale: found a figure of {found.value:g}; allowed: {LOWEST:g} to {HIGHEST:g}"
+
+
+def read_record(found: Attempt, lines: Sequence[Any], own: list[float]) -> None:
+    """Add the times of a copy to the times of the run, and append its elapsed time to `own`."""
+    for line in lines:
+        if line.get("type") == "result":
+            metric, value = str(line["metric"]), float(line["value"])
+            if metric == "elapsed":
+                own.append(value)
+                conditions = line["conditions"]
+                found.peak_bytes = max(found.peak_bytes, float(conditions.get("largest_bytes", 0)))
+                for key in ("minor_faults", "major_faults", "switches_involuntary"):
+                    found.counts[key] = found.counts.get(key, 0.0) + float(conditions.get(key, 0))
+            elif metric in _TIMES:
+                found.times[metric] = found.times.get(metric, 0.0) + value
+            found.flags = sorted({*found.flags, *line["flags"]} & FLAGS)
+        elif line.get("type") == "note" and line.get("kind") == "placement" and "report" in line:
+            _see(found, line["report"])
+
+
+def _see(found: Attempt, report: Mapping[str, Any]) -> None:
+    """Record where the threads and pages of a copy were."""
+    cpus = {str(t.get("ran_on", "")) for t in report.get("threads", ()) if t.get("ran_on") not in (None, "", "none")}
+    known_cpus = set(filter(None, str(found.seen.get("cpus", "")).split(" ")))
+    found.seen["cpus"] = " ".join(sorted(known_cpus | cpus))
+    pages: dict[str, float] = found.seen.setdefault("node_bytes", {})
+    for node, size in (report.get("pages") or {}).items():
+        pages[str(node)] = pages.get(str(node), 0.0) + float(size)
+    found.findings += [printable(str(f)) for f in report.get("findings", ())]
+
+
+def _verify(found: Attempt, app: Application, each: _Copy, here: Path, values: Mapping[str, str]) -> None:
+    text = tail(each.out) + "\n" + tail(each.err)
+    found.reason = verified(app.verify, text, here, values)
+    if found.reason:
+        found.flags = sorted({*found.flags, "unverified"})
+
+
+# ------------------------------------------------------------------ processes and files
+
+
+@contextlib.contextmanager
+def _adopting() -> Iterator[None]:
+    """Make this process the parent of processes that its descendants leave behind."""
+    libc = ctypes.CDLL(None)
+    previous = ctypes.c_int()
+    libc.prctl(37, ctypes.byref(previous))  # PR_GET_CHILD_SUBREAPER
+    libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    try:
+        yield
+    finally:
+        libc.prctl(36, previous.value)
+
+
+def _end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End copies and all processes that they started; all at once, since each may take long."""
+    for number, grace_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _GRACE_S)):
+        for child in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, number)
+        deadline = time.monotonic() + grace_s
+        for child in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.0, deadline - time.monotonic()))
+
+
+def _end_rest(before: set[int]) -> int:
+    """End the children that this process did not have before a run, and return how many of them were still running."""
+    pids: set[int] = set()
+    deadline = time.monotonic() + _GRACE_S
+    while time.monotonic() < deadline:
+        children = [pid for pid in _children() if pid not in before]
+        if not children:
+            break
+        for pid in children:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    pids.add(pid)
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+    return len(pids)
+
+
+def end_earlier(folder: Path) -> int:
+    """End all remaining processes of a measurement that was killed, and return their number.
+
+    Args:
+        folder: Folder of the measurement, which this process has locked.
+    """
+    pids: set[int] = set()
+    deadline = time.monotonic() + _GRACE_S
+    while alive := [pid for pid in _processes() if _belongs(pid, str(folder.absolute()))]:
+        if time.monotonic() >= deadline:
+            raise MeshmarkError(f"{folder}: process {alive[0]} of its last run does not end", f"kill -KILL {alive[0]}")
+        pids.update(alive)
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return len(pids)
+
+
+def _processes() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _children() -> list[int]:
+    pids: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            pids += map(int, (task / "children").read_text(encoding="ascii").split())
+    return pids
+
+
+def _belongs(pid: int, token: str) -> bool:
+    try:
+        return os.fsencode(f"{_TOKEN}={token}") in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def emptied(folder: Path) -> None:
+    """Make a folder empty.
+
+    Raises:
+        MeshmarkError: The folder cannot be emptied.
+    """
+    try:
+        if folder.exists():
+            try:
+                shutil.rmtree(folder)
+            except PermissionError:  # the program made a folder that cannot be emptied
+                _open_up(folder)
+                shutil.rmtree(folder)  # may raise, since files of an earlier run could be taken for results
+        make_folder(folder)
+    except OSError as error:
+        raise MeshmarkError(f"cannot empty {folder}: {error.strerror or error}") from error
+
+
+def _open_up(folder: Path) -> None:
+    for root, names, _ in os.walk(folder):
+        for path in (Path(root, name) for name in names):
+            if not path.is_symlink():
+                path.chmod(0o700)
+
+
+def _keep_failed(folders: Folders) -> None:
+    """Keep the output of all copies of the last run that failed."""
+    failed_folder = folders.root / "failed"
+    emptied(failed_folder)
+    for path in folders.run.glob("*.*"):
+        if not path.is_dir():
+            path.replace(failed_folder / f"copy{path.name}")

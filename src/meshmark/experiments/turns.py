@@ -1,0 +1,218 @@
+"""Runs the command of an experiment under one of its settings, and reads its value."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshmark import process
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.experiments.experiment import Outcome, Plan, Side
+from meshmark.experiments.trial import check_space, end, last_line, printable, tail
+from meshmark.place.other_work import OtherWork
+from meshmark.store.files import open_private
+from meshmark.values.secrets import reveal_variables, reveal_words
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that ended. `status` is negative after a signal, and None if the command exceeded its time limit."""
+
+    status: int | None
+    elapsed_s: float
+    user_s: float
+    system_s: float
+
+
+class Turns:
+    """Runs both settings of a plan, one run at a time.
+
+    Args:
+        plan: The plan.
+        folder: Folder for the output of the current run, and of the last run that failed.
+
+    Raises:
+        UsageError: A setting is invalid.
+    """
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        self.settings = plan.settings
+        self._through_run = any(s.options for s in self.settings.values())
+        self._limit_s = plan.timeout_s or plan.budget_s
+        self._changed = False
+
+    def run(self, pair: int, side: Side, position: int) -> Outcome:
+        """Run a setting once. Failures of the command are part of the outcome, not exceptions.
+
+        Raises:
+            MeshmarkError: A shell command failed, or the disk of the folder is full.
+        """
+        start_s, setting = time.monotonic(), self.settings[side]
+        if setting.shell:
+            self._changed = True
+            self._shell(f"{side.upper()}: {setting.shell}", setting.shell_argv())
+        out, err = self._files("run")
+        argv = setting.argv(self.plan.command, self._through_run)
+        other_work = OtherWork()
+        exit_report = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
+        outcome = Outcome(
+            pair=pair, side=side, position=position, value=None, elapsed_s=exit_report.elapsed_s, spent_s=0.0
+        )
+        if not setting.host:
+            outcome.user_s, outcome.system_s = exit_report.user_s, exit_report.system_s
+            shares = other_work.shares(exit_report.user_s + exit_report.system_s)
+            outcome.others_share, outcome.stolen_share, outcome.flags = shares.others, shares.stolen, shares.flags
+        if reason := failure(exit_report, out, err, self._limit_s):
+            outcome.reason = reason
+        else:
+            result = self.plan.figure.read(exit_report.elapsed_s, out, err)
+            if isinstance(result, str):
+                outcome.reason = result
+            else:
+                outcome.value, outcome.unit, outcome.better = result.value, result.unit, result.better
+                outcome.points, outcome.flags = result.points, sorted({*outcome.flags, *result.flags})
+        if outcome.value is None:
+            check_space(self.folder)
+            for file in (out, err):
+                file.replace(file.with_stem("failed"))
+        outcome.spent_s = time.monotonic() - start_s
+        return outcome
+
+    def restore(self) -> None:
+        """Run the shell command of A and the command `restore` of the plan, to restore the state before the experiment.
+
+        Raises:
+            MeshmarkError: A command failed. All commands ran nevertheless.
+        """
+        commands = []
+        if self._changed:
+            commands.append((f"A: {self.settings['a'].shell}", self.settings["a"].shell_argv()))
+        if self.plan.restore:
+            commands.append((f"--restore: {self.plan.restore}", ["sh", "-c", self.plan.restore]))
+        first_error: MeshmarkError | None = None
+        for name, argv in commands:
+            try:
+                self._shell(name, argv)
+            except MeshmarkError as error:
+                first_error = first_error or error
+        for file in self._files("run"):
+            file.unlink(missing_ok=True)
+        if first_error is not None:
+            raise first_error
+
+    def _shell(self, name: str, argv: Sequence[str]) -> None:
+        out, err = self._files("run")
+        exit_report = run_to_end(argv, {}, out, err, self._limit_s)
+        if reason := failure(exit_report, out, err, self._limit_s):
+            raise MeshmarkError(f"{name}: {reason}")
+
+    def _files(self, stem: str) -> tuple[Path, Path]:
+        return self.folder / f"{stem}.out", self.folder / f"{stem}.err"
+
+
+def run_to_end(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    out: Path,
+    err: Path,
+    limit_s: float,
+    folder: Path | None = None,
+) -> Ended:
+    """Run a command in a new session, and end all its processes if it takes longer than allowed.
+
+    Args:
+        argv: The command line.
+        environment: Variables in addition to the environment of this process.
+        out: File for its standard output.
+        err: File for its standard error.
+        limit_s: Maximum time, in s.
+        folder: Folder in which the command runs; by default the folder of this process.
+
+    Raises:
+        UsageError: The program does not exist or cannot be executed.
+        MeshmarkError: The files cannot be written.
+    """
+    try:
+        output, errors = open_private(out, "wb"), open_private(err, "wb")
+    except OSError as error:
+        raise MeshmarkError(f"cannot write {out}: {error.strerror}") from error
+    with output, errors:
+        start_s = time.perf_counter()
+        try:
+            child = process.start(
+                reveal_words(argv),
+                process.ENDS_WITH_PARENT,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, **reveal_variables(environment)},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(f"COMMAND: cannot run {quoted(argv[0])}: {error.strerror or error}") from error
+        try:
+            in_time = _wait(child, limit_s)
+            elapsed_s = time.perf_counter() - start_s
+        except BaseException:
+            end(child)
+            raise
+        if not in_time:
+            end(child)
+            return Ended(None, elapsed_s, 0.0, 0.0)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        return Ended(child.returncode, elapsed_s, usage.ru_utime, usage.ru_stime)
+
+
+def _wait(child: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Return whether the child ended in time. It stays a zombie.
+
+    `Popen.wait` with a timeout would only check every 50 ms whether the child has ended.
+    """
+    handle = os.pidfd_open(child.pid)
+    try:
+        readable, _, _ = select.select([handle], [], [], limit_s)
+        return bool(readable)
+    finally:
+        os.close(handle)
+
+
+def failure(ended: Ended, out: Path, err: Path, limit_s: float) -> str:
+    """Return why a command counts as failed, with the last line that it printed; "" if it succeeded."""
+    text = tail(out) + "\n" + tail(err) if ended.status else ""
+    return status_failure(ended.status, text, limit_s)
+
+
+def status_failure(status: int | None, text: str, limit_s: float) -> str:
+    """Return the same as `failure`, from a status and a text.
+
+    Args:
+        status: Status as in `Ended`.
+        text: Output of the command.
+    """
+    if status is None:
+        return f"took longer than {limit_s:.3g} s"
+    if status == 0:
+        return ""
+    lines = text.splitlines()
+    # `meshmark run`, not the command, prints lines with these prefixes.
+    run_prefixes = ("hint: ", "placement held: ", "placement did not hold: ")
+    last = last_line([line for line in lines if not line.startswith(run_prefixes)])
+    exit_text = signal_text(-status) if status < 0 else f"status {status}"
+    return f"ended with {exit_text}: {printable(last.removeprefix('meshmark: error: '))}"
+
+
+def signal_text(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL; `signal N` if it has no name."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

@@ -1,0 +1,400 @@
+"""Imports output of Meshmark into a store, without merging or replacing existing runs.
+
+The input is the output or the journals of instruments, one or several per file; records as `--json` prints them;
+exports of a store as JSON Lines or CSV; machine cards (`measure.card`); or the output of another tool
+(`measure.tools`). A run without a name is named after its machine, start and content.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.measure.importers.card import read_card
+from meshmark.measure.importers.output import MAX_LISTED, LeftOut, decoded, encoding_of
+from meshmark.measure.runs.journal import parse_line, read_journal
+from meshmark.store.export import CSV_FIXED, record_of_csv
+from meshmark.store.files import open_regular
+from meshmark.store.lines import MAX_LINE_BYTES
+from meshmark.store.record import Record, RecordError, is_unicode
+from meshmark.store.run import Absence
+from meshmark.store.store import Store
+
+MAX_BYTES: Final = 1 << 30
+MAX_TOOL_BYTES: Final = 64 << 20  # far above the output of any tool
+STEP: Final = "import"
+
+
+@dataclass(slots=True)
+class Part:
+    """The records and absences of one step of one run. `run` is "" if the input does not name the run."""
+
+    records: list[Record]
+    absences: list[Absence] = field(default_factory=list)
+    run: str = ""
+    step: str = STEP
+
+    @property
+    def machine(self) -> str:
+        return self.records[0].machine
+
+    @property
+    def digest(self) -> str:
+        """Hash of the content, independent of the order of the records and of the file."""
+        lines = sorted(json.dumps(r.to_json(), sort_keys=True) for r in self.records)
+        lines += sorted(repr(a) for a in self.absences)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:10]
+
+    @property
+    def name(self) -> str:
+        """A name that consists of machine, start and digest."""
+        start = min(str(r.provenance.get("start", "")) for r in self.records)
+        start_text = re.sub(r"[^0-9TZ]", "", start.partition(".")[0])
+        return "-".join(filter(None, (self.machine, start_text, self.digest)))
+
+
+@dataclass(slots=True)
+class Imported:
+    """The content of a file.
+
+    Attributes:
+        parts: Records and absences of the file, by step.
+        left_out: The first items that were left out, with their lines.
+        left_out_count: Number of all items that were left out.
+        other_lines: Number of lines that are not results.
+    """
+
+    parts: list[Part] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    left_out_count: int = 0
+    other_lines: int = 0
+
+    def leave_out(self, line: int, reason: str) -> None:
+        """Count an item that is left out, and list it if it is one of the first."""
+        self.left_out_count += 1
+        if len(self.left_out) < MAX_LISTED:
+            self.left_out.append(LeftOut(f"line {line}", reason))
+
+
+def read_output(path: Path, machine: str = "") -> Imported:
+    """Read the records of a file. Items that are not certainly valid are left out and counted.
+
+    Args:
+        machine: Name of the machine that another tool measured, which its output lacks; "" for the name of the file.
+            Results of a machine card get this name, too; with "" they retain their machine.
+
+    Raises:
+        UsageError: The file cannot be read, is not a regular file, is larger than 1 GiB, or is damaged.
+        MeshmarkError: The file contains no record.
+    """
+    if not is_unicode(machine):
+        raise UsageError(f"--machine: found {machine!r}, a name in UTF-8 is required")
+    data = b""
+    try:
+        with open_regular(path) as file:
+            imported = _read_protocol(file, path)
+            if not imported.parts:
+                file.seek(0)
+                data = file.read(MAX_TOOL_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"import: cannot read {quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
+    if (card_content := _of_card(data, path, machine)) is not None:
+        return card_content
+    if (tool_content := _of_tool(data, path, machine or path.stem)) is not None:
+        return tool_content
+    if not imported.parts:
+        from meshmark.measure.importers.formats import readers
+
+        reason = imported.left_out[0] if imported.left_out else "no line is a record, and the format is not known"
+        format_names = ", ".join(r.name for r in readers())
+        hint = "" if imported.left_out else f"known formats: {format_names}"
+        raise MeshmarkError(f"import: {quoted(path)}: {reason}", hint)
+    return imported
+
+
+def _of_card(data: bytes, path: Path, machine: str) -> Imported | None:
+    """Return the content of a machine card; None if the file is empty or too long, or not a card."""
+    if not data or len(data) > MAX_TOOL_BYTES:
+        return None
+    try:
+        card = read_card(data)
+    except UsageError as error:
+        raise UsageError(f"import: {quoted(path)}: {error}", error.hint) from error
+    if card is None:
+        return None
+    names = sorted({r.machine for _, r in card.records})
+    if machine and len(names) > 1:
+        names_text = ", ".join(names[:4])
+        raise UsageError(
+            f"--machine: found results of {len(names)} machines in {quoted(path)} ({names_text}), one is allowed"
+        )
+    # The store may also have the run under the original name of the machine.
+    run = f"{card.run}-{machine}" if machine and names != [machine] else card.run
+    parts: dict[str, Part] = {}
+    for step, record in card.records:
+        renamed = replace(record, machine=machine) if machine else record
+        parts.setdefault(step, Part([], run=run, step=step)).records.append(renamed)
+    for absence in card.absences if parts else ():
+        parts.get(absence.step or "", next(iter(parts.values()))).absences.append(absence)
+    imported = Imported([*parts.values()], left_out_count=len(card.left_out))
+    imported.left_out = [LeftOut(where, reason) for where, reason in card.left_out[:MAX_LISTED]]
+    if not parts:
+        reason = imported.left_out[0] if imported.left_out else "found no results in this card"
+        raise MeshmarkError(f"import: {quoted(path)}: {reason}")
+    return imported
+
+
+def _of_tool(data: bytes, path: Path, machine: str) -> Imported | None:
+    """Return the content of another tool's output; None if it is empty or too long, or its format is not known."""
+    if not data or len(data) > MAX_TOOL_BYTES:
+        return None
+    from meshmark.measure.importers.formats import read_text
+
+    try:
+        results = read_text(decoded(data), machine)
+    except UsageError as error:
+        raise UsageError(f"import: {quoted(path)}: {error}") from error
+    if results is None:
+        return None
+    return Imported([Part(results.records)], results.left_out, results.left_out_count, results.other_lines)
+
+
+def _read_protocol(file: IO[bytes], path: Path) -> Imported:
+    """Return the records of Meshmark's own lines and CSV."""
+    if (start := file.read(400)) and (encoding := encoding_of(start)) not in {"utf-8", "utf-8-sig"}:
+        file.seek(0)
+        data = file.read(MAX_TOOL_BYTES + 1)
+        file = io.BytesIO(data.decode(encoding, "replace").encode() if len(data) <= MAX_TOOL_BYTES else b"")
+    file.seek(0)
+    return _read_csv(file.read(MAX_BYTES + 1), path) if _is_csv(file) else _read_lines(_lines(file, path))
+
+
+def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, including a last line without a newline."""
+    size = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        size += len(line)
+        if size > MAX_BYTES:
+            raise UsageError(f"import: {quoted(path)}: found more than {MAX_BYTES >> 20} MiB, which is the limit")
+        yield line if size > len(line) else line.removeprefix(codecs.BOM_UTF8)
+
+
+_Numbered = tuple[int, bytes]
+
+
+def _read_lines(lines: Iterable[bytes]) -> Imported:
+    imported = Imported()
+    journals: list[list[_Numbered]] = []  # each journal ends with an end line or before the next header
+    is_open = False
+    exported: dict[tuple[str, str], dict[str, Record]] = {}
+    cut_lines: list[int] = []
+    for number, raw in enumerate(lines, 1):
+        line = _object(raw)
+        if line is None:
+            if raw.startswith(b'{"') and not raw.rstrip().endswith(b"}"):
+                cut_lines.append(number)
+            else:
+                imported.other_lines += 1
+            continue
+        if line["type"] == "header":
+            journals.append([])
+            is_open = True
+        if is_open:
+            journals[-1].append((number, raw))
+            if line["type"] == "end":
+                is_open = False
+                _join_resumed(journals, line)
+        elif line["type"] == "result":
+            try:
+                record = Record.from_json(line)
+            except RecordError as error:
+                imported.leave_out(number, str(error))
+                continue
+            run, step = line.get("run"), line.get("step")
+            key = (run, str(step or STEP)) if isinstance(run, str) and run else ("", record.machine)
+            # Identical lines count once.
+            exported.setdefault(key, {})[json.dumps(record.to_json(), sort_keys=True)] = record
+        else:
+            imported.other_lines += 1
+    for journal in journals:
+        _add_journal(imported, journal)
+    for (run, step), records in exported.items():
+        imported.parts.append(Part([*records.values()], run=run, step=step if run else STEP))
+    if imported.parts or imported.left_out:  # otherwise the file has another format
+        for number in cut_lines:
+            imported.leave_out(number, "not a whole JSON object")
+    return imported
+
+
+def _join_resumed(journals: list[list[_Numbered]], end: dict[str, Any]) -> None:
+    """Join the last journal with the interrupted journals that it resumed. Complete runs stay separate."""
+    while len(journals) > 1 and end.get("resumed"):
+        earlier_journal, last_journal = journals[-2:]
+        first_header, header = parse_line(earlier_journal[0][1]) or {}, parse_line(last_journal[0][1]) or {}
+        is_same_run = all(first_header.get(k) == header.get(k) for k in ("instrument", "machine", "parameters"))
+        if not is_same_run or (parse_line(earlier_journal[-1][1]) or {}).get("type") == "end":
+            return
+        journals[-2:] = [earlier_journal + last_journal]
+
+
+def _add_journal(imported: Imported, journal: list[_Numbered]) -> None:
+    reading = read_journal((raw for _, raw in journal), STEP)
+    for index, reason in zip(reading.invalid_at, reading.invalid_records, strict=True):
+        imported.leave_out(journal[index][0], reason)
+    imported.other_lines += reading.invalid_lines
+    if reading.records:
+        imported.parts.append(Part(reading.records, reading.absences))
+    else:
+        imported.other_lines += len(reading.absences)  # without a result, it is not known which run they belong to
+
+
+def _object(raw: bytes) -> dict[str, Any] | None:
+    """Return a line of the protocol; a bare record, as `--json` prints it, becomes a `result` line."""
+    if not raw.startswith((b"{", b" ", b"\t")) or raw.isspace():
+        return None
+    line = parse_line(raw)
+    if line is not None:
+        return line
+    try:
+        record = json.loads(raw) if len(raw) <= MAX_LINE_BYTES else None
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(record, dict) and {"source", "metric", "samples"} <= record.keys():
+        return {"type": "result", "schema": 1, **record}
+    return None
+
+
+def _is_csv(file: IO[bytes]) -> bool:
+    start = file.read(256)
+    file.seek(0)
+    return bool(start.lstrip(codecs.BOM_UTF8).startswith(CSV_FIXED[0].encode() + b","))
+
+
+def _read_csv(data: bytes, path: Path) -> Imported:
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"import: {quoted(path)}: found more than {MAX_BYTES >> 20} MiB, which is the limit")
+    imported = Imported()
+    parts: dict[tuple[str, str], Part] = {}
+    rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig", "replace")))
+    try:
+        for row in rows:
+            try:
+                record = record_of_csv(row)
+            except RecordError as error:
+                imported.leave_out(rows.line_num, str(error))
+                continue
+            key = row.get("run") or "", row.get("step") or STEP
+            parts.setdefault(key, Part([], run=key[0], step=key[1])).records.append(record)
+    except csv.Error as error:
+        imported.leave_out(rows.line_num, f"not CSV: {error}; the rest of the file is not taken")
+    imported.parts += parts.values()
+    return imported
+
+
+# ------------------------------------------------------------------ into the store
+
+
+def add_to(
+    store: Store, parts: Sequence[Part], name: str = "", replaced: Collection[str] = ()
+) -> list[tuple[str, int]]:
+    """Add the parts that the store does not contain. All parts are checked before the first file is written.
+
+    Args:
+        store: The store.
+        parts: The parts of one file.
+        name: Name of the run; further runs get a numeric suffix. "" derives it from machine, start and content.
+        replaced: Names of runs that these parts replace.
+
+    Returns:
+        The name of each run and the number of records added to it, 0 if the store already contained it.
+
+    Raises:
+        UsageError: `name` is the name of another run.
+        MeshmarkError: The store cannot be written.
+    """
+    for run in replaced:
+        if name and run.startswith(name):  # its content is in these parts, so nothing is lost if the process ends here
+            store.remove(run)
+    with store.exclusively():
+        added_runs = _add(store, parts, name)
+    for run in set(replaced) - {run for run, _ in added_runs}:
+        store.remove(run)
+    return added_runs
+
+
+def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:
+    contents = _Contents(store)
+    plans: list[tuple[str, str, Part, bool]] = []
+    run_by_key: dict[str, str] = {}  # if `name` is set: the name of the run by its name in the input, or by its digest
+    keys = [part.run or part.digest if name else "" for part in parts]
+    steps: dict[str, set[str]] = {}
+    for part, key in zip(parts, keys, strict=True):
+        steps.setdefault(key, set()).add(part.step if part.run else f"{STEP}-{key}")
+    for part, key in zip(parts, keys, strict=True):
+        if name:
+            run = run_by_key.setdefault(key, f"{name}-{len(run_by_key) + 1}" if run_by_key else name)
+            step = part.step if part.run else f"{STEP}-{key}"
+            is_taken = contents.content(run, step) not in {None, _content(part.records)}
+            if is_taken or contents.steps(run) - steps[key]:
+                raise UsageError(
+                    f"--name: found '{quoted(run)}', which is another run of the store",
+                    "omit --name or choose another name",
+                )
+        elif part.run:
+            is_taken = contents.content(part.run, part.step) not in {None, _content(part.records)}
+            run, step = (f"{part.run}-{part.digest}" if is_taken else part.run), part.step
+        else:
+            run, step = part.name, part.step
+        plans.append((run, step, part, contents.plan(run, step, part)))
+    added_runs = []
+    for run, step, part, is_new in plans:
+        if is_new:
+            store.add(run, step, part.records, part.absences, part.machine)
+        added_runs.append((run, len(part.records) if is_new else 0))
+    for run in dict.fromkeys(run for run, _, _, is_new in plans if is_new):
+        store.finish(run)
+    return added_runs
+
+
+class _Contents:
+    """The content of a store, including parts that are about to be added."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._readable = store.steps()
+        self._planned: dict[tuple[str, str], Part] = {}
+        self._stored: dict[str, dict[str, list[Record]]] = {}  # records of the requested runs, by step
+
+    def steps(self, run: str) -> set[str]:
+        return self._readable.get(run, set()) | {step for planned_run, step in self._planned if planned_run == run}
+
+    def content(self, run: str, step: str) -> str | None:
+        """Return the digest of the records of a step; None if it does not exist, "" if its file cannot be read."""
+        if (run, step) in self._planned:
+            return _content(self._planned[run, step].records)
+        if step in self._readable.get(run, ()):
+            if run not in self._stored:  # all steps at once, since each query opens all files of the store
+                steps = self._stored[run] = {}
+                for _, name, record in self._store.rows(run=run):
+                    steps.setdefault(name, []).append(record)
+            return _content(self._stored[run].get(step, []))
+        return "" if self._store.unreadable(run, step) else None
+
+    def plan(self, run: str, step: str, part: Part) -> bool:
+        """Plan a step and return whether it must be added. Steps that are planned twice are added once."""
+        is_new = step not in self.steps(run)
+        self._planned.setdefault((run, step), part)
+        return is_new
+
+
+def _content(records: Sequence[Record]) -> str:
+    return Part(list(records)).digest

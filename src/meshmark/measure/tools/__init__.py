@@ -1,1 +1,0 @@
-"""Readers of the output of other tools: one file per tool, and `formats`, which recognises the format of a file."""

@@ -1,0 +1,54 @@
+"""Draws experiments: the ratio of each pair of runs, and the interval of their median."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from meshmark.store.record import Record
+from meshmark.values.units import number
+from meshmark.views.charts.drawing import PALETTE, Row, chart_of, drawing
+from meshmark.views.content.selection import selected
+
+
+@drawing
+def pairs(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw B over A for each pair in its order, with the median and its interval."""
+    ratios = selected(records, "experiment", "ratio", above_zero=True)
+    if not ratios:
+        return None
+    names = [_name(r, i) for i, r in enumerate(ratios)]
+    rows: list[Row] = []
+    bands: list[Row] = []
+    for r, name in zip(ratios, names, strict=True):
+        rows += [{"series": name, "x": i, "value": v, "text": number(v)} for i, v in enumerate(r.samples, 1) if v > 0]
+        low, high = r.bounds or (r.value, r.value)
+        bands += [{"series": name, "x": x, "value": r.value, "low": low, "high": high} for x in (1, len(r.samples))]
+    color = alt.Color(
+        "series:N",
+        title=None,
+        scale=alt.Scale(domain=names, range=PALETTE),
+        legend=None if len(names) == 1 else alt.Legend(),
+    )
+    x = alt.X("x:Q", title="pair", axis=alt.Axis(tickMinStep=1))
+    y = alt.Y("value:Q", title="B over A", scale=alt.Scale(type="log", nice=False, padding=10))
+    band = chart_of(bands).encode(x=x, color=color)
+    tips = [alt.Tooltip("x:Q", title="pair"), alt.Tooltip("text:N", title="B over A")]
+    equal = chart_of([{"value": 1.0}]).mark_rule(strokeDash=[4, 4], opacity=0.7).encode(y=y)
+    return alt.layer(
+        band.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", scale=alt.Scale(type="log")), y2="high:Q"),
+        band.mark_line().encode(y=y),
+        equal,
+        chart_of(rows).mark_point(size=24, filled=True, opacity=0.8).encode(x=x, y=y, color=color, tooltip=tips),
+    )
+
+
+def _name(record: Record, place: int) -> str:
+    """Return the settings of an experiment, or its number if they are not recorded."""
+    c = record.conditions
+    return (
+        f"{c['setting_b']} over {c['setting_a']}"
+        if {"setting_a", "setting_b"} <= c.keys()
+        else f"experiment {place + 1}"
+    )

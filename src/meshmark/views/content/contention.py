@@ -1,0 +1,206 @@
+"""Computes by how much concurrent swaps slow each other down, by distance and size, and where contention starts.
+
+The factor is the time of the slowest pair when all run at once, divided by the time of the slowest pair alone. Its
+bounds are conservative: they combine the far ends of both intervals.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from meshmark.measure.repetitions import measured
+from meshmark.statistics.verdicts import Ratio, Word, judge
+from meshmark.store.record import Record
+from meshmark.values.units import size
+from meshmark.views.content.ranking import (
+    clearest,
+    half_text,
+    legend,
+    letters,
+    print_columns,
+    ranks_of,
+    ratio_of,
+    ratio_text,
+    transport_of,
+)
+from meshmark.views.content.selection import number, selected, text_of, value_of
+
+STARTS: Final = 1.1  # contention starts where the whole interval is above this
+WIDE: Final = 160  # columns if standard output is not a terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Contention at one distance and size, with the records that it derives from."""
+
+    ratio: Ratio
+    alone: Record  # the slowest pair alone
+    together: Record
+
+    @property
+    def word(self) -> Word:
+        """`higher` with contention, `equal` without; neither if a time is flagged or its interval is too wide."""
+        usable = not measured(self.alone).excluded and not measured(self.together).excluded
+        return judge(self.ratio.interval if usable else None, (0, STARTS), STARTS)
+
+    @property
+    def starts(self) -> bool:
+        return self.word == "higher"
+
+    @property
+    def flags(self) -> frozenset[str]:
+        return self.alone.flags | self.together.flags
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """Factors of one library with a number of ranks.
+
+    Attributes:
+        distances: All measured distances; a distance with only one pair has no cells.
+        sizes: Message sizes in bytes, ascending.
+        cells: Factors by distance and size.
+    """
+
+    machine: str
+    library: str
+    where: str  # "8 ranks"
+    transport: str
+    distances: tuple[int, ...]
+    sizes: tuple[int, ...]
+    cells: Mapping[tuple[int, int], Factor]
+
+    def of(self, distance: int) -> list[tuple[int, Factor]]:
+        """Return sizes and factors at a distance, ascending by size."""
+        return [(s, f) for s in self.sizes if (f := self.cells.get((distance, s)))]
+
+    def start(self, distance: int) -> int | None:
+        """Return the smallest message size at which the whole interval is above STARTS, or None."""
+        return next((s for s, f in self.of(distance) if f.starts), None)
+
+
+def contentions(records: Iterable[Record]) -> list[Contention]:
+    """Return the contention of each library and number of ranks, from the records of `swap`."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for r in selected(
+        records,
+        "swap",
+        "exchange_time",
+        numbers=("message_bytes",),
+        positive=("distance",),
+        texts=("mode",),
+        above_zero=True,
+    ):
+        groups.setdefault((r.machine, text_of(r, "library", "mpi"), ranks_of(r)), []).append(r)
+    results = []
+    for (machine, library, where), times in groups.items():
+        cells = {}
+        points: dict[tuple[int, int], list[Record]] = {}
+        for r in times:
+            distance = max(1, int(value_of(r, "distance")))
+            points.setdefault((distance, int(value_of(r, "message_bytes"))), []).append(r)
+        for (distance, bytes_), point_times in points.items():
+            together = [r for r in point_times if r.conditions["mode"] == "together"]
+            pairs: dict[int, list[Record]] = {}
+            for r in point_times:
+                # Like the instrument: the first rank of a pair is in an even block of `distance` ranks.
+                rank = number(r, "from_rank")
+                if r.conditions["mode"] == "alone" and rank is not None and rank // distance % 2 == 0:
+                    pairs.setdefault(int(rank), []).append(r)
+            if together and pairs:
+                slowest = max((clearest(same) for same in pairs.values()), key=lambda r: r.value)
+                at_once = clearest(together)
+                cells[distance, bytes_] = Factor(ratio_of(at_once, slowest), slowest, at_once)
+        transport = transport_of(times[0])
+        distances, sizes = (tuple(sorted({p[i] for p in points})) for i in (0, 1))
+        results.append(Contention(machine, library, where, transport, distances, sizes, cells))
+    return results
+
+
+def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
+    """Describe where contention starts, such as `distance 1: from 64 KiB, 1.62 (1.58 – 1.66)`.
+
+    Adjacent distances with the same description share a line.
+
+    Args:
+        known: Flags to omit, because all results have them.
+    """
+
+    def figure(factor: Factor) -> str:
+        flags = sorted(factor.flags - set(known))
+        return ratio_text(factor.ratio) + (f" [{' '.join(flags)}]" if flags else "")
+
+    def sentence(distance: int) -> tuple[str, str]:
+        """Return the part that distances may share, and the part about this distance."""
+        cells = found.of(distance)
+        if not cells:
+            return "only one pair", ""
+        start = found.start(distance)
+        if start is None:
+            largest = size(cells[-1][0])
+            if all(f.word == "equal" for _, f in cells):
+                return f"none up to {largest}", ""
+            size_bytes, highest = max(cells, key=lambda cell: cell[1].ratio.value)
+            return f"inconclusive up to {largest}", f"; at most {figure(highest)} at {size(size_bytes)}"
+        unclear = [size(s) for s, f in cells if s > start and not f.starts]
+        return f"from {size(start)}", (
+            f", {figure(found.cells[distance, start])}" + (f"; inconclusive at {', '.join(unclear)}" if unclear else "")
+        )
+
+    lines = []
+    for shared, group in groupby(((d, *sentence(d)) for d in found.distances), key=lambda x: x[1]):
+        same = list(group)
+        if len(same) == 1:
+            lines.append(f"distance {same[0][0]}: {shared}{same[0][2]}")
+            continue
+        start = found.start(same[0][0])
+        values = [found.cells[d, start].ratio.value for d, *_ in same] if start is not None else []
+        figures = f", {min(values):.2f} to {max(values):.2f}" if values else ""
+        lines.append(f"distances {same[0][0]} to {same[-1][0]}: {shared}{figures}")
+    return lines
+
+
+def print_contention(records: Sequence[Record]) -> None:
+    """Print tables of factors by distance and size, and where contention starts."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
+    for contention in contentions(records):
+        where = (
+            f"{contention.machine}: contention of swap, {contention.library}, {contention.where}, "
+            f"{contention.transport}"
+        )
+        if not contention.cells:
+            console.print(f"{where}: only one pair at each distance, so there is no contention", style="dim")
+            continue
+        common_flags = frozenset.intersection(*(f.flags for f in contention.cells.values()))
+        console.print(where + (f"; all {', '.join(sorted(common_flags))}" if common_flags else ""), style="dim")
+        rows = [d for d in contention.distances if contention.of(d)]
+        columns = []
+        for s in contention.sizes:
+            column = [Text(size(s))]
+            for d in rows:
+                factor = contention.cells.get((d, s))
+                if factor is None:
+                    column.append(Text("–", style="dim"))
+                    continue
+                mark = letters(factor.flags - common_flags)
+                text = f"{factor.ratio.value:.2f} {half_text(factor.ratio)}{' ' + mark if mark else ''}"
+                start_mark = "*" if contention.start(d) == s else ""
+                column.append(Text(start_mark + text, style="bold" if factor.starts else "dim"))
+            columns.append(column)
+        print_columns(console, [[Text("distance"), *(Text(str(d)) for d in rows)]], columns)
+        key = legend(r for f in contention.cells.values() if f.flags - common_flags for r in (f.alone, f.together))
+        console.print(
+            f"time of all pairs at once / time of the slowest alone ± half its interval; * first clearly above {STARTS}"
+            + (f"; {key}" if key else ""),
+            style="dim",
+        )
+        console.print("contention starts at:")
+        for line in start_lines(contention, common_flags):
+            console.print(f"  {line}", soft_wrap=True)

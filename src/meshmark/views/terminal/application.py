@@ -1,0 +1,180 @@
+"""Prints the results of the runs of an application."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from meshmark.statistics.scaling_text import scaling_lines, scaling_title
+from meshmark.values.units import FLAG_TEXT, number, percent, plain, scale_for, size
+from meshmark.views.terminal.screen import table_console, text_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_COLUMNS: Final = ("figure", "95 % interval", "best – worst", "user", "system", "waiting", "peak", "runs")
+# Columns that are omitted on a narrow terminal, in this order.
+_SPARED: Final = ("", "system", "user", "peak", "best – worst", "waiting")
+_NARROWEST: Final = 24  # minimum width of the column of configurations
+_UNLIMITED: Final = 100_000
+_FUNCTIONS: Final = 5  # most functions of a configuration
+
+
+def print_application(found: Mapping[str, Any]) -> None:
+    """Print the table of configurations, comparisons, scaling and exceptions.
+
+    Args:
+        found: The object that `--json` prints last.
+    """
+    console = table_console()
+    titles = list(_COLUMNS)
+    longest = max((len(row["configuration"]) for row in found["configurations"]), default=0)
+    for omitted in _SPARED:
+        titles = [title for title in titles if title != omitted]
+        table = _table(found, titles)
+        table_width = console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum
+        if table_width - max(0, longest - _NARROWEST) <= console.width:
+            break
+    console.print(table)
+    if any(profile["functions"] for profile in found["profiles"]):
+        console.print()
+        console.print(_hottest(found))
+    for block in (_profiles, _pairs, _working_sets, _neighbours, _prefetchers, _clocks, _scaling, _exceptions, _notes):
+        lines = list(block(found))
+        if lines:
+            console.print()
+        for line in lines:
+            console.print(line, soft_wrap=True)
+
+
+def _table(found: Mapping[str, Any], titles: Sequence[str]) -> Table:
+    """Return a table with a row for each configuration, and with these columns."""
+    scale = scale_for(found["unit"], max((abs(r["value"]) for r in found["configurations"]), default=1.0))
+    figure = found["metric"] + (f" [{scale.symbol}]" if scale.symbol else "")
+    rows = []
+    for row in found["configurations"]:
+        ends = (row["lowest"], row["highest"])
+        best, worst = ends if found["better"] == "lower" else ends[::-1]
+        interval = row["interval"]
+        cells = {
+            "figure": number(row["value"] / scale.factor, 4),
+            "95 % interval": "–" if interval is None else " – ".join(number(v / scale.factor, 4) for v in interval),
+            "runs": str(row["runs"]) + (f" + {row['failed']} failed" if row["failed"] else ""),
+            "best – worst": " – ".join(number(v / scale.factor, 4) for v in (best, worst)),
+            "user": plain(row["user_s"], "s", 3),
+            "system": plain(row["system_s"], "s", 3),
+            "waiting": "–" if row["waiting_share"] is None else percent(row["waiting_share"]),
+            "peak": size(row["peak_bytes"]),
+        }
+        rows.append([row["configuration"], *(cells[title] for title in titles)])
+    return text_table(["configuration", figure, *titles[1:]], rows, numbers=range(1, len(titles) + 1), folds=[0])
+
+
+def _hottest(found: Mapping[str, Any]) -> Table:
+    """Return a table of the first functions of each profile."""
+    rows = []
+    for profile in found["profiles"]:
+        for position, function in enumerate(profile["functions"][:_FUNCTIONS]):
+            low, high = (f"{100 * end:.1f}" for end in function["interval"])
+            cells = (function["function"], function["object"], f"{100 * function['share']:.1f} %", f"{low} – {high} %")
+            rows.append(["" if position else profile["configuration"], *cells])
+    columns = ["configuration", "hottest functions", "in", "share", "95 % interval"]
+    return text_table(columns, rows, numbers=(3, 4), folds=(0, 1, 2))
+
+
+def _profiles(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where the profiles are, and why some are missing."""
+    missing: dict[str, list[str]] = {}
+    for profile in found["profiles"]:
+        if profile["reason"]:
+            enable = f"; {profile['enable']}" if profile["enable"] else ""
+            missing.setdefault(profile["reason"] + enable, []).append(profile["configuration"])
+            continue
+        lost_text = f", {profile['lost']:,} more were lost" if profile["lost"] else ""
+        where = profile["file"] or "not kept, since others of this run are large"
+        yield f"{profile['configuration']}: {profile['samples']:,} samples of {profile['event']}{lost_text}: {where}"
+    for reason, labels in missing.items():
+        labels_text = "all configurations" if len(labels) == len(found["profiles"]) else ", ".join(labels)
+        yield f"no profile: {reason}: {labels_text}"
+
+
+def _pairs(found: Mapping[str, Any]) -> Iterator[str]:
+    if found["pairs"]:
+        yield f"against {found['pairs'][0]['to']}:"
+    for pair in found["pairs"]:
+        spread = ""
+        if pair["spread_interval"] and not pair["spread_interval"][0] <= 1 <= pair["spread_interval"][1]:
+            low, high = pair["spread_interval"]
+            spread = f"; its spread is {pair['spread']:.2g} times as large ({low:.2g} to {high:.2g})"
+        yield f"  {pair['of']}: {pair['text']}{spread}"
+
+
+def _working_sets(found: Mapping[str, Any]) -> Iterator[str]:
+    for working_set in found["working_sets"]:
+        others = f", {working_set['others']}" if working_set["others"] else ""
+        yield f"cache{others}: {working_set['text']}"
+
+
+def _neighbours(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how well the processes that limited the cache kept their part of it."""
+    rows = [row for row in found["configurations"] if row["neighbours"]]
+    for row in rows:
+        measurement = row["neighbours"]
+        times = (
+            f"{plain(measurement['neighbours_load_s'], 's', 3)} a load, alone "
+            f"{plain(measurement['neighbours_alone_s'], 's', 3)}"
+        )
+        cache_size = size(measurement["cache_claimed_bytes"])
+        held_share = percent(measurement["neighbours_held_share"])
+        yield (
+            f"{row['configuration']}: neighbours kept {held_share} of their part of the {cache_size} that the cache "
+            f"has according to the system ({times})"
+        )
+    if rows:
+        yield (
+            "note: neighbours are processes on other cores that occupy the rest of the cache. They also take bandwidth "
+            "of the cache and of memory, so that differences may have other causes than the size of the cache"
+        )
+
+
+def _prefetchers(found: Mapping[str, Any]) -> Iterator[str]:
+    for comparison in found["prefetchers"]:
+        others = f", {comparison['others']}" if comparison["others"] else ""
+        yield f"prefetchers{others}: {comparison['text']}"
+
+
+def _clocks(found: Mapping[str, Any]) -> Iterator[str]:
+    for comparison in found["clocks"]:
+        yield f"{', '.join(filter(None, ('clock', comparison['others'])))}: {comparison['text']}"
+
+
+def _scaling(found: Mapping[str, Any]) -> Iterator[str]:
+    for fit in found["scaling"]:
+        yield f"{scaling_title(fit)}:"
+        for line in scaling_lines(fit):
+            yield f"  {line}"
+
+
+def _exceptions(found: Mapping[str, Any]) -> Iterator[str]:
+    for levels in found["levels"]:
+        yield (
+            f"{levels['configuration']}: two levels: {plain(levels['low'], found['unit'])} in {levels['low_runs']} "
+            f"runs, {plain(levels['high'], found['unit'])} in {levels['high_runs']}; {levels['evidence']}"
+        )
+    for label, reason in found["failed"].items():
+        yield f"{label}: left out: {reason}"
+    rows = found["configurations"]
+    for flag in sorted({flag for row in rows for flag in row["flags"]}):
+        flagged = [row["configuration"] for row in rows if flag in row["flags"]]
+        labels_text = "all configurations" if len(flagged) == len(rows) else ", ".join(flagged)
+        yield f"{flag}: {FLAG_TEXT[flag]}: {labels_text}"
+    for row in rows:
+        for text in row["findings"]:
+            yield f"{row['configuration']}: placement: {text}"
+
+
+def _notes(found: Mapping[str, Any]) -> Iterator[str]:
+    if not found["verified"]:
+        yield "note: results are not verified, since the application has no [verify]"
+    if found["stopped"]:
+        yield f"note: {found['stopped']} before all runs; --resume {found['run']} goes on"

@@ -1,0 +1,31 @@
+"""An experiment is drawn pair by pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshmark.store.record import Record
+from meshmark.views.charts.experiments import pairs
+from support.made_run import experiment as ratio
+
+
+def rows(*records: Record) -> list[dict[str, Any]]:
+    chart = pairs(records)
+    assert chart is not None
+    return [row for dataset in chart.data.values() for row in dataset]
+
+
+def test_every_pair_is_a_point_in_its_order() -> None:
+    chart_rows = rows(ratio(1.1, 1.2, 0.9, run_low=0.95, run_high=1.15))
+    points = [(row["x"], row["value"]) for row in chart_rows if "text" in row]
+    assert points == [(1, 1.1), (2, 1.2), (3, 0.9)]
+    assert {row["series"] for row in chart_rows if "series" in row} == {"N=2 over N=1"}
+    assert [(row["x"], row["low"], row["high"]) for row in chart_rows if "low" in row] == [
+        (1, 0.95, 1.15),
+        (3, 0.95, 1.15),
+    ]
+
+
+def test_ratios_that_are_none_are_not_drawn() -> None:
+    assert pairs([ratio(0.0)]) is None and pairs([]) is None
+    assert [row["x"] for row in rows(ratio(0.0, 1.0, 1.0)) if "text" in row] == [2, 3]
