@@ -1,4 +1,4 @@
-"""Generates the reference pages whose tables come from the programs themselves.
+"""Generates the reference pages whose tables are derived from the descriptions in the programs.
 
 * docs/reference/instruments.md: `meshmark-probe --describe` and docs/reference/instruments/NAME.md (not committed)
 * docs/reference/instruments-of-ranks.md: `meshmark-comm --describe` (not committed)
@@ -22,83 +22,91 @@ PROGRAMS: Final = DOCS.parent / "build" / "release" / "bin"
 OUTPUT: Final = DOCS / "reference" / "instruments.md"
 INSTRUMENTS: Final = """# Instruments
 
-Run an instrument with `meshmark measure NAME`, or without Python with `meshmark-probe NAME`.
-`meshmark-probe NAME --describe` prints the content of this page as JSON. Instruments that run on several MPI ranks have
-[a page of their own](instruments-of-ranks.md).
+An instrument is a program that measures a group of metrics. Run it with `meshmark measure NAME`, or without Python with
+`meshmark-probe NAME`. `meshmark-probe NAME --describe` prints the description of an instrument as JSON. [Another
+page](instruments-of-ranks.md) describes the instruments that run on several MPI ranks.
 """
 OUTPUT_OF_RANKS: Final = DOCS / "reference" / "instruments-of-ranks.md"
 INSTRUMENTS_OF_RANKS: Final = """# MPI instruments
 
 `meshmark measure NAME` starts the ranks of an MPI instrument; `mpirun -n RANKS meshmark-comm NAME` runs it without
-Python. MPI instruments need an MPI library with its development package when Meshmark is built, and its launcher when
-they run; without them, `meshmark list instruments` does not list them. OpenSHMEM and co-arrays are measured if
-installed, and reported absent otherwise. `meshmark-comm NAME --describe` prints the content of this page as JSON. See
-[how to measure communication](../how-to/communicate.md) and [how ranks are measured](../explanation/ranks.md).
+Python. `meshmark-comm NAME --describe` prints the description of an instrument as JSON. See [how to measure
+communication](../how-to/communicate.md) and [how ranks are measured](../explanation/ranks.md).
+
+MPI instruments need an MPI library with its development package when Meshmark is built, and the launcher of the library
+when they run; otherwise, `meshmark list instruments` does not list them. OpenSHMEM and co-arrays are measured if
+installed, and reported absent otherwise.
 """
 MACHINES: Final = DOCS / "reference" / "machine-files.md"
 MACHINE_FILES: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Machine files
 
-A TOML file describes a machine. `meshmark model list` lists the files of the package; every command that takes a
-machine also takes the path of a file. Every number states its origin:
+A machine file (TOML) describes a machine that Meshmark models. `meshmark model list` lists the files of the package; every
+command that takes the name of a machine also takes the path of a file. Every number states its origin:
 
     clock_ghz = { value = 1.15, published = "gs1280_2003 s2" }
     latency_ns = { value = 7.2, fitted = "A12" }
     entries = { unknown = "not found" }
 
-| origin | value |
+| origin | text |
 |---|---|
 | `published` | the source |
-| `derived` | how the number follows from published ones |
-| `fitted` | the statements (of `machine_facts.toml`) that it was chosen to meet, which then prove nothing |
-| `assumed` | the reason for this guess; predictions that rest on it are weak |
-| `unknown` | the reason why there is no value; the key stays absent |
+| `derived` | how the number follows from published numbers |
+| `fitted` | the statements of `machine_facts.toml` that the number was fitted to; these statements then do not validate the model |
+| `assumed` | the reason for the assumption; predictions that depend on it are weak |
+| `unknown` | the reason why no value is known; the key is treated as absent |
 
-An origin on a table applies to the plain numbers in it. `extends = "other"` takes the tables of another file of the
-same folder (or of the package) and overrides them key by key; `[topology]` is replaced as a whole. A machine without
-`[memory]` is only a network.
-
-Numbers are finite, from 0 to 10¹², with few exceptions: `cpu.clock_ghz` is from 0.001 to 1000, and counts are whole
-numbers from 1. Dates, and lists that are nested more than two deep, are refused. At most 16 files extend each other.
+* An origin of a table applies to all plain numbers in it.
+* `extends = "other"` inherits the tables of another file of the same folder, or of the package, and overrides them key by
+  key; `[topology]` is replaced as a whole. A chain may have at most 16 files.
+* A machine without `[memory]` is only a network.
+* Numbers are finite, from 0 to 10¹². Exceptions are `cpu.clock_ghz`, from 0.001 to 1000, and counts, which are whole numbers
+  from 1. Dates, and lists nested more than two levels deep, are refused.
 """
 CLAIMS: Final = DOCS / "reference" / "claims.md"
 CATALOGUE: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Claims
 
-The statements of the literature that [`meshmark claims`](../how-to/claims.md) tests. A claim is about any machine,
-unlike the statements of `meshmark model validate`, which are about the machines of five publications.
+This page lists the statements of the literature that [`meshmark claims`](../how-to/claims.md) tests. Claims are general; the
+statements that `meshmark model validate` tests are about the machines of five publications.
 
-*Stated* is what the effect must be, beside the margin; *timing* marks claims about durations and rates, which no guest
-can support; *printed* marks computations that only repeat printed numbers, which are no tests. Tests on the host name
-what they need.
+* *stated*: the effect that a test must find, and the margin.
+* *timing*: the claim is about durations or rates, which a measurement in a guest cannot support.
+* *printed*: the computation only repeats published numbers, which is not a test.
+* *needs*: what the host must have for the test.
 """
 LOAD_METRICS: Final = DOCS / "reference" / "load-metrics.md"
 METRICS: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Metrics of programs
 
-A metric is a formula over counts and times of kernel calls: + - * /, parentheses, numbers, and the names of columns
-below. For a whole program it is calculated from the sums over all calls, never as a mean of ratios. Define metrics of
-your own as tables in a file for `--metrics`, or in a [scenario](scenario-files.md):
+A metric of a [synthetic program](program-files.md) is a formula over the counts and times of kernel calls. A formula contains
++ - * /, parentheses, numbers, and the names of the columns below. The value of a program is calculated from the sums over
+all calls, never as a mean of ratios.
+
+Define your own metrics as tables in a file for `--metrics`, or in a [scenario](scenario-files.md):
 
     [metric.bytes_per_flop]
     formula = "(memory_read_bytes + memory_write_bytes) / flops"
     unit = "B/flop"
 
-A name consists of lower-case letters, digits and `_`, and must not be the name of a column or of a key of a program. A
-metric that is a ratio of two sums can be requested: it is a key of `[[program]]`. Any other metric is only reported.
-`meshmark load variants --metrics FILE` lists the value of every variant of the calibration data; the planned value of a
-program is in its file.
+A name consists of lower-case letters, digits and `_`, and must differ from the names of columns and of keys of a program.
+A metric that is a ratio of two sums can be requested with its key in `[[program]]`; other metrics are only reported.
+`meshmark load variants --metrics FILE` lists the value for every variant of the calibration data. The file of a program
+contains the planned value.
 """
 COUNTERS_TEXT: Final = """\
 The instrument `kernels` reads hardware counters of the working threads with `perf_event_open`, in a separate run after
-the timed samples. If counters are multiplexed, the counts are extrapolated to the whole time. Availability depends on
-the processor, the hypervisor and `kernel.perf_event_paranoid`: calibration data list absent counters with the reason,
-and a metric that needs one is refused by name. At `paranoid` 2 only user code is counted, without context switches, as
-the condition `counters_of` states. The definitions of cache references and misses depend on the processor; to compare
-machines, prefer the exact counts above. The counts of a program are those of the calibration data times its calls.
+the timed samples. The counts of a program are the counts of the calibration data multiplied by its calls.
+
+* Availability depends on the processor, the hypervisor and `kernel.perf_event_paranoid`. Calibration data list absent
+  counters with the reason. A metric that needs an absent counter is an error that names the counter.
+* At `kernel.perf_event_paranoid` 2, only user code is counted, without context switches; the condition `counters_of` states
+  this.
+* If counters are multiplexed, the counts are extrapolated to the whole time.
+* Definitions of cache references and misses depend on the processor. To compare machines, prefer the exact counts above.
 """
 COMMON: Final = {
     "ranks",
@@ -203,7 +211,7 @@ def claims() -> list[str]:
                 kind = ", ".join(w for w, is_so in (("timing", c.timing), ("printed", c.printed)) if is_so)
                 stated = f"{c.expected}, ±{100 * c.margin:.4g} %" if c.relation != "none" else f"0, ±{c.margin:g}"
                 lines.append([c.id, c.statement, f"{c.published}: {c.source}", stated, kind, tests(c)])
-        out += [f"## {theme.capitalize()}", "", *table(["", "claim", "published", "stated", "", "tests"], lines)]
+        out += [f"## {theme.capitalize()}", "", *table(["id", "claim", "published", "stated", "kind", "tests"], lines)]
     return out
 
 
@@ -223,13 +231,13 @@ def load_metrics() -> list[str]:
         {c.name: c.help for c in columns.values()} for columns in (descriptions.counts, descriptions.counters)
     )
     for title, meaning, text in (
-        ("Times", TIMES, "Measured times of one call, in s; CPU times are sums over its threads."),
-        ("Counts", counts, "Exact: each kernel states the counts of a unit, and a test verifies them."),
+        ("Times", TIMES, "Measured times of one call, in s. CPU times are sums over its threads."),
+        ("Counts", counts, "Exact counts: each kernel defines the counts of a unit, and a test verifies them."),
         ("Derived", DERIVED, ""),
         ("Counters", counters, COUNTERS_TEXT.strip()),
     ):
         out += [f"## {title}", "", *([text, ""] if text else [])]
-        out += table(["column", "of one call"], [[f"`{name}`", help] for name, help in meaning.items()])
+        out += table(["column", "meaning, for one call"], [[f"`{name}`", help] for name, help in meaning.items()])
     return out
 
 
