@@ -42,7 +42,7 @@ MACHINE_FILES: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Machine files
 
-A machine file (TOML) describes a machine that Meshmark models. `meshmark model list` lists the files of the package; every
+A machine file (TOML) describes a machine that Meshmark models. `meshmark model list` lists the files of the package. Every
 command that takes the name of a machine also takes the path of a file. Every number states its origin:
 
     clock_ghz = { value = 1.15, published = "gs1280_2003 s2" }
@@ -61,8 +61,8 @@ command that takes the name of a machine also takes the path of a file. Every nu
 * `extends = "other"` inherits the tables of another file of the same folder, or of the package, and overrides them key by
   key; `[topology]` is replaced as a whole. A chain may have at most 16 files.
 * A machine without `[memory]` is only a network.
-* Numbers are finite, from 0 to 10¹². Exceptions are `cpu.clock_ghz`, from 0.001 to 1000, and counts, which are whole numbers
-  from 1. Dates, and lists nested more than two levels deep, are refused.
+* Numbers are finite, from 0 to 10¹². Exceptions are `cpu.clock_ghz`, from 0.001 to 1000, and counts, which are whole
+  numbers from 1. Dates, and lists nested more than two levels deep, are refused.
 """
 CLAIMS: Final = DOCS / "reference" / "claims.md"
 CATALOGUE: Final = """<!-- written by docs/generate.py; do not edit -->
@@ -82,9 +82,9 @@ METRICS: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Metrics of programs
 
-A metric of a [synthetic program](program-files.md) is a formula over the counts and times of kernel calls. A formula contains
-+ - * /, parentheses, numbers, and the names of the columns below. The value of a program is calculated from the sums over
-all calls, never as a mean of ratios.
+A metric of a [synthetic program](program-files.md) is a formula over the counts and times of kernel calls, with + - * /,
+parentheses, numbers, and the names of the columns below. Its value is calculated from the sums over all calls, never as a
+mean of ratios.
 
 Define your own metrics as tables in a file for `--metrics`, or in a [scenario](scenario-files.md):
 
@@ -103,8 +103,7 @@ the timed samples. The counts of a program are the counts of the calibration dat
 
 * Availability depends on the processor, the hypervisor and `kernel.perf_event_paranoid`. Calibration data list absent
   counters with the reason. A metric that needs an absent counter is an error that names the counter.
-* At `kernel.perf_event_paranoid` 2, only user code is counted, without context switches; the condition `counters_of` states
-  this.
+* At `kernel.perf_event_paranoid` 2, only user code is counted, without context switches (condition `counters_of`).
 * If counters are multiplexed, the counts are extrapolated to the whole time.
 * Definitions of cache references and misses depend on the processor. To compare machines, prefer the exact counts above.
 """
