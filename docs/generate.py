@@ -42,8 +42,8 @@ MACHINE_FILES: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Machine files
 
-A machine file (TOML) describes a machine that Meshmark models. `meshmark model list` lists the files of the package. Every
-command that takes the name of a machine also takes the path of a file. Every number states its origin:
+A machine file (TOML) describes a machine that Meshmark models. `meshmark model list` lists the files of the package.
+Every command that takes the name of a machine also takes the path of a file. Every number states its origin:
 
     clock_ghz = { value = 1.15, published = "gs1280_2003 s2" }
     latency_ns = { value = 7.2, fitted = "A12" }
@@ -53,13 +53,13 @@ command that takes the name of a machine also takes the path of a file. Every nu
 |---|---|
 | `published` | the source |
 | `derived` | how the number follows from published numbers |
-| `fitted` | the statements of `machine_facts.toml` that the number was fitted to; these statements then do not validate the model |
+| `fitted` | the statements of `machine_facts.toml` to which it was fitted, which then do not validate the model |
 | `assumed` | the reason for the assumption; predictions that depend on it are weak |
 | `unknown` | the reason why no value is known; the key is treated as absent |
 
 * An origin of a table applies to all plain numbers in it.
-* `extends = "other"` inherits the tables of another file of the same folder, or of the package, and overrides them key by
-  key; `[topology]` is replaced as a whole. A chain may have at most 16 files.
+* `extends = "other"` inherits the tables of another file of the same folder, or of the package, and overrides them key
+  by key; `[topology]` is replaced as a whole. A chain may have at most 16 files.
 * A machine without `[memory]` is only a network.
 * Numbers are finite, from 0 to 10¹². Exceptions are `cpu.clock_ghz`, from 0.001 to 1000, and counts, which are whole
   numbers from 1. Dates, and lists nested more than two levels deep, are refused.
@@ -69,8 +69,8 @@ CATALOGUE: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Claims
 
-This page lists the statements of the literature that [`meshmark claims`](../how-to/claims.md) tests. Claims are general; the
-statements that `meshmark model validate` tests are about the machines of five publications.
+This page lists the statements of the literature that [`meshmark claims`](../how-to/claims.md) tests. Claims are
+general; the statements that `meshmark model validate` tests are about the machines of five publications.
 
 * *stated*: the effect that a test must find, and the margin.
 * *timing*: the claim is about durations or rates, which a measurement in a guest cannot support.
@@ -82,9 +82,9 @@ METRICS: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Metrics of programs
 
-A metric of a [synthetic program](program-files.md) is a formula over the counts and times of kernel calls, with + - * /,
-parentheses, numbers, and the names of the columns below. Its value is calculated from the sums over all calls, never as a
-mean of ratios.
+A metric of a [synthetic program](program-files.md) is a formula over the counts and times of kernel calls, with
+`+ - * /`, parentheses, numbers, and the names of the columns below. Its value is calculated from the sums over all
+calls, never as a mean of ratios.
 
 Define your own metrics as tables in a file for `--metrics`, or in a [scenario](scenario-files.md):
 
@@ -92,10 +92,10 @@ Define your own metrics as tables in a file for `--metrics`, or in a [scenario](
     formula = "(memory_read_bytes + memory_write_bytes) / flops"
     unit = "B/flop"
 
-A name consists of lower-case letters, digits and `_`, and must differ from the names of columns and of keys of a program.
-A metric that is a ratio of two sums can be requested with its key in `[[program]]`; other metrics are only reported.
-`meshmark load variants --metrics FILE` lists the value for every variant of the calibration data. The file of a program
-contains the planned value.
+A name consists of lower-case letters, digits and `_`, and must differ from the names of columns and of keys of a
+program. A metric that is a ratio of two sums can be requested with its key in `[[program]]`; other metrics are only
+reported. `meshmark load variants --metrics FILE` lists the value for every variant of the calibration data. The file of
+a program contains the planned value.
 """
 COUNTERS_TEXT: Final = """\
 The instrument `kernels` reads hardware counters of the working threads with `perf_event_open`, in a separate run after
@@ -105,7 +105,8 @@ the timed samples. The counts of a program are the counts of the calibration dat
   counters with the reason. A metric that needs an absent counter is an error that names the counter.
 * At `kernel.perf_event_paranoid` 2, only user code is counted, without context switches (condition `counters_of`).
 * If counters are multiplexed, the counts are extrapolated to the whole time.
-* Definitions of cache references and misses depend on the processor. To compare machines, prefer the exact counts above.
+* Definitions of cache references and misses depend on the processor. To compare machines, prefer the exact counts
+  above.
 """
 COMMON: Final = {
     "ranks",
