@@ -1,4 +1,4 @@
-"""Prepares the site's front page and its list of loads and studies; `report/templates/site` contains the templates."""
+"""Prepares the site's front page and its list of loads and studies; `views/templates/site` contains the templates."""
 
 from __future__ import annotations
 

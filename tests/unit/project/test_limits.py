@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from support.paths import ROOT
 
-FILE_LINES, CLASS_LINES, FUNCTION_LINES = 600, 300, 100
+FILE_LINES, CLASS_LINES, FUNCTION_LINES, FOLDER_SOURCES = 600, 300, 100, 15
 PYTHON = sorted((ROOT / "src").rglob("*.py"))
 NATIVE = sorted(p for p in (ROOT / "native").rglob("*") if p.suffix in {".cpp", ".hpp", ".f90"})
 TESTS = sorted(p for f in ("tests", "bench") for p in (ROOT / f).rglob("*") if p.suffix in {".py", ".cpp", ".hpp"})
@@ -19,6 +20,19 @@ TESTS = sorted(p for f in ("tests", "bench") for p in (ROOT / f).rglob("*") if p
 TOO_LONG: set[str] = set()
 # Native classes and functions that should be split, by file. One that has become short enough leaves this list.
 TOO_LONG_NATIVE: dict[str, set[str]] = {}
+# Folders that should be split. A folder that has become small enough leaves this list.
+TOO_MANY_SOURCES: set[str] = {
+    "native/base",
+    "native/base/topology",
+    "native/instruments",
+    "native/load/scenario",
+    "native/model",
+    "native/mpi/npb",
+    "native/node",
+    "native/place",
+    "native/place/search",
+    "native/watch",
+}
 
 
 def name(path: Path) -> str:
@@ -32,6 +46,11 @@ def test_there_is_something_to_check() -> None:
 def test_no_file_is_too_long() -> None:
     long = {name(p) for p in (*PYTHON, *NATIVE, *TESTS) if len(p.read_text().splitlines()) > FILE_LINES}
     assert long == TOO_LONG, "split what is new, and remove what is short enough from TOO_LONG"
+
+
+def test_no_folder_has_too_many_sources() -> None:
+    counts = Counter(path.parent for path in (*PYTHON, *NATIVE) if path.name != "__init__.py")
+    assert {name(folder) for folder, count in counts.items() if count > FOLDER_SOURCES} == TOO_MANY_SOURCES
 
 
 @pytest.mark.parametrize("path", PYTHON, ids=name)
