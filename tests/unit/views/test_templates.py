@@ -28,7 +28,7 @@ def test_python_writes_no_markup() -> None:
     source = ROOT / "src" / "meshmark"
     files = set()
     for path in source.rglob("*.py"):
-        if path.parent.name == "tools":  # patterns for the output of other tools
+        if "importers" in path.parts:  # patterns for the output of other tools
             continue
         tree = ast.parse(path.read_text())
         sentences = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}  # docstrings

@@ -204,7 +204,7 @@ def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) ->
 
 def test_what_is_left_out_is_counted_with_its_line_and_the_rest_is_imported(tmp_path: Path) -> None:
     file = tmp_path / "n042.txt"
-    text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "fixtures/stream.txt").read_text(encoding="utf-8")
     file.write_text(text.replace("26412.7", "26..12"), encoding="utf-8")
     env = {"XDG_DATA_HOME": str(tmp_path)}
     completed = meshmark("store", "import", file, env=env)
@@ -219,7 +219,7 @@ def test_what_is_left_out_is_counted_with_its_line_and_the_rest_is_imported(tmp_
 
 
 def test_a_comparison_says_what_was_left_out_of_a_file(tmp_path: Path) -> None:
-    text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "fixtures/stream.txt").read_text(encoding="utf-8")
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     (tmp_path / "b.txt").write_text(text.replace("26412.7", "26..12"), encoding="utf-8")
     completed = meshmark("compare", tmp_path / "a.txt", tmp_path / "b.txt", env={"XDG_DATA_HOME": str(tmp_path)})
@@ -273,7 +273,7 @@ def test_any_bytes_are_read_or_refused_in_one_line(data: bytes) -> None:
 
 def test_what_another_tool_prints_is_imported_and_marked(tmp_path: Path) -> None:
     file = tmp_path / "n042.txt"
-    file.write_text((Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    file.write_text((Path(__file__).parent / "fixtures/stream.txt").read_text(encoding="utf-8"), encoding="utf-8")
     store = Store(tmp_path / "s")
     for _ in range(2):
         add_to(store, read_output(file).parts)
@@ -284,7 +284,7 @@ def test_what_another_tool_prints_is_imported_and_marked(tmp_path: Path) -> None
 
 def test_damaged_and_unknown_formats_are_told_apart(tmp_path: Path) -> None:
     damaged, unknown = tmp_path / "d.txt", tmp_path / "u.txt"
-    text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "fixtures/stream.txt").read_text(encoding="utf-8")
     damaged.write_text(text[: len(text) // 2], encoding="utf-8")
     unknown.write_text("dear diary", encoding="utf-8")
     with pytest.raises(UsageError, match=r"d\.txt: line 2: the run has no rate of copy"):
