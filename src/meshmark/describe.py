@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, near_option, quoted
 from meshmark.native import find_native
 from meshmark.store.record import Metric
@@ -129,7 +130,8 @@ def _descriptions(*_: str | None) -> Mapping[str, Description]:
 @cache
 def _described(probe: Path) -> dict[str, Description]:
     try:
-        completed = subprocess.run([str(probe), "--describe"], capture_output=True, timeout=30, check=True)
+        completed = process.run([probe, "--describe"], timeout_s=30)
+        completed.check_returncode()
         parsed = json.loads(completed.stdout)
         return {
             d["name"]: Description(

@@ -1,4 +1,4 @@
-"""Starts child processes that end with this process, with their own CPUs, scheduling class and limits.
+"""Starts, limits and ends child processes, with their own CPUs, scheduling class and resource limits.
 
 A native program, `meshmark-start`, prepares the child between fork and exec; `preexec_fn` of `subprocess.Popen` is not
 used. A forked copy of this interpreter could wait forever for a lock that a thread of Arrow held, and no time limit
@@ -11,14 +11,19 @@ import contextlib
 import ctypes
 import os
 import resource
+import select
 import signal
 import subprocess
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
 from meshmark.native import find_native
+
+_TERM_S: Final = 2.0  # time for a process group to end after SIGTERM
+_KILL_S: Final = 10.0  # time for the kernel to end it after SIGKILL
 
 
 class PreparationError(OSError):
@@ -36,7 +41,7 @@ class Preparation:
     Attributes:
         at_parent_death: Signal that the child gets when the thread that started it ends. SIGKILL is for programs that
             need not clean up. SIGTERM is for launchers, which end their ranks on other hosts, and for recorders, which
-            complete their file.
+            complete their file. None is for programs that must outlive this process.
         cpus: CPUs that the child may use; empty for the CPUs of this process.
         scheduler: Scheduling class and priority for `sched_setscheduler`; None to inherit both from this process.
         limits: Soft and hard value of each resource limit, by its constant in the module `resource`.
@@ -44,7 +49,7 @@ class Preparation:
             process.
     """
 
-    at_parent_death: signal.Signals = signal.SIGKILL
+    at_parent_death: signal.Signals | None = signal.SIGKILL
     cpus: Collection[int] = ()
     scheduler: tuple[int, int] | None = None
     limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -64,6 +69,20 @@ class Preparation:
 
 DIES_WITH_PARENT = Preparation()
 ENDS_WITH_PARENT = Preparation(at_parent_death=signal.SIGTERM)
+OUTLIVES_PARENT = Preparation(at_parent_death=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a program ended: its status, its elapsed time, and the CPU time of it and its children, in s.
+
+    `status` is negative after a signal, and None if the program exceeded its time limit and was ended.
+    """
+
+    status: int | None
+    elapsed_s: float
+    user_s: float = 0.0
+    system_s: float = 0.0
 
 
 def start(
@@ -95,7 +114,7 @@ def start(
                     str(starter),
                     str(report_end),
                     str(os.getpid()),
-                    str(int(preparation.at_parent_death)),
+                    str(int(preparation.at_parent_death or 0)),
                     *preparation.steps(),
                     "--",
                     *argv,
@@ -124,22 +143,112 @@ def run(
     preparation: Preparation = DIES_WITH_PARENT,
     *,
     timeout_s: float | None = None,
+    input: str | bytes | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[Any]:
     """Run a program to its end and capture both outputs, like `subprocess.run`, but with preparations like `start`.
+
+    Args:
+        argv: The program and its arguments.
+        preparation: Preparations of the child before it executes the program.
+        timeout_s: Maximum time, in s; None for no limit.
+        input: Standard input of the program; None for an empty one.
+        options: Further arguments of `subprocess.Popen`.
 
     Raises:
         subprocess.TimeoutExpired: The program took longer than `timeout_s` and was killed.
         PreparationError, OSError, MeshmarkError: See `start`.
     """
-    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
+    options = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     with start(argv, preparation, **options) as child:
         try:
-            output, errors = child.communicate(timeout=timeout_s)
+            output, errors = child.communicate(input, timeout_s)
         except BaseException:
             child.kill()
             raise
     return subprocess.CompletedProcess(child.args, child.returncode, output, errors)
+
+
+def run_text(argv: Sequence[str | os.PathLike[str]], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program like `run`, and return its output as text, with replacements of what is not UTF-8."""
+    return run(argv, encoding="utf-8", errors="replace", **options)
+
+
+def run_in_session(
+    argv: Sequence[str | os.PathLike[str]],
+    preparation: Preparation,
+    out: IO[bytes],
+    err: IO[bytes],
+    limit_s: float,
+    **options: Any,
+) -> Exit:
+    """Run a program in a new session, and end all its processes if it takes too long or this process is interrupted.
+
+    Args:
+        argv: The program and its arguments.
+        preparation: Preparations of the child before it executes the program.
+        out: File for its standard output.
+        err: File for its standard error.
+        limit_s: Maximum time, in s.
+        options: Further arguments of `subprocess.Popen`.
+
+    Raises:
+        PreparationError, OSError, MeshmarkError: See `start`.
+    """
+    start_s = time.perf_counter()
+    child = start(
+        argv, preparation, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, **options
+    )
+    try:
+        in_time = _ends_within(child, limit_s)
+        elapsed_s = time.perf_counter() - start_s
+    except BaseException:
+        end([child])
+        raise
+    if not in_time:
+        end([child])
+        return Exit(None, elapsed_s)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return Exit(child.returncode, elapsed_s, usage.ru_utime, usage.ru_stime)
+
+
+def _ends_within(child: subprocess.Popen[Any], limit_s: float) -> bool:
+    """Return whether the child ends in time. It stays a zombie.
+
+    `Popen.wait` with a timeout would only check every 50 ms whether the child has ended.
+    """
+    handle = os.pidfd_open(child.pid)
+    try:
+        return bool(select.select([handle], [], [], limit_s)[0])
+    finally:
+        os.close(handle)
+
+
+def end(children: Sequence[subprocess.Popen[Any]]) -> None:
+    """End children that lead process groups, and all processes of their groups, at the same time."""
+    for number, grace_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _KILL_S)):
+        for child in children:
+            _signal_group(child, number)
+        deadline = time.monotonic() + grace_s
+        for child in children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.0, deadline - time.monotonic()))
+    for child in children:
+        _signal_group(child, signal.SIGKILL)  # orphans that survived the first signal
+
+
+def _signal_group(leader: subprocess.Popen[Any], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, number)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL; `signal 77` if it has no name."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 def die_with(parent: int) -> None:

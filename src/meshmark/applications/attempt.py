@@ -31,7 +31,7 @@ from meshmark.experiments.figure import Value
 from meshmark.experiments.journal import BUDGET
 from meshmark.experiments.setting import AS_IT_IS
 from meshmark.experiments.trial import check_space, printable, tail
-from meshmark.experiments.turns import Ended, failure
+from meshmark.experiments.turns import failure
 from meshmark.machine.sources import from_sysfs
 from meshmark.place.other_work import OtherWork, Shares
 from meshmark.store.files import make_folder, open_private, write_text
@@ -42,7 +42,6 @@ from meshmark.values.units import counted
 _TIMES: Final = ("user", "system", "waiting")
 _LOOK_S: Final = 0.5  # time between checks of the size of the output
 _TOKEN: Final = "MESHMARK_APPLICATION"  # variable in the environment of all processes of a run
-_TERM_S: Final = 2.0  # time for programs to end by themselves
 _GRACE_S: Final = 10.0  # time for killed processes to end
 _VERDICT_BYTES: Final = 1 << 16
 UNDER_BYTES: Final = 64 << 20  # maximum size of a file that a command under which a copy runs may write
@@ -237,7 +236,7 @@ def _run_copies(
                 reason = reason or _failed(copy, app, elapsed_s)
             reason = reason or neighbours.end()
         finally:
-            _end_all([copy.process for copy in running if copy.process.returncode is None])
+            process.end([copy.process for copy in running if copy.process.returncode is None])
             survivors = _end_rest(earlier_children)
         reason = reason or left_running(survivors)
     return reason, _Started(running, elapsed_s, neighbours)
@@ -366,7 +365,7 @@ def file_too_large(app: Application, status: int | None) -> str:
 def _failed(each: _Copy, app: Application, elapsed_s: float) -> str:
     if reason := file_too_large(app, each.status):
         return reason
-    return failure(Ended(each.status, elapsed_s, 0.0, 0.0), each.out, each.err, app.limits.timeout_s)
+    return failure(process.Exit(each.status, elapsed_s), each.out, each.err, app.limits.timeout_s)
 
 
 class Results:
@@ -497,18 +496,6 @@ def _adopting() -> Iterator[None]:
         yield
     finally:
         libc.prctl(36, previous.value)
-
-
-def _end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End copies and all processes that they started; all at once, since each may take long."""
-    for number, grace_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _GRACE_S)):
-        for child in processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, number)
-        deadline = time.monotonic() + grace_s
-        for child in processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(max(0.0, deadline - time.monotonic()))
 
 
 def _end_rest(before: set[int]) -> int:

@@ -14,8 +14,7 @@ from typing import Final
 from meshmark import process
 from meshmark.applications.application import VerifyTable, filled
 from meshmark.errors import quoted
-from meshmark.experiments.trial import end, last_line, printable
-from meshmark.experiments.turns import signal_text
+from meshmark.experiments.trial import last_line, printable
 
 LIMIT_S: Final = 300.0  # time limit of the command
 OUTPUT_BYTES: Final = 1 << 30  # maximum size of a file that the command writes
@@ -78,7 +77,7 @@ def _by_command(wanted: VerifyTable, folder: Path, values: Mapping[str, str]) ->
         except subprocess.TimeoutExpired:
             return by_status(None, "")
         finally:
-            end(child)  # together with processes that it left running
+            process.end([child])  # together with processes that it left running
         if status == 0:
             return ""
         out.seek(max(0, out.seek(0, 2) - _TAIL_BYTES))
@@ -101,7 +100,7 @@ def by_status(status: int | None, text: str) -> str:
         return f"verify.command: took longer than {LIMIT_S:g} s"
     if status == 0:
         return ""
-    exit_text = signal_text(-status) if status < 0 else f"status {status}"
+    exit_text = process.signal_name(-status) if status < 0 else f"status {status}"
     return f"verify.command: ended with {exit_text}: {printable(last_line(text.splitlines()))}"
 
 

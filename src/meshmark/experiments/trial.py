@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import re
-import resource
-import signal
-import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,34 +120,28 @@ class Runner:
             *reveal_words(self.command),
         ]
         self.around.begin()
-        start_s, other_work, children_s = time.monotonic(), OtherWork(), _cpu_time_of_children()
+        other_work = OtherWork()
         with open_private(out, "wb") as output, open_private(err, "wb") as errors:
-            child = process.start(
+            exit_report = process.run_in_session(
                 argv,
                 process.ENDS_WITH_PARENT,
+                output,
+                errors,
+                limit_s,
                 cwd=self.around.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
                 env={**os.environ, **self.around.environment, **one.environment()},
-                start_new_session=True,
             )
-            try:
-                status = child.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                end(child)
-                return Outcome(one.name, None, time.monotonic() - start_s, f"took longer than {limit_s:.3g} s")
-            except BaseException:
-                end(child)
-                raise
-        outcome = Outcome(one.name, None, time.monotonic() - start_s)
-        shares = other_work.shares(_cpu_time_of_children() - children_s)
+        outcome = Outcome(one.name, None, exit_report.elapsed_s)
+        if (status := exit_report.status) is None:
+            outcome.reason = f"took longer than {limit_s:.3g} s"
+            return outcome
+        shares = other_work.shares(exit_report.user_s + exit_report.system_s)
         # The placer, not the command, writes the last lines of standard error: its verdict on the placement.
         text = tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", tail(err), flags=re.M)[0]
         text += self.around.added()
         if status != 0:
             last = last_line(text.splitlines())
-            exit_text = f"signal {-status}" if status < 0 else f"status {status}"
+            exit_text = process.signal_name(-status) if status < 0 else f"status {status}"
             outcome.reason = f"ended with {exit_text}: {printable(last.removeprefix('meshmark: error: '))}"
         else:
             self._read(record, one, outcome)
@@ -200,28 +189,11 @@ class Runner:
             outcome.reason = "the record has no elapsed time"
 
 
-def _cpu_time_of_children() -> float:
-    """Return the CPU time in s of all children of this process that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def check_space(folder: Path) -> None:
     """Raise MeshmarkError if the disk of a folder is full, which must not count as a failure of the command."""
     probe = folder / "space"
     write_file(probe, bytes(_SPACE_BYTES))
     probe.unlink()
-
-
-def end(child: subprocess.Popen[bytes]) -> None:
-    """End the run and all processes that it started."""
-    for number, grace_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 10.0)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(grace_s)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)  # orphans that survived the first signal
 
 
 def tail(path: Path) -> str:

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
-import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.experiments.experiment import Outcome, Plan, Side
-from meshmark.experiments.trial import check_space, end, last_line, printable, tail
+from meshmark.experiments.trial import check_space, last_line, printable, tail
 from meshmark.place.other_work import OtherWork
 from meshmark.store.files import open_private
 from meshmark.values.secrets import reveal_variables, reveal_words
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A command that ended. `status` is negative after a signal, and None if the command exceeded its time limit."""
-
-    status: int | None
-    elapsed_s: float
-    user_s: float
-    system_s: float
 
 
 class Turns:
@@ -125,7 +110,7 @@ def run_to_end(
     err: Path,
     limit_s: float,
     folder: Path | None = None,
-) -> Ended:
+) -> process.Exit:
     """Run a command in a new session, and end all its processes if it takes longer than allowed.
 
     Args:
@@ -144,49 +129,17 @@ def run_to_end(
         output, errors = open_private(out, "wb"), open_private(err, "wb")
     except OSError as error:
         raise MeshmarkError(f"cannot write {out}: {error.strerror}") from error
+    variables = {**os.environ, **reveal_variables(environment)}
     with output, errors:
-        start_s = time.perf_counter()
         try:
-            child = process.start(
-                reveal_words(argv),
-                process.ENDS_WITH_PARENT,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                env={**os.environ, **reveal_variables(environment)},
-                start_new_session=True,
+            return process.run_in_session(
+                reveal_words(argv), process.ENDS_WITH_PARENT, output, errors, limit_s, cwd=folder, env=variables
             )
         except OSError as error:
             raise UsageError(f"COMMAND: cannot run {quoted(argv[0])}: {error.strerror or error}") from error
-        try:
-            in_time = _wait(child, limit_s)
-            elapsed_s = time.perf_counter() - start_s
-        except BaseException:
-            end(child)
-            raise
-        if not in_time:
-            end(child)
-            return Ended(None, elapsed_s, 0.0, 0.0)
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        return Ended(child.returncode, elapsed_s, usage.ru_utime, usage.ru_stime)
 
 
-def _wait(child: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Return whether the child ended in time. It stays a zombie.
-
-    `Popen.wait` with a timeout would only check every 50 ms whether the child has ended.
-    """
-    handle = os.pidfd_open(child.pid)
-    try:
-        readable, _, _ = select.select([handle], [], [], limit_s)
-        return bool(readable)
-    finally:
-        os.close(handle)
-
-
-def failure(ended: Ended, out: Path, err: Path, limit_s: float) -> str:
+def failure(ended: process.Exit, out: Path, err: Path, limit_s: float) -> str:
     """Return why a command counts as failed, with the last line that it printed; "" if it succeeded."""
     text = tail(out) + "\n" + tail(err) if ended.status else ""
     return status_failure(ended.status, text, limit_s)
@@ -196,7 +149,7 @@ def status_failure(status: int | None, text: str, limit_s: float) -> str:
     """Return the same as `failure`, from a status and a text.
 
     Args:
-        status: Status as in `Ended`.
+        status: Status as in `process.Exit`.
         text: Output of the command.
     """
     if status is None:
@@ -207,12 +160,5 @@ def status_failure(status: int | None, text: str, limit_s: float) -> str:
     # `meshmark run`, not the command, prints lines with these prefixes.
     run_prefixes = ("hint: ", "placement held: ", "placement did not hold: ")
     last = last_line([line for line in lines if not line.startswith(run_prefixes)])
-    exit_text = signal_text(-status) if status < 0 else f"status {status}"
+    exit_text = process.signal_name(-status) if status < 0 else f"status {status}"
     return f"ended with {exit_text}: {printable(last.removeprefix('meshmark: error: '))}"
-
-
-def signal_text(number: int) -> str:
-    """Return the name of a signal, such as SIGKILL; `signal N` if it has no name."""
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"

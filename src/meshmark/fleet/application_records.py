@@ -90,7 +90,7 @@ class RunLine(Excerpt):
 
     @property
     def status(self) -> int | None:
-        """Return the exit status, the negated signal, or None after a timeout, as in `place.turns.Ended`."""
+        """Return the exit status, the negated signal, or None after a timeout, as in `process.Exit`."""
         return None if self.how == "time" else -self.code if self.how == "signal" else self.code
 
 

@@ -55,6 +55,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from meshmark import process
 from meshmark.machine.absence import absent
 from meshmark.machine.control_group import control_groups, cpu_quota
 from meshmark.machine.identity import identity
@@ -443,10 +444,7 @@ def _virtual(tree: Files) -> dict[str, object]:
             hypervisor = hypervisor or name
     if tree.live and (program := shutil.which("systemd-detect-virt")):
         try:
-            completed = subprocess.run(
-                [program, "--vm"], capture_output=True, encoding="utf-8", errors="replace", timeout=5, check=False
-            )
-            word = completed.stdout.strip()
+            word = process.run_text([program, "--vm"], timeout_s=5).stdout.strip()
         except (OSError, subprocess.TimeoutExpired):
             word = ""
         if word and word != "none":

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.topology import Topology, topology_of
 from meshmark.machine.tree import MAX_CPUS, MachineError
@@ -85,16 +86,8 @@ def _described(topology: str, name: str, *files: int) -> dict[str, object]:
     program = find_native("meshmark-place", "MESHMARK_PLACE")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HWLOC_")}
     try:
-        completed = subprocess.run(
-            [program, "machine", "--", topology],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=60,
-            check=False,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            pass_fds=files,
+        completed = process.run_text(
+            [program, "machine", "--", topology], timeout_s=60, env=environment, pass_fds=files
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MeshmarkError(f"meshmark-place machine failed: {error}") from error
@@ -148,17 +141,11 @@ def lstopo(*words: str) -> bytes:
         raise AbsentError("hwloc's lstopo is not installed", hint="Debian: apt install hwloc")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HWLOC_")} if words else dict(os.environ)
     try:
-        completed = subprocess.run(
-            [program, *words, "--of", "xml", "-f", "-"],
-            capture_output=True,
-            timeout=60,
-            check=False,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
+        completed = process.run([program, *words, "--of", "xml", "-f", "-"], timeout_s=60, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MachineError(f"lstopo {' '.join(words)}: {error}") from None
     if completed.returncode != 0 or not completed.stdout.lstrip().startswith(b"<"):
         message = " ".join(completed.stderr.decode("utf-8", "replace").split())[:200]
         raise MachineError(f"machine '{' '.join(words)[:80]}': hwloc rejects it ({message or 'no message'})")
-    return completed.stdout
+    xml: bytes = completed.stdout
+    return xml

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.native import find_native
 from meshmark.store.record import Metric, Record
@@ -83,15 +84,7 @@ def _output(completed: subprocess.CompletedProcess[str], allow_refused: bool = F
 
 def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            [find_place(), *argv],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
+        return process.run_text([find_place(), *argv], timeout_s=timeout_s)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MeshmarkError(f"meshmark-place {argv[0]} failed: {error}") from error
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.facts import host_id
 from meshmark.native import find_native
@@ -46,13 +46,13 @@ def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
         MeshmarkError: the sampler failed; the message comes from the sampler.
     """
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", f"{seconds:g}"]
-    process = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    reason = exit_reason(process.stderr, process.returncode)
-    if process.returncode == 77:
+    completed = process.run_text(command)
+    reason = exit_reason(completed.stderr, completed.returncode)
+    if completed.returncode == 77:
         raise AbsentError(reason)
-    if process.returncode != 0:
+    if completed.returncode != 0:
         raise MeshmarkError(reason)
-    content: dict[str, Any] = {**json.loads(process.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
+    content: dict[str, Any] = {**json.loads(completed.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
     path = calibration_file(host_id())
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, (json.dumps(content, indent=1) + "\n").encode())

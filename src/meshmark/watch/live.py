@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from meshmark import process
 from meshmark.errors import MeshmarkError
 from meshmark.machine.facts import host_id
 from meshmark.native import find_native
@@ -61,8 +62,8 @@ class Live:
         command += ["--canary", str(canary)] if canary is not None else []
         self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (lives as long as the process)
         try:
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=self._stderr, encoding="utf-8", pass_fds=(descriptor,)
+            self._process = process.start(
+                command, pass_fds=(descriptor,), stdout=subprocess.PIPE, stderr=self._stderr, encoding="utf-8"
             )
         finally:
             os.close(descriptor)

@@ -19,6 +19,9 @@ from meshmark.process import (
     Preparation,
     PreparationError,
     run,
+    run_in_session,
+    run_text,
+    signal_name,
     start,
     up_to_hard_limit,
 )
@@ -30,7 +33,7 @@ from pathlib import Path
 from meshmark.process import Preparation, start
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = start(["sleep", "600"], Preparation(at_parent_death=signal.Signals(int(sys.argv[2]))))
+child = start(["sleep", "600"], Preparation(at_parent_death=signal.Signals(int(sys.argv[2])) if int(sys.argv[2]) else None))
 new = Path(sys.argv[1]).with_suffix(".new")
 new.write_text(str(child.pid))
 new.rename(sys.argv[1])
@@ -41,12 +44,24 @@ child.wait()
 @pytest.mark.parametrize("preparation", [DIES_WITH_PARENT, ENDS_WITH_PARENT], ids=["SIGKILL", "SIGTERM"])
 def test_a_program_ends_with_a_parent_that_is_killed(tmp_path: Path, preparation: Preparation) -> None:
     file = tmp_path / "child"
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, file, str(int(preparation.at_parent_death))])
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, file, str(int(preparation.at_parent_death or 0))])
     assert until(file.exists)
     child = int(file.read_text())
     assert alive(child)
     parent.kill()
     parent.wait()
+    assert until(lambda: not alive(child))
+
+
+def test_a_program_outlives_its_parent_if_it_shall(tmp_path: Path) -> None:
+    file = tmp_path / "child"
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, file, "0"])
+    assert until(file.exists)
+    child = int(file.read_text())
+    parent.kill()
+    parent.wait()
+    assert alive(child)
+    os.kill(child, signal.SIGKILL)
     assert until(lambda: not alive(child))
 
 
@@ -147,6 +162,33 @@ def test_a_program_inherits_the_descriptors_that_it_is_given_and_no_other(tmp_pa
 def test_a_time_limit_ends_the_program() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         run(["sleep", "600"], timeout_s=0.2)
+
+
+def test_a_program_reads_its_input_and_has_an_empty_one_by_default() -> None:
+    assert run_text(["cat"], input="a\n").stdout == "a\n"
+    assert run_text(["cat"]).stdout == ""
+    assert run_text(["printf", r"\377"]).stdout == "\ufffd"
+
+
+def test_a_session_reports_its_status_and_its_times(tmp_path: Path) -> None:
+    busy = "import os\nwhile os.times().user < 0.2: pass\nos._exit(3)"
+    with (tmp_path / "out").open("wb") as out:
+        ended = run_in_session([sys.executable, "-c", busy], ENDS_WITH_PARENT, out, out, 600)
+        killed = run_in_session(["sh", "-c", "kill -KILL $$"], ENDS_WITH_PARENT, out, out, 600)
+    assert ended.status == 3 and killed.status == -signal.SIGKILL
+    assert 0.15 < ended.user_s <= ended.elapsed_s + 0.05
+
+
+def test_a_session_that_takes_too_long_ends_with_what_it_started(tmp_path: Path) -> None:
+    script = f"trap '' TERM; sleep 600 & echo $! > {tmp_path / 'child'}; wait"
+    with (tmp_path / "out").open("wb") as out:
+        assert run_in_session(["sh", "-c", script], ENDS_WITH_PARENT, out, out, 1.0).status is None
+    if (tmp_path / "child").exists():  # on a busy machine, the limit may end the shell first
+        assert until(lambda: not alive(int((tmp_path / "child").read_text())))
+
+
+def test_a_signal_is_named() -> None:
+    assert (signal_name(9), signal_name(77)) == ("SIGKILL", "signal 77")
 
 
 def test_a_limit_is_at_most_the_hard_limit() -> None:

@@ -1,8 +1,9 @@
-"""No process is started by a copy of this interpreter, which may wait forever for a lock."""
+"""Child processes are started in one place, and never by a copy of this interpreter, which may wait for a lock."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -48,3 +49,11 @@ def test_no_module_forks_the_interpreter() -> None:
     paths = sorted((ROOT / "src").rglob("*.py"))
     assert paths
     assert [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in forks(path.read_text())] == []
+
+
+def test_one_module_starts_processes() -> None:
+    starts = re.compile(
+        r"\bsubprocess\.(run|Popen|call|check_call|check_output|getoutput)\(|\bos\.(system|popen|posix_spawn|spawn)"
+    )
+    source = ROOT / "src" / "meshmark"
+    assert {str(p.relative_to(source)) for p in source.rglob("*.py") if starts.search(p.read_text())} == {"process.py"}

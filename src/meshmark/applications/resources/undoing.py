@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from meshmark import process
 from meshmark.errors import MeshmarkError
 
 Step = tuple[Literal["write", "remove", "register"], Path, str]
@@ -71,11 +72,12 @@ def undone(steps: Sequence[Step], lock: int | None) -> Iterator[None]:
     helper process that takes the steps keeps the lock until then.
     """
     words = [word for kind, path, text in steps for word in (kind, str(path), text)]
-    helper = subprocess.Popen(
+    helper = process.start(
         ["sh", "-c", _UNDO, "sh", *words],
+        process.OUTLIVES_PARENT,
+        pass_fds=() if lock is None else (lock,),
         stdin=subprocess.PIPE,
         start_new_session=True,
-        pass_fds=() if lock is None else (lock,),
     )
     try:
         yield

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 import typer
 
+from meshmark import process
 from meshmark.cli.completion import OfPlacer
 from meshmark.cli.console import say
 from meshmark.errors import AbsentError, UsageError
@@ -144,9 +144,9 @@ def place() -> None:
         sys.stdout.flush()
         command = [str(find_place()), "plan", *argv, *(["--matrix", file.name] if matrix else [])]
         if drawing is None:
-            raise SystemExit(subprocess.run(command, check=False).returncode)
+            raise SystemExit(process.start(command).wait())
         with tempfile.NamedTemporaryFile("r", encoding="utf-8", suffix=".json") as plan:
-            status = subprocess.run([*command, "--save", plan.name], check=False).returncode
+            status = process.start([*command, "--save", plan.name]).wait()
             # Open the file by name, since the program replaces it. It is empty if the program refused the plan.
             if text := Path(plan.name).read_text(encoding="utf-8"):
                 _draw(json.loads(text), Path(drawing), machine_name, _value(argv, "--topology") or "host")

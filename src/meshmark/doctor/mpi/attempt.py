@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from meshmark import process
-from meshmark.measure.runs import launch
 from meshmark.measure.runs.journal import Reading, read_journal
 
 LIMIT_S: Final = 20.0  # time limit of a command; exceeding it is a finding
@@ -73,7 +72,7 @@ class Attempt:
         match = re.search(r"signal:? ?(?:number )?(\d+)|\(Segmentation fault\)|SIGSEGV", self.stderr, re.I)
         number = int(match[1]) if match and match[1] else 11 if match else self.status - 128 if self.status > 128 else 0
         if 0 < number < signal.NSIG:
-            return f"died of {launch.signal_name(number)}"
+            return f"died of {process.signal_name(number)}"
         lines = [x.strip() for x in self.stderr.splitlines() if re.search(r"[a-z]{3}", x)]
         return (lines[0][:120] if lines else "") or f"exit status {self.status}"
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
+from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, quoted
 from meshmark.values.node_names import NODE_NAME, is_node_name
 
@@ -194,16 +195,7 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
     """
     for attempt in range(tries):
         try:
-            process = subprocess.run(
-                argv,
-                input=text,
-                stdin=subprocess.DEVNULL if text is None else None,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=TIMEOUT_S,
-                check=False,
-            )
+            completed = process.run_text(argv, timeout_s=TIMEOUT_S, input=text)
         except FileNotFoundError as error:
             raise AbsentError(f"{argv[0]} is not installed") from error
         except subprocess.TimeoutExpired as error:
@@ -212,10 +204,12 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
             raise EngineError(f"{argv[0]} did not answer within {TIMEOUT_S:g} s, {tries} times") from error
         except OSError as error:
             raise EngineError(f"cannot run {argv[0]}: {error.strerror}") from error
-        if process.returncode == 0:
-            return process.stdout
+        if completed.returncode == 0:
+            return completed.stdout
         if attempt + 1 == tries:
-            lines = (process.stderr.strip() or process.stdout.strip() or f"status {process.returncode}").splitlines()
+            lines = (
+                completed.stderr.strip() or completed.stdout.strip() or f"status {completed.returncode}"
+            ).splitlines()
             reasons = [line for line in lines if "--help" not in line] or lines
             raise EngineError(
                 f"{argv[0]}: {quoted(reasons[-1].removeprefix(f'{argv[0]}: '))}",

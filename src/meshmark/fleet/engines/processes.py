@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from meshmark import process
 from meshmark.fleet.engines.engine import EngineError, Job
 from meshmark.store.files import open_private
 
@@ -34,8 +35,9 @@ class Processes:
         """
         try:
             with open_private(log, "ab") as out:
-                process = subprocess.Popen(
+                child = process.start(
                     argv,
+                    process.OUTLIVES_PARENT,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
@@ -44,16 +46,16 @@ class Processes:
                 )
         except OSError as error:
             raise EngineError(f"cannot start {argv[0]}: {error.strerror}") from error
-        self._children.append((name, process))
+        self._children.append((name, child))
         return name
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         return [Job(name, name, waits=False) for name in sorted({name for name, _ in self._running(names)})]
 
     def cancel(self, ids: Sequence[str]) -> None:
-        for _, process in self._running(ids):
+        for _, pid in self._running(ids):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGTERM)
+                os.kill(pid, signal.SIGTERM)
 
     def _running(self, names: Collection[str]) -> set[tuple[str, int]]:
         # The environment of a process is not visible while the kernel starts it; our children are known without it.

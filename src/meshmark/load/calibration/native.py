@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from meshmark import process
 from meshmark.errors import MeshmarkError
 from meshmark.native import find_native
 
@@ -52,8 +53,9 @@ def described_columns() -> Columns:
 @cache
 def _described(load: Path) -> Columns:
     try:
-        process = subprocess.run([str(load), "describe"], capture_output=True, timeout=30, check=True)
-        description = json.loads(process.stdout)
+        completed = process.run([load, "describe"], timeout_s=30)
+        completed.check_returncode()
+        description = json.loads(completed.stdout)
         return Columns(_columns(description["counts"]), _columns(description["counters"]))
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise MeshmarkError(f"cannot read the description of {load.name}: {error}", hint="make setup") from error

@@ -56,10 +56,9 @@ class Trial:
 def kernels() -> list[dict[str, Any]]:
     """Return the load kernels, one row each: name, kind, summary, source and variants."""
     try:
-        process = subprocess.run(
-            [find_load(), "kernels", "--json"], capture_output=True, encoding="utf-8", check=True, timeout=60
-        )
-        return [json.loads(line) for line in process.stdout.splitlines()]
+        completed = process.run_text([find_load(), "kernels", "--json"], timeout_s=60)
+        completed.check_returncode()
+        return [json.loads(line) for line in completed.stdout.splitlines()]
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise MeshmarkError(f"cannot run meshmark-load kernels: {error}") from error
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.describe import KINDS, find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.native import openmpi_as_root
@@ -62,16 +62,7 @@ def launchers() -> dict[str, Launcher]:
 def version_output(path: str) -> str:
     """Return the output of the launcher's --version; "" if it cannot be run."""
     try:
-        completed = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=20,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env=environment("openmpi"),
-        )
+        completed = process.run_text([path, "--version"], timeout_s=20, env=environment("openmpi"))
         return completed.stdout + completed.stderr
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -193,23 +184,15 @@ def failure_message(stderr: str, processes: Sequence[Mapping[str, Any]] = ()) ->
     if message is not None:
         return message[1][:300]
     if death := _RANK_DIED.search(stderr):
-        return f"rank {death[1]} on {death[2]} died of {signal_name(int(death[3]))}"
+        return f"rank {death[1]} on {death[2]} died of {process.signal_name(int(death[3]))}"
     if death := _PROCESS_DIED.search(stderr):
         pids = [str(p.get("pid")) for p in processes]
-        process = f"rank {pids.index(death[1])}" if death[1] in pids else f"process {death[1]}"
+        name = f"rank {pids.index(death[1])}" if death[1] in pids else f"process {death[1]}"
         by_signal = _BY_SIGNAL.search(stderr)
-        outcome = f"died of {signal_name(int(by_signal[1]))}" if by_signal else f"ended with status {death[3]}"
-        return f"{process} on {death[2]} {outcome}"
+        outcome = f"died of {process.signal_name(int(by_signal[1]))}" if by_signal else f"ended with status {death[3]}"
+        return f"{name} on {death[2]} {outcome}"
     lines = [line.strip() for line in stderr.splitlines() if re.search(r"\w", line)]
     return lines[-1][:300] if lines else ""
-
-
-def signal_name(number: int) -> str:
-    """Return the name of a signal, such as SIGKILL; `signal 77` if it has no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 # These make OpenMP bind a process when it starts: all ranks that are not bound would get the same CPU.

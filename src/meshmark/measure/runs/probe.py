@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.describe import Description, description, find_comm, find_probe
 from meshmark.errors import MeshmarkError, UsageError, quoted
 
@@ -53,14 +54,7 @@ def check(instrument: str, argv: Sequence[str]) -> Mapping[str, Any]:
     """
     program = find_comm() if description(instrument).ranks else find_probe()
     try:
-        completed = subprocess.run(
-            [program, instrument, "--check", *argv],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-            timeout=60,
-        )
+        completed = process.run_text([program, instrument, "--check", *argv], timeout_s=60)
     except (OSError, subprocess.SubprocessError) as error:
         raise MeshmarkError(f"cannot run {program.name}: {error}", hint="make setup") from error
     if completed.returncode == UsageError.status:

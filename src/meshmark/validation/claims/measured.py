@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.describe import find_probe
 from meshmark.errors import AbsentError
 from meshmark.machine.tree import parse_list
@@ -97,11 +98,11 @@ def other_cpus(bench: Bench, test: str, *, what: str, bind: str) -> Sequence[Eff
     program = [str(find_probe()), "clock", "--clocks", "tsc", *_SHORT]
     argv = [sys.executable, "-m", "meshmark", "run", "--bind", bind, "--verify", "--record", str(path), "--", *program]
     try:
-        result = subprocess.run(argv, capture_output=True, timeout=60 + bench.budget_s, check=False)
+        result = process.run_text(argv, timeout_s=60 + bench.budget_s)
     except (OSError, subprocess.SubprocessError) as error:
         raise AbsentError(f"meshmark run cannot be started: {error}") from error
     if result.returncode != 0:
-        lines = result.stderr.decode(errors="replace").strip().splitlines()
+        lines = result.stderr.strip().splitlines()
         raise AbsentError(f"meshmark run: {lines[-1] if lines else f'status {result.returncode}'}")
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         line = json.loads(text)
