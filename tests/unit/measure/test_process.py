@@ -33,7 +33,8 @@ from pathlib import Path
 from meshmark.process import Preparation, start
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = start(["sleep", "600"], Preparation(at_parent_death=signal.Signals(int(sys.argv[2])) if int(sys.argv[2]) else None))
+number = int(sys.argv[2])
+child = start(["sleep", "600"], Preparation(at_parent_death=signal.Signals(number) if number else None))
 new = Path(sys.argv[1]).with_suffix(".new")
 new.write_text(str(child.pid))
 new.rename(sys.argv[1])
