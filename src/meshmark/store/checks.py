@@ -6,6 +6,7 @@ Damaged files make the Parquet reader raise arbitrary exceptions, so these funct
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,7 +53,12 @@ def read(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 def schema_problem(path: Path) -> str:
     """Return why the footer, which contains the schema, does not fit a file with results; "" if it fits."""
-    return _other_columns(path, {f.name: f.type for f in schema()}, _COLUMNS)
+    return _other_columns(path, _types(), _COLUMNS)
+
+
+@cache
+def _types() -> dict[str, pa.DataType]:
+    return {f.name: f.type for f in schema()}
 
 
 def machine_problem(path: Path) -> str:
@@ -65,13 +71,13 @@ def _other_columns(path: Path, wanted: dict[str, Any], required: Iterable[str]) 
     try:
         # Arrow itself would block on a FIFO.
         with open_regular(path) as file:
-            schema_ = pq.read_schema(file)
+            types = {field.name: field.type for field in pq.read_schema(file)}
     except Exception as error:  # damaged files make the reader raise arbitrary exceptions
         return f"cannot be read: {quoted(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
-    if missing := [name for name in required if name not in schema_.names]:
+    if missing := [name for name in required if name not in types]:
         return f"not a file of a store: missing column {missing[0]}"
-    for name in schema_.names:
-        if name in wanted and (column_type := schema_.field(name).type) != wanted[name]:
+    for name, column_type in types.items():
+        if column_type != wanted.get(name, column_type):
             return f"not a file of a store: column {name}: found {column_type}, {wanted[name]} is required"
     return ""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.store.record import BETTER, FLAGS, SOURCES, Record, RecordError, impossible, interval_rank, is_unicode
@@ -124,8 +126,9 @@ POINT: Final[dict[str, type]] = {
 }
 
 
+@cache
 def schema() -> pa.Schema:
-    """Return the columns. Only `run`, `step`, `status`, `machine` and `instrument` always have a value."""
+    """Return all columns. Only `run`, `step`, `status`, `machine` and `instrument` always have a value."""
     import pyarrow as pa
 
     types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -135,6 +138,17 @@ def schema() -> pa.Schema:
         + [("samples", pa.list_(pa.float64())), ("flags", pa.list_(pa.string()))]
         + [(name, types[kind]) for name, kind in POINT.items()]
     )
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return rows of results as a table, without the columns of conditions that no row has.
+
+    A store with thousands of files is read several times as fast without these columns.
+    """
+    import pyarrow as pa
+
+    names = {name for row in rows for name in row}
+    return pa.Table.from_pylist(rows, schema=pa.schema([f for f in schema() if f.name not in POINT or f.name in names]))
 
 
 def row_of(record: Record, run: str, step: str) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import quoted
 from meshmark.store.checks import read
+from meshmark.store.columns import schema
 from meshmark.store.files import open_regular
 from meshmark.store.layout import Kept, file_name
 
@@ -59,13 +61,27 @@ def fetched(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
 
 def relation(files: Sequence[Kept]) -> tuple[str, list[Any]]:
     """Return SQL that selects the rows of these files, except rows that newer files replace, and its parameters."""
-    text = "SELECT * EXCLUDE (filename) FROM read_parquet(?, union_by_name = true, filename = true)"
+    text = (
+        f"{_no_rows()} UNION ALL BY NAME"
+        " SELECT * EXCLUDE (filename) FROM read_parquet(?, union_by_name = true, filename = true)"
+    )
     values: list[Any] = [[str(file.path) for file in files]]
     if replaced := _replaced(files):
         key = f"filename || '{_SEPARATOR}' || run"
         text += f" WHERE NOT list_contains(?, {key}) AND NOT list_contains(?, {key} || '{_SEPARATOR}' || step)"
         values += [replaced, replaced]
     return text, values
+
+
+@cache
+def _no_rows() -> str:
+    """Return SQL that selects no row and all columns, because a file lacks the columns in which it has no value."""
+    types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
+    columns = [
+        (f.name, types.get(str(f.type)) or f"{types[str(f.type.value_type)]}[]")  # a simple type, or a list of it
+        for f in schema()
+    ]
+    return "SELECT " + ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in columns) + " WHERE false"
 
 
 def _replaced(files: Sequence[Kept]) -> list[str]:

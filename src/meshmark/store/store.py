@@ -26,7 +26,7 @@ from meshmark.store.checks import (
     read_problem,
     schema_problem,
 )
-from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, schema
+from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, table_of
 from meshmark.store.files import ASIDE, is_abandoned, make_folder, read_json, unlink, write_file
 from meshmark.store.layout import INDEX, MACHINES, Kept, date_of, file_name, kept
 from meshmark.store.parquet import write_parquet
@@ -117,8 +117,6 @@ class Store:
             step: Name of the step, not "".
             machine: Machine of the absences; "" for the machine of the records.
         """
-        import pyarrow as pa
-
         rows: dict[str, list[dict[str, Any]]] = {}
         for r in records:
             rows.setdefault(r.machine, []).append(row_of(r, run, step))
@@ -131,7 +129,7 @@ class Store:
             path = (
                 self.folder / f"date={date_of(run, start)}" / f"machine={file_name(machine_name)}" / f"{stem}.parquet"
             )
-            self.write(path, pa.Table.from_pylist(machine_rows, schema=schema()))
+            self.write(path, table_of(machine_rows))
 
     def finish(self, run: str) -> None:
         """Join the steps of a run into one file. A run that is never finished can be read, too.
@@ -155,9 +153,8 @@ class Store:
             if len(readable) > 1:
                 newer = {step for file in steps for step in readable[file]["step"].slice(0, 1).to_pylist()}
                 table_items = sorted(readable.items(), key=lambda item: bool(item[0].step))
-                self.write(
-                    target, pa.concat_tables([t if file.step else _without(t, newer) for file, t in table_items])
-                )
+                tables = [table if file.step else _without(table, newer) for file, table in table_items]
+                self.write(target, pa.concat_tables(tables, promote_options="default"))
             else:
                 try:
                     steps[0].path.rename(target)

@@ -60,14 +60,16 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     assert "n,pages" in to_csv(store.rows()).splitlines()[0]
 
 
-def test_files_of_before_a_column_was_added_are_read_beside_new_ones(tmp_path: Path) -> None:
+def test_a_file_has_the_columns_of_its_conditions_and_is_read_beside_others(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.add("old", "a", [record(n=1)])
-    store.add("new", "a", [record(n=2)])
-    path = file_of(store, "old", "a")
-    pq.write_table(pq.ParquetFile(path).read().drop_columns(["stride_bytes"]), path)
-    assert {run for run, _, _ in store.rows()} == {"old", "new"}
-    file_of(store, "new", "a").unlink()
+    store.add("one", "a", [record(n=1)])
+    store.add("other", "a", [replace(record(), conditions={"threads": 2})])
+    one, other = (set(pq.read_schema(file_of(store, run, "a")).names) for run in ("one", "other"))
+    assert one - other == {"n", "pages"} and other - one == {"threads"}
+    assert {run for run, _, _ in store.rows()} == {"one", "other"}
+    rows = store.select("SELECT threads, stride_bytes FROM {rows}", run="one")
+    assert rows == [{"threads": None, "stride_bytes": None}]
+    file_of(store, "other", "a").unlink()
     assert store.query() == [record(n=1)] and not store.broken
     assert not [problem for _, problem in store.verify() if problem]
 
