@@ -88,7 +88,10 @@ def measured(
         outcome = attempt(member.application, member.configuration, folders, number, observed=observed, most_s=most_s)
         outcome.configuration = one.label
         if outcome.reason == _NO_RESULT and member.instrument:
-            outcome.reason = f"found no single verified result of {member.instrument}; its options must leave one point"
+            outcome.reason = (
+                f"found no single verified result of {member.instrument}; its options must leave one point, for which "
+                "its budget must suffice"
+            )
         return outcome
 
     trials = conduct(plan, [c for c in composite.listed if c.label not in preparation_errors], folder, run, show)

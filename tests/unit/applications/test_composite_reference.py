@@ -1,4 +1,4 @@
-"""Tests of files that contain only the reference of a composite."""
+"""Tests of files of composites: a reference alone, and members that are instruments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.applications.composite import read_reference
+from meshmark.applications.composite import read_composite, read_reference
+from meshmark.applications.verification import by_pattern
 from meshmark.errors import UsageError
 
 REFERENCE = """
@@ -42,3 +43,26 @@ def test_another_file_is_refused_with_its_key(tmp_path: Path, text: str, message
     with pytest.raises(UsageError) as refusal:
         read_reference(file)
     assert str(refusal.value).startswith(f"{file}: {message}")
+
+
+RESULT = '{"metric": "unit_time", "value": 1e-09, "flags": [%s]}\n'
+ABSENT = "absent: %s: the budget of 0.1 s ended before its first sample (to enable: a larger --budget)\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "is_verified"),
+    [
+        (RESULT % "", True),
+        (RESULT % '"disturbed"', True),
+        (RESULT % "" + "absent: kernels: the processor does not count this event\n", True),
+        (RESULT % '"unverified"', False),
+        ("", False),
+        (RESULT % "" + RESULT % "", False),
+        (RESULT % "" + ABSENT % "unit_time at kernel copy", False),  # the only result of two points
+    ],
+)
+def test_an_instrument_must_have_one_result(tmp_path: Path, output: str, is_verified: bool) -> None:
+    file = tmp_path / "composite.toml"
+    file.write_text('[[member]]\ninstrument = "kernels"\nmetric = "unit_time"\n')
+    (member,) = read_composite(str(file)).members
+    assert (by_pattern(member.application.verify, output) == "") == is_verified
