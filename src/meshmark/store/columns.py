@@ -167,7 +167,7 @@ def row_of(record: Record, run: str, step: str) -> dict[str, Any]:
         "samples": list(record.samples),
         "flags": sorted(record.flags),
         "provenance": json.dumps(provenance),
-        **_split(dict(record.conditions)),
+        **_split(record.conditions),
     }
 
 
@@ -179,7 +179,7 @@ def row_of_absence(absence: Absence, run: str, step: str, machine: str) -> dict[
         "machine": machine,
         "status": absence.kind,
         **{k: getattr(absence, k) for k in ("instrument", "metric", "reason", "enable")},
-        **_split(dict(absence.conditions)),
+        **_split(absence.conditions),
     }
 
 
@@ -300,10 +300,10 @@ def _are_objects(table: pa.Table) -> bool:
     return True
 
 
-def _split(conditions: dict[str, Any]) -> dict[str, Any]:
+def _split(conditions: Mapping[str, Any]) -> dict[str, Any]:
     """Return the conditions that have columns as columns, and all others as JSON."""
-    columns = {name: conditions.pop(name) for name, kind in POINT.items() if _fits(conditions.get(name), kind)}
-    return {**columns, "conditions": json.dumps(conditions)}
+    columns = {k: v for k, v in conditions.items() if k in POINT and _fits(v, POINT[k])}
+    return {**columns, "conditions": json.dumps({k: v for k, v in conditions.items() if k not in columns})}
 
 
 def _conditions(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, Final, Literal, cast, get_args
 
 Source = Literal["host", "model", "paper", "recording", "tool"]  # tool: measured by another tool
@@ -377,6 +378,8 @@ def _text(line: Mapping[str, Any], key: str) -> str:
 
 def is_unicode(text: str) -> bool:
     """Return whether `text` can be encoded: JSON strings may contain lone surrogates (`\\ud800`)."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -386,6 +389,8 @@ def is_unicode(text: str) -> bool:
 
 def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
     values = line.get(key)
+    if isinstance(values, list) and {*map(type, values)} == {float} and math.isfinite(sum(values)):
+        return values  # the usual case, in which the sum shows at once that all numbers are finite
     if not isinstance(values, list) or not all(map(_is_finite, values)):
         raise RecordError(f"{key}: found {_shown(values)}, a list of finite numbers is required")
     return [float(v) for v in values]
@@ -411,7 +416,8 @@ def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
     values = line.get(key)
     if not isinstance(values, dict) or not all(is_unicode(k) and is_scalar(v) for k, v in values.items()):
         raise RecordError(f"{key}: found {_shown(values)}, an object of strings and numbers is required")
-    return dict(values)
+    # Thousands of records have the same few names and texts. Each is in memory once.
+    return {intern(k): intern(v) if type(v) is str else v for k, v in values.items()}
 
 
 def is_scalar(value: object) -> bool:

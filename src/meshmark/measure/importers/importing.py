@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import re
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,9 +51,9 @@ class Part:
     @property
     def digest(self) -> str:
         """Hash of the content, independent of the order of the records and of the file."""
-        lines = sorted(json.dumps(r.to_json(), sort_keys=True) for r in self.records)
-        lines += sorted(repr(a) for a in self.absences)
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:10]
+        digests = sorted(map(_digest, self.records))
+        texts = sorted(repr(a) for a in self.absences)
+        return hashlib.sha256(b"".join(digests) + "\n".join(texts).encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
@@ -60,6 +61,14 @@ class Part:
         start = min(str(r.provenance.get("start", "")) for r in self.records)
         start_text = re.sub(r"[^0-9TZ]", "", start.partition(".")[0])
         return "-".join(filter(None, (self.machine, start_text, self.digest)))
+
+
+def _digest(record: Record) -> bytes:
+    """Return 16 bytes that identify the content of a record, independent of the order of its conditions."""
+    others = (sorted(record.conditions.items()), sorted(record.provenance.items()), sorted(record.flags))
+    texts = (record.source, record.machine, record.instrument, record.metric, record.unit, record.better)
+    content = array("d", record.samples).tobytes() + repr((texts, others)).encode()
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 @dataclass(slots=True)
@@ -195,7 +204,7 @@ def _read_lines(lines: Iterable[bytes]) -> Imported:
     imported = Imported()
     journals: list[list[_Numbered]] = []  # each journal ends with an end line or before the next header
     is_open = False
-    exported: dict[tuple[str, str], dict[str, Record]] = {}
+    exported: dict[tuple[str, str], dict[bytes, Record]] = {}
     cut_lines: list[int] = []
     for number, raw in enumerate(lines, 1):
         line = _object(raw)
@@ -222,7 +231,7 @@ def _read_lines(lines: Iterable[bytes]) -> Imported:
             run, step = line.get("run"), line.get("step")
             key = (run, str(step or STEP)) if isinstance(run, str) and run else ("", record.machine)
             # Identical lines count once.
-            exported.setdefault(key, {})[json.dumps(record.to_json(), sort_keys=True)] = record
+            exported.setdefault(key, {})[_digest(record)] = record
         else:
             imported.other_lines += 1
     for journal in journals:
@@ -343,14 +352,14 @@ def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]
         if name:
             run = run_by_key.setdefault(key, f"{name}-{len(run_by_key) + 1}" if run_by_key else name)
             step = part.step if part.run else f"{STEP}-{key}"
-            is_taken = contents.content(run, step) not in {None, _content(part.records)}
+            is_taken = contents.differs(run, step, part)
             if is_taken or contents.steps(run) - steps[key]:
                 raise UsageError(
                     f"--name: found '{quoted(run)}', which is another run of the store",
                     "omit --name or choose another name",
                 )
         elif part.run:
-            is_taken = contents.content(part.run, part.step) not in {None, _content(part.records)}
+            is_taken = contents.differs(part.run, part.step, part)
             run, step = (f"{part.run}-{part.digest}" if is_taken else part.run), part.step
         else:
             run, step = part.name, part.step
@@ -388,6 +397,11 @@ class _Contents:
                     steps.setdefault(name, []).append(record)
             return _content(self._stored[run].get(step, []))
         return "" if self._store.unreadable(run, step) else None
+
+    def differs(self, run: str, step: str, part: Part) -> bool:
+        """Return whether a step of this name exists that has other records than a part."""
+        content = self.content(run, step)
+        return content is not None and content != _content(part.records)
 
     def plan(self, run: str, step: str, part: Part) -> bool:
         """Plan a step and return whether it must be added. Steps that are planned twice are added once."""
