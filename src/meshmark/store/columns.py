@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.store.record import BETTER, FLAGS, SOURCES, Record, RecordError, impossible, interval_rank, is_unicode
@@ -19,6 +20,7 @@ from meshmark.store.run import Absence
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PART_ROWS: Final = 10_000  # rows that are converted at once
 MEASURED: Final = "measured"  # status of a record; the status of an absence is its kind
 TEXTS: Final = (
     "run",
@@ -140,15 +142,22 @@ def schema() -> pa.Schema:
     )
 
 
-def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return rows of results as a table, without the columns of conditions that no row has.
+def table_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return at least one row of results as a table, without the columns of conditions that no row has.
 
     A store with thousands of files is read several times as fast without these columns.
     """
     import pyarrow as pa
 
-    names = {name for row in rows for name in row}
-    return pa.Table.from_pylist(rows, schema=pa.schema([f for f in schema() if f.name not in POINT or f.name in names]))
+    parts = []
+    remaining_rows = iter(rows)
+    while part := list(
+        islice(remaining_rows, _PART_ROWS)
+    ):  # because a row takes ten times as much memory as in a table
+        names = {name for row in part for name in row}
+        fields = [f for f in schema() if f.name not in POINT or f.name in names]
+        parts.append(pa.Table.from_pylist(part, schema=pa.schema(fields)))
+    return pa.concat_tables(parts, promote_options="default")
 
 
 def row_of(record: Record, run: str, step: str) -> dict[str, Any]:

@@ -117,19 +117,22 @@ class Store:
             step: Name of the step, not "".
             machine: Machine of the absences; "" for the machine of the records.
         """
-        rows: dict[str, list[dict[str, Any]]] = {}
-        for r in records:
-            rows.setdefault(r.machine, []).append(row_of(r, run, step))
         machine = machine or (records[0].machine if records else "")
-        for a in absences:
-            rows.setdefault(machine, []).append(row_of_absence(a, run, step, machine))
+        by_machine: dict[str, list[Record | Absence]] = {}
+        for r in records:
+            by_machine.setdefault(r.machine, []).append(r)
+        by_machine.setdefault(machine, []).extend(absences)
         stem = f"{file_name(run)}--{file_name(step)}"
-        for machine_name, machine_rows in rows.items():
-            start = min((row["start"] for row in machine_rows if row.get("start")), default="")
-            path = (
-                self.folder / f"date={date_of(run, start)}" / f"machine={file_name(machine_name)}" / f"{stem}.parquet"
+        for name, items in by_machine.items():
+            starts = [str(i.provenance["start"]) for i in items if isinstance(i, Record) and i.provenance.get("start")]
+            date = date_of(run, min(starts, default=""))
+            rows = (
+                row_of(i, run, step) if isinstance(i, Record) else row_of_absence(i, run, step, name) for i in items
             )
-            self.write(path, table_of(machine_rows))
+            if items:
+                self.write(
+                    self.folder / f"date={date}" / f"machine={file_name(name)}" / f"{stem}.parquet", table_of(rows)
+                )
 
     def finish(self, run: str) -> None:
         """Join the steps of a run into one file. A run that is never finished can be read, too.
