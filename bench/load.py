@@ -268,9 +268,9 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
 
 
 def predict(programs: int) -> None:
-    from meshmark.load.studies.bench import StudyOptions
     from meshmark.load.studies.cells import Maker
-    from meshmark.load.studies.curve import interference_curve
+    from meshmark.load.studies.curve import CurveStudy
+    from meshmark.load.studies.study import StudyOptions
 
     variants = _base()
     cpus = sorted(os.sched_getaffinity(0))[-2:]
@@ -286,19 +286,19 @@ def predict(programs: int) -> None:
                 work = Maker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file("measured", target)
                 # The dedicated clock: what the neighbour does to caches and memory, not what others do to the CPUs.
                 options = StudyOptions(repetitions=repetitions, seed=number, clock="dedicated")
-                curve = interference_curve(
-                    work, variants, folder / "study", cpus=cpus, rates_gb_per_s=rates, options=options
-                )
+                curve = CurveStudy(
+                    folder / "study", work=work, variants=variants, cpus=cpus, rates_gb_per_s=rates, options=options
+                ).run()
             except MeshmarkError as error:
                 print("  refused:", error)
                 continue
-            for run in curve.held_out:
+            for run in curve.predictions:
                 low, high = run.measured.slowdown.interval or (float("nan"), float("nan"))
                 errors.append(run.error_points)
                 widths.append(50 * (high - low))
                 flagged_count += bool(run.measured.flags)
                 print(
-                    f"  {number + 1:3}: beside {run.neighbour}: predicted {run.predicted:.3f}, measured "
+                    f"  {number + 1:3}: beside {run.measured.label}: predicted {run.predicted:.3f}, measured "
                     f"{run.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points",
                     flush=True,
                 )

@@ -22,8 +22,8 @@ from meshmark.load.scenario.journal import read_run
 from meshmark.load.scenario.result import LoadRun
 from meshmark.load.scenario.run import run_scenario
 from meshmark.load.scenario.scenario import parse_scenario
-from meshmark.load.studies.bench import StudyOptions
-from meshmark.load.studies.isolation import isolation, memory_domains
+from meshmark.load.studies.isolation import IsolationStudy, memory_domains
+from meshmark.load.studies.study import StudyOptions
 
 
 def printed(file: Path) -> str:
@@ -78,12 +78,11 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
         (out / "programs" / file).write_text(text)
     start_s = time.monotonic()
     messages: list[str] = []
-    measures = isolation(
-        (),
+    measures = IsolationStudy(
         out,
         rate_gb_per_s=requested["rate"],
         options=StudyOptions(repetitions=requested["repetitions"], rounds=0, notify=messages.append),
-    )
+    ).run()
     answers["isolation"] = {
         "domains": memory_domains(),
         "tests": [dataclasses.asdict(t) for t in measures.tests],

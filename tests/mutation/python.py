@@ -77,7 +77,7 @@ CORE = {  # mutated files → the tests that may detect their mutants
         [
             "load/calibration/metrics.py",
             "load/scenario/result.py",
-            "load/studies/interference.py",
+            "load/studies/matrix.py",
             "load/studies/curve.py",
         ],
         [  # without tests that run real programs for seconds

@@ -28,10 +28,10 @@ from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.scenario.journal import read_run
 from meshmark.load.scenario.placing import Here
 from meshmark.load.scenario.scenario import Scenario, parse_scenario
-from meshmark.load.studies.alone import TOGETHER, co_run
-from meshmark.load.studies.bench import StudyOptions
+from meshmark.load.studies.alone import TOGETHER, ScenarioStudy
 from meshmark.load.studies.outcome import read_outcomes
 from meshmark.load.studies.results import read_records
+from meshmark.load.studies.study import StudyOptions
 from meshmark.store.record import Record
 from support import cli
 from support.made_program import made_program
@@ -250,7 +250,9 @@ def two_on_one_cpu(program: Path) -> Scenario:
 
 
 def test_who_shares_a_cpu_is_slower_than_alone_and_who_sleeps_is_not(tmp_path: Path, program: Path) -> None:
-    study = co_run(two_on_one_cpu(program), tmp_path / "study", {}, options=StudyOptions(repetitions=4))
+    study = ScenarioStudy(
+        tmp_path / "study", scenario=two_on_one_cpu(program), options=StudyOptions(repetitions=4)
+    ).run()
     assert [p.label for p in study.points] == ["busy", "idle"]
     busy, idle = (p.slowdown for p in study.points)
     assert busy.interval is not None and idle.interval is not None
@@ -258,8 +260,8 @@ def test_who_shares_a_cpu_is_slower_than_alone_and_who_sleeps_is_not(tmp_path: P
     # Each copy has half of a CPU. If other processes use that CPU, the interval is wide, but contains the slowdown.
     assert busy.interval[1] > 1.3
     assert idle.interval[0] < busy.interval[1]
-    assert study.run is not None
-    assert {p.program for p in read_run(study.run).programs} == {"busy", "idle"}
+    assert study.median_run is not None
+    assert {p.program for p in read_run(study.median_run).programs} == {"busy", "idle"}
     # Alone, the copies run one after the other on the CPU that they share when they run together.
     alone = [o for o in read_outcomes(study.folder) if o.cell == "busy alone"]
     for o in alone:
@@ -281,9 +283,11 @@ def test_alone_is_where_the_policy_puts_it_in_company(tmp_path: Path) -> None:
     text = "[scenario]\ncanary = false\npolicy = 'any'\nslots = 'threads'\n" + "".join(
         f"[[program]]\nname = '{name}'\ncommand = ['true']\n" for name in "ab"
     )
-    study = co_run(parse_scenario(text, "made"), tmp_path / "study", {}, options=StudyOptions(repetitions=1))
-    assert study.run is not None
-    together = read_run(study.run).bound
+    study = ScenarioStudy(
+        tmp_path / "study", scenario=parse_scenario(text, "made"), options=StudyOptions(repetitions=1)
+    ).run()
+    assert study.median_run is not None
+    together = read_run(study.median_run).bound
     assert together["a", 0] != together["b", 0]
     for o in read_outcomes(study.folder):
         for key, cpus in read_run(study.folder / "runs" / o.run).bound.items():
@@ -299,16 +303,16 @@ def test_a_company_in_which_one_died_does_not_count(tmp_path: Path) -> None:
 
 def test_repetitions_alone_are_of_the_scenario_only(tmp_path: Path) -> None:
     scenario = parse_scenario(QUIET + "[[program]]\nname = 'a'\ncommand = ['true']", "made")
-    study = co_run(scenario, tmp_path / "study", {}, alone=False, options=StudyOptions(repetitions=6))
+    study = ScenarioStudy(tmp_path / "study", scenario=scenario, alone=False, options=StudyOptions(repetitions=6)).run()
     assert {o.cell for o in read_outcomes(study.folder)} == {TOGETHER}
     elapsed = [r for r in study.records if r.metric == "elapsed"]
     assert [len(r.samples) for r in elapsed] == [6]
     assert elapsed[0].interval is not None
-    assert study.points == ()
+    assert study.points == []
     # The study is extended later, in the same folder, by runs of the programs alone.
-    extended = co_run(
-        scenario, tmp_path / "study", {}, alone=True, options=StudyOptions(repetitions=6), here=Here.now()
-    )
+    extended = ScenarioStudy(
+        tmp_path / "study", scenario=scenario, alone=True, options=StudyOptions(repetitions=6), here=Here.now()
+    ).run()
     assert len(read_outcomes(extended.folder)) == 12
 
 

@@ -24,8 +24,8 @@ from meshmark.load.scenario.journal import JOURNAL, read_run
 from meshmark.load.scenario.records import records_of
 from meshmark.load.scenario.run import run_scenario
 from meshmark.load.scenario.scenario import read_scenario
-from meshmark.load.studies.bench import StudyOptions
-from meshmark.load.studies.copies import copies
+from meshmark.load.studies.copies import CopiesStudy
+from meshmark.load.studies.study import StudyOptions
 from meshmark.views.terminal.gantt import gantt_text
 from support.scenarios import CPUS, QUIET, run
 
@@ -166,19 +166,19 @@ def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path)
     described_in(tmp_path, "[7, 8]")
     options = StudyOptions(repetitions=2)
     messages: list[str] = []
-    study = copies(
-        of(tmp_path, size="7"), tmp_path / "study", counts=(1, 2), options=replace(options, notify=messages.append)
-    )
+    study = CopiesStudy(
+        tmp_path / "study", work=of(tmp_path, size="7"), counts=(1, 2), options=replace(options, notify=messages.append)
+    ).run()
     assert sum(line.startswith("build ") for line in messages) == 1
-    assert study.counts == (1, 2) and not study.excluded
+    assert study.counts == [1, 2] and not study.excluded
     assert (tmp_path / "made").read_text() == "made\n"
     with pytest.raises(MeshmarkError, match=r"no valid run: .*expected 7"):
-        copies(of(tmp_path, size="8"), tmp_path / "wrong", counts=(1,), options=options)
+        CopiesStudy(tmp_path / "wrong", work=of(tmp_path, size="8"), counts=(1,), options=options).run()
     with pytest.raises(UsageError, match="holds a study with work"):
-        copies(of(tmp_path, size="8"), tmp_path / "study", counts=(1, 2), options=options)
+        CopiesStudy(tmp_path / "study", work=of(tmp_path, size="8"), counts=(1, 2), options=options).run()
     described_in(tmp_path, "7", expected="9")
     with pytest.raises(UsageError, match="holds a study with work"):
-        copies(of(tmp_path), tmp_path / "study", counts=(1, 2), options=options)
+        CopiesStudy(tmp_path / "study", work=of(tmp_path), counts=(1, 2), options=options).run()
 
 
 @pytest.mark.parametrize(

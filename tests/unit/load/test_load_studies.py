@@ -24,18 +24,18 @@ from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.calibration.variants import Variant
 from meshmark.load.scenario.journal import read_run
 from meshmark.load.scenario.scenario import Member, Scenario
-from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.cells import QUIET, lengthened, member, order, run_cells, scenario, start_study
-from meshmark.load.studies.copies import copies
-from meshmark.load.studies.curve import interference_curve
-from meshmark.load.studies.interference import interference_matrix
-from meshmark.load.studies.isolation import isolation
-from meshmark.load.studies.mix import mix
-from meshmark.load.studies.omp_overload import omp_overload
+from meshmark.load.studies.copies import CopiesStudy
+from meshmark.load.studies.curve import CurveStudy
+from meshmark.load.studies.isolation import IsolationStudy
+from meshmark.load.studies.matrix import MatrixStudy
+from meshmark.load.studies.mix import MixStudy
+from meshmark.load.studies.omp_overload import OmpOverloadStudy
 from meshmark.load.studies.outcome import JOURNAL, Cell, Outcome, read_outcomes
-from meshmark.load.studies.overload import overload
+from meshmark.load.studies.overload import OverloadStudy
 from meshmark.load.studies.results import Results, point, read_records
-from meshmark.load.studies.shared_bus import shared_bus
+from meshmark.load.studies.shared_bus import SharedBusStudy
+from meshmark.load.studies.study import StudyOptions
 from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.synthesis.program import dump_program, parse_program
 from meshmark.store.record import Record
@@ -128,15 +128,15 @@ def test_an_outcome_is_read_back_as_it_was_written_and_a_torn_one_is_not(tmp_pat
 def test_a_point_pairs_repetitions_and_says_why_it_is_none() -> None:
     alone = [run_of("a", r, 1.0 + r) for r in range(4)]
     together = [run_of("t", r, 2.0 + 2 * r) for r in range(4)]
-    paired, reason = point(1.0, "x", alone, together, "wall")
+    paired, reason = point(1.0, "x", alone, together, "wall", {})
     assert reason == ""
     assert paired is not None
     assert paired.pairs == (2.0, 2.0, 2.0, 2.0)
     assert paired.slowdown.interval is not None
-    assert point(1.0, "x", alone, together, "dedicated")[0] is not None
-    no_point, reason = point(1.0, "x", alone, [run_of("t", 0, 1.0, "it died")], "wall")
+    assert point(1.0, "x", alone, together, "dedicated", {})[0] is not None
+    no_point, reason = point(1.0, "x", alone, [run_of("t", 0, 1.0, "it died")], "wall", {})
     assert (no_point, reason) == (None, "it died")
-    assert point(1.0, "x", alone, [], "wall")[0] is None
+    assert point(1.0, "x", alone, [], "wall", {})[0] is None
 
 
 # ------------------------------------------------------------------ bad input
@@ -147,28 +147,30 @@ def base() -> list[Variant]:
 
 
 CALLS: dict[str, Callable[[Path], Any]] = {
-    "repetitions": lambda out: copies(BUSY, out, options=StudyOptions(repetitions=0)),
-    "clock": lambda out: overload(out, work=BUSY, options=StudyOptions(clock="dedicated")),
-    "cpus": lambda out: copies(BUSY, out, cpus=(4000,)),
-    "counts": lambda out: copies(BUSY, out, counts=(0,)),
-    "command": lambda out: copies(["no-such-program-here"], out),
-    "extra": lambda out: overload(out, work=BUSY, extra=0),
-    "work": overload,
-    "policies": lambda out: omp_overload(out, parallel=BUSY, sequential=BUSY, policies=("eager",)),
-    "margin": lambda out: isolation(base(), out, domains=((CPUS[0],), (CPUS[-1],)), rate_gb_per_s=1.0, margin=-1),
+    "repetitions": lambda out: CopiesStudy(out, work=BUSY, options=StudyOptions(repetitions=0)).run(),
+    "clock": lambda out: OverloadStudy(out, work=BUSY, options=StudyOptions(clock="dedicated")).run(),
+    "cpus": lambda out: CopiesStudy(out, work=BUSY, cpus=(4000,)).run(),
+    "counts": lambda out: CopiesStudy(out, work=BUSY, counts=(0,)).run(),
+    "command": lambda out: CopiesStudy(out, work=["no-such-program-here"]).run(),
+    "extra": lambda out: OverloadStudy(out, work=BUSY, extra=0).run(),
+    "work": lambda out: OverloadStudy(out).run(),
+    "policies": lambda out: OmpOverloadStudy(out, parallel=BUSY, sequential=BUSY, policies=("eager",)).run(),
+    "margin": lambda out: IsolationStudy(
+        out, variants=base(), domains=((CPUS[0],), (CPUS[-1],)), rate_gb_per_s=1.0, margin=-1
+    ).run(),
 }
 if len(CPUS) > 1:
     CALLS |= {
-        "copies": lambda out: shared_bus(base(), out, copies=len(CPUS) + 1),
-        "rates": lambda out: shared_bus(base(), out, rates_gb_per_s=(-1.0,)),
-        "threshold": lambda out: shared_bus(base(), out, threshold=0),
-        "run_time_s": lambda out: shared_bus(base(), out, run_time_s=0),
-        "write_fraction": lambda out: mix(base(), out, rate_gb_per_s=1.0, write_fractions=(1.5,)),
-        "classes": lambda out: interference_matrix(base(), out, classes=("steam",)),
-        "neighbours": lambda out: interference_curve(BUSY, base(), out, neighbours=len(CPUS)),
-        "held_out_gb_per_s": lambda out: interference_curve(
-            BUSY, base(), out, rates_gb_per_s=(1, 2), held_out_gb_per_s=(3,)
-        ),
+        "copies": lambda out: SharedBusStudy(out, variants=base(), copies=len(CPUS) + 1).run(),
+        "rates": lambda out: SharedBusStudy(out, variants=base(), rates_gb_per_s=(-1.0,)).run(),
+        "threshold": lambda out: SharedBusStudy(out, variants=base(), threshold=0).run(),
+        "run_time_s": lambda out: SharedBusStudy(out, variants=base(), run_time_s=0).run(),
+        "write_fraction": lambda out: MixStudy(out, variants=base(), rate_gb_per_s=1.0, write_fractions=(1.5,)).run(),
+        "classes": lambda out: MatrixStudy(out, variants=base(), classes=("steam",)).run(),
+        "neighbours": lambda out: CurveStudy(out, work=BUSY, variants=base(), neighbours=len(CPUS)).run(),
+        "held_out_gb_per_s": lambda out: CurveStudy(
+            out, work=BUSY, variants=base(), rates_gb_per_s=(1, 2), held_out_gb_per_s=(3,)
+        ).run(),
     }
 
 
@@ -182,14 +184,14 @@ def test_a_wrong_argument_is_named_before_anything_runs(key: str, tmp_path: Path
 
 def test_one_memory_domain_is_absent_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(AbsentError) as error:
-        isolation(base(), tmp_path / "study", domains=((CPUS[0],),))
+        IsolationStudy(tmp_path / "study", variants=base(), domains=((CPUS[0],),)).run()
     assert "domain" in one_line(error)
     assert not (tmp_path / "study").exists()
 
 
 def test_one_cpu_is_absent_for_what_needs_two(tmp_path: Path) -> None:
     with pytest.raises(AbsentError, match="two CPUs"):
-        interference_curve(BUSY, base(), tmp_path / "study", cpus=CPUS[:1])
+        CurveStudy(tmp_path / "study", work=BUSY, variants=base(), cpus=CPUS[:1]).run()
 
 
 # ------------------------------------------------------------------ real programs
@@ -214,48 +216,48 @@ def variants(program: Path) -> list[Variant]:
     return variants
 
 
-def adds_up(of: Any) -> None:
-    t = of.totals
-    assert t.available_s == pytest.approx(t.bench_s * t.cpus)
-    assert t.user_s + t.system_s + t.idle_s == pytest.approx(t.available_s)
-    assert t.idle_s > -0.1 * t.available_s
-
-
 def test_overload_makes_one_more_than_there_are_cpus_wait(program: Path, tmp_path: Path) -> None:
-    study = overload(tmp_path / "study", work=program, cpus=CPUS[:1], options=ONCE)
-    assert [c.programs for c in study.cases] == [1, 2]
-    for case in study.cases:
-        adds_up(case)
-        assert case.totals.bench_s <= case.totals.run_s + 0.5
-    pair = study.cases[1]
+    study = OverloadStudy(tmp_path / "study", work=program, cpus=CPUS[:1], options=ONCE).run()
+    for programs in (1, 2):
+        records = [r for r in study.records if r.conditions["programs"] == programs]
+        total = {r.metric: r.value for r in records if "copy" not in r.conditions}
+        assert total["available"] == pytest.approx(total["bench"])  # of one CPU
+        assert total["user_sum"] + total["system_sum"] + total["idle"] == pytest.approx(total["available"])
+        assert total["idle"] > -0.1 * total["available"]
+        assert total["bench"] <= total["run_sum"] + 0.5
     # Two programs have equal work and share a CPU: each waits for about as long as the other computes.
-    cpu_s = pair.totals.user_s + pair.totals.system_s
-    assert pair.totals.waiting_s > 0.3 * cpu_s / 2
-    assert pair.totals.bench_s > 0.9 * cpu_s
-    assert study.waited()
-    waiting = [r for r in study.records if r.metric == "waiting_sum" and r.conditions["programs"] == 2]
-    assert waiting[0].value == pytest.approx(pair.totals.waiting_s)
-    assert "oversubscribed" in waiting[0].flags
+    cpu_s = total["user_sum"] + total["system_sum"]
+    assert total["waiting_sum"] > 0.3 * cpu_s / 2
+    assert total["bench"] > 0.9 * cpu_s
+    waiting = [r for r in records if r.metric == "waiting"]
+    assert [r.conditions["copy"] for r in waiting] == [0, 1]
+    assert max(r.value for r in waiting) > 0.01 * total["bench"]
+    assert sum(r.value for r in waiting) == pytest.approx(total["waiting_sum"])
+    assert all("oversubscribed" in r.flags for r in waiting)
     assert "2 on 1" in study.table
+
+
+def repetitions(study: CopiesStudy) -> list[int]:
+    return [len(r.samples) for r in study.records if r.metric == "throughput"]
 
 
 def test_copies_have_times_throughput_records_and_a_chart(tmp_path: Path) -> None:
     messages: list[str] = []
-    study = copies(
-        BUSY,
+    study = CopiesStudy(
         tmp_path / "study",
+        work=BUSY,
         cpus=CPUS[:1],
         counts=(2, 3),
         options=StudyOptions(repetitions=4, notify=messages.append),
-    )
-    assert study.counts == (1, 2, 3)
-    assert [len(t) for t in study.times_s] == [4, 4, 4]
+    ).run()
+    assert study.counts == [1, 2, 3]
+    assert repetitions(study) == [4, 4, 4]
     assert len(messages) == 12
     # Three copies on one CPU do three times the work of one, so they take longer. If other processes use the machine,
     # the interval is wide, but contains the true slowdown.
     interval = study.points[-1].slowdown.interval
     assert interval is not None and interval[1] > 1.3
-    assert all(t > 0 for t in study.throughput)
+    assert all(t > 0 for t in study.throughput.values())
     records = read_records(study.folder)
     assert records == list(study.records)
     slowdowns = [r for r in records if r.metric == "slowdown"]
@@ -263,10 +265,9 @@ def test_copies_have_times_throughput_records_and_a_chart(tmp_path: Path) -> Non
     spec = for_file(draw(records)["copies"])
     ratios = [row["value"] for rows in spec["datasets"].values() for row in rows if "label" in row]
     assert ratios == [p.slowdown.ratio for p in study.points]
-    assert (
-        copies(BUSY, study.folder, cpus=CPUS[:1], counts=(2, 3), options=StudyOptions(repetitions=4)).times_s
-        == study.times_s
-    )
+    options = StudyOptions(repetitions=4)
+    resumed = CopiesStudy(study.folder, work=BUSY, cpus=CPUS[:1], counts=(2, 3), options=options).run()
+    assert resumed.records == study.records
 
 
 @two_cpus
@@ -274,21 +275,21 @@ def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Varian
     reach = explain(variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert reach is not None
     low, middle, high = (reach[0] + share * (reach[1] - reach[0]) for share in (0.2, 0.4, 0.6))
-    study = interference_curve(
-        program,
-        variants,
+    study = CurveStudy(
         tmp_path / "study",
+        work=program,
+        variants=variants,
         cpus=CPUS[:2],
         rates_gb_per_s=(low, high),
         held_out_gb_per_s=(middle,),
         neighbour_run_time_s=0.5,
         outlasts=40,
         options=StudyOptions(repetitions=2, rounds=0),
-    )
+    ).run()
     assert [p.x for p in study.points] == pytest.approx([low, high])
     assert all(p.slowdown.ratio > 0 for p in study.points)
-    assert len(study.held_out) == 1
-    check = study.held_out[0]
+    assert len(study.predictions) == 1
+    check = study.predictions[0]
     assert check.error_points == pytest.approx(100 * abs(check.predicted - check.measured.slowdown.ratio))
     assert study.predict(middle) == check.predicted
     assert study.predict(low) <= study.predict(high)
@@ -303,7 +304,7 @@ def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Varian
 
 def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
     team = made_program(find_load(), tmp_path / "team.json", 3000, threads=2)
-    study = omp_overload(
+    study = OmpOverloadStudy(
         tmp_path / "study",
         parallel=team,
         sequential=BUSY,
@@ -311,14 +312,14 @@ def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
         cpus=CPUS[:1],
         policies=("passive",),
         options=ONCE,
-    )
-    (case,) = study.cases
+    ).run()
+    value = {(r.metric, r.conditions.get("company")): r.value for r in study.records}
     # On a busy machine, the times of both threads are read at different moments. On two CPUs, the serialisation would
     # be 0, and 2 threads would run.
-    assert case.serialisation_alone > 0.7
-    assert case.serialisation > 0.7
-    assert case.running < 1.3
-    assert 0 < case.cpu_share <= 1
+    assert value["serialisation", "alone"] > 0.7
+    assert value["serialisation", "together"] > 0.7
+    assert value["running_threads", "together"] < 1.3
+    assert 0 < value["attained", None] <= 1
     assert all("oversubscribed" in r.flags for r in study.records)
     assert draw(study.records).keys() == {"omp_overload"}
 
@@ -326,14 +327,14 @@ def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 @two_cpus
 def test_a_matrix_has_every_class_beside_every_other_and_itself(variants: list[Variant], tmp_path: Path) -> None:
-    study = interference_matrix(
-        variants,
+    study = MatrixStudy(
         tmp_path / "study",
+        variants=variants,
         classes=("stream@memory", "gemm"),
         cpus=CPUS[:2],
         run_time_s=0.1,
         options=StudyOptions(repetitions=2, rounds=0),
-    )
+    ).run()
     assert study.cells.keys() == {(a, b) for a in study.classes for b in study.classes}
     for run in (study.folder / "runs").iterdir():
         cpu_index = {p.program: CPUS.index(read_run(run).bound[p.program, 0][0]) for p in read_run(run).programs}
@@ -348,14 +349,14 @@ def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[
     reach = explain(variants, TargetProfile(run_time_s=0.2, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert reach is not None
     rates = [reach[0] + share * (reach[1] - reach[0]) for share in (0.3, 0.7)]
-    study = shared_bus(
-        variants,
+    study = SharedBusStudy(
         tmp_path / "study",
+        variants=variants,
         cpus=CPUS[:2],
         rates_gb_per_s=(*rates, 1e5),
         run_time_s=0.2,
         options=StudyOptions(repetitions=2, rounds=0, clock="dedicated"),
-    )
+    ).run()
     assert len(study.points) == 2
     assert study.points[0].x < study.points[1].x
     impossible = [a for a in study.absences if a.conditions.get("memory_rate_asked") == 1e14]
@@ -387,13 +388,17 @@ def test_a_neighbour_that_ends_too_early_does_not_count(program: Path, tmp_path:
 
 def test_a_program_that_dies_is_said_and_not_counted(tmp_path: Path) -> None:
     with pytest.raises(MeshmarkError) as error:
-        copies(["sh", "-c", "echo no luck >&2; exit 3"], tmp_path / "study", cpus=CPUS[:1], options=ONCE)
+        CopiesStudy(
+            tmp_path / "study", work=["sh", "-c", "echo no luck >&2; exit 3"], cpus=CPUS[:1], options=ONCE
+        ).run()
     assert "status 3: no luck" in one_line(error)
 
 
 def test_a_program_that_hangs_is_ended_and_not_counted(tmp_path: Path) -> None:
     with pytest.raises(MeshmarkError) as error:
-        copies(["sleep", "100"], tmp_path / "study", cpus=CPUS[:1], options=replace(ONCE, timeout_s=0.2))
+        CopiesStudy(
+            tmp_path / "study", work=["sleep", "100"], cpus=CPUS[:1], options=replace(ONCE, timeout_s=0.2)
+        ).run()
     assert "timeout" in one_line(error)
 
 
@@ -402,18 +407,18 @@ def test_a_study_is_not_resumed_with_another_program(tmp_path: Path) -> None:
     file.write_text("{}")
     for _ in range(2):
         with pytest.raises(UsageError, match="not a program of meshmark load make"):
-            copies(file, tmp_path / "study", cpus=CPUS[:1], options=ONCE)
+            CopiesStudy(tmp_path / "study", work=file, cpus=CPUS[:1], options=ONCE).run()
     file.write_text("[]")
     with pytest.raises(UsageError, match="work"):
-        copies(file, tmp_path / "study", cpus=CPUS[:1], options=ONCE)
+        CopiesStudy(tmp_path / "study", work=file, cpus=CPUS[:1], options=ONCE).run()
 
 
 KILLED = """
 import sys
 from pathlib import Path
 from meshmark.load.studies.copies import copies
-from meshmark.load.studies.bench import StudyOptions
-copies(sys.argv[2:], Path(sys.argv[1]), cpus=({cpu},), counts=(1, 2), options=StudyOptions(repetitions=4))
+options = StudyOptions(repetitions=4)
+CopiesStudy(Path(sys.argv[1]), work=sys.argv[2:], cpus=({cpu},), counts=(1, 2), options=options).run()
 """
 
 
@@ -433,14 +438,14 @@ def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
         journal.write(b'{"type": "run", "cell": "1 co')
 
     messages: list[str] = []
-    study = copies(
-        BUSY, folder, cpus=CPUS[:1], counts=(1, 2), options=StudyOptions(repetitions=4, notify=messages.append)
-    )
+    study = CopiesStudy(
+        folder, work=BUSY, cpus=CPUS[:1], counts=(1, 2), options=StudyOptions(repetitions=4, notify=messages.append)
+    ).run()
     assert f"{len(outcomes_before)} runs are done" in messages[0]
     assert len(messages) == 1 + 8 - len(outcomes_before)
     assert (folder / JOURNAL).read_bytes().startswith(journal_before)
     assert read_outcomes(folder)[: len(outcomes_before)] == outcomes_before
-    assert [len(t) for t in study.times_s] == [4, 4]
+    assert repetitions(study) == [4, 4]
     for run, modified_ns in runs.items():
         assert (folder / "runs" / run / "run.jsonl").stat().st_mtime_ns == modified_ns
     for entry in Path("/proc").iterdir():  # no process of the killed study still runs
@@ -478,9 +483,9 @@ def test_every_study_has_a_chart_of_its_records() -> None:
             results = Results(study=study, machine="m", common={"cpus": "0-1"}, provenance={})
             alone = [run_of("a", r, 1.0 + 0.1 * r) for r in range(repetitions)]
             together = [run_of("t", r, 1.5 + 0.1 * r) for r in range(repetitions)]
-            chart_point, _ = point(1.0, "x", alone, together, "wall")
+            chart_point, _ = point(1.0, "x", alone, together, "wall", conditions)
             assert chart_point is not None
-            results.add_point(chart_point, conditions)
+            results.add_point(chart_point)
             results.add("user_sum", [1.0], conditions)
             results.add("waiting_sum", [2.0], conditions)
             records += results.records

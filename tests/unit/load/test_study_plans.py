@@ -18,11 +18,11 @@ from meshmark.load.calibration.variants import Variant
 from meshmark.load.scenario.placing import Here
 from meshmark.load.scenario.result import Totals
 from meshmark.load.scenario.scenario import Member
-from meshmark.load.studies.bench import StudyOptions, memory_mib
 from meshmark.load.studies.cells import LEAD_S
-from meshmark.load.studies.curve import InterferenceCurve, interference_curve
-from meshmark.load.studies.interference import MEMORY_BOUND, interference_matrix, kernel_class
+from meshmark.load.studies.curve import CurveStudy
+from meshmark.load.studies.matrix import MEMORY_BOUND, MatrixStudy, kernel_class
 from meshmark.load.studies.outcome import Cell, Outcome, Use
+from meshmark.load.studies.study import StudyOptions, memory_mib
 from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.synthesis.program import dump_program, read_program
 from support.made_base import made_base
@@ -96,7 +96,7 @@ def four_cpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], floa
 
     def on(wall_s: Callable[[str], float]) -> Runs:
         runs = Runs(wall_s)
-        monkeypatch.setattr("meshmark.load.studies.bench.run_cells", runs)
+        monkeypatch.setattr("meshmark.load.studies.study.run_cells", runs)
         return runs
 
     return on
@@ -111,17 +111,17 @@ def test_neighbours_of_a_curve_share_its_rate(four_cpus: Any, variants: list[Var
     reach = explain(variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert reach is not None
     rates = [2 * (reach[0] + share * (reach[1] - reach[0])) for share in (0.2, 0.6)]
-    study = interference_curve(
-        ["true"],
-        variants,
+    study = CurveStudy(
         tmp_path / "study",
+        work=["true"],
+        variants=variants,
         neighbours=2,
         rates_gb_per_s=rates,
         held_out_gb_per_s=(),
         neighbour_run_time_s=0.5,
         outlasts=1,
         options=TWICE,
-    )
+    ).run()
     assert [p.x for p in study.points] == pytest.approx(rates)
     assert [p.slowdown.ratio for p in study.points] == pytest.approx([1.5, 1.5])
     for cell, rate in zip(runs.groups[0][1:], rates, strict=True):
@@ -131,8 +131,10 @@ def test_neighbours_of_a_curve_share_its_rate(four_cpus: Any, variants: list[Var
         assert read_program(neighbour.file).planned()["memory_gb_per_s"] == pytest.approx(rate / 2, rel=0.05)
 
 
-def matrix(folder: Path, variants: list[Variant], classes: Sequence[str] = (), **more: Any) -> Any:
-    return interference_matrix(variants, folder / "study", classes=classes, run_time_s=0.1, options=TWICE, **more)
+def matrix(folder: Path, variants: list[Variant], classes: Sequence[str] = (), **more: Any) -> MatrixStudy:
+    return MatrixStudy(
+        folder / "study", variants=variants, classes=classes, run_time_s=0.1, options=TWICE, **more
+    ).run()
 
 
 def test_a_matrix_sets_each_class_beside_each_and_divides_by_its_time_alone(
@@ -225,10 +227,9 @@ def between(reach: tuple[float, float], share: float) -> float:
     return float(f"{reach[0] + share * (reach[1] - reach[0]):.4g}")
 
 
-def curve(folder: Path, variants: list[Variant], **more: Any) -> InterferenceCurve:
-    return interference_curve(
-        ["true"], variants, folder / "study", **{"neighbour_run_time_s": 0.5, "outlasts": 3, "options": TWICE, **more}
-    )
+def curve(folder: Path, variants: list[Variant], **more: Any) -> CurveStudy:
+    parameters = {"neighbour_run_time_s": 0.5, "outlasts": 3, "options": TWICE, **more}
+    return CurveStudy(folder / "study", work=["true"], variants=variants, **parameters).run()
 
 
 def beside(rate: float, held: bool = False) -> str:
@@ -249,8 +250,8 @@ def test_a_curve_is_checked_with_neighbours_of_other_kernels_at_rates_that_it_do
     with pytest.raises(UsageError, match=f"rate: found 99.*measured range is 0 to {high:g}"):
         study.predict(99)
 
-    (check,) = study.held_out
-    assert (check.neighbour, check.rate_gb_per_s, check.measured.slowdown.ratio) == (
+    (check,) = study.predictions
+    assert (check.measured.label, check.measured.x, check.measured.slowdown.ratio) == (
         f"{middle:g} GB/s held out",
         middle,
         2.25,
@@ -331,7 +332,7 @@ def test_a_curve_without_wishes_has_six_rates_and_checks_two_between_them(
     rates = [p.x for p in study.points]
     assert len(rates) == 6 and rates == sorted(rates)
     middles = [(a + b) / 2 for a, b in itertools.pairwise(rates)]
-    assert [h.rate_gb_per_s for h in study.held_out] == pytest.approx([middles[1], middles[4]], rel=1e-3)
+    assert [h.measured.x for h in study.predictions] == pytest.approx([middles[1], middles[4]], rel=1e-3)
 
 
 def test_programs_that_a_user_names_check_a_curve_at_the_rate_of_all_copies(
@@ -350,8 +351,8 @@ def test_programs_that_a_user_names_check_a_curve_at_the_rate_of_all_copies(
     study = curve(
         tmp_path, variants, rates_gb_per_s=rates, held_out_gb_per_s=(), held_out=files, neighbours=2, cpus=(3, 1, 2)
     )
-    (check,) = study.held_out
-    assert (check.neighbour, check.rate_gb_per_s) == ("mine", pytest.approx(2 * rate_by_name["mine"]))
+    (check,) = study.predictions
+    assert (check.measured.label, check.measured.x) == ("mine", pytest.approx(2 * rate_by_name["mine"]))
     (absence,) = study.absences
     assert (absence.metric, absence.kind, absence.conditions["neighbour"]) == ("prediction_gap", "absent", "fast")
     assert absence.reason == f"fast: {2 * rate_by_name['fast']:.3g} GB/s is outside the range of the curve"
@@ -511,7 +512,7 @@ def test_a_curve_is_checked_a_third_of_the_way_and_at_its_end(
     curve_rates = [between(reach, 0.1 + 0.1 * i) for i in range(rates)]
     study = curve(tmp_path, variants, rates_gb_per_s=curve_rates)
     middles = [(a + b) / 2 for a, b in itertools.pairwise(curve_rates)]
-    assert [h.rate_gb_per_s for h in study.held_out] == pytest.approx([middles[i] for i in checked], rel=1e-3)
+    assert [h.measured.x for h in study.predictions] == pytest.approx([middles[i] for i in checked], rel=1e-3)
 
 
 def test_variants_of_several_threads_are_no_programs_of_a_matrix(

@@ -398,20 +398,14 @@ def _compared(
     """
     from meshmark.cli.load.study import end, resumable
     from meshmark.load.scenario.journal import read_run
-    from meshmark.load.studies.alone import co_run
-    from meshmark.load.studies.bench import StudyOptions
+    from meshmark.load.studies.alone import ScenarioStudy
+    from meshmark.load.studies.study import StudyOptions
 
+    options = StudyOptions(repetitions=repetitions, seed=seed, notify=say)
     with resumable(folder):
-        result = co_run(
-            found,
-            folder,
-            files,
-            alone=alone,
-            here=here,
-            options=StudyOptions(repetitions=repetitions, seed=seed, notify=say),
-        )
-    if result.run is not None:
-        _show(read_run(result.run), as_json, kept)
+        result = ScenarioStudy(folder, scenario=found, files=files, alone=alone, here=here, options=options).run()
+    if result.median_run is not None:
+        _show(read_run(result.median_run), as_json, kept)
     end(result, as_json, kept)
 
 

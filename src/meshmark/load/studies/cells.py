@@ -145,6 +145,7 @@ def run_cells(
     notify: Notify = silent,
     inspect: Callable[[LoadRun], Mapping[str, float]] | None = None,
     here: Here | None = None,
+    timeout_s: float = 0.0,
 ) -> dict[str, list[Outcome]]:
     """Run the cells that the journal lacks, and return all outcomes.
 
@@ -153,6 +154,7 @@ def run_cells(
 
     Args:
         groups: The first cell of each group is the baseline of the other cells.
+        timeout_s: Limit of a run; 0: that of its scenario.
 
     Returns:
         Outcomes by cell, in order of repetition, including invalid outcomes.
@@ -177,6 +179,7 @@ def run_cells(
             run_folder = folder / "runs" / f"{names[cell.name]}-{repetition:02d}"
             shutil.rmtree(run_folder, ignore_errors=True)  # left by a study that was killed during this run
             scenario = cell.scenarios[repetition % len(cell.scenarios)]
+            scenario = dataclasses.replace(scenario, timeout_s=timeout_s or scenario.timeout_s)
             start_s = time.monotonic()
             report = _NeighbourStopper(scenario, cell.measured) if cell.measured else None
             try:

@@ -5,97 +5,73 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from meshmark.errors import UsageError
-from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
-from meshmark.load.studies.cells import Work, member, scenario
+from meshmark.load.studies.cells import Work, member
 from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point, format_slowdown, table
-from meshmark.store.record import Scalar
+from meshmark.load.studies.results import Point, format_slowdown
+from meshmark.load.studies.study import Study, checked_work
 from meshmark.values.inputs import found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Copies(StudyResult):
-    counts: tuple[int, ...]
-    times_s: tuple[tuple[float, ...], ...]  # by count: mean over the copies of each repetition
-    throughput: tuple[float, ...]  # copies per second, median; from the common start to the end of the last copy
-    points: tuple[Point, ...]  # x: number of copies; without the first count
+@dataclass(kw_only=True)
+class CopiesStudy(Study):
+    """Run time, throughput and slowdown by the number of copies of a program (`x` of a point, from 2).
 
-
-def copies(
-    work: Work,
-    out: Path,
-    *,
-    cpus: Sequence[int] = (),
-    counts: Sequence[int] = (),
-    bind: bool = True,
-    options: StudyOptions = DEFAULT_OPTIONS,
-) -> Copies:
-    """Measure run time, throughput and slowdown by the number of copies of a command.
-
-    Args:
+    Attributes:
         counts: Numbers of copies; empty: 1 to the number of CPUs, by powers of two beyond 8. 1 is always included.
         bind: Bind copies to CPUs round-robin; otherwise, all copies share the CPUs.
-
-    Raises:
-        UsageError: An argument is invalid; the message names it.
+        throughput: By number of copies: copies per second from the common start to the end of the last copy, median.
     """
-    bench = Bench("copies", out, options, cpus, {"work": work_identity(work), "counts": list(counts), "bind": bind})
-    work = bench.work(work)
-    n = len(bench.cpus)
-    if any(not (isinstance(c, int) and 1 <= c <= 4096) for c in counts):
-        raise UsageError(f"counts: found {found(list(counts))}; allowed: 1 to 4096 copies")
-    default_counts = range(1, n + 1) if n <= 8 else [*range(1, 9), *(c for k in range(4, 13) if (c := 1 << k) < n), n]
-    all_counts = sorted({1, *(counts or default_counts)})
-    bench.begin()
-    cells: dict[int, Cell] = {}
-    for c in all_counts:
-        cpu_sets = [(bench.cpus[i % n],) if bind else bench.cpus for i in range(c)]
-        placements = [[(cpu,)] for cpu in bench.cpus] if c == 1 and bind else [cpu_sets]
-        cells[c] = Cell(
-            name=f"{c} copies",
-            scenarios=tuple(scenario(f"copies: {c}", member("program", work, t)) for t in placements),
-        )
-    outcomes, results = bench.run([list(cells.values())])
-    outcomes_alone = outcomes[cells[1].name]
-    points, measured_counts, times, rates = [], [], [], []
-    flags_of_rows: list[frozenset[str]] = []
-    for c, cell in cells.items():
-        runs = [o for o in outcomes[cell.name] if not o.reason]
-        conditions: dict[str, Scalar] = {"copies": c, "binding": "soft" if bind else "none"}
-        point = bench.point(results, c, f"{c}", outcomes_alone, outcomes[cell.name], conditions) if c > 1 else None
+
+    study = "copies"
+    columns = ("copies", "run time s", "copies/s", "efficiency", "slowdown", "95 %")
+    work: Work
+    counts: Sequence[int] = ()
+    bind: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.work = checked_work(self.work)
+        if any(not (isinstance(c, int) and 1 <= c <= 4096) for c in self.counts):
+            raise UsageError(f"counts: found {found(list(self.counts))}; allowed: 1 to 4096 copies")
+        n = len(self.cpus)
+        default = range(1, n + 1) if n <= 8 else [*range(1, 9), *(c for k in range(4, 13) if (c := 1 << k) < n), n]
+        self.counts = sorted({1, *(self.counts or default)})
+        self.throughput: dict[int, float] = {}
+
+    def groups(self) -> list[list[Cell]]:
+        """Return one group, with a cell per number of copies. One copy runs on each CPU in turn."""
+        cells = []
+        for c in self.counts:
+            cpu_sets = [(self.cpus[i % len(self.cpus)],) if self.bind else self.cpus for i in range(c)]
+            placements = [[(cpu,)] for cpu in self.cpus] if c == 1 and self.bind else [cpu_sets]
+            cells.append(
+                self.cell(
+                    f"{c} copies",
+                    *([member("program", self.work, p)] for p in placements),
+                    title=f"{c}",
+                    x=c,
+                    label=f"{c}",
+                    conditions={"copies": c, "binding": "soft" if self.bind else "none"},
+                )
+            )
+        return [cells]
+
+    def add(self, cell: Cell, alone: Cell) -> Point | None:
+        """Add run times and throughput."""
+        p, count, clock = super().add(cell, alone), int(cell.x), self.options.clock
+        runs, flags = self.valid(cell, "elapsed" if count == 1 else "")
         if not runs:
-            if c == 1:
-                results.absent("elapsed", next((o.reason for o in outcomes[cell.name]), "not run"), conditions)
-            continue
-        flags = frozenset().union(*(o.flags for o in runs))
-        if c == 1:
-            results.add("elapsed", [o.time_s(options.clock) for o in runs], {**conditions, "company": "alone"}, flags)
-        rate = [c / max(u.time_s(options.clock) for u in o.of()) for o in runs]
-        results.add("throughput", rate, conditions, flags)
-        points += [point] if point is not None else []
-        measured_counts.append(c)
-        flags_of_rows.append(flags | (point.flags if point is not None else frozenset()))
-        times.append(tuple(o.time_s(options.clock) for o in runs))
-        rates.append(statistics.median(rate))
-    by_count = {int(point.x): point for point in points}
-    rows = [
-        [
-            f"{c}",
-            f"{statistics.median(t):.3f}",
-            f"{r:.3f}",
-            f"{100 * r / (c * rates[0]):.1f} %",
-            *(format_slowdown(by_count[c].slowdown) if c in by_count else ("1", "")),
-        ]
-        for c, t, r in zip(measured_counts, times, rates, strict=True)
-    ]
-    text = table(["copies", "run time s", "copies/s", "efficiency", "slowdown", "95 %"], rows, flags_of_rows)
-    return Copies(
-        counts=tuple(measured_counts),
-        times_s=tuple(times),
-        throughput=tuple(rates),
-        points=tuple(points),
-        **bench.end(results, text),
-    )
+            return p
+        times = [o.time_s(clock) for o in runs]
+        if count == 1:
+            self.results.add("elapsed", times, {**cell.conditions, "company": "alone"}, flags)
+        rates = [count / max(u.time_s(clock) for u in o.of()) for o in runs]
+        rate = self.throughput[count] = statistics.median(rates)
+        self.results.add("throughput", rates, cell.conditions, flags)
+        efficiency = rate / (count * next(iter(self.throughput.values())))
+        slowdown = format_slowdown(p.slowdown) if p else ("1", "")
+        row = [cell.label, f"{statistics.median(times):.3f}", f"{rate:.3f}", f"{100 * efficiency:.1f} %", *slowdown]
+        self.rows.append((row, flags | (p.flags if p else frozenset())))
+        return p

@@ -5,41 +5,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from meshmark.errors import UsageError
-from meshmark.load.calibration.variants import Variant
 from meshmark.load.scenario.result import LoadRun
 from meshmark.load.scenario.scenario import WAIT_POLICIES
-from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
-from meshmark.load.studies.cells import LEAD_S, Work, member, scenario
-from meshmark.load.studies.outcome import Cell, Outcome
-from meshmark.load.studies.overload import cpu_shares, wall_only
-from meshmark.load.studies.results import Point, Results, format_slowdown, table
-from meshmark.store.record import Scalar
+from meshmark.load.studies.cells import LEAD_S, Work, member
+from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.overload import cpu_shares
+from meshmark.load.studies.results import Point
+from meshmark.load.studies.study import Study, checked_work
 from meshmark.values.inputs import found
 
-OMP_OUTLASTS: Final = (
-    1000.0  # run time of a sequential program relative to the parallel program, see `run_time_s` of omp_overload
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OmpCase:
-    policy: str
-    point: Point
-    serialisation_alone: float
-    serialisation: float  # medians over the repetitions
-    running: float  # mean number of threads that ran at once
-    cpu_share: float  # CPU time of the sequential programs over their CPU and waiting time
-
-
-@dataclass(frozen=True, kw_only=True)
-class OmpOverload(StudyResult):
-    cases: tuple[OmpCase, ...]
+OMP_OUTLASTS: Final = 1000.0  # run time of a sequential program relative to the parallel program, see `run_time_s`
 
 
 def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
@@ -83,188 +63,122 @@ def serialisation(samples: Sequence[tuple[float, float]]) -> float:
     return sum(w * min(1.0, max(0.0, 2.0 - r)) for w, r in samples) / total_s if total_s > 0 else math.nan
 
 
-def _check(threads: int, copies: int, sequentials: int, policies: Sequence[str]) -> None:
-    """Raise UsageError if an argument is invalid."""
-    if threads < 2 or copies < 1 or sequentials < 1:
-        raise UsageError(
-            f"threads: found {threads} with {copies} copies and {sequentials} sequential programs; "
-            "allowed: at least 2 threads, 1 copy and 1 program"
-        )
-    for policy in policies:
-        if policy not in WAIT_POLICIES:
-            raise UsageError(f"policies: found {found(policy)}; allowed: {', '.join(WAIT_POLICIES)}")
-    if not policies:
-        raise UsageError(f"policies: found none; allowed: {', '.join(WAIT_POLICIES)}")
+@dataclass(kw_only=True)
+class OmpOverloadStudy(Study):
+    """Slowdown of OpenMP programs next to endless sequential programs on the same CPUs, by OMP_WAIT_POLICY.
 
-
-def _cells(
-    bench: Bench, policy: str, parallel_work: Work, sequential_work: Work, threads: int, copies: int, sequentials: int
-) -> tuple[Cell, Cell]:
-    """Return the cells of the parallel programs alone and next to endless sequential programs."""
-    parallel_programs = [
-        member(
-            "parallel",
-            parallel_work,
-            [bench.cpus] * copies,
-            threads=threads,
-            wait_policy=policy,
-            start_s=start,
-            oversubscribe=threads > len(bench.cpus),
-        )
-        for start in (0.0, LEAD_S)
-    ]
-    neighbours = member("sequential", sequential_work, [bench.cpus] * sequentials, endless=True)
-    return (
-        Cell(
-            name=f"{policy} alone",
-            measured=("parallel",),
-            scenarios=(scenario(f"omp_overload: {policy} alone", parallel_programs[0], sample_s=0.05),),
-        ),
-        Cell(
-            name=f"{policy} together",
-            measured=("parallel",),
-            scenarios=(scenario(f"omp_overload: {policy} together", parallel_programs[1], neighbours, sample_s=0.05),),
-        ),
-    )
-
-
-def _cases(
-    bench: Bench,
-    results: Results,
-    outcomes: Mapping[str, Sequence[Outcome]],
-    groups: Mapping[str, tuple[Cell, Cell]],
-    common: Mapping[str, Scalar],
-) -> list[OmpCase]:
-    """Return one case per wait policy with a slowdown, and add its records to `results`."""
-    cases = []
-    for policy, (cell_alone, cell_together) in groups.items():
-        conditions: dict[str, Scalar] = {"wait_policy": policy, **common}
-        p = bench.point(
-            results,
-            float(str(common["programs"])),
-            policy,
-            outcomes[cell_alone.name],
-            outcomes[cell_together.name],
-            conditions,
-        )
-        if p is None:
-            continue
-        indices: dict[str, list[float]] = {}
-        for company, cell in (("alone", cell_alone), ("together", cell_together)):
-            indices[company] = [o.more["serialisation"] for o in outcomes[cell.name]]
-            results.add("serialisation", indices[company], {**conditions, "company": company}, p.flags)
-        running_threads = [o.more["running"] for o in outcomes[cell_together.name]]
-        results.add("running_threads", running_threads, {**conditions, "company": "together"}, p.flags)
-        shares = [statistics.fmean(cpu_shares(o, "sequential")) for o in outcomes[cell_together.name]]
-        results.add("attained", shares, {**conditions, "program": "sequential"}, p.flags)
-        cases.append(
-            OmpCase(
-                policy=policy,
-                point=p,
-                serialisation_alone=statistics.median(indices["alone"]),
-                serialisation=statistics.median(indices["together"]),
-                running=statistics.median(running_threads),
-                cpu_share=statistics.median(shares),
-            )
-        )
-    return cases
-
-
-def omp_overload(
-    out: Path,
-    *,
-    variants: Sequence[Variant] = (),
-    parallel: Work | None = None,
-    sequential: Work | None = None,
-    threads: int = 0,
-    copies: int = 1,
-    sequentials: int = 0,
-    cpus: Sequence[int] = (),
-    policies: Sequence[str] = WAIT_POLICIES,
-    run_time_s: float = 0.5,
-    options: StudyOptions = DEFAULT_OPTIONS,
-) -> OmpOverload:
-    """Run OpenMP programs next to endless sequential programs on the same CPUs, by OMP_WAIT_POLICY.
-
-    Args:
-        variants: Calibration data to synthesise programs from where `parallel` or `sequential` is None.
+    Attributes:
+        parallel: The OpenMP program; None: it is synthesised from the calibration data.
+        sequential: The sequential program; None: it is synthesised from the calibration data.
         threads: Threads of a parallel program; 0: one per CPU.
         copies: Copies of the parallel program.
         sequentials: Number of sequential programs; 0: one per CPU.
+        policies: Values of OMP_WAIT_POLICY.
         run_time_s: Run time of a parallel program alone. Its threads synchronise after each call, thousands of times a
             second. If they spin while one thread has no CPU, each barrier takes a time slice of the scheduler, and the
             program takes a hundred times as long. `StudyOptions.timeout_s` limits a run, by default to a minute.
-
-    Raises:
-        UsageError: An argument is invalid, or the clock is not `wall`.
     """
-    options = dataclasses.replace(options, timeout_s=options.timeout_s or max(60.0, 100 * run_time_s))
-    bench = Bench(
-        "omp_overload",
-        out,
-        options,
-        cpus,
-        {
-            "parallel": None if parallel is None else work_identity(parallel),
-            "sequential": None if sequential is None else work_identity(sequential),
-            "threads": threads,
-            "copies": copies,
-            "sequentials": sequentials,
-            "policies": list(policies),
-            "run_time_s": run_time_s,
-        },
-        variants,
-    )
-    wall_only(options)
-    n = len(bench.cpus)
-    threads, sequentials = threads or max(2, n), sequentials or n
-    _check(threads, copies, sequentials, policies)
-    if (parallel is None or sequential is None) and not variants:
-        raise UsageError("parallel: found neither programs nor calibration data to synthesise them from")
-    parallel_work = parallel if parallel is None else bench.work(parallel, "parallel")
-    sequential_work = sequential if sequential is None else bench.work(sequential, "sequential")
-    bench.begin()
-    if parallel_work is None:
-        # Kernels that only exchange lines or wait at barriers slow down hundreds of times if one thread has no CPU,
-        # which is not representative of programs.
-        parallel_work = bench.maker.file(
-            "parallel",
-            bench.target(run_time_s, threads=threads, name="parallel"),
-            only=lambda v: v.kind != "sharing",
-            rounds=0,
-        )
-    if sequential_work is None:
-        file = bench.maker.file("sequential", bench.target(run_time_s, name="sequential"), rounds=0)
-        sequential_work = bench.maker.longer(file, OMP_OUTLASTS)
-    groups = [
-        _cells(bench, policy, parallel_work, sequential_work, threads, copies, sequentials) for policy in policies
-    ]
 
-    def inspect(run: LoadRun) -> dict[str, float]:
-        per_copy = [running(run, "parallel", c) for c in range(copies)]
+    study = "omp_overload"
+    columns = ("OMP_WAIT_POLICY", "slowdown", "95 %", "serial alone", "serial together", "running", "others got")
+    measured = ("parallel",)
+    measures_waiting = True
+    parallel: Work | None = None
+    sequential: Work | None = None
+    threads: int = 0
+    copies: int = 1
+    sequentials: int = 0
+    policies: Sequence[str] = WAIT_POLICIES
+    run_time_s: float = 0.5
+
+    def __post_init__(self) -> None:
+        timeout_s = self.options.timeout_s or max(60.0, 100 * self.run_time_s)
+        self.options = dataclasses.replace(self.options, timeout_s=timeout_s)
+        super().__post_init__()
+        self.threads, self.sequentials = self.threads or max(2, len(self.cpus)), self.sequentials or len(self.cpus)
+        if self.threads < 2 or self.copies < 1 or self.sequentials < 1:
+            raise UsageError(
+                f"threads: found {self.threads} with {self.copies} copies and {self.sequentials} sequential programs; "
+                "allowed: at least 2 threads, 1 copy and 1 program"
+            )
+        unknown = [found(p) for p in self.policies if p not in WAIT_POLICIES]
+        if unknown or not self.policies:
+            raise UsageError(
+                f"policies: found {unknown[0] if unknown else 'none'}; allowed: {', '.join(WAIT_POLICIES)}"
+            )
+        if (self.parallel is None or self.sequential is None) and not self.variants:
+            raise UsageError("parallel: found neither programs nor calibration data to synthesise them from")
+        if self.parallel is not None:
+            self.parallel = checked_work(self.parallel, "parallel")
+        if self.sequential is not None:
+            self.sequential = checked_work(self.sequential, "sequential")
+
+    def groups(self) -> list[list[Cell]]:
+        """Return a group per wait policy: the parallel programs alone, and next to endless sequential programs."""
+        parallel, sequential = self.parallel, self.sequential
+        if parallel is None:
+            # Kernels that only exchange lines or wait at barriers slow down hundreds of times if one thread has no
+            # CPU, which is not representative of programs.
+            target = self.target(self.run_time_s, threads=self.threads, name="parallel")
+            parallel = self.maker.file("parallel", target, only=lambda v: v.kind != "sharing", rounds=0)
+        if sequential is None:
+            file = self.maker.file("sequential", self.target(self.run_time_s, name="sequential"), rounds=0)
+            sequential = self.maker.longer(file, OMP_OUTLASTS)
+        neighbours = member("sequential", sequential, [self.cpus] * self.sequentials, endless=True)
+        groups = []
+        for policy in self.policies:
+            alone, beside = (
+                member(
+                    "parallel",
+                    parallel,
+                    [self.cpus] * self.copies,
+                    threads=self.threads,
+                    wait_policy=policy,
+                    start_s=start_s,
+                    oversubscribe=self.threads > len(self.cpus),
+                )
+                for start_s in (0.0, LEAD_S)
+            )
+            conditions = {
+                "wait_policy": policy,
+                "threads": self.threads,
+                "copies": self.copies,
+                "programs": self.sequentials,
+            }
+            together: dict[str, Any] = {"x": self.sequentials, "label": policy, "conditions": conditions}
+            groups.append(
+                [
+                    self.cell(f"{policy} alone", [alone], sample_s=0.05),
+                    self.cell(f"{policy} together", [beside, neighbours], sample_s=0.05, **together),
+                ]
+            )
+        return groups
+
+    def inspect(self, run: LoadRun) -> dict[str, float]:
+        """Return the serialisation and the mean number of running threads of the copies."""
+        per_copy = [running(run, "parallel", c) for c in range(self.copies)]
         total_s = sum(w for samples in per_copy for w, _ in samples)
         return {
             "serialisation": statistics.fmean(serialisation(x) for x in per_copy),
             "running": sum(w * r for samples in per_copy for w, r in samples) / total_s if total_s > 0 else 0.0,
         }
 
-    outcomes, results = bench.run(groups, inspect)
-    conditions: dict[str, Scalar] = {"threads": threads, "copies": copies, "programs": sequentials}
-    cases = _cases(bench, results, outcomes, dict(zip(policies, groups, strict=True)), conditions)
-    rows = [
-        [
-            c.policy,
-            *format_slowdown(c.point.slowdown),
-            f"{c.serialisation_alone:.3f}",
-            f"{c.serialisation:.3f}",
-            f"{c.running:.2f} of {threads}",
-            f"{100 * c.cpu_share:.1f} %",
-        ]
-        for c in cases
-    ]
-    text = table(
-        ["OMP_WAIT_POLICY", "slowdown", "95 %", "serial alone", "serial together", "running", "others got"],
-        rows,
-        [c.point.flags for c in cases],
-    )
-    return OmpOverload(cases=tuple(cases), **bench.end(results, text))
+    def add(self, cell: Cell, alone: Cell) -> Point | None:
+        """Add serialisation, running threads, and the CPU time of the sequential programs over CPU and waiting time."""
+        p = super().add(cell, alone)
+        if p is None:
+            return None
+        medians = []
+        for company, name in (("alone", alone.name), ("together", cell.name)):
+            indices = [o.more["serialisation"] for o in self.outcomes[name]]
+            self.results.add("serialisation", indices, {**cell.conditions, "company": company}, p.flags)
+            medians.append(f"{statistics.median(indices):.3f}")
+        outcomes = self.outcomes[cell.name]
+        threads = [o.more["running"] for o in outcomes]
+        self.results.add("running_threads", threads, {**cell.conditions, "company": "together"}, p.flags)
+        shares = [statistics.fmean(cpu_shares(o, "sequential")) for o in outcomes]
+        self.results.add("attained", shares, {**cell.conditions, "program": "sequential"}, p.flags)
+        running_text = f"{statistics.median(threads):.2f} of {self.threads}"
+        row = [*self.row(p), *medians, running_text, f"{100 * statistics.median(shares):.1f} %"]
+        self.rows.append((row, p.flags))
+        return p

@@ -17,6 +17,7 @@ from meshmark.load.scenario.result import EFFECTS, LoadRun, ProgramUse, Totals
 from meshmark.load.scenario.scenario import Scenario
 from meshmark.store.files import held, open_private
 from meshmark.store.lines import cut_torn_end, whole_lines
+from meshmark.store.record import Scalar
 
 JOURNAL: Final = "journal.jsonl"
 PLAN: Final = "study.json"
@@ -27,11 +28,14 @@ CLOCKS: Final = ("wall", "dedicated")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Scenarios that a study repeats."""
+    """Scenarios that a study repeats. `x`, `label` and `conditions` describe its results, see `results.Point`."""
 
     name: str  # unique in its study
     scenarios: tuple[Scenario, ...]  # one per repetition, in turn
     measured: tuple[str, ...] = ()  # programs to wait for; the other programs are stopped then; empty: all
+    x: float = 0.0
+    label: str = ""
+    conditions: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

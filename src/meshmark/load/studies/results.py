@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,7 @@ from meshmark.store.run import Absence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Run times together and alone under one condition. `pairs`: their ratio in each repetition."""
+    """Run times together and alone under these conditions. `pairs`: their ratio in each repetition."""
 
     x: float
     label: str
@@ -30,10 +30,20 @@ class Point:
     alone_s: tuple[float, ...]
     together_s: tuple[float, ...]
     flags: frozenset[str]
+    conditions: Mapping[str, Scalar]
+
+    def number(self, condition: str) -> float:
+        """Return the value of a condition that is a number."""
+        return float(str(self.conditions[condition]))
 
 
 def point(
-    x: float, label: str, alone: Sequence[Outcome], together: Sequence[Outcome], clock: Clock
+    x: float,
+    label: str,
+    alone: Sequence[Outcome],
+    together: Sequence[Outcome],
+    clock: Clock,
+    conditions: Mapping[str, Scalar],
 ) -> tuple[Point | None, str]:
     """Return the point, or None and the reason if a run is invalid or missing."""
     for runs in (together, alone):
@@ -54,6 +64,7 @@ def point(
         alone_s=tuple(alone_by_repetition.values()),
         together_s=tuple(together_by_repetition.values()),
         flags=frozenset().union(*(o.flags for o in (*alone, *together))),
+        conditions=conditions,
     ), ""
 
 
@@ -108,20 +119,20 @@ class Results:
             )
         )
 
-    def add_point(self, p: Point, conditions: Mapping[str, Scalar]) -> None:
+    def add_point(self, p: Point) -> None:
         """Add the run times alone and together, and their ratio.
 
         The value of the ratio's record is the median over the pairs. Its conditions contain the estimate over all runs,
         which has a confidence interval from 4 repetitions.
         """
         for company, times in (("alone", p.alone_s), ("together", p.together_s)):
-            self.add("elapsed", times, {**conditions, "company": company}, p.flags)
+            self.add("elapsed", times, {**p.conditions, "company": company}, p.flags)
         ratio = p.slowdown
         self.add(
             "slowdown",
             p.pairs or (ratio.ratio,),
             {
-                **conditions,
+                **p.conditions,
                 "estimate": ratio.ratio,
                 "estimate_low": ratio.interval[0] if ratio.interval else None,
                 "estimate_high": ratio.interval[1] if ratio.interval else None,
@@ -160,20 +171,13 @@ def read_records(folder: Path) -> list[Record]:
     return read_journal(whole_lines(path), "study").records
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], flags: Sequence[frozenset[str]] | None = None) -> str:
-    """Return columns of text as lines, the first column left-aligned and the others right-aligned.
-
-    Args:
-        head: Titles of the columns.
-        rows: Texts of each row.
-        flags: Flags of the results in each row, which are appended as the last column; None: no such column.
-    """
-    if flags is not None:
-        head = [*head, "flags"]
-        rows = [[*row, " ".join(sorted(row_flags)) or "-"] for row, row_flags in zip(rows, flags, strict=True)]
-    widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Return columns of text as lines. `left`: left-aligned columns; the others are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return "\n".join(
-        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()
+        "  ".join(
+            c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))
+        ).rstrip()
         for r in (head, *rows)
     )
 

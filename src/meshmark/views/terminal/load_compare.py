@@ -24,13 +24,13 @@ def compare_text(c: Comparison) -> str:
             f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
             f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {runs_text})"
         )
-    columns = ["program", *(f"{h} s" for h in HEADINGS), "slowdown", "95 %", "B is"]
-    lines = table(columns, [[name, *cells] for name, cells, _, _ in rows_of(c)]).splitlines()
-    result += ["", f"{lines[0]}  flags"]
-    for line, (_, _, m, copy) in zip(lines[1:], rows_of(c), strict=True):
+    columns = ["program", *(f"{h} s" for h in HEADINGS), "slowdown", "95 %", "B is", "flags"]
+    rows = []
+    for name, cells, m, copy in rows_of(c):
         notes = [flags_text(m)] if copy is None or len(m.copies) == 1 else []
-        notes += [copy.reason] if copy is not None and copy.reason else []
-        result.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in notes if x)}".rstrip())
+        notes += [copy.reason] if copy is not None else []
+        rows.append([name, *cells, "; ".join(filter(None, notes))])
+    result += ["", table(columns, rows, left=(0, len(columns) - 1))]
     result += [samples_text(c), ""]
     rows = [[TOTALS[n], value_text(n, a), value_text(n, b), change_text(a, b)] for n, a, b in c.totals]
     result.append(table(["total", "A", "B", "B over A"], rows))
