@@ -30,9 +30,9 @@ from meshmark.load.scenario.placing import Here
 from meshmark.load.scenario.scenario import Scenario, parse_scenario
 from meshmark.load.studies.alone import TOGETHER, ScenarioStudy
 from meshmark.load.studies.outcome import read_outcomes
-from meshmark.load.studies.results import read_records
 from meshmark.load.studies.study import StudyOptions
 from meshmark.store.record import Record
+from meshmark.views.pages.studies import read_study
 from support import cli
 from support.made_program import made_program
 from support.processes import nobody_with
@@ -272,7 +272,7 @@ def test_who_shares_a_cpu_is_slower_than_alone_and_who_sleeps_is_not(tmp_path: P
     assert slowdown.conditions["estimate_low"] == busy.interval[0]
     assert len(by_metric["elapsed", "busy", "together"].samples) == 4
     assert len(by_metric["bench", None, None].samples) == 4
-    assert read_records(study.folder) == list(study.records)
+    assert read_study(study.folder).records == list(study.records)
     assert "busy" in study.table
     assert f"{busy.interval[0]:.3f} – {busy.interval[1]:.3f}" in study.table
     assert 0 < by_metric["fairness", None, None].value <= 1
@@ -398,4 +398,4 @@ def test_every_studys_example_runs_and_its_lines_are_records(name: str, home: Pa
     assert {r.conditions["study"] for r in records} == {
         {"matrix": "interference_matrix", "curve": "interference_curve"}.get(name, name.replace("-", "_"))
     }
-    assert records == read_records(home / f"out-{name}")
+    assert records == read_study(home / f"out-{name}").records

@@ -33,7 +33,7 @@ from meshmark.load.studies.mix import MixStudy
 from meshmark.load.studies.omp_overload import OmpOverloadStudy
 from meshmark.load.studies.outcome import JOURNAL, Cell, Outcome, read_outcomes
 from meshmark.load.studies.overload import OverloadStudy
-from meshmark.load.studies.results import Results, point, read_records
+from meshmark.load.studies.results import Results, point
 from meshmark.load.studies.shared_bus import SharedBusStudy
 from meshmark.load.studies.study import StudyOptions
 from meshmark.load.synthesis import explain, synthesize
@@ -41,7 +41,7 @@ from meshmark.load.synthesis.program import dump_program, parse_program
 from meshmark.store.record import Record
 from meshmark.values.inputs import checked
 from meshmark.views.charts.drawing import for_file
-from meshmark.views.pages.studies import STUDIES, draw
+from meshmark.views.pages.studies import STUDIES, draw, read_study
 from support.made_base import made_base
 from support.made_program import made_program
 from support.scenarios import one_line
@@ -258,7 +258,7 @@ def test_copies_have_times_throughput_records_and_a_chart(tmp_path: Path) -> Non
     interval = study.points[-1].slowdown.interval
     assert interval is not None and interval[1] > 1.3
     assert all(t > 0 for t in study.throughput.values())
-    records = read_records(study.folder)
+    records = read_study(study.folder).records
     assert records == list(study.records)
     slowdowns = [r for r in records if r.metric == "slowdown"]
     assert [r.conditions["copies"] for r in slowdowns] == [2, 3]

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from meshmark.errors import UsageError
 from meshmark.load.scenario.records import INSTRUMENT, METRICS
 from meshmark.load.scenario.result import Slowdown, slowdown
 from meshmark.load.studies.outcome import RECORDS, Clock, Outcome
-from meshmark.measure.runs.journal import read_journal
 from meshmark.store.files import write_file
-from meshmark.store.lines import whole_lines
 from meshmark.store.record import SCHEMA, Record, Scalar
 from meshmark.store.run import Absence
 
@@ -143,32 +140,12 @@ class Results:
         )
 
     def write(self, folder: Path) -> None:
+        """Write the records and absences to the folder of the study."""
         lines = [{"type": "result", "schema": SCHEMA, **r.to_json()} for r in self.records]
-        lines += [
-            {
-                "type": "absent",
-                "instrument": a.instrument,
-                "metric": a.metric,
-                "conditions": dict(a.conditions),
-                "reason": a.reason,
-                "enable": a.enable,
-            }
-            for a in self.absences
-        ]
+        keys = ("instrument", "metric", "conditions", "reason", "enable")
+        lines += [{"type": "absent", **{key: getattr(a, key) for key in keys}} for a in self.absences]
         text = b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines)
         write_file(folder / RECORDS, text, private=True)
-
-
-def read_records(folder: Path) -> list[Record]:
-    """Read the records of a finished study.
-
-    Raises:
-        UsageError: The folder contains no finished study.
-    """
-    path = folder / RECORDS
-    if not path.is_file():
-        raise UsageError(f"{folder}: holds no finished study")
-    return read_journal(whole_lines(path), "study").records
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
