@@ -232,7 +232,8 @@ def test_overload_makes_one_more_than_there_are_cpus_wait(program: Path, tmp_pat
     waiting = [r for r in records if r.metric == "waiting"]
     assert [r.conditions["copy"] for r in waiting] == [0, 1]
     assert max(r.value for r in waiting) > 0.01 * total["bench"]
-    assert sum(r.value for r in waiting) == pytest.approx(total["waiting_sum"])
+    # The programs measure their waiting times themselves, and the observer from outside.
+    assert sum(r.value for r in waiting) == pytest.approx(total["waiting_sum"], rel=0.1, abs=0.05)
     assert all("oversubscribed" in r.flags for r in waiting)
     assert "2 on 1" in study.table
 
@@ -416,7 +417,8 @@ def test_a_study_is_not_resumed_with_another_program(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from meshmark.load.studies.copies import copies
+from meshmark.load.studies.copies import CopiesStudy
+from meshmark.load.studies.study import StudyOptions
 options = StudyOptions(repetitions=4)
 CopiesStudy(Path(sys.argv[1]), work=sys.argv[2:], cpus=({cpu},), counts=(1, 2), options=options).run()
 """
