@@ -35,7 +35,7 @@ class Comparison:
     """
 
     def __init__(self, found: Joined) -> None:
-        from meshmark.views.pages.comparison import side_text, summary
+        from meshmark.views.content.compared_text import side_text, summary
 
         self._found = found
         self.a, self.b, self.summary = side_text(found.a), side_text(found.b), summary(found)
@@ -49,7 +49,7 @@ class Comparison:
         in that unit, and the same of B; then the conditions of A. A condition in which B differs is followed by the
         column ``NAME_b``.
         """
-        from meshmark.views.pages.listing import visible
+        from meshmark.views.content.listing import visible
 
         keys = visible([r for p in self._found.pairs for r in (p.a, p.b)])
         differing_keys = {key for p in self._found.pairs for key in p.differ}

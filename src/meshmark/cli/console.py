@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from meshmark.cli.process import ended
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from meshmark.store.store import Store
-
-WRAPS: Final = 28  # columns of a table that need at least this many characters may wrap
 
 
 def say(text: str) -> None:
@@ -56,39 +52,13 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
         return
     if not rows:
         return
-    from rich.console import Console
+    from meshmark.views.tables import TextTable
+    from meshmark.views.terminal.screen import print_table, table_console
 
-    width = None if sys.stdout.isatty() else 200
-    console = Console(width=width, highlight=False, markup=False, emoji=False)
     texts = [{k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in row.items()} for row in rows]
-    # Width in characters that each column needs.
-    needs = {k: min(WRAPS, max(len(k), *(len(row.get(k, "")) for row in texts))) for k in texts[0]}
-    for number, names in enumerate(_blocks(needs, console.width)):
-        if number:
-            console.print()
-        console.print(_block(texts, {name: needs[name] for name in names}))
-
-
-def _blocks(needs: Mapping[str, int], width: int) -> list[list[str]]:
-    """Return the columns of tables that fit the width, to print below each other; each begins with the first column."""
-    first, *other_columns = needs
-    blocks = [[first]]
-    for name in other_columns:
-        if len(blocks[-1]) > 1 and sum(needs[k] + 2 for k in (*blocks[-1], name)) - 2 > width:
-            blocks.append([first])
-        blocks[-1].append(name)
-    return blocks
-
-
-def _block(texts: Sequence[Mapping[str, str]], needs: Mapping[str, int]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, width in needs.items():
-        table.add_column(name, min_width=width, no_wrap=width < WRAPS)
-    for row in texts:
-        table.add_row(*(row.get(name, "") for name in needs))
-    return table
+    head = [*texts[0]]
+    cells = [[row.get(name, "") for name in head] for row in texts]
+    print_table(table_console(), TextTable(head, cells, folds=range(len(head))))
 
 
 class counted:  # noqa: N801 (used like a function)

@@ -294,9 +294,8 @@ def _live(
 
 def _calibrate(as_json: bool) -> None:
     """Measure, store and print the calibration curve of the canary."""
-    from rich.console import Console
-    from rich.table import Table
-
+    from meshmark.views.tables import TableSection, TextTable
+    from meshmark.views.terminal.screen import print_sections, table_console
     from meshmark.watch.canary import calibrate
 
     say("measuring for 20 s with all CPUs busy; other programs disturb the result")
@@ -304,12 +303,12 @@ def _calibrate(as_json: bool) -> None:
     if as_json:
         print(json.dumps(curve))
         return
+    head = ["traffic (GB/s)", "load latency (ns)", "range of four rounds (ns)"]
     for node, points in curve["nodes"].items():
-        headings = ("traffic (GB/s)", "load latency (ns)", "range of four rounds (ns)")
-        table = Table(*headings, title=f"node {node}", title_justify="left")
-        for traffic, lowest, median, highest in points:
-            table.add_row(f"{1e-9 * traffic:.1f}", f"{1e9 * median:.1f}", f"{1e9 * lowest:.1f} to {1e9 * highest:.1f}")
-        Console(highlight=False).print(table)
+        rows = [
+            [f"{1e-9 * b:.1f}", f"{1e9 * m:.1f}", f"{1e9 * low:.1f} to {1e9 * high:.1f}"] for b, low, m, high in points
+        ]
+        print_sections(table_console(), [TableSection(f"node {node}", TextTable(head, rows, numbers=(0, 1, 2)))])
         if not curve["tells"][node]:
             say(f"node {node}: the load latency does not depend on traffic; memory pressure cannot be estimated")
     print(path)

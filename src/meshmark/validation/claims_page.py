@@ -15,9 +15,10 @@ from meshmark.validation.claims.catalogue import Claim, Trial
 from meshmark.validation.claims.judging import BASIS_TEXT, Verdict
 from meshmark.validation.claims.run import counts, latest
 from meshmark.values.units import number, ratio_text
-from meshmark.views.html import Table, Tile, ratio_dot
-from meshmark.views.pages.listing import result_tables
+from meshmark.views.content.listing import result_tables
+from meshmark.views.html import Tile
 from meshmark.views.render import render
+from meshmark.views.tables import TextTable, ratio_dot
 
 INDEX: Final = "index.html"
 _ROWS: Final = 200  # maximum rows that are shown of the evidence of a verdict
@@ -165,8 +166,8 @@ def _evidence(v: Verdict, rows: Sequence[tuple[str, Record]]) -> Mapping[str, An
     by_instrument: dict[str, list[Record]] = {}
     for r in evidence:
         by_instrument.setdefault(r.instrument, []).append(r)
-    tables: list[tuple[str, str, Table]] = []
+    tables: list[tuple[str, str, TextTable]] = []
     for instrument, records in by_instrument.items():
         common_conditions, parts = result_tables(records, (), _ROWS)
-        tables += [(f"{instrument} {table.heading}".strip(), common_conditions, table.table) for table in parts]
+        tables += [(f"{instrument} {table.title}".strip(), common_conditions, table.table) for table in parts]
     return {"machine": v.machine, "run": v.run, "step": v.step, "records": len(evidence), "tables": tables}

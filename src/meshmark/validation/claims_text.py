@@ -3,61 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from meshmark.views.terminal.screen import table_console, text_table
+from meshmark.views.tables import Cells, Emphasis, TextCell, TextTable
+from meshmark.views.terminal.screen import print_table, table_console
 
 if TYPE_CHECKING:
     from meshmark.validation.claims.catalogue import Claim
     from meshmark.validation.claims.judging import Verdict
 
 _PIPE_COLUMNS: Final = 120  # width if standard output is not a terminal
-_STYLES: Final = {"holds": "green", "does not hold": "red", "indicative only": "yellow"}
+_EMPHASIS: Final[Mapping[str, Emphasis]] = {"holds": "good", "does not hold": "bad", "indicative only": "doubtful"}
 
 
 def print_list(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]) -> None:
     """Print claims by theme, with the places where they are tested and their newest verdicts."""
     from meshmark.validation.claims.run import latest
 
-    table = text_table(("", "claim", "published", "tested on", "newest verdicts"), (), folds=range(1, 5))
+    rows: list[Cells] = []
     theme = ""
     for c in claims:
         if c.theme != theme:
             theme = c.theme
-            table.add_row("", theme, end_section=False, style="bold")
-        verdicts = latest(history.get(c.id, ()))
+            rows.append(["", TextCell(theme, "bold"), "", "", ""])
         places = ", ".join(m for t in c.tests for m in (t.on or (t.where,)))
-        table.add_row(
-            c.id, c.statement, c.published, places, "\n".join(f"{v.machine}: {v.text}" for v in verdicts) or "–"
-        )
-    table_console(_PIPE_COLUMNS).print(table)
+        verdicts = "\n".join(f"{v.machine}: {v.text}" for v in latest(history.get(c.id, ()))) or "–"
+        rows.append([c.id, c.statement, c.published, places, verdicts])
+    head = ["", "claim", "published", "tested on", "newest verdicts"]
+    print_table(table_console(_PIPE_COLUMNS), TextTable(head, rows, folds=range(1, 5)))
 
 
 def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> None:
     """Print the verdicts of a run and then the number of verdicts of each kind."""
-    from rich.text import Text
-
-    headings = ("", "claim", "on", "effect", "found", "95 %", "stated", "verdict")
-    table = text_table(headings, (), numbers=(4, 5), folds=(1, 2, 3, 6, 7))
-    table.columns[1].ratio = 1
+    rows: list[Cells] = []
     previous_claim = ""
     for v in verdicts:
         effect = v.effect
-        word = Text(v.text, style=_STYLES.get(v.word, "dim"))
+        text = v.text
         if v.word == "inconclusive" and v.reason:
-            word.append(f": {v.reason}", style="dim")
+            text += f": {v.reason}"
         if v.basis in {"printed", "computed"} and effect is not None:
-            word.append(f", {basis_text(v)}", style="dim")
+            text += f", {basis_text(v)}"
         statement = claims[v.claim].statement if v.claim != previous_claim else ""
-        cells: list[Any] = [v.claim, statement, v.machine]
-        if effect is None:
-            cells += [v.reason, "–", "–", v.expected, word]
-        else:
-            cells += [effect.what, f"{effect.value:.4g}", interval_text(v), v.expected, word]
-        table.add_row(*cells)
+        shown = (v.reason, "–", "–") if effect is None else (effect.what, f"{effect.value:.4g}", interval_text(v))
+        rows.append([v.claim, statement, v.machine, *shown, v.expected, TextCell(text, _EMPHASIS.get(v.word, "dim"))])
         previous_claim = v.claim
+    head = ["", "claim", "on", "effect", "found", "95 %", "stated", "verdict"]
+    table = TextTable(head, rows, numbers=(4, 5), folds=(1, 2, 3, 6, 7))
     console = table_console(_PIPE_COLUMNS)
-    console.print(table)
+    print_table(console, table)
     console.print()
     for line in summary(verdicts):
         console.print(line, soft_wrap=True)

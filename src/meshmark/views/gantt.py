@@ -37,6 +37,7 @@ from meshmark.values.units import seconds_of
 from meshmark.views.charts.vega import png_of_svg
 from meshmark.views.html import Tile
 from meshmark.views.render import render
+from meshmark.views.tables import Cells, TextCell, TextTable
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -330,35 +331,6 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
     cost = run.end.get("sampling", {}).get("share")
     if cost is not None:
         subtitle.append(f"sampling used {100 * float(cost):.2f} % of a CPU")
-    heads = ("elapsed", "check", "user", "system", "waiting", "sleeping", "CPU share", "threads", "moves")
-    programs = [
-        {
-            "name": f"{p.program} · {p.copy + 1}",
-            "cells": ["–"] * len(heads)
-            if p.how == "failed"
-            else [
-                seconds_of(p.wall_s),
-                seconds_of(p.check_s) if p.synthetic else "–",
-                *map(seconds_of, (p.user_s, p.system_s, p.waiting_s, p.sleeping_s)),
-                f"{100 * p.cpu_share:.0f} %",
-                p.threads,
-                p.migrations,
-            ],
-            "flags": ", ".join(sorted(run.flags(p))),
-            "reason": p.reason,
-        }
-        for p in run.programs
-    ]
-    threads = [
-        [
-            f"{t.program} · {t.copy + 1}: {t.command}",
-            t.tid,
-            *map(seconds_of, (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s)),
-            t.migrations,
-            cpus_of(t.cpus),
-        ]
-        for t in run.threads
-    ]
     page = render(
         "gantt.html",
         title=str(run.scenario.get("name", "scenario")),
@@ -366,13 +338,43 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
         tiles=[Tile(label, value, [note]) for label, value, note in totals_of(run)],
         chart=gantt_svg(run, machine, header=False),
         recorded=_recorded(machine),
-        program_heads=heads,
-        programs=programs,
+        programs=_programs(run),
         plans=[*plan_lines(run), *figure_lines(run)],
-        thread_heads=("thread", "TID", "start", "elapsed", "user", "system", "waiting", "sleeping", "moves", "CPUs"),
-        threads=threads,
+        threads=_threads(run),
     )
     return str(page)
+
+
+def _programs(run: LoadRun) -> TextTable:
+    heads = ("elapsed", "check", "user", "system", "waiting", "sleeping", "CPU share", "threads", "moves")
+    rows: list[Cells] = []
+    for p in run.programs:
+        cells = [
+            seconds_of(p.wall_s),
+            seconds_of(p.check_s) if p.synthetic else "–",
+            *map(seconds_of, (p.user_s, p.system_s, p.waiting_s, p.sleeping_s)),
+            f"{100 * p.cpu_share:.0f} %",
+            str(p.threads),
+            str(p.migrations),
+        ]
+        cells = ["–"] * len(heads) if p.how == "failed" else cells
+        rows.append([f"{p.program} · {p.copy + 1}", *cells, ", ".join(sorted(run.flags(p))), TextCell(p.reason, "dim")])
+    return TextTable(["program", *heads, "flags", ""], rows, numbers=range(1, len(heads) + 1), folds=[len(heads) + 2])
+
+
+def _threads(run: LoadRun) -> TextTable:
+    head = ["thread", "TID", "start", "elapsed", "user", "system", "waiting", "sleeping", "moves", "CPUs"]
+    rows = [
+        [
+            f"{t.program} · {t.copy + 1}: {t.command}",
+            str(t.tid),
+            *map(seconds_of, (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s)),
+            str(t.migrations),
+            cpus_of(t.cpus),
+        ]
+        for t in run.threads
+    ]
+    return TextTable(head, rows, numbers=range(1, len(head)))
 
 
 def _recorded(machine: MachineUse | None) -> str:

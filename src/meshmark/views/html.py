@@ -1,55 +1,14 @@
-"""Defines the data of page elements: tiles, tables and cards. `templates/macros.html` renders them."""
+"""Defines the data of page elements: tiles and cards. `templates/macros.html` renders them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from meshmark.store.record import Record
 from meshmark.store.run import Absence
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A formatted table cell; plain text may be used instead."""
-
-    text: str
-    number: bool = False
-    bold: bool = False
-    code: bool = False
-    flags: Collection[str] = ()
-
-
-Cells = Sequence[Cell | str]
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A scrollable table.
-
-    Attributes:
-        numbers: Columns with right-aligned headings.
-        wrap: Whether cells may wrap.
-    """
-
-    head: Sequence[str]
-    rows: Sequence[Cells]
-    numbers: Collection[int] = ()
-    wrap: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A table below a heading with what its rows share."""
-
-    heading: str
-    table: Table
-
-    @property
-    def rows(self) -> int:
-        return len(self.table.rows)
+from meshmark.views.tables import TextTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,35 +60,11 @@ class Fact:
     levels: Sequence[Level] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """A ratio with its interval beside 1, on a logarithmic axis; positions in px."""
-
-    at: float
-    one: float
-    interval: tuple[float, float] | None
-
-
-def ratio_dot(ratio: float, interval: tuple[float, float] | None, low: float, high: float) -> Dot | None:
-    """Return a ratio on an axis from `low` to `high`, clipped at its ends; None if it is not finite and above 0."""
-    if not math.isfinite(ratio) or ratio <= 0:
-        return None
-
-    def x(v: float) -> float:
-        return 4 + 132 * math.log(min(max(v, low), high) / low) / math.log(high / low)
-
-    return Dot(x(ratio), x(1), (x(interval[0]), x(interval[1])) if interval else None)
-
-
-def numbers(*texts: str) -> list[Cell]:
-    return [Cell(t, number=True) for t in texts]
-
-
-def absent_table(absences: Sequence[Absence]) -> Table | None:
+def absent_table(absences: Sequence[Absence]) -> TextTable | None:
     """Return absent results with their reasons; None if nothing is absent."""
     if not absences:
         return None
-    rows: list[Cells] = [
+    rows = [
         [
             a.instrument + (f" · {a.metric}" if a.metric else ""),
             "failed" if a.kind == "error" else "absent",
@@ -139,7 +74,7 @@ def absent_table(absences: Sequence[Absence]) -> Table | None:
         ]
         for a in absences
     ]
-    return Table(["metric", "", "conditions", "reason", "remedy"], rows, wrap=True)
+    return TextTable(["metric", "", "conditions", "reason", "remedy"], rows, folds=(0, 2, 3, 4))
 
 
 def flag_counts(records: Sequence[Record]) -> list[tuple[str, int]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.values.units import FLAG_TEXT, seconds_of, size
+from meshmark.views.tables import TableSection
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -62,3 +64,8 @@ def render(template: str, folder: Path = TEMPLATES, **data: Any) -> Markup:
     from markupsafe import Markup
 
     return Markup(_environment(folder).get_template(template).render(data))
+
+
+def render_sections(sections: Sequence[TableSection]) -> str:
+    """Return tables with the conclusions from them; "" if there are none."""
+    return render("parts/tables.html", sections=sections) if sections else ""

@@ -15,7 +15,8 @@ from meshmark.measure.repetitions import point_key
 from meshmark.model.machine import find_machine, read_machine
 from meshmark.model.sweeps.sweep import run_sweep
 from meshmark.store.store import Store
-from meshmark.views.pages.comparison import charts, comparison_page, hops_texts
+from meshmark.views.content.compared_text import hops_texts
+from meshmark.views.pages.comparison import charts, comparison_page
 from support.made_run import bandwidth
 
 

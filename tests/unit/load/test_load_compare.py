@@ -11,15 +11,21 @@ from typer.testing import CliRunner
 
 from meshmark.cli.load.load import app
 from meshmark.errors import UsageError
-from meshmark.load.compare import compare, read_side
+from meshmark.load.compare import Comparison, compare, read_side
 from meshmark.load.scenario.journal import JOURNAL
 from meshmark.load.scenario.result import slowdown
 from meshmark.views.pages.load_compare import compare_html
-from meshmark.views.terminal.load_compare import compare_text
+from meshmark.views.terminal.load_compare import print_load_comparison
 from support.made_load import made_load
 
 
-def test_programs_are_matched_by_name_and_copy(tmp_path: Path) -> None:
+def printed(c: Comparison, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what is printed about a comparison."""
+    print_load_comparison(c)
+    return capsys.readouterr().out
+
+
+def test_programs_are_matched_by_name_and_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = read_side(made_load(tmp_path / "a", {"x": [1.0, 1.0], "old": [1.0], "y": [2.0]}))
     b = read_side(made_load(tmp_path / "b", {"y": [3.0], "x": [1.5, 2.0, 9.0], "new": [1.0]}, waiting=0.5))
     c = compare(a, b)
@@ -30,7 +36,7 @@ def test_programs_are_matched_by_name_and_copy(tmp_path: Path) -> None:
     assert y.slowdown is not None and y.slowdown.ratio == pytest.approx(1.5) and y.slowdown.interval is None
     assert y.copies[0].b["waiting_s"] == pytest.approx(1.5) and y.copies[0].a["waiting_s"] == 0
     assert c.only_a == ("old · 1",) and c.only_b == ("new · 1", "x · 3")
-    text = compare_text(c)
+    text = printed(c, capsys)
     assert "2.000 → 3.000" in text and "only in A: old · 1" in text and "only in B: new · 1, x · 3" in text
     totals = {name: (v, w) for name, v, w in c.totals}
     assert totals["bench_s"] == pytest.approx((2.0, 9.0)) and totals["waiting_s"][0] == 0
@@ -64,17 +70,19 @@ def test_other_work_is_no_slowdown_and_is_told(tmp_path: Path) -> None:
     assert compare(sides[0], sides[2]).differ == ()
 
 
-def test_a_copy_that_died_has_no_ratio_and_says_why(tmp_path: Path) -> None:
+def test_a_copy_that_died_has_no_ratio_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = read_side(made_load(tmp_path / "a", {"x": [1.0], "y": [1.0]}))
     b = read_side(made_load(tmp_path / "b", {"x": [0.2], "y": [1.0]}, died=["x"]))
     c = compare(a, b)
     assert c.programs[0].slowdown is None and c.programs[1].slowdown is not None
-    assert "b: was terminated by signal 9" in compare_text(c) and "was terminated by signal 9" in compare_html(c)
+    assert "b: was terminated by signal 9" in printed(c, capsys) and "was terminated by signal 9" in compare_html(c)
     line = c.to_json()["programs"][0]
     assert line["slowdown"] is None and line["copies"][0]["slowdown"] is None
 
 
-def test_repetitions_give_an_interval_and_copies_of_a_run_count_once(tmp_path: Path) -> None:
+def test_repetitions_give_an_interval_and_copies_of_a_run_count_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     times = {"a": [1.0, 1.02, 0.99, 1.01], "b": [1.5, 1.52, 1.49, 1.51]}
     for side, walls in times.items():
         for n, wall in enumerate(walls):
@@ -87,7 +95,7 @@ def test_repetitions_give_an_interval_and_copies_of_a_run_count_once(tmp_path: P
     assert measured.ratio == pytest.approx(expected.ratio) and measured.interval == pytest.approx(expected.interval)
     assert (measured.alone, measured.together) == (4, 4)  # not 8, nor 5
     assert compare(a, b).programs[0].word == "higher" and compare(b, a).programs[0].word == "lower"
-    assert " slower" in compare_text(compare(a, b)) and compare(a, b).to_json()["programs"][0]["verdict"] == "slower"
+    assert " slower" in printed(compare(a, b), capsys) and compare(a, b).to_json()["programs"][0]["verdict"] == "slower"
     single = compare(read_side(tmp_path / "a" / "0"), read_side(tmp_path / "b" / "0"))
     assert single.over == "copies" and single.programs[0].slowdown is not None
     assert single.programs[0].slowdown.alone == 2
@@ -97,14 +105,14 @@ def test_repetitions_give_an_interval_and_copies_of_a_run_count_once(tmp_path: P
         read_side(tmp_path / "a")
 
 
-def test_flags_are_shown_with_the_side_that_has_them(tmp_path: Path) -> None:
+def test_flags_are_shown_with_the_side_that_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = made_load(tmp_path / "a", {"x": [1.0]})
     b = made_load(tmp_path / "b", {"x": [1.0]}, threads=4)
     for folder in (a, b):  # `threads` is a key of the scenario's program
         data = json.loads((folder / "scenario.json").read_text())
         data["programs"][0]["threads"] = 4 if folder == b else 1
         (folder / "scenario.json").write_text(json.dumps(data))
-    text = compare_text(compare(read_side(a), read_side(b)))
+    text = printed(compare(read_side(a), read_side(b)), capsys)
     assert "B:oversubscribed" in text and "A:" not in text.replace("A: a", "")
 
 

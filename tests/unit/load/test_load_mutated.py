@@ -29,7 +29,7 @@ from meshmark.measure.runs.spec import parse_spec
 from meshmark.views.gantt import gantt_html
 from meshmark.views.pages.load_compare import compare_html
 from meshmark.views.terminal.gantt import gantt_text
-from meshmark.views.terminal.load_compare import compare_text
+from meshmark.views.terminal.load_compare import print_load_comparison
 from support.made_load import made_study
 from support.made_program import PROGRAM, made_program
 
@@ -172,7 +172,8 @@ def reads(folder: Path) -> None:
     gantt_text(run), gantt_html(run).encode()
     side = read_side(folder)
     comparison = compare(side, side)
-    json.dumps(comparison.to_json(), allow_nan=False), compare_text(comparison), compare_html(comparison).encode()
+    json.dumps(comparison.to_json(), allow_nan=False), compare_html(comparison).encode()
+    print_load_comparison(comparison)
 
 
 def check_run(whole: Path, folder: Path, seed: int) -> None:

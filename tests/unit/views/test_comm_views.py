@@ -17,24 +17,23 @@ from meshmark.measure.repetitions import pool
 from meshmark.store.record import FLAGS, Record, median, median_interval
 from meshmark.views.charts import charts, comm, drawing, swaps
 from meshmark.views.content import contention
-from meshmark.views.content.contention import Contention, contentions, print_contention
+from meshmark.views.content.contention import Contention, contention_sections, contentions
 from meshmark.views.content.ranking import (
     HALO,
     MESSAGE,
     bounds,
+    comparison_sections,
     comparisons,
     half_percent,
-    legend,
-    letters,
-    print_comparisons,
-    print_rankings,
     rankings,
     run_order_note,
     stretches,
     winner_lines,
 )
 from meshmark.views.pages.build import write_report
+from meshmark.views.tables import legend, letters
 from meshmark.views.terminal.records import print_records
+from meshmark.views.terminal.screen import print_sections, table_console
 from meshmark.views.terminal.tables import print_tables
 from support import made_run
 from support.paths import MACHINES
@@ -113,10 +112,10 @@ def test_what_is_flagged_or_wide_does_not_win(capsys: pytest.CaptureFixture[str]
         "at every size: inconclusive: a, c, b",
         "not judged: a (disturbed, at 1 of 1 sizes), c (too wide, at 1 of 1 sizes)",
     ]
-    print_rankings(records)
+    print_tables(records)
     text = capsys.readouterr().out
     assert "at every size: inconclusive: a, c, b" in text and "*2.00 ±0.5%" in text
-    assert letters({"disturbed", "stopped"}) == "de" and legend(records) == "d disturbed"
+    assert letters({"disturbed", "stopped"}) == "de" and legend({"disturbed"}) == ["d disturbed"]
     assert len({letters([f]) for f in FLAGS}) == len(FLAGS) and "?" not in letters(FLAGS)
 
 
@@ -212,14 +211,14 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
     records[noisy_index] = dataclasses.replace(records[noisy_index], flags=frozenset({"disturbed"}))
     for width in (80, 120):
         monkeypatch.setenv("COLUMNS", str(width))
-        monkeypatch.setattr("meshmark.views.content.ranking.WIDE", width)
-        print_rankings(records)
+        monkeypatch.setattr("meshmark.views.terminal.tables.PIPE_COLUMNS", width)
+        print_tables(records)
         text = capsys.readouterr().out
         lines = text.splitlines()
         assert max(map(len, lines)) <= width
         table = [line for line in lines if line.startswith(("neighbour ", "irecv_isend "))]
         assert len({line.split()[0] for line in table}) == 2
-        # The best protocol of every size is marked once, for both libraries and for their ratio.
+        # The best protocol of every size is marked once, for both libraries.
         assert text.count("*") == 2 * 8 + 2  # the mark is also in each legend
         assert "up to 64 words: neighbour" in text and "d disturbed" in text
         assert "MPICH 4.0.2 relative to Open MPI 4.1.4" in text
@@ -228,7 +227,7 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
 
 
 def test_a_flag_that_all_have_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rankings(made_run.halo(flags=["oversubscribed"]))
+    print_tables(made_run.halo(flags=["oversubscribed"]))
     text = capsys.readouterr().out
     assert "shared memory; all oversubscribed" in text and text.count("oversubscribed") == 2
     assert "not judged: all protocols at every size (oversubscribed)" in text
@@ -297,7 +296,7 @@ def test_two_ranks_have_one_line_and_nothing_to_contend_with(tmp_path: Path) -> 
     page = write_report(made_run.swap(2), [], made_run.run_info(host), tmp_path).html.read_text()
     assert "swap" not in specs(page)
     part = page.partition('id="swap"')[2].partition("</section>")[0]
-    assert "results as a table" in part and "Only one pair at each distance, so there is no contention." in part
+    assert "results as a table" in part and "only one pair at each distance, so there is no contention" in part
     spec = specs(page)["swap_pairs"]
     texts = {r["text"] for rows in spec["datasets"].values() for r in rows if "text" in r}
     assert texts > {"CPU 0", "CPU 1"} and any(t.endswith("ns") for t in texts) and any("GB/s" in t for t in texts)
@@ -398,11 +397,10 @@ def test_neighbouring_distances_that_say_the_same_share_a_line() -> None:
     ]
 
 
-def test_the_terminal_has_contention_with_its_start(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("meshmark.views.content.contention.WIDE", 80)
+def test_the_terminal_has_contention_with_its_start(capsys: pytest.CaptureFixture[str]) -> None:
+    def print_contention(records: list[Record]) -> None:
+        print_sections(table_console(80), contention_sections(records))
+
     print_contention(made_run.swap(16, SIZES, 4, flags=["disturbed"]))
     text = capsys.readouterr().out
     assert "all disturbed" in text.replace("\n", "")
@@ -524,8 +522,9 @@ def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
     assert pair.faster(pair.of("a")) == pair.faster(pair.best) == lines
     assert pair.best == pair.of("a")
     assert [r.word for r in pair.best.values()] == ["higher", "higher", "equal", "lower", "lower"]
-    text = comm.comparison_table(records, HALO)
-    assert all(f"<li>{line}</li>" in text for line in lines) and "Measured one library after the other" in text
+    (section,) = comparison_sections(records, HALO)
+    assert section.lines == [f"{name}: {'; '.join(lines)}" for name in ("best protocol of each library", "a")]
+    assert section.notes[-1].startswith("measured one library after the other")
     rows = [r for r in rows_of(comm.halo_libraries(records)) if "series" in r]
     assert {r["series"] for r in rows} == {"best protocol of each library", "a"} and len(rows) == 10
 
@@ -546,10 +545,9 @@ def test_messages_and_collectives_are_compared_too(capsys: pytest.CaptureFixture
     }
     rows = [r for r in rows_of(comm.pingpong_libraries(records)) if "series" in r]
     assert len(rows) == 2 * 20, "no logarithm of an empty message"
-    print_comparisons(records)
+    print_sections(table_console(), comparison_sections(records, MESSAGE))
     assert "send: " in capsys.readouterr().out
-    print_comparisons(made_run.pingpong())
-    assert capsys.readouterr().out == ""
+    assert comparison_sections(made_run.pingpong(), MESSAGE) == []
 
 
 def again(record: Record, factor: float) -> Record:
@@ -574,7 +572,7 @@ def test_what_runs_of_a_library_differ_by_is_no_difference_of_libraries() -> Non
     low, high = bounds(separate[0])
     assert low == pytest.approx(0.55e-6, rel=0.01) and high == pytest.approx(1.75e-6, rel=0.01)
     assert separate[0].conditions["run_modes"] == 2 and half_percent(separate[0]).startswith("±53")
-    assert "alternating runs" in comm.comparison_table(steady, HALO)
+    assert "alternating runs" in comparison_sections(steady, HALO)[0].notes[-1]
 
 
 def test_nine_lines_have_nine_colours() -> None:

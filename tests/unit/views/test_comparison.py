@@ -11,7 +11,8 @@ from meshmark.compare.sides import Side
 from meshmark.store.record import Record, median, median_interval
 from meshmark.values.units import ratio_text
 from meshmark.views.content.compared_rows import blocks
-from meshmark.views.pages.comparison import comparison_page, left_over, reasons, summary
+from meshmark.views.content.compared_text import left_over, reasons, summary
+from meshmark.views.pages.comparison import comparison_page
 from meshmark.views.terminal.comparison import print_comparison
 from support.made_run import everything, repeated
 

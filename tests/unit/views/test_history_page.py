@@ -9,7 +9,9 @@ import pytest
 
 from meshmark.compare.history import History, over_time
 from meshmark.store.series import RunValue, Series
-from meshmark.views.pages.history import groups, history_page, left_out, staleness, summary
+from meshmark.views.content.history import groups, left_out, staleness, summary
+from meshmark.views.pages.history import history_page
+from meshmark.views.tables import TextCell
 from meshmark.views.terminal.history import print_history
 from support.made_run import record
 
@@ -47,9 +49,9 @@ def test_changes_between_the_same_runs_are_one_group(found: History) -> None:
     (group,) = groups(found)
     assert (group.when, group.runs) == ("2026-01-15 00:00 – 2026-01-16 00:00 UTC", "r14 → r15")
     assert group.facts == "build of Meshmark a → b"
-    (line,) = group.lines
-    assert (line.point, line.word, line.better, line.runs) == ("direction read", "slower", False, "15 | 15")
-    assert line.ratio == "0.900" or line.ratio.startswith("0.9")
+    ((_, point, _, _, _, _, ratio, _, word, runs),) = group.table.rows
+    assert (point, word, runs) == ("direction read", TextCell("slower", "bad"), "15 | 15")
+    assert str(ratio).startswith("0.9")
 
 
 def test_what_does_not_take_part_is_counted(found: History) -> None:

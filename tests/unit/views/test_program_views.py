@@ -17,9 +17,9 @@ from meshmark.views.content.programs import (
     POP,
     SWIM,
     grids,
+    model_sections,
     prediction,
     prediction_lines,
-    print_programs,
     programming_models,
     shown,
     steps,
@@ -108,10 +108,10 @@ def test_programming_models_stand_side_by_side_on_the_same_grid() -> None:
     assert small[0].share and small[0].share.conditions["pages"] == "thp" and small[2].share is None
     points = [r for r in rows_of(program_charts.swim_models(records)) if r["workers"] == "2" and r["how"] == "shared"]
     assert {r["series"] for r in points} == {"mpi, Open MPI 4.1.4", "mpi, MPICH 4.0.2"}
-    table = flat(program_charts.model_tables(records))
-    assert "made-up, 256 x 256 cells, 50 steps per run" in table and "made-up, 2048 x 2048 cells" in table
+    grids_ = [section.title for section in model_sections(records)]
+    assert "made-up, 256 x 256 cells, 50 steps per run" in grids_ and "made-up, 2048 x 2048 cells" in str(grids_)
     assert programming_models(ranks) == {} and program_charts.swim_models(ranks) is None
-    assert program_charts.model_tables(ranks) == "", "ranks alone have their own section"
+    assert model_sections(ranks) == [], "ranks alone have their own section"
 
 
 def test_of_several_machines_each_has_its_models() -> None:
@@ -170,7 +170,7 @@ def test_kernels_are_told_with_their_check(capsys: pytest.CaptureFixture[str]) -
         dataclasses.replace(r, flags=frozenset({"unverified"})) if r.conditions["kernel"] == "cg" else r
         for r in records
     ]
-    print_programs(wrong)
+    print_tables(wrong)
     lines = {line.split()[0].strip(","): line for line in flat(capsys.readouterr().out).splitlines()[1:]}
     assert "not verified" in lines["cg"] and lines["cg"].rstrip().endswith("u")
     for kernel in ("ep", "ft", "mg"):
@@ -204,7 +204,7 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
     records = [*made_run.pop(count=16), *made_run.anatomy(flags=["disturbed"])]
     for width in (60, 160):
         monkeypatch.setenv("COLUMNS", str(width))
-        monkeypatch.setattr("meshmark.views.content.programs.WIDE", width)
+        monkeypatch.setattr("meshmark.views.terminal.tables.PIPE_COLUMNS", width)
         print_tables(records)
         text = flat(capsys.readouterr().out)
         table = [line for line in text.splitlines() if line.startswith(("neighbour, ", "sendrecv, ", "gyro  "))]

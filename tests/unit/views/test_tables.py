@@ -7,7 +7,7 @@ import re
 import pytest
 
 from meshmark.store.record import OBSERVED, Record
-from meshmark.views.pages.listing import listings
+from meshmark.views.content.listing import listings
 from meshmark.views.terminal.records import print_records
 from support import made_run
 

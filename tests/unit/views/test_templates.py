@@ -11,8 +11,8 @@ import jinja2
 import pytest
 from markupsafe import Markup
 
-from meshmark.views.html import Cell, Table
 from meshmark.views.render import render
+from meshmark.views.tables import TextCell, TextTable
 from support.paths import ROOT
 
 MARKUP = re.compile(r"</?[a-z][a-z0-9]*[ />]|<!doctype", re.IGNORECASE)
@@ -44,7 +44,7 @@ def test_python_writes_no_markup() -> None:
 
 def test_data_stay_texts_and_parts_stay_markup() -> None:
     evil = "<script>alert('1')</script> & \"2\""
-    part = str(render("parts/pairs.html", table=Table([evil], [[Cell(evil, bold=True, flags=[evil])]]), why=""))
+    part = str(render("parts/pairs.html", table=TextTable([evil], [[TextCell(evil, "bold", flags=[evil])]]), why=""))
     assert "<script" not in part and "<b>&lt;script&gt;" in part and "&#34;2&#34;" in part
     page = render("site/forward.html", to=evil)
     assert "<script" not in page

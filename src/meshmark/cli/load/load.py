@@ -537,7 +537,7 @@ def compare(
     from meshmark.load.compare import read_side
     from meshmark.store.files import write_text
     from meshmark.views.pages.load_compare import compare_html
-    from meshmark.views.terminal.load_compare import compare_text
+    from meshmark.views.terminal.load_compare import print_load_comparison
 
     folders = [Path(x) if Path(x).is_dir() and x != "latest" else run_folder(x) for x in (first, second)]
     same_name = folders[0].resolve().name == folders[1].resolve().name
@@ -548,7 +548,7 @@ def compare(
     if as_json:
         print(json.dumps(comparison.to_json()))
         return
-    print(compare_text(comparison), end="")
+    print_load_comparison(comparison)
     if html is not None:
         print(html)
 

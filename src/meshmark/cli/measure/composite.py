@@ -31,7 +31,7 @@ def composite(
     """
     from meshmark.compare.composites import compared, composites_of
     from meshmark.compare.sides import Sides
-    from meshmark.views.terminal.composite import print_comparison, print_table
+    from meshmark.views.terminal.composite import print_comparison, print_composites
 
     sides = Sides.here(store, "composite")
     composites = [composites_of(sides.find(name)) for name in (a, b) if name]
@@ -43,6 +43,6 @@ def composite(
             print(json.dumps(pair.to_json()))
         return
     for side in composites:
-        print_table([c.to_json() for c in side])
+        print_composites([c.to_json() for c in side])
     for pair in pairs:
         print_comparison(pair.to_json())

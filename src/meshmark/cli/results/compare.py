@@ -152,7 +152,7 @@ def ideal_ratio(text: str, html: Path | None) -> float | None:
 
 def _gate(found: list[Comparison], limit: str, min_judged: int, allow_unjudged: bool) -> None:
     """Raise if a result is worse by more than the limit, or if too few could be judged."""
-    from meshmark.views.pages.comparison import reasons
+    from meshmark.views.content.compared_text import reasons
 
     worse = [
         f"{c.b.name}: {p.a.instrument} {p.a.metric} is {p.ratio.value:.3g} of {c.a.name}'s"

@@ -12,11 +12,12 @@ import altair as alt
 
 from meshmark.store.record import Record
 from meshmark.values.units import Scale, scale_for, show
-from meshmark.views.charts.drawing import FULL, PALETTE, Row, chart_of, colours, drawing, layered, natural, row, tooltip
+from meshmark.views.charts.drawing import FULL, PALETTE, Row, chart_of, colours, drawing, layered, row, tooltip
 from meshmark.views.charts.scaling import COUNTS, conclusions, varied, workers
-from meshmark.views.content.selection import selected, text_of, value_of
-from meshmark.views.html import Cell, Cells, Table
-from meshmark.views.render import render
+from meshmark.views.content.functions import HotFunction, function_table
+from meshmark.views.content.selection import natural, selected, text_of, value_of
+from meshmark.views.render import render_sections
+from meshmark.views.tables import TableSection
 
 _FUNCTIONS = 10  # shown for each configuration
 
@@ -141,22 +142,13 @@ def hottest(records: Sequence[Record]) -> str:
         selected(records, "app", "function_share", numbers=("share_low", "share_high")),
         key=lambda r: (_name(r), -r.value),
     )
-    rows: list[Cells] = []
-    for name, functions in groupby(shares, _name):
-        for position, r in enumerate(list(functions)[:_FUNCTIONS]):
-            ends = [value_of(r, end) for end in ("share_low", "share_high")]
-            interval = " – ".join(f"{100 * end:.1f}" for end in ends) + " %"
-            texts = (f"{100 * r.value:.1f} %", interval)
-            rows.append(
-                [
-                    "" if position else name,
-                    Cell(str(r.conditions.get("function", "")), code=True),
-                    str(r.conditions.get("object", "")),
-                    *(Cell(text, number=True) for text in texts),
-                ]
-            )
-    if not rows:
-        return ""
-    events = sorted({str(r.conditions.get("profile_event", "")) for r in shares})
-    columns = ["configuration", "function", "in", "share", "95 % interval"]
-    return render("parts/hottest.html", table=Table(columns, rows, numbers=(3, 4), wrap=True), events=", ".join(events))
+    functions = ((name, [_function(r) for r in members]) for name, members in groupby(shares, _name))
+    table = function_table(functions, _FUNCTIONS)
+    events = ", ".join(sorted({str(r.conditions.get("profile_event", "")) for r in shares}))
+    note = f"shares of the profiler's samples ({events}), each of one run that was not measured"
+    return render_sections([TableSection("Hottest functions", table, notes=[note])] if table.rows else [])
+
+
+def _function(r: Record) -> HotFunction:
+    ends = [value_of(r, end) for end in ("share_low", "share_high")]
+    return HotFunction(str(r.conditions.get("function", "")), str(r.conditions.get("object", "")), r.value, ends)

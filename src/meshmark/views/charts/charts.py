@@ -31,14 +31,22 @@ from meshmark.views.charts.drawing import (
     linear_axis,
     log_axis,
     marked_x,
-    natural,
     row,
     several,
     sized,
     tooltip,
     value_scale,
 )
-from meshmark.views.content.selection import listed, number, selected, text_of, unusual_stride, usual_stride, value_of
+from meshmark.views.content.selection import (
+    listed,
+    natural,
+    number,
+    selected,
+    text_of,
+    unusual_stride,
+    usual_stride,
+    value_of,
+)
 from meshmark.views.render import render
 
 

@@ -10,9 +10,8 @@ from typing import Final
 
 import altair as alt
 
-from meshmark.statistics.verdicts import Ratio
 from meshmark.store.record import Record
-from meshmark.values.units import number, show, size
+from meshmark.values.units import show, size
 from meshmark.views.charts.drawing import (
     FULL,
     PALETTE,
@@ -29,10 +28,9 @@ from meshmark.views.charts.drawing import (
 )
 from meshmark.views.content import ranking
 from meshmark.views.content.selection import UNKNOWN, listed, selected, text_of, value_of
-from meshmark.views.html import Cell, Cells, Table, numbers
-from meshmark.views.render import render
+from meshmark.views.render import render_sections
+from meshmark.views.tables import TableSection
 
-_BEST: Final = "best protocol of each library"
 TIME: Final = (
     "datum.value >= 1 ? format(datum.value, '~r') + ' s' : datum.value >= 1e-3 ? format(datum.value * 1e3, '~r') "
     "+ ' ms' : datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(datum.value * 1e9, '~r') + ' ns'"
@@ -107,9 +105,9 @@ def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = F
     """Return a colour scale over all measured protocols, so that each has the same colour in every chart."""
     names = list(dict.fromkeys(p for ranked in ranking.rankings(records, subject) for p in ranked.protocols))
     range_ = colours(len(names))
-    return (
-        alt.Scale(domain=[_BEST, *names], range=["#B4BCC4", *range_]) if best else alt.Scale(domain=names, range=range_)
-    )
+    if best:
+        return alt.Scale(domain=[ranking.BEST, *names], range=["#B4BCC4", *range_])
+    return alt.Scale(domain=names, range=range_)
 
 
 @drawing
@@ -177,24 +175,6 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return combined
 
 
-def _ranking_table(one: ranking.Ranking) -> Table:
-    """Return times by protocol and size, with the best time of each size in bold."""
-    scales = ranking.column_scales(one)
-
-    def cell(protocol: str, size: int) -> Cell:
-        r = one.cells.get((protocol, size))
-        if r is None:
-            return Cell("–", number=True)
-        text = f"{number(r.value / scales[size].factor)} {ranking.half_percent(r)}"
-        return Cell(text, number=True, bold=size in one.common and r is one.best(size), flags=r.flags)
-
-    head = ["protocol", "vs. lowest", *(f"{s} words, {scales[s].symbol}" for s in one.sizes)]
-    rows: list[Cells] = [
-        [p, *numbers(ranking.relative_text(one, p)), *(cell(p, s) for s in one.sizes)] for p in one.protocols
-    ]
-    return Table(head, rows, numbers=range(1, len(head)))
-
-
 def _defects(records: Sequence[Record]) -> list[str]:
     """Return the results of `defects` by library, as sentences."""
     defects = [r for r in records if r.instrument == "defects"]
@@ -215,9 +195,9 @@ def _defects(records: Sequence[Record]) -> list[str]:
 
 def halo_details(records: Sequence[Record]) -> str:
     """Render the rankings, their winners by size, and defects; "" if there are neither rankings nor defects."""
-    rankings = [(ranked, ranking.winner_lines(ranked), _ranking_table(ranked)) for ranked in ranking.rankings(records)]
     defects = _defects(records)
-    return render("parts/halo.html", rankings=rankings, defects=defects) if rankings or defects else ""
+    more = [TableSection("Corrupted data", lines=defects)] if defects else []
+    return render_sections([*ranking.ranking_sections(records), *more])
 
 
 def _messages(records: Sequence[Record], metric: str) -> list[Row]:
@@ -251,23 +231,17 @@ def collectives(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _overlay(_curves(times, "operation", "algorithm"), "time per operation", TIME)
 
 
-def _compared(pair: ranking.Comparison) -> dict[str, dict[int, Ratio]]:
-    """Return ratios by name and size; for the halo exchange, the ratios of the best protocols come first."""
-    best = {_BEST: pair.best} if pair.a.subject is ranking.HALO else {}
-    return {**best, **{name: ratios for name in pair.a.protocols if (ratios := pair.of(name))}}
-
-
 def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevelMixin | None:
     """Draw ratios of times with two libraries: one panel per pair of libraries, one line per protocol."""
     panels: list[tuple[str, alt.LayerChart | alt.FacetChart]] = []
     for pair in ranking.comparisons(ranking.rankings(records, subject)):
         a, b, _ = pair
         rows: list[Row] = []
-        for name, ratios in _compared(pair).items():
+        for name, ratios in pair.lines.items():
             for x, ratio in ratios.items():
                 if x == 0 or ratio.interval is None:
                     continue
-                first, second = (a.best(x), b.best(x)) if name == _BEST else (a.cells[name, x], b.cells[name, x])
+                first, second = (a.best(x), b.best(x)) if name == ranking.BEST else (a.cells[name, x], b.cells[name, x])
                 assert first is not None and second is not None
                 low, high = ratio.interval
                 flags = sorted(first.flags | second.flags)
@@ -322,7 +296,7 @@ def _ratio_chart(
         band = band.encode(opacity=alt.condition(selection, alt.value(0.2), alt.value(0.0), empty=False))
     else:
         band = band.encode(opacity=alt.condition(selection, alt.value(0.14), alt.value(0.02)))
-    thick = alt.condition(f"datum.series === '{_BEST}'", alt.value(9.0), alt.value(1.8))
+    thick = alt.condition(f"datum.series === '{ranking.BEST}'", alt.value(9.0), alt.value(1.8))
     line = base.mark_line().encode(y=y("value"), opacity=shown, strokeWidth=thick, detail="series:N")
     titles = {"first": a.library, "second": b.library}
     tips = ("series", "at", "ratio", "interval", "first", "second", "flags")
@@ -356,26 +330,3 @@ def pingpong_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def collectives_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _ratios(records, ranking.COLLECTIVES)
-
-
-def comparison_table(records: Sequence[Record], subject: ranking.Subject) -> str:
-    """Render which library is faster at which sizes, and a table of ratios; "" if there is only one library."""
-    pairs = []
-    for pair in ranking.comparisons(ranking.rankings(records, subject)):
-        sizes = sorted({s for _, s in pair.ratios})
-        lines = _compared(pair)
-        rows: list[Cells] = [
-            [
-                name,
-                "; ".join(pair.faster(ratios)),
-                *(
-                    Cell(ranking.ratio_text(r), number=True, bold=r.differs) if r else Cell("–", number=True)
-                    for r in (ratios.get(s) for s in sizes)
-                ),
-            ]
-            for name, ratios in lines.items()
-        ]
-        head = ["", "faster", *(subject.size_text(s) for s in sizes)]
-        faster = pair.faster(pair.best) if _BEST in lines else []
-        pairs.append((pair, faster, ranking.run_order_note(pair).capitalize(), Table(head, rows, range(2, len(head)))))
-    return render("parts/libraries.html", pairs=pairs, best=_BEST) if pairs else ""

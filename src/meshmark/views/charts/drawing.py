@@ -6,7 +6,6 @@ import contextlib
 import functools
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from meshmark.values.paths import cache_home
 from meshmark.values.units import percent, show, size
 from meshmark.views.charts import vega
 from meshmark.views.charts.vega import DrawingError, reason_of
-from meshmark.views.content.selection import UNKNOWN, interval_text, modes_of, modes_texts, number
+from meshmark.views.content.selection import UNKNOWN, interval_text, modes_of, modes_texts, natural, number
 from meshmark.views.render import render
 
 # Okabe and Ito's palette, distinguishable for colour-blind readers.
@@ -196,12 +195,6 @@ def marked_x(chart: alt.LayerChart | alt.FacetChart, marks: Sequence[tuple[float
 
 
 FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
-
-
-def natural(text: str) -> list[tuple[int, str]]:
-    """Return a sort key that orders numbers in a text by value: `2 threads` before `10 threads`."""
-    parts = (t.lstrip("0") or t[-1] if t.isdecimal() else t for t in re.split(r"(\d+)", text) if t)
-    return [(len(t), t) if t.isdecimal() else (-1, t) for t in parts]
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -21,8 +21,8 @@ from meshmark.views.charts.compute_charts import variant
 from meshmark.views.charts.drawing import PALETTE, chart_of, drawing
 from meshmark.views.content.ranking import clearest
 from meshmark.views.content.selection import selected, value_of
-from meshmark.views.html import Cell, Cells, Table
-from meshmark.views.render import render
+from meshmark.views.render import render, render_sections
+from meshmark.views.tables import TableSection, TextTable
 
 MARGIN: Final = 0.05  # range around 100 % within which an efficiency is called about 100 %
 SUPER: Final = "super-linear"
@@ -184,21 +184,21 @@ def efficiency_details(records: Sequence[Record], topology: Mapping[str, Any]) -
     if not results:
         return render("parts/sentence.html", text=without_efficiency[0]) if without_efficiency else ""
     lines = [*_doubts(results), *without_efficiency]
-    parts: list[tuple[str, Table, list[str] | None]] = [("Variants by verdict", _counts(results), lines or None)]
+    sections = [TableSection("Variants by verdict", _counts(results), lines=lines)]
     if rows := _superlinear(results, topology):
         columns = ["super-linear variant", "efficiency", "95 % interval", "reason"]
-        parts.append(("Super-linear variants", Table(columns, rows, numbers=(1, 2), wrap=True), None))
-    return render("parts/programs.html", parts=parts)
+        sections.append(TableSection("Super-linear variants", TextTable(columns, rows, numbers=(1, 2), folds=(0, 3))))
+    return render_sections(sections)
 
 
-def _counts(found: Collection[Efficiency]) -> Table:
+def _counts(found: Collection[Efficiency]) -> TextTable:
     """Return the number of variants with one row per number of threads and one column per verdict."""
     columns = ["threads", *_COLOURS]
-    rows: list[Cells] = []
+    rows = []
     for threads in sorted({e.threads for e in found}):
         count = Counter(e.verdict for e in found if e.threads == threads)
-        rows.append([str(threads), *(Cell(str(count[name]), number=True) for name in _COLOURS)])
-    return Table(columns, rows, numbers=range(1, len(columns)))
+        rows.append([str(threads), *(str(count[name]) for name in _COLOURS)])
+    return TextTable(columns, rows, numbers=range(1, len(columns)))
 
 
 def _doubts(found: Sequence[Efficiency]) -> list[str]:
@@ -225,19 +225,13 @@ def _without(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def _superlinear(found: Sequence[Efficiency], topology: Mapping[str, Any]) -> list[Cells]:
+def _superlinear(found: Sequence[Efficiency], topology: Mapping[str, Any]) -> list[list[str]]:
     caches = recorded_caches(topology)
-    rows: list[Cells] = []
+    rows = []
     for e in sorted((e for e in found if e.verdict == SUPER), key=lambda e: (-e.threads, -e.value)):
         low, high = e.interval or (e.value, e.value)
-        rows.append(
-            [
-                variant(e.many),
-                Cell(_percent(e.value), number=True),
-                Cell(f"{100 * low:.1f} – {_percent(high)}", number=True),
-                _reason(e, caches),
-            ]
-        )
+        interval = f"{100 * low:.1f} – {_percent(high)}"
+        rows.append([variant(e.many), _percent(e.value), interval, _reason(e, caches)])
     return rows
 
 

@@ -12,10 +12,10 @@ import altair as alt
 from meshmark.statistics.verdicts import Interval
 from meshmark.store.record import Record, median
 from meshmark.values.units import counted, show
-from meshmark.views.charts.drawing import NS, Row, clearest, drawing, layered, log_axis, natural, row, several
-from meshmark.views.content.selection import selected, text_of, value_of
-from meshmark.views.html import Cell, Table
-from meshmark.views.render import render
+from meshmark.views.charts.drawing import NS, Row, clearest, drawing, layered, log_axis, row, several
+from meshmark.views.content.selection import natural, selected, text_of, value_of
+from meshmark.views.render import render_sections
+from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
 
 _RATE: Final = "format(datum.value / 1e9, '~r') + ' G/s'"
 _MIN_LENGTHS: Final = 4  # a line has two parameters
@@ -93,16 +93,16 @@ def _fitted(name: str, of: Mapping[float, Sequence[Record]]) -> HalfLength:
 
 def half_length_table(records: Sequence[Record]) -> str:
     """Render the rate of long loops and the half length of each loop; "" if there are no loops."""
-    rows = []
+    rows: list[Cells] = []
     for fit in half_lengths(records):
         rate = f"{show(fit.rate_interval[0], 'op/s')} to {show(fit.rate_interval[1], 'op/s')}"
         half = f"{fit.half_interval[0]:.3g} to {fit.half_interval[1]:.3g}"
         texts = [show(fit.rate, "op/s"), rate, f"{fit.half:.3g}", half]
-        rows.append([Cell(fit.name), *(Cell(t, number=True) for t in texts), Cell("", flags=fit.flags)])
+        rows.append([fit.name, *texts, TextCell("", flags=fit.flags)])
     if not rows:
         return ""
     columns = ["loop, instructions", "rate of long loops", "95 % interval", "half length", "95 % interval", ""]
-    return render("parts/programs.html", parts=[("Half length", Table(columns, rows, numbers=range(1, 5)), None)])
+    return render_sections([TableSection("Half length", TextTable(columns, rows, range(1, 5)))])
 
 
 def _rows(records: Sequence[Record], x: str, title: str, things: tuple[str, str], *keys: str) -> list[Row]:

@@ -17,8 +17,8 @@ from meshmark.views.charts.drawing import FULL, Drawn, Row, chart_of, drawing, l
 from meshmark.views.charts.program_charts import COLOURS
 from meshmark.views.content.programs import Program, Split, problem_of, steps
 from meshmark.views.content.selection import listed, value_of
-from meshmark.views.html import Cell, Cells, Table
-from meshmark.views.render import render
+from meshmark.views.render import render_sections
+from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
 
 WHOLE: Final = "whole"  # begins the name of the whole step
 IDEAL: Final = "ideal, 1/ranks"
@@ -174,7 +174,7 @@ def phase_table(program: Program) -> Callable[[Sequence[Record]], str]:
     """Return the function that renders the exponents and shares of the phases of a program."""
 
     def table(records: Sequence[Record]) -> str:
-        parts = []
+        sections = []
         for curves in phases(records, program):
             columns = [
                 "phase",
@@ -185,8 +185,8 @@ def phase_table(program: Program) -> Callable[[Sequence[Record]], str]:
             columns += ["95 % interval", ""]
             names = [name for name in names_of(program) if any(curves.has(name, n) for n in curves.splits)]
             rows = [_cells(curves, name) for name in names]
-            parts.append((curves.title, Table(columns, rows, numbers=range(1, 5)), None))
-        return render("parts/programs.html", parts=parts) if parts else ""
+            sections.append(TableSection(curves.title, TextTable(columns, rows, numbers=range(1, 5))))
+        return render_sections(sections)
 
     return table
 
@@ -198,7 +198,7 @@ def _cells(one: Phases, phase: str) -> Cells:
     exponent, interval = _exponent(fit) if fit else ("–", f"no fit: {_points(times)}, {MIN_POINTS} are needed")
     share, bounds = ("–", "–") if phase.startswith(WHOLE) else _share(one.splits[one.largest], phase)
     flags = frozenset[str]().union(*(r.flags for r in times.values()))
-    return [phase, *(Cell(text, number=True) for text in (exponent, interval, share, bounds)), Cell("", flags=flags)]
+    return [phase, exponent, interval, share, bounds, TextCell("", flags=flags)]
 
 
 def _points(times: Mapping[int, Record]) -> str:

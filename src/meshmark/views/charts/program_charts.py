@@ -1,4 +1,4 @@
-"""Draws charts and renders tables of MPI programs: time by part, breakdown of steps, pop by grid, and npb kernels."""
+"""Draws charts of MPI programs: time by part, breakdown of steps, pop by grid, and npb kernels."""
 
 from __future__ import annotations
 
@@ -27,30 +27,21 @@ from meshmark.views.charts.drawing import (
 from meshmark.views.content.programs import (
     ANATOMY,
     GYRO,
-    KERNEL_HEAD,
-    MODEL_HEAD,
     POP,
     SWIM,
     Program,
     Split,
     best_of,
     grids,
-    head_of,
-    kernels,
-    model_rows,
     order_of,
     prediction,
-    prediction_lines,
     programming_models,
-    row_of,
     shown,
     steps,
     times,
     where_of,
 )
 from meshmark.views.content.selection import selected, text_of
-from meshmark.views.html import Cell, Table
-from meshmark.views.render import render
 
 _HALF, _MORE, _MEASURED = "half, predicted", "more, predicted", "more, measured"
 COLOURS: Final = {
@@ -68,45 +59,6 @@ COLOURS: Final = {
 }
 # The scale is shared by bars and points in adjacent panels.
 _STROKES: Final = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
-
-
-def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> Table:
-    """Return a table of steps; the first row is bold if it is the best."""
-    body = []
-    for i, (cells, flags) in enumerate(rows):
-        bold = best and i == 0
-        texts = [Cell(t, number=column > 0, bold=bold) for column, t in enumerate(cells)]
-        body.append([*texts, Cell("", flags=flags)])
-    return Table([*head, ""], body, numbers=range(1, len(head)))
-
-
-def tables(records: Sequence[Record], program: Program) -> str:
-    """Render the parts of a program's steps and, for anatomy, the predictions."""
-    parts = []
-    for group in shown(records, program):
-        rows = [(row_of(group, s, program), s.flags) for s in group.splits]
-        lines = [f"{s.name}: {line}" for s in group.splits for line in prediction_lines(s, prediction(records, s))]
-        name = f"{group.library}, {group.where}, {group.transport}"
-        parts.append((name, _table(head_of(program), rows, program.ranked), lines if program is ANATOMY else None))
-    return render("parts/programs.html", parts=parts) if parts else ""
-
-
-def kernel_tables(records: Sequence[Record]) -> str:
-    """Render the kernels of npb."""
-    parts = [
-        (", ".join(map(str, (key[1], key[5], key[4]))), _table(KERNEL_HEAD, rows, False), None)
-        for key, rows in kernels(records).items()
-    ]
-    return render("parts/programs.html", parts=parts) if parts else ""
-
-
-def model_tables(records: Sequence[Record]) -> str:
-    """Render the programming models of swim on each grid."""
-    parts = [
-        (grid, _table(MODEL_HEAD, model_rows(models), False), None)
-        for grid, models in programming_models(records).items()
-    ]
-    return render("parts/programs.html", parts=parts) if parts else ""
 
 
 # ------------------------------------------------------------------ charts

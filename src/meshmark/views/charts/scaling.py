@@ -13,7 +13,8 @@ from meshmark.statistics.verdicts import MARGIN
 from meshmark.store.record import OBSERVED, Record
 from meshmark.values.units import percent
 from meshmark.views.content.selection import number_in, selected
-from meshmark.views.render import render
+from meshmark.views.render import render_sections
+from meshmark.views.tables import TableSection
 
 COUNTS: Final = ("threads", "copies", "ranks")  # conditions that are numbers of workers
 # Conditions of a configuration that were not varied.
@@ -36,15 +37,12 @@ def conclusions(records: Sequence[Record]) -> str:
     """Render the scaling of each program with each of its numbers of workers; "" without two such numbers."""
     groups = _groups(records)
     confidence = confidence_of_each(max(1, len(groups)))
-    scalings = [
-        {
-            "title": f"{program}: {scaling_title(fit)}",
-            "lines": [*scaling_lines(fit), *_waiting(members, records)],
-        }
+    sections = [
+        TableSection(f"{program}: {scaling_title(fit)}", lines=[*scaling_lines(fit), *_waiting(members, records)])
         for (program, count, others), members in groups.items()
         for fit in [_scaling(members, count, others, confidence)]
     ]
-    return render("parts/scaling.html", scalings=scalings) if scalings else ""
+    return render_sections(sections)
 
 
 def _groups(records: Sequence[Record]) -> dict[_Group, dict[int, Record]]:

@@ -13,11 +13,11 @@ from meshmark.store.record import Better, Record, median
 from meshmark.values.units import number, scale_for, show, size
 from meshmark.views.charts.comm import RATE, TIME, libraries_of, library_of
 from meshmark.views.charts.drawing import Row, chart_of, clearest, drawing, row, tooltip
-from meshmark.views.content.contention import STARTS, Contention, contentions, start_lines
-from meshmark.views.content.ranking import interval_text, ratio_text
+from meshmark.views.content.contention import Contention, contentions
+from meshmark.views.content.ranking import interval_text
 from meshmark.views.content.selection import UNKNOWN, selected, value_of
-from meshmark.views.html import Cell, Cells, Table, numbers
 from meshmark.views.render import render
+from meshmark.views.tables import TextTable
 
 # Lines in these colours are visible on light and dark pages, and white text is readable on these colours.
 _GOOD_TO_BAD: Final = ("#0072B2", "#75747A", "#B84E00")
@@ -176,21 +176,6 @@ def _cells(base: alt.Chart, scale: alt.Scale, legend: alt.Legend | None) -> alt.
         stroke=alt.condition("datum.flagged", alt.value("black"), alt.value(None)),
     )
     return cells
-
-
-def contention_details(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
-    """Render the sizes at which contention starts, by distance, and a table of factors."""
-
-    def cell(found: Contention, distance: int, bytes_: int) -> Cell:
-        f = found.cells.get((distance, bytes_))
-        return Cell(ratio_text(f.ratio), number=True, bold=f.starts, flags=f.flags) if f else Cell("–", number=True)
-
-    parts = []
-    for found in contentions(records):
-        head = ["distance", *(size(s) for s in found.sizes)]
-        rows: list[Cells] = [[str(d), *(cell(found, d, s) for s in found.sizes)] for d in found.distances]
-        parts.append((found, start_lines(found), Table(head, rows, range(1, len(head)))))
-    return render("parts/contention.html", parts=parts, starts=STARTS) if parts else ""
 
 
 # ------------------------------------------------------------------ pairs
@@ -398,14 +383,14 @@ def pair_details(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
     results = _pairs(records, topology)
     if not results:
         return ""
-    rows: list[Cells] = []
+    rows = []
     for p in results:
         for level, between in sorted({(r["level"], r["between"]) for r in p.rows if p.places}):
             values = [r["value"] for r in p.rows if r["level"] == level]
             scale = scale_for(p.unit, median(values))
             low, high = (show(f(values), p.unit, scale) for f in (min, max))
             median_text = show(median(values), p.unit, scale)
-            rows.append([p.library, size(p.bytes), between, *numbers(str(len(values)), median_text, f"{low} – {high}")])
+            rows.append([p.library, size(p.bytes), between, str(len(values)), median_text, f"{low} – {high}"])
     columns = ["library", "message", "distance", "pairs", "median", "range"]
     reason = "Ranks were not bound to one CPU each" if topology else "The machine's topology is not recorded"
-    return render("parts/pairs.html", table=Table(columns, rows, numbers=(3, 4, 5)), why=reason)
+    return render("parts/pairs.html", table=TextTable(columns, rows, numbers=(3, 4, 5)), why=reason)

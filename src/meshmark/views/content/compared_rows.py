@@ -18,11 +18,14 @@ from meshmark.errors import UsageError
 from meshmark.measure.repetitions import point_key
 from meshmark.store.record import Record, varying
 from meshmark.values.units import ratio_text, scale_for, show
+from meshmark.views.content.listing import conditions_text, in_order, shown, title
 from meshmark.views.content.selection import modes_of, modes_texts
-from meshmark.views.pages.listing import conditions_text, in_order, shown, title
+from meshmark.views.tables import Cells, Emphasis, TextCell, TextTable, ratio_dot
 
 LETTERS: Final = ascii_uppercase
 MOST_SIDES: Final = len(LETTERS)
+LEGEND: Final = "?: inconclusive; –: not comparable, or no result of this kind"
+_SHORT: Final = {"inconclusive": "?", "not comparable": "–"}  # in the columns of tables of several sides
 _NAMES: Final = {
     ("latency", "load_latency"): "latency of caches and memory",
     ("latency", "level_latency"): "latency of each level",
@@ -43,7 +46,7 @@ _NAMES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ComparedCell:
     """The result of a side beside the result of A.
 
     Attributes:
@@ -73,7 +76,7 @@ class Line:
 
     point: str
     a: str
-    cells: Sequence[Cell | None]
+    cells: Sequence[ComparedCell | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +182,9 @@ def _point(p: Pair, columns: Sequence[str], two_sides: bool) -> str:
     return ", ".join(point)
 
 
-def _cell(c: Comparison, p: Pair) -> Cell:
+def _cell(c: Comparison, p: Pair) -> ComparedCell:
     has_ratio = p.ratio is not None and math.isfinite(p.ratio.value)
-    return Cell(
+    return ComparedCell(
         value=_value(c.b, p.b, p.a),
         ratio=ratio_text(p.ratio.value) if p.ratio is not None and has_ratio else "–",
         interval=interval_text(p.ratio.interval if p.ratio else None),
@@ -198,6 +201,47 @@ def _value(side: Side, record: Record, scaled_as: Record | None = None) -> str:
         return modes_texts(modes)[0]
     scale = scale_for(record.unit, (scaled_as or record).value)
     return show(record.value, record.unit, scale)
+
+
+def compared_table(lines: Sequence[Line], axis: tuple[float, float] | None = None) -> TextTable:
+    """Return a table of results of A and the other sides, with ratios and verdicts.
+
+    Args:
+        axis: Range of the axis on which pages draw the ratios of two sides; None: they are not drawn.
+    """
+    others = LETTERS[1 : len(lines[0].cells) + 1]
+    if len(others) > 1:
+        head = ["point", "A", *(name for letter in others for name in (letter, "over A"))]
+        rows: list[Cells] = [
+            [line.point or "–", line.a, *(part for cell in line.cells for part in _of_several(cell))] for line in lines
+        ]
+        return TextTable(head, rows, numbers=(1, *range(2, len(head), 2)), folds=[0])
+    ends = " to ".join(map(ratio_text, axis)) if axis else ""
+    rows = [
+        [
+            *(line.point or "–", line.a, cell.value, cell.ratio, cell.interval),
+            TextCell("", dot=ratio_dot(*cell.at, *axis) if axis and cell.at else None),
+            TextCell(cell.word, verdict_emphasis(cell.better)),
+            TextCell(cell.reason, "dim"),
+        ]
+        for line in lines
+        for cell in line.cells
+        if cell
+    ]
+    head = ["point", "A", "B", "B over A", "95 %", ends, "B is", "because"]
+    return TextTable(head, rows, numbers=range(1, 5), folds=(0, 7))
+
+
+def _of_several(cell: ComparedCell | None) -> tuple[str, TextCell | str]:
+    if cell is None:
+        return "–", ""
+    text = f"{cell.ratio} {_SHORT.get(cell.word, cell.word)}"
+    return cell.value, TextCell(text, verdict_emphasis(cell.better), hint=cell.interval)
+
+
+def verdict_emphasis(better: bool | None) -> Emphasis:
+    """Return how a verdict is shown that is better, worse or neither (None)."""
+    return "verdict" if better is None else "good" if better else "bad"
 
 
 def mean_text(mean: Mean) -> str:

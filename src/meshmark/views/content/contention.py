@@ -6,8 +6,7 @@ bounds are conservative: they combine the far ends of both intervals.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -19,18 +18,17 @@ from meshmark.values.units import size
 from meshmark.views.content.ranking import (
     clearest,
     half_text,
-    legend,
-    letters,
-    print_columns,
+    interval_text,
     ranks_of,
     ratio_of,
     ratio_text,
     transport_of,
 )
 from meshmark.views.content.selection import number, selected, text_of, value_of
+from meshmark.views.tables import Cells, Emphasis, TableSection, TextCell, TextTable
 
 STARTS: Final = 1.1  # contention starts where the whole interval is above this
-WIDE: Final = 160  # columns if standard output is not a terminal
+_NO_PAIRS: Final = "only one pair at each distance, so there is no contention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,43 +162,37 @@ def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
     return lines
 
 
-def print_contention(records: Sequence[Record]) -> None:
-    """Print tables of factors by distance and size, and where contention starts."""
-    from rich.console import Console
-    from rich.text import Text
+def contention_sections(records: Iterable[Record]) -> list[TableSection]:
+    """Return the factors by distance and size, and where contention starts."""
+    return [_section(contention) for contention in contentions(records)]
 
-    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
-    for contention in contentions(records):
-        where = (
-            f"{contention.machine}: contention of swap, {contention.library}, {contention.where}, "
-            f"{contention.transport}"
-        )
-        if not contention.cells:
-            console.print(f"{where}: only one pair at each distance, so there is no contention", style="dim")
-            continue
-        common_flags = frozenset.intersection(*(f.flags for f in contention.cells.values()))
-        console.print(where + (f"; all {', '.join(sorted(common_flags))}" if common_flags else ""), style="dim")
-        rows = [d for d in contention.distances if contention.of(d)]
-        columns = []
-        for s in contention.sizes:
-            column = [Text(size(s))]
-            for d in rows:
-                factor = contention.cells.get((d, s))
-                if factor is None:
-                    column.append(Text("–", style="dim"))
-                    continue
-                mark = letters(factor.flags - common_flags)
-                text = f"{factor.ratio.value:.2f} {half_text(factor.ratio)}{' ' + mark if mark else ''}"
-                start_mark = "*" if contention.start(d) == s else ""
-                column.append(Text(start_mark + text, style="bold" if factor.starts else "dim"))
-            columns.append(column)
-        print_columns(console, [[Text("distance"), *(Text(str(d)) for d in rows)]], columns)
-        key = legend(r for f in contention.cells.values() if f.flags - common_flags for r in (f.alone, f.together))
-        console.print(
+
+def _section(contention: Contention) -> TableSection:
+    def cell(distance: int, size_bytes: int) -> TextCell:
+        factor = contention.cells.get((distance, size_bytes))
+        if factor is None:
+            return TextCell("–", "dim")
+        starts: Emphasis = "best" if contention.start(distance) == size_bytes else "bold"
+        text = f"{factor.ratio.value:.2f} {half_text(factor.ratio)}"
+        return TextCell(text, starts if factor.starts else "dim", factor.flags, hint=interval_text(factor.ratio))
+
+    head = ["distance", *map(size, contention.sizes)]
+    rows: list[Cells] = [
+        [str(d), *(cell(d, s) for s in contention.sizes)] for d in contention.distances if contention.of(d)
+    ]
+    table = TextTable(head, rows, numbers=range(1, len(head)))
+    title = f"{contention.library}, {contention.where}, {contention.transport}"
+    about = f"{contention.machine}: contention of swap"
+    if not rows:
+        return TableSection(title, about=about, lines=[_NO_PAIRS])
+    return TableSection(
+        title,
+        table,
+        about,
+        notes=[
             f"time of all pairs at once / time of the slowest alone ± half its interval; * first clearly above {STARTS}"
-            + (f"; {key}" if key else ""),
-            style="dim",
-        )
-        console.print("contention starts at:")
-        for line in start_lines(contention, common_flags):
-            console.print(f"  {line}", soft_wrap=True)
+        ],
+        heading="contention starts at",
+        lines=start_lines(contention, table.common_flags),
+        summary=f"Contention with its interval; clearly above {STARTS} in bold",
+    )

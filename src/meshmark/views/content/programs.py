@@ -1,4 +1,4 @@
-"""Prepares and prints the results of MPI programs: time by part of pop, gyro, swim and anatomy, and the npb kernels.
+"""Lays out the results of MPI programs: time by part of pop, gyro, swim and anatomy, and the npb kernels.
 
 Parts are means over ranks; the total is the time of the slowest rank. The difference is the time that the slowest rank
 takes longer than the mean. The module `program_charts` draws the charts.
@@ -7,22 +7,18 @@ takes longer than the mean. The module `program_charts` draws the charts.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from meshmark.store.record import Record
 from meshmark.values.units import NBSP, percent, show
-from meshmark.views.content.ranking import clearest, half_percent, letters, print_columns, ranks_of, transport_of
+from meshmark.views.content.ranking import clearest, half_percent, ranks_of, transport_of
 from meshmark.views.content.selection import UNKNOWN, listed, selected, text_of, value_of
+from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-PROGRAMS: Final = ("pop", "gyro", "swim", "anatomy", "npb")  # instruments that this module shows
-WIDE: Final = 160  # columns if standard output is not a terminal
+_SLOWEST: Final = "median of the slowest rank ± half its 95 % interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,28 +327,6 @@ def _share(records: Sequence[Record], step: Record) -> Record | None:
     return _same_run(step, same) if same and step.instrument == "swim_threads" else None
 
 
-MODEL_HEAD: Final = ["programming model", "threads or ranks", "how", "a step", "vs. best", "of triad's bandwidth"]
-
-
-def model_rows(models: Sequence[Model]) -> list[tuple[list[str], frozenset[str]]]:
-    """Return the rows of a table and their flags; a step is compared with the best step of as many workers."""
-    best = {m.workers: min(o.step.value for o in models if o.workers == m.workers) for m in models}
-    return [
-        (
-            [
-                m.name,
-                str(m.workers),
-                m.how,
-                f"{show(m.step.value, 's')} {half_percent(m.step)}",
-                f"{m.step.value / best[m.workers]:.2f}",
-                percent(m.share.value) if m.share else "–",
-            ],
-            m.step.flags | (m.share.flags if m.share else frozenset()),
-        )
-        for m in models
-    ]
-
-
 # ------------------------------------------------------------------ anatomy
 
 
@@ -435,12 +409,35 @@ def prediction_lines(split: Split, predicted: Prediction, known: frozenset[str] 
 # ------------------------------------------------------------------ tables
 
 
-def head_of(program: Program) -> list[str]:
-    return [program.names[0], program.step, *(["vs. best"] if program.ranked else []), *program.parts]
+def program_sections(records: Sequence[Record], program: Program) -> list[TableSection]:
+    """Return the parts of a program's steps; for anatomy with its predictions, for pop with all grids."""
+    sections = []
+    head = [program.names[0], program.step, *(["vs. best"] if program.ranked else []), *program.parts]
+    order = "; fastest first" if program.ranked else ""
+    for group in shown(records, program):
+        table = _table(head, [(_row(group, s, program), s.flags) for s in group.splits], program.ranked)
+        sections.append(
+            TableSection(
+                f"{group.library}, {group.where}, {group.transport}",
+                table,
+                about=f"{group.machine}: {program.instrument}",
+                notes=[f"{_SLOWEST}; parts are means over ranks{order}"],
+                lines=_lines(records, group, program, table.common_flags),
+            )
+        )
+    return sections
 
 
-def row_of(one: Steps, split: Split, program: Program) -> list[str]:
-    """Return the cells of a row, without flags."""
+def _table(head: Sequence[str], rows: Sequence[tuple[list[str], frozenset[str]]], ranked: bool = False) -> TextTable:
+    """Return a table of rows with their flags; the first row is bold if it is the best."""
+    body: list[Cells] = []
+    for i, (cells, flags) in enumerate(rows):
+        texts = [TextCell(text, "bold") for text in cells] if ranked and i == 0 else cells
+        body.append([*texts, TextCell("", flags=flags)])
+    return TextTable([*head, ""], body, numbers=range(1, len(head)))
+
+
+def _row(one: Steps, split: Split, program: Program) -> list[str]:
     relative = [f"{split.total.value / one.splits[0].total.value:.2f}"] if program.ranked else []
     cells = [split.name, f"{show(split.total.value, 's')} {half_percent(split.total)}", *relative]
     for part in program.parts:
@@ -450,17 +447,52 @@ def row_of(one: Steps, split: Split, program: Program) -> list[str]:
     return cells
 
 
-KERNEL_HEAD: Final = ["kernel", "class", "time", "rate", "time in MPI", "check"]
+def _lines(records: Sequence[Record], group: Steps, program: Program, known: frozenset[str]) -> list[str]:
+    if program is ANATOMY:
+        predictions = {s.name: prediction_lines(s, prediction(records, s), known) for s in group.splits}
+        return [f"{name}: {line}" for name, lines in predictions.items() for line in lines]
+    same = next((same for same in grids(records) if best_of(same).splits == group.splits), []) if program is POP else []
+    lines = []
+    for one in same if len(same) > 1 else ():
+        fastest = one.splits[0]
+        mark = "*" if fastest == group.splits[0] else ""
+        time = f"{show(fastest.total.value, 's')} {half_percent(fastest.total)}"
+        lines.append(f"{mark}grid {one.grid}: {time}, {fastest.name}")
+    return lines
 
 
-def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]]:
-    """Return the rows of npb and their flags, by library and ranks, in the order of kernels and classes."""
+def model_sections(records: Sequence[Record]) -> list[TableSection]:
+    """Return the programming models of swim on each grid; a step is compared with the best of as many workers."""
+    head = ["programming model", "threads or ranks", "how", "a step", "vs. best", "of triad's bandwidth"]
+    sections = []
+    for grid, models in programming_models(records).items():
+        best = {m.workers: min(o.step.value for o in models if o.workers == m.workers) for m in models}
+        rows = [
+            (
+                [
+                    m.name,
+                    str(m.workers),
+                    m.how,
+                    f"{show(m.step.value, 's')} {half_percent(m.step)}",
+                    f"{m.step.value / best[m.workers]:.2f}",
+                    percent(m.share.value) if m.share else "–",
+                ],
+                m.step.flags | (m.share.flags if m.share else frozenset()),
+            )
+            for m in models
+        ]
+        sections.append(TableSection(grid, _table(head, rows)))
+    return sections
+
+
+def kernel_sections(records: Sequence[Record]) -> list[TableSection]:
+    """Return the results of npb by library and ranks, in the order of kernels and classes."""
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
     for r in records:
         if r.instrument == "npb" and None not in (r.conditions.get("kernel"), r.conditions.get("class")):
             points.setdefault(_key(r, "threads", "class", "kernel", "fft"), {}).setdefault(r.metric, []).append(r)
-    tables: dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]] = {}
-    for key, metrics in sorted(points.items(), key=lambda point: order_of(next(iter(point[1].values()))[0])):
+    tables: dict[tuple[str, str], list[tuple[list[str], frozenset[str]]]] = {}
+    for metrics in sorted(points.values(), key=lambda by_metric: order_of(next(iter(by_metric.values()))[0])):
         elapsed = selected(metrics.get("elapsed", []), "npb", "elapsed", texts=("kernel", "class"), above_zero=True)
         if not elapsed:
             continue
@@ -481,58 +513,11 @@ def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[li
             check,
         ]
         flags = total.flags.union(*(r.flags for r in (rate, share) if r))
-        tables.setdefault((*key[:4], transport_of(total), where_of(total)), []).append((cells, flags))
-    return tables
-
-
-# ------------------------------------------------------------------ in the terminal
-
-
-def print_programs(records: Sequence[Record]) -> bool:
-    """Print tables of programs, kernels and the breakdown of steps; return whether there were any."""
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
-    printed = False
-    for program in (POP, GYRO, SWIM, ANATOMY):
-        order = "; fastest first" if program.ranked else ""
-        note = f"median of the slowest rank ± half its 95 % interval; parts are means over ranks{order}"
-        for group in shown(records, program):
-            title = f"{group.machine}: {program.instrument}, {group.library}, {group.where}, {group.transport}"
-            rows = [(row_of(group, s, program), s.flags) for s in group.splits]
-            printed = True
-            common_flags = _print_table(console, title, head_of(program), rows, note)
-            for s in group.splits if program is ANATOMY else ():
-                for line in prediction_lines(s, prediction(records, s), common_flags):
-                    console.print(f"  {s.name}: {line}", soft_wrap=True)
-    for same in grids(records):
-        for group in same if len(same) > 1 else ():
-            s = group.splits[0]
-            best_mark = "*" if group is best_of(same) else " "
-            console.print(
-                f" {best_mark}grid {group.grid}: {show(s.total.value, 's')} {half_percent(s.total)}, {s.name}"
-            )
-    note = "median of the slowest rank ± half its 95 % interval; largest share of time in the MPI library"
-    for key, rows in kernels(records).items():
-        _print_table(console, f"{key[0]}: npb, {key[1]}, {key[5]}, {key[4]}", KERNEL_HEAD, rows, note)
-        printed = True
-    return printed
-
-
-def _print_table(
-    console: Console, title: str, head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], note: str
-) -> frozenset[str]:
-    """Print a table and return the flags that all rows have, which the title lists."""
-    from rich.text import Text
-
-    common_flags = frozenset.intersection(*(flags for _, flags in rows))
-    common = f"; all {', '.join(sorted(common_flags))}" if common_flags else ""
-    console.print(title + common, style="dim", soft_wrap=True)
-    columns = [[Text(h, style="bold"), *(Text(cells[i]) for cells, _ in rows)] for i, h in enumerate(head)]
-    marks = [letters(flags - common_flags) for _, flags in rows]
-    if any(marks):
-        columns.append([Text(""), *map(Text, marks)])
-    print_columns(console, columns[:1], columns[1:])
-    row_flags = sorted(frozenset[str]().union(*(flags for _, flags in rows)) - common_flags)
-    console.print(note + "".join(f"; {letters([f])} {f}" for f in row_flags), style="dim", soft_wrap=True)
-    return common_flags
+        title = f"{text_of(total, 'library', 'mpi')}, {where_of(total)}, {transport_of(total)}"
+        tables.setdefault((total.machine, title), []).append((cells, flags))
+    head = ["kernel", "class", "time", "rate", "time in MPI", "check"]
+    notes = [f"{_SLOWEST}; largest share of time in the MPI library"]
+    return [
+        TableSection(title, _table(head, rows), about=f"{machine}: npb", notes=notes)
+        for (machine, title), rows in tables.items()
+    ]

@@ -7,40 +7,23 @@ were measured.
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from meshmark.measure.repetitions import measured
 from meshmark.statistics import verdicts
 from meshmark.statistics.verdicts import Ranked, Ratio
 from meshmark.store.record import Record
-from meshmark.values.units import Scale, counted, number, scale_for
+from meshmark.values.units import counted, number, scale_for
 from meshmark.values.units import size as format_bytes
 from meshmark.views.content.selection import selected, text_of, value_of
+from meshmark.views.tables import Cells, Emphasis, TableSection, TextCell, TextTable
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-WIDE: Final = 160  # columns if standard output is not a terminal
 _SHOWN: Final = 6  # most protocols in one line
-_LETTERS: Final = {
-    "migrated": "m",
-    "stolen": "s",
-    "clock_varied": "c",
-    "disturbed": "d",
-    "stopped": "e",
-    "oversubscribed": "o",
-    "misplaced": "p",
-    "page_size": "g",
-    "faulted": "f",
-    "unverified": "u",
-    "off_plan": "n",
-}
+BEST: Final = "best protocol of each library"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +149,12 @@ class Comparison(NamedTuple):
 
     def of(self, name: str) -> dict[int, Ratio]:
         return {s: r for (n, s), r in sorted(self.ratios.items()) if n == name}
+
+    @property
+    def lines(self) -> dict[str, dict[int, Ratio]]:
+        """The ratios by name and size; for the halo exchange, the ratios of the best protocols come first."""
+        best = {BEST: self.best} if self.a.subject is HALO else {}
+        return {**best, **{name: ratios for name in self.a.protocols if (ratios := self.of(name))}}
 
     def faster(self, ratios: Mapping[int, Ratio]) -> list[str]:
         """Return the verdict by size, such as `up to 64 words: Open MPI 4.1.4`."""
@@ -345,122 +334,77 @@ def half_percent(record: Record) -> str:
     return "±>999%" if half > 999 else f"±{half:.1f}%" if half < 9.95 else f"±{half:.0f}%"
 
 
-def letters(flags: Iterable[str]) -> str:
-    """Abbreviate flags to letters, such as `d` for disturbed."""
-    return "".join(sorted(_LETTERS.get(f, "?") for f in flags))
+# ------------------------------------------------------------------ tables
 
 
-def legend(records: Iterable[Record]) -> str:
-    """Explain the letters of these records' flags."""
-    flags = sorted({f for r in records for f in r.flags})
-    return ", ".join(f"{letters([f])} {f}" for f in flags)
+def ranking_sections(records: Iterable[Record]) -> list[TableSection]:
+    """Return the times of halo protocols by size, with the winners; the best time of each size is marked."""
+    return [_ranking_section(ranking) for ranking in rankings(records)]
 
 
-def column_scales(ranking: Ranking) -> dict[int, Scale]:
-    """Return the unit of each size, which all protocols share."""
-    return {s: scale_for("s", ranking.lowest(s).value) for s in ranking.sizes}
+def _ranking_section(ranking: Ranking) -> TableSection:
+    scales = {s: scale_for("s", ranking.lowest(s).value) for s in ranking.sizes}
+    best = {s: ranking.best(s) for s in ranking.common}
 
+    def cell(protocol: str, size: int) -> TextCell:
+        r = ranking.cells.get((protocol, size))
+        if r is None:
+            return TextCell("–", "dim")
+        text = f"{number(r.value / scales[size].factor)} {half_percent(r)}"
+        return TextCell(text, "best" if r is best.get(size) else "", r.flags)
 
-# ------------------------------------------------------------------ in the terminal
-
-
-def print_rankings(records: Sequence[Record]) -> bool:
-    """Print tables, winners and ratios of libraries; return whether there were any records to rank."""
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
-    ranked = rankings(records)
-    for i, ranking in enumerate(ranked):
-        if i:
-            console.print()
-        _print_ranking(console, ranking)
-    for pair in comparisons(ranked):
-        _print_ratios(console, pair)
-    return bool(ranked)
-
-
-def print_comparisons(records: Sequence[Record]) -> None:
-    """Print the ratios of libraries for messages and collectives, if there are several libraries."""
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
-    for subject in (MESSAGE, COLLECTIVES):
-        for pair in comparisons(rankings(records, subject)):
-            _print_ratios(console, pair)
-
-
-def _print_ranking(console: Console, ranking: Ranking) -> None:
-    from rich.text import Text
-
-    cells = list(ranking.cells.values())
-    common_flags = frozenset.intersection(*(r.flags for r in cells))
-    common = f"; all {', '.join(sorted(common_flags))}" if common_flags else ""
-    console.print(
-        f"{ranking.machine}: halo, {ranking.library}, {ranking.where}, {ranking.transport}{common}", style="dim"
+    head = ["protocol", "vs. lowest", *(f"{HALO.size_text(s)}\n{scales[s].symbol}" for s in ranking.sizes)]
+    rows: list[Cells] = [
+        [p, _relative_text(ranking, p), *(cell(p, s) for s in ranking.sizes)] for p in ranking.protocols
+    ]
+    return TableSection(
+        f"{ranking.library}, {ranking.where}, {ranking.transport}",
+        TextTable(head, rows, numbers=range(1, len(head))),
+        about=f"{ranking.machine}: halo",
+        notes=["median ± half its 95 % interval; * lowest that can be judged"],
+        heading="fastest protocol",
+        lines=winner_lines(ranking),
+        summary=f"Ranking of {len(ranking.protocols)} protocols",
     )
-    scales = column_scales(ranking)
-    columns = []
-    for size in ranking.sizes:
-        factor, best = scales[size].factor, ranking.best(size) if size in ranking.common else None
-        column = [Text(f"{size}"), Text(scales[size].symbol)]
-        for protocol in ranking.protocols:
-            r = ranking.cells.get((protocol, size))
-            if r is None:
-                column.append(Text("–", style="dim"))
-                continue
-            mark = letters(r.flags - common_flags)
-            text = f"{number(r.value / factor)} {half_percent(r)}{' ' + mark if mark else ''}"
-            column.append(Text(("*" if r is best else "") + text, style="bold" if r is best else ""))
-        columns.append(column)
-    first = [Text("words"), Text(""), *(Text(p) for p in ranking.protocols)]
-    relative = [Text("vs."), Text("lowest"), *(Text(relative_text(ranking, p)) for p in ranking.protocols)]
-    print_columns(console, [first, relative], columns)
-    key = legend(r for r in cells if r.flags - common_flags)
-    console.print(
-        "median ± half its 95 % interval; * lowest that can be judged" + (f"; {key}" if key else ""),
-        style="dim",
-    )
-    console.print("fastest protocol:")
-    for line in winner_lines(ranking):
-        console.print(f"  {line}", soft_wrap=True)
 
 
-def relative_text(ranking: Ranking, protocol: str) -> str:
+def _relative_text(ranking: Ranking, protocol: str) -> str:
     ratio = ranking.over_lowest(protocol)
     return "–" if math.isnan(ratio) else f"{ratio:.2f}"
 
 
-def _print_ratios(console: Console, pair: Comparison) -> None:
-    from rich.text import Text
+def comparison_sections(records: Iterable[Record], subject: Subject) -> list[TableSection]:
+    """Return the ratios of each pair of libraries, and which library is faster at which sizes."""
+    return [_ratio_section(pair) for pair in comparisons(rankings(records, subject))]
 
+
+def _ratio_section(pair: Comparison) -> TableSection:
     a, b, ratios = pair
-    console.print(f"\n{b.library} relative to {a.library}, {a.where}", style="dim", soft_wrap=True)
-    console.print("ratio of times ± half its interval; differences in bold")
     sizes = sorted({s for _, s in ratios})
-    protocols = [p for p in a.protocols if any(q == p for q, _ in ratios)]
-    columns = []
-    for size in sizes:
-        column = [Text(str(size) if a.subject.over == "words" else format_bytes(size))]
-        for p in protocols:
-            ratio = ratios.get((p, size))
-            text = f"{ratio.value:.2f} {half_text(ratio)}" if ratio else "–"
-            column.append(Text(text, style="bold" if ratio and ratio.differs else "dim"))
-        columns.append(column)
-    print_columns(console, [[Text(a.subject.over.partition("_")[0]), *(Text(p) for p in protocols)]], columns)
+
+    def cell(ratio: Ratio | None) -> TextCell:
+        if ratio is None:
+            return TextCell("–", "dim")
+        emphasis: Emphasis = "bold" if ratio.differs else "dim"
+        return TextCell(f"{ratio.value:.2f} {half_text(ratio)}", emphasis, hint=interval_text(ratio))
+
+    rows: list[Cells] = [[name, *(cell(by_size.get(s)) for s in sizes)] for name, by_size in pair.lines.items()]
     words = Counter(r.word for r in ratios.values())
-    console.print(
-        f"{b.library} is slower in {words['higher']} of {len(ratios)}, faster in {words['lower']}; "
-        f"equal in {words['equal']}, inconclusive in {words['inconclusive']}"
+    return TableSection(
+        f"{b.library} relative to {a.library}, {a.where}",
+        TextTable(
+            [", ".join(a.subject.names), *map(a.subject.size_text, sizes)], rows, numbers=range(1, len(sizes) + 1)
+        ),
+        notes=[
+            "ratio of times ± half its interval; differences in bold",
+            f"{b.library} is slower in {words['higher']} of {len(ratios)}, faster in {words['lower']}; "
+            f"equal in {words['equal']}, inconclusive in {words['inconclusive']}",
+            run_order_note(pair),
+        ],
+        heading="faster library",
+        lines=[f"{name}: {'; '.join(pair.faster(by_size))}" for name, by_size in pair.lines.items()],
+        summary="Ratios of times",
     )
-    if a.subject is HALO:
-        console.print("faster library, by the best protocol of each:")
-        for line in pair.faster(pair.best):
-            console.print(f"  {line}", soft_wrap=True)
-    else:
-        console.print("faster library:")
-        for p in protocols:
-            console.print(f"  {p}: {'; '.join(pair.faster(pair.of(p)))}", soft_wrap=True)
-    console.print(run_order_note(pair), style="dim")
 
 
 def run_order_note(pair: Comparison) -> str:
@@ -470,31 +414,3 @@ def run_order_note(pair: Comparison) -> str:
     single = len(pair.ratios) - pair.alternated
     remark = f"; {single} of {len(pair.ratios)} compare a single run of a library" if single else ""
     return f"measured in several alternating runs of each library; intervals include the variation between runs{remark}"
-
-
-def print_columns(console: Console, fixed: Sequence[Sequence[Text]], columns: Sequence[Sequence[Text]]) -> None:
-    """Print columns side by side, in several blocks if they are too wide.
-
-    Each block starts with the fixed columns.
-    """
-    from rich.table import Table
-
-    def width(column: Sequence[Text]) -> int:
-        return max(len(t) for t in column) + 2
-
-    available = console.width - sum(map(width, fixed))
-    blocks: list[list[Sequence[Text]]] = [[]]
-    block_width = 0
-    for column in columns:
-        if blocks[-1] and block_width + width(column) > available:
-            blocks.append([])
-            block_width = 0
-        blocks[-1].append(column)
-        block_width += width(column)
-    for block in blocks:
-        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-        for i in range(len(fixed) + len(block)):
-            table.add_column(justify="left" if i == 0 else "right", no_wrap=True)
-        for row in zip(*fixed, *block, strict=True):
-            table.add_row(*row)
-        console.print(table)

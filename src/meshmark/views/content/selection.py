@@ -7,6 +7,7 @@ selects its records here and reads only conditions that it selected by.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -189,3 +190,9 @@ def interval_text(record: Record) -> str:
     """
     text = bounds_text(record)
     return text if record.converged else f"{text} ({wide_text(record.half_width, record.interval_asked)})"
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """Return a sort key that orders numbers in a text by value: `2 threads` before `10 threads`."""
+    parts = (t.lstrip("0") or t[-1] if t.isdecimal() else t for t in re.split(r"(\d+)", text) if t)
+    return [(len(t), t) if t.isdecimal() else (-1, t) for t in parts]

@@ -12,7 +12,7 @@ from meshmark.describe import descriptions
 from meshmark.store.run import Absence
 from meshmark.values.units import counted
 from meshmark.views.charts.drawing import condition_text
-from meshmark.views.html import Cells, Table
+from meshmark.views.tables import TextTable
 
 _BUDGET: Final = re.compile(r"^the budget of \S+ \S+ ended before (its|their) first sample$")
 _BUDGET_ENDED: Final = "the budget ended before the first sample"
@@ -37,7 +37,7 @@ class AbsentGroup:
     summary: str
     enable: str
     commands: Sequence[str]
-    table: Table | None
+    table: TextTable | None
 
 
 def absent_groups(absences: Sequence[Absence], steps: Sequence[Mapping[str, Any]] = ()) -> list[AbsentGroup]:
@@ -71,18 +71,18 @@ def _group(
     return AbsentGroup(summary, "" if commands else enable, commands, table)
 
 
-def _table(same: Sequence[Absence]) -> Table:
+def _table(same: Sequence[Absence]) -> TextTable:
     """Return one line for each point, without the conditions that all share unless there is only one point."""
     keys = dict.fromkeys(k for a in same for k in a.conditions)
     shown = [k for k in keys if len(same) == 1 or len({str(a.conditions.get(k)) for a in same}) > 1]
-    rows: list[Cells] = [
+    rows = [
         [
             f"{a.instrument} · {a.metric}" if a.metric else a.instrument,
             ", ".join(condition_text(k, a.conditions[k]) for k in shown if k in a.conditions),
         ]
         for a in same
     ]
-    return Table(["metric", "point"], rows, wrap=True)
+    return TextTable(["metric", "point"], rows, folds=(0, 1))
 
 
 def _commands(same: Sequence[Absence], argv: Mapping[str, Sequence[str]]) -> list[str]:

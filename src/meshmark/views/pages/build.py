@@ -29,6 +29,7 @@ from meshmark.views.content.card import (
     why_no_figure,
 )
 from meshmark.views.content.findings import UNRELIABLE, sentences, trusted
+from meshmark.views.content.listing import result_tables
 from meshmark.views.content.selection import (
     cleaned,
     collect_skipped,
@@ -43,10 +44,10 @@ from meshmark.views.content.selection import (
     value_of,
 )
 from meshmark.views.content.strengths import Earlier, strengths
-from meshmark.views.html import Cell, Cells, Fact, Level, Listed, Span, Strip, Table, Tile, flag_counts, numbers
+from meshmark.views.html import Fact, Level, Span, Strip, Tile, flag_counts
 from meshmark.views.pages.absent import absent_groups
-from meshmark.views.pages.listing import result_tables
 from meshmark.views.pages.sections import SECTIONS, Section
+from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
 from meshmark.views.topology_svg import topology_svg
 
 MAX_ROWS = 2000  # rows per section, so that the page opens quickly even for hundreds of CPUs
@@ -465,7 +466,7 @@ class _Part:
     absent: str = ""
     offers: Sequence[str] = ()
     shared: str = ""
-    tables: Sequence[Listed] = ()
+    tables: Sequence[TableSection] = ()
     results: int = 0
     open: bool = False
     commands: str = ""
@@ -500,7 +501,7 @@ def _part(
 _HIDDEN: Final = frozenset({"page_bytes", "cpus", "fill"})
 
 
-def _tables(mine: Sequence[Record]) -> tuple[str, list[Listed]]:
+def _tables(mine: Sequence[Record]) -> tuple[str, list[TableSection]]:
     hidden = {k for r in mine for k in r.conditions if k in _HIDDEN or k.startswith(("library_", "trial_"))}
     return result_tables(mine, hidden, MAX_ROWS)
 
@@ -529,12 +530,13 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
             r.metric.replace("_", " "),
             str(r.conditions.get("clock", "–")),
             str(r.conditions.get("cpu", "all")),
-            *numbers(show(r.value, r.unit), interval_text(r)),
-            Cell("", flags=r.flags),
+            show(r.value, r.unit),
+            interval_text(r),
+            TextCell("", flags=r.flags),
         ]
         for r in clocks
     ]
-    table = Table(["metric", "clock", "CPU", "median", "95 % interval", "flags"], rows)
+    table = TextTable(["metric", "clock", "CPU", "median", "95 % interval", "flags"], rows, numbers=(3, 4))
     caption = "Cost and resolution of each clock, and the measured frequency of each core."
     return [
         _Part(
@@ -542,7 +544,7 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
             "clock",
             "clocks",
             caption,
-            tables=[Listed("", table)],
+            tables=[TableSection("", table)],
             results=len(clocks),
             open=True,
             commands=_commands(records, "clock"),
@@ -564,14 +566,14 @@ def _provenance(records: Sequence[Record], run: RunInfo) -> list[Fact]:
     return [Fact(name, [Span(text, "code" if name == "Command" else "")]) for name, text in facts.items() if text]
 
 
-def _steps(run: RunInfo) -> Table:
+def _steps(run: RunInfo) -> TextTable:
     rows: list[Cells] = [
         [
             str(s.get("id")),
             str(s.get("status")),
-            Cell(f"{float(s.get('elapsed_s', 0)):.1f} s", number=True),
-            Cell(" ".join(map(str, s.get("argv", []))), code=True),
+            f"{float(s.get('elapsed_s', 0)):.1f} s",
+            TextCell(" ".join(map(str, s.get("argv", []))), "code"),
         ]
         for s in run.steps
     ]
-    return Table(["step", "status", "elapsed", "meshmark-probe …"], rows, wrap=True)
+    return TextTable(["step", "status", "elapsed", "meshmark-probe …"], rows, numbers=(2,), folds=(0, 3))

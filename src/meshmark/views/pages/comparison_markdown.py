@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from meshmark.compare.join import WORDS, Comparison
 from meshmark.values.units import NBSP
 from meshmark.views.content.compared_rows import Block, Line, blocks, named, sides_of
+from meshmark.views.content.compared_text import left_over, lettered, side_text, summaries
 from meshmark.views.markdown import BOLD, escaped, folded, table
-from meshmark.views.pages.comparison import left_over, lettered, side_text, summaries
 
 _SHOWN = frozenset(WORDS) - {"equal", "inconclusive", "not comparable"}
 

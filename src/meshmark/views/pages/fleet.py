@@ -20,9 +20,10 @@ from meshmark.fleet.nodesets import fold
 from meshmark.fleet.overview import ClassOverview, Overview
 from meshmark.statistics.arrays import Array
 from meshmark.values.units import NBSP, show
-from meshmark.views.charts.drawing import Drawn, Row, chart_of, chart_page, colours, condition_text, drawing, natural
+from meshmark.views.charts.drawing import Drawn, Row, chart_of, chart_page, colours, condition_text, drawing
 from meshmark.views.content.compared_rows import named
-from meshmark.views.html import Cell, Cells, Table, numbers
+from meshmark.views.content.selection import natural
+from meshmark.views.tables import TextTable
 
 _TALL: Final = 24  # nodes above one another in a rack
 _WIDE: Final = 64  # nodes beside one another if they are not in a rack
@@ -88,8 +89,8 @@ class ClassPart:
 
     name: str
     summary: str
-    metrics: Table
-    changes: Table | None
+    metrics: TextTable
+    changes: TextTable | None
     chart: str
     not_drawn: int
 
@@ -241,18 +242,18 @@ def _case(of: Overview, case: Named) -> Case:
     )
 
 
-def _left(of: Overview) -> Table | None:
+def _left(of: Overview) -> TextTable | None:
     """Return the nodes without a result by reason, or None."""
     reasons: dict[str, list[str]] = {}
     for node, reason in of.left.items():
         reasons.setdefault(reason, []).append(node)
     if not reasons:
         return None
-    rows: list[Cells] = [
-        [reason, Cell(str(len(nodes)), number=True), fold(nodes)]
+    rows = [
+        [reason, str(len(nodes)), fold(nodes)]
         for reason, nodes in sorted(reasons.items(), key=lambda item: -len(item[1]))
     ]
-    return Table(["reason", "nodes", "which"], rows[:_MANY], numbers={1}, wrap=True)
+    return TextTable(["reason", "nodes", "which"], rows[:_MANY], numbers={1}, folds={0, 2})
 
 
 # ------------------------------------------------------------------ classes
@@ -277,13 +278,13 @@ def _class_part(of: Overview, one: ClassOverview, chart: str, newest: Array) -> 
     )
 
 
-def _metrics(of: Overview, suspects: Suspects, newest: Array) -> Table:
+def _metrics(of: Overview, suspects: Suspects, newest: Array) -> TextTable:
     """Return each metric of a class with its median, the width of its middle half, and its worst node."""
     import numpy as np
 
     panel = of.seen.panel
     values = newest[suspects.of.members]
-    rows: list[Cells] = []
+    rows = []
     for k in sorted(suspects.points, key=lambda k: natural(_title(panel.points[k], panel.points))):
         point = panel.points[k]
         node_values = values[:, k]
@@ -297,25 +298,23 @@ def _metrics(of: Overview, suspects: Suspects, newest: Array) -> Table:
             [
                 _metric(point),
                 _conditions(_varying(point, panel.points)) or "–",
-                *numbers(
-                    str(len(measured)),
-                    show(math.exp(median * point.sign), point.unit),
-                    f"±{50 * float(high - low):.2g}{NBSP}%",
-                    f"{100 * math.expm1(float(node_values[worst]) - median):.1f}{NBSP}%",
-                ),
+                str(len(measured)),
+                show(math.exp(median * point.sign), point.unit),
+                f"±{50 * float(high - low):.2g}{NBSP}%",
+                f"{100 * math.expm1(float(node_values[worst]) - median):.1f}{NBSP}%",
                 panel.nodes[suspects.of.members[worst]],
             ]
         )
-    return Table(
+    return TextTable(
         ["metric", "point", "nodes", "median", "middle half", "worst is worse by", "which is"],
         rows,
         numbers={2, 3, 4, 5},
     )
 
 
-def _changes(of: Overview, one: ClassOverview) -> Table | None:
+def _changes(of: Overview, one: ClassOverview) -> TextTable | None:
     """Return what changed in a class, newest first: levels of its metrics and facts of its nodes."""
-    changes: list[tuple[int, Cells]] = [
+    changes = [
         (
             s.at,
             [
@@ -334,7 +333,7 @@ def _changes(of: Overview, one: ClassOverview) -> Table | None:
         return None
     changes.sort(key=lambda item: -item[0])
     rows = [[date_of(of.campaigns[index]), *cells] for index, cells in changes[:_MANY]]
-    return Table(["since", "what", "change", ""], rows, wrap=True)
+    return TextTable(["since", "what", "change", ""], rows, folds={1, 2, 3})
 
 
 def _signed(by: float) -> str:

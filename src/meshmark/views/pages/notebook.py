@@ -16,13 +16,13 @@ from meshmark.store.export import Row
 from meshmark.store.record import Record
 from meshmark.values.units import plain
 from meshmark.views.charts.drawing import Drawn, for_file
+from meshmark.views.content.listing import result_tables
 from meshmark.views.content.selection import cleaned
-from meshmark.views.html import Cell, Cells, Listed, Table, numbers
 from meshmark.views.mesh import mesh_svg
 from meshmark.views.pages import comparison, recording
-from meshmark.views.pages.listing import result_tables
 from meshmark.views.pages.sections import SECTIONS
 from meshmark.views.render import render
+from meshmark.views.tables import TableSection, TextTable
 from meshmark.watch.frames import Frame, Header
 
 ROWS: Final = 40  # most rows of a table; further rows are only counted
@@ -35,7 +35,7 @@ class Group:
 
     head: str
     common: str
-    listed: Sequence[Listed]
+    listed: Sequence[TableSection]
 
 
 def records_html(rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
@@ -52,7 +52,7 @@ def records_html(rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
         common, listed = result_tables(cleaned(_told_apart(group_rows)), (), rows_left)
         if not listed:
             break
-        rows_left -= sum(table.rows for table in listed)
+        rows_left -= sum(len(section.table.rows) for section in listed)
         shown_groups.append(Group(f"{machine}: {instrument}", common, listed))
     return render("notebook/records.html", groups=shown_groups, shown=ROWS - rows_left, total=len(rows), notes=notes)
 
@@ -81,8 +81,8 @@ def rows_html(columns: Sequence[str], units: Mapping[str, str], arrow: Any, note
     """
     rows = arrow.slice(0, ROWS).to_pylist()
     cells = [[_cell(row[name], units.get(name, "") or _text(row.get("unit"))) for name in columns] for row in rows]
-    right_aligned = {i for line in cells for i, cell in enumerate(line) if cell.number}
-    table = Table([name.replace("_", " ") for name in columns], cells, right_aligned)
+    numbers = {i for row in rows for i, name in enumerate(columns) if type(row[name]) in {int, float}}
+    table = TextTable([name.replace("_", " ") for name in columns], cells, numbers)
     return render("notebook/rows.html", rows=table, shown=len(rows), total=arrow.num_rows, notes=notes)
 
 
@@ -90,14 +90,10 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _cell(value: Any, unit: str) -> Cell:
-    if value is None:
-        return Cell("–")
+def _cell(value: Any, unit: str) -> str:
     if isinstance(value, list):
-        return Cell(", ".join(map(str, value)))
-    if isinstance(value, float):
-        return Cell(plain(value, unit), number=True)
-    return Cell(str(value), number=isinstance(value, int) and not isinstance(value, bool))
+        return ", ".join(map(str, value))
+    return "–" if value is None else plain(value, unit) if isinstance(value, float) else str(value)
 
 
 def comparison_html(c: Comparison) -> str:
@@ -111,16 +107,15 @@ def machine_html(machine: MachineFile, figures: Sequence[tuple[str, str, str]], 
     Args:
         figures: Name, value and source of each figure.
     """
-    rows: list[Cells] = [[name, *numbers(value), source] for name, value, source in figures]
     return render(
         "notebook/machine.html",
         label=machine.label,
         title=machine.title,
         # Embed the mesh as an image, since the style of an inline drawing would apply to the whole notebook.
         mesh="data:image/svg+xml;base64," + b64encode(mesh_svg(machine, light=True).encode()).decode(),
-        figures=Table(["figure", "value", "by"], rows, {1}),
-        shown=len(rows),
-        total=len(rows),
+        figures=TextTable(["figure", "value", "by"], figures, {1}),
+        shown=len(figures),
+        total=len(figures),
         notes=notes,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +19,9 @@ from meshmark.views.charts import (
     swaps,
 )
 from meshmark.views.charts.drawing import Drawn
-from meshmark.views.content import programs, ranking
+from meshmark.views.content import contention, programs, ranking
+from meshmark.views.render import render_sections
+from meshmark.views.tables import TableSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class Section:
     def is_shown(self, requested: Collection[str], drawn: bool) -> bool:
         """Return whether the report of a run that requested these instruments contains the section."""
         return drawn or (self.shown == "requested" and not {self.instrument, *self.more}.isdisjoint(requested))
+
+
+def _below(tables: Callable[..., Sequence[TableSection]], *arguments: object) -> Callable[..., str]:
+    """Return a function that renders the tables of records below a chart."""
+    return lambda records, *_: render_sections(tables(records, *arguments))
 
 
 def _scaling(program: programs.Program) -> Section:
@@ -250,7 +257,7 @@ SECTIONS = (
         "faster. Thick grey line: best protocol of each library. Click a legend entry to isolate it; the band is a "
         "conservative interval from the intervals of both.",
         comm.halo_libraries,
-        details=lambda r: comm.comparison_table(r, ranking.HALO),
+        details=_below(ranking.comparison_sections, ranking.HALO),
         shown="drawn",
     ),
     Section(
@@ -273,7 +280,7 @@ SECTIONS = (
         "pingpong",
         "Time with the second library divided by the time with the first; below 1 the second library is faster.",
         comm.pingpong_libraries,
-        details=lambda r: comm.comparison_table(r, ranking.MESSAGE),
+        details=_below(ranking.comparison_sections, ranking.MESSAGE),
         shown="drawn",
     ),
     Section(
@@ -284,7 +291,7 @@ SECTIONS = (
         "slowest pair alone. Above 1, pairs contend for a shared resource. Bold: the whole interval is above 1.1. "
         "Dashed frame: flagged.",
         swaps.contention,
-        details=swaps.contention_details,
+        details=_below(contention.contention_sections),
         needs_topology=True,
     ),
     Section(
@@ -314,7 +321,7 @@ SECTIONS = (
         "Time with the second library divided by the time with the first; below 1 the second library is faster.",
         comm.collectives_libraries,
         more=("barrier", "bcast", "reduce", "alltoall", "exchange"),
-        details=lambda r: comm.comparison_table(r, ranking.COLLECTIVES),
+        details=_below(ranking.comparison_sections, ranking.COLLECTIVES),
         shown="drawn",
     ),
     Section(
@@ -325,7 +332,7 @@ SECTIONS = (
         "for the rank that computes longest; other is the remaining communication time. Vertical mark: measured step. "
         "Right: step time with another latency, relative to the measured step. Pale or hollow: flagged.",
         program_charts.anatomy,
-        details=lambda r: program_charts.tables(r, programs.ANATOMY),
+        details=_below(programs.program_sections, programs.ANATOMY),
     ),
     _scaling(programs.ANATOMY),
     Section(
@@ -335,7 +342,7 @@ SECTIONS = (
         "Time per iteration by protocol and number of global reductions, on the best grid. Parts are means over ranks; "
         "the vertical mark, with its 95 % interval, is the slowest rank. Pale: flagged.",
         program_charts.pop,
-        details=lambda r: program_charts.tables(r, programs.POP),
+        details=_below(programs.program_sections, programs.POP),
     ),
     _scaling(programs.POP),
     Section(
@@ -354,7 +361,7 @@ SECTIONS = (
         "Share of a step spent on transposes between two layouts. Parts are means over ranks; the vertical mark is the "
         "slowest rank. Pale: flagged.",
         program_charts.gyro,
-        details=lambda r: program_charts.tables(r, programs.GYRO),
+        details=_below(programs.program_sections, programs.GYRO),
     ),
     _scaling(programs.GYRO),
     Section(
@@ -364,7 +371,7 @@ SECTIONS = (
         "Time per step by halo protocol. Parts are means over ranks; the vertical mark is the slowest rank. Pale: "
         "flagged.",
         program_charts.swim,
-        details=lambda r: program_charts.tables(r, programs.SWIM),
+        details=_below(programs.program_sections, programs.SWIM),
     ),
     _scaling(programs.SWIM),
     Section(
@@ -375,7 +382,7 @@ SECTIONS = (
         "or protocol of each. Threads read the rows of their neighbours where they are; ranks exchange them. "
         "Hollow: flagged.",
         program_charts.swim_models,
-        details=program_charts.model_tables,
+        details=_below(programs.model_sections),
     ),
     Section(
         "npb",
@@ -384,6 +391,6 @@ SECTIONS = (
         "Time to solution, the largest share of it that a rank spends in the MPI library, and how many times faster "
         "more ranks and threads are than one. Hollow: flagged.",
         program_charts.npb,
-        details=program_charts.kernel_tables,
+        details=_below(programs.kernel_sections),
     ),
 )

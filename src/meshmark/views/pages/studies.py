@@ -21,7 +21,8 @@ from meshmark.store.record import Record, set_conditions, varying
 from meshmark.values.units import show
 from meshmark.views.charts.drawing import PALETTE, Drawn, Row, chart_page, row, tooltip
 from meshmark.views.content.selection import cleaned, number, number_in, selected, value_of
-from meshmark.views.html import Cell, Cells, Fact, Span, Table, absent_table, flag_counts, numbers
+from meshmark.views.html import Fact, Span, absent_table, flag_counts
+from meshmark.views.tables import Cells, TextCell, TextTable
 
 _NONE: Final = "none (fewer than 4 runs)"
 
@@ -103,7 +104,7 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
     if not slowdowns:
         return None
     level = 1 + max((value_of(r, "threshold") for r in _of(records, "shared_bus", "crossing_rate")), default=0.1)
-    rows = [
+    rows: list[Cells] = [
         _slowdown(
             r,
             x=value_of(r, "memory_rate"),
@@ -118,7 +119,7 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
 def mix(records: Sequence[Record]) -> Drawn | None:
     """Draw slowdown by share of writes."""
     slowdowns = _of(records, "mix", "slowdown", "write_fraction")
-    rows = [
+    rows: list[Cells] = [
         _slowdown(r, x=value_of(r, "write_fraction"), label=f"{value_of(r, 'write_fraction'):.0%} writes")
         for r in slowdowns
     ]
@@ -128,7 +129,7 @@ def mix(records: Sequence[Record]) -> Drawn | None:
 
 def isolation(records: Sequence[Record]) -> Drawn | None:
     """Draw slowdown by number of loaded memory domains."""
-    rows = [
+    rows: list[Cells] = [
         _slowdown(r, x=value_of(r, "domains"), label=f"{value_of(r, 'domains'):g} domains")
         for r in _of(records, "isolation", "slowdown", "domains")
     ]
@@ -137,7 +138,7 @@ def isolation(records: Sequence[Record]) -> Drawn | None:
 
 def copies(records: Sequence[Record]) -> Drawn | None:
     """Draw slowdown by number of copies of a command."""
-    rows = [
+    rows: list[Cells] = [
         _slowdown(r, x=value_of(r, "copies"), label=f"{value_of(r, 'copies'):g} copies")
         for r in _of(records, "copies", "slowdown", "copies")
     ]
@@ -149,7 +150,7 @@ def interference_curve(records: Sequence[Record]) -> Drawn | None:
 
     Held-out points, which validate the prediction, are not connected.
     """
-    rows = [
+    rows: list[Cells] = [
         _slowdown(
             r,
             x=value_of(r, "neighbour_rate"),
@@ -167,7 +168,7 @@ def interference_matrix(records: Sequence[Record]) -> Drawn | None:
 
     Flagged cells are framed.
     """
-    rows = [
+    rows: list[Cells] = [
         _slowdown(
             r,
             measured=str(r.conditions["class"]),
@@ -237,7 +238,7 @@ def _bars(
 
 def overload(records: Sequence[Record]) -> Drawn | None:
     """Draw CPU time (user, system, idle) beside the time that the programs waited for a CPU."""
-    rows = [
+    rows: list[Cells] = [
         row(
             r,
             case=f"{value_of(r, 'programs'):g} programs: " + ("waiting" if metric == "waiting_sum" else "CPUs"),
@@ -254,7 +255,7 @@ def overload(records: Sequence[Record]) -> Drawn | None:
 
 def omp_overload(records: Sequence[Record]) -> Drawn | None:
     """Draw slowdown and serialisation, alone and co-running, by wait policy."""
-    rows = [
+    rows: list[Cells] = [
         _slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
         for r in _of(records, "omp_overload", "slowdown", texts=("wait_policy",))
     ]
@@ -439,7 +440,7 @@ def _varying(records: Sequence[Record]) -> list[str]:
     return varying(keys, records) or [str(k) for k in _PARAMETERS if k in keys][:1]
 
 
-def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> Table:
+def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> TextTable:
     """Return a table with one row per point: times alone and together, and the estimated slowdown with its interval."""
     keys = _varying(slowed)
     times = {
@@ -453,26 +454,26 @@ def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> Table:
         point_times = [times.get((company, *point)) for company in ("alone", "together")]
         s = _slowdown(r)
         runs = " + ".join(_value_text(k, r.conditions.get(k)) for k in ("alone_runs", "together_runs"))
-        cells = numbers(*("–" if t is None else show(t, "s") for t in point_times), s["median"], s["interval"], runs)
-        rows.append([*(_value_text(k, r.conditions.get(k)) for k in keys), *cells, Cell("", flags=r.flags)])
+        cells = [*("–" if t is None else show(t, "s") for t in point_times), s["median"], s["interval"], runs]
+        rows.append([*(_value_text(k, r.conditions.get(k)) for k in keys), *cells, TextCell("", flags=r.flags)])
     columns = [*(k.replace("_", " ") for k in keys), "alone", "together", "slowdown", "95 % interval", "runs", "flags"]
-    return Table(columns, rows, numbers=range(len(keys), len(keys) + 5))
+    return TextTable(columns, rows, numbers=range(len(keys), len(keys) + 5))
 
 
 def _span(r: Record) -> str:
     return " – ".join(show(end, r.unit) for end in r.ends)
 
 
-def _others(records: Sequence[Record]) -> Table:
+def _others(records: Sequence[Record]) -> TextTable:
     keys = _varying(records)
     rows: list[Cells] = [
         [
             r.metric.replace("_", " "),
             *(_value_text(k, r.conditions.get(k)) for k in keys),
-            *numbers(show(r.value, r.unit), _span(r), str(len(r.samples))),
-            Cell("", flags=r.flags),
+            *(show(r.value, r.unit), _span(r), str(len(r.samples))),
+            TextCell("", flags=r.flags),
         ]
         for r in records
     ]
     head = ["metric", *(k.replace("_", " ") for k in keys), "median", "best – worst", "n", "flags"]
-    return Table(head, rows, numbers=range(len(keys) + 1, len(keys) + 4))
+    return TextTable(head, rows, numbers=range(len(keys) + 1, len(keys) + 4))

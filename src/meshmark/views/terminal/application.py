@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from meshmark.statistics.scaling_text import scaling_lines, scaling_title
 from meshmark.values.units import FLAG_TEXT, number, percent, plain, scale_for, size
-from meshmark.views.terminal.screen import table_console, text_table
+from meshmark.views.content.functions import HotFunction, function_table
+from meshmark.views.tables import TextTable
+from meshmark.views.terminal.screen import print_table, table_console
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_COLUMNS: Final = ("figure", "95 % interval", "best – worst", "user", "system", "waiting", "peak", "runs")
-# Columns that are omitted on a narrow terminal, in this order.
-_SPARED: Final = ("", "system", "user", "peak", "best – worst", "waiting")
-_NARROWEST: Final = 24  # minimum width of the column of configurations
-_UNLIMITED: Final = 100_000
 _FUNCTIONS: Final = 5  # most functions of a configuration
 
 
@@ -27,18 +21,20 @@ def print_application(found: Mapping[str, Any]) -> None:
         found: The object that `--json` prints last.
     """
     console = table_console()
-    titles = list(_COLUMNS)
-    longest = max((len(row["configuration"]) for row in found["configurations"]), default=0)
-    for omitted in _SPARED:
-        titles = [title for title in titles if title != omitted]
-        table = _table(found, titles)
-        table_width = console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum
-        if table_width - max(0, longest - _NARROWEST) <= console.width:
-            break
-    console.print(table)
-    if any(profile["functions"] for profile in found["profiles"]):
+    print_table(console, _table(found))
+    functions = function_table(
+        (
+            (
+                profile["configuration"],
+                [HotFunction(f["function"], f["object"], f["share"], f["interval"]) for f in profile["functions"]],
+            )
+            for profile in found["profiles"]
+        ),
+        _FUNCTIONS,
+    )
+    if functions.rows:
         console.print()
-        console.print(_hottest(found))
+        print_table(console, functions)
     for block in (_profiles, _pairs, _working_sets, _neighbours, _prefetchers, _clocks, _scaling, _exceptions, _notes):
         lines = list(block(found))
         if lines:
@@ -47,39 +43,33 @@ def print_application(found: Mapping[str, Any]) -> None:
             console.print(line, soft_wrap=True)
 
 
-def _table(found: Mapping[str, Any], titles: Sequence[str]) -> Table:
-    """Return a table with a row for each configuration, and with these columns."""
+def _table(found: Mapping[str, Any]) -> TextTable:
+    """Return a table with a row for each configuration."""
     scale = scale_for(found["unit"], max((abs(r["value"]) for r in found["configurations"]), default=1.0))
+
+    def between(ends: Sequence[float] | None) -> str:
+        return "–" if ends is None else " – ".join(number(v / scale.factor, 4) for v in ends)
+
     figure = found["metric"] + (f" [{scale.symbol}]" if scale.symbol else "")
     rows = []
     for row in found["configurations"]:
         ends = (row["lowest"], row["highest"])
-        best, worst = ends if found["better"] == "lower" else ends[::-1]
-        interval = row["interval"]
-        cells = {
-            "figure": number(row["value"] / scale.factor, 4),
-            "95 % interval": "–" if interval is None else " – ".join(number(v / scale.factor, 4) for v in interval),
-            "runs": str(row["runs"]) + (f" + {row['failed']} failed" if row["failed"] else ""),
-            "best – worst": " – ".join(number(v / scale.factor, 4) for v in (best, worst)),
-            "user": plain(row["user_s"], "s", 3),
-            "system": plain(row["system_s"], "s", 3),
-            "waiting": "–" if row["waiting_share"] is None else percent(row["waiting_share"]),
-            "peak": size(row["peak_bytes"]),
-        }
-        rows.append([row["configuration"], *(cells[title] for title in titles)])
-    return text_table(["configuration", figure, *titles[1:]], rows, numbers=range(1, len(titles) + 1), folds=[0])
-
-
-def _hottest(found: Mapping[str, Any]) -> Table:
-    """Return a table of the first functions of each profile."""
-    rows = []
-    for profile in found["profiles"]:
-        for position, function in enumerate(profile["functions"][:_FUNCTIONS]):
-            low, high = (f"{100 * end:.1f}" for end in function["interval"])
-            cells = (function["function"], function["object"], f"{100 * function['share']:.1f} %", f"{low} – {high} %")
-            rows.append(["" if position else profile["configuration"], *cells])
-    columns = ["configuration", "hottest functions", "in", "share", "95 % interval"]
-    return text_table(columns, rows, numbers=(3, 4), folds=(0, 1, 2))
+        rows.append(
+            [
+                row["configuration"],
+                number(row["value"] / scale.factor, 4),
+                between(row["interval"]),
+                between(ends if found["better"] == "lower" else ends[::-1]),
+                plain(row["user_s"], "s", 3),
+                plain(row["system_s"], "s", 3),
+                "–" if row["waiting_share"] is None else percent(row["waiting_share"]),
+                size(row["peak_bytes"]),
+                str(row["runs"]) + (f" + {row['failed']} failed" if row["failed"] else ""),
+            ]
+        )
+    columns = ["configuration", figure, "95 % interval", "best – worst", "user", "system", "waiting", "peak", "runs"]
+    spare = [columns.index(name) for name in ("system", "user", "peak", "best – worst", "waiting")]
+    return TextTable(columns, rows, numbers=range(1, len(columns)), folds=[0], spare=spare)
 
 
 def _profiles(found: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshmark.values.units import FLAG_TEXT, number, plain
-from meshmark.views.terminal.screen import table_console, text_table
+from meshmark.views.tables import TextTable
+from meshmark.views.terminal.screen import print_table, table_console
 
 
 def print_composite(found: Mapping[str, Any]) -> None:
@@ -28,7 +29,7 @@ def print_composite(found: Mapping[str, Any]) -> None:
         for row in found["members"]
     ]
     columns = ["member", "median", "reference", "ratio", "lowest – highest", "runs"]
-    console.print(text_table(columns, rows, numbers=range(1, 6), folds=[0]))
+    print_table(console, TextTable(columns, rows, numbers=range(1, 6), folds=[0]))
     console.print()
     console.print(_whole(found), soft_wrap=True)
     for row in found["members"]:
@@ -53,11 +54,11 @@ def _whole(found: Mapping[str, Any]) -> str:
     )
 
 
-def print_table(found: Sequence[Mapping[str, Any]]) -> None:
+def print_composites(found: Sequence[Mapping[str, Any]]) -> None:
     """Print composites of the same members: a row for each member, and a line for each composite."""
     console = table_console()
     columns = ["member", *(composite["name"] for composite in found)]
-    rows = (
+    rows = [
         [
             member,
             *(
@@ -66,8 +67,8 @@ def print_table(found: Sequence[Mapping[str, Any]]) -> None:
             ),
         ]
         for member in dict.fromkeys(name for composite in found for name in composite["members"])
-    )
-    console.print(text_table(columns, rows, numbers=range(1, len(columns)), folds=range(len(columns))))
+    ]
+    print_table(console, TextTable(columns, rows, numbers=range(1, len(columns)), folds=range(len(columns))))
     for composite in found:
         value = (
             f"{composite['name']}: geometric mean of {len(composite['members'])} ratios "

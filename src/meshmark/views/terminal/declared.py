@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from meshmark.compare.declared import Declaration
 from meshmark.values.units import ratio_text, show
-from meshmark.views.terminal.screen import table_console, text_table
-
-if TYPE_CHECKING:
-    from meshmark.compare.declared import Declaration
+from meshmark.views.content.compared_rows import interval_text
+from meshmark.views.tables import TextTable
+from meshmark.views.terminal.screen import print_table, table_console
 
 
 def print_declared(rows: Sequence[Declaration]) -> None:
     """Print a table with a row for each declaration."""
-    from meshmark.views.content.compared_rows import interval_text
-
     columns = ["part", "quantity", "by", "declared", "measured", "ratio", "95 %", "verdict", "because"]
-    cells = (
+    cells = [
         [
             row.part,
             row.quantity,
@@ -30,5 +27,5 @@ def print_declared(rows: Sequence[Declaration]) -> None:
             row.reason,
         ]
         for row in rows
-    )
-    table_console().print(text_table(columns, cells, numbers=range(3, 7), folds=[8]))
+    ]
+    print_table(table_console(), TextTable(columns, cells, numbers=range(3, 7), folds=[8]))

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshmark.values.units import percent, plain, seconds
-from meshmark.views.terminal.screen import table_console, text_table
+from meshmark.views.tables import TextTable
+from meshmark.views.terminal.screen import print_table, table_console
 
 
 def interval_text(interval: tuple[float | None, float | None] | None) -> str:
@@ -22,7 +23,7 @@ def print_experiment(found: Mapping[str, Any]) -> None:
         found: The object that `--json` prints.
     """
     console = table_console()
-    console.print(text_table(_head(found), _rows(found), numbers=(2, 3), folds=[1]))
+    print_table(console, TextTable(_head(found), _rows(found), numbers=(2, 3), folds=[1]))
     console.print()
     console.print(sentence(found), soft_wrap=True)
     for line in notes(found):

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Final
 
 from meshmark.doctor.finding import Finding, Judged
+from meshmark.views.tables import Cells, Emphasis, TextCell, TextTable
+from meshmark.views.terminal.screen import print_table, table_console
 
-STYLES: Final[dict[Judged, str]] = {
-    "wrong": "bold red",
-    "slows": "bold red",
-    "spoils-measurements": "bold red",
-    "hidden": "yellow",
+_EMPHASIS: Final[dict[Judged, Emphasis]] = {
+    "wrong": "bad",
+    "slows": "bad",
+    "spoils-measurements": "bad",
+    "hidden": "doubtful",
     "unknown": "dim",
-    "ok": "green",
+    "ok": "good",
 }
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("judged", no_wrap=True)
-    for name, ratio in (("what", 3), ("found", 4), ("why it matters", 5)):
-        table.add_column(name, ratio=ratio, overflow="fold")
-    for f in findings:
-        judged = Text(f.judged.partition("-")[0], style=STYLES[f.judged])
-        table.add_row(judged, Text(f.name), Text(f.found), Text(f.why))
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    console.print(table)
+    """Print a table of the findings, and the commands that change them."""
+    rows: list[Cells] = [
+        [TextCell(f.judged.partition("-")[0], _EMPHASIS[f.judged]), f.name, f.found, f.why] for f in findings
+    ]
+    console = table_console(160)
+    print_table(console, TextTable(["judged", "what", "found", "why it matters"], rows, folds=(1, 2, 3)))
     fixable = [f for f in findings if f.command]
     if fixable:
-        console.print(Text("\nto change them", style="bold"))
+        console.print("\nto change them", style="bold")
     for f in fixable:
         print(f"{f.name}\n    {f.command}")  # on one line, so that it can be copied

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from meshmark.store.record import MODE, Record, varying
 from meshmark.values.units import percent, plain
-from meshmark.views.terminal.screen import table_console, text_table
+from meshmark.views.content.listing import Listing, conditions_text, listings, shown, title, visible
+from meshmark.views.content.selection import bounds_text, modes_of, modes_texts
+from meshmark.views.tables import Cells, TextCell, TextTable
+from meshmark.views.terminal.screen import print_table, table_console
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
-    from rich.table import Table
-
-    from meshmark.store.record import Record
-    from meshmark.views.pages.listing import Listing
 
 _PIPE_COLUMNS: Final = 220  # width if standard output is not a terminal
 # Columns after the conditions, by names that no condition has: `n` is also the order of a matrix.
@@ -31,8 +30,6 @@ def print_records(records: list[Record]) -> None:
     if not records:
         return
 
-    from meshmark.views.pages.listing import conditions_text, listings, title
-
     console = table_console(_PIPE_COLUMNS)
     shared, tables = listings(_points(records))
     common = conditions_text(shared, records[0])
@@ -45,63 +42,48 @@ def print_records(records: list[Record]) -> None:
     if requested_widths:
         console.print(f"±: wider than the ±{' or '.join(sorted(requested_widths))} requested", style="dim")
     if left_out:
-        console.print(f"not shown at this width: {', '.join(_MORE.get(n) or title(n) for n in left_out)}", style="dim")
+        console.print(f"not shown at this width: {', '.join(left_out)}", style="dim")
     print_modes(records)
 
 
 def _print_listing(console: Console, listing: Listing) -> list[str]:
     """Print a listing and return the columns that are left out because they do not fit, the least informative first."""
-    from meshmark.views.pages.listing import conditions_text
-
     records = listing.records
     common_flags = frozenset.intersection(*(r.flags for r in records))
     heads = [] if listing.metrics else [records[0].metric]
     heads += [conditions_text(listing.common, records[0])] if listing.common else []
     heads += [f"all {', '.join(sorted(common_flags))}"] if common_flags else []
-    unlimited = console.options.update(max_width=100_000)
-    left_out: list[str] = []
-    table = _table(listing, common_flags, left_out)
-    for name in (":n", *reversed(listing.determined), ":spread", ":best"):
-        if console.measure(table, options=unlimited).maximum <= console.width:
-            break
-        left_out.append(name)
-        table = _table(listing, common_flags, left_out)
     if heads:
         console.print("; ".join(heads), style="dim", soft_wrap=True)
-    console.print(table)
-    return left_out
+    return print_table(console, _table(listing, common_flags))
 
 
-def _table(listing: Listing, everywhere: frozenset[str], left_out: Sequence[str]) -> Table:
-    from meshmark.views.pages.listing import shown, title
-
+def _table(listing: Listing, everywhere: frozenset[str]) -> TextTable:
     records = listing.records
-    flagged = any(r.flags - everywhere for r in records)
     published = all(r.source == "paper" for r in records)
-    columns = [k for k in listing.columns if k not in left_out]
-    more = [name for name in _MORE if name not in left_out]
     names = ["metric"] if listing.metrics else []
     numbers = [len(names), len(names) + 1]
-    names += ["value" if published else "median", "95 % interval"]
-    names += (["flags"] if flagged else []) + (["statistic"] if published else []) + [title(k) for k in columns]
-    numbers += range(len(names), len(names) + len(more))
-    names += [_MORE[name] for name in more]
-    rows = (
+    names += ["value" if published else "median", "95 % interval", "flags", *(["statistic"] if published else [])]
+    places = {k: len(names) + i for i, k in enumerate((*listing.columns, *_MORE))}
+    spare = [places[name] for name in (":n", *reversed(listing.determined), ":spread", ":best")]
+    rows: list[Cells] = [
         [
             *([r.metric] if listing.metrics else []),
             plain(r.value, r.unit),
             _interval(r),
-            *([" ".join(sorted(r.flags - everywhere))] if flagged else []),
+            TextCell(" ".join(sorted(r.flags - everywhere))),
             *([str(r.provenance.get("statistic", "not stated"))] if published else []),
-            *[shown(k, r.conditions.get(k)) for k in columns],
-            *[sample_cells[name] for name in more],
+            *(shown(k, r.conditions.get(k)) for k in listing.columns),
+            *_more(r),
         ]
-        for r, sample_cells in ((r, _more(r)) for r in records)
-    )
-    return text_table(names, rows, numbers, folds=set(range(len(names))) - set(numbers))
+        for r in records
+    ]
+    numbers += [places[name] for name in _MORE]
+    names += [*map(title, listing.columns), *_MORE.values()]
+    return TextTable(names, rows, numbers, folds=set(range(len(names))) - set(numbers), spare=spare)
 
 
-def _more(record: Record) -> dict[str, str]:
+def _more(record: Record) -> tuple[str, str, str]:
     """Return best, spread and number of the samples.
 
     For a published number, these are only what the publication says about its runs.
@@ -109,19 +91,17 @@ def _more(record: Record) -> dict[str, str]:
     best = "–" if record.best is None else plain(record.best, record.unit)
     spread = "–" if math.isnan(record.spread) or len(record.samples) < 2 else f"{100 * record.spread:.1f} %"
     if record.source != "paper" or len(record.samples) > 1:
-        return {":best": best, ":spread": spread, ":n": str(len(record.samples))}
+        return best, spread, str(len(record.samples))
     published_spread = record.provenance.get("spread")
-    return {
-        ":best": best if str(record.provenance.get("statistic")).startswith("best") else "–",
-        ":spread": f"{100 * published_spread:.1f} %" if isinstance(published_spread, int | float) else "–",
-        ":n": str(record.provenance.get("runs", "unknown")),
-    }
+    return (
+        best if str(record.provenance.get("statistic")).startswith("best") else "–",
+        f"{100 * published_spread:.1f} %" if isinstance(published_spread, int | float) else "–",
+        str(record.provenance.get("runs", "unknown")),
+    )
 
 
 def _interval(record: Record) -> str:
     """Return the interval as text, with its half width if it is wider than requested."""
-    from meshmark.views.content.selection import bounds_text
-
     text = bounds_text(record, precision=4)
     if not record.converged:
         text += f" ±{percent(record.half_width)}" if record.half_width is not None else " ±?"
@@ -130,17 +110,12 @@ def _interval(record: Record) -> str:
 
 def _points(records: Sequence[Record]) -> list[Record]:
     """Return the records that are not modes of other records."""
-    from meshmark.store.record import MODE
 
     return [r for r in records if not r.metric.endswith(MODE)]
 
 
 def print_modes(records: Sequence[Record]) -> None:
     """Print the modes of each point that has several modes, one line each."""
-    from meshmark.store.record import varying
-    from meshmark.views.content.selection import modes_of, modes_texts
-    from meshmark.views.pages.listing import conditions_text, visible
-
     points = _points(records)
     columns = varying(visible(points), points)
     for r in points:

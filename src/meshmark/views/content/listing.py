@@ -9,7 +9,7 @@ from typing import Any, Final
 from meshmark.store.record import Record, set_conditions, varying
 from meshmark.values.units import percent, plain, show
 from meshmark.views.content.selection import interval_text, number_in
-from meshmark.views.html import Cell, Cells, Listed, Table, numbers
+from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
 
 _HIDDEN: Final = frozenset({"derived_from", "memory_groups", "word_bytes"})  # in addition to observed conditions
 _TRIALS: Final = "trial_"  # prefix of the rates of the libraries that were tried: views only name the chosen library
@@ -76,44 +76,42 @@ def _determined(columns: Sequence[str], records: Sequence[Record]) -> list[str]:
     return determined
 
 
-def result_tables(records: Sequence[Record], hidden: Collection[str], limit: int) -> tuple[str, list[Listed]]:
+def result_tables(records: Sequence[Record], hidden: Collection[str], limit: int) -> tuple[str, list[TableSection]]:
     """Return what all results share, and a table for each listing.
 
     Args:
         limit: Most rows of all tables together.
     """
     shared, groups = listings(records, hidden)
-    tables: list[Listed] = []
+    tables: list[TableSection] = []
     for group in groups:
         if not (rows := group.records[:limit]):
             break
         limit -= len(rows)
         names = [] if group.metrics else [rows[0].metric.replace("_", " ")]
         common = conditions_text(group.common, rows[0])
-        tables.append(Listed(", ".join([*names, common] if common else names), _table(group, rows)))
+        tables.append(TableSection(", ".join([*names, common] if common else names), _table(group, rows)))
     return conditions_text(shared, records[0]) if records else "", tables
 
 
-def _table(listing: Listing, records: Sequence[Record]) -> Table:
+def _table(listing: Listing, records: Sequence[Record]) -> TextTable:
     """Return a table of value, interval and flags, followed by the conditions in which the results differ."""
-    flagged = any(r.flags for r in records)
-    metric, flags = ["metric"] * listing.metrics, ["flags"] * flagged
-    names = [title(k) for k in listing.columns]
+    metric = ["metric"] * listing.metrics
+    values = ["median", "95 % interval", "flags"]
     rows: list[Cells] = [
         [
             *(r.metric.replace("_", " ") for _ in metric),
-            *numbers(show(r.value, r.unit), interval_text(r)),
-            *(Cell("", flags=r.flags) for _ in flags),
-            *(
-                Cell(shown(k, r.conditions.get(k)), number=number_in(r.conditions.get(k)) is not None)
-                for k in listing.columns
-            ),
-            *numbers("–" if r.best is None else show(r.best, r.unit), percent(r.spread), str(len(r.samples))),
+            *(show(r.value, r.unit), interval_text(r), TextCell("", flags=r.flags)),
+            *(shown(k, r.conditions.get(k)) for k in listing.columns),
+            *("–" if r.best is None else show(r.best, r.unit), percent(r.spread), str(len(r.samples))),
         ]
         for r in records
     ]
-    right_aligned = {i for row in rows for i, c in enumerate(row) if isinstance(c, Cell) and c.number}
-    return Table([*metric, "median", "95 % interval", *flags, *names, "best", "spread", "n"], rows, right_aligned)
+    head = [*metric, *values, *(title(k) for k in listing.columns), "best", "spread", "n"]
+    numbers = {*range(len(metric), len(metric) + 2), *range(len(head) - 3, len(head))}
+    for i, k in enumerate(listing.columns, len(metric) + len(values)):
+        numbers |= {i} if any(number_in(r.conditions.get(k)) is not None for r in records) else set()
+    return TextTable(head, rows, numbers)
 
 
 def title(key: str) -> str:
