@@ -14,15 +14,15 @@ from meshmark.validation import TEMPLATES
 from meshmark.validation.claims.catalogue import Claim, Trial
 from meshmark.validation.claims.judging import BASIS_TEXT, Verdict
 from meshmark.validation.claims.run import counts, latest
+from meshmark.validation.claims_text import EMPHASIS
 from meshmark.values.units import number, ratio_text
 from meshmark.views.content.listing import result_tables
 from meshmark.views.html import Tile
 from meshmark.views.render import render
-from meshmark.views.tables import TextTable, ratio_dot
+from meshmark.views.tables import Cells, TextCell, TextTable, ratio_dot
 
 INDEX: Final = "index.html"
 _ROWS: Final = 200  # maximum rows that are shown of the evidence of a verdict
-_KINDS: Final = {"holds": "in", "does not hold": "out"}
 _WIDEST: Final = 20.0  # maximum end of the axis of effects over stated values; its inverse is the minimum
 
 
@@ -74,9 +74,7 @@ def index_page(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]
         {
             "name": theme,
             "rows": [
-                {"claim": c, "page": page_name(c.id), "verdicts": [_brief(v) for v in newest[c.id]]}
-                for c in claims
-                if c.theme == theme
+                {"claim": c, "page": page_name(c.id), "verdicts": newest[c.id]} for c in claims if c.theme == theme
             ],
         }
         for theme in dict.fromkeys(c.theme for c in claims)
@@ -99,48 +97,48 @@ def claim_page(claim: Claim, verdicts: Sequence[Verdict], runs: Mapping[str, Seq
             title=f"{claim.id}: {claim.statement}",
             claim=claim,
             index=INDEX,
-            tests=[_test(t) for t in claim.tests],
-            verdicts=[_line(claim, v, ends) for v in latest(verdicts)],
+            tests=_tests(claim.tests),
+            verdicts=_verdicts(claim, latest(verdicts), ends, dated=False),
             evidence=[_evidence(v, runs.get(v.run, ())) for v in latest(verdicts)],
-            history=[_line(claim, v, ends) for v in reversed(verdicts)],
-            axis=f"{ratio_text(ends[0])} to {ratio_text(ends[1])}",
+            history=_verdicts(claim, verdicts[::-1], ends, dated=True),
         )
     )
 
 
-def _brief(v: Verdict) -> Mapping[str, str]:
-    return {"machine": v.machine, "text": v.text, "kind": _KINDS.get(v.word, "none")}
+def _tests(tests: Sequence[Trial]) -> TextTable:
+    places = {"host": "this host", "model": "models", "computed": "computation"}
+    rows: list[Cells] = []
+    for test in tests:
+        place = places[test.where] + (f": {', '.join(test.on)}" if test.on else "")
+        needs = ", ".join(k if v is True else f"{k} {v}" for k, v in test.needs.items())
+        rows.append([place, str(test.parameters.get("what", "")), TextCell(test.method, "code"), needs or "–"])
+    return TextTable(["where", "effect", "method", "needs"], rows, folds=range(4))
 
 
-def _test(test: Trial) -> Mapping[str, str]:
-    """Return a description of a test."""
-    place = {"host": "this host", "model": "models", "computed": "computation"}[test.where]
-    needs = ", ".join(k if v is True else f"{k} {v}" for k, v in test.needs.items())
-    return {
-        "where": f"{place}: {', '.join(test.on)}" if test.on else place,
-        "what": str(test.parameters.get("what", "")),
-        "method": test.method,
-        "needs": needs or "–",
-    }
-
-
-def _line(claim: Claim, v: Verdict, ends: tuple[float, float]) -> Mapping[str, Any]:
-    effect = v.effect
-    interval = effect.interval if effect is not None else None
-    is_exact = interval is not None and interval[0] == interval[1]
-    text = "–" if interval is None else "exact" if is_exact else f"{number(interval[0])} – {number(interval[1])}"
-    return {
-        **_brief(v),
-        "basis": BASIS_TEXT[v.basis],
-        "what": effect.what if effect is not None else "",
-        "value": number(effect.value) if effect is not None else "–",
-        "interval": text,
-        "expected": v.expected or claim.expected,
-        "reason": v.reason,
-        "when": v.start.replace("T", " ").removesuffix("Z"),
-        "run": v.run,
-        "dot": ratio_dot(*effect_ratio, *ends) if (effect_ratio := _over(claim, v)) is not None else None,
-    }
+def _verdicts(claim: Claim, verdicts: Sequence[Verdict], ends: tuple[float, float], dated: bool) -> TextTable:
+    """Return verdicts with their effects, which are drawn over the stated value on an axis with these ends."""
+    rows: list[Cells] = []
+    for v in verdicts:
+        interval = v.effect.interval if v.effect is not None else None
+        is_exact = interval is not None and interval[0] == interval[1]
+        bounds = "–" if interval is None else "exact" if is_exact else " – ".join(map(number, interval))
+        over = _over(claim, v)
+        rows.append(
+            [
+                TextCell(v.start.replace("T", " ").removesuffix("Z") if dated else ""),
+                v.machine,
+                v.effect.what if v.effect is not None else "",
+                number(v.effect.value) if v.effect is not None else "–",
+                bounds,
+                TextCell("", dot=ratio_dot(*over, *ends) if over is not None else None),
+                v.expected or claim.expected,
+                TextCell(v.text, EMPHASIS.get(v.word, "dim")),
+                TextCell("; ".join(filter(None, (BASIS_TEXT[v.basis], v.reason))), "dim"),
+            ]
+        )
+    axis = f"over stated, {' to '.join(map(ratio_text, ends))}"
+    head = ["when (UTC)" if dated else "", "on", "effect", "found", "95 %", axis, "stated", "verdict", ""]
+    return TextTable(head, rows, numbers=(3, 4), folds=(2, 6, 7, 8))
 
 
 def _over(claim: Claim, v: Verdict) -> tuple[float, tuple[float, float] | None] | None:

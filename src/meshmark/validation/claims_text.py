@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from meshmark.validation.claims.judging import Verdict
 
 _PIPE_COLUMNS: Final = 120  # width if standard output is not a terminal
-_EMPHASIS: Final[Mapping[str, Emphasis]] = {"holds": "good", "does not hold": "bad", "indicative only": "doubtful"}
+EMPHASIS: Final[Mapping[str, Emphasis]] = {"holds": "good", "does not hold": "bad", "indicative only": "doubtful"}
 
 
 def print_list(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]) -> None:
@@ -46,7 +46,7 @@ def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> 
             text += f", {basis_text(v)}"
         statement = claims[v.claim].statement if v.claim != previous_claim else ""
         shown = (v.reason, "–", "–") if effect is None else (effect.what, f"{effect.value:.4g}", interval_text(v))
-        rows.append([v.claim, statement, v.machine, *shown, v.expected, TextCell(text, _EMPHASIS.get(v.word, "dim"))])
+        rows.append([v.claim, statement, v.machine, *shown, v.expected, TextCell(text, EMPHASIS.get(v.word, "dim"))])
         previous_claim = v.claim
     head = ["", "claim", "on", "effect", "found", "95 %", "stated", "verdict"]
     table = TextTable(head, rows, numbers=(4, 5), folds=(1, 2, 3, 6, 7))

@@ -85,7 +85,7 @@ class TextTable:
         """Return the columns to show if the cells are shown as these texts."""
         filled = {i for row in texts for i, text in enumerate(row) if text}
         special = {i for row in self.rows for i, cell in enumerate(row) if isinstance(cell, TextCell)}
-        return [i for i, name in enumerate(self.head) if i in filled or i == 0 or (name and i not in special)]
+        return [i for i, name in enumerate(self.head) if i in filled or (name and i not in special)]
 
     @property
     def common_flags(self) -> frozenset[str]:

@@ -43,7 +43,7 @@ from meshmark.views.content.compared_text import (
 )
 from meshmark.views.content.listing import conditions_text, title
 from meshmark.views.content.selection import modes_of, modes_texts, selected, value_of
-from meshmark.views.tables import ratio_range
+from meshmark.views.tables import TextTable, ratio_range
 
 _ORDER: Final = ("slower", "worse", "faster", "better", "lower", "higher", "not comparable", "inconclusive", "equal")
 
@@ -62,8 +62,20 @@ def comparison_page(comparisons: Sequence[Comparison], ideal: float | None = Non
         drawn,
         title=_joined([side.name for _, side in sides_of(comparisons)]),
         charts=[(name, head, text + more.get(name, "")) for name, head, text, _ in _CHARTS if name in drawn],
+        fact_table=_facts(comparisons),
         **parts(comparisons),
     )
+
+
+def _facts(comparisons: Sequence[Comparison]) -> TextTable:
+    several = len(comparisons) > 1
+    rows = [
+        [name, a_fact, f"{letter}: {fact}" if several else fact]
+        for letter, c in lettered(comparisons)
+        for name, a_fact, fact in c.facts
+    ]
+    head = ["software or setting", "A", "other side" if several else "B"]
+    return TextTable(head, rows, folds=range(3))
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from meshmark.values.units import ratio_text, show
 from meshmark.views.charts.drawing import GB, NS, Drawn, Row, chart_of, chart_page, drawing
 from meshmark.views.content.compared_rows import named
 from meshmark.views.content.history import METHOD, ages, groups, left_out, point_texts, summary
+from meshmark.views.tables import TextTable
 
 CHARTS: Final = 60  # most charts of a page
 _LABEL: Final = 60  # most characters of a label of a chart
@@ -31,6 +32,7 @@ def history_page(h: History, now: datetime, stale_s: float) -> str:
         drawn[name := f"point-{n}"] = chart
         title = named(p.record.instrument, p.record.metric).replace("_", " ")
         charts.append((name, title[:1].upper() + title[1:], texts[id(p.record)]))
+    newest = [[name, age, "stale" if stale else ""] for name, age, stale in ages(h, now, stale_s)]
     return chart_page(
         "history.html",
         drawn,
@@ -40,7 +42,7 @@ def history_page(h: History, now: datetime, stale_s: float) -> str:
         groups=groups(h),
         charts=charts,
         not_drawn=len(changed) - len(charts),
-        ages=ages(h, now, stale_s),
+        ages=TextTable(["instrument", "newest result", ""], newest),
         left_out=left_out(h),
         method=METHOD,
     )

@@ -104,7 +104,7 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
     if not slowdowns:
         return None
     level = 1 + max((value_of(r, "threshold") for r in _of(records, "shared_bus", "crossing_rate")), default=0.1)
-    rows: list[Cells] = [
+    rows = [
         _slowdown(
             r,
             x=value_of(r, "memory_rate"),
@@ -119,7 +119,7 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
 def mix(records: Sequence[Record]) -> Drawn | None:
     """Draw slowdown by share of writes."""
     slowdowns = _of(records, "mix", "slowdown", "write_fraction")
-    rows: list[Cells] = [
+    rows = [
         _slowdown(r, x=value_of(r, "write_fraction"), label=f"{value_of(r, 'write_fraction'):.0%} writes")
         for r in slowdowns
     ]
@@ -129,7 +129,7 @@ def mix(records: Sequence[Record]) -> Drawn | None:
 
 def isolation(records: Sequence[Record]) -> Drawn | None:
     """Draw slowdown by number of loaded memory domains."""
-    rows: list[Cells] = [
+    rows = [
         _slowdown(r, x=value_of(r, "domains"), label=f"{value_of(r, 'domains'):g} domains")
         for r in _of(records, "isolation", "slowdown", "domains")
     ]
@@ -138,7 +138,7 @@ def isolation(records: Sequence[Record]) -> Drawn | None:
 
 def copies(records: Sequence[Record]) -> Drawn | None:
     """Draw slowdown by number of copies of a command."""
-    rows: list[Cells] = [
+    rows = [
         _slowdown(r, x=value_of(r, "copies"), label=f"{value_of(r, 'copies'):g} copies")
         for r in _of(records, "copies", "slowdown", "copies")
     ]
@@ -150,7 +150,7 @@ def interference_curve(records: Sequence[Record]) -> Drawn | None:
 
     Held-out points, which validate the prediction, are not connected.
     """
-    rows: list[Cells] = [
+    rows = [
         _slowdown(
             r,
             x=value_of(r, "neighbour_rate"),
@@ -168,7 +168,7 @@ def interference_matrix(records: Sequence[Record]) -> Drawn | None:
 
     Flagged cells are framed.
     """
-    rows: list[Cells] = [
+    rows = [
         _slowdown(
             r,
             measured=str(r.conditions["class"]),
@@ -238,7 +238,7 @@ def _bars(
 
 def overload(records: Sequence[Record]) -> Drawn | None:
     """Draw CPU time (user, system, idle) beside the time that the programs waited for a CPU."""
-    rows: list[Cells] = [
+    rows = [
         row(
             r,
             case=f"{value_of(r, 'programs'):g} programs: " + ("waiting" if metric == "waiting_sum" else "CPUs"),
@@ -255,7 +255,7 @@ def overload(records: Sequence[Record]) -> Drawn | None:
 
 def omp_overload(records: Sequence[Record]) -> Drawn | None:
     """Draw slowdown and serialisation, alone and co-running, by wait policy."""
-    rows: list[Cells] = [
+    rows = [
         _slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
         for r in _of(records, "omp_overload", "slowdown", texts=("wait_policy",))
     ]
@@ -470,7 +470,9 @@ def _others(records: Sequence[Record]) -> TextTable:
         [
             r.metric.replace("_", " "),
             *(_value_text(k, r.conditions.get(k)) for k in keys),
-            *(show(r.value, r.unit), _span(r), str(len(r.samples))),
+            show(r.value, r.unit),
+            _span(r),
+            str(len(r.samples)),
             TextCell("", flags=r.flags),
         ]
         for r in records

@@ -38,7 +38,8 @@ def print_table(console: Console, table: TextTable) -> list[str]:
     Returns:
         The names of the columns that are left out because they do not fit.
     """
-    texts = [[_text(cell, table.common_flags) for cell in row] for row in table.rows]
+    common_flags = table.common_flags
+    texts = [[_text(cell, common_flags) for cell in row] for row in table.rows]
     widths = {i: _width(table.head[i], *(row[i] for row in texts if i < len(row))) for i in table.columns_with(texts)}
     widths |= {i: min(widths[i], _FOLDED) for i in table.folds if i in widths}
     left_out = []
@@ -47,7 +48,7 @@ def print_table(console: Console, table: TextTable) -> list[str]:
             break
         if widths.pop(i, 0):
             left_out.append(table.head[i])
-    for number, block in enumerate(_blocks(widths, console.width)):
+    for number, block in enumerate(_blocks(widths, console.width) if widths else ()):
         if number:
             console.print()
         _print_block(console, table, texts, {i: widths[i] for i in block})
@@ -61,12 +62,13 @@ def print_sections(console: Console, sections: Iterable[TableSection]) -> None:
             console.print()
         table = section.table
         title = f"{section.about}, {section.title}" if section.about else section.title
-        common = f"; all {', '.join(sorted(table.common_flags))}" if table.common_flags else ""
+        common_flags = table.common_flags
+        common = f"; all {', '.join(sorted(common_flags))}" if common_flags else ""
         console.print(title + common, style="dim", soft_wrap=True)
         if table.rows:
             print_table(console, table)
         cells = [cell for row in table.rows for cell in row if isinstance(cell, TextCell)]
-        rest = {flag for cell in cells for flag in cell.flags or ()} - table.common_flags
+        rest = {flag for cell in cells for flag in cell.flags or ()} - common_flags
         notes = [*section.notes]
         if rest:
             notes[:1] = ["; ".join([*notes[:1], *legend(rest)])]
@@ -114,7 +116,7 @@ def _print_block(console: Console, table: TextTable, texts: Sequence[Sequence[st
         block.add_column(
             Text(table.head[i]),
             justify="right" if i in table.numbers else "left",
-            min_width=width,
+            min_width=width if i in table.folds else None,
             no_wrap=not folds,
             overflow="fold" if folds else "ellipsis",
         )
