@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.whole import Components, whole_frame, whole_header
-from meshmark.web.export.intervals import STATS
+from meshmark.web.export.intervals import STATS, Interval
 from meshmark.web.fleet.live_fleet import Reading
 
 WINDOW_S: Final = 15.0
@@ -77,21 +77,19 @@ class Window(Collector):
     def collect(self) -> Iterator[Metric]:
         with self._lock:
             frames = list(self._frames)
+        interval = Interval(0.0, 0.0)
+        for frame in frames:
+            interval.add(frame, self.header.metrics)
         for metric in self.header.metrics:
-            kind = metric.component_class
+            components = self.header.components.get(metric.component_class, ())
             unit = "ratio" if metric.is_share else _UNITS.get(metric.unit, "")
             name = f"meshmark_{metric.name.replace('.', '_')}"
             family = GaugeMetricFamily(name, metric.what, labels=["machine", "component", "node", "stat"], unit=unit)
-            for i, component in enumerate(self.header.components.get(kind, ())):
-                rows = [f.values[metric.name] for f in frames if metric.name in f.values]
-                known_values = sorted(v for row in rows if (v := row[i]) is not None)
-                if not known_values:
-                    continue
-                p95 = known_values[min(len(known_values) - 1, math.ceil(0.95 * len(known_values)) - 1)]
-                summary = (math.fsum(known_values) / len(known_values), known_values[0], known_values[-1], p95)
-                for stat, value in zip(STATS, summary, strict=True):
-                    labels = [self.header.machine, str(component.get("name", i)), str(component.get("node", "")), stat]
-                    family.add_metric(labels, value)
+            summaries = interval.summaries(metric, len(components))
+            for i, (component, summary) in enumerate(zip(components, summaries, strict=True)):
+                labels = [self.header.machine, str(component.get("name", i)), str(component.get("node", ""))]
+                for stat, value in zip(STATS, summary or (), strict=False):  # unknown values have no summary
+                    family.add_metric([*labels, stat], value)
             yield family
         cost = GaugeMetricFamily(
             "meshmark_sampler_cpu", "CPU time of the sampler over time", labels=["machine"], unit="ratio"
