@@ -1,7 +1,8 @@
 """Runs a server whose connections are closed if they do not send complete requests in time.
 
-uvicorn waits indefinitely for the rest of a request. Here, a connection without a complete request is closed after
-`HEADER_S`, and the oldest connections earlier if there are too many. The limits apply per address and in total, because
+uvicorn waits indefinitely for the rest of a request, and with `limit_concurrency` it refuses new connections, so that
+idle ones would lock out all others. Here, a connection without a complete request is closed after `HEADER_S`, and the
+oldest connections earlier if there are too many. The limits apply per address and in total, because
 on loopback all clients have the same address, or any address of 127.0.0.0/8. A request that is sent at once always
 succeeds, because fewer connections are accepted between its arrival and its reading than may wait.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import http
 import ipaddress
+import math
 import resource
 import socket
 import sys
@@ -226,7 +228,7 @@ def run(
             proxy_headers=False,
             log_level="error",
             access_log=False,
-            timeout_keep_alive=cast(Any, header_s),
+            timeout_keep_alive=math.ceil(header_s),  # `Waiting` closes idle connections, too
             timeout_graceful_shutdown=1,
             backlog=ACCEPTED_AT_ONCE,
         )
