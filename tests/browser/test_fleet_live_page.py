@@ -14,7 +14,7 @@ from map_page import attentive
 from meshmark.web.export.pull import Target
 from meshmark.web.fleet.fleet import FleetParts, make_fleet_site
 from meshmark.web.fleet.live_fleet import LiveFleet, Reading
-from meshmark.web.fleet.remote import RemoteMaps
+from meshmark.web.fleet.remote_maps import RemoteMaps
 from meshmark.web.listener import run
 from support.made_push import text_of
 from support.made_site import address_of

@@ -72,7 +72,7 @@ def test_the_command_does_not_print_an_invalid_header() -> None:
 
 
 def test_the_command_line_starts_without_the_libraries_of_servers() -> None:
-    heavy = "('opentelemetry', 'google.protobuf', 'requests', 'starlette')"
+    heavy = "('opentelemetry', 'google.protobuf', 'httpx', 'starlette')"
     line = f"import sys, meshmark.cli.app; print([m for m in sys.modules if m.startswith({heavy})])"
     completed = python(line)
     assert completed.stdout.strip() == "[]"

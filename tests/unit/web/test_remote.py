@@ -28,8 +28,7 @@ def event(kind: str, line: object) -> bytes:
 
 @contextlib.contextmanager
 def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
-    """Yield the address of a server that gives every request the same answer, then sends `drip` repeatedly or closes.
-    Yield the address of a server that gives every request the same answer, then sends `drip` repeatedly or closes."""
+    """Yield the address of a server with one answer to all requests, which then sends `drip` repeatedly or closes."""
     listener = socket.create_server(("127.0.0.1", 0))
     stopped = threading.Event()
 
@@ -69,14 +68,14 @@ def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
         (OK + event("header", {**HEADER, "components": {"cpu": [{"name": []}]}}), "cpu 0: name: found"),
         (OK + event("frame", {}), "no live machine"),
         (OK, "no live machine"),
-        (OK + b"data: " + b"x" * (9 << 20), "must be JSON"),
+        (OK + b"data: " + b"x" * (9 << 20), "found a line of more than 8 MiB"),
         (OK + b"x" * (9 << 20), "found a line of more than 8 MiB"),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "HTTP 404"),
         (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", "HTTP 302"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "HTTP 204"),
-        (b"SSH-2.0-OpenSSH\r\n", "SSH"),
-        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 500 + b"\r\n", "headers"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n", "no live machine"),
+        (b"SSH-2.0-OpenSSH\r\n", "without sending a response"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000 + b"\r\n", "too long"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n", "Content-Length"),
         (b"", ":"),
     ],
 )

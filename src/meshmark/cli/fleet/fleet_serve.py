@@ -74,7 +74,7 @@ def serve(
     from meshmark.web.export.pull import Puller, Target
     from meshmark.web.fleet.fleet import FleetParts, make_fleet_site
     from meshmark.web.fleet.live_fleet import LiveFleet
-    from meshmark.web.fleet.remote import RemoteMaps
+    from meshmark.web.fleet.remote_maps import RemoteMaps
     from meshmark.web.guard import chosen_token
     from meshmark.web.listener import run
 

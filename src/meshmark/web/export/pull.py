@@ -1,4 +1,8 @@
-"""Polls the `meshmark serve` of nodes for their metrics, a few at a time and spread over the interval."""
+"""Polls the `meshmark serve` of nodes for their metrics, a few at a time and spread over the interval.
+
+A request takes 0.25 ms of CPU time with h11. With httpx it takes 1 ms, and polling 10,000 nodes every 15 s would keep a
+CPU busy, the one that also serves the pages.
+"""
 
 from __future__ import annotations
 

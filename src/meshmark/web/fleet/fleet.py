@@ -29,7 +29,7 @@ from meshmark.views.pages.fleet import places
 from meshmark.views.render import STYLE_SHEET, render
 from meshmark.web.export.otlp_receiver import JSON, MAX_BODY, BadBodyError, answer, readings, unpacked_within
 from meshmark.web.fleet.live_fleet import STATES, Cases, LiveFleet, grouped, shortened
-from meshmark.web.fleet.remote import RemoteMaps
+from meshmark.web.fleet.remote_maps import RemoteMaps
 from meshmark.web.guard import Guard
 from meshmark.web.hub import event_text
 from meshmark.web.server import STATIC, NotFound, Static, guarded, map_routes, until_gone

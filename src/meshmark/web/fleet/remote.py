@@ -1,26 +1,21 @@
-"""Shows the live map of another host: reads the frames of its `meshmark serve` or `meshmark watch --web` on demand."""
+"""Reads the live map of another host: the frames of its `meshmark serve` or `meshmark watch --web`."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import http.client
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final
 
-from starlette.requests import Request
+import httpx
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
+from meshmark.web.client import FAILURES, HEADERS, NO_TLS, reason_of
 from meshmark.web.export.pull import Target
-from meshmark.web.hub import Hub, Past
-from meshmark.web.live import LiveMachine
-from meshmark.web.server import NotFound
 
-MAX_MAPS: Final = 16  # maps that are open at once
 SILENT_S: Final = 40.0  # s without a byte; servers send one every 15 s
 HEADER_S: Final = 10.0  # time limit for the header of the frames, however slowly it arrives
 _PATHS: Final = ("/live/api/frames", "/api/frames")  # paths of `serve` and of `watch --web`
@@ -36,42 +31,46 @@ class Remote:
 
     def __init__(self, name: str, at: Target, token: str) -> None:
         self._name = name
-        self._sock: socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._is_late = False
-        source = f"{quoted(name)}: {at.host}:{at.port}"
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        # The time limit of a socket applies to each byte, so that an answer may take for ever.
+        self._transport = httpx.HTTPTransport(verify=NO_TLS, trust_env=False)
+        headers = {**HEADERS, **({"authorization": f"Bearer {token}"} if token else {})}
+        timeouts = {"connect": HEADER_S, "write": HEADER_S, "read": SILENT_S}
+        # The time limit of a socket applies to each part, so that an answer may take for ever.
         timer = threading.Timer(HEADER_S, self._end_late)
         timer.daemon = True
         timer.start()
         try:
             for path in _PATHS:
-                self._connection = http.client.HTTPConnection(at.host, at.port, timeout=HEADER_S)
-                self._connection.request("GET", path, headers=headers)
-                self._sock = self._connection.sock  # the connection drops its reference to the socket
-                if self._is_late:
-                    raise TimeoutError
-                self._answer = self._connection.getresponse()
-                if self._answer.status != 404:
+                url = httpx.URL(scheme="http", host=at.host, port=at.port, path=path)
+                extensions = {"timeout": timeouts, "trace": self._trace}
+                response = self._transport.handle_request(
+                    httpx.Request("GET", url, headers=headers, extensions=extensions)
+                )
+                if response.status_code != 404:
                     break
-                self._connection.close()
-            if self._answer.status != 200:
-                raise MeshmarkError(f"{source}: HTTP {self._answer.status}")
-            kind, line = next(self._events(), ("", {}))
+                response.close()
+            if response.status_code != 200:
+                raise MeshmarkError(f"HTTP {response.status_code}")
+            self._events = _events(response.iter_raw())
+            kind, line = next(self._events, ("", {}))
             if kind != "header":
-                raise MeshmarkError(f"{source}: no live machine")
+                raise MeshmarkError("no live machine")
             self.header: Header = header_of(line)
-            if self._sock is not None:
-                self._sock.settimeout(SILENT_S)
-        except (OSError, http.client.HTTPException, ValueError, RecursionError, MeshmarkError) as error:
+        except (*FAILURES, ValueError, RecursionError, MeshmarkError) as error:
             self._close()
-            if self._is_late or isinstance(error, TimeoutError):
-                raise MeshmarkError(f"{source}: no header of a live machine within {HEADER_S:g} s") from error
-            if isinstance(error, MeshmarkError) and not isinstance(error, FrameError):
-                raise
-            raise MeshmarkError(f"{source}: {quoted(error, 300)}") from error
+            reason = quoted(error, 300) if isinstance(error, MeshmarkError) else reason_of(error)
+            if self._is_late or isinstance(error, httpx.TimeoutException):
+                reason = f"no header of a live machine within {HEADER_S:g} s"
+            raise MeshmarkError(f"{quoted(name)}: {at.host}:{at.port}: {reason}") from error
         finally:
             timer.cancel()
+
+    def _trace(self, event: str, details: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            self._socket = details["return_value"].get_extra_info("socket")
+            if self._is_late:
+                self.stop()
 
     def _end_late(self) -> None:
         self._is_late = True
@@ -79,23 +78,7 @@ class Remote:
 
     def _close(self) -> None:
         self.stop()
-        if hasattr(self, "_connection"):
-            self._connection.close()
-
-    def _events(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield the events of the answer.
-
-        Raises:
-            MeshmarkError: A line is not from a live machine.
-        """
-        kind = ""
-        while line := self._answer.readline(_MAX_LINE):
-            if line.startswith(b"event: "):
-                kind = line[7:].strip().decode("ascii", "replace")
-            elif line.startswith(b"data: "):
-                yield kind, parse_line(line[6:], constants=False)
-            elif not line.endswith(b"\n") and len(line) == _MAX_LINE:
-                raise FrameError(f"frames: found a line of more than {_MAX_LINE >> 20} MiB")
+        self._transport.close()
 
     def frames(self) -> Iterator[Frame]:
         """Yield frames until the stream ends.
@@ -104,18 +87,18 @@ class Remote:
             MeshmarkError: The stream ended with an error.
         """
         try:
-            for kind, line in self._events():
+            for kind, line in self._events:
                 if kind == "frame":
                     yield frame_of(line, self.header)
                 elif kind == "end":
                     raise MeshmarkError(f"{self._name}: {quoted(line.get('why', ''))}")
-        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-            raise MeshmarkError(f"{self._name}: {quoted(error)}") from error
+        except (*FAILURES, ValueError, RecursionError) as error:
+            raise MeshmarkError(f"{self._name}: {reason_of(error)}") from error
 
     def stop(self) -> None:
-        if self._sock is not None:
+        if self._socket is not None:
             with contextlib.suppress(OSError):
-                self._sock.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Remote:
         return self
@@ -124,50 +107,28 @@ class Remote:
         self._close()
 
 
-class RemoteMaps:
-    """The live maps of nodes, each read while it has readers.
+def _events(parts: Iterator[bytes]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the kinds and the data of server-sent events.
 
-    Args:
-        find: Returns the address at which a node can be polled; None if it is not known.
-        token: Token of the nodes.
+    Raises:
+        MeshmarkError: The answer ended with an error, or a line is too long or not from a live machine.
     """
+    kind = ""
+    for line in _lines(parts):
+        if line.startswith(b"event: "):
+            kind = line[7:].strip().decode("ascii", "replace")
+        elif line.startswith(b"data: "):
+            yield kind, parse_line(line[6:], constants=False)
 
-    def __init__(self, find: Callable[[str], Target | None], token: str) -> None:
-        self._find, self._token = find, token
-        self._open: dict[str, tuple[LiveMachine, asyncio.Task[None]]] = {}
 
-    def has(self, name: str) -> bool:
-        """Return whether the address of a node is known."""
-        return self._find(name) is not None
-
-    def target(self, name: str) -> Target:
-        """Return the address of a node; raise NotFound if it is not known."""
-        target = self._find(name)
-        if target is None:
-            raise NotFound(f"node: found no '{quoted(name)}' whose map is known")
-        return target
-
-    def known(self, request: Request) -> None:
-        self.target(request.path_params["name"])
-
-    @contextlib.asynccontextmanager
-    async def find(self, request: Request) -> AsyncIterator[Hub | Past]:
-        """Yield the frames of the node that a request names."""
-        name = request.path_params["name"]
-        self.target(name)
-        if name not in self._open:
-            for other, (machine, task) in list(self._open.items()):
-                if machine.is_idle:
-                    task.cancel()
-                    del self._open[other]
-            if len(self._open) >= MAX_MAPS:
-                raise MeshmarkError(f"more than {MAX_MAPS} maps are open")
-            machine = LiveMachine(lambda: Remote(name, self.target(name), self._token))
-            self._open[name] = machine, asyncio.create_task(machine.sleep_when_idle())
-        async with self._open[name][0].find(request) as hub:
-            yield hub
-
-    async def close(self) -> None:
-        for machine, task in self._open.values():
-            task.cancel()
-            await machine.close()
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the complete lines of an answer; raise FrameError if a line is too long."""
+    begin = bytearray()  # of a line whose end has not arrived
+    for part in parts:
+        *ends, rest = part.split(b"\n")
+        for end in ends:
+            yield bytes(begin + end)
+            begin.clear()
+        begin += rest
+        if len(begin) > _MAX_LINE:
+            raise FrameError(f"frames: found a line of more than {_MAX_LINE >> 20} MiB")
