@@ -25,6 +25,7 @@ from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.files import utf8
+from meshmark.views.render import STYLE_SHEET
 from meshmark.web.export import openmetrics
 from meshmark.web.guard import Guard, failed
 from meshmark.web.hub import Hub, Past
@@ -51,14 +52,14 @@ def reported(what: str) -> Iterator[None]:
         raise MeshmarkError(f"{what}: {type(error).__name__}: {quoted(error)}") from error
 
 
-class _Stream(StreamingResponse):
-    """A response with the events of a hub; it removes its reader however it ends."""
+class EventStream(StreamingResponse):
+    """A response with server-sent events until the reader disconnects; it closes `stack` however it ends."""
 
-    def __init__(self, request: Request, hub: Hub, stack: AsyncExitStack) -> None:
+    def __init__(self, request: Request, events: AsyncIterator[str], stack: AsyncExitStack | None = None) -> None:
         super().__init__(
-            until_gone(request, hub.events()), media_type="text/event-stream", headers={"cache-control": "no-store"}
+            _until_gone(request, events), media_type="text/event-stream", headers={"cache-control": "no-store"}
         )
-        self._stack = stack
+        self._stack = stack or AsyncExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._stack:
@@ -91,7 +92,7 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
             what = await stack.enter_async_context(find(request))
             if not isinstance(what, Hub):
                 return PlainTextResponse("not a live machine\n", 404)
-            return _Stream(request, what, stack.pop_all())
+            return EventStream(request, what.events(), stack.pop_all())
 
     async def past(request: Request) -> Response:
         async with find(request) as what:
@@ -157,6 +158,13 @@ def metrics_route(find: Find) -> Route:
     return Route("/metrics", metrics)
 
 
+async def _style_sheet(_: Request) -> Response:
+    return FileResponse(STYLE_SHEET, media_type="text/css")
+
+
+STYLE_SHEET_ROUTE: Final = Route("/page.css", _style_sheet)
+
+
 async def _refused(_: Request, why: Exception) -> Response:
     """Return the response to a MeshmarkError in one line."""
     assert isinstance(why, MeshmarkError)
@@ -196,8 +204,7 @@ def make_app(what: Hub | Past, token: str = "") -> Guard:
     return guarded([metrics_route(find), *map_routes(find)], token, lifespan)
 
 
-async def until_gone(request: Request, events: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Yield events until the reader has disconnected."""
+async def _until_gone(request: Request, events: AsyncIterator[str]) -> AsyncIterator[str]:
     async for text in events:
         if await request.is_disconnected():
             return

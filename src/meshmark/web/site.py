@@ -22,14 +22,13 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import BaseRoute, Mount, Route
 
 from meshmark.store.files import utf8
-from meshmark.views.render import STYLE_SHEET
 from meshmark.web.guard import Guard
 from meshmark.web.hub import Hub, Past
 from meshmark.web.live import LiveMachine
 from meshmark.web.pages import Filter, front_page, loads_page
 from meshmark.web.parts import LoadRow, Parts, RunRow
 from meshmark.web.recordings import Recordings
-from meshmark.web.server import Known, NotFound, guarded, map_routes, metrics_route, reported
+from meshmark.web.server import STYLE_SHEET_ROUTE, Known, NotFound, guarded, map_routes, metrics_route, reported
 from meshmark.web.shelf import Cache
 
 GRAFANA: Final = Path(__file__).with_name("grafana.json")
@@ -82,9 +81,6 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         filters = Filter(*(request.query_params.get(k, "") for k in ("kind", "find")))
         return HTMLResponse(utf8(await anyio.to_thread.run_sync(front_page, parts, live.state, recordings, filters)))
 
-    async def css(_: Request) -> Response:
-        return FileResponse(STYLE_SHEET, media_type="text/css")
-
     async def grafana(_: Request) -> Response:
         return FileResponse(GRAFANA, media_type="application/json", filename="meshmark-grafana.json")
 
@@ -103,7 +99,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
     return guarded(
         [
             Route("/", front),
-            Route("/page.css", css),
+            STYLE_SHEET_ROUTE,
             Route("/grafana.json", grafana),
             Route("/model", chosen),
             *_run_routes(parts),

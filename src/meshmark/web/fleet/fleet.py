@@ -19,20 +19,20 @@ import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.files import utf8
 from meshmark.views.pages.fleet import places
-from meshmark.views.render import STYLE_SHEET, render
+from meshmark.views.render import render
 from meshmark.web.export.otlp_receiver import JSON, MAX_BODY, BadBodyError, answer, readings, unpacked_within
 from meshmark.web.fleet.live_fleet import STATES, Cases, LiveFleet, grouped, shortened
 from meshmark.web.fleet.remote_maps import RemoteMaps
 from meshmark.web.guard import Guard
 from meshmark.web.hub import event_text
-from meshmark.web.server import STATIC, NotFound, Static, guarded, map_routes, until_gone
+from meshmark.web.server import STATIC, STYLE_SHEET_ROUTE, EventStream, NotFound, Static, guarded, map_routes
 
 POST: Final = "/v1/metrics"
 TICK_S: Final = 0.5  # between two events
@@ -241,16 +241,12 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
     async def front(_: Request) -> Response:
         return HTMLResponse(utf8(render("site/fleet.html", title=f"Fleet {parts.cluster}", up="", states=STATES)))
 
-    async def css(_: Request) -> Response:
-        return FileResponse(STYLE_SHEET, media_type="text/css")
-
     async def events(request: Request) -> Response:
         if request.method == "HEAD":  # the response to GET would never end
             return Response(media_type="text/event-stream")
         if feed.readers >= MAX_READERS:
             return PlainTextResponse(f"more than {MAX_READERS} pages are open\n", 503)
-        stream = until_gone(request, feed.events(request.query_params.get("metric", "")[:200]))
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        return EventStream(request, feed.events(request.query_params.get("metric", "")[:200]))
 
     async def nodes(_: Request) -> Response:
         return StreamingResponse(_all_nodes(parts), media_type="application/jsonl")
@@ -283,7 +279,7 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
     routes = [
         Route(POST, Receiver(live)),  # first, because it is requested most often
         Route("/", front),
-        Route("/page.css", css),
+        STYLE_SHEET_ROUTE,
         Route("/api/live", events),
         Route("/api/nodes", nodes),
         Route("/api/nodes/{name}", node),
