@@ -95,7 +95,8 @@ def test_a_paced_program_keeps_to_its_schedule(program: Program) -> None:
     trial = run_program(long)
     # The kernels take 0.6 s if a CPU is free; no call begins before its scheduled time.
     assert trial.wall_s >= 2.5 * target.run_time_s
-    assert trial.late_s == pytest.approx(max(0.0, trial.wall_s - 2.5 * target.run_time_s), abs=0.01)
+    overtime_s = trial.wall_s - 2.5 * target.run_time_s
+    assert overtime_s - 0.5 < trial.late_s < overtime_s + 0.01  # other work may delay the program after its last call
     assert trial.late_s > 0 or trial.spun_s > 0
     assert trial.spun_s < trial.wall_s
     assert trial.metrics["memory_gb_per_s"] * trial.wall_s == pytest.approx(
