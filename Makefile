@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 SURVEY ?= --quick
 BIN := .venv/bin
 export PYTHON JOBS
-own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
+own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native bench,$(depth)/*.cpp $(depth)/*.hpp))
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py
 
 .PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint types layers \

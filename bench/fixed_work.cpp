@@ -21,9 +21,9 @@
 #include <thread>
 #include <vector>
 
-#include "chase.hpp"
-#include "gups.hpp"
-#include "stream.hpp"
+#include "kernels/chase.hpp"
+#include "kernels/gups.hpp"
+#include "kernels/stream.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "text.hpp"
+#include "base/text.hpp"
 
 namespace mm {
 

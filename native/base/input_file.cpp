@@ -1,4 +1,4 @@
-#include "input_file.hpp"
+#include "base/input_file.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "sys/files.hpp"
 
 namespace mm {

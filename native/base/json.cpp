@@ -1,6 +1,6 @@
-#include "json.hpp"
+#include "base/json.hpp"
 
-#include "text.hpp"
+#include "base/text.hpp"
 
 namespace mm {
 

@@ -1,4 +1,4 @@
-#include "secrets.hpp"
+#include "base/secrets.hpp"
 
 #include <algorithm>
 #include <array>

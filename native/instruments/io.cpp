@@ -14,8 +14,8 @@
 #include <filesystem>
 
 #include "base/clock.hpp"
-#include "base/instrument.hpp"
-#include "base/options.hpp"
+#include "base/harness/instrument.hpp"
+#include "base/options/options.hpp"
 
 namespace {
 

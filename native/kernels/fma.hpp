@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "isa.hpp"
+#include "kernels/isa.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

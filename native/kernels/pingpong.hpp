@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "chase.hpp"
+#include "kernels/chase.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "isa.hpp"
+#include "kernels/isa.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -81,7 +81,7 @@ inline double hsum(__m128d v) { return _mm_cvtsd_f64(_mm_add_sd(v, _mm_unpackhi_
 #define SET(x) _mm_set1_pd(x)
 #define SUM(v) hsum(v)
 #define FENCE() _mm_sfence()
-#include "stream_isa.inc"
+#include "kernels/stream_isa.inc"
 
 #define MM_ISA avx2
 #define MM_T __attribute__((target("avx2,fma")))
@@ -96,7 +96,7 @@ inline double hsum(__m128d v) { return _mm_cvtsd_f64(_mm_add_sd(v, _mm_unpackhi_
 #define SET(x) _mm256_set1_pd(x)
 #define SUM(v) hsum(_mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1)))
 #define FENCE() _mm_sfence()
-#include "stream_isa.inc"
+#include "kernels/stream_isa.inc"
 
 // Written by hand, because the reduction of the compiler starts from an undefined value and causes a warning.
 __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
@@ -118,7 +118,7 @@ __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
 #define SET(x) _mm512_set1_pd(x)
 #define SUM(v) hsum(v)
 #define FENCE() _mm_sfence()
-#include "stream_isa.inc"
+#include "kernels/stream_isa.inc"
 
 #elif defined(__aarch64__)
 
@@ -136,7 +136,7 @@ __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
 #define SET(x) vdupq_n_f64(x)
 #define SUM(v) vaddvq_f64(v)
 #define FENCE() asm volatile("dmb ishst" : : : "memory")
-#include "stream_isa.inc"
+#include "kernels/stream_isa.inc"
 
 #if defined(MM_HAVE_SVE)
 #define MM_ISA sve
@@ -152,7 +152,7 @@ __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
 #define SET(x) svdup_n_f64(x)
 #define SUM(v) svaddv_f64(svptrue_b64(), v)
 #define FENCE() asm volatile("dmb ishst" : : : "memory")
-#include "stream_isa.inc"
+#include "kernels/stream_isa.inc"
 #endif
 #endif
 

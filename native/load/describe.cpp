@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <iostream>
 
-#include "arguments.hpp"
-#include "base/counts.hpp"
-#include "json.hpp"
-#include "output.hpp"
+#include "base/harness/output.hpp"
+#include "base/json.hpp"
+#include "base/options/arguments.hpp"
+#include "base/resources/counts.hpp"
 #include "workloads/kernel.hpp"
 
 namespace mm::load {

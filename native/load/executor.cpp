@@ -7,8 +7,8 @@
 #include <functional>
 #include <numeric>
 
-#include "error.hpp"
-#include "json.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
 
 namespace mm::load {
 

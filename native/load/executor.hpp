@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "clock.hpp"
+#include "base/clock.hpp"
 #include "load/program.hpp"
 #include "workloads/kernel.hpp"
 

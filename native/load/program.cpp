@@ -4,10 +4,10 @@
 #include <cmath>
 #include <functional>
 
-#include "error.hpp"
-#include "fields.hpp"
-#include "input_file.hpp"
-#include "json.hpp"
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+#include "base/json.hpp"
+#include "base/options/fields.hpp"
 
 namespace mm::load {
 namespace {

@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "arguments.hpp"
-#include "clock.hpp"
-#include "error.hpp"
-#include "json.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/harness/output.hpp"
+#include "base/json.hpp"
+#include "base/options/arguments.hpp"
 #include "load/executor.hpp"
 #include "load/program.hpp"
+#include "load/scenario/processes/threads.hpp"
 #include "load/scenario/run_clock.hpp"
-#include "load/scenario/threads.hpp"
-#include "output.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
 #include "sys/words.hpp"

@@ -2,9 +2,9 @@
 /// endpoints.
 #include <algorithm>
 
-#include "graph.hpp"
-#include "table.hpp"
-#include "topologies.hpp"
+#include "model/network/graph.hpp"
+#include "model/network/table.hpp"
+#include "model/network/topologies.hpp"
 
 namespace mm::model {
 

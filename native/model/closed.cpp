@@ -1,4 +1,4 @@
-#include "closed.hpp"
+#include "model/closed.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -3,10 +3,10 @@
 /// event-driven simulator (without events and credits), so that each verifies the other.
 #include <vector>
 
-#include "graph.hpp"
-#include "machine.hpp"
-#include "network.hpp"
-#include "routing.hpp"
+#include "model/machine.hpp"
+#include "model/network/graph.hpp"
+#include "model/network/network.hpp"
+#include "model/network/routing.hpp"
 
 namespace mm::model {
 

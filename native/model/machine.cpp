@@ -1,13 +1,13 @@
-#include "machine.hpp"
+#include "model/machine.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <optional>
 
 #include "base/error.hpp"
-#include "coherence.hpp"
-#include "core.hpp"
-#include "memory.hpp"
+#include "model/memory/coherence.hpp"
+#include "model/memory/core.hpp"
+#include "model/memory/memory.hpp"
 
 namespace mm::model {
 namespace {

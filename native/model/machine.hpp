@@ -1,12 +1,12 @@
 #pragma once
 /// The whole machine: cores with a limited number of outstanding misses, memory controllers with channels, banks and
 /// open pages, coherence by directory, broadcast or snoop, and I/O ports, connected by the network.
-#include "graph.hpp"
-#include "network.hpp"
-#include "node_rules.hpp"
-#include "results.hpp"
-#include "trial.hpp"
-#include "utilisation.hpp"
+#include "model/memory/node_rules.hpp"
+#include "model/network/graph.hpp"
+#include "model/network/network.hpp"
+#include "model/results.hpp"
+#include "model/trial.hpp"
+#include "model/utilisation.hpp"
 
 namespace mm::model {
 

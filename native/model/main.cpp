@@ -13,10 +13,10 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/harness/output.hpp"
 #include "base/json.hpp"
-#include "base/output.hpp"
+#include "model/requests.hpp"
 #include "program/entry.hpp"
-#include "requests.hpp"
 
 namespace {
 

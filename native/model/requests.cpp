@@ -1,12 +1,12 @@
-#include "requests.hpp"
+#include "model/requests.hpp"
 
 #include <algorithm>
 #include <chrono>
 
 #include "base/error.hpp"
-#include "closed.hpp"
-#include "table.hpp"
-#include "traffic.hpp"
+#include "model/closed.hpp"
+#include "model/memory/traffic.hpp"
+#include "model/network/table.hpp"
 
 namespace mm::model {
 

@@ -1,10 +1,10 @@
 #pragma once
 /// Requests to meshmark-model, and their answers.
 #include "base/json.hpp"
-#include "graph.hpp"
-#include "machine.hpp"
-#include "network.hpp"
-#include "routing.hpp"
+#include "model/machine.hpp"
+#include "model/network/graph.hpp"
+#include "model/network/network.hpp"
+#include "model/network/routing.hpp"
 
 namespace mm::model {
 

@@ -1,4 +1,4 @@
-#include "results.hpp"
+#include "model/results.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trial.hpp"
+#include "model/trial.hpp"
 
 namespace mm::model {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "calendar.hpp"
+#include "model/network/calendar.hpp"
 
 namespace mm::model {
 

@@ -1,4 +1,4 @@
-#include "utilisation.hpp"
+#include "model/utilisation.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/json.hpp"
-#include "core.hpp"
-#include "graph.hpp"
-#include "memory.hpp"
-#include "network.hpp"
+#include "model/memory/core.hpp"
+#include "model/memory/memory.hpp"
+#include "model/network/graph.hpp"
+#include "model/network/network.hpp"
 
 namespace mm::model {
 

@@ -4,8 +4,8 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "base/instrument.hpp"
-#include "base/output.hpp"
+#include "base/harness/instrument.hpp"
+#include "base/harness/output.hpp"
 #include "mpi/harness/world.hpp"
 #include "program/instruments.hpp"
 

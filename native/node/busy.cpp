@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "clock.hpp"
-#include "host.hpp"
+#include "base/clock.hpp"
+#include "base/resources/host.hpp"
+#include "base/text.hpp"
 #include "sys/files.hpp"
-#include "text.hpp"
 
 namespace mm::node {
 namespace {

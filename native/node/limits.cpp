@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "text.hpp"
+#include "base/text.hpp"
 
 namespace mm::node {
 namespace {

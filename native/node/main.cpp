@@ -11,22 +11,22 @@
 #include <optional>
 #include <thread>
 
-#include "arguments.hpp"
-#include "clock.hpp"
-#include "error.hpp"
-#include "host.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/harness/provenance.hpp"
+#include "base/options/arguments.hpp"
+#include "base/resources/host.hpp"
+#include "base/topology/topology.hpp"
 #include "node/busy.hpp"
 #include "node/limits.hpp"
 #include "node/plan.hpp"
-#include "node/recorded.hpp"
-#include "node/result_file.hpp"
-#include "node/scratch.hpp"
-#include "node/step.hpp"
+#include "node/run/recorded.hpp"
+#include "node/run/result_file.hpp"
+#include "node/run/scratch.hpp"
+#include "node/run/step.hpp"
 #include "node/turn.hpp"
 #include "program/entry.hpp"
-#include "provenance.hpp"
 #include "sys/files.hpp"
-#include "topology/topology.hpp"
 
 namespace mm::node {
 namespace {

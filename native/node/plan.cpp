@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "error.hpp"
-#include "fields.hpp"
+#include "base/error.hpp"
+#include "base/options/fields.hpp"
 
 namespace mm::node {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "json.hpp"
+#include "base/json.hpp"
 
 namespace mm::node {
 

@@ -9,11 +9,11 @@
 #include <fstream>
 #include <numeric>
 
-#include "clock.hpp"
-#include "error.hpp"
-#include "host.hpp"
-#include "node/process.hpp"
-#include "node/scratch.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/resources/host.hpp"
+#include "node/run/process.hpp"
+#include "node/run/scratch.hpp"
 
 namespace mm::node {
 namespace {

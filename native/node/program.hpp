@@ -2,7 +2,7 @@
 /// A program of a user as a step: some runs, each in a fresh process and an empty folder.
 #include <functional>
 
-#include "json.hpp"
+#include "base/json.hpp"
 #include "node/plan.hpp"
 
 namespace mm::node {

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <thread>
 
-#include "clock.hpp"
-#include "error.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
 
 namespace mm::node {
 

@@ -1,4 +1,4 @@
-#include "command.hpp"
+#include "place/command.hpp"
 
 #include <unistd.h>
 
@@ -9,8 +9,8 @@
 #include <cstring>
 #include <iostream>
 
-#include "error.hpp"
-#include "options.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
 
 namespace mm::place {
 

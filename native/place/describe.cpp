@@ -1,10 +1,10 @@
-#include "describe.hpp"
+#include "place/describe.hpp"
 
-#include "arguments.hpp"
-#include "bind.hpp"
-#include "output.hpp"
-#include "policy.hpp"
-#include "run_state.hpp"
+#include "base/harness/output.hpp"
+#include "base/harness/run_state.hpp"
+#include "base/options/arguments.hpp"
+#include "place/binding/bind.hpp"
+#include "place/policy/policy.hpp"
 
 namespace mm::place {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 /// Descriptions of this program's options, and of the results of `run`, for the Python part.
-#include "instrument.hpp"
+#include "base/harness/instrument.hpp"
 
 namespace mm::place {
 

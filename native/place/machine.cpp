@@ -1,11 +1,11 @@
-#include "machine.hpp"
+#include "place/machine.hpp"
 
 #include <iostream>
 
-#include "arguments.hpp"
-#include "json.hpp"
-#include "topology/topology.hpp"
-#include "topology/topology_json.hpp"
+#include "base/json.hpp"
+#include "base/options/arguments.hpp"
+#include "base/topology/topology.hpp"
+#include "base/topology/topology_json.hpp"
 
 namespace mm::place {
 

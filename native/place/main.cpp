@@ -1,13 +1,13 @@
 /// meshmark-place: places programs and their pages, and checks that the placement was enforced.
-#include "bind.hpp"
-#include "describe.hpp"
-#include "ledger.hpp"
-#include "machine.hpp"
-#include "observe.hpp"
-#include "policy.hpp"
+#include "place/binding/bind.hpp"
+#include "place/describe.hpp"
+#include "place/ledger/ledger.hpp"
+#include "place/machine.hpp"
+#include "place/observe.hpp"
+#include "place/policy/policy.hpp"
+#include "place/run/run.hpp"
+#include "place/syntax.hpp"
 #include "program/verbs.hpp"
-#include "run.hpp"
-#include "syntax.hpp"
 
 namespace {
 

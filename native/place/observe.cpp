@@ -1,18 +1,18 @@
-#include "observe.hpp"
+#include "place/observe.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <set>
 
-#include "bind.hpp"
-#include "command.hpp"
-#include "observe/memory.hpp"
-#include "observe/parts.hpp"
-#include "observe/text.hpp"
-#include "observe/threads.hpp"
-#include "observe/tree.hpp"
-#include "observe/verdict.hpp"
-#include "options.hpp"
+#include "base/options/options.hpp"
+#include "place/binding/bind.hpp"
+#include "place/command.hpp"
+#include "place/observe/memory.hpp"
+#include "place/observe/parts.hpp"
+#include "place/observe/text.hpp"
+#include "place/observe/threads.hpp"
+#include "place/observe/tree.hpp"
+#include "place/observe/verdict.hpp"
 
 namespace mm::place {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "json.hpp"
-#include "types.hpp"
+#include "base/json.hpp"
+#include "place/types.hpp"
 
 namespace mm::place {
 

@@ -11,14 +11,14 @@
 #include <set>
 #include <sstream>
 
-#include "arguments.hpp"
-#include "bind.hpp"
-#include "command.hpp"
-#include "error.hpp"
-#include "json.hpp"
-#include "options.hpp"
-#include "output.hpp"
-#include "policy.hpp"
+#include "base/error.hpp"
+#include "base/harness/output.hpp"
+#include "base/json.hpp"
+#include "base/options/arguments.hpp"
+#include "base/options/options.hpp"
+#include "place/binding/bind.hpp"
+#include "place/command.hpp"
+#include "place/policy/policy.hpp"
 
 namespace mm::place {
 namespace {

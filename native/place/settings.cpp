@@ -10,14 +10,14 @@
 #include <map>
 #include <system_error>
 
-#include "bind.hpp"
-#include "command.hpp"
-#include "error.hpp"
-#include "input_file.hpp"
-#include "options.hpp"
-#include "policy.hpp"
-#include "syntax.hpp"
-#include "toml.hpp"
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+#include "base/options/options.hpp"
+#include "base/toml.hpp"
+#include "place/binding/bind.hpp"
+#include "place/command.hpp"
+#include "place/policy/policy.hpp"
+#include "place/syntax.hpp"
 
 namespace mm::place {
 namespace {

@@ -1,10 +1,10 @@
-#include "syntax.hpp"
+#include "place/syntax.hpp"
 
 #include <algorithm>
 
-#include "error.hpp"
-#include "options.hpp"
-#include "syntax/form.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
+#include "place/syntax/form.hpp"
 
 namespace mm::place {
 namespace syntax {

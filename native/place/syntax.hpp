@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "types.hpp"
+#include "place/types.hpp"
 
 namespace mm::place {
 

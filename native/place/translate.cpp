@@ -1,14 +1,14 @@
 #include <algorithm>
 #include <iostream>
 
-#include "arguments.hpp"
-#include "bind.hpp"
-#include "command.hpp"
-#include "error.hpp"
-#include "json.hpp"
-#include "options.hpp"
-#include "syntax.hpp"
-#include "syntax/form.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/options/arguments.hpp"
+#include "base/options/options.hpp"
+#include "place/binding/bind.hpp"
+#include "place/command.hpp"
+#include "place/syntax.hpp"
+#include "place/syntax/form.hpp"
 
 namespace mm::place {
 using namespace syntax;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "error.hpp"
-#include "topology/topology.hpp"
+#include "base/error.hpp"
+#include "base/topology/topology.hpp"
 
 namespace mm::place {
 

@@ -10,8 +10,8 @@
 #include <iostream>
 
 #include "base/error.hpp"
+#include "base/harness/output.hpp"
 #include "base/json.hpp"
-#include "base/output.hpp"
 #include "base/text.hpp"
 
 namespace mm {

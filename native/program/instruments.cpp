@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <iostream>
 
-#include "base/instrument.hpp"
-#include "base/output.hpp"
-#include "base/provenance.hpp"
-#include "base/run_state.hpp"
+#include "base/harness/instrument.hpp"
+#include "base/harness/output.hpp"
+#include "base/harness/provenance.hpp"
+#include "base/harness/run_state.hpp"
 #include "base/topology/topology.hpp"
 #include "program/entry.hpp"
 

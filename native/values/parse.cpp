@@ -1,17 +1,17 @@
-/// C interface through which Python calls native code: the parsers of options (native/base/options.hpp), and the
-/// identity and topology of machines (native/base/topology/topology.hpp).
+/// C interface through which Python calls native code: the parsers of options (native/base/options/options.hpp), and
+/// the identity and topology of machines (native/base/topology/topology.hpp).
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <string>
 
-#include "error.hpp"
-#include "json.hpp"
-#include "options.hpp"
-#include "secrets.hpp"
-#include "topology/topology.hpp"
-#include "topology/topology_json.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/options/options.hpp"
+#include "base/secrets.hpp"
+#include "base/topology/topology.hpp"
+#include "base/topology/topology_json.hpp"
 
 namespace {
 

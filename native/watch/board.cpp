@@ -1,4 +1,4 @@
-#include "board.hpp"
+#include "watch/board.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "canary.hpp"
+#include "watch/canary.hpp"
 
 #include <sched.h>
 #include <time.h>

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/json.hpp"
-#include "base/memory.hpp"
+#include "base/resources/memory.hpp"
 #include "kernels/chase.hpp"
-#include "source.hpp"
+#include "watch/source.hpp"
 
 namespace mm::watch {
 

@@ -2,10 +2,10 @@
 #include <map>
 #include <tuple>
 
-#include "source.hpp"
 #include "sys/files.hpp"
 #include "sys/id_sets.hpp"
 #include "sys/words.hpp"
+#include "watch/source.hpp"
 
 namespace mm::watch {
 

@@ -12,12 +12,12 @@
 #include <iostream>
 #include <tuple>
 
-#include "base/arguments.hpp"
 #include "base/error.hpp"
 #include "base/input_file.hpp"
-#include "canary.hpp"
+#include "base/options/arguments.hpp"
 #include "program/entry.hpp"
-#include "sampler.hpp"
+#include "watch/canary.hpp"
+#include "watch/sampler.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "sampler.hpp"
+#include "watch/sampler.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,12 +17,11 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/host.hpp"
-#include "clock.hpp"
-#include "counters.hpp"
+#include "base/resources/host.hpp"
+#include "base/topology/topology.hpp"
 #include "sys/files.hpp"
 #include "sys/words.hpp"
-#include "topology/topology.hpp"
+#include "watch/counters/counters.hpp"
 
 namespace mm::watch {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "source.hpp"
+#include "watch/source.hpp"
 
 namespace mm::watch {
 

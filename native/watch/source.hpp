@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "board.hpp"
-#include "topology/topology.hpp"
+#include "base/topology/topology.hpp"
+#include "watch/board.hpp"
 
 namespace mm::perf {
 class Kernel;

@@ -1,4 +1,4 @@
-#include "utilisation.hpp"
+#include "watch/utilisation.hpp"
 
 #include <algorithm>
 #include <map>

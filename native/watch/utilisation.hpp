@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "board.hpp"
-#include "source.hpp"
+#include "watch/board.hpp"
+#include "watch/source.hpp"
 
 namespace mm::watch {
 

@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-#include "kernel.hpp"
+#include "workloads/kernel.hpp"
 
 namespace mm::workloads {
 

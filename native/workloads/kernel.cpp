@@ -1,4 +1,4 @@
-#include "kernel.hpp"
+#include "workloads/kernel.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "access.hpp"
-#include "error.hpp"
-#include "memory.hpp"
+#include "base/error.hpp"
+#include "base/resources/memory.hpp"
+#include "workloads/access.hpp"
 
 namespace mm::workloads {
 namespace {

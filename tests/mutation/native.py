@@ -55,11 +55,11 @@ class Room:
 
 ROOMS: Final = {
     "base": Room(
-        ("base/stats.cpp", "base/options.cpp"),
+        ("base/harness/stats.cpp", "base/options/options.cpp"),
         ("stats", "options", "arguments"),
     ),
     "rounds": Room(
-        ("base/rounds.cpp", "base/conditions.cpp"),
+        ("base/harness/rounds.cpp", "base/harness/conditions.cpp"),
         ("stats", "rounds"),
     ),
     "ledger": Room(
@@ -75,7 +75,7 @@ ROOMS: Final = {
         ("place_search", "place_grids", "place_bound_values"),
     ),
     "model": Room(
-        ("model/routing.cpp", "model/requests.cpp"),
+        ("model/network/routing.cpp", "model/requests.cpp"),
         ("model", "model_network", "model_cores", "model_requests"),
     ),
     "load": Room(

@@ -1,4 +1,4 @@
-#include "base/arguments.hpp"
+#include "base/options/arguments.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/instrument.hpp"
+#include "base/harness/instrument.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 /// Events of a thread: which ones the Linux kernel permits, the reasons for the others, and the counts.
-#include "base/counts.hpp"
+#include "base/resources/counts.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <map>
 #include <thread>
 
-#include "base/team.hpp"
+#include "base/resources/team.hpp"
 
 namespace mm::perf {
 namespace {

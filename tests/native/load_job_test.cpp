@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "error.hpp"
+#include "base/error.hpp"
+#include "load/scenario/processes/spawn.hpp"
 #include "load/scenario/run_clock.hpp"
 #include "load/scenario/search.hpp"
-#include "load/scenario/spawn.hpp"
 #include "temporary_folder.hpp"
 
 namespace mm::load {

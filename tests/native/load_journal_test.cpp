@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "load/scenario/canary.hpp"
-#include "load/scenario/signals.hpp"
+#include "load/scenario/processes/signals.hpp"
 
 namespace mm::load {
 namespace {

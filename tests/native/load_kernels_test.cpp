@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "workloads/access.hpp"
 #include "workloads/kernel.hpp"
 

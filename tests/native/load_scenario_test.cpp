@@ -9,9 +9,9 @@
 #include <fstream>
 #include <string>
 
-#include "error.hpp"
-#include "load/scenario/supervisor.hpp"
-#include "load/scenario/threads.hpp"
+#include "base/error.hpp"
+#include "load/scenario/processes/supervisor.hpp"
+#include "load/scenario/processes/threads.hpp"
 
 namespace mm::load {
 namespace {

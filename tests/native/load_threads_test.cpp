@@ -1,5 +1,5 @@
 /// Threads of programs: what the operating system says of them, and what that makes of their time.
-#include "load/scenario/threads.hpp"
+#include "load/scenario/processes/threads.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "load/scenario/pages.hpp"
+#include "load/scenario/processes/pages.hpp"
 
 namespace mm::load {
 namespace {

@@ -1,4 +1,4 @@
-#include "instruments/memory_levels.hpp"
+#include "instruments/memory/memory_levels.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/memory.hpp"
+#include "base/resources/memory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "base/team.hpp"
+#include "base/resources/team.hpp"
 #include "base/topology/topology.hpp"
 
 namespace {

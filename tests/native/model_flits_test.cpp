@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "model/closed.hpp"
-#include "model/flits.hpp"
+#include "model/network/flits.hpp"
 #include "model/requests.hpp"
 #include "model_machines.hpp"
 

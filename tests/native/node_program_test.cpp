@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "clock.hpp"
-#include "error.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
 #include "node/plan.hpp"
-#include "node/process.hpp"
-#include "node/scratch.hpp"
-#include "node/step.hpp"
+#include "node/run/process.hpp"
+#include "node/run/scratch.hpp"
+#include "node/run/step.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
 #include "temporary_folder.hpp"

@@ -5,13 +5,13 @@
 #include <array>
 #include <csignal>
 
-#include "clock.hpp"
-#include "error.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
 #include "node/limits.hpp"
 #include "node/plan.hpp"
-#include "node/recorded.hpp"
-#include "node/result_file.hpp"
-#include "node/step.hpp"
+#include "node/run/recorded.hpp"
+#include "node/run/result_file.hpp"
+#include "node/run/step.hpp"
 #include "temporary_folder.hpp"
 
 namespace mm::node {

@@ -1,4 +1,4 @@
-#include "base/options.hpp"
+#include "base/options/options.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/memory.hpp"
+#include "base/resources/memory.hpp"
 
 namespace {
 

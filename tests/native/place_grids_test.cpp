@@ -8,9 +8,9 @@
 
 #include "cluster_problems.hpp"
 #include "place/search/bounds.hpp"
-#include "place/search/grid.hpp"
-#include "place/search/square.hpp"
-#include "place/search/torus.hpp"
+#include "place/search/shapes/grid.hpp"
+#include "place/search/shapes/square.hpp"
+#include "place/search/shapes/torus.hpp"
 
 namespace mm::place {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "place/policy.hpp"
+#include "place/policy/policy.hpp"
 #include "place_layouts.hpp"
 
 namespace {

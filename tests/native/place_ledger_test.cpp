@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "place/ledger.hpp"
+#include "place/ledger/ledger.hpp"
 #include "temporary_folder.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/options.hpp"
+#include "base/options/options.hpp"
 #include "place/syntax.hpp"
 #include "place_layouts.hpp"
 #include "temporary_folder.hpp"

@@ -20,9 +20,9 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/options.hpp"
+#include "base/options/options.hpp"
+#include "place/binding/pages.hpp"
 #include "place/observe.hpp"
-#include "place/pages.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
 #include "sys/words.hpp"

@@ -1,7 +1,7 @@
 /// Command lines as users paste them: every option is translated or named as left out.
 #include <gtest/gtest.h>
 
-#include "place/bind.hpp"
+#include "place/binding/bind.hpp"
 #include "place/syntax.hpp"
 #include "place_layouts.hpp"
 

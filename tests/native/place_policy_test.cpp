@@ -1,5 +1,5 @@
 /// Policies: published examples to the CPU, brute-force oracles, and invariants of all placements.
-#include "place/policy.hpp"
+#include "place/policy/policy.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

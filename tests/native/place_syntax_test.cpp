@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "place/bind.hpp"
+#include "place/binding/bind.hpp"
 #include "place/syntax.hpp"
 #include "place_layouts.hpp"
 

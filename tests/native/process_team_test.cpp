@@ -1,4 +1,4 @@
-#include "base/process_team.hpp"
+#include "base/resources/process_team.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/team.hpp"
+#include "base/resources/team.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "provenance.hpp"
+#include "base/harness/provenance.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 /// Rounds over points: how many samples each takes, what ends it, what is written of it, and under which conditions.
-#include "base/rounds.hpp"
+#include "base/harness/rounds.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "base/conditions.hpp"
-#include "base/run_state.hpp"
+#include "base/harness/conditions.hpp"
+#include "base/harness/run_state.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "instruments/sea_team.hpp"
+#include "instruments/applications/sea_team.hpp"
 #include "kernels/isa.hpp"
 
 namespace {

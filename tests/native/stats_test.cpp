@@ -1,4 +1,4 @@
-#include "base/stats.hpp"
+#include "base/harness/stats.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 /// Which kind of stores another binary used, from its rates and ours.
-#include "../../native/instruments/store_diagnosis.hpp"
+#include "instruments/memory/store_diagnosis.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "kernels/stream.hpp"
 
-#include "instruments/stream_workers.hpp"
+#include "instruments/memory/stream_workers.hpp"
 
 #include <gtest/gtest.h>
 

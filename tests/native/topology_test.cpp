@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/topology/hwloc_reader.hpp"
+#include "base/topology/readers/hwloc_reader.hpp"
 #include "temporary_folder.hpp"
 #include "watch/board.hpp"
 #include "watch/source.hpp"

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "watch/counters.hpp"
-#include "watch/definitions.hpp"
+#include "watch/counters/counters.hpp"
+#include "watch/counters/definitions.hpp"
 #include "watch/sampler.hpp"
 
 #include "temporary_folder.hpp"

@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
-#include "kinds.hpp"
-#include "options.hpp"
+#include "base/options/options.hpp"
+#include "base/topology/kinds.hpp"
 #include "sys/files.hpp"
 #include "sys/id_sets.hpp"
 #include "sys/words.hpp"
@@ -26,7 +26,7 @@ constexpr double kSameClock = 0.2;
 /// Likewise for capacities, which include the clock: cores of one model with 997, 1017 and 1024 are of one kind.
 constexpr double kSameCapacity = 0.1;
 
-constexpr std::int64_t kImpossibleKilohertz = 1 << 30, kMaxCpus = 65536;
+constexpr std::int64_t kImpossibleKilohertz = 1 << 30, kMaxPolicies = 65536;
 
 #if defined(__x86_64__)
 constexpr bool kCpuinfoInterruptsCpus = true;  // to read their clocks, and it does not state a model per CPU
@@ -102,7 +102,7 @@ void read_models(const std::string& root, TraitsByCpu& traits) {
 /// CPUs to these folders.
 void read_clocks_of_policies(const std::string& root, TraitsByCpu& traits) {
   const std::string folder = root + "/sys/devices/system/cpu/cpufreq/";
-  for (const int policy : numbered_names(folder, "policy", kMaxCpus)) {
+  for (const int policy : numbered_names(folder, "policy", kMaxPolicies)) {
     const std::string at = folder + "policy" + std::to_string(policy) + "/";
     const std::int64_t khz = number_in(at + "cpuinfo_max_freq", -1);
     if (khz <= 0 || khz >= kImpossibleKilohertz) continue;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "topology.hpp"
+#include "base/topology/topology.hpp"
 
 namespace mm {
 

@@ -1,12 +1,12 @@
-#include "locations.hpp"
+#include "base/topology/locations.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <iterator>
 #include <set>
 
-#include "error.hpp"
-#include "options.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
 
 namespace mm {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "hwloc_reader.hpp"
+#include "base/topology/readers/hwloc_reader.hpp"
 
 namespace mm {
 

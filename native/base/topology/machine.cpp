@@ -2,9 +2,9 @@
 #include <map>
 #include <tuple>
 
-#include "error.hpp"
-#include "options.hpp"
-#include "topology.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
+#include "base/topology/topology.hpp"
 
 namespace mm {
 

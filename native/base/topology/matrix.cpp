@@ -4,10 +4,10 @@
 #include <map>
 #include <utility>
 
-#include "error.hpp"
-#include "input_file.hpp"
-#include "json.hpp"
-#include "topology.hpp"
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+#include "base/json.hpp"
+#include "base/topology/topology.hpp"
 
 namespace mm {
 

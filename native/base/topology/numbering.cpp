@@ -1,4 +1,4 @@
-#include "numbering.hpp"
+#include "base/topology/numbering.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "parts.hpp"
+#include "base/topology/parts.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "topology_json.hpp"
+#include "base/topology/topology_json.hpp"
 
 #include <cmath>
 

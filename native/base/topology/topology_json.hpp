@@ -1,7 +1,7 @@
 #pragma once
 /// Machines as JSON, for Python.
-#include "json.hpp"
-#include "topology.hpp"
+#include "base/json.hpp"
+#include "base/topology/topology.hpp"
 
 namespace mm {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <exception>
 
-#include "output.hpp"
+#include "base/harness/output.hpp"
 
 namespace mm::load {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "json.hpp"
-#include "load/scenario/spawn.hpp"
+#include "base/json.hpp"
+#include "load/scenario/processes/spawn.hpp"
 
 namespace mm::load {
 

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "error.hpp"
-#include "options.hpp"
-#include "output.hpp"
-#include "place/bind.hpp"
-#include "provenance.hpp"
-#include "topology/topology.hpp"
+#include "base/error.hpp"
+#include "base/harness/output.hpp"
+#include "base/harness/provenance.hpp"
+#include "base/options/options.hpp"
+#include "base/topology/topology.hpp"
+#include "place/binding/bind.hpp"
 
 namespace mm::load {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-#include "host.hpp"
-#include "json.hpp"
+#include "base/json.hpp"
+#include "base/resources/host.hpp"
+#include "load/scenario/processes/spawn.hpp"
+#include "load/scenario/processes/threads.hpp"
 #include "load/scenario/run_clock.hpp"
-#include "load/scenario/spawn.hpp"
-#include "load/scenario/threads.hpp"
 
 namespace mm::load {
 

@@ -2,10 +2,10 @@
 
 #include <sched.h>
 
-#include "error.hpp"
-#include "fields.hpp"
-#include "json.hpp"
-#include "secrets.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/options/fields.hpp"
+#include "base/secrets.hpp"
 
 namespace mm::load {
 namespace {

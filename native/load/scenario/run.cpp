@@ -11,12 +11,12 @@
 #include <cstring>
 #include <string>
 
-#include "arguments.hpp"
-#include "error.hpp"
+#include "base/error.hpp"
+#include "base/options/arguments.hpp"
 #include "load/scenario/plan.hpp"
-#include "load/scenario/signals.hpp"
-#include "load/scenario/spawn.hpp"
-#include "load/scenario/supervisor.hpp"
+#include "load/scenario/processes/signals.hpp"
+#include "load/scenario/processes/spawn.hpp"
+#include "load/scenario/processes/supervisor.hpp"
 
 namespace mm::load {
 namespace {

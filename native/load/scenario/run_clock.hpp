@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "clock.hpp"
-#include "host.hpp"
+#include "base/clock.hpp"
+#include "base/resources/host.hpp"
 
 namespace mm::load {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "base/stats.hpp"
+#include "base/harness/stats.hpp"
 #include "mpi/apps/apps.hpp"
 
 namespace mm::mpi {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/instrument.hpp"
+#include "base/harness/instrument.hpp"
 
 namespace mm::mpi {
 

@@ -4,7 +4,7 @@
 /// after the block.
 #include <vector>
 
-#include "base/instrument.hpp"
+#include "base/harness/instrument.hpp"
 #include "mpi/harness/case.hpp"
 
 namespace mm::mpi {

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/harness/stats.hpp"
 #include "base/marks.hpp"
-#include "base/stats.hpp"
 #include "mpi/harness/world.hpp"
 
 namespace mm::mpi {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/instrument.hpp"
+#include "base/harness/instrument.hpp"
 #include "mpi/harness/block.hpp"
 #include "mpi/harness/case.hpp"
 

@@ -21,11 +21,11 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "base/host.hpp"
-#include "base/memory.hpp"
-#include "base/options.hpp"
-#include "base/output.hpp"
-#include "base/team.hpp"
+#include "base/harness/output.hpp"
+#include "base/options/options.hpp"
+#include "base/resources/host.hpp"
+#include "base/resources/memory.hpp"
+#include "base/resources/team.hpp"
 #include "base/topology/topology.hpp"
 #include "program/entry.hpp"
 #include "sys/files.hpp"

@@ -11,7 +11,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/instrument.hpp"
+#include "base/harness/instrument.hpp"
 #include "base/json.hpp"
 
 namespace mm::mpi {

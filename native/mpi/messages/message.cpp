@@ -1,7 +1,7 @@
 #include "mpi/messages/message.hpp"
 
 #include "base/error.hpp"
-#include "base/options.hpp"
+#include "base/options/options.hpp"
 
 namespace mm::mpi {
 

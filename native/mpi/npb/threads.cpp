@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/team.hpp"
+#include "base/resources/team.hpp"
 #include "mpi/harness/world.hpp"
 
 namespace mm::mpi::npb {

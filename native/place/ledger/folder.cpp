@@ -1,4 +1,4 @@
-#include "folder.hpp"
+#include "place/ledger/folder.hpp"
 
 #include <dirent.h>
 #include <sys/file.h>
@@ -11,10 +11,10 @@
 #include <ctime>
 #include <fstream>
 
-#include "../command.hpp"
-#include "clock.hpp"
-#include "error.hpp"
-#include "output.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/harness/output.hpp"
+#include "place/command.hpp"
 #include "sys/files.hpp"
 
 namespace mm::place::ledger {

@@ -1,8 +1,8 @@
-#include "format.hpp"
+#include "place/ledger/format.hpp"
 
-#include "error.hpp"
-#include "folder.hpp"
-#include "options.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
+#include "place/ledger/folder.hpp"
 
 namespace mm::place::ledger {
 

@@ -2,8 +2,8 @@
 /// The text of a reservation's file.
 #include <string>
 
-#include "../ledger.hpp"
-#include "json.hpp"
+#include "base/json.hpp"
+#include "place/ledger/ledger.hpp"
 
 namespace mm::place::ledger {
 

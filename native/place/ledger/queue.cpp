@@ -1,4 +1,4 @@
-#include "queue.hpp"
+#include "place/ledger/queue.hpp"
 
 #include <poll.h>
 #include <pwd.h>
@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <ctime>
 
-#include "format.hpp"
+#include "place/ledger/format.hpp"
 
 namespace mm::place::ledger {
 

@@ -2,9 +2,9 @@
 /// Processes that wait for CPUs: one ticket each, ordered by name.
 #include <string>
 
-#include "../ledger.hpp"
-#include "folder.hpp"
-#include "json.hpp"
+#include "base/json.hpp"
+#include "place/ledger/folder.hpp"
+#include "place/ledger/ledger.hpp"
 
 namespace mm::place::ledger {
 

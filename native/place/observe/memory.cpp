@@ -1,9 +1,9 @@
-#include "memory.hpp"
+#include "place/observe/memory.hpp"
 
 #include <algorithm>
 
-#include "error.hpp"
-#include "text.hpp"
+#include "base/error.hpp"
+#include "place/observe/text.hpp"
 
 namespace mm::place::observe {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <map>
 
-#include "state.hpp"
+#include "place/observe/state.hpp"
 
 namespace mm::place::observe {
 

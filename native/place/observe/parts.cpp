@@ -1,9 +1,9 @@
-#include "parts.hpp"
+#include "place/observe/parts.hpp"
 
 #include <algorithm>
 #include <set>
 
-#include "text.hpp"
+#include "place/observe/text.hpp"
 
 namespace mm::place::observe {
 

@@ -2,7 +2,7 @@
 #include <map>
 #include <vector>
 
-#include "state.hpp"
+#include "place/observe/state.hpp"
 
 namespace mm::place::observe {
 

@@ -1,13 +1,13 @@
-#include "state.hpp"
+#include "place/observe/state.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <tuple>
 
-#include "../bind.hpp"
-#include "clock.hpp"
-#include "options.hpp"
+#include "base/clock.hpp"
+#include "base/options/options.hpp"
+#include "place/binding/bind.hpp"
 
 namespace mm::place::observe {
 

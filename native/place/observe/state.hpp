@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "../observe.hpp"
-#include "../pages.hpp"
+#include "place/binding/pages.hpp"
+#include "place/observe.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
 #include "sys/words.hpp"

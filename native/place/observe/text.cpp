@@ -1,9 +1,9 @@
-#include "text.hpp"
+#include "place/observe/text.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
-#include "options.hpp"
+#include "base/options/options.hpp"
 
 namespace mm::place::observe {
 

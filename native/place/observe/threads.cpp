@@ -1,4 +1,4 @@
-#include "threads.hpp"
+#include "place/observe/threads.hpp"
 
 #include <sched.h>
 #include <sys/syscall.h>
@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "clock.hpp"
-#include "options.hpp"
-#include "text.hpp"
+#include "base/clock.hpp"
+#include "base/options/options.hpp"
+#include "place/observe/text.hpp"
 
 namespace mm::place::observe {
 

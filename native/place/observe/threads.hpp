@@ -1,5 +1,5 @@
 #pragma once
-#include "state.hpp"
+#include "place/observe/state.hpp"
 
 namespace mm::place::observe {
 

@@ -1,4 +1,4 @@
-#include "tree.hpp"
+#include "place/observe/tree.hpp"
 
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "memory.hpp"
+#include "place/observe/memory.hpp"
 
 namespace mm::place::observe {
 

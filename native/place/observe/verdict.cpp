@@ -1,12 +1,12 @@
-#include "verdict.hpp"
+#include "place/observe/verdict.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
-#include "../pages.hpp"
-#include "memory.hpp"
-#include "options.hpp"
-#include "text.hpp"
+#include "base/options/options.hpp"
+#include "place/binding/pages.hpp"
+#include "place/observe/memory.hpp"
+#include "place/observe/text.hpp"
 
 namespace mm::place::observe {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "state.hpp"
+#include "place/observe/state.hpp"
 
 namespace mm::place::observe {
 

@@ -1,4 +1,4 @@
-#include "choose.hpp"
+#include "place/policy/choose.hpp"
 
 #include <algorithm>
 #include <set>

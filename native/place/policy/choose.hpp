@@ -3,7 +3,7 @@
 /// finds none.
 #include <string>
 
-#include "view.hpp"
+#include "place/policy/view.hpp"
 
 namespace mm::place::policy {
 

@@ -1,9 +1,9 @@
-#include "choose.hpp"
+#include "place/policy/choose.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "../search/search.hpp"
+#include "place/search/search.hpp"
 
 namespace mm::place::policy {
 

@@ -1,12 +1,12 @@
-#include "choose.hpp"
+#include "place/policy/choose.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
 
-#include "error.hpp"
-#include "options.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
 
 namespace mm::place::policy {
 

@@ -2,11 +2,11 @@
 #include <limits>
 #include <set>
 
-#include "../policy.hpp"
-#include "error.hpp"
-#include "input_file.hpp"
-#include "json.hpp"
-#include "options.hpp"
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+#include "base/json.hpp"
+#include "base/options/options.hpp"
+#include "place/policy/policy.hpp"
 
 namespace mm::place {
 namespace {

@@ -1,11 +1,11 @@
-#include "view.hpp"
+#include "place/policy/view.hpp"
 
 #include <algorithm>
 #include <tuple>
 
-#include "../policy.hpp"
-#include "error.hpp"
-#include "options.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
+#include "place/policy/policy.hpp"
 
 namespace mm::place::policy {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "../types.hpp"
+#include "place/types.hpp"
 
 namespace mm::place::policy {
 

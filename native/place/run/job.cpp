@@ -1,12 +1,12 @@
-#include "job.hpp"
+#include "place/run/job.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <set>
 
-#include "../command.hpp"
-#include "base/options.hpp"
-#include "error.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
+#include "place/command.hpp"
 
 namespace mm::place::job {
 

@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "../bind.hpp"
-#include "../ledger.hpp"
-#include "../policy.hpp"
-#include "../syntax.hpp"
-#include "options.hpp"
-#include "ranks.hpp"
+#include "place/binding/bind.hpp"
+#include "place/ledger/ledger.hpp"
+#include "place/policy/policy.hpp"
+#include "place/run/options.hpp"
+#include "place/run/ranks.hpp"
+#include "place/syntax.hpp"
 
 namespace mm::place::job {
 

@@ -1,4 +1,4 @@
-#include "launch.hpp"
+#include "place/run/launch.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "../command.hpp"
-#include "base/options.hpp"
-#include "error.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
+#include "place/command.hpp"
 
 namespace mm::place::job {
 

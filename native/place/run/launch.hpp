@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "../syntax.hpp"
+#include "place/syntax.hpp"
 
 namespace mm::place::job {
 

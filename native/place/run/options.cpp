@@ -1,16 +1,16 @@
-#include "options.hpp"
+#include "place/run/options.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
-#include "../command.hpp"
-#include "arguments.hpp"
-#include "base/options.hpp"
-#include "error.hpp"
-#include "host.hpp"
-#include "json.hpp"
-#include "secrets.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/options/arguments.hpp"
+#include "base/options/options.hpp"
+#include "base/resources/host.hpp"
+#include "base/secrets.hpp"
+#include "place/command.hpp"
 
 namespace mm::place::job {
 

@@ -1,12 +1,12 @@
-#include "ranks.hpp"
+#include "place/run/ranks.hpp"
 
 #include <unistd.h>
 
 #include <cstdio>
 
-#include "../command.hpp"
-#include "base/options.hpp"
-#include "error.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
+#include "place/command.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
 #include "sys/words.hpp"

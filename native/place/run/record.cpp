@@ -1,4 +1,4 @@
-#include "record.hpp"
+#include "place/run/record.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,15 +8,15 @@
 #include <optional>
 #include <vector>
 
-#include "../command.hpp"
-#include "../describe.hpp"
-#include "base/options.hpp"
-#include "error.hpp"
-#include "host.hpp"
-#include "json.hpp"
-#include "provenance.hpp"
-#include "run_state.hpp"
-#include "topology/topology.hpp"
+#include "base/error.hpp"
+#include "base/harness/provenance.hpp"
+#include "base/harness/run_state.hpp"
+#include "base/json.hpp"
+#include "base/options/options.hpp"
+#include "base/resources/host.hpp"
+#include "base/topology/topology.hpp"
+#include "place/command.hpp"
+#include "place/describe.hpp"
 
 namespace mm::place::job {
 

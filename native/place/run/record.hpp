@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "supervise.hpp"
+#include "place/run/supervise.hpp"
 
 namespace mm::place::job {
 

@@ -1,4 +1,4 @@
-#include "supervise.hpp"
+#include "place/run/supervise.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -12,11 +12,11 @@
 #include <ctime>
 #include <set>
 
-#include "../command.hpp"
-#include "clock.hpp"
-#include "error.hpp"
-#include "launch.hpp"
-#include "provenance.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/harness/provenance.hpp"
+#include "place/command.hpp"
+#include "place/run/launch.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
 #include "sys/words.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../observe.hpp"
-#include "job.hpp"
+#include "place/observe.hpp"
+#include "place/run/job.hpp"
 
 namespace mm::place::job {
 

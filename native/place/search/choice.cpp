@@ -1,4 +1,4 @@
-#include "choice.hpp"
+#include "place/search/choice.hpp"
 
 #include <algorithm>
 #include <numeric>

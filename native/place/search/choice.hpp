@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "search.hpp"
+#include "place/search/search.hpp"
 
 namespace mm::place::search {
 

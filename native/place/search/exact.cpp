@@ -1,4 +1,4 @@
-#include "exact.hpp"
+#include "place/search/exact.hpp"
 
 #include <algorithm>
 #include <numeric>

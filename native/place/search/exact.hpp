@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "choice.hpp"
+#include "place/search/choice.hpp"
 
 namespace mm::place::search {
 

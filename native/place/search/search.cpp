@@ -1,13 +1,13 @@
-#include "search.hpp"
+#include "place/search/search.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
 
-#include "bounds.hpp"
-#include "exact.hpp"
-#include "grid.hpp"
+#include "place/search/bounds.hpp"
+#include "place/search/exact.hpp"
+#include "place/search/shapes/grid.hpp"
 
 namespace mm::place {
 namespace {

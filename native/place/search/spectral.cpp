@@ -3,9 +3,9 @@
 #include <limits>
 #include <numeric>
 
-#include "bounds.hpp"
-#include "choice.hpp"
-#include "square.hpp"
+#include "place/search/bounds.hpp"
+#include "place/search/choice.hpp"
+#include "place/search/shapes/square.hpp"
 
 namespace mm::place::search {
 

@@ -2,8 +2,8 @@
 #include <numeric>
 #include <utility>
 
-#include "bounds.hpp"
-#include "choice.hpp"
+#include "place/search/bounds.hpp"
+#include "place/search/choice.hpp"
 
 namespace mm::place::search {
 

@@ -1,10 +1,10 @@
-#include "command_line.hpp"
+#include "place/syntax/command_line.hpp"
 
 #include <algorithm>
 #include <cctype>
 
-#include "error.hpp"
-#include "options.hpp"
+#include "base/error.hpp"
+#include "base/options/options.hpp"
 
 namespace mm::place::syntax {
 namespace {

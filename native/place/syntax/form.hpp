@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "../bind.hpp"
-#include "../syntax.hpp"
-#include "arguments.hpp"
-#include "command_line.hpp"
-#include "error.hpp"
-#include "options.hpp"
+#include "base/error.hpp"
+#include "base/options/arguments.hpp"
+#include "base/options/options.hpp"
+#include "place/binding/bind.hpp"
+#include "place/syntax.hpp"
+#include "place/syntax/command_line.hpp"
 
 namespace mm::place::syntax {
 

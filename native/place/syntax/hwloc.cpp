@@ -1,5 +1,5 @@
-#include "form.hpp"
-#include "topology/locations.hpp"
+#include "base/topology/locations.hpp"
+#include "place/syntax/form.hpp"
 
 #include <cctype>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "form.hpp"
+#include "place/syntax/form.hpp"
 
 #include <cctype>
 #include <iterator>

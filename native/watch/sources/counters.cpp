@@ -3,7 +3,7 @@
 /// The definitions in `events/` say what is counted and what it means. An instance is a PMU on one CPU of its mask: a
 /// separate component outside the cores, or that CPU. The sampler's thread of the instance's node reads it as a group,
 /// since reading a counter of a remote CPU interrupts that CPU. Counters of CPUs are read at most once a second.
-#include "watch/counters.hpp"
+#include "watch/counters/counters.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@
 
 #include "sys/files.hpp"
 #include "sys/words.hpp"
-#include "watch/pmu_components.hpp"
+#include "watch/counters/pmu_components.hpp"
 #include "watch/source.hpp"
 #include "watch/utilisation.hpp"
 

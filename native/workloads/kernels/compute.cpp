@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "kernels/fma.hpp"
 #include "workloads/access.hpp"
 

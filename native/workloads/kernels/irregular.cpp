@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "workloads/access.hpp"
 #include "workloads/kernels/problems.hpp"
 

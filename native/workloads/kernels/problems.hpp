@@ -6,7 +6,7 @@
 #include <string>
 #include <type_traits>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "workloads/kernel.hpp"
 
 namespace mm::workloads {

@@ -15,7 +15,7 @@
 #include <ctime>
 #include <type_traits>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "workloads/access.hpp"
 
 namespace mm::workloads {

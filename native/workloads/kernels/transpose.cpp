@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "error.hpp"
+#include "base/error.hpp"
 #include "workloads/access.hpp"
 #include "workloads/kernels/problems.hpp"
 

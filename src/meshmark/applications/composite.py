@@ -307,7 +307,7 @@ def _of_instrument(table: MemberTable, at: str) -> dict[str, Any]:
     words = ("{meshmark}", "measure", table.instrument, *(table.options or ()))
     result = rf'"metric": "{re.escape(metric.name)}", '
     # The output must contain one result of the metric, without the flag `unverified`. It is not the only result of the
-    # options if the budget ended before another one (`Run::out_of_budget` in native/base/run.cpp).
+    # options if the budget ended before another one (`Run::out_of_budget` in native/base/harness/run.cpp).
     one_result = rf"\A(?![\s\S]*{result}[\s\S]*{result})(?![\s\S]*^absent: .*: the budget of .* ended)"
     verified_pattern = rf'{one_result}[\s\S]*?^(?!.*"flags": \[[^]]*"unverified").*{result}'
     return {

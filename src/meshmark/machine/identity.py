@@ -1,6 +1,6 @@
 """Identifies a machine by its host name and a hash of its hardware, as all records do.
 
-The native half computes both (native/base/topology/identity.cpp), so that every command names a machine alike.
+The native half computes both (native/base/topology/readers/identity.cpp), so that every command names a machine alike.
 """
 
 from __future__ import annotations

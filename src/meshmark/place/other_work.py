@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from meshmark.store.record import FLAGS, Flag
 from meshmark.values.units import NBSP, percent
 
-# All instruments have these limits, see native/base/conditions.cpp.
+# All instruments have these limits, see native/base/harness/conditions.cpp.
 _DISTURBED: Final = 0.05  # share of the CPUs
 _STOLEN: Final = 0.02
 _DISTURBED_S: Final = 0.03  # less may be an error of the accounting in ticks

@@ -14,7 +14,7 @@ from meshmark.values.units import plain
 
 SOCKETS: Final[Mapping[str, int]] = {"one-socket": 1, "two-socket": 2}
 LINE_BYTES: Final = 64
-MOST_CPUS: Final = 512  # CPUs of a socket, see native/model/graph.hpp
+MOST_CPUS: Final = 512  # CPUs of a socket, see native/model/network/graph.hpp
 MOST_LINES: Final = 256  # outstanding lines of a core, including prefetches; more than any known core has
 MOST_ACCESS: Final = 0.9  # share of the idle latency that is spent in the memory and its controller
 USUAL_CHANNELS: Final = 8  # memory channels of a socket
