@@ -20,9 +20,9 @@ Time zero_load(const Graph& graph, const Routing& routing, const RouterRules& ro
                std::uint32_t cpu, std::uint32_t node, std::uint32_t controller, State state, std::uint32_t owner,
                bool page_open);
 
-/// Returns the share of all packets that each output carries under uniform traffic (including to the node itself), with
-/// ties split evenly. Its maximum bounds the throughput: packets per node and time <= rate of the output / (share x
-/// nodes).
+/// Returns the share of all packets that each output carries if every node sends equally many packets to every node,
+/// itself included, and packets are split evenly over minimal outputs. Each output limits the throughput: packets per
+/// node and time <= rate of the output / (share x nodes).
 std::vector<double> uniform_loads(const Graph& graph, const Routing& routing);
 
 }  // namespace mm::model

@@ -1,5 +1,6 @@
 #pragma once
-/// Results of a trial, and totals by group of actors and by batch (an equal part of the measured time).
+/// Results of a trial, and totals by group of actors and by batch (an equal part of the measured time or of the
+/// accesses).
 #include <cstdint>
 #include <vector>
 
@@ -45,7 +46,8 @@ class Results {
   std::vector<GroupResult> take() { return std::move(groups_); }
 
  private:
-  /// Returns the batch, an equal part of the measured time or of the actor's accesses, in which something ends now.
+  /// Returns the batch to which an access or a phase that ends now belongs. A batch is an equal part of the measured
+  /// time, or of the actor's accesses if the trial ends when all actors have ended.
   std::size_t batch_of(const Actor& actor, std::uint64_t ended, Time now) const {
     const auto n = static_cast<std::size_t>(trial_.batches);
     const auto batch = trial_.measure > 0

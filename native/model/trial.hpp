@@ -25,7 +25,7 @@ struct Stream {
   Time work = 0;                   ///< time that the core works between two accesses
 };
 
-/// One access of a trace; `own` writes.
+/// One access of a trace. `Op::own` counts as a write.
 struct Traced {
   std::uint64_t line = 0;
   std::uint32_t home = 0;  ///< node
@@ -43,7 +43,9 @@ struct Actor {
   Time rest = 0;              ///< time between the last read of a memory phase and the next phase
   bool random_rest = false;   ///< exponentially distributed with mean `rest`
   std::vector<Stream> streams;
-  std::vector<Traced> trace;   ///< replaces streams, once; caches are unlimited and lines are tracked
+  /// If it is not empty, the actor performs these accesses once, in order, instead of the accesses of `streams`. Caches
+  /// are then unlimited, and the directory tracks which cores hold which lines.
+  std::vector<Traced> trace;
   std::uint64_t accesses = 0;  ///< number of accesses after which it ends; 0: never
   Time start = 0;
   int group = 0;  ///< results are summed by group

@@ -51,10 +51,10 @@ void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& con
 constexpr double kOthers = 0.05;     // share of the CPUs' time that other processes may use
 constexpr double kAccounted = 0.03;  // s; a shorter time may be an error of the accounting in ticks
 
-/// Returns the exponent of the power law value = a * ratio^exponent, from all pairs of samples whose ratios differ by
-/// more than 1 % (Theil and Sen). Returns 0 unless three quarters of the pairs agree on its sign, because values
-/// scatter for other reasons, too. Returns 1 if there are too few samples: then the value is assumed to be as slow as
-/// the clock.
+/// Returns the exponent of the power law value = a * ratio^exponent: the median over all pairs of samples whose ratios
+/// differ by more than 1 % (Theil and Sen). Returns 0 unless at least three quarters of the pairs agree on the sign of
+/// the exponent, because values scatter for other reasons, too. Returns 1 if there are too few samples or pairs: the
+/// value is then assumed to be proportional to the ratio, as if it took a fixed number of clock cycles.
 double exponent_of(const std::vector<double>& ratios, std::span<const double> values) {
   constexpr std::size_t kMin = 4;
   if (values.size() < kMin) return 1;
@@ -81,7 +81,7 @@ bool clock_varied(const Progress& p, double percent) {
   if (n < 2 || n > p.samples[0].size()) return false;
   std::vector<double> sorted = p.clock_ratios;
   std::sort(sorted.begin(), sorted.end());
-  // Fewer than a quarter of the samples do not move the median.
+  // The ratio of the quartiles, because outliers that are fewer than a quarter of the samples hardly change the median.
   const double spread = sorted[n - 1 - n / 4] / sorted[n / 4];
   if (spread < kSpread) return false;
   const double exponent = exponent_of(p.clock_ratios, std::span(p.samples[0]).last(n));
@@ -103,8 +103,8 @@ std::vector<std::string> flags_of(const Progress& p, double percent, const Other
   return flags;
 }
 
-/// Adds conditions that distinguish kinds of results on any machine: the parts of the machine in which the CPUs and the
-/// memory are.
+/// Adds the parts of the machine in which the CPUs and the memory are, and the level of the memory hierarchy. The
+/// values have the same meaning on every machine, so they show which results of different machines are comparable.
 void add_parts(const Point& point, const std::vector<int>& cpus, json& conditions) {
   const Machine& machine = topology();
   const auto add = [&](const char* name, const std::string& word) {

@@ -88,11 +88,12 @@ struct Point {
   std::size_t bytes_each = 0;  ///< bytes that each CPU accesses repeatedly; 0 if the point has no such size
   int least_samples = 7;       ///< lower it only for work that takes seconds (dgemm of a large N)
   bool shield = true;          ///< false for bursts that take longer than 0.1 s, sleep or start processes
-  bool timed_inside = true;    ///< false: another process does the work (fio), so the switches and reference
-                               ///< loops of this process's thread do not describe it
-  bool once = false;           ///< only one sample is possible (a residual, a system that takes minutes)
-  /// If set, it is reported instead of a measurement. The point still takes its number, so that a resumed run numbers
-  /// its points in the same way.
+  /// False if the threads of the team do not do the work: another process does it (fio), or they sleep. Their
+  /// migrations, involuntary switches and page faults then do not mark the sample. Slow reference loops still do.
+  bool timed_inside = true;
+  bool once = false;  ///< only one sample is possible (a residual, a system that takes minutes)
+  /// If set, the point is not measured, and this reason is reported. The point still gets a number, so that a resumed
+  /// run gives every point the same number.
   std::optional<Absent> missing{};
   bool width_of_first_only = false;  ///< only the first metric must reach the requested interval
 };
@@ -116,7 +117,8 @@ class Run {
   std::string text(std::string_view name) const;
   bool flag(std::string_view name) const;
   std::vector<std::size_t> sizes(std::string_view name) const;
-  /// Returns the size that the value `memory` stands for on this machine; nothing if no parameter has this value.
+  /// Returns how many bytes a size parameter has on this machine if its value is "memory"; nullopt if no size parameter
+  /// has this value.
   std::optional<std::size_t> memory_bytes() const;
   std::vector<std::string> choices(std::string_view name) const;
   /// Returns whether a parameter of kind choices contains "all" or one of these values.
@@ -136,11 +138,13 @@ class Run {
   std::vector<int> single_cpus() const;
   std::vector<Pages> pages() const;       ///< --pages: a list, "4KiB,thp"
   Pages single_pages() const;             ///< the value of --pages; refuses a list
-  std::vector<int> memory_nodes() const;  ///< --memory-node N or list or "all"; empty: not given
+  std::vector<int> memory_nodes() const;  ///< --memory-node: a node, a list or "all"; empty if not given
   std::vector<int> placed_nodes() const;  ///< memory_nodes(), or -1 (the policy places memory) if none is given
   int single_node() const;                ///< the value of --memory-node, or -1 if not given; refuses a list
-  json memory_node(int node) const;       ///< the condition memory_node of memory on one of placed_nodes()
-  Policy policy() const;                  ///< --policy local|interleave|node (node when --memory-node is given)
+  /// Returns the value of the condition memory_node for an element of placed_nodes(): the node, or "local" or
+  /// "interleave" for -1.
+  json memory_node(int node) const;
+  Policy policy() const;  ///< --policy local|interleave|node (node when --memory-node is given)
   double budget_s() const;
   std::uint64_t seed() const;
 
@@ -158,7 +162,8 @@ class Run {
   /// pages …).
   std::shared_ptr<Arena> arena(std::size_t bytes, Pages pages, int node, int touch_cpu, const std::string& metric,
                                const json& conditions);
-  /// Returns how many bytes can be touched within this share of the remaining budget, because preparation counts, too.
+  /// Returns how many bytes can be touched within this share of the remaining budget, at a rate that it measures now.
+  /// Touching memory uses up the budget like any other preparation.
   std::size_t affordable_bytes(Pages pages, double share) const;
   /// Returns the team of these CPUs, which is created once and shared.
   std::shared_ptr<Team> team(const std::vector<int>& cpus);

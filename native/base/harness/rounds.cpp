@@ -121,7 +121,8 @@ Rounds::Sample Rounds::take_sample(const Progress& p) {
     sample.values = point.burst();
     spans = team.last();
   }
-  // A library with its own threads does not use the team, whose last run is then still the reference loop.
+  // If the burst does not use the team (a library with its own threads), the last run of the team is still the
+  // reference loop, and the wall-clock time counts.
   sample.burst_s = team.elapsed_s() != reference_s ? team.elapsed_s() : wall_s() - burst_begin_s;
   const double after = reference_ratio(team);
   sample.real_time_s = shield.release();
@@ -136,8 +137,8 @@ Rounds::Sample Rounds::take_sample(const Progress& p) {
   return sample;
 }
 
-/// Returns the time of the reference loop over its best time on the same CPU. All members do the same fixed work; the
-/// slowest member shows whether any of them was disturbed.
+/// Runs the reference loop, which is the same fixed work for each member of the team. Returns the largest ratio of a
+/// member's time to the best time so far on the same CPU, which shows whether any member was disturbed.
 double Rounds::reference_ratio(Team& team) {
   const auto& spans = team.run([](int) { keep(dependent_adds(kReferenceAdds)); });
   double worst = 1;

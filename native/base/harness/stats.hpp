@@ -40,8 +40,9 @@ struct Plateau {
 /// neighbours whose levels differ by at most the tolerance are merged.
 std::vector<Plateau> plateaus(std::span<const double> y, double tolerance = 0.15, std::size_t min_points = 2);
 
-/// Returns the plateaus that differ by at least a factor of `apart`: the levels of a hierarchy. Smaller steps belong to
-/// one level, in which the share of translation misses, or of a busy cache, grows with the footprint.
+/// Returns the levels of a memory hierarchy: the plateaus, where neighbours that differ by less than a factor of
+/// `apart` are merged. Such small steps occur within a level, because with a larger footprint more loads miss the TLB
+/// or a cache that others use, too.
 std::vector<Plateau> levels(std::span<const double> y, double apart = 1.4);
 
 }  // namespace mm

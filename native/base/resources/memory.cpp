@@ -43,8 +43,9 @@ std::size_t meminfo_bytes(const std::string& text, const char* key) {
   return digits == std::string::npos ? 0 : leading_number(std::string_view(text).substr(digits)) << 10;
 }
 
-/// Returns the rest of the memory limits of this process's cgroups in bytes. The Linux kernel kills a process that
-/// exceeds such a limit, so the limit counts as much as the machine's memory.
+/// Returns how many bytes can be allocated before a cgroup of this process reaches its memory limit; the maximum of
+/// std::size_t if there is no limit. The Linux kernel kills a process that exceeds such a limit, even if the machine
+/// has free memory.
 std::size_t cgroup_available() {
   std::string path = value_of(read_text("/proc/self/cgroup"), "0::");
   std::size_t available = std::numeric_limits<std::size_t>::max();

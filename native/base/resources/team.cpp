@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/options/options.hpp"
 
 namespace mm {
 namespace {
@@ -53,7 +54,9 @@ void bind_process(const std::vector<int>& cpus) {
   const int rc = sched_setaffinity(0, bytes, set);
   const int error = errno;
   CPU_FREE(set);
-  if (rc != 0) throw Failure("cannot bind to cpu " + std::to_string(cpus.front()) + ": " + std::strerror(error));
+  if (rc != 0)
+    throw Failure((cpus.size() == 1 ? "cannot bind to CPU " : "cannot bind to CPUs ") + cpu_list(cpus) + ": " +
+                  std::strerror(error));
 }
 
 void pin(int cpu) {

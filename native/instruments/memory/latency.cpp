@@ -40,16 +40,17 @@ const mm::Description kLatency{
                    mm::choices("pattern", "order of slots: one random cycle, or constant stride", "random",
                                {"random", "stride"}),
                    {"locality_bytes",
-                    "the random cycle completes a block of this size before it goes to another; 0 = none. 8KiB stays "
-                    "in an open DRAM page; with the whole footprint (0) almost every load opens a closed one",
+                    "size of the blocks that the random cycle completes one after the other; 0: one block, the whole "
+                    "footprint. With 8KiB, loads stay in an open DRAM page; with 0, almost every load opens another "
+                    "page",
                     "B",
                     mm::Kind::size,
                     "0",
                     0,
                     {}},
                    {"processes",
-                    "number of CPUs that chase at once, each its own ring: a list, a range, all; 1: each CPU of "
-                    "--cpus in turn, or the first allowed one without --cpus",
+                    "number of CPUs that chase at the same time, each along its own ring. With 1, the CPUs of --cpus "
+                    "(default: the first allowed CPU) are measured one after the other",
                     "", mm::Kind::integers, "1", 1, 4096}},
     .metrics = {{"load_latency", "time per dependent load", "s", mm::Better::lower},
                 {"level_latency", "latency of a plateau of the curve", "s", mm::Better::lower},
@@ -111,9 +112,9 @@ void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level)
     std::byte* base = c.region + (s.footprint <= kSmallRing ? random.below(room) * 4096 : 0);
     c.at = make_ring(base, s, random());
   }
-  // The chase makes a full turn if the ring may fit into a cache. If the ring is larger, a cache can contain only the
-  // end of a turn, whose lines are reused a full turn later. The time is bounded, because reported cache sizes can be
-  // wrong.
+  // If the ring may fit into a cache, chase it once completely. If it is larger, load as many lines as the last-level
+  // cache holds: as after a long chase, the caches then hold only lines that the chase reaches again after nearly a
+  // full turn. The time is limited, because reported cache sizes can be wrong.
   const std::size_t loads = s.footprint <= 4 * last_level ? slots : last_level / 64;
   const double end = mm::wall_s() + 0.15;
   for (std::size_t first = 0; first < loads && mm::wall_s() < end; first += 4096)
@@ -153,7 +154,8 @@ class Arenas {
     return entry == missing_.end() ? std::nullopt : std::optional(entry->second);
   }
   const std::vector<std::shared_ptr<mm::Arena>>& of(std::size_t footprint) { return arenas_[key(footprint)]; }
-  /// Returns chasers, each with a separate region for the next ring of a footprint.
+  /// Returns one chaser per CPU, with memory for its ring. Rings of a large footprint get the next unused part of its
+  /// arena in each call; small rings get the whole nursery, since they are rebuilt for each sample.
   std::shared_ptr<std::vector<Chaser>> chasers(std::size_t footprint) {
     auto chasers = std::make_shared<std::vector<Chaser>>(cpus_.size());
     const bool small = footprint <= kSmallRing;
@@ -344,9 +346,9 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
   }
 }
 
-/// Returns the teams of chasers in sets. The teams of a set are measured together and the sets one after the other,
-/// because the memory of a set exists at once. A single chaser runs on each CPU of --cpus in turn, so that one command
-/// measures every CPU with every node.
+/// Returns sets of teams of chasers. The teams of a set are measured in the same rounds, so all their memory exists at
+/// the same time. Sets are measured one after the other, which limits the memory. For --processes 1, each CPU of
+/// --cpus gets a team of one chaser, so that one command measures every CPU with every node.
 std::vector<std::vector<std::vector<int>>> team_sets(const mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
   std::vector<std::vector<std::vector<int>>> sets(1);

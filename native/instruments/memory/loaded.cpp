@@ -18,7 +18,9 @@ constexpr double kKnee = 1.25;  // latency at the knee over the idle latency
 
 const mm::Description kLoaded{
     .name = "loaded",
-    .summary = "latency against bandwidth, from one outstanding load to the maximum of a core and a machine",
+    .summary =
+        "latency as a function of bandwidth, from one outstanding load up to the maximum bandwidth of a core and of "
+        "the machine",
     .detail =
         "chains: every CPU of a team follows 1 to 32 independent random rings at once. paced: the first CPU follows "
         "one ring while the others stream, with several lengths of pauses and several shares of reads. The knee is the "
@@ -96,8 +98,8 @@ void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_
   const mm::WalkTogether walk = mm::walk_of(chains);
   if (walk == nullptr) run.refuse("chains", "found " + std::to_string(chains), "1-6, 8, 10, 12, 14, 16, 20, 24, 32");
   const auto team = run.team({g->order.begin(), g->order.begin() + threads});
-  // Chases along one ring must not reuse lines that another chase has just loaded, so all points share and advance
-  // these positions.
+  // All points share these positions, and each chase continues where the previous one stopped. If a chase started again
+  // at the same place, it would find lines in the caches that the previous chase has just loaded.
   const auto work = [=](std::uint64_t steps) {
     team->run([&](int rank) { walk(g->starts[static_cast<std::size_t>(rank)].data(), steps); });
     return team->elapsed_s();

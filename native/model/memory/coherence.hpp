@@ -30,7 +30,8 @@ class Protocol {
   void served(std::uint32_t t, std::uint32_t flits, Time now);
   /// Called when a core has looked up a probed line.
   void probed(std::uint32_t t, std::uint32_t endpoint, Time now);
-  /// Ends a transaction, which stays valid until the next `start`, and starts the next one on a traced line.
+  /// Ends a transaction. If another transaction waits for its traced line, continues the one that has waited longest.
+  /// The returned reference is valid until the next call of `start`.
   const Transaction& finish(std::uint32_t t, Time now);
 
   std::uint64_t requested() const { return requested_; }

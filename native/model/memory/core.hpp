@@ -14,8 +14,8 @@
 
 namespace mm::model {
 
-/// Outstanding accesses against the limits of a core (miss buffers, write buffers) and of a node, and the actors that
-/// wait for a buffer.
+/// Counts outstanding accesses, compares them with the limits of each core (miss buffers, write buffers) and node, and
+/// lists the actors that wait for a buffer.
 class Buffers {
  public:
   Buffers(const Graph& graph, const NodeRules& rules)
@@ -73,8 +73,9 @@ class Cores {
 
   /// Schedules the first access of every actor.
   void start();
-  /// Issues all accesses that the actor may issue now. An access that waits for a time is scheduled; one that waits for
-  /// another access is woken by it. Events that a later schedule has replaced do nothing.
+  /// Handles an event kIssue: issues all accesses that the actor may issue now. If the next access has to wait for a
+  /// time, an event is scheduled for that time. If it has to wait for another access, the end of that access schedules
+  /// the event. An event does nothing if an event for an earlier time has been scheduled after it.
   void issue(std::uint32_t actor, Time now);
   /// Handles the end of an access of the actor.
   void retire(const Transaction& x, Time now);

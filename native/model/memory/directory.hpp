@@ -34,8 +34,8 @@ class Directory {
   std::unordered_map<std::uint64_t, Line> lines_;
 };
 
-/// The lines that cores hold according to the messages they received, independently of the directory: a line has at
-/// most one writer, and then no reader.
+/// Tracks which lines the cores hold according to the messages that they received, independently of the directory, and
+/// checks that a line with a writer is not held by any other core.
 class SingleWriterCheck {
  public:
   /// Handles a probe that a core answered: it invalidates the line, or keeps it for reading.

@@ -4,11 +4,11 @@
 /// A router has a first-in first-out buffer per input and virtual channel. The head of a packet is routed, competes for
 /// a virtual channel of its output, and then each of its flits competes for the switch whenever the buffer at the far
 /// end has room. Both allocators are separable and take one iteration: an output (or a virtual channel of it) picks one
-/// of the inputs that request it, an input accepts one of the outputs that picked it, both round robin, and the turns
-/// move on only where both agree. When two outputs pick the same input, one of them stays idle, which keeps real
-/// routers below the capacity of their links. Sources: Dally and Towles, "Principles and Practices of Interconnection
-/// Networks" (2004), chapters 16, 18, 19; McKeown, "The iSLIP scheduling algorithm for input-queued switches", IEEE/ACM
-/// ToN 7(2), 1999.
+/// of the inputs that request it, and an input accepts one of the outputs that picked it. Both choose round robin, and
+/// a priority pointer advances only when the grant is accepted. When two outputs pick the same input, one of them stays
+/// idle, which keeps real routers below the capacity of their links. Sources: Dally and Towles, "Principles and
+/// Practices of Interconnection Networks" (2004), chapters 16, 18, 19; McKeown, "The iSLIP scheduling algorithm for
+/// input-queued switches", IEEE/ACM ToN 7(2), 1999.
 ///
 /// Packets may be longer than a buffer. Times are whole cycles; other times are rounded up.
 #include <cstdint>
@@ -53,7 +53,9 @@ class FlitNetwork {
   enum class State : std::uint8_t { idle, routing, allocated, active };
   struct Channel {                ///< virtual channel of an input; small, since all of them are touched all the time
     std::uint32_t space = kNone;  ///< the virtual channel that it owns at an output
-    std::uint16_t count = 0;  ///< flits in its buffer; not beside `left`, or both would be read as one word too early
+    /// Flits in its buffer. It is not beside `left`, because the compiler would load both as one word: a load that
+    /// follows a store to only one of them has to wait until the store completes.
+    std::uint16_t count = 0;
     std::uint16_t first = 0;  ///< position of the first of its packets
     std::uint16_t left = 0;   ///< flits of its packet that it has not forwarded
     std::uint16_t turn = 0;   ///< the virtual channel of an output that it accepts first

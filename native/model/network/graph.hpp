@@ -55,7 +55,7 @@ struct Server {
   Time gap = 0;         ///< time lost per packet
 };
 
-/// Possible next hops of a packet; see routing.hpp.
+/// Rule that selects the escape channel of a packet, so that channel dependencies have no cycle; see routing.hpp.
 enum class EscapeRule : std::uint8_t { none, dimension, up_down };
 
 struct Graph {
@@ -84,7 +84,7 @@ struct Graph {
 /// Builds the graph of a resolved machine (docs/reference/machine-files.md). Throws UsageError with the key.
 Graph build_graph(const json& machine);
 
-/// Returns the endpoints of a kind in the order of their nodes: CPU number n of a machine, also in frames, is the n-th.
+/// Returns the endpoints of a kind, ordered by node: CPU n in requests and frames is element n.
 std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind);
 
 }  // namespace mm::model

@@ -25,20 +25,22 @@ namespace mm::model {
 
 struct RouterRules {
   Channels channels;
-  Time pipeline = 0;       ///< from the arrival of a head to its first arbitration
-  Time cycle = 1000;       ///< between arbitrations
-  Time allocation = 0;     ///< exclusive: from the grant of a virtual channel to the first arbitration for the switch
-  Time requeue = 0;        ///< exclusive: from a packet's last flit to the next packet's request for a channel
-  Time credit = 0;         ///< from the freeing of space to its use upstream
-  int reads = 1;           ///< local arbiters per input
-  int buffer_flits = 64;   ///< size of each virtual channel
+  Time pipeline = 0;      ///< from the arrival of a head to its first arbitration
+  Time cycle = 1000;      ///< between arbitrations
+  Time allocation = 0;    ///< if exclusive: from the grant of a virtual channel to the first arbitration for the switch
+  Time requeue = 0;       ///< if exclusive: from a packet's last flit to the next packet's request for a channel
+  Time credit = 0;        ///< from the freeing of space to its use upstream
+  int reads = 1;          ///< local arbiters per input
+  int buffer_flits = 64;  ///< size of each virtual channel
   bool exclusive = false;  ///< a packet owns its virtual channel until its tail has left: a FlitNetwork (flits.hpp)
   bool adaptive = true;    ///< false: dimension order (escape channels only)
 };
 
 RouterRules router_rules(const Graph& graph, const json& machine);
 
-/// Kinds of events in the upper four bits of Event::what; the first two belong to the network.
+/// Kinds of events, in the upper four bits of Event::what. The network schedules the first three. The event loop calls
+/// Network::arrive for kArrive and Network::arbitrate for kArbitrate; kDeliver is for the receiver of the packet, as in
+/// Protocol::deliver.
 enum : std::uint32_t { kArrive = 0, kArbitrate = 1, kDeliver = 2, kFirstOfOthers = 3 };
 constexpr std::uint32_t event_of(std::uint32_t kind, std::uint32_t target) { return kind << 28 | target; }
 

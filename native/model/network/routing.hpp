@@ -1,10 +1,11 @@
 #pragma once
 /// Possible next hops of a packet: one table of minimal outputs, and one escape output with its class.
 ///
-/// Deadlock: every message class has its virtual channels; within a class, a blocked packet may always use the escape
-/// channel, whose dependencies are free of cycles (Duato, IEEE TPDS 4(12), 1993; with virtual cut-through a packet
-/// holds one buffer, so only direct dependencies exist; in dimension order there is no other channel to wait for, so
-/// the same holds flit by flit). `find_cycle` verifies it for a given table.
+/// Deadlocks are avoided as follows. Each message class has separate virtual channels. Within a class, a blocked packet
+/// may use the escape channel of its router, and the dependencies between escape channels have no cycle (Duato, IEEE
+/// TPDS 4(12), 1993). Only direct dependencies matter: with virtual cut-through because a packet holds one buffer, and
+/// in dimension order, also flit by flit, because all channels are escape channels. `find_cycle` checks a given table;
+/// it checks the minimal outputs instead if there are no escape channels.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ struct Channels {
 
 constexpr std::uint8_t kEither = 2;   ///< escape class: either one, whichever is free
 constexpr std::uint8_t kNoHop = 255;  ///< output of a hop that does not exist
-constexpr std::uint8_t kFresh = 255;  ///< the packet did not arrive by an escape channel of this dimension
+constexpr std::uint8_t kFresh = 255;  ///< the packet did not arrive on an escape channel whose class it keeps
 
 struct Hop {
   std::uint8_t output;  ///< output of the router, local number
@@ -41,7 +42,8 @@ class Routing {
   std::uint64_t minimal(std::uint32_t router, std::uint32_t target) const {
     return minimal_[entry(router, target_[target])];
   }
-  /// Returns the escape hop; `escape_class` is the class on which the packet arrived straight, or kFresh.
+  /// Returns the escape hop. `escape_class`: class of the escape channel on which the packet arrived if it keeps this
+  /// class (`keeps_class`), or kFresh.
   Hop escape(std::uint32_t router, std::uint32_t target, std::uint8_t escape_class) const {
     const std::size_t at = entry(router, target_[target]);
     if (down_.empty()) {
