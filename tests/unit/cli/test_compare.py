@@ -45,7 +45,7 @@ def test_several_sides_have_one_table_and_one_page(home: dict[str, str], tmp_pat
     completed = meshmark("compare", "gs1280-4", "es45", "gs320-16", "--html", "c.html", cwd=tmp_path, env=home)
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout.count("A: gs1280-4") == 1 and "C: gs320-16" in completed.stdout
-    assert "C is" in (tmp_path / "c.html").read_text(encoding="utf-8")
+    assert "C: gs320-16" in (tmp_path / "c.html").read_text(encoding="utf-8")
 
 
 def test_markdown_goes_with_a_gate(home: dict[str, str], tmp_path: Path) -> None:
