@@ -4,6 +4,6 @@
 int main(int argc, char** argv) {
   return mm::answer(argc, argv,
                     {.name = "meshmark-probe",
-                     .summary = "Asks one question of this machine and answers in JSON Lines.\n"
+                     .summary = "Measures one quantity of this machine and prints JSON Lines.\n"
                                 "example: meshmark-probe latency --footprint 16KiB..64MiB --cpus 0"});
 }

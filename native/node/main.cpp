@@ -88,12 +88,12 @@ bool kept(std::string_view line) {
 std::string run_steps(const Plan& plan, double begun_s, Interrupts& interrupts, ResultFile& out, LimitCheck& check) {
   for (const Step& step : plan.steps) {
     const double now = wall_s(), end_s = begun_s + plan.limit_s;
-    StepEnd end{"left out", "the time of the plan was up"};
+    StepEnd end{"left out", "the time limit of the plan was reached"};
     json begin{{"type", "step"}, {"id", step.id}, {"argv", step.argv}};
     if (step.program) begin["program"] = true;
     out.line(begin);
     if (interrupts.arrived())
-      end = {"interrupted", "a signal arrived"};
+      end = {"interrupted", "a signal was received"};
     else if (now < end_s)
       end = run_step(step, std::min(end_s, now + step.limit_s), interrupts, [&](std::string_view line) {
         if (kept(line)) out.text_line(line);
@@ -138,7 +138,7 @@ int run_plan(const Request& request) {
   }
   const Turn turn(name, plan.limit_s);
   if (request.once && has_result(request.out, name)) {
-    std::fprintf(stderr, "%s: %s has measured already\n", kProgram, name.c_str());
+    std::fprintf(stderr, "%s: %s has already been measured\n", kProgram, name.c_str());
     return 0;
   }
   // Before the check for other work, which may be processes that a killed runner left behind.
@@ -156,7 +156,7 @@ int run_plan(const Request& request) {
     out.line(last_line("refused: " + reason, wall_s() - begun_s, check));
     out.finish();
     if (request.health) return print_health(Health::unknown, reason);
-    throw Absent("this node does other work: " + reason, "wait until it ends, or --beside to measure beside it");
+    throw Absent("this node runs other work: " + reason, "wait until it ends, or use --beside to measure beside it");
   }
   record_files(plan.files, "", out);
   topology();  // read once, and inherited by the process of each step

@@ -23,7 +23,7 @@ pid_t read_pid(const std::string& text) {
 UsageError with_dashes(const UsageError& error, const std::string& usage) {
   const std::string message = error.what();
   if (message.find("not expected") == std::string::npos) return error;
-  return {error.field, message + "; words that begin with a dash, and commands, stand behind --", usage};
+  return {error.field, message + "; words that begin with a dash, and commands, must follow --", usage};
 }
 
 std::string variable(const char* name) {

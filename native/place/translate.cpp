@@ -70,8 +70,8 @@ int translate_verb(int argc, char** argv) {
       std::find_if(argv, argv + argc, [](const char* argument) { return std::string(argument) == "--"; });
   const bool behind_dashes = argv + argc - dashes > 1;
   Arguments app{
-      "Translate a layout and its memory policy into the syntax of other launchers. TEXT that begins with a dash "
-      "stands behind --.\n\n"
+      "Translate a layout and its memory policy into the syntax of other launchers. A TEXT that begins with a "
+      "dash must follow --.\n\n"
       "example: meshmark translate --from numactl --to slurm,cpuset -- -N 0 -m 0",
       "meshmark translate"};
   app.add("--from", from, "syntax of TEXT, or `affinity` (LSF's affinity[…])").show_default();
@@ -79,10 +79,10 @@ int translate_verb(int argc, char** argv) {
   app.add("--parts", parts, "CPUs of the parts, such as '0,4;1,5', instead of --from and TEXT");
   app.add("--to", to_text, "syntaxes, comma-separated, or all").show_default();
   app.add("--topology", topology, "host, a synthetic description, or an XML file of hwloc").show_default();
-  app.add("--memory", memory_option, "memory policy, such as bind or interleave=0-1 [that of TEXT]");
+  app.add("--memory", memory_option, "memory policy, such as bind or interleave=0-1 [the policy of TEXT]");
   app.add("--tasks", tasks, "tasks, for --from affinity").from(1, 1 << 16).show_default();
   const Arguments::Option commands =
-      app.add("--command", command, "program in the printed lines [that of TEXT, or ./a.out]");
+      app.add("--command", command, "program in the printed lines [the program of TEXT, or ./a.out]");
   app.flag("--json", as_json, "print one JSON object");
   std::string all = "forms:\n";
   for (const Syntax& s : syntaxes())
@@ -95,7 +95,7 @@ int translate_verb(int argc, char** argv) {
     throw with_dashes(error, "meshmark translate --from " + from + " [OPTIONS] -- TEXT");
   }
   if (behind_dashes) {
-    if (!text.empty()) throw UsageError("TEXT", "found " + quote(text) + " and more behind --", "one of the two");
+    if (!text.empty()) throw UsageError("TEXT", "found " + quote(text) + " and more after --", "one of the two");
     text = text_of({dashes + 1, argv + argc});
   }
   if (parts.empty() == text.empty())

@@ -112,7 +112,7 @@ std::vector<std::size_t> parse_sizes(const std::string& field, const std::string
     if (const std::size_t slash = end.find('/'); slash != std::string::npos) {
       per_octave = static_cast<double>(parse_integer(field, end.substr(slash + 1)));
       end = end.substr(0, slash);
-      if (per_octave < 1 || per_octave > 64) wrong(field, part, "1 to 64 points an octave");
+      if (per_octave < 1 || per_octave > 64) wrong(field, part, "1 to 64 points per octave");
     }
     const std::size_t low = parse_size(field, part.substr(0, dots)), high = parse_size(field, end);
     if (low == 0 || high < low) wrong(field, part, "a rising range such as 4KiB..1GiB");

@@ -14,14 +14,14 @@ using mm::workloads::Melt;
 
 const mm::Description kLj{
     .name = "lj",
-    .summary = "molecular dynamics of a Lennard-Jones crystal that melts: time of a step, and atoms stepped a second",
+    .summary = "molecular dynamics of a Lennard-Jones crystal that melts: time of a step, and atoms stepped per second",
     .detail =
-        "Density 0.8442, initial temperature 1.44, cutoff 2.5 and steps of 0.005 in reduced units, as the melt that is "
-        "often published for molecular dynamics. Both atoms of a pair list each other within 2.8, in memory of the "
-        "thread that owns the atom; lists are made again once an atom has moved by 0.15. All threads read the "
-        "positions, which are gathered through the lists. Counted are 21 operations of each listed pair and 26 of each "
-        "atom. Every sample begins with the crystal. Its energy must be the published one; the energy of the shifted "
-        "potential and the momentum must be conserved; and all positions and velocities must have the bits of one "
+        "Density 0.8442, initial temperature 1.44, cutoff 2.5 and steps of 0.005 in reduced units, as in the melt that "
+        "is often published for molecular dynamics. Each atom lists its neighbours within 2.8, in memory of the thread "
+        "that owns the atom; lists are rebuilt once an atom has moved by 0.15. All threads read the positions, which "
+        "are gathered through the lists. The operation count is 21 for each listed pair and 26 for each atom. Every "
+        "sample begins with the crystal. Its energy must be the published one; the energy of the shifted potential and "
+        "the momentum must be conserved; and all positions and velocities must be bit-identical to a run on one "
         "thread.\n"
         "example: meshmark-probe lj --edge 10,20 --threads 1,all",
     .source =

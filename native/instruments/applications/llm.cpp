@@ -15,15 +15,16 @@ using mm::llm::Model;
 
 const mm::Description kLlm{
     .name = "llm",
-    .summary = "tokens per second of a load like the inference of a language model, and their prediction by bandwidth",
+    .summary =
+        "tokens per second of a load that resembles language-model inference, and their prediction from bandwidth",
     .detail =
         "For each token, every layer multiplies a matrix of weights by a vector, and the next vector follows from the "
-        "result; all weights are read once, and the threads meet twice in a layer. Batches of one token are limited "
-        "by this traffic, whatever the arithmetic. one-node: all weights on one memory node; interleave: pages on all "
-        "nodes by turns; local: each thread's weights on its own node; mirror: a copy on every node. The prediction "
-        "is the rate at which the same threads only read the same memory, over the bytes of a token, measured by "
-        "turns with the load. Numbers are small integers, so results are exact; rows of every layer are computed "
-        "again.\n"
+        "result; all weights are read once, and the threads synchronize twice per layer. Batches of one token are "
+        "limited by this traffic, whatever the arithmetic. one-node: all weights on one memory node; interleave: pages "
+        "on all nodes in alternation; local: each thread's weights on its own node; mirror: a copy on every node. The "
+        "prediction is the rate at which the same threads only read the same memory, over the bytes of a token, "
+        "measured in alternation with the load. Numbers are small integers, so results are exact; some rows of every "
+        "layer are recomputed.\n"
         "example: meshmark-probe llm --weights 4GiB --threads all --placement one-node,mirror",
     .source = "weights are read once per token: Pope et al., Efficiently Scaling Transformer Inference, MLSys 2023, 2",
     .spoils = {"other traffic on the memory controller", "weights that fit into a cache",

@@ -14,10 +14,10 @@ const mm::Description kMod2d{
     .summary = "rate of the dense symmetric eigenproblem with all eigenvectors, by the installed LAPACK",
     .detail =
         "dsyevd, divide and conquer, on a full matrix whose spectrum is known: the second difference, 2 and -1, "
-        "reflected by a Householder matrix. Counted are 10 n^3 / 3 operations: 4/3 n^3 to make it tridiagonal, 2 n^3 "
-        "for the vectors; the library does up to 4/3 n^3 more. Half of the first part is products of a matrix and a "
-        "vector, which memory limits, so that the rate is far below that of dgemm. Eigenvalues are compared with "
-        "their formula, and vectors are multiplied by the matrix again.\n"
+        "reflected by a Householder matrix. The operation count is 10 n^3 / 3: 4/3 n^3 to make the matrix tridiagonal, "
+        "and 2 n^3 for the vectors; the library executes up to 4/3 n^3 more. Half of the first part consists of "
+        "products of a matrix and a vector, which memory limits, so that the rate is far below that of dgemm. "
+        "Eigenvalues are compared with their formula, and vectors are multiplied by the matrix again.\n"
         "example: meshmark-probe mod2d --n 500,2000 --threads all",
     .source =
         "EuroBen 5, mod2d: van der Steen, The benchmark of the EuroBen group, Parallel Computing 17 (1991); "

@@ -16,13 +16,14 @@ using mm::workloads::Lanczos;
 
 const mm::Description kMod2e{
     .name = "mod2e",
-    .summary = "time of the largest eigenvalues of a sparse symmetric matrix, by Lanczos of our own and by ARPACK",
+    .summary =
+        "time of the largest eigenvalues of a sparse symmetric matrix, by a built-in Lanczos solver and by ARPACK",
     .detail =
-        "Differences on a cube of edge^3 points, 7 entries in most rows, in compressed rows of 12 bytes an entry. With "
-        "--numbering random, points have random numbers, so that a product gathers from all of the vector. Both "
-        "solvers keep a basis of fixed size, make it orthogonal in full, restart with the best vectors of it, and end "
-        "with residuals of 1e-10 of each eigenvalue: our own by classical Gram-Schmidt, twice, on all threads; "
-        "ARPACK's work on vectors is done by the BLAS under it. Products run on all threads with both. Eigenvalues "
+        "Differences on a cube of edge^3 points, 7 entries in most rows, in compressed rows of 12 bytes per entry. "
+        "With --numbering random, points have random numbers, so that a product gathers from the whole vector. Both "
+        "solvers keep a basis of fixed size, orthogonalize it fully, restart with its best vectors, and stop at "
+        "residuals of 1e-10 of each eigenvalue: the built-in one by classical Gram-Schmidt, twice, on all threads; "
+        "ARPACK leaves work on vectors to its BLAS. Matrix-vector products run on all threads with both. Eigenvalues "
         "are compared with their formula, and vectors are multiplied by the matrix again and with each other.\n"
         "example: meshmark-probe mod2e --edge 40 --numbering grid,random --solver lanczos",
     .source =
@@ -40,7 +41,7 @@ const mm::Description kMod2e{
                    mm::library_threads()},
     .metrics = {{"solve_time", "time until all eigenvalues and vectors are found", "s", mm::Better::lower},
                 {"product_time", "mean time of a product of matrix and vector", "s", mm::Better::lower},
-                {"flop_rate", "operations of our own solver over its time", "flop/s", mm::Better::higher}},
+                {"flop_rate", "operations of the built-in solver over its time", "flop/s", mm::Better::higher}},
     .identity = {"edge", "numbering", "solver", "eigenvalues", "basis", "threads", "pages", "memory_node"},
 };
 

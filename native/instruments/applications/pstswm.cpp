@@ -25,10 +25,11 @@ const mm::Description kPstswm{
         "inner loops over latitudes, and over many rows of a Fourier transform, so that they are long for any number "
         "of levels; fixed: as plain, with the number of levels known to the compiler (1, 2, 4, 8, 16 or 18). Threads "
         "share one model: zonal wave numbers in the Legendre transforms and the step, pairs of latitudes in the "
-        "Fourier transforms and products; they meet twice a step. Counted are the additions and multiplications of "
-        "the code, which are the same in all variants. Each sample begins with the initial state. Case 2 is compared "
-        "with the analytic solution; in case 6, mass, energy and potential enstrophy must be conserved; and in both, "
-        "all coefficients are compared with the coefficients of another variant on one thread.\n"
+        "Fourier transforms and products; they synchronize twice per step. The operation count is the additions and "
+        "multiplications of the code, which are the same in all variants. Each sample begins with the initial state. "
+        "Case 2 is compared with the analytic solution; in case 6, mass, energy and potential enstrophy must be "
+        "conserved; and in both, all coefficients are compared with the coefficients of another variant on one "
+        "thread.\n"
         "example: meshmark-probe pstswm --truncation T42,T85 --levels 1,18 --threads 1,all",
     .source =
         "Hack, Jakob: Description of a Global Shallow Water Model Based on the Spectral Transform Method, NCAR/TN-343 "

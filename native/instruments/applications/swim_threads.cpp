@@ -17,12 +17,12 @@ const mm::Description kSwimThreads{
     .name = "swim_threads",
     .summary = "shallow water on a grid divided by rows over threads: time of a step, and its share of the bandwidth",
     .detail =
-        "The scheme, the start and the figures of swim among ranks, by the threads of one process: rows are divided "
-        "over threads, which touch their part first, read adjacent rows where they are, and meet once a step. A step "
-        "moves 72 B a cell: two time levels of three fields are read, and the older one is overwritten. Every run "
-        "starts anew. Mass, energy and potential enstrophy must be conserved as in swim, and all bits must equal those "
-        "of one thread. The triad runs on the same memory by turns, with ordinary or with streaming stores, whichever "
-        "are faster; lines that ordinary stores read first are counted.\n"
+        "Same scheme, initial state and metrics as swim among ranks, with the threads of one process: rows are divided "
+        "over threads, which touch their part first, read adjacent rows in place, and synchronize once per step. A "
+        "step moves 72 B per cell: two time levels of three fields are read, and the older one is overwritten. Every "
+        "run starts anew. Mass, energy and potential enstrophy must be conserved as in swim, and all bits must equal "
+        "the bits of one thread. The triad runs on the same memory in alternation, with ordinary or with streaming "
+        "stores, whichever are faster; lines that ordinary stores read first are counted.\n"
         "example: meshmark-probe swim_threads --cells 256,2048 --threads 1,all",
     .source =
         "Sadourny, The dynamics of finite-difference models of the shallow-water equations, J. Atmos. Sci. 32 (1975)",
@@ -34,7 +34,7 @@ const mm::Description kSwimThreads{
                    {"steps", "steps per timed run", "", mm::Kind::integer, "50", 1, 10000},
                    {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536}},
     .metrics = {{"step_time", "time of a step, on the slowest thread", "s", mm::Better::lower},
-                {"bandwidth", "72 B a cell over the time of a step", "B/s", mm::Better::higher},
+                {"bandwidth", "72 B per cell over the time of a step", "B/s", mm::Better::higher},
                 {"triad_bandwidth", "bytes over time of a triad by the same threads on the same memory", "B/s",
                  mm::Better::higher},
                 {"bandwidth_share", "bandwidth over triad_bandwidth", "1", mm::Better::higher}},

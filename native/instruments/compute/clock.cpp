@@ -16,10 +16,11 @@ const mm::Description kClock{
     .summary = "resolution, cost and monotonicity of every clock, and the core's actual frequency",
     .detail =
         "Reads each clock in a loop; reads it on CPUs in turn to detect steps backwards; times chains of dependent "
-        "additions (one per cycle) for the core frequency.\nexample: meshmark-probe clock --cpus 0",
+        "additions (one per cycle) for the core frequency.\n"
+        "example: meshmark-probe clock --cpus 0",
     .source = "dependent-chain timing after McCalpin and Fog; monotonicity check after Linux's own TSC warp test",
     .spoils = {"a hypervisor that traps the counter",
-               "turbo and power states: the frequency is that of the moment of measurement"},
+               "turbo and power states: the frequency holds only for the time of the measurement"},
     .needs = {},
     .parameters = {mm::choices(
         "clocks", "clocks to measure", "tsc,monotonic,monotonic_raw,monotonic_coarse,realtime,thread_cputime",

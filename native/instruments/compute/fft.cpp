@@ -16,10 +16,10 @@ const mm::Description kFft{
     .name = "fft",
     .summary = "rate of complex Fourier transforms in one to three dimensions by the installed FFTW",
     .detail =
-        "Transforms of double precision from one array into another; counted are 5 N log2 N operations for N numbers. "
-        "The library plans by trials (measure), or by rules (estimate), before the clock starts; the condition "
-        "planning says whether half of the budget sufficed for all trials. Transforming a sum of three waves gives "
-        "three peaks, and the backward transform gives it back; both are compared with what they should be.\n"
+        "Transforms of double precision from one array into another; they count as 5 N log2 N operations for N "
+        "numbers. The library plans by trials (measure), or by rules (estimate), before the clock starts; the "
+        "condition planning states whether half of the budget sufficed for all trials. Transforming a sum of three "
+        "waves gives three peaks, and the backward transform restores it; both are compared with the exact values.\n"
         "example: meshmark-probe fft --shape 1048576,1024x1024,128x128x128 --threads 1,all",
     .source = "Frigo, Johnson: The Design and Implementation of FFTW3, Proc. IEEE 93 (2005); HPC Challenge FFT",
     .spoils = {"arrays that fit into a cache at one size and not at the next",

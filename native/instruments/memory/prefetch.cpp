@@ -17,10 +17,10 @@ const mm::Description kPrefetch{
     .summary = "time to read a cache line in order or at random, by the distance of a software prefetch",
     .detail =
         "Each access reads a whole line of 64 B. sequence: one line after the other; gather: in a random order that is "
-        "known in advance, as of an index array, which is read too (4 B an access). Before each access the line of "
-        "`distance` accesses later is prefetched into all caches; 0: none. Addresses do not depend on data, so the "
-        "processor already overlaps accesses as far as it sees ahead: the best distance shows what a prefetch adds to "
-        "that. Every thread reads its own part of the memory.\n"
+        "known in advance, as of an index array, which is read too (4 B per access). Before each access, the line of "
+        "the access `distance` accesses later is prefetched into all caches; 0: none. Addresses do not depend on data, "
+        "so the processor already overlaps accesses as far as its out-of-order window reaches: the best distance shows "
+        "what a prefetch adds. Every thread reads its own part of the memory.\n"
         "example: meshmark-probe prefetch --access gather --distance 0,4,16,64 --threads 1,all",
     .source = "Lee, Kim, Vuduc, When Prefetching Works, When It Doesn't, and Why, ACM TACO 9 (2012)",
     .spoils = {"other traffic on the memory controller",

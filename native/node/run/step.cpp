@@ -166,7 +166,8 @@ StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
   if (step.program) end_descendants();
   StepEnd end = end_of(wait_status, step.program);
   if (stop_status != nullptr)
-    end = {stop_status, stop_status == std::string("timed out") ? "its time was up" : "a signal arrived"};
+    end = {stop_status,
+           stop_status == std::string("timed out") ? "its time limit was reached" : "a signal was received"};
   if (!has_ended) end.reason += "; its process was killed and does not end";
   end.elapsed_s = wall_s() - begin_s;
   return end;

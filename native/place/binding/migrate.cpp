@@ -394,7 +394,8 @@ void print(const Outcome& out) {
 int migrate_verb(int argc, char** argv) {
   Arguments app{
       "Move the memory of a running program to other nodes, and report what could not be moved. Pages of files\n"
-      "and shared libraries stay; new pages follow the policy of the program. Exit status 1: some pages were left.\n\n"
+      "and shared libraries are not moved; new pages follow the policy of the program.\n"
+      "Exit status 1: some pages were not moved.\n\n"
       "example: meshmark migrate 4711 --to 1",
       "meshmark migrate"};
   std::string pid_text, to, from;

@@ -26,7 +26,7 @@ def test_a_second_runner_waits_and_does_not_measure_again(tmp_path: Path) -> Non
     other, second = runner(tmp_path, "n2"), runner(tmp_path, "n1", "--once")
     errors = {name: run.communicate(timeout=60)[1] for name, run in (("n1", first), ("n2", other), ("again", second))}
     assert first.returncode == other.returncode == second.returncode == 0, errors
-    assert errors == {"n1": "", "n2": "", "again": "meshmark-node: n1 has measured already\n"}
+    assert errors == {"n1": "", "n2": "", "again": "meshmark-node: n1 has already been measured\n"}
     assert sorted(path.name for path in tmp_path.glob("*.gz")) == ["n1.jsonl.gz", "n2.jsonl.gz"]
 
 

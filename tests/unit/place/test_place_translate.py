@@ -125,10 +125,10 @@ def test_memory_is_said_in_the_launchers_words() -> None:
         (["--from", "slurm"], "TEXT: is missing"),
         (
             ["--from", "numactl", "-N", "0", "-m", "0"],
-            "stand behind --; allowed: meshmark translate --from numactl [OPTIONS] -- TEXT",
+            "must follow --; allowed: meshmark translate --from numactl [OPTIONS] -- TEXT",
         ),
         (["--from", "hwloc", "l3:9"], "hwloc: found 'l3:9'"),
-        (["0", "--", "1"], "TEXT: found '0' and more behind --"),
+        (["0", "--", "1"], "TEXT: found '0' and more after --"),
         (["--parts", "0", "0"], "TEXT: found together with --parts"),
         (["--from", "affinity", "affinity[die]"], "affinity: found 'die'"),
         (["--from", "affinity", "--tasks", "99", "affinity[core]"], "affinity: 99 tasks of 1 cores do not fit"),
