@@ -60,7 +60,7 @@ def test_a_program_that_a_node_has_not_is_absent_and_the_campaign_goes_on(tmp_pa
     fleet = fleet_of(tmp_path, "n[1-2]")
     completed = meshmark("fleet", "check", fleet, "--spec", spec, "--beside")
     assert completed.returncode == 0, completed.stderr
-    assert "took in the results of 2 nodes" in completed.stderr
+    assert "ingested the results of 2 nodes" in completed.stderr
     assert "n[1-2]: sum: found no program no-such-shell; it is in the package sum-tools" in completed.stderr
 
 

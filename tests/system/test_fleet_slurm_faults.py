@@ -174,7 +174,7 @@ def test_a_full_disk_loses_nothing(cluster: Cluster, tmp_path: Path, small_disk:
             while True:
                 out.write(bytes(4096))
         assert process.wait(200) == 1
-    assert "no node has measured" in (tmp_path / "said").read_text()
+    assert "no node has returned measurements" in (tmp_path / "said").read_text()
     filling.unlink()
     with (tmp_path / "said").open("w") as raised:
         states, ingestion = results(campaign.start(raised, "--resume"))
@@ -190,7 +190,7 @@ def test_a_node_that_has_another_name_is_refused_and_measured_on_resume(cluster:
     assert states[liar]["status"] == "out" and len(first["nodes"]) == 2
     write_result(campaign.inbox(), liar, lines_of("other"))
     _, second = results(campaign.start(subprocess.DEVNULL, "--resume"))
-    assert second["skipped"] == {f"{liar}.jsonl.gz": f"{liar}.jsonl.gz: the node says that it is other"}
+    assert second["skipped"] == {f"{liar}.jsonl.gz": f"{liar}.jsonl.gz: the file names the node other"}
     cluster.ask("scontrol", "update", f"nodename={liar}", "state=resume")
     assert until(lambda: cluster.ask("sinfo", "-h", "-n", liar, "-o", "%t").strip() == "idle", 60, step_s=0.2)
     states, third = results(campaign.start(subprocess.DEVNULL, "--resume"))

@@ -42,8 +42,8 @@ _AS_IT_IS: Final = {
 }
 # Placeholders that have no meaning on nodes, each with what is allowed instead.
 _ELSEWHERE: Final = {
-    "inputs": "inputs that are made by [files], or lie in {source}, a folder that all nodes share",
-    "build": "a program that is there",
+    "inputs": "inputs that [files] creates, or that are in {source}, a folder that all nodes share",
+    "build": "a program that is installed on the nodes",
     "meshmark": "other programs, since nodes have no Python",
 }
 

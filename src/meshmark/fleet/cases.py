@@ -122,7 +122,7 @@ class State(Excerpt):
                     raise UsageError(f"open: found the case of '{quoted(case.node, 60)}' under '{quoted(node, 60)}'")
             return state
         except UsageError as error:
-            hint = "restore it; moved away, open cases and earlier decisions are forgotten"
+            hint = "restore it; without it, open cases and earlier decisions are lost"
             message = str(error).removeprefix("state: ")
             raise MeshmarkError(f"{path}: not the state of a fleet: {message}", hint) from error
 

@@ -114,7 +114,7 @@ class Fleet:
             raise UsageError(
                 f"FOLDER: found {quoted(self.root)}, which is not the folder of a fleet: it has no fleet.toml and no "
                 "campaigns",
-                "meshmark fleet check makes one of a new or empty folder",
+                "meshmark fleet check turns a new or empty folder into one",
             )
         if not entries:
             raise AbsentError(f"{quoted(self.root)}: has no campaign", f"meshmark fleet check {self.root}")

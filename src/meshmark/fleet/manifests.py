@@ -64,7 +64,7 @@ def check_programs(plan: NodePlan) -> None:
         if program is not None and "source" in used_names(program.app, program.app.name):
             raise UsageError(
                 f"{program.app.name}: application: found {{source}}; allowed on Kubernetes: programs of the image, and "
-                "[files], since pods have no other folder of this host than that of the fleet"
+                "[files], since the folder of the fleet is the only folder of this host in a pod"
             )
 
 

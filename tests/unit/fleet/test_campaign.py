@@ -340,7 +340,7 @@ def test_random_nodes_are_chosen_by_their_seed(tmp_path: Path, count: int, seed:
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        ({"nodes": "n[1-3],n99"}, "found n99, which made-up does not know"),
+        ({"nodes": "n[1-3],n99"}, "found n99, which made-up does not list"),
         ({"nodes": "n[1-"}, "nodes: found 'n\\[1-'"),
         ({"nodes": "n1", "idle_only": True}, "found no node that is idle"),
     ],

@@ -426,7 +426,7 @@ def test_ssh_starts_the_runner_on_each_node(fake: Fake, tmp_path: Path) -> None:
     assert options[:2] == ["-oProxyCommand=nc %h 22", "-oBatchMode=no"]  # the options of the site come first
     assert "-oBatchMode=yes" in options and last == "--" and node in {"n1", "n2"}
     assert command == f"exec /fleet/node '/a plan' --out /100%n --once --name {node}"
-    with pytest.raises(UsageError, match="ssh knows no nodes"):
+    with pytest.raises(UsageError, match="ssh lists no nodes"):
         Ssh([])
 
 
@@ -463,7 +463,7 @@ def test_a_process_whose_environment_is_not_to_be_seen_is_still_a_job(tmp_path: 
 @pytest.mark.parametrize(
     ("site", "nodes", "why"),
     [
-        (PsijSite("slurm"), "", "nodes: found none; allowed: a set such as"),
+        (PsijSite("slurm"), "", "nodes: missing; allowed: a set such as"),
         (PsijSite("local"), "n[1-2]", "nodes: found 2; allowed for psij.executor local: this host"),
         (PsijSite("pbs"), "n1", "psij.pin: found ''; allowed for pbs: an attribute of its jobs"),
         (PsijSite("slurm", "slurm.nodelist"), "n1", "psij.pin: found 'slurm.nodelist'; allowed"),

@@ -109,7 +109,10 @@ def test_each_step_runs_its_own_file_whatever_its_name_is(tmp_path: Path) -> Non
         (("[figure]", 'output = "/x"\n[figure]'), "application.output: found '/x'; allowed on nodes: a file in"),
         (("[figure]", 'output = "input.txt"\n[figure]'), "application.output: found 'input.txt'; allowed on nodes: a"),
         (("timeout_s = 20", "timeout_s = 1e5"), "limits.timeout_s: found 100000, with which 3 runs may take longer"),
-        (("[limits]", "[build.O2]\n[limits]"), "build: found 'O2'; allowed on nodes: a program that is there"),
+        (
+            ("[limits]", "[build.O2]\n[limits]"),
+            "build: found 'O2'; allowed on nodes: a program that is installed on the nodes",
+        ),
         (("expected", "expekted"), "verify.expekted: unknown key"),
     ],
 )
@@ -296,7 +299,7 @@ def test_one_failure_leaves_the_other_runs(tmp_path: Path) -> None:
 def test_a_wrong_result_names_the_node(tmp_path: Path) -> None:
     outcome = verdict(tmp_path, run_line(1), run_line(2, out="rate: 250 MB/s\nsum: 5051\n"))
     assert values(outcome)["elapsed"] == (0.5,)
-    assert outcome.wrong == ["sum: verify.expected: found 5051.0; expected 5050.0, 0.00505 more or less"]
+    assert outcome.wrong == ["sum: verify.expected: found 5051.0; expected 5050.0 ± 0.00505"]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_node_with_another_name_is_refused_and_kept(tmp_path: Path, name: str)
     write_result(inbox(fleet, name), "n3", lines_of("n3"))
     ingested = ingest(fleet, name, "hawk", frozenset({"n1", "n2"}))
     assert ingested.nodes == [] and len(list((fleet.campaign(name) / "refused").iterdir())) == 2
-    assert "says that it is n9" in ingested.skipped["n1.jsonl.gz"]
+    assert "the file names the node n9" in ingested.skipped["n1.jsonl.gz"]
     assert "no node of this campaign" in ingested.skipped["n3.jsonl.gz"]
 
 

@@ -78,7 +78,7 @@ def test_a_damaged_journal_does_not_stop_the_page_of_the_fleet(tmp_path: Path) -
 def test_what_the_launcher_says_is_the_reason(folder: Path) -> None:
     (folder.parent / "broken").touch()
     result = run("pairs", str(folder), "--rounds", "1", "--nodes", "n[1-2]")
-    assert str(result.exception).endswith(": no pair has measured: no network")
+    assert str(result.exception).endswith(": no pair was measured: no network")
 
 
 def test_a_killed_campaign_measures_only_the_pairs_that_it_lacks(folder: Path) -> None:

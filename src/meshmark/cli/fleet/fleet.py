@@ -39,20 +39,22 @@ NodesOption = Annotated[
         autocompletion=completion.nodes,
     ),
 ]
-RandomOption = Annotated[int, typer.Option("--random", help="only so many of them, chosen at random", min=0)]
-SeedOption = Annotated[int, typer.Option("--seed", help="of that choice")]
+RandomOption = Annotated[int, typer.Option("--random", help="number of nodes to choose at random; 0: all", min=0)]
+SeedOption = Annotated[int, typer.Option("--seed", help="seed of the random choice")]
 IdleOption = Annotated[bool, typer.Option("--idle", help="leave out nodes that are busy now")]
-WaitOption = Annotated[float, time_option("--wait", "how long to wait for busy nodes", default="until they are free")]
+WaitOption = Annotated[
+    float, time_option("--wait", "maximum time to wait for busy nodes", default="until they are free")
+]
 EngineOption = Annotated[
     str,
     typer.Option(
         "--engine",
-        help="slurm, pbs, lsf, flux, ssh, psij or local [the one that is found]",
+        help="slurm, pbs, lsf, flux, ssh, psij or local [the one that is installed]",
         show_default=False,
         autocompletion=completion.engines,
     ),
 ]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="go on with the last campaign")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="resume the last campaign")]
 CampaignOption = Annotated[
     str, typer.Option("--campaign", help="name of a campaign, or latest", autocompletion=completion.campaigns)
 ]
@@ -77,10 +79,10 @@ def run(
     resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Survey nodes, each alone, through the batch system that is there.
+    """Survey nodes, each alone, through the installed batch system.
 
-    Idle nodes come first; those that are down are left out. A campaign that was interrupted goes on with --resume, and
-    measures no node twice.
+    Idle nodes come first; nodes that are down are left out. --resume continues an interrupted campaign
+    and measures no node twice.
 
     example: meshmark fleet run /shared/fleet --nodes n[1-16]
     """
@@ -98,7 +100,7 @@ def check(
     random: RandomOption = 0,
     seed: SeedOption = 0,
     idle: IdleOption = False,
-    beside: Annotated[bool, typer.Option("--beside", help="check nodes also beside the work of others")] = False,
+    beside: Annotated[bool, typer.Option("--beside", help="also check nodes that run other work")] = False,
     wait_s: WaitOption = float("inf"),
     engine: EngineOption = "",
     resume: ResumeOption = False,
@@ -106,7 +108,7 @@ def check(
 ) -> None:
     """Check nodes in half a minute and little memory each.
 
-    A node that does other work refuses, unless --beside is given.
+    Nodes that run other work are not measured, unless --beside is given.
 
     example: meshmark fleet check /shared/fleet --random 50
     """
@@ -118,7 +120,7 @@ def check(
 
 @fleet_app.command("ingest")
 def ingest_command(folder: FolderArgument, campaign: CampaignOption = "latest", as_json: JsonOption = False) -> None:
-    """Take in what nodes have left, also while a campaign runs.
+    """Ingest the results that nodes have written, even while a campaign runs.
 
     example: meshmark fleet ingest /shared/fleet
     """
@@ -178,7 +180,7 @@ def _measure(
         begin(fleet, name, plan, engine, selection, settings)
     if beside:
         say("warning: results that other work disturbs are flagged, and flagged results cannot be judged")
-    with interruptible(f"jobs go on; {_again(folder, kind)}"), fleet_progress(kind) as show:
+    with interruptible(f"jobs continue; {_again(folder, kind)}"), fleet_progress(kind) as show:
         progress, result = carry_out(fleet, site, engine, name, _runner(fleet), show, wait_s)
     _report(progress, result, as_json)
     if progress.counts()["done"] == len(result.refusals):
@@ -213,7 +215,7 @@ def _ingested(name: str, found: Ingested) -> dict[str, Any]:
 def say_ingested(found: Ingested, what: str = "node") -> None:
     from meshmark.fleet.nodesets import fold
 
-    say(f"meshmark: took in the results of {counted(len(found.nodes) - len(found.refusals), what)}")
+    say(f"meshmark: ingested the results of {counted(len(found.nodes) - len(found.refusals), what)}")
     if found.refusals:
         nodes, reason = counted(len(found.refusals), "node"), next(iter(found.refusals.values()))
         say(
@@ -226,7 +228,7 @@ def say_ingested(found: Ingested, what: str = "node") -> None:
     for reason, failed_nodes in list(found.failures.items())[:_FAILURES]:
         say(f"warning: {fold(failed_nodes)}: {reason}")
     if (unlisted := len(found.failures) - _FAILURES) > 0:
-        say(f"warning: and {counted(unlisted, 'other failure')} of applications; --json has all")
+        say(f"warning: and {counted(unlisted, 'other failure')} of applications; --json lists all")
 
 
 def _report(progress: Progress, found: Ingested, as_json: bool) -> None:
@@ -276,7 +278,7 @@ def judge(
         if reason := latest.reason(group):
             say(f"meshmark: {counted(len(group.of.members), 'node')} of {group.of.name}: {reason}")
     for subject in sorted(latest.common):
-        say(f"warning: {subject}: results are wrong on most nodes, so that nodes are not named for them")
+        say(f"warning: {subject}: results are wrong on most nodes, so no node is named for them")
     suspects = latest.suspects()
     say(f"meshmark: {latest.campaign}: {counted(len(latest.panel.nodes), 'node')}, {counted(len(suspects), 'suspect')}")
     named_nodes = []
@@ -287,7 +289,7 @@ def judge(
         check_policy(policy, node_engine)  # fails before nodes are measured and named
         if suspects:
             with (
-                interruptible(f"jobs go on; meshmark fleet judge {folder} --resume"),
+                interruptible(f"jobs continue; meshmark fleet judge {folder} --resume"),
                 fleet_progress("confirmation") as show,
             ):
                 confirmation = confirm_suspects(fleet, site, node_engine, latest, _runner(fleet), show, resume)
@@ -318,7 +320,7 @@ def print_named(node: Named) -> None:
         interval = f"{100 * m.low:.1f} to {100 * m.high:.1f}"
         print(f"  {m.instrument} {m.metric} {conditions}: {100 * m.by:.1f} % worse ({interval})")
     if node.metrics:
-        print(f"  since {node.since}" if node.since else "  in all campaigns that are kept")
+        print(f"  since {node.since}" if node.since else "  in all stored campaigns")
     for fact, (value, class_value) in node.differs.items():
         print(f"  {fact}: {value}; its class has {class_value}")
 
@@ -343,7 +345,7 @@ def close(
 ) -> None:
     """Close the cases of nodes, for example after a repair, so that they are judged like all others.
 
-    The case of a node that has been healthy for three campaigns is closed by itself.
+    The case of a node that has been healthy for three campaigns is closed automatically.
 
     example: meshmark fleet close /shared/fleet n7
     """
@@ -402,7 +404,7 @@ def limits(
         Path, typer.Option("--output", "-o", help="plan to write (JSON)", callback=writable, show_default=False)
     ],
 ) -> None:
-    """Write a plan with which nodes check their own health, by limits far from what nodes of their class measure.
+    """Write a plan by which nodes check their own health, with limits far from the results of their class.
 
     With it, `meshmark-node PLAN --out DIR --health` prints one line and ends with status 0 (healthy), 1 (a problem) or
     2 (unknown).
@@ -426,17 +428,20 @@ def manifests(
     image: Annotated[str, typer.Option("--image", help="image with a shell and a C library", show_default=False)],
     nodes: NodesOption = "",
     spec: Annotated[str, typer.Option("--spec", help="the steps to run: a file (TOML)")] = "node-check",
-    claim: Annotated[str, typer.Option("--claim", help="claim of the volume with the folder", metavar="NAME")] = "",
-    path: Annotated[str, typer.Option("--host-path", help="where all hosts have the folder", metavar="DIR")] = "",
+    claim: Annotated[
+        str,
+        typer.Option("--claim", help="PersistentVolumeClaim of the volume that contains the folder", metavar="NAME"),
+    ] = "",
+    path: Annotated[str, typer.Option("--host-path", help="path of the folder on all hosts", metavar="DIR")] = "",
     health: Annotated[
         Path | None,
-        typer.Option("--health", help="a DaemonSet with this plan of `fleet limits` instead", show_default=False),
+        typer.Option("--health", help="print a DaemonSet with this plan of `fleet limits` instead", show_default=False),
     ] = None,
     every_s: Annotated[float, time_option("--every", "time between health checks", default="1h")] = 3600.0,
 ) -> None:
     """Print manifests for Kubernetes: a Job for each node, or a DaemonSet that checks the health of all.
 
-    The Jobs leave their results in the folder; `fleet ingest` takes them in.
+    The Jobs write their results to the folder; `fleet ingest` imports them.
 
     example: meshmark fleet manifests /shared/fleet --image debian:12-slim --claim fleet --nodes n[1-16]
     """

@@ -93,7 +93,7 @@ def pairs(
             return draw_rounds(Places.of(tree, names), rounds, seed)
 
         name = begin_pairs(fleet, site, node_engine, selection, plan, draw, KIND)
-    with interruptible(f"jobs go on; meshmark fleet pairs {folder} --resume"):
+    with interruptible(f"jobs continue; meshmark fleet pairs {folder} --resume"):
         with fleet_progress("pairs") as show:
             _, ingested = measure_pairs(fleet, site, node_engine, name, show, wait_s)
         say_ingested(ingested, "pair")
@@ -154,13 +154,14 @@ def place(
     count: Annotated[int, typer.Option("--nodes", help="how many", metavar="N", min=1, show_default=False)],
     among: Annotated[str, typer.Option("--among", help="set of nodes to choose from [all]", metavar="SET")] = "",
     idle: IdleOption = False,
-    size: Annotated[str, typer.Option("--bytes", help="size of messages that is to be fast [the smallest]")] = "",
+    size: Annotated[str, typer.Option("--bytes", help="size of the messages that should be fast [the smallest]")] = "",
     engine: EngineOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Choose nodes near one another, and print the options that ask a batch system for them.
+    """Choose nodes near one another, and print the options that request them from a batch system.
 
-    Near is what the last `fleet pairs` measured, or else by the switches. Nodes with an open case are avoided.
+    Distances are times that the last `fleet pairs` measured, or else levels of the switches. Nodes with an open case
+    are avoided.
 
     example: meshmark fleet place /shared/fleet --nodes 16
     """

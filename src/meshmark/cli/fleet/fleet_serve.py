@@ -27,14 +27,17 @@ LINE_S: Final = 10.0  # minimum time between two lines about the fleet
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the fleet", file_okay=False)],
     interval: Annotated[
-        float, time_option("--interval", "time between two reports of a node; silent after three", 1, 3600, "15s")
+        float,
+        time_option(
+            "--interval", "time between two reports of a node, which counts as silent after three", 1, 3600, "15s"
+        ),
     ] = 15.0,
     pull: Annotated[
         list[str] | None,
         typer.Option(
             "--pull",
             metavar="SET:PORT",
-            help="ask the `meshmark serve` of these nodes, such as n[1-16]:8642; may be repeated",
+            help="pull from the `meshmark serve` of these nodes, such as n[1-16]:8642; may be repeated",
             show_default=False,
         ),
     ] = None,
@@ -44,7 +47,7 @@ def serve(
             "--node-port",
             min=0,
             max=65535,
-            help="port of `meshmark serve` on nodes that send; nodes of the fleet are asked by name [no map of them]",
+            help="port of `meshmark serve` on nodes that send; nodes of the fleet are contacted by name [no live maps]",
             show_default=False,
         ),
     ] = 0,
@@ -62,7 +65,7 @@ def serve(
     token_file: TokenFileOption = None,
     no_token: NoTokenOption = False,
 ) -> None:
-    """Serve a page with all nodes, live, which send what they measure of themselves, or are asked for it.
+    """Serve a live page with all nodes, which send their measurements or are polled for them.
 
     On the nodes: meshmark watch --otlp http://HOST:8640 --summary, with the token in OTEL_EXPORTER_OTLP_HEADERS.
 

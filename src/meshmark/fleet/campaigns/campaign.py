@@ -139,10 +139,10 @@ def begin(
     node_by_name = {node.name: node for node in engine.nodes()}
     names = expand(wanted.nodes, "--nodes") if wanted.nodes else sorted(node_by_name)
     if not node_by_name and isinstance(engine, Batch):
-        raise UsageError(f"{engine.name}: found no node", "is the queue or partition in fleet.toml right?")
+        raise UsageError(f"{engine.name}: found no node", "check the queue or partition in fleet.toml")
     if unknown := [n for n in names if n not in node_by_name]:
         raise UsageError(
-            f"--nodes: found {fold(unknown)}, which {engine.name} does not know", f"it knows {fold(node_by_name)[:200]}"
+            f"--nodes: found {fold(unknown)}, which {engine.name} does not list", f"it lists {fold(node_by_name)[:200]}"
         )
     if wanted.idle_only:
         names = [n for n in names if node_by_name[n].state == "idle"]
@@ -351,7 +351,7 @@ class Campaign:
         node_by_name = {node.name: node for node in engine.nodes()}
         states = {}
         for name, members in self.groups.items():
-            nodes = [node_by_name.get(n, Node(n, "out", "the engine does not know it any more")) for n in members]
+            nodes = [node_by_name.get(n, Node(n, "out", "the engine no longer lists it")) for n in members]
             worst = max(nodes, key=lambda node: STATES.index(node.state))
             reason = f"{worst.name}: {worst.why}" if worst.why and len(members) > 1 else worst.why
             states[name] = Node(name, worst.state, reason)
@@ -408,7 +408,7 @@ class Campaign:
             if state.status == "waiting" and engine_node.state in {"off", "busy"} and name not in running:
                 state.why = engine_node.why
             if state.status == "failed" and engine_node.why and engine_node.why not in state.why:
-                state.why += f"; the engine says: {engine_node.why}"
+                state.why += f"; the engine reports: {engine_node.why}"
 
     def _withdraw(self, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
         """Give up jobs that wait for a node that is out, and jobs of several nodes that wait for a busy node.
@@ -419,7 +419,7 @@ class Campaign:
             nodes = self._live.get(name, [])
             states = {known[n].state for n in nodes}
             if job.waits and ("out" in states or (len(nodes) > 1 and "busy" in states)):
-                self._forget(name, "a node of it was busy or out")
+                self._forget(name, "one of its nodes was busy or out of service")
 
     def _cancel(self, engine: Engine, jobs: Mapping[str, Job], limit_s: float) -> None:
         """Cancel jobs that do not count, and jobs that run for longer than their limit.

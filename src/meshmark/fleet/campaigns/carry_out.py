@@ -122,5 +122,5 @@ def nothing_measured(fleet: Fleet, name: str) -> MeshmarkError:
     """Return the error of a campaign without a result, with the reason of its first node."""
     node, reason = next(iter(Campaign.load(fleet, name).left.items()), ("", ""))
     return MeshmarkError(
-        f"{name}: no node has measured" + (reason and f": {node}: {reason}"), f"see {logs(fleet, name)}"
+        f"{name}: no node has returned measurements" + (reason and f": {node}: {reason}"), f"see {logs(fleet, name)}"
     )

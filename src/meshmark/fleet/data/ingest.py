@@ -412,7 +412,7 @@ def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
 def _check_name(result: NodeResult, name: str, known: frozenset[str]) -> None:
     """Raise ResultError if the file of a node names another node than its file name, or an unknown node."""
     if result.name != name:
-        raise ResultError(f"{quoted(name)}{SUFFIX}: the node says that it is {quoted(result.name)}")
+        raise ResultError(f"{quoted(name)}{SUFFIX}: the file names the node {quoted(result.name)}")
     if known and name not in known:
         raise ResultError(f"{quoted(name)}{SUFFIX}: no node of this campaign has this name")
 

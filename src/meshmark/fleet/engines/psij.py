@@ -69,7 +69,7 @@ class Psij:
                 'they get a node, such as "slurm.nodelist={node}"'
             )
         if pin and not names:
-            raise UsageError("nodes: found none; allowed: a set such as n[1-16], since PSI/J knows no nodes", "--nodes")
+            raise UsageError("nodes: missing; allowed: a set such as n[1-16], since PSI/J lists no nodes", "--nodes")
         if not pin and len(names) > 1:
             raise UsageError(f"nodes: found {len(names)}; allowed for psij.executor local: this host", "--engine local")
         self._site, self._pin, self._names = site, pin, tuple(names) or (own_node_name(),)
@@ -80,7 +80,7 @@ class Psij:
     def nodes(self) -> list[Node]:
         if not self._pin:
             return [Node(name, "idle") for name in self._names]
-        return [Node(name, "busy", "PSI/J does not tell whether it is free") for name in self._names]
+        return [Node(name, "busy", "PSI/J does not report whether it is free") for name in self._names]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         import psij

@@ -129,9 +129,9 @@ class Discoveries:
         try:
             self._method: Any = BatchBH(alpha=rate) if state is None else BatchBH.from_snapshot(dict(state))
         except Exception as error:  # a damaged state raises exceptions of many types
-            hint = "restore the file of judgements; moved away, earlier decisions are forgotten"
+            hint = "restore the file of judgements; without it, earlier decisions are lost"
             raise MeshmarkError(
-                f"discoveries: cannot go on with the earlier decisions: {quoted(error)}", hint
+                f"discoveries: cannot continue with the earlier decisions: {quoted(error)}", hint
             ) from error
 
     def decide(self, p: Sequence[float], nodes: int) -> list[bool]:

@@ -85,7 +85,7 @@ def choose_nodes(
     states = {node.name: node.state for node in engine.nodes()}
     names = in_order(expand(among, "--among") if among else states)
     if unknown := [name for name in names if name not in states]:
-        raise UsageError(f"--among: found {fold(unknown)}, which {engine.name} does not know")
+        raise UsageError(f"--among: found {fold(unknown)}, which {engine.name} does not list")
     usable = [name for name in names if states[name] == "idle" or (states[name] in {"off", "busy"} and not idle_only)]
     cases = {name for suffix in ("", NETWORK) for name in State.load(fleet, site.cluster, suffix).open}
     healthy = [name for name in usable if name not in cases]
@@ -94,7 +94,7 @@ def choose_nodes(
         reasons = [f"{k} {state}" for state, k in sorted(unusable.items())]
         reasons += [f"{len(usable) - len(healthy)} with an open case"] if len(usable) > len(healthy) else []
         suffix = f" of {counted(len(names), 'node')}" + (
-            f" ({', '.join(reasons)})" if reasons else f", all that {engine.name} knows"
+            f" ({', '.join(reasons)})" if reasons else f", all that {engine.name} lists"
         )
         raise UsageError(f"--nodes: found {count}; allowed: at most {len(healthy)}{suffix}")
     distances, unit, source = _distances(fleet, site, tree, usable, size)
@@ -134,5 +134,5 @@ def _distances(
         f"expected times of messages of {sizes[metric]} bytes, from {counted(exchange.pairs, 'pair')} of {campaign}"
     )
     if unknown:
-        source += f"; messages of {counted(unknown, 'node')} were not measured, and are taken as average"
+        source += f"; messages of {counted(unknown, 'node')} were not measured, and are assumed to be average"
     return Distances(tree, names, terms, exchange.nodes, metric), "s", source

@@ -168,7 +168,7 @@ def measure_pairs(
     progress, ingested = measured(fleet, site, engine, name, work, (jobs, nodes), show, wait_s)
     if not progress.counts()["done"]:
         failure = _last_failure(logs(fleet, name))
-        raise MeshmarkError(f"{name}: no pair has measured: {failure}") if failure else nothing_measured(fleet, name)
+        raise MeshmarkError(f"{name}: no pair was measured: {failure}") if failure else nothing_measured(fleet, name)
     return progress, ingested
 
 
