@@ -25,7 +25,7 @@ PAGE = 4096
 FREE_PAGES = range(13)
 SIZE = 16 << 20
 OLD = b"what was there before\n"
-FULL = ("No space left", "cannot write", "cannot be written", "the run was cut")
+FULL = ("No space left", "cannot write", "cannot be written", "the run was interrupted")
 ENOUGH = ("--budget", "60s", "--interval", "60")
 
 

@@ -24,14 +24,14 @@ from meshmark.values.units import seconds_of
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
 HEADINGS: Final = ("elapsed", "user", "system", "waiting")
 TOTALS: Final = {
-    "bench_s": "Bench time",
+    "bench_s": "Makespan",
     "available_s": "Available CPU",
     "user_s": "User",
     "system_s": "System",
-    "idle_s": "Idle or others'",
+    "idle_s": "Idle or other programs",
     "completion_s": "Mean completion",
     "run_s": "Sum of run times",
-    "waiting_s": "Sum of waiting",
+    "waiting_s": "Sum of waiting times",
     "fairness": "Fairness",
 }
 _OBSERVED: Final = {"load_1min"}  # changes all the time; not a condition that was set
@@ -367,8 +367,8 @@ def flags_text(m: Matched) -> str:
 
 
 def samples_text(c: Comparison) -> str:
-    return f"slowdown: B over A; 95 % interval over {c.over}, from 4 on each side" + (
-        ": spread between copies, not between runs; one run each decides nothing" if c.over == "copies" else ""
+    return f"slowdown: B over A; 95 % interval over {c.over}, of which it needs 4 on each side" + (
+        ": spread between copies, not between runs; one run of each is not conclusive" if c.over == "copies" else ""
     )
 
 

@@ -194,7 +194,7 @@ def test_a_runner_that_was_killed_is_status_1(tmp_path: Path, killed: tuple[int,
         for index in killed:
             os.kill(runners[index], number)
         out, err = child.communicate(timeout=50)
-    one_line(subprocess.CompletedProcess([], child.returncode, out, err), 1, "the run was cut", "out")
+    one_line(subprocess.CompletedProcess([], child.returncode, out, err), 1, "the run was interrupted", "out")
     assert "long" in out
     assert not [p for p in runners if alive(p)]
     assert read_run(tmp_path / "out").programs[0].how in {"cut", "stopped", "signal"}

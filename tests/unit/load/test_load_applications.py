@@ -174,10 +174,10 @@ def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path)
     assert (tmp_path / "made").read_text() == "made\n"
     with pytest.raises(MeshmarkError, match=r"no valid run: .*expected 7"):
         CopiesStudy(tmp_path / "wrong", work=of(tmp_path, size="8"), counts=(1,), options=options).run()
-    with pytest.raises(UsageError, match="holds a study with work"):
+    with pytest.raises(UsageError, match="contains a study with work"):
         CopiesStudy(tmp_path / "study", work=of(tmp_path, size="8"), counts=(1, 2), options=options).run()
     described_in(tmp_path, "7", expected="9")
-    with pytest.raises(UsageError, match="holds a study with work"):
+    with pytest.raises(UsageError, match="contains a study with work"):
         CopiesStudy(tmp_path / "study", work=of(tmp_path), counts=(1, 2), options=options).run()
 
 
@@ -192,7 +192,7 @@ def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path)
             "application = 'app.toml'\ndimensions = { prefetchers = 'on' }",
             "found prefetchers, which only measure app varies",
         ),
-        ("application = 'app.toml'\ndimensions = { other = 3 }", "dimensions.other: is in no command"),
+        ("application = 'app.toml'\ndimensions = { other = 3 }", "dimensions.other: not used by any command"),
         ("application = 'app.toml'\ndimensions = { size = [1] }", "dimensions.size: found"),
         ("application = 'app.toml'\ncommand = ['true']", "command: found with application; allowed: one of them"),
         ("application = 'app.toml'\ncwd = '/'", "cwd: found with application"),

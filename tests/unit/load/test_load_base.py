@@ -225,7 +225,7 @@ def test_a_damaged_journal_is_said_in_one_line(data: Path) -> None:
     one_error(make(data, "--base", run_of(data).name), 1)
     for journal in journals(data):
         journal.write_bytes(b"")
-    one_error(make(data, "--base", run_of(data).name), 1, "holds no variant")
+    one_error(make(data, "--base", run_of(data).name), 1, "contains no variant")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_records_tell_the_phases_apart(tmp_path: Path) -> None:
 def test_totals_and_lines_show_planned_against_got(tmp_path: Path) -> None:
     run = ran(tmp_path / "run")
     rows = {label: (value, note) for label, value, note in totals_of(run)}
-    assert rows["Against plan"] == ("+9.4 %", "run time of stream, the farthest off")
+    assert rows["Against plan"] == ("+9.4 %", "run time of stream, the largest deviation")
     assert rows["Set-up"][0] == "0.25 s"
     (line,) = plan_lines(run)
     assert line == (

@@ -199,5 +199,5 @@ def test_the_pages_can_be_reached() -> None:
 
 
 def test_a_name_of_a_counter_is_no_name_of_a_metric() -> None:
-    with pytest.raises((UsageError, MeshmarkError), match="is no column"):
+    with pytest.raises((UsageError, MeshmarkError), match="is not a column"):
         parse_metrics('[metric.cycles]\nformula = "flops / wall_s"\n', "own.toml")

@@ -140,7 +140,14 @@ def test_the_picture_shows_every_program_and_is_whole(tmp_path: Path, whole: Loa
     assert "busy · 2" in texts
     assert "shell" in texts
     assert "a < b & c" in texts
-    for word in ("Bench time", "Sum of waiting", "waiting for a CPU", "user", "sleeping", "migrated to another CPU"):
+    for word in (
+        "Makespan",
+        "Sum of waiting times",
+        "waiting for a CPU",
+        "user",
+        "sleeping",
+        "migrated to another CPU",
+    ):
         assert word in texts
     assert "prefers-color-scheme:dark" in svg
     page = gantt_html(whole)

@@ -160,7 +160,7 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
     assert all("\n" not in a.reason for a in absences)
     text = gantt_text(load_run)
     assert "not started" in text
-    assert "died" in text
+    assert "terminated" in text
 
 
 def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(tmp_path: Path) -> None:

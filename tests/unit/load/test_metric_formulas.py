@@ -164,7 +164,7 @@ def test_any_text_as_a_formula_ends_well(text: str) -> None:
         ("metric = 1", "tables [metric.NAME]"),
         ("[metric.flops]\nformula = '1'", "no column"),
         ("[metric.Upper]\nformula = 'flops'", "lower-case letters"),
-        ("[metric.seed]\nformula = 'flops'", "no column and no key of a program"),
+        ("[metric.seed]\nformula = 'flops'", "not a column or key of a program"),
         ("[metric.a]\nunit = 'x'", "formula: found nothing"),
         ("[metric.a]\nformula = 'flops'\nunits = 'x'", "units: unknown key"),
         ("[metric.a]\nformula = 'flops'\nunit = 3", "unit: found 3"),

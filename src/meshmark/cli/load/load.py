@@ -136,7 +136,7 @@ def base(
     resume: Annotated[
         bool, typer.Option("--resume", help="resume an interrupted run (in --out, or the last one)")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="measure on a busy machine too; results are flagged")] = False,
+    force: Annotated[bool, typer.Option("--force", help="measure even on a busy machine; results are flagged")] = False,
     store: StoreOption = None,
 ) -> None:
     """Measure calibration data. These are the costs of every kernel variant; the machine must be idle.
@@ -261,7 +261,11 @@ def make(
         )
     if not as_json:
         rows = [
-            {k: f"{v:.4g}" if isinstance(v, float) else "-" if v is None else v for k, v in r.items()} for r in rows
+            {
+                "requested" if k == "asked" else k: f"{v:.4g}" if isinstance(v, float) else "-" if v is None else v
+                for k, v in r.items()
+            }
+            for r in rows
         ]
     print_rows(rows, as_json)
 
@@ -288,7 +292,7 @@ def run(
     ] = 1,
     seed: Annotated[int, typer.Option("--seed", help="seed for the order of runs")] = 0,
     force: Annotated[
-        bool, typer.Option("--force", help="take missing calibration data on a busy machine too; they are flagged")
+        bool, typer.Option("--force", help="measure missing calibration data even on a busy machine; they are flagged")
     ] = False,
     watch: WatchOption = False,
     store: StoreOption = None,
@@ -483,7 +487,7 @@ def show(
     recording: Annotated[
         Path | None,
         typer.Option(
-            "--recording", help="file of meshmark record, recorded during the run [that of the run]", show_default=False
+            "--recording", help="recording of the machine during the run [the recording of --watch]", show_default=False
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -150,11 +150,13 @@ STUDIES: Final = (
     StudyCommand(
         "shared-bus",
         "shared_bus.SharedBusStudy",
-        "Slowdown on one memory node, by rate. Also finds the rate at which the slowdown exceeds a threshold.",
+        "Measure the slowdown on one memory node by rate. Also finds the rate at which it exceeds a threshold.",
         "--rates 1,2,4,8",
         "rates copies threshold run_time",
     ),
-    StudyCommand("mix", "mix.MixStudy", "Slowdown on one memory node, by write share.", "--rate 4", "rate run_time"),
+    StudyCommand(
+        "mix", "mix.MixStudy", "Measure the slowdown on one memory node by write share.", "--rate 4", "rate run_time"
+    ),
     StudyCommand(
         "isolation",
         "isolation.IsolationStudy",
@@ -166,7 +168,7 @@ STUDIES: Final = (
     StudyCommand(
         "copies",
         "copies.CopiesStudy",
-        "Run time and throughput of N copies of a command, or of an application, whose results are verified.",
+        "Measure run time and throughput of N copies of a command, or of an application with verified results.",
         "--counts 1,2,4 -- ./a.out",
         "command application dimension counts",
         lacks="base",
@@ -175,7 +177,7 @@ STUDIES: Final = (
     StudyCommand(
         "overload",
         "overload.OverloadStudy",
-        "Waiting times with more programs than CPUs.",
+        "Measure waiting times with more programs than CPUs.",
         "--repetitions 4",
         "command application dimension extra run_time",
         lacks="clock",
@@ -183,7 +185,7 @@ STUDIES: Final = (
     StudyCommand(
         "omp-overload",
         "omp_overload.OmpOverloadStudy",
-        "OpenMP and sequential programs on too few CPUs. Reports serialization by OMP_WAIT_POLICY.",
+        "Run OpenMP and sequential programs on too few CPUs. Reports serialization by OMP_WAIT_POLICY.",
         "--policies passive",
         "short_run_time threads sequentials policies",
         lacks="clock",
@@ -191,14 +193,14 @@ STUDIES: Final = (
     StudyCommand(
         "matrix",
         "matrix.MatrixStudy",
-        "Co-run slowdown of each pair of kernel classes.",
+        "Measure the co-run slowdown of each pair of kernel classes.",
         "--classes stream@memory,dense,integer",
         "classes run_time",
     ),
     StudyCommand(
         "curve",
         "curve.CurveStudy",
-        "Slowdown of a command, by bandwidth of co-running programs. Also reports how well the curve predicts others.",
+        "Measure the slowdown of a command by bandwidth of co-running programs, and test its prediction for others.",
         "--rates 2,4,8 -- ./a.out",
         "command application dimension rates neighbours",
         needs_work=True,

@@ -196,7 +196,7 @@ def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
         if run is None:
             spec = Plan.load(folder / "plan.json").spec
             raise MeshmarkError(
-                f"--base: {folder} holds the survey '{spec}', not calibration data", "run meshmark load base"
+                f"--base: {folder} contains the survey '{spec}', not calibration data", "run meshmark load base"
             )
         if run.machine != machine:
             raise MeshmarkError(
@@ -226,7 +226,7 @@ def read_base(folder: Path) -> tuple[list[Variant], list[str]]:
     variants = variants_of(records)
     if not variants:
         raise MeshmarkError(
-            f"calibration data: {folder} holds no variant" + (f" ({notes[0]})" if notes else ""),
+            f"calibration data: {folder} contains no variant" + (f" ({notes[0]})" if notes else ""),
             "measure it again with meshmark load base --quick",
         )
     return variants, notes

@@ -297,7 +297,7 @@ def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str]
         text = f"{origin}: metric {shown(name)}"
         if not _NAME.fullmatch(name) or name in RESERVED or name in columns:
             raise UsageError(
-                f"{text}: allowed: a name of lower-case letters, digits and _ that is no column and no key of a program"
+                f"{text}: allowed: a name of lower-case letters, digits and _ that is not a column or key of a program"
             )
         table_values = checked(MetricTable, table, text)
         try:

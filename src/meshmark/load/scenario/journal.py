@@ -136,12 +136,12 @@ def _judged(p: ProgramUse, verdict: Verdict | None) -> ProgramUse:
     if p.how != "ok":
         return p
     if verdict is None:
-        return replace(p, how="cut", reason="the run was cut before its result was read")
+        return replace(p, how="cut", reason=f"{_INTERRUPTED} before its result was read")
     if verdict.reason:
         return replace(p, how="status", reason=verdict.reason)
     if verdict.value is None:
         return p
-    figure = Metric("figure_of_merit", verdict.unit, verdict.better, "what the program says of itself")
+    figure = Metric("figure_of_merit", verdict.unit, verdict.better, "what the program reports about itself")
     return replace(p, figure=figure, figure_value=verdict.value)
 
 
@@ -192,6 +192,7 @@ def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
     )
 
 
+_INTERRUPTED: Final = "the run was interrupted"
 _PARTS: Final = ("user_s", "system_s", "waiting_s", "sleeping_s")
 
 
@@ -315,7 +316,7 @@ def _program_use(
             **parts,
         )
     if "failed" in own_events or "released" not in own_events:
-        reason = str(own_events.get("failed", {}).get("reason", "the run was cut before it was released"))
+        reason = str(own_events.get("failed", {}).get("reason", f"{_INTERRUPTED} before it was released"))
         return ProgramUse(program=program, copy=copy, how="failed", reason=reason)
     own_threads = [t for t in threads if (t.program, t.copy) == key]
     end_s = float(own_events["exit"]["t_s"]) if "exit" in own_events else last
@@ -330,7 +331,7 @@ def _program_use(
         program=program,
         copy=copy,
         how="ok" if is_clean else "cut",
-        reason="" if is_clean else "the run was cut" if "exit" not in own_events else "died, and the run was cut",
+        reason="" if is_clean else _INTERRUPTED if "exit" not in own_events else f"failed, and {_INTERRUPTED}",
         released_s=float(own_events["released"]["t_s"]) - begin,
         ended_s=end_s - begin,
         threads=len(own_threads),

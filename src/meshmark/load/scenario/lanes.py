@@ -147,15 +147,15 @@ def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
     t: Totals = run.totals()
     fairness = run.fairness()
     return [
-        ("Bench time", seconds_of(t.bench_s), "from the start to the end of the last program"),
+        ("Makespan", seconds_of(t.bench_s), "from the start to the end of the last program"),
         ("Available CPU", seconds_of(t.available_s), f"time of {t.cpus} CPUs"),
         ("User", seconds_of(t.user_s), percent_of(t.user_s, t.available_s)),
         ("System", seconds_of(t.system_s), percent_of(t.system_s, t.available_s)),
-        ("Idle or others'", seconds_of(t.idle_s), percent_of(t.idle_s, t.available_s)),
+        ("Idle or other programs", seconds_of(t.idle_s), percent_of(t.idle_s, t.available_s)),
         ("Mean completion", seconds_of(t.completion_s), "from the start to a program's end"),
         ("Sum of run times", seconds_of(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
-        ("Sum of waiting", seconds_of(t.waiting_s), "for a CPU, all threads"),
-        ("Fairness", f"{fairness:.3f}" if math.isfinite(fairness) else "–", "Jain's index of CPU time got"),
+        ("Sum of waiting times", seconds_of(t.waiting_s), "for a CPU, all threads"),
+        ("Fairness", f"{fairness:.3f}" if math.isfinite(fairness) else "–", "Jain's index of the CPU time received"),
         *_of_plans(run),
     ]
 
@@ -164,10 +164,10 @@ def _of_plans(run: LoadRun) -> list[tuple[str, str, str]]:
     """Return rows of the header about synthetic programs."""
     setups = [p.setup_s for p in run.programs if p.synthetic]
     gaps = [(abs(p.plan_gap), p.plan_gap, p.program) for p in run.programs if p.plan_gap is not None]
-    rows = [("Set-up", seconds_of(max(setups)), "before the start, the longest")] if setups else []
+    rows = [("Set-up", seconds_of(max(setups)), "before the start, longest program")] if setups else []
     if gaps:
         _, gap, program = max(gaps)
-        rows.append(("Against plan", f"{100 * gap:+.1f} %", f"run time of {program}, the farthest off"))
+        rows.append(("Against plan", f"{100 * gap:+.1f} %", f"run time of {program}, the largest deviation"))
     return rows
 
 
@@ -238,7 +238,9 @@ def tick_step(span: float, max_ticks: int) -> float:
 
 def end_text(p: ProgramUse) -> str:
     """Return the label at the end of the first lane of a copy; "" if it succeeded."""
-    return "" if p.how == "ok" else {"signal": "died", "status": "failed", "failed": "not started"}.get(p.how, p.how)
+    return (
+        "" if p.how == "ok" else {"signal": "terminated", "status": "failed", "failed": "not started"}.get(p.how, p.how)
+    )
 
 
 def shortened(text: str, max_chars: int) -> str:

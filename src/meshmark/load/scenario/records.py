@@ -120,7 +120,11 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
     if run.cut:
         absences.append(
             Absence(
-                instrument=INSTRUMENT, metric="bench", conditions=run_conditions, reason="the run was cut", kind="error"
+                instrument=INSTRUMENT,
+                metric="bench",
+                conditions=run_conditions,
+                reason="the run was interrupted",
+                kind="error",
             )
         )
         return records, absences

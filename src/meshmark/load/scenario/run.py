@@ -133,7 +133,9 @@ def run_scenario(
         error = f"the runner was terminated by {_signal_of(run)}"
     elif status in {0, 1} and not run.cut:
         return run
-    raise RunCutError(f"the run was cut: {error or f'exit status {status}'}; its results so far are in {out}", run)
+    raise RunCutError(
+        f"the run was interrupted: {error or f'exit status {status}'}; its results so far are in {out}", run
+    )
 
 
 def _claimed(out: Path) -> IO[bytes]:

@@ -110,7 +110,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
             if not isinstance(stored_plan, dict) or stored_plan.get(key) != plan.get(key):
                 value = stored_plan.get(key) if isinstance(stored_plan, dict) else stored_plan
                 raise UsageError(
-                    f"{folder}: holds a study with {key} = {found(value)}; requested: {found(plan.get(key))}",
+                    f"{folder}: contains a study with {key} = {found(value)}; requested: {found(plan.get(key))}",
                     "choose another folder with --out, or use the original options to resume",
                 )
         run_count = len(read_outcomes(folder))
@@ -120,7 +120,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
     if folder.exists() and any(
         f.name != "programs" for f in folder.iterdir()
     ):  # programs may exist before the study starts
-        raise UsageError(f"{folder}: is not empty and holds no study", "choose another folder with --out")
+        raise UsageError(f"{folder}: is not empty and contains no study", "choose another folder with --out")
     write_file(path, json.dumps(plan, indent=1).encode() + b"\n", private=True)
 
 

@@ -32,7 +32,7 @@ class MixStudy(EqualPrograms):
         super().__post_init__()
         self.write_fractions = sorted({checked_fraction(f) for f in self.write_fractions})
         if not self.write_fractions:
-            raise UsageError("write_fractions: found none; give at least one number from 0 to 1")
+            raise UsageError("write_fractions: missing; allowed: at least one number from 0 to 1")
         if self.rate_gb_per_s == 0:
             max_rates = []
             for f in self.write_fractions:

@@ -80,7 +80,7 @@ class OmpOverloadStudy(Study):
     """
 
     study = "omp_overload"
-    columns = ("OMP_WAIT_POLICY", "slowdown", "95 %", "serial alone", "serial together", "running", "others got")
+    columns = ("OMP_WAIT_POLICY", "slowdown", "95 %", "serial alone", "serial together", "running", "others received")
     measured = ("parallel",)
     measures_waiting = True
     parallel: Work | None = None

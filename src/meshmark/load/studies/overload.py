@@ -52,7 +52,7 @@ class OverloadStudy(Study):
 
     study = "overload"
     columns = (
-        *("programs", "bench s", "available", "user", "system", "idle", "completion", "run", "waiting"),
+        *("programs", "makespan s", "available", "user", "system", "idle", "completion", "run", "waiting"),
         *("used", "fairness", "slowdown", "95 %"),
     )
     measures_waiting = True
