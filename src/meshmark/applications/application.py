@@ -96,7 +96,7 @@ def _words(value: object) -> object:
     try:
         return shlex.split(value)
     except ValueError as error:
-        raise ValueError(f"found '{quoted(value, 60)}', which is no command line: {error}") from error
+        raise ValueError(f"found '{quoted(value, 60)}', which is not a valid command line: {error}") from error
 
 
 def _nonempty(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -354,13 +354,13 @@ def of_tables(tables: Mapping[str, Any], where: str, source: Path) -> Applicatio
 
 def _checked(app: Application, where: str) -> Application:
     if app.figure.pattern and not app.figure.better:
-        raise UsageError(f"{where}: figure.better: found none with a pattern; allowed: {', '.join(DIRECTIONS)}")
+        raise UsageError(f"{where}: figure.better: required with a pattern; allowed: {', '.join(DIRECTIONS)}")
     if app.figure.better and not app.figure.pattern:
-        raise UsageError(f"{where}: figure.better: found without a pattern; of elapsed time, less is better")
+        raise UsageError(f"{where}: figure.better: found without a pattern; lower elapsed time is always better")
     if app.verify.expected is not None and not app.verify.pattern:
-        raise UsageError(f"{where}: verify.expected: found without a pattern that finds the number")
+        raise UsageError(f"{where}: verify.expected: found without a pattern that matches the number")
     if app.links and not app.prepare:
-        raise UsageError(f"{where}: application.links: found without application.prepare, which makes these files")
+        raise UsageError(f"{where}: application.links: found without application.prepare, which creates these files")
     _check_files(app, where)
     app = replace(app, dimensions={name: _values(name, v, app, where) for name, v in app.dimensions.items()})
     if (count := math.prod(map(len, app.dimensions.values()))) > MAX_CONFIGURATIONS:
@@ -370,7 +370,7 @@ def _checked(app: Application, where: str) -> Application:
     for name in app.dimensions:
         if name not in DIMENSIONS and not name.isupper() and name not in placeholder_names:
             raise UsageError(
-                f"{where}: dimensions.{name}: is in no command, file or variable",
+                f"{where}: dimensions.{name}: not used by any command, file or variable",
                 f"write {{{name}}} where it belongs, or use capitals for an environment variable",
             )
     return app
@@ -390,7 +390,7 @@ def _check_bind(app: Application, where: str) -> None:
         raise UsageError(f"{where}: dimensions.bind: found with ranks of several threads; a rank gets one CPU")
     if "ranks" not in app.dimensions and not threads:
         raise UsageError(
-            f"{where}: dimensions.bind: found without threads, which say how many CPUs a policy chooses",
+            f"{where}: dimensions.bind: found without threads, which state how many CPUs a policy chooses",
             "--vary threads=1 for a program of one thread",
         )
 
@@ -409,13 +409,13 @@ def _check_files(app: Application, where: str) -> None:
         origins[path] = "application.links"
     for path, key in origins.items():
         if parent := next((p for p in path.parents if p in origins), None):
-            raise UsageError(f"{where}: {key}: found '{quoted(path)}' below '{quoted(parent)}', which is no folder")
+            raise UsageError(f"{where}: {key}: found '{quoted(path)}' below '{quoted(parent)}', which is not a folder")
 
 
 def _values(name: str, values: tuple[str, ...], app: Application, where: str) -> tuple[str, ...]:
     key = f"{where}: dimensions.{name}"
     if name in FOLDERS and name not in DIMENSIONS:
-        raise UsageError(f"{key}: found the name of a folder; allowed: another name than {', '.join(FOLDERS)}")
+        raise UsageError(f"{key}: found the name of a folder; allowed: any name except {', '.join(FOLDERS)}")
     if name in COUNTS:
         return tuple(map(str, grammar.integers(key, ",".join(values), _MAX_COUNT)))
     for value in values:
@@ -505,7 +505,8 @@ def used_names(app: Application, where: str) -> set[str]:
                     continue
                 if name not in known:
                     raise UsageError(
-                        f"{where}: {key}: found {{{name}}}, which is no dimension; allowed: {', '.join(sorted(known))}",
+                        f"{where}: {key}: found {{{name}}}, which is not a dimension; "
+                        f"allowed: {', '.join(sorted(known))}",
                         f"write {{{{{name}}}}} for a brace",
                     )
                 names.add(name)

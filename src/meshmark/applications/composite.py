@@ -242,7 +242,7 @@ def read_reference(path: Path) -> Reference:
     """
     tables = parse_toml(read_text(path, _MAX_BYTES), str(path))
     if "reference" not in tables:
-        raise UsageError(f"{path}: reference: found none", "meshmark measure composite FILE --save-reference FILE")
+        raise UsageError(f"{path}: reference: missing", "meshmark measure composite FILE --save-reference FILE")
     return checked(ReferenceFile, {"reference": tables["reference"]}, str(path)).reference
 
 
@@ -257,7 +257,7 @@ def against(composite: Composite, reference: Reference, where: str) -> Composite
         raise UsageError(f"{where}: reference.figure: found a member twice")
     for member in composite.members:
         if member.name not in figures:
-            raise UsageError(f"{where}: reference.figure: found none of member {member.name}; each needs one")
+            raise UsageError(f"{where}: reference.figure: missing for member {member.name}; each member needs one")
         if figures[member.name].unit != member.unit:
             raise UsageError(
                 f"{where}: reference.figure: {member.name}: found the unit '{quoted(figures[member.name].unit)}'; "

@@ -28,7 +28,7 @@ _TIMES: Final = {
 _COUNTS: Final = {
     "minor_faults": "page faults without reading from a disk",
     "major_faults": "page faults that read from a disk",
-    "switches_involuntary": "times that a thread lost its CPU",
+    "switches_involuntary": "times that a thread was preempted",
 }
 
 

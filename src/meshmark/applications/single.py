@@ -33,10 +33,13 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple
     for name, default in _AS_USUAL.items():
         if configuration.values.get(name, default) != default:
             raise UsageError(
-                f"{app.name}: dimensions.{name}: found {configuration.values[name]} first; allowed here: {default}"
+                f"{app.name}: dimensions.{name}: found {configuration.values[name]} as the first value; "
+                f"allowed here: {default}"
             )
     if name := next((n for n in NEVER_USUAL if n in configuration.values), ""):
-        raise UsageError(f"{app.name}: dimensions.{name}: found {configuration.values[name]}; allowed here: none of it")
+        raise UsageError(
+            f"{app.name}: dimensions.{name}: found {configuration.values[name]}, which is not allowed here"
+        )
     make_folder(root)
     prepared = prepare(app, folders, notify)
     if reason := prepared.failed.get(configuration.values.get("build", "")):

@@ -25,7 +25,9 @@ from meshmark.store.record import Metric, Record, Scalar, median
 from meshmark.store.run import Absence
 
 COMPOSITE: Final = Metric("composite", "1", "higher", "geometric mean of the ratios of the members to the reference")
-RATIO: Final = Metric("ratio", "1", "higher", "of a member to the reference; above 1 it is better")
+RATIO: Final = Metric(
+    "ratio", "1", "higher", "figure of a member over that of the reference; above 1 the member is better"
+)
 _NO_RESULT: Final = "verify.pattern: found no match in the output"
 
 
@@ -89,8 +91,8 @@ def measured(
         outcome.configuration = one.label
         if outcome.reason == _NO_RESULT and member.instrument:
             outcome.reason = (
-                f"found no single verified result of {member.instrument}; its options must leave one point, for which "
-                "its budget must suffice"
+                f"found no single verified result of {member.instrument}; its options must select one point, and "
+                "its budget must suffice for it"
             )
         return outcome
 

@@ -51,7 +51,7 @@ def by_pattern(wanted: VerifyTable, text: str) -> str:
             return f"verify.pattern: found '{printable(str(word))}', a number is required"
         tolerance = max(wanted.tolerance * abs(wanted.expected), wanted.absolute)
         if not abs(number - wanted.expected) <= tolerance:
-            return f"verify.expected: found {number!r}; expected {wanted.expected!r}, {tolerance:.3g} more or less"
+            return f"verify.expected: found {number!r}; expected {wanted.expected!r} ± {tolerance:.3g}"
     return ""
 
 

@@ -363,7 +363,7 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
     bounds = {"run_low": interval[0], "run_high": interval[1]} if interval else {}
     rows.append(
         Record.of(
-            Metric("ratio", "1", "none", "value of setting B over that of A"),
+            Metric("ratio", "1", "none", "value of setting B over the value of setting A"),
             found.ratios,
             source="host",
             machine=machine,

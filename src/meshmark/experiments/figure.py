@@ -54,9 +54,9 @@ class Figure:
         if self.better and self.better not in DIRECTIONS:
             raise UsageError(f"--better: found '{quoted(self.better)}'; allowed: {', '.join(DIRECTIONS)}")
         if self.better and not (self.pattern or self.metric):
-            raise UsageError("--better: found without --pattern or --metric; of elapsed time, less is better")
+            raise UsageError("--better: found without --pattern or --metric; lower elapsed time is always better")
         if self.pattern and not self.better:
-            raise UsageError("--better: found none with --pattern; allowed: lower, higher")
+            raise UsageError("--better: required with --pattern; allowed: lower, higher")
         expression("--pattern", self.pattern)
 
     def read(self, elapsed_s: float, out: Path, err: Path) -> Value | str:

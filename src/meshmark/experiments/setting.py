@@ -149,7 +149,9 @@ def _options(name: str, kind: str, value: str) -> list[str]:
         try:
             return shlex.split(value)
         except ValueError as error:
-            raise UsageError(f"{name}: run: found '{quoted(value)}', which is no command line: {error}") from None
+            raise UsageError(
+                f"{name}: run: found '{quoted(value)}', which is not a valid command line: {error}"
+            ) from None
     words = native.vocabulary()
     allowed: Mapping[str, Collection[str]] = {"bind": words.policies, "memory": words.memory, "pages": words.pages}
     word = re.split("[=,]", value)[0]

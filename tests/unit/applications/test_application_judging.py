@@ -52,7 +52,7 @@ def test_a_pair_is_told_apart_equal_or_inconclusive() -> None:
     inconclusive = compare("b", "a", (noisy(1.0, 12, 0.2, 3), baseline), SECONDS, 0.02)
     assert inconclusive.text(SECONDS).startswith("inconclusive")
     short = compare("b", "a", (noisy(0.5, 5, 0.01, 3), baseline), SECONDS, 0.02)
-    assert short.text(SECONDS) == "too few rounds to tell: 5, at least 6 are needed"
+    assert short.text(SECONDS) == "too few rounds: 5, at least 6 are needed"
 
 
 def test_equal_configurations_are_seldom_told_apart() -> None:
@@ -213,7 +213,7 @@ def test_two_levels_are_named_with_what_differs() -> None:
     unexplained = levels(runs([1.0, 1.01, 1.3, 1.02, 1.31, 1.29], {3: 105, 5: 104, 6: 109}))
     assert (
         unexplained is not None
-        and unexplained.evidence == "page faults, lost CPUs and time in the kernel do not explain them"
+        and unexplained.evidence == "page faults, preemptions and time in the kernel do not explain them"
     )
     assert levels(runs([1.0, 1.01, 1.3, 1.02, 1.0, 1.01])) is None  # one outlier is not a level
 

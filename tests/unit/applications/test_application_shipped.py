@@ -163,7 +163,7 @@ def test_a_log_without_energies_and_an_image_of_the_background_are_wrong(tmp_pat
     completed = script("tachyon", "check", image, here=tmp_path)
     assert completed.returncode == 1 and 200 < int(completed.stderr.split()[0]) < 400
     image.write_bytes(image.read_bytes()[:-1])
-    assert "is no image of 640 x 480" in script("tachyon", "check", image, here=tmp_path).stderr
+    assert "is not an image of 640 x 480" in script("tachyon", "check", image, here=tmp_path).stderr
 
 
 def test_the_bricks_of_the_cantilever_fill_it(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_two_that_share_no_round_have_no_ratio_and_valid_json(tmp_path: Path) ->
     for label, round_ in (("n=1", 1), ("n=2", 2)):
         measurement.add(Attempt(configuration=label, round=round_, value=1.0, elapsed_s=1.0))
     report = answer(measurement, trial_plan.application, from_sysfs())
-    assert report["pairs"][0]["ratio"] is None and report["pairs"][0]["text"].startswith("too few rounds to tell: 0")
+    assert report["pairs"][0]["ratio"] is None and report["pairs"][0]["text"].startswith("too few rounds: 0")
     json.dumps(report, allow_nan=False)
 
 

@@ -29,8 +29,8 @@ def test_a_file_may_have_the_reference_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "reference: found none"),
-        ("name = 'x'", "reference: found none"),
+        ("", "reference: missing"),
+        ("name = 'x'", "reference: missing"),
         ("reference = 3", "reference: found 3; allowed: a table with machine, source, figure"),
         (REFERENCE.replace("2.5", "0"), "reference.figure[0].runs[1]: found 0; allowed: a number above 0"),
         (REFERENCE.replace("source", "sources"), "reference.sources: unknown key; did you mean source?"),

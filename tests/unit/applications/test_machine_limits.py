@@ -139,7 +139,7 @@ def test_a_driver_that_rounds_far_is_an_error(cpufreq: Path, monkeypatch: pytest
         return "2000000\n" if text == "1200000\n" else text
 
     monkeypatch.setattr(Path, "read_text", rounded)
-    message = r"asked policy0 for 1.2GHz, it took 2GHz"
+    message = r"requested 1.2GHz of policy0, which uses 2GHz"
     with pytest.raises(MeshmarkError, match=message), limited({"clock": "1.2GHz"}, machine):
         pass
     assert limits_of(cpufreq) == {"2900000"}
@@ -216,7 +216,7 @@ def test_a_driver_that_does_not_take_the_clock_is_noticed(cpufreq: Path) -> None
 
 def test_a_group_that_cannot_be_made_is_an_error(resctrl: Path) -> None:
     (resctrl / f"meshmark-{os.getpid()}").write_text("")
-    with pytest.raises(MeshmarkError, match=r"cannot make .*File exists"), limited({"cache": "4MiB"}, machine):
+    with pytest.raises(MeshmarkError, match=r"cannot create .*File exists"), limited({"cache": "4MiB"}, machine):
         pass
 
 

@@ -209,7 +209,7 @@ def test_what_the_machine_says_is_checked(cache: MadeCache) -> None:
     for change, message in (
         (cache.apart, r"processes on CPUs 0-1 keep more than the 32.MiB .* do not share it"),
         (lambda: cache.holds(8 * MIB), r"neighbours cannot occupy 24.MiB of the 32.MiB that the last-level cache has"),
-        (lambda: cache.takes(NEAR_S, 1.2 * NEAR_S), r"too little difference to tell"),
+        (lambda: cache.takes(NEAR_S, 1.2 * NEAR_S), r"the difference is too small"),
     ):
         scale_of.cache_clear()
         change()
@@ -294,7 +294,7 @@ def test_ranks_are_not_bound_to_other_cores_by_their_launcher(tmp_path: Path) ->
 
 def test_commands_that_start_no_neighbours_refuse_them(tmp_path: Path) -> None:
     text = '[application]\ncommand = "true"\n[dimensions]\ncache = "all"\ncache_method = "neighbours"\n'
-    with pytest.raises(UsageError, match=r"dimensions.cache_method: found neighbours; allowed here: none of it"):
+    with pytest.raises(UsageError, match=r"dimensions.cache_method: found neighbours, which is not allowed here"):
         single(parse_application(text, "a", tmp_path), tmp_path / "run", print)
 
 

@@ -45,8 +45,8 @@ def test_the_command_has_its_files_its_variables_and_its_verification(tmp_path: 
 @pytest.mark.parametrize(
     ("dimension", "message"),
     [
-        ("ranks = 2", "app: dimensions.ranks: found 2 first; allowed here: 1"),
-        ("copies = 3", "app: dimensions.copies: found 3 first; allowed here: 1"),
+        ("ranks = 2", "app: dimensions.ranks: found 2 as the first value; allowed here: 1"),
+        ("copies = 3", "app: dimensions.copies: found 3 as the first value; allowed here: 1"),
     ],
 )
 def test_a_dimension_that_only_measure_app_varies_is_refused(tmp_path: Path, dimension: str, message: str) -> None:

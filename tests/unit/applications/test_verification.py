@@ -45,12 +45,12 @@ def test_a_command_that_fails_says_why(tmp_path: Path, command: list[str], messa
         (
             "sum 4.1",
             {"pattern": r"sum (\S+)", "expected": 4.0, "tolerance": 0.01},
-            "verify.expected: found 4.1; expected 4.0, 0.04 more or less",
+            "verify.expected: found 4.1; expected 4.0 ± 0.04",
         ),
         (
             "sum 4\nsum 9",
             {"pattern": r"^sum (\S+)", "expected": 4.0, "absolute": 1.0},
-            "verify.expected: found 9.0; expected 4.0, 1 more or less",
+            "verify.expected: found 9.0; expected 4.0 ± 1",
         ),
         ("sum nan", {"pattern": r"sum (\S+)", "expected": 4.0, "absolute": 1.0}, "verify.expected: found nan"),
         ("sum x", {"pattern": r"sum (\S+)", "expected": 4.0, "absolute": 1.0}, "verify.pattern: found 'x', a number"),

@@ -274,7 +274,7 @@ def test_other_work_flags_the_result_if_it_disturbed_more_than_a_quarter_of_the_
     assert re.fullmatch(
         r"other programs used \d+ % \(disturbed\) of this machine's CPU time meanwhile", answer["disturbance"]
     )
-    assert any("holds beside such work only" in line for line in notes(answer)) and not any(
+    assert any("holds only beside such work" in line for line in notes(answer)) and not any(
         "flagged:" in line for line in notes(answer)
     )
     assert {r.flags for r in records(often_disturbed, "m", "experiment", "0")} == {frozenset({"disturbed"})}

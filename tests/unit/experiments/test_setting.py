@@ -159,7 +159,7 @@ def test_garbage_instead_of_records_is_one_line(tmp_path: Path, out: str, why: s
     ("figure", "why"),
     [
         (Figure(pattern="x", metric="y", better="lower"), "--pattern: found with --metric"),
-        (Figure(pattern="x"), "--better: found none with --pattern"),
+        (Figure(pattern="x"), "--better: required with --pattern"),
         (Figure(better="lower"), "--better: found without --pattern or --metric"),
         (Figure(metric="x", better="faster"), "--better: found 'faster'; allowed: lower, higher"),
         (Figure(pattern="x{99999999999}", better="lower"), "--pattern: found 'x{99999999999}', which is not a regular"),

@@ -55,7 +55,7 @@ class Pair:
     def text(self, merit: Merit) -> str:
         """Return the verdict about the first configuration in words."""
         if self.interval is None or self.ratio is None:
-            return f"too few rounds to tell: {self.rounds}, at least {self.needed} are needed"
+            return f"too few rounds: {self.rounds}, at least {self.needed} are needed"
         low, high = self.interval
         if self.word in ("equal", "inconclusive"):
             change = f"{100 * (self.ratio - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"

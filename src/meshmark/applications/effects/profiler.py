@@ -98,8 +98,8 @@ def _refused(text: str, paranoid: int | None) -> AbsentError:
             f"sysctl kernel.perf_event_paranoid={_OPEN}, or CAP_PERFMON",
         )
     lines = [line.strip() for line in text.splitlines()]
-    message = next((line for line in lines if line and line.lower() != "error:"), "it says nothing")
-    return AbsentError(f"perf failed: {printable(message)}", "run perf record true, which says more")
+    message = next((line for line in lines if line and line.lower() != "error:"), "it printed no message")
+    return AbsentError(f"perf failed: {printable(message)}", "run perf record true for details")
 
 
 def profile_all(
@@ -173,7 +173,7 @@ def _profiled(found: Trials, one: Configuration, to: Path, perf: Perf, run: RunU
         profile = replace(profile, event=report.event, samples=report.samples, lost=report.lost, file=file_name)
         return replace(profile, functions=report.functions), attempt.spent_s
     except (MeshmarkError, OSError) as error:  # the measurements count even without a profile
-        return replace(profile, reason=f"cannot be made: {error}"), 0.0
+        return replace(profile, reason=f"cannot be created: {error}"), 0.0
     finally:
         for file in (temporary, out, err):
             file.unlink(missing_ok=True)

@@ -139,4 +139,4 @@ def _difference(one: Usual, other: Usual) -> str:
         low, high = min(a, b), max(a, b)
         if high > _MORE * low and high - low > min_difference:
             differences.append(f"{description}: {a:.3g}{unit} and {b:.3g}{unit}")
-    return "; ".join(differences) or "page faults, lost CPUs and time in the kernel do not explain them"
+    return "; ".join(differences) or "page faults, preemptions and time in the kernel do not explain them"

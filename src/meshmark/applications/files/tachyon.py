@@ -111,7 +111,7 @@ def check(image: Path) -> str:
     head = f"P6\n{WIDTH} {HEIGHT}\n255\n".encode()
     data = image.read_bytes()
     if not data.startswith(head) or len(data) != len(head) + 3 * WIDTH * HEIGHT:
-        return f"{image} is no image of {WIDTH} x {HEIGHT}"
+        return f"{image} is not an image of {WIDTH} x {HEIGHT}"
     randrange, world, wrong_rays = random.Random(7).randrange, spheres(), 0
     for _ in range(RAYS):
         column, row = randrange(WIDTH), randrange(HEIGHT)

@@ -168,7 +168,7 @@ class Ways:
                 "mount resctrl without the option cdp, on a processor that can assign its L3 cache",
             )
         if not os.access(RESCTRL, os.W_OK):
-            raise AbsentError(f"dimensions.cache: {RESCTRL} may not be written", "run as root")
+            raise AbsentError(f"dimensions.cache: {RESCTRL} is not writable", "run as root")
         sizes = {c.size_bytes for c in machine.caches if c.level == 3 and c.size_bytes}
         try:
             mask = int((info / "cbm_mask").read_text(encoding="ascii"), 16)
@@ -205,7 +205,7 @@ class Ways:
         try:
             folder.mkdir()
         except OSError as error:
-            raise MeshmarkError(f"dimensions.cache: cannot make {folder}: {error.strerror}") from error
+            raise MeshmarkError(f"dimensions.cache: cannot create {folder}: {error.strerror}") from error
         with undone([("remove", folder, "")], lock):
             try:
                 line = "L3:" + ";".join(f"{cache}={mask:x}" for cache in self.caches)
@@ -243,7 +243,7 @@ def _policies() -> list[_Policy]:
     policies = _read_policies()
     for policy in policies:
         if not os.access(policy.file, os.W_OK):
-            raise AbsentError(f"dimensions.clock: {policy.file} may not be written", "run as root")
+            raise AbsentError(f"dimensions.clock: {policy.file} is not writable", "run as root")
     return policies
 
 
@@ -285,6 +285,7 @@ def _clocked(hz: float, lock: int | None) -> Iterator[None]:
                 raise MeshmarkError(f"dimensions.clock: cannot limit {policy.folder.name}: {error}") from error
             if abs(actual_khz * 1e3 / hz - 1) > _OBEYED:
                 raise MeshmarkError(
-                    f"dimensions.clock: asked {policy.folder.name} for {hz / 1e9:g}GHz, it took {actual_khz / 1e6:g}GHz"
+                    f"dimensions.clock: requested {hz / 1e9:g}GHz of {policy.folder.name}, "
+                    f"which uses {actual_khz / 1e6:g}GHz"
                 )
         yield

@@ -141,7 +141,7 @@ class Beside:
             return self.failure
         load_s = _slowest(self.occupiers, self.marks)
         if load_s is None:
-            return "it ended before the neighbours that occupy the cache could say whether they kept their part"
+            return "it ended before the neighbours that occupy the cache could report whether they kept their part"
         held_share = self.scale.held(load_s, self.alone_s)
         self.counts |= {
             "neighbours_held_share": held_share,
@@ -151,7 +151,7 @@ class Beside:
         if held_share >= HELD:
             return ""
         return (
-            f"neighbours kept only {100 * held_share:.0f} % of their part; runs count from {100 * HELD:.0f} % on: "
+            f"neighbours kept only {100 * held_share:.0f} % of their part; a run counts from {100 * HELD:.0f} % on: "
             f"their loads took {plain(load_s, 's', 3)}, alone {plain(self.alone_s, 's', 3)}, "
             f"from memory {plain(self.scale.far_s, 's', 3)}"
         )
@@ -246,8 +246,9 @@ def scale_of(sharing: Sharing) -> Scale:
     scale = Scale(measured(total_bytes // 8), measured(max(2 * total_bytes, min(4 * total_bytes, _MOST_BYTES))))
     if scale.far_s < _FLAT * scale.near_s:
         raise AbsentError(
-            f"{_AT}: loads of neighbours take {plain(scale.near_s, 's', 3)} out of {size(total_bytes // 8)} and "
-            f"{plain(scale.far_s, 's', 3)} out of memory, too little difference to tell whether they occupy the cache",
+            f"{_AT}: loads of neighbours take {plain(scale.near_s, 's', 3)} from {size(total_bytes // 8)} and "
+            f"{plain(scale.far_s, 's', 3)} from memory; the difference is too small to show whether they occupy "
+            "the cache",
             _ADVICE,
         )
     most_bytes = total_bytes * 3 // 4
@@ -259,7 +260,7 @@ def scale_of(sharing: Sharing) -> Scale:
     if scale.held(together_s, alone_s) >= HELD:
         raise AbsentError(
             f"{_AT}: processes on CPUs {format_list((*sharing.occupiers, sharing.program[0]))} keep more than the "
-            f"{size(total_bytes)} of the last-level cache that they share according to the system, so they do not "
+            f"{size(total_bytes)} of last-level cache that the kernel reports as shared by them, so they do not "
             "share it",
             _ADVICE,
         )
@@ -293,7 +294,7 @@ def _slowest(occupiers: Sequence[Occupier], marks: Sequence[int]) -> float | Non
 
 def _too_small(sharing: Sharing, part: int, alone_s: float, scale: Scale) -> str:
     return (
-        f"neighbours cannot occupy {size(part)} of the {size(sharing.cache_bytes)} that the last-level cache has "
-        f"according to the system: even alone, their loads take {plain(alone_s, 's', 3)}, out of "
-        f"{size(sharing.cache_bytes // 8)} {plain(scale.near_s, 's', 3)} and out of memory {plain(scale.far_s, 's', 3)}"
+        f"neighbours cannot occupy {size(part)} of the {size(sharing.cache_bytes)} that the kernel "
+        f"reports for the last-level cache: even alone, their loads take {plain(alone_s, 's', 3)}, from "
+        f"{size(sharing.cache_bytes // 8)} {plain(scale.near_s, 's', 3)} and from memory {plain(scale.far_s, 's', 3)}"
     )

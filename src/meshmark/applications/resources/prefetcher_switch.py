@@ -67,7 +67,7 @@ def _register() -> Register:
     vendor = match[1] if match else "an unknown vendor"
     if vendor not in REGISTERS:
         raise AbsentError(
-            f"{_AT}: found a processor of {vendor}; registers are known of {' and '.join(sorted(REGISTERS))}"
+            f"{_AT}: found a processor of {vendor}; registers are known for {' and '.join(sorted(REGISTERS))}"
         )
     return REGISTERS[vendor]
 
