@@ -73,7 +73,7 @@ def test_a_killed_rank_is_named_and_a_later_run_measures_the_rest(kind: str, vic
     runner, step = Runner(tmp_path), Step("s", "swap", LONG, 20, 2, kind)
     result, ranks = injured(runner, step, lambda _launcher, pids: os.kill(pids[victim], signal.SIGKILL))
     assert result.status == "failed"
-    assert result.message == f"rank {victim} on {ranks[victim]['host']} died of SIGKILL"
+    assert result.message == f"rank {victim} on {ranks[victim]['host']} was terminated by SIGKILL"
     second_run = runner.run_step(step)
     assert second_run.status == "ok", second_run.message
     assert Counter(line["index"] for line in journalled(runner, step, "point")) == Counter(range(8))
@@ -106,7 +106,7 @@ def test_a_killed_launcher_is_named_and_its_ranks_end(kind: str, tmp_path: Path)
     result, _ranks = injured(
         Runner(tmp_path), step, lambda launcher, _pids: os.kill(launcher, signal.SIGKILL), orderly=False
     )
-    assert (result.status, result.message) == ("failed", "the launcher died of SIGKILL")
+    assert (result.status, result.message) == ("failed", "the launcher was terminated by SIGKILL")
 
 
 @kinds

@@ -265,7 +265,7 @@ def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatc
         return "shmem_put" in words and "opal_common_ucx_opal_mem_hooks" not in words
 
     finding = looked(monkeypatch, but(hooked, crash))["end of OpenSHMEM programs"]
-    assert finding.judged == "hidden" and "died of SIGSEGV after its results" in finding.found
+    assert finding.judged == "hidden" and "was terminated by SIGSEGV after its results" in finding.found
     assert finding.command == "oshrun --mca opal_common_ucx_opal_mem_hooks 0 …"
     unchanged = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, crash))["end of OpenSHMEM programs"]
     assert unchanged.judged == "hidden" and not unchanged.command
@@ -372,7 +372,7 @@ def test_what_a_trial_came_to_is_told_in_a_few_words(tmp_path: Path) -> None:
     environment = dict(os.environ)
     assert try_for_real(["true"], environment).why == ""
     assert try_for_real(["sh", "-c", "exit 3"], environment).why == "exit status 3"
-    assert try_for_real(["sh", "-c", "kill -9 $$"], environment).why == "died of SIGKILL"
+    assert try_for_real(["sh", "-c", "kill -9 $$"], environment).why == "was terminated by SIGKILL"
     script = "echo ----- >&2; echo 'no such slot' >&2; exit 1"
     assert try_for_real(["sh", "-c", script], environment).why == "no such slot"
     assert "No such file" in try_for_real([str(tmp_path / "none")], environment).why

@@ -217,9 +217,12 @@ def test_openmp_binds_no_rank_before_the_ranks_do(monkeypatch: pytest.MonkeyPatc
 
 
 def test_who_died_is_told_in_one_line() -> None:
-    assert launch.failure_message(OPEN_MPI_KILLED) == "rank 3 on n042 died of SIGKILL"
-    assert launch.failure_message(MPICH_KILLED) == "process 4711 on n042 died of SIGKILL"
-    assert launch.failure_message(MPICH_KILLED, [{"pid": 4710}, {"pid": 4711}]) == "rank 1 on n042 died of SIGKILL"
+    assert launch.failure_message(OPEN_MPI_KILLED) == "rank 3 on n042 was terminated by SIGKILL"
+    assert launch.failure_message(MPICH_KILLED) == "process 4711 on n042 was terminated by SIGKILL"
+    assert (
+        launch.failure_message(MPICH_KILLED, [{"pid": 4710}, {"pid": 4711}])
+        == "rank 1 on n042 was terminated by SIGKILL"
+    )
     exit_message = MPICH_KILLED.replace("EXIT CODE: 9", "EXIT CODE: 3").partition("YOUR APPLICATION TERMINATED")[0]
     assert launch.failure_message(exit_message) == "process 4711 on n042 ended with status 3"
 
@@ -289,7 +292,7 @@ def test_a_rank_that_died_is_named_and_what_was_measured_stays(
     answers(made_up / "mpirun.openmpi", "Open MPI", f"echo '{header}'\necho '{point}'\ncat {log}\nexit 9")
     runner = Runner(tmp_path / "run")
     result = runner.run_step(step())
-    assert (result.status, result.message) == ("failed", "rank 1 on n042 died of SIGKILL")
+    assert (result.status, result.message) == ("failed", "rank 1 on n042 was terminated by SIGKILL")
     types = [json.loads(line)["type"] for line in runner.journal(step()).read_text().splitlines()]
     assert types == ["header", "point"]
 

@@ -260,7 +260,7 @@ def units(host: Host) -> Iterator[Finding]:
         observation = f"{', '.join(core_devices)}, but cycles cannot be counted ({_errno_name(error)})"
         yield Finding(core, observation, "hidden", core_effect, hypervisor)
     else:
-        observation = "the hypervisor provides none" if host.guest else "the kernel found none"
+        observation = "the hypervisor provides none" if host.guest else "the kernel reports none"
         yield Finding(core, observation, "hidden", core_effect, hypervisor)
     units = [
         d for d in devices if re.match(r"uncore_|amd_(df|umc|l3)|arm_(cmn|dsu)|hisi_|nvidia_\w*pmu|dmc620|cha_", d)
@@ -269,7 +269,9 @@ def units(host: Host) -> Iterator[Finding]:
     if units:
         yield Finding(uncore, f"{len(units)} units: {', '.join(kinds[:6])}", "ok", uncore_effect)
     else:
-        observation = "none; hypervisors do not provide them to guests" if host.guest else "the kernel found none"
+        observation = (
+            "none, since hypervisors do not provide them to guests" if host.guest else "the kernel reports none"
+        )
         module = "" if host.guest or not host.x86 else host.root_command("modprobe intel_uncore")
         if "amd" in str(host.fact("cpu", "vendor") or "").lower() and module:
             module = host.root_command("modprobe amd_uncore")

@@ -305,7 +305,7 @@ def _allowed_cpus(host: Host) -> Finding:
             "file system replaces that list"
         )
         return Finding(
-            name, observation, "hidden", "the affinity mask is used; programs that believe the list use other CPUs"
+            name, observation, "hidden", "the affinity mask is used; programs that rely on the list use other CPUs"
         )
     if len(allowed) == len(host.cpus):
         return Finding(name, f"all {len(host.cpus)}", "ok", effect)

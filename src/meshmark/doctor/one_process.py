@@ -213,7 +213,7 @@ def _since(before: Thread | None, after: Thread) -> Thread:
 
 
 def _program(p: Observed) -> Iterator[Finding]:
-    name, effect = "process state", "what the other findings are about"
+    name, effect = "process state", "the process that the other findings describe"
     state = _STATES.get(p.end.state, p.end.state)
     owner = f"user {p.user}" if p.user else "an unknown user"
     nice = f", nice {p.end.nice}" if p.end.nice else ""
@@ -241,7 +241,7 @@ def _waiting(p: Observed) -> Iterator[Finding]:
         return
     ran_s, waited_s = (sum(column) for column in zip(*times, strict=True))
     if ran_s + waited_s < _ACTIVE * p.interval_s:
-        yield Finding(name, f"no: its threads hardly wanted to run in {p.interval_s:.1f} s", "ok", effect)
+        yield Finding(name, f"no: its threads were hardly runnable in {p.interval_s:.1f} s", "ok", effect)
         return
     share = waited_s / (ran_s + waited_s)
     observation = (
@@ -255,7 +255,7 @@ def _waiting(p: Observed) -> Iterator[Finding]:
 
 
 def _threads(p: Observed) -> Iterator[Finding]:
-    name, effect = "threads and CPUs", "threads that share a CPU run by turns"
+    name, effect = "threads and CPUs", "threads that share a CPU run in alternation"
     cpus = p.allowed
     if not cpus:
         yield Finding(name, f"/proc/{p.pid}/task/*/status does not state the allowed CPUs", "unknown", effect)

@@ -176,7 +176,7 @@ def _settings(tree: Tree, topology: Topology) -> Iterator[Finding]:
         yield Finding(name, "off" if not value else f"on ({value}), but there is one node", "ok", effect)
     name, effect = (
         "transparent huge pages",
-        "never: --pages thp has no effect; always: programs get them without asking",
+        "never: --pages thp has no effect; always: programs get them without a request",
     )
     mode, file = thp_mode(tree)
     if mode is None:

@@ -163,7 +163,7 @@ def request(argv: Sequence[str], memory: Memory) -> Request:
     value_by_option = dict(itertools.pairwise(argv))
     default_bytes = _check(replaced(argv, WEIGHTS, "memory")).get("memory_bytes")
     if not isinstance(default_bytes, int):
-        raise UsageError(f"{NAME}: {WEIGHTS}: the instrument does not say how large weights must be")
+        raise UsageError(f"{NAME}: {WEIGHTS}: the instrument does not state how large weights must be")
     text = value_by_option.get(WEIGHTS, "memory")
     sizes = [default_bytes] if text == "memory" else grammar.sizes(WEIGHTS, text)
     if PLACEMENT not in value_by_option and len(memory.nodes) < 2:

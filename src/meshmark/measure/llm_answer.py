@@ -138,7 +138,7 @@ def _limit_text(point: Point) -> str:
             "threads for each other"
         )
     else:
-        limit = "memory bandwidth is not what limits it: arithmetic does, or the threads wait for each other"
+        limit = "memory bandwidth does not limit it: arithmetic does, or the threads wait for each other"
     return (
         f"It reads its weights at {plain(point.weights.value, 'B/s', 3)}, {_percent(share)} of the "
         f"{plain(point.read.value, 'B/s', 3)} at which the same threads only read them: {limit}."

@@ -130,14 +130,14 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
     texts = []
     if differing_count := sum(growth[key] <= 1 for key in differing_points):
         texts.append(
-            f"the runs of {differing_count} {of_all} differ by more than the interval requested; "
+            f"the runs of {differing_count} {of_all} differ by more than the requested interval; "
             "more --repetitions help"
         )
     if not short_count:
         return "; ".join(texts)
     budget = budget_s * max(1.2, math.fsum(growth.values()) / len(growth))
     rounded = math.ceil(budget - 1e-6) if budget < 100 else 10 * math.ceil(budget / 10 - 1e-6)
-    advice = f"--budget {rounded}s would probably do" if rounded <= _LONGEST_S else "repeat on a quieter machine"
+    advice = f"--budget {rounded}s would probably suffice" if rounded <= _LONGEST_S else "repeat on a quieter machine"
     texts.insert(
         0,
         f"{short_count} {of_all} with fewer than {MIN_SAMPLES} samples or a wider interval than requested; {advice}",

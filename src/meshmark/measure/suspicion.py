@@ -141,8 +141,8 @@ def _prefetched(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) 
     return [
         Suspicion(
             series[-1],
-            f"prefetchers can follow a constant stride of {_condition('stride_bytes', series[-1])}, so it may not be a "
-            "latency",
+            f"prefetchers can follow a constant stride of {_condition('stride_bytes', series[-1])}, so the "
+            "result may not be a latency",
             "use --pattern random",
         )
         for series in _series(strided, "footprint_bytes")

@@ -20,7 +20,7 @@ def test_both_outputs_and_the_status_are_returned() -> None:
 
 def test_a_signal_gives_the_status_of_a_shell() -> None:
     result = try_for_real(["sh", "-c", "kill -USR1 $$"], os.environ)
-    assert result.status == 128 + signal.SIGUSR1 and result.why == "died of SIGUSR1"
+    assert result.status == 128 + signal.SIGUSR1 and result.why == "was terminated by SIGUSR1"
 
 
 def test_a_missing_program_gives_the_status_of_a_shell() -> None:
@@ -46,12 +46,12 @@ def test_a_command_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
         (Attempt(1, "", "--- 1\n  no free slots  \nmore"), "no free slots"),
         (Attempt(1, "", "x" * 200), "x" * 120),
         (Attempt(5, "", "\n12\n"), "exit status 5"),
-        (Attempt(139, "", ""), "died of SIGSEGV"),
+        (Attempt(139, "", ""), "was terminated by SIGSEGV"),
         (Attempt(128, "", ""), "exit status 128"),
-        (Attempt(1, "", "rank 0 exited on signal 9 (Killed)"), "died of SIGKILL"),
-        (Attempt(1, "", "terminated by signal: 6"), "died of SIGABRT"),
-        (Attempt(1, "", "signal number 15"), "died of SIGTERM"),
-        (Attempt(1, "", "rank 0 (Segmentation fault)"), "died of SIGSEGV"),
+        (Attempt(1, "", "rank 0 exited on signal 9 (Killed)"), "was terminated by SIGKILL"),
+        (Attempt(1, "", "terminated by signal: 6"), "was terminated by SIGABRT"),
+        (Attempt(1, "", "signal number 15"), "was terminated by SIGTERM"),
+        (Attempt(1, "", "rank 0 (Segmentation fault)"), "was terminated by SIGSEGV"),
         (Attempt(1, "", "signal 900 of a program"), "signal 900 of a program"),
         (Attempt(1, "", "", timed_out=True), f"did not end within {attempt.LIMIT_S:.0f} s"),
     ],

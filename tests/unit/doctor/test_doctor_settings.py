@@ -352,7 +352,7 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "sudo prlimit --nofile=131072 --pid $$",
     ),
     ("pressure (PSI)", {"proc/pressure/cpu": ""}, "hidden", "off", "add psi=1"),
-    ("counters of the cores", {"sys/bus/event_source/devices/cpu/type": None}, "hidden", "the kernel found none", ""),
+    ("counters of the cores", {"sys/bus/event_source/devices/cpu/type": None}, "hidden", "the kernel reports none", ""),
     (
         "counters of the cores",
         {"sys/bus/event_source/devices/cpu/type": None, "proc/cpuinfo": "flags : hypervisor\n"},
@@ -364,7 +364,7 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "counters of memory controllers and links",
         {k: None for k in GOOD if "uncore" in k},
         "hidden",
-        "the kernel found none",
+        "the kernel reports none",
         "sudo modprobe intel_uncore",
     ),
     (

@@ -177,7 +177,7 @@ def test_a_prediction_prefers_settings_that_fit() -> None:
 
 @pytest.mark.parametrize(
     ("share", "limit"),
-    [(0.97, "limits it."), (0.7, "for the most part"), (0.4, "is not what limits it")],
+    [(0.97, "limits it."), (0.7, "for the most part"), (0.4, "does not limit it")],
 )
 def test_a_measured_answer_says_what_limits_it(share: float, limit: str) -> None:
     measured_points = points(setting("interleave", 8, 70 * GB, share, 40 * GB), TWO_NODES)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _COMMON: Final = (
     (
         "--repetitions <int>",
-        "fresh processes, which share the budget; their results are pooled, and levels that differ "
-        "are told apart as modes  [default: 3; 1 for ranks, and if each had less than 1 s]",
+        "fresh processes, which share the budget; their results are pooled, and different levels "
+        "are reported as modes  [default: 3; 1 for ranks, or if each would have less than 1 s]",
     ),
     ("--set <key=value>", "override one value of a modelled machine; may be repeated"),
     ("--store <dir>", "store folder [$XDG_DATA_HOME/meshmark/store]"),

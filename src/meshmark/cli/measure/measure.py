@@ -74,7 +74,7 @@ def measure(
             "--repetitions",
             min=0,
             max=100,
-            help="fresh processes, which share the budget; 0: 3, or 1 if each had less than 1 s",
+            help="fresh processes, which share the budget; 0: 3, or 1 if each would have less than 1 s",
         ),
     ] = 0,
     settings: SetOption = None,
@@ -146,7 +146,9 @@ def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path
     plan, run_id = measurement(d, argv, repetitions), run_name("measure")
     default = d.parameter("budget").default
     if BUDGET not in argv and not d.ranks and plan.budget_s > grammar.seconds(BUDGET, default):
-        say(f"note: budget {plan.budget_s:.0f}s instead of {default}, for its points and memory; change it by --budget")
+        say(
+            f"note: the budget is {plan.budget_s:.0f}s instead of {default}, enough for all points; --budget changes it"
+        )
     if store is None:
         with interruptible("nothing is stored (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
             _run_and_print(plan, Path(folder), Path(folder) / "store", run_id, as_json)

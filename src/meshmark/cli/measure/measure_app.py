@@ -113,7 +113,9 @@ def measure_app(
     unit: UnitOption = "",
     vary: VaryOption = None,
     repetitions: RepetitionsOption = None,
-    warmup: Annotated[int, typer.Option("--warmup", help="runs of each before, which do not count", min=0)] = 1,
+    warmup: Annotated[
+        int, typer.Option("--warmup", help="warm-up runs of each configuration, which do not count", min=0)
+    ] = 1,
     budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="10m")] = _BUDGET_S,
     timeout_s: Annotated[float, time_option("--timeout", "limit of one run", low=0.001, default="10m")] = 0.0,
     margin: Annotated[str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")] = "2%",

@@ -66,7 +66,7 @@ def measure_composite(
         ),
     ] = "",
     runs: Annotated[int, typer.Option("--runs", help="runs of each member", min=MIN_RUNS, max=1000)] = 5,
-    warmup: Annotated[int, typer.Option("--warmup", help="runs of each before, which do not count", min=0)] = 1,
+    warmup: Annotated[int, typer.Option("--warmup", help="warm-up runs of each member, which do not count", min=0)] = 1,
     against: Annotated[
         str,
         typer.Option(
@@ -115,7 +115,7 @@ def measure_composite(
         composite = of_plan(plan.tables, str(folder))
     else:
         if not file:
-            raise UsageError("FILE: found none; a composite file is required", "meshmark measure composite open13")
+            raise UsageError("FILE: missing; a composite file is required", "meshmark measure composite open13")
         composite = read_composite(file)
         if against:
             composite = with_reference(composite, _reference(against, composite, store), "--against")
@@ -166,7 +166,7 @@ def _reference(name: str, composite: Composite, store: Path | None) -> Reference
         if member and r.metric == ("figure_of_merit" if member.application.figure.pattern else "elapsed"):
             figures[member.name] = r
     if not figures:
-        raise UsageError(f"--against: found no file and no run of a composite '{name}'", "meshmark store list")
+        raise UsageError(f"--against: found neither a file nor a run of a composite '{name}'", "meshmark store list")
     return checked(Reference, reference_of(figures, name), name)
 
 

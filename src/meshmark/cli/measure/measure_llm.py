@@ -125,7 +125,7 @@ def _budgets(session: _Session, asked: Request) -> tuple[float, float]:
         max(trial_s, min(MAX_S, trial_s * (1 + sum(fitting_sizes) / asked.trial_bytes))) if fitting_sizes else trial_s
     )
     if total_s > trial_s:
-        say(f"note: a budget of up to {duration(total_s)} for weights of this size; change it by --budget")
+        say(f"note: the budget is up to {duration(total_s)} for weights of this size; --budget changes it")
     return total_s, trial_s
 
 
@@ -150,7 +150,7 @@ def _large(
 
 def _not_measured(session: _Session, chosen: Choice, compared: Sequence[Point], size: int) -> str:
     if chosen.needs_s:
-        return f"the budget is too short, --budget {_round_s(chosen.needs_s)}s would probably do"
+        return f"the budget is too short, --budget {_round_s(chosen.needs_s)}s would probably suffice"
     return session.memory.lacks(compared[0], size)
 
 

@@ -112,7 +112,7 @@ def report(
         Path | None,
         typer.Option(
             "--pdf",
-            help="also print the page to this file, by an installed Chromium or Chrome",
+            help="also print the page to this PDF file, with an installed Chromium or Chrome",
             callback=in_folder,
             show_default=False,
         ),

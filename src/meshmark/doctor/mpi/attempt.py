@@ -72,7 +72,7 @@ class Attempt:
         match = re.search(r"signal:? ?(?:number )?(\d+)|\(Segmentation fault\)|SIGSEGV", self.stderr, re.I)
         number = int(match[1]) if match and match[1] else 11 if match else self.status - 128 if self.status > 128 else 0
         if 0 < number < signal.NSIG:
-            return f"died of {process.signal_name(number)}"
+            return f"was terminated by {process.signal_name(number)}"
         lines = [x.strip() for x in self.stderr.splitlines() if re.search(r"[a-z]{3}", x)]
         return (lines[0][:120] if lines else "") or f"exit status {self.status}"
 

@@ -103,7 +103,7 @@ def oversubscribed(tested: Tested) -> Iterator[Finding]:
 
 def overlapping_bindings(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: two ranks on one CPU"
-    effect = "launchers bind independently of each other: ranks that share a CPU take turns of milliseconds"
+    effect = "launchers bind independently of each other: ranks that share a CPU alternate every few milliseconds"
     if len(tested.host.cpus) < 2:
         yield Finding(name, "only one CPU", "ok", effect)
         return

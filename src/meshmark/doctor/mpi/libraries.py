@@ -10,7 +10,7 @@ from meshmark.doctor.mpi.tested import NAMESPACES, Tested, forbidden_namespaces
 
 def finalize(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: end of OpenSHMEM programs"
-    effect = "a program that dies in shmem_finalize loses unwritten output, and its job fails"
+    effect = "a program that crashes in shmem_finalize loses unwritten output, and its job fails"
     argv = ["halo", "--protocol", "shmem_put", "--words", "1", "--budget", "200ms", "--interval", "20"]
     plain_run = tested.mpirun(2, argv, tested.room())
     if plain_run.absent and not plain_run.value("exchange_time"):

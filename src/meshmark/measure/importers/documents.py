@@ -55,7 +55,7 @@ def json_documents(
             line = output.line_at(error.pos)
             value = _closed(text, start, error.pos, decoder) if error.pos - start > _SHORT else None
             if value is not None and is_document(value):
-                output.leave_out(line, f"not JSON ({quoted(error.msg, 60)}); the rest of the document is not taken")
+                output.leave_out(line, f"not JSON ({quoted(error.msg, 60)}); the rest of the document is ignored")
                 position = error.pos
             elif problem is None or error.pos - start > _SHORT:
                 problem = (line, f"not JSON ({quoted(error.msg, 60)}); cut off?")

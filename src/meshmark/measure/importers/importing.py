@@ -240,7 +240,7 @@ def _read_lines(lines: Iterable[bytes]) -> Imported:
         imported.parts.append(Part([*records.values()], run=run, step=step if run else STEP))
     if imported.parts or imported.left_out:  # otherwise the file has another format
         for number in cut_lines:
-            imported.leave_out(number, "not a whole JSON object")
+            imported.leave_out(number, "not a complete JSON object")
     return imported
 
 
@@ -304,7 +304,7 @@ def _read_csv(data: bytes, path: Path) -> Imported:
             key = row.get("run") or "", row.get("step") or STEP
             parts.setdefault(key, Part([], run=key[0], step=key[1])).records.append(record)
     except csv.Error as error:
-        imported.leave_out(rows.line_num, f"not CSV: {error}; the rest of the file is not taken")
+        imported.leave_out(rows.line_num, f"not CSV: {error}; the rest of the file is ignored")
     imported.parts += parts.values()
     return imported
 

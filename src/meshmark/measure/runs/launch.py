@@ -184,12 +184,16 @@ def failure_message(stderr: str, processes: Sequence[Mapping[str, Any]] = ()) ->
     if message is not None:
         return message[1][:300]
     if death := _RANK_DIED.search(stderr):
-        return f"rank {death[1]} on {death[2]} died of {process.signal_name(int(death[3]))}"
+        return f"rank {death[1]} on {death[2]} was terminated by {process.signal_name(int(death[3]))}"
     if death := _PROCESS_DIED.search(stderr):
         pids = [str(p.get("pid")) for p in processes]
         name = f"rank {pids.index(death[1])}" if death[1] in pids else f"process {death[1]}"
         by_signal = _BY_SIGNAL.search(stderr)
-        outcome = f"died of {process.signal_name(int(by_signal[1]))}" if by_signal else f"ended with status {death[3]}"
+        outcome = (
+            f"was terminated by {process.signal_name(int(by_signal[1]))}"
+            if by_signal
+            else f"ended with status {death[3]}"
+        )
         return f"{name} on {death[2]} {outcome}"
     lines = [line.strip() for line in stderr.splitlines() if re.search(r"\w", line)]
     return lines[-1][:300] if lines else ""

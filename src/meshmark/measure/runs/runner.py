@@ -186,7 +186,7 @@ class Runner:
                 _kill(child, after_s=2 if ended and not problem else 0, term_first=step.ranks > 0)
         status = child.wait()
         if status < 0 and not problem and step.ranks:
-            problem = f"the launcher died of {process.signal_name(-status)}"
+            problem = f"the launcher was terminated by {process.signal_name(-status)}"
         if status not in (0, 77) and not problem:
             text = stderr.decode("utf-8", "replace").strip()
             lines = text.splitlines()
@@ -241,7 +241,7 @@ def _failure(status: int, problem: str, reading: Reading) -> str:
     if problem and reading.error is None:
         return problem
     if status < 0 and not problem:
-        return f"the probe died of {process.signal_name(-status)}"
+        return f"the probe was terminated by {process.signal_name(-status)}"
     if reading.error is not None:
         return reading.error
     if reading.invalid_records:

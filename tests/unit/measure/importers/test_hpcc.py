@@ -50,7 +50,7 @@ def test_messages_of_several_processes_are_read() -> None:
         ("HPL_N=200", "HPL_N=2x0", "HPL_N: found '2x0', a number is required"),
         ("DGEMM_N=114", "DGEMM_N=1.5", "DGEMM_N: found 1.5, a count is required"),
         ("End of Summary section.", "End", "the run is not complete"),
-        ("Success=1", "Success=0", "only results that validate are taken"),
+        ("Success=1", "Success=0", "only results that validate are imported"),
     ],
 )
 def test_a_damaged_run_is_left_out_of_several(old: str, new: str, message: str) -> None:

@@ -34,7 +34,7 @@ def test_cells_without_a_number_and_waived_tests_are_left_out_and_totals_are_rea
 def test_unknown_units_and_errors_are_refused() -> None:
     with pytest.raises(FormatError, match=r"\(GB/s\) or \(ns\) is required"):
         results_of(TEXT.replace("(GB/s)", "(MB/s)"))
-    with pytest.raises(FormatError, match="such output is not taken"):
+    with pytest.raises(FormatError, match="such output is not imported"):
         results_of(TEXT.replace('"version": "v0.8"', '"error": "no driver"'))
 
 

@@ -108,7 +108,7 @@ def test_a_document_that_is_cut_off_gives_its_whole_elements() -> None:
     text = json.dumps({"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}, {"a": 3}], "z": 1}, indent=1)
     output = ToolOutput(text[: text.index('"a": 3')], "n1")
     assert list(json_objects(output, "jobs")) == [("", {"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}]})]
-    assert output.left_out_count == 1 and "the rest of the document is not taken" in str(output.left_out[0])
+    assert output.left_out_count == 1 and "the rest of the document is ignored" in str(output.left_out[0])
     with pytest.raises(FormatError, match="line 2: not JSON"):
         json_documents(ToolOutput('{"jobs":\n [{"a": 1, "aaaaaaaaaaaaaaaaaaaaaa', "n1"), lambda v: True)
 

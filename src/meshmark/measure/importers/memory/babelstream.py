@@ -47,10 +47,10 @@ def read(output: ToolOutput) -> None:
     for run in sections(output.lines, lambda text: text.strip() == "BabelStream" or _HEAD.match(text)):
         text = "\n".join(line.text for line in run)
         if failure := _FAILED.search(text):
-            output.leave_out(run[0].number, f"the run says '{failure[0].strip()[:60]}'; only valid ones are taken")
+            output.leave_out(run[0].number, f"the run says '{failure[0].strip()[:60]}'; only valid ones are imported")
         elif head := _HEAD.match(run[0].text):
             if not output.records and "Running" not in text and _has_failed_above(output, run[0]):
-                raise FormatError("a failed validation above the table; only results that validate are taken")
+                raise FormatError("a failed validation above the table; only results that validate are imported")
             _read_csv(output, run[1:], _rate_unit(head[1]))
         else:
             with output.item(run[0].number):

@@ -245,7 +245,7 @@ def _transfer(output: ToolOutput, run: _Run, section: _Section, text: str) -> No
         common |= {"cache": level if level != "L2" else None, "state": "clean" if kind == "HIT" else "dirty"}
         output.take(_TRANSFER, cell, "latency", **common, same_socket=True)
     elif not section.home or not section.columns:
-        raise FormatError("the line that says where the data are, and the nodes, are required above")
+        raise FormatError("the line that states where the data are, and the nodes, are required above")
     else:
         writer, cells = section.matrix_row(text)
         for reader, cell in cells.items():

@@ -36,7 +36,7 @@ def read(output: ToolOutput) -> None:
         output.leave_out(place.removesuffix(": "), "a second document; one per file is read")
     root = field(document, "nvbandwidth", dict)
     if "error" in root:
-        raise FormatError(f"error: found '{quoted(str(root['error']), 80)}'; such output is not taken")
+        raise FormatError(f"error: found '{quoted(str(root['error']), 80)}'; such output is not imported")
     output.stated(optional(root, "version").removeprefix("v"))
     for index, test in enumerate(field(root, "testcases", list, "nvbandwidth")):
         with output.item(f"testcases[{index}]"):

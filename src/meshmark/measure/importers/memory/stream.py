@@ -70,7 +70,7 @@ def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
             rows += 1
             with output.item(line.number):
                 if problem:
-                    raise FormatError(f"{problem}; only results that validate are taken")
+                    raise FormatError(f"{problem}; only results that validate are imported")
                 if columns is None:
                     raise FormatError(f"rate of {kernel}: a line 'Function Best Rate MB/s' is required above")
                 if kernel in seen:

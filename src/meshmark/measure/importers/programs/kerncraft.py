@@ -70,7 +70,7 @@ def _loaded(text: str) -> dict[str, Any]:
         place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise FormatError(f"kerncraft: {place}found no YAML ({quoted(error.problem, 80)})") from None
     except (yaml.YAMLError, ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, RecursionError):
-        raise FormatError("kerncraft: found values, characters or nesting that are no YAML") from None
+        raise FormatError("kerncraft: found values, characters or nesting that are not valid YAML") from None
     return dict(field({"kerncraft": document}, "kerncraft", dict))
 
 

@@ -99,9 +99,7 @@ def _of_xml(output: ToolOutput) -> _File:
         raise FormatError("Phoronix Test Suite: found a document type, none is allowed")
     begin, end = text.find("<PhoronixTestSuite>"), text.rfind("</PhoronixTestSuite>")
     if end < 0 and (last := text.rfind("</Result>")) >= 0:  # cut off: up to the last whole result
-        output.leave_out(
-            output.line_at(last), "found no </PhoronixTestSuite>; what follows the last result is not taken"
-        )
+        output.leave_out(output.line_at(last), "found no </PhoronixTestSuite>; what follows the last result is ignored")
         text, end = text[: last + len("</Result>")] + "</PhoronixTestSuite>", last + len("</Result>")
     try:
         root = ElementTree.fromstring(text[begin : end + len("</PhoronixTestSuite>")])
@@ -109,7 +107,7 @@ def _of_xml(output: ToolOutput) -> _File:
         line = output.line_at(begin) + error.position[0] - 1
         raise FormatError(f"Phoronix Test Suite: line {line}: found no XML ({quoted(error.msg, 80)})") from None
     except (ValueError, RecursionError):
-        raise FormatError("Phoronix Test Suite: found characters or nesting that are no XML") from None
+        raise FormatError("Phoronix Test Suite: found characters or nesting that are not valid XML") from None
     file = _File(client=_text(root, "Generated/TestClient"))
     for system in root.findall("System"):
         file.systems[_text(system, "Identifier")] = _text(system, "TestClientVersion"), _text(system, "TimeStamp")

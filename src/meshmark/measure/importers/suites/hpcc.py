@@ -32,7 +32,7 @@ def read(output: ToolOutput) -> None:
         with output.item(section[0].number):
             values = _values(output, section)
             if _number(values, "Success") != 1:
-                raise FormatError("found 'Success=0'; only results that validate are taken")
+                raise FormatError("found 'Success=0'; only results that validate are imported")
             version = ".".join(str(_count(values, f"Version{part}")) for part in ("Major", "Minor", "Micro"))
             output.stated(version + values.get("VersionRelease", (0, ""))[1])
             ranks = _count(values, "CommWorldProcs")

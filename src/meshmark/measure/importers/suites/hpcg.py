@@ -39,7 +39,7 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
     values = _values(output, run)
     if _VALID not in values:
         outcome = next((key for key in values if key.startswith(_RESULT)), "no final summary")
-        raise FormatError(f"found '{outcome[:70]}'; only results that are VALID are taken")
+        raise FormatError(f"found '{outcome[:70]}'; only results that are VALID are imported")
     output.stated(values.get("version", (0, ""))[1])
     conditions: dict[str, Scalar] = {n: _count(values, f"Local Domain Dimensions::{n}") for n in ("nx", "ny", "nz")}
     if ranks := _count(values, "Machine Summary::Distributed Processes"):

@@ -66,7 +66,7 @@ def _problem(below: Sequence[Line]) -> str:
 def _row(output: ToolOutput, text: str, problem: str) -> None:
     row = matched(_ROW, text, "a variant, N, NB, P, Q, a time and a rate")
     if problem:
-        raise FormatError(f"{problem}; only results that validate are taken")
+        raise FormatError(f"{problem}; only results that validate are imported")
     conditions: dict[str, Scalar] = {
         "n": int(row["n"]),
         "block": int(row["block"]),

@@ -159,7 +159,7 @@ def _row(output: ToolOutput, section: _Section, text: str) -> None:
     row = row_of(section.columns, text.split())
     counts = {column: count(row.pop(column), column) for column in _COUNTS & row.keys()}
     if number(row.pop("defects", "0"), "defects") > 0:
-        raise FormatError("defects: found some; only results without defects are taken")
+        raise FormatError("defects: found some; only results without defects are imported")
     row_conditions: dict[str, Scalar] = {
         "statistic": "mean",
         "message_bytes": counts.get("#bytes", 0),

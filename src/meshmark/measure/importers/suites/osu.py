@@ -155,7 +155,7 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
         size = count(cells.pop(0), "size") if table.sized else None if table.has_operations else 0
         row = row_of(table.columns, cells)
         if row.pop("Validation", "Pass") != "Pass":
-            raise FormatError("validation: only results that pass are taken")
+            raise FormatError("validation: only results that pass are imported")
         number(row.pop("Iterations", "1"), "iterations", above_zero=True)
         for name, cell in row.items():
             matched(r"[^n].*" if "%" in name else _NUMBER, cell, "a number with two decimals")
