@@ -50,7 +50,7 @@ def show(
         bool, typer.Option("--json", help="print JSON: one object, or one a line for published numbers")
     ] = False,
 ) -> None:
-    """Show the topology and facts of a machine, or what a publication says about one.
+    """Show the topology and facts of a machine, or what a publication states about it.
 
     example: meshmark machine show 'pack:4 core:64 pu:1' --json
     """
@@ -154,7 +154,7 @@ def describe(machine: Opened) -> Iterable[str]:
         counts[key] = counts.get(key, 0) + 1
     for (level, cache_kind, size, sharers), count in counts.items():
         cpus = "one CPU" if sharers == 1 else f"{sharers} CPUs"
-        yield f"  L{level} {cache_kind:<12} {_size(size):>10}  x {count}, each of {cpus} (claimed)"
+        yield f"  L{level} {cache_kind:<12} {_size(size):>10}  x {count}, each of {cpus} (reported)"
     if list(topology.allowed_cpus) != [c.os_index for c in topology.cpus]:
         yield f"  allowed     CPUs {format_list(topology.allowed_cpus)}"
     if topology.offline_cpus:

@@ -146,7 +146,7 @@ def half_width_text(half_width: float) -> str:
 
 
 def wide_text(half_width: float | None, asked: float | None) -> str:
-    """Return an interval next to the requested one, such as `±3.1 %, asked ±2 %`; "" if none was requested.
+    """Return an interval next to the requested one, such as `±3.1 %, requested ±2 %`; "" if none was requested.
 
     Args:
         half_width: Half the interval over the value; None without an interval.
@@ -155,4 +155,4 @@ def wide_text(half_width: float | None, asked: float | None) -> str:
     if asked is None:
         return ""
     actual = "too few samples" if half_width is None else half_width_text(half_width)
-    return f"{actual}, asked ±{100 * asked:g}{NBSP}%"
+    return f"{actual}, requested ±{100 * asked:g}{NBSP}%"

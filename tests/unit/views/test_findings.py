@@ -60,7 +60,7 @@ def test_caches_are_described_by_their_fastest_plateau() -> None:
         plateau(4, 2**28, 480 << 20, 160e-9),
     ]
     (text,) = texts(records)
-    assert text.startswith("Caches hold at least (claimed): 32 KiB (48 KiB) at 1.2") and "8 MiB (480 MiB) at 4" in text
+    assert text.startswith("Caches hold at least (reported): 32 KiB (48 KiB) at 1.2") and "8 MiB (480 MiB) at 4" in text
     assert "256 MiB" not in text
     assert "16 MiB" not in text, "more than is claimed: the second plateau is not the second cache"
 

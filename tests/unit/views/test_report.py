@@ -282,7 +282,7 @@ def test_a_wide_interval_is_shown_beside_the_one_requested(tmp_path: Path, capsy
     narrow, *_ = made_run.latency()
     wide = dataclasses.replace(narrow, conditions={**narrow.conditions, "interval_asked": 1e-5})
     page = write_report([wide], [], made_run.run_info(), tmp_path).html.read_text()
-    assert re.search(r"\(±[\d.]+\s%, asked ±0.001\s%\)", page)
+    assert re.search(r"\(±[\d.]+\s%, requested ±0.001\s%\)", page)
     print_records([wide])
     assert "±: wider than the ±0.001 % requested" in capsys.readouterr().out
     print_records([narrow])

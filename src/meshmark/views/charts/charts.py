@@ -389,7 +389,7 @@ def loaded_details(records: Sequence[Record]) -> str:
         text += (
             f" It was still rising with {most_chains:g} chains per CPU, the most that were measured."
             if rising
-            else " It no longer rises with more chains. Unlike triad, it only reads; no prefetcher foresees its loads."
+            else " It no longer rises with more chains. Unlike triad, it only reads; no prefetcher predicts its loads."
         )
     return render("parts/sentence.html", text=text)
 

@@ -140,7 +140,7 @@ def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
         for reported_bytes, r in levels.items()
     ]
     strides = {text for r in levels.values() if (text := unusual_stride(r))}
-    source = f"claimed; {strides.pop()}" if strides else "claimed"
+    source = f"reported; {strides.pop()}" if strides else "reported"
     return _sentence(f"Caches hold at least ({source}): {_series(parts)}", *levels.values()) if parts else None
 
 

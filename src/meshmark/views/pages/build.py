@@ -368,7 +368,7 @@ def _clock_fact(records: Sequence[Record], claimed: Span | None = None) -> list[
         frozenset().union(*(r.flags for r in frequencies))
     )
     text = Span(f"measured {measured}") if measured else Span("not measured", "absent")
-    return [Fact("Clock", [text], [Span("claimed "), claimed] if claimed is not None else [])]
+    return [Fact("Clock", [text], [Span("reported "), claimed] if claimed is not None else [])]
 
 
 def _settings(run: RunInfo) -> list[Fact]:
@@ -412,7 +412,7 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
                 claims.append(
                     f"L{c['level']} {size(size_bytes) if isinstance(size_bytes, int) else 'of unknown size'}{shared}"
                 )
-        facts.append(Fact("Caches, claimed", [Span(", ".join(claims))]))
+        facts.append(Fact("Caches, reported", [Span(", ".join(claims))]))
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"))
     for pages in sorted({text_of(r, "pages") for r in levels}, reverse=True):
         measured = []

@@ -88,7 +88,7 @@ SECTIONS = (
         "Latency by footprint",
         "latency",
         "Load-to-use latency of dependent loads that follow a random cycle over the footprint. Steps are levels of the "
-        "memory hierarchy; bold values are the detected levels. Dotted: sizes of the caches as the system claims them. "
+        "memory hierarchy; bold values are the detected levels. Dotted: sizes of the caches that the kernel reports. "
         "The band is the 95 % interval.",
         charts.latency,
         needs_topology=True,
@@ -234,8 +234,8 @@ SECTIONS = (
         "experiment",
         "Experiment",
         "experiment",
-        "Two settings by turns: B over A of each pair of runs, in their order. The line is the median, the band its "
-        "95 % interval, which holds although the experiment was watched while it ran. Dashed: equality.",
+        "Two settings in alternation: B over A of each pair of runs, in their order. The line is the median, the band "
+        "its 95 % interval, which holds although the experiment was watched while it ran. Dashed: equality.",
         experiments.pairs,
         shown="drawn",
     ),

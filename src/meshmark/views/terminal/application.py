@@ -117,8 +117,8 @@ def _neighbours(found: Mapping[str, Any]) -> Iterator[str]:
         cache_size = size(measurement["cache_claimed_bytes"])
         held_share = percent(measurement["neighbours_held_share"])
         yield (
-            f"{row['configuration']}: neighbours kept {held_share} of their part of the {cache_size} that the cache "
-            f"has according to the system ({times})"
+            f"{row['configuration']}: neighbours kept {held_share} of their part of the {cache_size} that the kernel "
+            f"reports for the cache ({times})"
         )
     if rows:
         yield (
@@ -167,4 +167,4 @@ def _notes(found: Mapping[str, Any]) -> Iterator[str]:
     if not found["verified"]:
         yield "note: results are not verified, since the application has no [verify]"
     if found["stopped"]:
-        yield f"note: {found['stopped']} before all runs; --resume {found['run']} goes on"
+        yield f"note: {found['stopped']} before all runs; --resume {found['run']} continues"

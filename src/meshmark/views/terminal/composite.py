@@ -40,7 +40,7 @@ def print_composite(found: Mapping[str, Any]) -> None:
         members = "all members" if len(flagged) == len(found["members"]) else ", ".join(flagged)
         console.print(f"{flag}: {FLAG_TEXT[flag]}: {members}", soft_wrap=True)
     if found["stopped"]:
-        console.print(f"note: {found['stopped']}; --resume {found['run']} goes on", soft_wrap=True)
+        console.print(f"note: {found['stopped']}; --resume {found['run']} continues", soft_wrap=True)
 
 
 def _whole(found: Mapping[str, Any]) -> str:

@@ -80,7 +80,7 @@ def notes(found: Mapping[str, Any]) -> list[str]:
             f"{percent(found['failed_share'])} of the runs failed, their pairs do not count: {found['failure']}"
         )
     if found["disturbance"]:
-        lines.append(f"{found['disturbance']}: the result holds beside such work only")
+        lines.append(f"{found['disturbance']}: the result holds only beside such work")
     if rest := [flag for flag in found["flags"] if flag not in found["disturbance"]]:
         lines.append(f"flagged: {', '.join(rest)}")
     if found["pairs"] and found["low"] is None:
