@@ -81,7 +81,7 @@ def summary(verdicts: Sequence[Verdict]) -> list[str]:
     counts = [f"{w}: {n}" for w in WORDS if (n := sum(v.word == w for v in verdicts))]
     lines = [f"tests: {len(verdicts)}, of claims: {len({v.claim for v in verdicts})}; {', '.join(counts)}"]
     printed_count = sum(v.word in DECIDED and v.basis == "printed" for v in verdicts)
-    note = f"; tests that only repeat printed numbers, and are no evidence: {printed_count}" if printed_count else ""
+    note = f"; tests that only repeat printed numbers, and are not evidence: {printed_count}" if printed_count else ""
     lines.append(f"claims with evidence for or against them: {len({v.claim for v in verdicts if v.counts})}{note}")
     if any(v.word == "indicative only" for v in verdicts):
         lines.append("a guest never supports a claim about timing: what it measures is indicative only")

@@ -79,7 +79,7 @@ def test_paths_of_a_torus_follow_from_its_shape(bench: Bench) -> None:
     assert hops_ratio.value == pytest.approx((16 / 7) / (12 / 7))
     (near,) = modelled.square_over_line(bench, "P20", "gs1280-32", what="w", side=2)
     assert 0.5 < near.value < 1
-    with pytest.raises(AbsentError, match="es45 is no torus"):
+    with pytest.raises(AbsentError, match="es45 is not a torus"):
         modelled.square_over_line(bench, "P20", "es45", what="w", side=2)
     with pytest.raises(AbsentError, match="es45 has one node"):
         modelled.remote_over_local(bench, "P17", "es45", what="w")

@@ -158,7 +158,7 @@ class Bench:
             from meshmark.measure.runs.launch import launchers
 
             if not launchers():
-                return "it needs an MPI library with its launcher, found none"
+                return "it needs an MPI library with its launcher, which was not found"
             if ranks > counts["cpus"]:
                 return f"it needs {ranks} CPUs for ranks, this machine has {counts['cpus']}"
         return ""

@@ -101,7 +101,7 @@ def square_over_line(bench: Bench, test: str, machine: str, *, what: str, side: 
     rows = _matrix(machine, "clean")
     shape = find_machine(machine).data["topology"].get("shape")
     if not isinstance(shape, list) or len(shape) != 2 or shape[0] * shape[1] != len(rows) or min(shape) < side:
-        raise AbsentError(f"{machine} is no torus of {side} x {side} nodes or more")
+        raise AbsentError(f"{machine} is not a torus of {side} x {side} nodes or more")
     columns = int(shape[0])
     square = [y * columns + x for y in range(side) for x in range(side)]
     line = list(range(side * side))
@@ -123,7 +123,7 @@ def drawers(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]
     hops = _hops(machine)
     shape = find_machine(machine).data["topology"].get("shape")
     if not isinstance(shape, list) or len(shape) != 2:
-        raise AbsentError(f"{machine} is no torus")
+        raise AbsentError(f"{machine} is not a torus")
     nodes = range(len(hops))
     board = [n for n in nodes if (n % shape[0] + n // shape[0]) % 2 == 0]
     half = list(nodes[: len(board)])

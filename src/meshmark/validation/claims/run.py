@@ -143,7 +143,7 @@ def run_tests(bench: Bench, request: Request, progress: Progress | None = None) 
         AbsentError: The request is for a guest, but this host is not a guest.
     """
     if request.on == "guest" and not bench.guest:
-        raise AbsentError("--on guest: this host is no guest", "meshmark claims --on host")
+        raise AbsentError("--on guest: this host is not a guest", "meshmark claims --on host")
     trials = request.trials()
     verdict_by_step = _done(bench)
     if any(t.where == "host" for _, t, _ in trials):

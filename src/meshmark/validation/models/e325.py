@@ -150,7 +150,7 @@ def one_thread_has_two_levels() -> Finding:
     return Finding(
         ", ".join(f"{v:.2f}" for v in sorted(values)) + " GB/s",
         len(values) == 2,
-        "that a thread stays on one of two unequal CPUs is put in",
+        "that a thread stays on one of two unequal CPUs is an input",
         numbers=tuple(sorted(values)),
     )
 

@@ -477,6 +477,6 @@ def big_pages_make_a_hot_cpu() -> Finding:
     return Finding(
         f"busiest memory {shares[page]:.1f} x the mean with large pages, {shares[small]:.1f} x with small ones",
         shares[page] > 3 * shares[small],
-        "first touch and an array smaller than a large page are put in",
+        "first touch and an array smaller than a large page are inputs",
         numbers=(shares[page], shares[small]),
     )

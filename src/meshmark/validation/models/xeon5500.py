@@ -219,7 +219,7 @@ def ends_of_plateaus() -> Finding:
     return Finding(
         f"{new} and {old} KiB; with streaming stores {streaming} and {streaming_old} KiB",
         new == [32, 256, 8192] and old == [32, 4096] and doubled,
-        "the sizes of the caches are put in, 4 instead of 6 MiB among them; that streaming stores leave them to the "
+        "the sizes of the caches are inputs, 4 instead of 6 MiB among them; that streaming stores leave them to the "
         "array that is read is a rule of the model, and one bus hides the first end on the 5400",
         numbers=(*new, *old),
     )
@@ -243,7 +243,7 @@ def l2_copy_bandwidth() -> Finding:
 def fewer_dimms() -> Finding:
     loss = 100 * (1 - copy_rate("xeon5500", range(4)) / copy_rate("xeon5500", range(4, 8)))
     finding = within_limits(loss, 13, 21, "%")
-    return replace(finding, why="the rate of the socket with four DIMMs (memory.node_share) is put in")
+    return replace(finding, why="the rate of the socket with four DIMMs (memory.node_share) is an input")
 
 
 EVEN_SOCKETS: Final = (
