@@ -54,7 +54,7 @@ def completion(
     if shell not in SHELLS:
         raise UsageError(f"shell: found '{shell}'; allowed: {', '.join(SHELLS)}")
     print(_completion.get_completion_script(prog_name="meshmark", complete_var=VARIABLE, shell=shell))
-    say(f"note: {shell} finds it as {SHELLS[shell]}")
+    say(f"note: {shell} loads it from {SHELLS[shell]}")
 
 
 def beginning(words: Mapping[str, str] | Iterable[str], incomplete: str) -> Suggestions:

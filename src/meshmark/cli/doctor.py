@@ -142,7 +142,7 @@ def check_os(
         int, typer.Option("--threads", min=0, help="threads of the triad [half of the cores]", show_default=False)
     ] = 0,
     provoke: Annotated[
-        bool, typer.Option("--provoke", help="briefly fill the memory of each node, to see where allocations spill to")
+        bool, typer.Option("--provoke", help="briefly fill the memory of each node to show where allocations spill")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="exit with status 1 if a check fails")] = False,
     root: RootOption = None,
@@ -155,7 +155,7 @@ def check_os(
     from meshmark.doctor.placement import examine
 
     if starts == 1:
-        raise UsageError("--starts: found 1; allowed: 0, or 2 and more: one start has no spread")
+        raise UsageError("--starts: found 1; allowed: 0, or at least 2, since one start has no spread")
     if root is None and threads > len(os.sched_getaffinity(0)):
         raise UsageError(
             f"--threads: found {threads}; allowed: at most {len(os.sched_getaffinity(0))}, the CPUs of this process"

@@ -80,7 +80,7 @@ def refuse_with_resume(context: typer.Context, *allowed: str) -> None:
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in ("resume", *allowed) and given(context, name):
-            raise UsageError(f"{parameter.opts[0]}: found with --resume; what the run began with applies")
+            raise UsageError(f"{parameter.opts[0]}: found with --resume; the original value applies")
 
 
 def share(name: str, text: str) -> float:

@@ -77,7 +77,7 @@ def _show_publication(of: Publication, as_json: bool) -> None:
             continue  # listed below
         if entry.place != place:
             place = entry.place
-            print(f"\n{place or 'no place'}")
+            print(f"\n{place or 'place not stated'}")
         if isinstance(entry, Text):
             print(f"  {entry.path}: {entry.text}")
             continue

@@ -115,7 +115,7 @@ def composites_of(side: Side) -> list[Composite]:
     is_published = any(r.source == "paper" for r in side.points)
     composites = _published(side) if is_published else _measured(side)
     if not composites:
-        raise UsageError(f"composite: found none of {side.name}", _NONE)
+        raise UsageError(f"composite: found no composite of {side.name}", _NONE)
     return composites
 
 

@@ -125,7 +125,7 @@ class _Finder:
                 "idle-local", local, _mean(local), f"mean of {counted(len(local), 'idle latency', 'idle latencies')}"
             )
         else:
-            self.given["idle-local"] = Given(ASSUMED_LATENCY, "a usual server; the results have none", assumed=True)
+            self.given["idle-local"] = Given(ASSUMED_LATENCY, "typical of servers; the results have none", assumed=True)
             self.notes.append(
                 "idle-local 100 ns is assumed, since the results have no latency of idle memory; --idle-local"
             )
@@ -195,7 +195,7 @@ class _Finder:
             store = "streaming"
         else:
             store = "streaming" if read is not None and triad.value > 0.75 * read.value else "ordinary"
-        self.notes.append(f"triad: {store} stores are assumed, since the results do not say how it writes")
+        self.notes.append(f"triad: {store} stores are assumed, since the results do not state how it writes")
         return store
 
     def cores(self, cores: int | None) -> None:

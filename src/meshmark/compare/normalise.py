@@ -83,6 +83,6 @@ def _per_peak(side: Side) -> Side:
     if not records:
         raise UsageError(
             f"--per peak: found no theoretical peak of the memory of {quoted(side.name)}",
-            "it is known of models, publications, and hosts whose firmware describes their memory",
+            "it is known for models, publications, and hosts whose firmware describes their memory",
         )
     return replace(side, records=records)

@@ -374,7 +374,7 @@ class _Others:
                 )
         workers = kind.workers
         if workers is not None and workers.count not in self._counts and workers.part not in self._parts:
-            return f"{self._letter} has none of as many threads or processes"
+            return f"{self._letter} has no result with as many threads or processes"
         for name, value in identity(record).items():
             if name in self._values.keys() - _NO_MATTER and str(value) not in self._values[name]:
                 values = _listed(self._values[name].values(), ", ")

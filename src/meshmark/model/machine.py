@@ -284,7 +284,7 @@ class _Reader:
         if isinstance(value, dict):
             if "unknown" in value:
                 if set(value) != {"unknown"} or not isinstance(value["unknown"], str):
-                    raise self.error(dotted, 'found unknown with other keys, needed is only { unknown = "why" }')
+                    raise self.error(dotted, 'found unknown with other keys; allowed: only { unknown = "why" }')
                 self.unknown[dotted] = value["unknown"]
                 return None
             extra = set(value) - KINDS - {"value"}
@@ -391,7 +391,8 @@ def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
     else:
         similar = difflib.get_close_matches(name, machine_names(), 3, 0.3)
         raise UsageError(
-            f"machine: found unknown '{quoted(name)}'" + (f", similar names: {', '.join(similar)}" if similar else ""),
+            f"machine: found no machine '{quoted(name)}'"
+            + (f", similar names: {', '.join(similar)}" if similar else ""),
             "use a name from meshmark model list, or the path of a machine file",
         )
     return machine.with_settings(settings or [])

@@ -98,7 +98,7 @@ def misses(records: Iterable[Record]) -> list[str]:
         conditions = ", ".join(f"{k} {v}" for k, v in point.conditions.items())
         lines.append(
             f"known miss of {record.machine} at {conditions}: measured {show(point.value, record.unit)} "
-            f"({claim.document}, {claim.place}), this model says {show(record.value, record.unit)}, "
+            f"({claim.document}, {claim.place}), this model predicts {show(record.value, record.unit)}, "
             f"{percent(record.value / point.value - 1)}: meshmark model validate {claim.id}"
         )
     return lines

@@ -57,7 +57,7 @@ def home(tmp_path: Path) -> dict[str, str]:
         (["measure", "latency", "--wrong", "1"], 2, "allowed: --footprint, --stride"),
         (["measure", "latency", "--budget", "soon"], 2, "budget"),
         (["measure", "latency", "--footprint"], 2, "one is required"),
-        (["measure", "latency", "--on", "atlantis"], 2, "found unknown 'atlantis'"),
+        (["measure", "latency", "--on", "atlantis"], 2, "found no machine 'atlantis'"),
         (["measure", "latency", "--on", "paper:gs1280"], 77, "its values are published"),
         (["measure", "latency", "--pages", "1GiB", "--footprint", "1GiB", "--no-store", "--budget", "1s"], 77, "1GiB"),
         (["list", "nonsense"], 2, "allowed: instruments"),
@@ -273,7 +273,7 @@ def test_the_probe_alone_feeds_the_store(home: dict[str, str], tmp_path: Path) -
     torn.write_bytes(b"nonsense\n" + probe.stdout + b'{"type": "result", "val')
     completed = meshmark("store", "import", str(torn), env=home)
     last_line = probe.stdout.count(b"\n") + 2
-    assert completed.returncode == 0 and f"left out 1: line {last_line}: not a whole JSON object" in completed.stderr
+    assert completed.returncode == 0 and f"left out 1: line {last_line}: not a complete JSON object" in completed.stderr
     listed = meshmark("store", "list", "--json", env=home)
     (run,) = map(json.loads, listed.stdout.splitlines())
     assert run["run"].startswith(f"{run['machine']}-") and run["run"] == completed.stdout.strip()

@@ -87,7 +87,7 @@ def test_a_gate_without_enough_runs_is_inconclusive(home: dict[str, str], tmp_pa
         (["n04"], 2, "HOST: found no machine 'n04' in the store", "did you mean n042?"),
         ([], 77, "history: found no result of", "meshmark survey --quick"),
         (["n042", "--since", "2030"], 77, "with a start between --since and --until", "meshmark store list"),
-        (["n042", "--metric", "speed"], 77, "that is of 'speed'", "meshmark list metrics"),
+        (["n042", "--metric", "speed"], 77, "that matches 'speed'", "meshmark list metrics"),
         (["n042", "--until", "soon"], 2, "--until: found 'soon', a date such as 2026-11-25 is required", ""),
         (["n042", "--stale", "soon"], 2, "--stale: found 'soon'; allowed: a time such as 30d, 12h or 5m", ""),
         (["n042", "--min-judged", "5"], 2, "--min-judged: found without --fail-on", ""),

@@ -58,7 +58,7 @@ def test_a_file_is_measured_stored_and_printed(files: Path) -> None:
 
 def test_another_figure_has_neither_unit_nor_scale_of_the_file(files: Path) -> None:
     words = ("measure", "app", files / "work.toml", "--pattern", r"sum: (\d)", "--repetitions", "1", "--no-store")
-    assert "figure.better: found none with a pattern" in meshmark(*words).stderr
+    assert "figure.better: required with a pattern" in meshmark(*words).stderr
     completed = meshmark(*words, "--better", "higher", "--unit", "apples", "--vary", "size=1", "--json")
     records = [json.loads(line) for line in completed.stdout.splitlines()]
     kind = ("result", "figure_of_merit")
@@ -90,12 +90,12 @@ def test_one_that_fails_is_named_and_the_others_are_kept(files: Path) -> None:
         (("work.toml", "--command", "true"), "FILE: found a file and --command; one of them is required"),
         (("--command", "true", "--vary", "threads"), "--vary: found 'threads'; allowed: NAME=VALUES, such as"),
         (("--command", "true", "--vary", "threads=x"), "dimensions.threads: found 'x'"),
-        (("--command", "true", "--pattern", "x"), "figure.better: found none with a pattern; allowed: lower, higher"),
+        (("--command", "true", "--pattern", "x"), "figure.better: required with a pattern; allowed: lower, higher"),
         (("--command", ""), "FILE: found no file and no --command"),
         (("--command", "no-such-program"), "absent: no-such-program: found no program no-such-program"),
         (("none.toml",), "FILE: found 'none.toml'; allowed: a file, "),
         (("--resume", "none"), "--resume: found no application.json in "),
-        (("--resume", "none", "--repetitions", "7"), "--repetitions: found with --resume; what the run began with"),
+        (("--resume", "none", "--repetitions", "7"), "--repetitions: found with --resume; the original value applies"),
         (("--resume", "none", "--budget", "9s"), "--resume: found no application.json in "),
         (("--resume", "none", "--command", "true"), "--resume: found with an application"),
         (("--command", "true", "--margin", "2"), "--margin: found '2', a share from 0% to 1000% is required"),

@@ -160,7 +160,10 @@ def test_programs_that_are_not_installed_are_all_named_before_anything_runs(file
             "instrument: found 'nothing'; allowed",
         ),
         (('application = "rate.toml"\n', 'instrument = "clock"\nmetric = "x"\n'), "metric: found 'x'; allowed: "),
-        (('member = "twice"', 'member = "thrice"'), "reference.figure: found none of member twice; each needs one"),
+        (
+            ('member = "twice"', 'member = "thrice"'),
+            "reference.figure: missing for member twice; each member needs one",
+        ),
         (('unit = "B/s"', 'unit = "s"'), "twice: found the unit 's'; allowed: B/s"),
         (("runs = 1.0", "runs = 0"), "reference.figure[1].runs"),
         (("runs = 1.0", "runs = []"), "reference.figure[1].runs"),
@@ -189,13 +192,13 @@ def test_members_are_verified(files: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "FILE: found none; a composite file is required"),
+        ((), "FILE: missing; a composite file is required"),
         (("none.toml",), "FILE: found 'none.toml'; allowed: a file, open13"),
         (("pair.toml", "--runs", "2"), "--runs': Input should be greater than or equal to 3"),
-        (("pair.toml", "--against", "nothing"), "--against: found no file and no run of a composite 'nothing'"),
-        (("pair.toml", "--against", "rate.toml"), "rate.toml: reference: found none"),
+        (("pair.toml", "--against", "nothing"), "--against: found neither a file nor a run of a composite 'nothing'"),
+        (("pair.toml", "--against", "rate.toml"), "rate.toml: reference: missing"),
         (("pair.toml", "--resume", "none"), "--resume: found with a file; the original ones apply"),
-        (("--resume", "none", "--runs", "5"), "--runs: found with --resume; what the run began with applies"),
+        (("--resume", "none", "--runs", "5"), "--runs: found with --resume; the original value applies"),
         (("--resume", "none"), "--resume: found no application.json in "),
     ],
 )
@@ -240,7 +243,7 @@ def test_an_instrument_is_a_member_and_must_leave_one_point(files: Path) -> None
     completed = meshmark("measure", "composite", files / "two.toml", *words)
     assert (
         completed.returncode == 1
-        and "found no single verified result of kernels; its options must leave" in completed.stderr
+        and "found no single verified result of kernels; its options must select" in completed.stderr
     )
 
 

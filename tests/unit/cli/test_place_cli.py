@@ -142,7 +142,7 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
         (["place", "--on", "gs1280-4", "--matrix", "x.json"], 2, "--matrix: found with"),
         (["place", "--matrix", "measured", "--topology", "pack:2 core:1 pu:1"], 2, "allowed with host"),
         (["place", "--matrix", "measured"], 77, "found no measured latency from node 0 to node 0"),
-        (["advise"], 2, "COMMAND: found none"),
+        (["advise"], 2, "COMMAND: missing"),
         (["advise", "--budget", "soon", "--", "true"], 2, "--budget: found 'soon'"),
         (["advise", "--fom", "(", "--", "true"], 2, "--fom: found '('"),
         (["advise", "--fom", "x{99999999999}", "--", "true"], 2, "--fom: found 'x{99999999999}', which is not"),

@@ -58,7 +58,7 @@ def test_two_runs_compare_with_an_interval() -> None:
 
 
 def test_a_run_in_which_a_member_failed_has_none() -> None:
-    with pytest.raises(UsageError, match="composite: found none of a"):
+    with pytest.raises(UsageError, match="composite: found no composite of a"):
         composites_of(run("a", {"x": [1.0, 1.0, 1.0]}, None))
 
 
@@ -83,4 +83,4 @@ def test_the_command_prints_tables_and_json() -> None:
     assert "paper:xeon5500, 8 ranks, over paper:xeon5400, 8 ranks: 2.17 (2.15 to 2.19)" in completed.stdout
     lines = [json.loads(x) for x in meshmark("composite", "paper:xeon5400", "--json").stdout.splitlines()]
     assert [(x["type"], x["stated"], x["follows"]) for x in lines] == [("composite", 0.69, False)]
-    assert "composite: found none of paper:gs1280" in meshmark("composite", "paper:gs1280").stderr
+    assert "composite: found no composite of paper:gs1280" in meshmark("composite", "paper:gs1280").stderr

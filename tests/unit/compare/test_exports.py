@@ -254,7 +254,7 @@ def test_unknown_formats_and_those_of_other_commands_are_refused() -> None:
 
 def test_a_capture_of_another_machine_is_refused() -> None:
     side = numa_2().side
-    with pytest.raises(UsageError, match=r"found that of numa-guest-.*; the results are of n042"):
+    with pytest.raises(UsageError, match=r"found the topology of numa-guest-.*; the results are of n042"):
         machine_of(side, str(machine("numa-2")), "host-1")
     assert machine_of(side, "", "host-1") is None
     opened = machine_of(side, str(machine("4x64")), "host-1")

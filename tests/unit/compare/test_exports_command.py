@@ -63,14 +63,14 @@ def test_an_object_of_json_for_programs(home: dict[str, str], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        ([], 2, "format: found none; allowed: hwloc-xml, "),
+        ([], 2, "format: missing; allowed: hwloc-xml, "),
         (["hwloc", "n.jsonl"], 2, "format: found 'hwloc'; allowed: hwloc-xml, "),
         (["perfetto", "n.jsonl"], 2, "perfetto is written from recordings"),
         (["qemu", "n.jsonl"], 2, "found no topology of numa-guest-561b891f, which is not this host"),
         (
             ["qemu", "n042.jsonl", "--topology", "CAPTURE"],
             2,
-            "found that of numa-guest-561b891f; the results are of n042",
+            "found the topology of numa-guest-561b891f; the results are of n042",
         ),
         (["qemu", "n.jsonl", "--topology", "n.jsonl"], 1, "n.jsonl"),
         (["weighted-interleave", "n.jsonl", "--topology", "CAPTURE"], 77, "no measured bandwidth of a memory node"),

@@ -189,7 +189,10 @@ def test_what_only_one_side_has_is_listed() -> None:
     c = compare(side([triad(40e9), chase(1e-7)]), side([triad(40e9), triad(20e9, threads=1)], "b"))
     (only_a,), (only_b,) = c.only_a, c.only_b
     assert (only_a.record.metric, only_a.reason) == ("load_latency", NO_METRIC)
-    assert (only_b.record.conditions["threads"], only_b.reason) == (1, "A has none of as many threads or processes")
+    assert (only_b.record.conditions["threads"], only_b.reason) == (
+        1,
+        "A has no result with as many threads or processes",
+    )
 
 
 def test_a_geometric_mean_covers_all_pairs_of_its_metric() -> None:

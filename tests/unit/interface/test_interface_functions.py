@@ -115,7 +115,7 @@ def test_a_measurement_is_stored_and_returned_with_its_flags_and_conditions(home
         ("gups", {"repetitions": 101}, "repetitions: found 101; allowed: 0 to 100"),
         ("gups", {"settings": {"a.b": 1}}, "settings: found with a host"),
         ("gups", {"on": "gs1280-16", "repetitions": 2}, "repetitions: found with a model"),
-        ("gups", {"on": "gs9999"}, "machine: found unknown 'gs9999'"),
+        ("gups", {"on": "gs9999"}, "machine: found no machine 'gs9999'"),
         ("bandwidth", {"store": "strm"}, "--store: found 'strm'; allowed: ordinary, streaming, or the path"),
         ("bandwidth", {"on": "gs1280-16", "seed": "x"}, "bandwidth: --seed: found 'x'; allowed: an integer"),
         ("latency", {"on": "gs1280-16", "shield": "on"}, "latency: --shield: not supported by models"),

@@ -354,12 +354,14 @@ def validate_(
     no_page: Annotated[bool, typer.Option("--no-page", help="write no page")] = False,
     sensitivity: Annotated[
         bool,
-        typer.Option("--sensitivity", help="also vary every assumed number and show what follows it (minutes)"),
+        typer.Option(
+            "--sensitivity", help="also vary every assumed number and show which results follow it (takes minutes)"
+        ),
     ] = False,
 ) -> None:
     """Check the models against the publications.
 
-    Blind predictions are counted apart from statements that set a number of a model or follow from one.
+    Blind predictions are counted separately from statements that set a number of a model or follow from one.
 
     example: meshmark model validate --out validation
     """

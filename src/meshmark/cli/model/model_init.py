@@ -65,7 +65,7 @@ def init(
     read: Annotated[NumberOption, number_option("read")] = None,
     triad: Annotated[NumberOption, number_option("triad")] = None,
     store: Annotated[
-        str, typer.Option("--store", help="stores of --triad: ordinary, or streaming (non-temporal)")
+        str, typer.Option("--store", help="stores of --triad: ordinary (write-allocate), or streaming (non-temporal)")
     ] = STORES[0],
     core_read: Annotated[NumberOption, number_option("core-read")] = None,
     link: Annotated[NumberOption, number_option("link")] = None,
@@ -76,7 +76,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="overwrite the file")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a machine with comments, to begin with. A template is fitted to numbers of a machine of one or two sockets.
+    """Write a machine file with comments as a starting point. A template is fitted to numbers of one or two sockets.
 
     example: meshmark model init two-socket --cores 128 --idle-local 110ns --idle-remote 190ns --read 420GB/s
     """

@@ -149,7 +149,7 @@ def _runner(
 
     if not application:
         if not command:
-            raise UsageError("COMMAND: found none; allowed: a command after --, or --app", "meshmark advise -- ./a.out")
+            raise UsageError("COMMAND: missing; allowed: a command after --, or --app", "meshmark advise -- ./a.out")
         return Runner(folder, command, fom, higher, node_of), command
     app = read_application(application_file(application))
     if fom:
@@ -292,7 +292,7 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     print_rows([r for _, r in rows], False)
     print(f"\n{sentence(advice, answer)}")
     if answer["disturbance"]:
-        print(f"{answer['disturbance']}: the answer holds beside such work only; repeat it on a quiet machine")
+        print(f"{answer['disturbance']}: the answer holds only beside such work; repeat it on a quiet machine")
     if str(plan.inherited):
         print(f"baseline: {plan.inherited}, inherited")
     baseline, best = answer["before"], answer["after"]

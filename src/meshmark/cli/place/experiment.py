@@ -81,7 +81,7 @@ def experiment(
     ] = None,
     budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="5m")] = 0.0,
     max_pairs: Annotated[int, typer.Option("--max-pairs", help="maximum number of pairs", min=1)] = _MAX_PAIRS,
-    warmup: Annotated[int, typer.Option("--warmup", help="pairs left out at the start", min=0)] = 1,
+    warmup: Annotated[int, typer.Option("--warmup", help="warm-up pairs, which do not count", min=0)] = 1,
     timeout_s: Annotated[
         float, time_option("--timeout", "maximum time of one run", low=0.001, default="the budget")
     ] = 0.0,
@@ -116,7 +116,7 @@ def experiment(
     allow_unjudged: AllowUnjudgedOption = False,
     restore: Annotated[
         str,
-        typer.Option("--restore", help="shell command at the end", metavar="COMMAND", show_default=False),
+        typer.Option("--restore", help="shell command to run at the end", metavar="COMMAND", show_default=False),
     ] = "",
     seed: Annotated[
         int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
@@ -130,7 +130,7 @@ def experiment(
     as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find out which of two settings is better for a command, by running it under both by turns.
+    """Find out which of two settings is better for a command, by running it under both in alternation.
 
     Stops when the difference is clear, when both are shown to be equal within the margin, or after the budget.
 
@@ -182,7 +182,7 @@ def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) 
     words = hide_words(words)  # also stores the secret values, which the plan lacks
     if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
         raise UsageError(
-            f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or the words of the run",
+            f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: nothing, or the original words",
             f"meshmark experiment --resume {shlex.quote(run)}",
         )
     plan.budget_s = budget_s or plan.budget_s

@@ -59,7 +59,7 @@ def compare(
         str,
         typer.Option(
             "--fail-on",
-            help="exit with status 1 if a result of B is worse than that of A by more than this",
+            help="exit with status 1 if a result of B is worse than the result of A by more than this",
             metavar="PERCENT",
             show_default=False,
         ),

@@ -79,7 +79,7 @@ def export(
         print_rows(rows, as_json)
         return
     if not form:
-        raise UsageError(f"format: found none; allowed: {', '.join(FORMATS)}", f"meshmark export {_LIST}")
+        raise UsageError(f"format: missing; allowed: {', '.join(FORMATS)}", f"meshmark export {_LIST}")
     export_format = format_of(form)
     sides = Sides.here(store, "export")
     results = sides.find(side)

@@ -147,7 +147,7 @@ def _nothing(kept: Store, machine: str, host: str, other: bool, selected: str) -
         raise AbsentError(message, "meshmark survey --quick")
     if other:
         raise AbsentError(f"{message} with a start between --since and --until", "meshmark store list")
-    raise AbsentError(f"{message} that is of '{quoted(selected)}'", "meshmark list metrics")
+    raise AbsentError(f"{message} that matches '{quoted(selected)}'", "meshmark list metrics")
 
 
 def _gate(found: History, limit: float, text: str, min_judged: int, allow_unjudged: bool) -> None:

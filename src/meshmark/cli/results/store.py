@@ -57,9 +57,9 @@ def store_machines(
     store: StoreToReadOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
-    """List the machines of the store, and the software and settings under which each gave its results.
+    """List the machines of the store, and the software and settings under which each produced its results.
 
-    A row holds from its time until the next row of the same machine. Machines whose results were imported or modelled
+    A row applies from its time until the next row of the same machine. Machines whose results were imported or modelled
     have a source instead.
 
     example: meshmark store machines --json
@@ -90,8 +90,8 @@ def store_export(
     ] = "",
     metric: Annotated[str, typer.Option("--metric", help="export only this metric")] = "",
     machine: Annotated[str, typer.Option("--machine", help="export only this machine, see store machines")] = "",
-    since: Annotated[str, typer.Option("--since", help="export what began at this time or later", metavar="DATE")] = "",
-    until: Annotated[str, typer.Option("--until", help="export what began up to this time", metavar="DATE")] = "",
+    since: Annotated[str, typer.Option("--since", help="export only results from this time on", metavar="DATE")] = "",
+    until: Annotated[str, typer.Option("--until", help="export only results up to this time", metavar="DATE")] = "",
     store: StoreToReadOption = None,
 ) -> None:
     """Export records as JSON Lines, CSV or a table. Times are ISO 8601, such as 2026-11 or 2026-11-25T08.
@@ -163,7 +163,7 @@ def store_import(
     Only runs that --replace names, and runs that an earlier version imported from the same output, are replaced.
 
     Output of other tools is recognised by its content: meshmark store formats lists them. Every row that is certainly
-    right is imported; the others are counted, with their lines and the reasons.
+    correct is imported; the others are counted, with their lines and the reasons.
 
     example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
     """
@@ -283,7 +283,7 @@ def store_rm(
     ],
     store: StoreToReadOption = None,
 ) -> None:
-    """Remove runs from the store. Their run folders and reports stay.
+    """Remove runs from the store. Their run folders and reports are kept.
 
     example: meshmark store rm measure-20261125T064908-ae4ab4e8
     """

@@ -157,7 +157,7 @@ def machine_of(side: Side, topology: str, host: str) -> Opened | None:
     machine_id = machine_facts.get("id") if isinstance(machine_facts, Mapping) else None
     if isinstance(machine_id, str) and machine_id != side.machine:
         raise UsageError(
-            f"--topology: found that of {quoted(machine_id)}; the results are of {quoted(side.machine)}",
+            f"--topology: found the topology of {quoted(machine_id)}; the results are of {quoted(side.machine)}",
             f"meshmark machine show {quoted(topology)}",
         )
     return opened

@@ -136,7 +136,7 @@ def _initiator(material: Material, latency: Matrix, node: Node) -> int:
 def _dist(material: Material, latency: Matrix, nodes: Sequence[Node]) -> list[str]:
     distance_by_pair = distances(latency, [n.os_index for n in nodes])
     if distance_by_pair is None:
-        material.notes.append("no distances: latency was not measured for all pairs; QEMU takes 10 and 20")
+        material.notes.append("no distances: latency was not measured for all pairs; QEMU uses 10 and 20")
         return []
     if any((n.os_index, n.os_index) not in latency.cells for n in nodes):
         material.notes.append("distances from nodes without CPUs are assumed to equal the opposite direction")

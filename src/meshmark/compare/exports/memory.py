@@ -148,7 +148,7 @@ def _interleaved(material: Material) -> list[str]:
     head = [
         f"Bandwidth measured: {conditions}",
         *(f"node {n}: {shown(r)}" for n, r in record_by_node.items()),
-        "Interleaved evenly, all nodes give what the slowest gives; those below half of the fastest are left out",
+        "Interleaved evenly, every node delivers as much as the slowest; nodes below half of the fastest are left out",
     ]
     return [*commented(head), f"numactl --interleave={format_list(fast_nodes)} PROGRAM"]
 
