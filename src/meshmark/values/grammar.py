@@ -1,6 +1,7 @@
 """Parses sizes, times, lists and ranges: `512KiB`, `10s`, `4KiB..1GiB`, `1..16`, `0-3,8`, `all`.
 
-The native parser (native/base/options/options.cpp) does the work, so that a size or a time means the same in every command.
+The native parser (native/base/options/options.cpp) does the work, so that a size or a time means the same in every
+command.
 All functions raise `UsageError`, which names the field, what was found and what is allowed.
 """
 
