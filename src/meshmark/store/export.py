@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -69,10 +69,13 @@ def began(rows: Sequence[Row], since: str = "", until: str = "") -> list[Row]:
 
 def to_jsonl(rows: Iterable[Row]) -> str:
     """Return one line of the line protocol per record, with `run` and `step`."""
-    return "".join(
-        json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **r.to_json()}) + "\n"
-        for run, step, r in rows
-    )
+    return "".join(jsonl_lines(rows))
+
+
+def jsonl_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the lines of `to_jsonl`."""
+    for run, step, r in rows:
+        yield json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **r.to_json()}) + "\n"
 
 
 def to_csv(rows: Iterable[Row]) -> str:

@@ -107,7 +107,6 @@ def utf8(text: str) -> bytes:
 def written(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """Open `path` for output in pieces. The file is replaced when the `with` block ends without an exception.
 
-
     Otherwise this is like `write_file`. In a folder that only its owner may use, all new files are private.
 
     Raises:

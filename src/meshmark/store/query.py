@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import quoted
 from meshmark.store.checks import read
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 RUNS: Final = b"meshmark.runs"  # metadata of a compacted file: the names of its runs, JSON
 _SEPARATOR: Final = "\x1f"
+_PART_ROWS: Final = 1000
+_Converted = TypeVar("_Converted")
 
 
 def with_runs(table: pa.Table) -> pa.Table:
@@ -43,14 +45,24 @@ class QueryError(Exception):
     """An error of DuckDB, as one line."""
 
 
-def fetched(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+def fetched(query: str, values: Sequence[Any], convert: Callable[[dict[str, Any]], _Converted]) -> list[_Converted]:
+    """Execute a query, and return its rows, each converted from a dictionary by column.
+
+    The rows are fetched in parts, because a dictionary of all columns takes several times the memory of a record.
+
+    Raises:
+        QueryError: DuckDB cannot execute the query.
+    """
     import duckdb
 
     with duckdb.connect() as db:
         try:
             cursor = db.execute(query, values)
             names = [d[0] for d in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            rows: list[_Converted] = []
+            while part := cursor.fetchmany(_PART_ROWS):
+                rows += [convert(dict(zip(names, row, strict=True))) for row in part]
+            return rows
         except RuntimeError as error:  # DuckDB raises it on SIGINT
             if "interrupted" in str(error):
                 raise KeyboardInterrupt from error

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _Of = TypeVar("_Of")
 VERSION: Final = 2
 MARKER: Final = "meshmark-store.json"
+_IS_MEASURED: Final = f"status = '{MEASURED}'"
 MEASURING: Final = ".measuring"  # folder of incomplete measurements, which are not part of the store
 _TRIES: Final = 5  # attempts to read, if files vanish because a run is finished in the meantime
 
@@ -226,8 +227,10 @@ class Store:
                 times_ns.append(path.stat().st_mtime_ns)
         return max(times_ns, default=0)
 
-    def _select(self, query: str, equal: dict[str, str], status: str) -> list[dict[str, Any]]:
-        """Return the rows of a query whose `FROM` clause is `{rows}`.
+    def _select(
+        self, query: str, equal: dict[str, str], status: str, convert: Callable[[dict[str, Any]], _Of]
+    ) -> list[_Of]:
+        """Return the converted rows of a query whose `FROM` clause is `{rows}`.
 
         Unreadable files are skipped and added to `broken`, so that one damaged file does not hide the others.
         """
@@ -246,7 +249,7 @@ class Store:
             rows, parameters = relation(readable)
             try:
                 clause = f"{where_clause} AND {status}" if where_clause else f"WHERE {status}"
-                result = fetched(query.format(rows=f"({rows}) {clause}"), [*parameters, *values])
+                result = fetched(query.format(rows=f"({rows}) {clause}"), [*parameters, *values], convert)
             except QueryError as error:
                 # Reading the pages reveals which file is damaged.
                 newly_broken = {p: text for p in paths if p not in broken and (text := read_problem(p))}
@@ -264,7 +267,7 @@ class Store:
 
         The query contains `FROM {rows}`; further conditions follow with `AND`.
         """
-        return self._select(query, equal, f"status = '{MEASURED}'")
+        return self._select(query, equal, _IS_MEASURED, dict)
 
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
         """Return run, step and record of the rows in which the columns `equal` have these values.
@@ -272,12 +275,16 @@ class Store:
         Args:
             equal: Value by column: run, step, machine, instrument, metric, source.
         """
-        return self.parsed(self.select("SELECT * FROM {rows}", **equal))
+        rows = self._select("SELECT * FROM {rows}", equal, _IS_MEASURED, self._with_step)
+        return [row for row in rows if row is not None]
 
     def parsed(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, Record]]:
         """Return run, step and record of rows from `select`; inconsistent rows are skipped and added to `broken`."""
-        records = ((row["run"], row["step"], self._parse_row(row, record_of)) for row in rows)
-        return [(run, step, record) for run, step, record in records if record is not None]
+        return [row for row in map(self._with_step, rows) if row is not None]
+
+    def _with_step(self, row: dict[str, Any]) -> tuple[str, str, Record] | None:
+        record = self._parse_row(row, record_of)
+        return None if record is None else (row["run"], row["step"], record)
 
     def _parse_row(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
         try:
@@ -291,8 +298,9 @@ class Store:
         return [record for _, _, record in self.rows(**equal)]
 
     def absences(self, **equal: str) -> list[Absence]:
-        rows = self._select("SELECT * FROM {rows}", equal, f"(status IS NULL OR status <> '{MEASURED}')")
-        return [absence for row in rows if (absence := self._parse_row(row, absence_of)) is not None]
+        is_absence = f"(status IS NULL OR status <> '{MEASURED}')"
+        rows = self._select("SELECT * FROM {rows}", equal, is_absence, lambda row: self._parse_row(row, absence_of))
+        return [absence for absence in rows if absence is not None]
 
     def runs(self) -> list[dict[str, Any]]:
         """Return one object per run, with keys run, machine, source, records, instruments and start."""

@@ -99,8 +99,8 @@ def store_export(
     example: meshmark store export --format csv --instrument latency --since 2026-11
     """
     from meshmark.measure.selection import check_selection
-    from meshmark.store.export import began, check_date, to_csv, to_jsonl
-    from meshmark.store.files import write_file
+    from meshmark.store.export import began, check_date, jsonl_lines, to_csv
+    from meshmark.store.files import written
 
     if form not in {"jsonl", "csv", "table"}:
         raise UsageError(f"format: found '{form}'; allowed: jsonl, csv, table")
@@ -121,12 +121,13 @@ def store_export(
 
         print_tables([record for _, _, record in rows])
         return
-    data = (to_csv(rows) if form == "csv" else to_jsonl(rows)).encode()
+    texts = [to_csv(rows)] if form == "csv" else jsonl_lines(rows)
     if out is not None:
-        write_file(out, data)
+        with written(out) as file:
+            file.writelines(text.encode() for text in texts)
     else:
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)  # UTF-8 in every locale, as in a file
+        sys.stdout.buffer.writelines(text.encode() for text in texts)  # UTF-8 in every locale, as in a file
 
 
 @app.command("import")
