@@ -7,7 +7,7 @@ SURVEY ?= --quick
 BIN := .venv/bin
 export PYTHON JOBS
 own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native bench,$(depth)/*.cpp $(depth)/*.hpp))
-python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py
+python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py tools/tidy.py
 
 .PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
@@ -103,7 +103,7 @@ sanitize:
 	ctest --test-dir build/asan -j 2 --output-on-failure --no-tests=error
 	$(BIN)/python -m pytest -q -m "not slow" tests/sanitized $(PYTEST_ARGS)
 
-check-all: check tidy tsan fuzz test-slow ## also clang-tidy, the thread sanitizer, slow tests, new random inputs
+check-all: check tidy tsan fuzz test-slow ## also clang-tidy on changed sources (ALL=1: on all), the thread sanitizer, slow tests, new random inputs
 
 fuzz: setup-tests ## random inputs that were not tried before
 	MESHMARK_FUZZ=1 $(BIN)/python -m pytest -q -m hypothesis tests $(PYTEST_ARGS)
@@ -113,7 +113,7 @@ tidy:
 	mkdir -p build/check/openmp  # clang has no omp.h of its own, and GCC's has an attribute in a form that is GCC's alone
 	rm -f build/check/openmp/omp.h  # it was a link once
 	sed 's/__malloc__ (omp_free)/__malloc__/' "$$(c++ -print-file-name=include/omp.h)" > build/check/openmp/omp.h
-	printf '%s\n' $(filter-out bench/%,$(filter %.cpp,$(own_cpp))) | xargs -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/check --extra-arg=-isystem$(CURDIR)/build/check/openmp
+	$(BIN)/python tools/tidy.py build/check $(JOBS) $(if $(ALL),--all) $(filter-out bench/%,$(filter %.cpp,$(own_cpp)))
 
 tsan:
 	tools/build.sh tsan all mm_tests
