@@ -35,7 +35,7 @@ CONFIDENCE: Final = 0.95
 # Multiples of the deviation over the spread, and their shares of the initial wealth: large ones win early if the effect
 # is large, small ones make narrow intervals of many pairs.
 STAKES: Final = ((0.25, 0.25), (0.5, 0.5), (1.0, 0.25))
-LIMIT: Final = 1.0  # of a multiple of the deviation: one bet wins at most 1 + tanh(1) = 1.76 times its stake
+LIMIT: Final = 1.0  # of a multiple of the deviation: one bet multiplies the wealth by at most 1 + tanh(1) = 1.76
 FIRST: Final = 0.5  # the multiple of all deviations before the spread is known
 KNOWN: Final = 3  # pairs after which the spread is known
 WINDOW: Final = 20  # pairs that the spread is estimated from, so that it follows a changing machine

@@ -23,7 +23,7 @@ from meshmark.machine.topology import Node, Topology
 from meshmark.machine.tree import format_list
 
 _HMAT_MAX: Final = 65534  # largest value of an entry, in units of the table
-_NODE_MIB: Final = 1024  # memory of a node of a guest, unless the machine's is smaller
+_NODE_MIB: Final = 1024  # memory of a node of a guest
 _MIB: Final = 2**20
 
 
