@@ -13,12 +13,12 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
-from meshmark.compare.join import Pair, compare
+from meshmark.compare.join import ResultPair, compare
 from meshmark.compare.sides import Sides
 from meshmark.store.store import Store
 
 
-def verdict(pair: Pair) -> str:
+def verdict(pair: ResultPair) -> str:
     if pair.word == "not comparable":
         return "flagged"
     if pair.reason:

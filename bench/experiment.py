@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.experiments.experiment import Experiment, Outcome, Plan, order
+from meshmark.experiments.experiment import Experiment, ExperimentPlan, ExperimentRun, order
 from meshmark.statistics import sequential
 
 Array = NDArray[np.float64]
@@ -161,7 +161,7 @@ def check(logs: Array, place: NDArray[np.int64], told: Told) -> None:
                 side = int(position == place[n, k])
                 s = math.exp(logs[side, n, k])
                 name = order(n, k)[position]
-                experiment.add(Outcome(pair=k, side=name, position=position, value=s, elapsed_s=s, spent_s=0.0))
+                experiment.add(ExperimentRun(pair=k, side=name, position=position, value=s, elapsed_s=s, spent_s=0.0))
         if (experiment.word(), len(experiment.pairs)) != (WORDS[told.word[n]], told.pairs[n]):
             raise SystemExit(
                 f"experiment {n}: {experiment.word()} after {len(experiment.pairs)}, {WORDS[told.word[n]]} here"
@@ -185,8 +185,8 @@ def t_tests(logs: Array) -> tuple[float, float]:
     return tuple(float(v[:, FIRST - 1 :].any(axis=1).mean()) for v in (paired, unpaired))  # type: ignore[return-value]
 
 
-def plan(pairs: int, seed: int) -> Plan:
-    return Plan(
+def plan(pairs: int, seed: int) -> ExperimentPlan:
+    return ExperimentPlan(
         a="same",
         b="same",
         command=["simulated"],

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.fleet.campaigns.campaign import Wanted, begin
+from meshmark.fleet.campaigns.campaign import NodeSelection, begin
 from meshmark.fleet.data.results import SUFFIX, read_result
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.health.baseline import DRAWS, Baseline, fit, locate
@@ -313,7 +313,7 @@ def ingestion(folder: Path, nodes: int) -> None:
     fleet.site.parent.mkdir(parents=True, exist_ok=True)
     fleet.site.write_text('cluster = "cluster"\n')
     settings = {"cluster": "cluster", "beside": False}
-    begin(fleet, name, PLAN, MadeEngine.of(names, lambda *_: None), Wanted(), settings)
+    begin(fleet, name, PLAN, MadeEngine.of(names, lambda *_: None), NodeSelection(), settings)
     first, *check_lines = _check_of_many_cpus(folder)
     inbox.mkdir(parents=True, exist_ok=True)
     for node in names:

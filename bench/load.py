@@ -36,7 +36,7 @@ from meshmark.load.calibration.base import base_run, variants_of
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.calibration.variants import Variant
 from meshmark.load.synthesis import explain, synthesize
-from meshmark.load.synthesis.make import Trial, calibrate, run_program
+from meshmark.load.synthesis.make import ProgramTrial, calibrate, run_program
 from meshmark.load.synthesis.problem import ImpossibleError
 from meshmark.machine.facts import host_id
 from meshmark.measure.survey import load_run
@@ -106,7 +106,7 @@ def _base() -> list[Variant]:
     return variants_of(records)
 
 
-def _windows(trial: Trial, seconds: float = 1.0) -> float:
+def _windows(trial: ProgramTrial, seconds: float = 1.0) -> float:
     """Return the coefficient of variation of the memory traffic in windows of CPU time, without the incomplete last
     one."""
     sums, busy, moved_bytes = [], 0.0, 0.0
@@ -268,7 +268,7 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
 
 
 def predict(programs: int) -> None:
-    from meshmark.load.studies.cells import Maker
+    from meshmark.load.studies.cells import ProgramMaker
     from meshmark.load.studies.curve import CurveStudy
     from meshmark.load.studies.study import StudyOptions
 
@@ -283,7 +283,9 @@ def predict(programs: int) -> None:
             target = made.random_wish(variants, rng, run_time_s=2.0, seed=number, mixed=rng.randint(4, 30))
             folder = Path(scratch) / f"{number}"
             try:
-                work = Maker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file("measured", target)
+                work = ProgramMaker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file(
+                    "measured", target
+                )
                 # The dedicated clock: what the neighbour does to caches and memory, not what others do to the CPUs.
                 options = StudyOptions(repetitions=repetitions, seed=number, clock="dedicated")
                 curve = CurveStudy(

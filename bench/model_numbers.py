@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from meshmark.model.fitting.from_numbers import fit_numbers
-from meshmark.model.fitting.key_numbers import Given, KeyNumbers, check, show
+from meshmark.model.fitting.key_numbers import KeyNumber, KeyNumbers, check, show
 
 NS, GB, GHZ = 1e-9, 1e9, 1e9
 ORDER = (
@@ -46,11 +46,11 @@ def main() -> None:
     print("|" + "---|" * (3 + len(ORDER)))
     for machine, (sockets, cores, store, *values) in MACHINES.items():
         given_numbers = {
-            name: Given(value * unit, "")
+            name: KeyNumber(value * unit, "")
             for (name, unit), value in zip(ORDER, values, strict=True)
             if value is not None
         }
-        numbers = KeyNumbers(sockets, {"cores": Given(cores, ""), **given_numbers}, store)
+        numbers = KeyNumbers(sockets, {"cores": KeyNumber(cores, ""), **given_numbers}, store)
         check(numbers)
         start_s = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:

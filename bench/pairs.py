@@ -15,14 +15,14 @@ from pathlib import Path
 
 from meshmark.fleet.health.assessment import SMALLEST
 from meshmark.fleet.health.screening import Discoveries
-from meshmark.fleet.network.topology import Tree
+from meshmark.fleet.network.topology import SwitchTree
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.made_network import MadeNetwork, leaves  # type: ignore[import-not-found]
 
 
 def campaign(
-    nodes: int, tree: Tree, seed: int, slow: Mapping[str, float], uplinks: Mapping[str, float]
+    nodes: int, tree: SwitchTree, seed: int, slow: Mapping[str, float], uplinks: Mapping[str, float]
 ) -> tuple[set[str], set[str]]:
     """Return the suspects and the named nodes."""
     network = MadeNetwork(nodes, tree, seed, slow, uplinks)
@@ -41,7 +41,7 @@ def campaign(
 def main() -> None:
     fleets = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     for nodes, nodes_per_leaf in ((16, 16), (64, 8), (512, 32)):
-        tree = leaves(nodes // nodes_per_leaf, nodes_per_leaf) if nodes_per_leaf < nodes else Tree()
+        tree = leaves(nodes // nodes_per_leaf, nodes_per_leaf) if nodes_per_leaf < nodes else SwitchTree()
         cases: dict[str, tuple[dict[str, float], dict[str, float]]] = {"healthy": ({}, {})}
         cases |= {f"node {factor:.0%} slow": ({"n3": factor}, {}) for factor in (0.05, 0.10, 0.20)}
         if tree.switches:

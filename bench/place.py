@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from meshmark.doctor.starts import Start, spread_of, summary, triad
+from meshmark.doctor.starts import TriadStart, spread_of, summary, triad
 from meshmark.experiments.halving import EXHAUSTIVE, MINIMUM_EFFECT, trial
 from meshmark.machine.sources import from_sysfs
 from meshmark.place.native import answer, find_place
@@ -216,7 +216,7 @@ def disturbed(starts: int) -> None:
             bind: subprocess.Popen(words, start_new_session=True)
             for bind, words in (("none", spin), ("balance", command))
         }
-        runs: dict[str, list[Start]] = {bind: [] for bind in disturbers}
+        runs: dict[str, list[TriadStart]] = {bind: [] for bind in disturbers}
         try:
             time.sleep(0.5)
             for turn in range(starts):

@@ -46,8 +46,8 @@ from watch_hotspots import CPUS, hotspots
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine
 from meshmark.native import find_native
-from meshmark.watch.frames import Frame, Header, Metric, header_of
-from meshmark.watch.live import Live
+from meshmark.watch.frames import Frame, FrameMetric, Header, header_of
+from meshmark.watch.live import LiveSampler
 from meshmark.watch.recording import Recorder
 from meshmark.web.hub import Hub
 from meshmark.web.server import serve
@@ -117,7 +117,7 @@ def sweep(seconds: float, rates: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 20, 5
     for rate in rates:
         span = max(seconds, 4 / rate)
         alone, recorded_share = (share_of(rate, span, record) for record in (False, True))
-        with Live(rate, min(span, 20) if rate >= 1 else span) as live:
+        with LiveSampler(rate, min(span, 20) if rate >= 1 else span) as live:
             frames = list(live.frames())
         late = sorted(f.late_s for f in frames)[int(0.95 * (len(frames) - 1))]
         missed_frames = frames[-1].seq - len(frames)
@@ -186,7 +186,7 @@ def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000)
             (root / "proc" / str(pid) / "stat").write_text(f"{pid} (worker/{pid}) S {fields}\n")
         ticking = Ticking(root, cpus)
         ticking.start()
-        with Live(4, 2, root=root) as live:
+        with LiveSampler(4, 2, root=root) as live:
             frames = list(live.frames())
         known_values = sum(v is not None for v in frames[-1].values["cpu.busy"])
         print(
@@ -445,7 +445,7 @@ def canary(seconds: float) -> None:
             load = multiprocessing.Process(target=stream, args=(cpu, 1e9 * rate, stop, bytes_moved))
             load.start()
             time.sleep(1)
-            with Live(4.0, seconds, sources=["canary", "cpu"], canary=file) as live:
+            with LiveSampler(4.0, seconds, sources=["canary", "cpu"], canary=file) as live:
                 late = [f.values for f in live.frames()][-24:]
             stop.set()
             load.join()
@@ -469,7 +469,7 @@ def canary(seconds: float) -> None:
 
 
 def recording_rate() -> None:
-    metrics = tuple(Metric(f"cpu.m{i}", "1", "a share", "time") for i in range(20))
+    metrics = tuple(FrameMetric(f"cpu.m{i}", "1", "a share", "time") for i in range(20))
     header = Header("host", "bench", "", 0.1, {"cpu": tuple({"name": str(i)} for i in range(64))}, metrics)
     draws = random.Random(1)
     walk = {m.name: [draws.random() for _ in range(64)] for m in metrics}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.watch.findings.hotspots import KEPT, Detector, HotSpot
-from meshmark.watch.live import Live
+from meshmark.watch.live import LiveSampler
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CPUS: Final = sorted(os.sched_getaffinity(0))
@@ -49,7 +49,7 @@ class Moment:
 class Seen(threading.Thread):
     """Reads frames and keeps the reports of the detector, with the time of this machine."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: LiveSampler) -> None:
         super().__init__(daemon=True)
         self.live, self.log = live, list[Moment]()
 
@@ -79,7 +79,7 @@ def hotspots(cases: int, seconds: float, rate: float) -> None:
     if shutil.which("stress-ng") is None:
         print("hot spots: stress-ng is needed: apt-get install stress-ng")
         return
-    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder, Live(rate) as live:
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder, LiveSampler(rate) as live:
         disk = disk_here(folder)
         disks = [str(c["name"]) for c in live.header.components.get("io", ())]
         kinds = ["cpu", "io"] if disk in disks else ["cpu"]

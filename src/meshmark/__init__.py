@@ -41,7 +41,7 @@ _MODULE_OF = {name: module for module, names in _OF.items() for name in names}
 __all__ = ["__version__", *_MODULE_OF]  # noqa: PLE0604 (texts, too)
 
 
-class _Package(type(sys)):  # type: ignore[misc]  # ModuleType, without an import
+class _InterfaceModule(type(sys)):  # type: ignore[misc]  # ModuleType, without an import
     """Keeps functions that have the name of a package: the import system would replace them with the package."""
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -49,7 +49,7 @@ class _Package(type(sys)):  # type: ignore[misc]  # ModuleType, without an impor
             super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _Package
+sys.modules[__name__].__class__ = _InterfaceModule
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,7 @@ from meshmark.table import Table, as_records, texts
 from meshmark.values.arguments import checked
 
 if TYPE_CHECKING:
-    from meshmark.compare.sides import Side
+    from meshmark.compare.sides import ResultSide
     from meshmark.describe import Description
     from meshmark.model.machine import MachineFile
     from meshmark.store.record import Record
@@ -222,9 +222,9 @@ class Model:
         return Table(None, [("", "", r) for r in results], lines)
 
     def _workload(self, workload: str, options: Mapping[str, object]) -> list[Record]:
-        from meshmark.model.patterns import Request, run_pattern
+        from meshmark.model.patterns import PatternRequest, run_pattern
 
-        allowed = {f.name for f in fields(Request)} - {"workload", "window_ns"}
+        allowed = {f.name for f in fields(PatternRequest)} - {"workload", "window_ns"}
         for key in options:
             if key not in allowed:
                 raise UsageError(f"{workload}: found '{quoted(key)}'; allowed: {', '.join(sorted(allowed))}")
@@ -232,7 +232,7 @@ class Model:
             k: v if isinstance(v, bool | float | Path) else ",".join(texts(v)) for k, v in options.items()
         }
         command = " ".join(["model measure", workload, self._named, *(f"--{k} {v}" for k, v in arguments.items())])
-        return run_pattern(self._machine, Request(workload, **arguments), command)[0]
+        return run_pattern(self._machine, PatternRequest(workload, **arguments), command)[0]
 
     @checked
     def sweep(
@@ -387,9 +387,9 @@ def recording(path: Folder) -> Recording:
     Raises:
         RecordingError: The file is not a recording, or is corrupt.
     """
-    from meshmark.watch.recording import Recording as File
+    from meshmark.watch.recording import RecordingFile
 
-    file = File(Path(path))
+    file = RecordingFile(Path(path))
     return Recording(file.header, file.frames())
 
 
@@ -529,9 +529,9 @@ def _share(name: str, value: float | str) -> float:
     return share
 
 
-def _side(name: str, table: Table) -> Side:
+def _side(name: str, table: Table) -> ResultSide:
     """Return a side of a comparison from a table of the records of one machine."""
-    from meshmark.compare.sides import Side, latest
+    from meshmark.compare.sides import ResultSide, latest
 
     records = as_records(table, f"compare: {name}").pooled().records
     if len(machines := sorted({r.machine for r in records})) > 1:
@@ -540,4 +540,4 @@ def _side(name: str, table: Table) -> Side:
         )
     start = max(str(r.provenance.get("start", "")) for r in records)
     description = f"table of {len(records)} records"
-    return Side(name=machines[0], what=description, machine=machines[0], start=start, records=latest([records]))
+    return ResultSide(name=machines[0], what=description, machine=machines[0], start=start, records=latest([records]))

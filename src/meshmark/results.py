@@ -13,13 +13,12 @@ from meshmark.table import Table
 from meshmark.values.arguments import checked
 
 if TYPE_CHECKING:
-    from meshmark.compare.join import Comparison as Joined
-    from meshmark.compare.join import Pair
-    from meshmark.compare.pairing import Unpaired
-    from meshmark.model.fitting.fit import Fit as Fitted
+    from meshmark.compare.join import ResultComparison, ResultPair
+    from meshmark.compare.pairing import UnpairedResult
+    from meshmark.model.fitting.fit import SurveyFit
     from meshmark.store.record import Record
     from meshmark.watch.frames import Frame, Header
-    from meshmark.watch.live import Live
+    from meshmark.watch.live import LiveSampler
 
 
 _RATIO: Final = {"ratio": "1", "low": "1", "high": "1"}  # units
@@ -34,7 +33,7 @@ class Comparison:
         summary: How many results were compared, with the number of each verdict and the margin.
     """
 
-    def __init__(self, found: Joined) -> None:
+    def __init__(self, found: ResultComparison) -> None:
         from meshmark.views.content.compared_text import side_text, summary
 
         self._found = found
@@ -131,7 +130,7 @@ class Comparison:
     _repr_html_ = html
 
 
-def _unpaired(unpaired: Sequence[Unpaired]) -> Table:
+def _unpaired(unpaired: Sequence[UnpairedResult]) -> Table:
     from dataclasses import replace
 
     return Table(
@@ -144,7 +143,7 @@ def _bounds(prefix: str, interval: tuple[float, float] | None) -> dict[str, floa
     return {f"{prefix}low": low, f"{prefix}high": high}
 
 
-def _pair(p: Pair, keys: list[str], differ: set[str]) -> dict[str, Any]:
+def _pair(p: ResultPair, keys: list[str], differ: set[str]) -> dict[str, Any]:
     def side_columns(letter: str, r: Record) -> dict[str, Any]:
         return {letter: r.value, **_bounds(f"{letter}_", r.bounds), f"{letter}_flags": sorted(r.flags)}
 
@@ -174,7 +173,7 @@ class Fit:
         rms_predicted: The same of the points that it did not use, which tells what the model is worth.
     """
 
-    def __init__(self, found: Fitted) -> None:
+    def __init__(self, found: SurveyFit) -> None:
         self._found = found
         self.text, self.rms_fitted, self.rms_predicted = found.text, found.rms(True), found.rms(False)
 
@@ -220,7 +219,7 @@ class Recording:
         machine: Its name.
     """
 
-    def __init__(self, header: Header, frames: Iterator[Frame], live: Live | None = None) -> None:
+    def __init__(self, header: Header, frames: Iterator[Frame], live: LiveSampler | None = None) -> None:
         self._header, self._source, self._live = header, frames, live
         self._kept: list[Frame] = []
         self.machine = header.machine

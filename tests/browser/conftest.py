@@ -12,9 +12,9 @@ from playwright.sync_api import sync_playwright
 
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine
-from meshmark.watch.difference import Difference, Side, compare
+from meshmark.watch.difference import RecordingDifference, RecordingSide, compare
 from meshmark.watch.frames import Frame, Header, header_of
-from meshmark.web.hub import Past
+from meshmark.web.hub import StoredFrames
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -37,7 +37,7 @@ def machine() -> Header:
 @pytest.fixture(scope="module")
 def recording(machine: Header) -> str:
     frames = [known(n) for n in range(1, 41)]
-    return served(Past(machine, len(frames), lambda begin, count: frames[begin : begin + count]))
+    return served(StoredFrames(machine, len(frames), lambda begin, count: frames[begin : begin + count]))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def offline(browser: Any) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def difference(machine: Header) -> Difference:
+def difference(machine: Header) -> RecordingDifference:
     def frames(after: bool) -> list[Frame]:
         known_frames = [known(n) for n in range(1, 102)]  # every component passes through all of its use
         for f in known_frames:
@@ -71,5 +71,5 @@ def difference(machine: Header) -> Difference:
                 f.values["link.busy"][3] = 0.2
         return known_frames
 
-    sides = [Side(f"{n}.parquet", machine, 101, frames(n == "after")) for n in ("before", "after")]
+    sides = [RecordingSide(f"{n}.parquet", machine, 101, frames(n == "after")) for n in ("before", "after")]
     return compare(*sides)

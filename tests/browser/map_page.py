@@ -8,7 +8,7 @@ from typing import Any
 from meshmark.views.terminal.live.map import step_of
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.palette import PALETTES
-from meshmark.web.hub import Hub, Past
+from meshmark.web.hub import Hub, StoredFrames
 from meshmark.web.page import packed_recording, write_page
 from meshmark.web.server import serve
 from support.made_site import address_of
@@ -25,7 +25,7 @@ def known(seq: int) -> Frame:
     return Frame(seq, seq * 0.1, 0.1, values, at=1.7e9 + seq)
 
 
-def served(what: Hub | Past, port: int = 0) -> str:
+def served(what: Hub | StoredFrames, port: int = 0) -> str:
     return address_of(lambda say: serve(what, "127.0.0.1", port, "", say))
 
 

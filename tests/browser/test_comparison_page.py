@@ -11,7 +11,7 @@ import pytest
 from axe import Screen, screens, violations
 
 from meshmark.compare.join import compare
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.store.record import Record, median, median_interval
 from meshmark.views.pages.comparison import comparison_page
 from support.made_run import everything, repeated
@@ -26,10 +26,10 @@ def scaled(r: Record, factor: float) -> Record:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def side(name: str, records: list[Record]) -> Side:
+    def side(name: str, records: list[Record]) -> ResultSide:
         facts = {"kernel": f"6.1 of {name}"}
         start = "2026-11-25T10:00:00Z"
-        return Side(name=name, what="made", machine=name, start=start, records=records, facts=facts)
+        return ResultSide(name=name, what="made", machine=name, start=start, records=records, facts=facts)
 
     a = repeated(everything())
     b = [scaled(r, 1.2 if r.unit == "s" else 0.9) for r in a if r.instrument != "io"]

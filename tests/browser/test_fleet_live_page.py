@@ -13,7 +13,7 @@ from map_page import attentive
 
 from meshmark.web.export.pull import Target
 from meshmark.web.fleet.fleet import FleetParts, make_fleet_site
-from meshmark.web.fleet.live_fleet import LiveFleet, Reading
+from meshmark.web.fleet.live_fleet import LiveFleet, NodeReport
 from meshmark.web.fleet.remote_maps import RemoteMaps
 from meshmark.web.listener import run
 from support.made_push import text_of
@@ -29,7 +29,7 @@ COLOURS = {"live": "#4f7290", "silent": "#e69f00", "named": "#f2701d", "wrong": 
 
 def report(live: LiveFleet, number: int, at: float) -> None:
     values = {"cpu.busy": number / 100, "io.in": 1e9 * number}
-    live.add(Reading(f"n{number}", 0, values, {"cpu.busy": "1", "io.in": "B/s"}), "10.0.0.1", at, time.time())
+    live.add(NodeReport(f"n{number}", 0, values, {"cpu.busy": "1", "io.in": "B/s"}), "10.0.0.1", at, time.time())
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from playwright.sync_api import expect
 from meshmark.cli.serve import LoadFolders, Runs
 from meshmark.cli.watch import simulated
 from meshmark.store.store import Store
-from meshmark.watch.live import Live
+from meshmark.watch.live import LiveSampler
 from meshmark.web.listener import run
-from meshmark.web.parts import ModelRow, Parts
+from meshmark.web.parts import ModelRow, SiteParts
 from meshmark.web.site import make_site
 from support import made_run
 from support.made_load import made_load, made_study
@@ -50,9 +50,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     made_load(folder / "loads" / "quiet", {"traffic": [2.0, 2.1]})
     made_load(folder / "loads" / "busy", {"traffic": [3.0, 3.1]})
     made_study(folder / "loads" / "bus")
-    parts = Parts(
+    parts = SiteParts(
         machine=("n042", "a machine"),
-        start=lambda: Live(5),
+        start=lambda: LiveSampler(5),
         recordings=folder / "recordings",
         models=[ModelRow("gs1280-4", "a machine of 4")],
         workloads=["hot_spot"],

@@ -13,11 +13,11 @@ from axe import Screen, screens, violations
 
 from meshmark.cli.serve import LoadFolders
 from meshmark.cli.watch import simulated
-from meshmark.watch.frames import Frame, Header, Metric
-from meshmark.watch.live import Live
+from meshmark.watch.frames import Frame, FrameMetric, Header
+from meshmark.watch.live import LiveSampler
 from meshmark.watch.recording import Recorder
 from meshmark.web.listener import run
-from meshmark.web.parts import ModelRow, Parts, RunRow
+from meshmark.web.parts import ModelRow, RunRow, SiteParts
 from meshmark.web.site import make_site
 from support.made_load import made_load, made_study
 from support.made_site import address_of
@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "2026-11-20T22:00:00Z",
         1.0,
         {"node": ({"name": "node 0", "number": 0},), "cpu": ({"name": "CPU 0", "node": 0, "number": 0},)},
-        (Metric("cpu.busy", "1", "busy", "time"),),
+        (FrameMetric("cpu.busy", "1", "busy", "time"),),
     )
     with Recorder(folder / LONG, header) as recorder:
         for n in range(1, 31):
@@ -52,9 +52,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     made_study(loads / "bus")
     made_study(loads / "matrix", "interference_matrix")
     made_study(loads / "half", finished=False)
-    parts = Parts(
+    parts = SiteParts(
         machine=("n042", "2 packages, 2 nodes, 64 cores · 256 GiB · Linux 6.12"),
-        start=lambda: Live(5),
+        start=lambda: LiveSampler(5),
         recordings=folder,
         models=[ModelRow(n, f"the machine {n}, as its makers described it") for n in ("gs1280-4", "gs1280-8", "p690")],
         workloads=["hot_spot", "swap"],

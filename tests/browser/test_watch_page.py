@@ -11,10 +11,10 @@ import pytest
 from axe import Screen, screens, violations
 from map_page import attentive, colours_match, go_to, known, open_raster, served
 
-from meshmark.watch.difference import Difference
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.difference import RecordingDifference
+from meshmark.watch.frames import Frame, FrameMetric, Header
 from meshmark.watch.rates import rates
-from meshmark.web.hub import Past
+from meshmark.web.hub import StoredFrames
 from support.cli import start as start_command
 from support.waiting import listening, until
 
@@ -47,7 +47,7 @@ def test_the_page_begins_with_the_colours_that_the_command_requested(browser: An
     frames = [known(n) for n in range(1, 5)]
 
     def viewed(view: Any) -> str:
-        return served(Past(machine, 4, lambda begin, count: frames[begin : begin + count], view=view))
+        return served(StoredFrames(machine, 4, lambda begin, count: frames[begin : begin + count], view=view))
 
     requested_view = viewed({"low": 1, "high": 10, "palette": "cividis"})
     empty, invalid_view = viewed(None), viewed({"low": "x", "palette": "constructor"})
@@ -184,10 +184,10 @@ def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
         page.close()
 
 
-def estimated(machine: Header) -> Past:
+def estimated(machine: Header) -> StoredFrames:
     """Return memory that is coloured by an estimate, and the bandwidths at which the estimate is 1; links have only
     one."""
-    header = Past(machine, 0, lambda *_: []).header_json
+    header = StoredFrames(machine, 0, lambda *_: []).header_json
     memory = {"name": "memory.pressure", "unit": "1", "what": "told from latency", "of": "bandwidth", "estimated": True}
     frame = known(1)
     values: dict[str, list[float | None]] = {
@@ -196,7 +196,7 @@ def estimated(machine: Header) -> Past:
         "memory.pressure_high": [0.61, None, *[0.3] * 30],
     }
     frame.values |= values
-    past = Past(machine, 1, lambda begin, count: [frame][begin : begin + count])
+    past = StoredFrames(machine, 1, lambda begin, count: [frame][begin : begin + count])
     attained: list[float | None] = [38.4e9, None, *[40e9] * 30]
     past.header_json |= {
         "metrics": [*header["metrics"], memory],
@@ -243,7 +243,7 @@ def test_estimates_are_marked_and_bandwidths_are_stated(browser: Any, machine: H
 @pytest.mark.parametrize("screen", screens(1200, 390), ids=str)
 @pytest.mark.parametrize("what", ["recording", "difference", "estimated"])
 def test_axe_finds_no_violations(
-    browser: Any, recording: str, machine: Header, difference: Difference, what: str, screen: Screen
+    browser: Any, recording: str, machine: Header, difference: RecordingDifference, what: str, screen: Screen
 ) -> None:
     width, scheme = screen
     page, wrong_count = attentive(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -251,7 +251,7 @@ def test_axe_finds_no_violations(
         page.goto(recording)
         page.locator("#state", has_text="40 frames").wait_for()
     elif what == "difference":
-        page.goto(served(Past(machine, 0, lambda *_: [], change=difference.to_json())))
+        page.goto(served(StoredFrames(machine, 0, lambda *_: [], change=difference.to_json())))
         page.locator("#state", has_text="two recordings").wait_for()
     else:
         page.goto(served(estimated(machine)))
@@ -278,7 +278,7 @@ def small(seq: int) -> tuple[Header, Frame]:
             "io": ({"name": "vda", "kind": "disk"}, {"name": "eth0", "kind": "network"}),
             "cache": ({"name": "L3", "level": 3, "size_bytes": 2**25, "cpus": [0, 1]},),
         },
-        tuple(Metric(f"{kind}.busy", "1", "busy", "time") for kind in ("cpu", "memory", "io")),
+        tuple(FrameMetric(f"{kind}.busy", "1", "busy", "time") for kind in ("cpu", "memory", "io")),
     )
     values: dict[str, list[float | None]] = {
         "cpu.busy": [0.5, 0.999],
@@ -298,7 +298,7 @@ def test_a_small_machine_shows_names_shares_and_rates_together(browser: Any) -> 
     header, _ = small(1)
     frames = [small(n)[1] for n in range(1, 4)]
     page, wrong_count = attentive(browser)
-    page.goto(served(Past(header, 3, lambda begin, count: frames[begin : begin + count])))
+    page.goto(served(StoredFrames(header, 3, lambda begin, count: frames[begin : begin + count])))
     page.locator("#state", has_text="3 frames").wait_for()
     go_to(page, 2)
     shown_text = page.locator("#map text").all_text_contents()

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from map_page import attentive, known, served
 
-from meshmark.watch.difference import Difference
+from meshmark.watch.difference import RecordingDifference
 from meshmark.watch.frames import Header
 from meshmark.watch.recording import Recorder
-from meshmark.web.hub import Past
+from meshmark.web.hub import StoredFrames
 from meshmark.web.page import packed_difference, write_page
 from support.cli import start as start_command
 
 pytestmark = pytest.mark.browser
 
 
-def test_a_difference_is_a_map_of_changes(browser: Any, machine: Header, difference: Difference) -> None:
+def test_a_difference_is_a_map_of_changes(browser: Any, machine: Header, difference: RecordingDifference) -> None:
     page, wrong_count = attentive(browser)
-    page.goto(served(Past(machine, 0, lambda *_: [], change=difference.to_json())))
+    page.goto(served(StoredFrames(machine, 0, lambda *_: [], change=difference.to_json())))
     page.locator("#state", has_text="two recordings").wait_for()
     classes = {
         n: page.locator(f'[data-component="{n}"]').first.get_attribute("class")
@@ -83,7 +83,9 @@ def test_replay_against_serves_the_map_of_changes(browser: Any, machine: Header,
         page.close()
 
 
-def test_a_difference_is_one_file_too(offline: Any, machine: Header, difference: Difference, tmp_path: Path) -> None:
+def test_a_difference_is_one_file_too(
+    offline: Any, machine: Header, difference: RecordingDifference, tmp_path: Path
+) -> None:
     write_page(tmp_path / "d.html", "test", packed_difference(machine, difference))
     offline.goto((tmp_path / "d.html").as_uri())
     offline.locator("#state", has_text="two recordings").wait_for()

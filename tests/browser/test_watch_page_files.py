@@ -10,7 +10,7 @@ from map_page import attentive, colours_match, exported, go_to, known, open_rast
 
 from meshmark.views.terminal.live.map import step_of
 from meshmark.watch.frames import Header
-from meshmark.web.hub import Past
+from meshmark.web.hub import StoredFrames
 from meshmark.web.page import thinned
 from support.waiting import until
 
@@ -60,7 +60,7 @@ def test_a_server_states_that_a_recording_is_thinned(
     monkeypatch.setattr("meshmark.web.page.MAX_FRAMES", 600)
     frames = [known(n) for n in range(1, 1402)]
     page, wrong_count = attentive(browser)
-    page.goto(served(Past(*thinned(machine, 1401, lambda begin, count: frames[begin : begin + count]))))
+    page.goto(served(StoredFrames(*thinned(machine, 1401, lambda begin, count: frames[begin : begin + count]))))
     page.locator("#state", has_text="467 frames").wait_for()
     assert "the mean of 3" in page.locator("#thinned").inner_text()
     assert wrong_count == []

@@ -68,11 +68,11 @@ def _report_whole(disk: Path) -> None:
 
 
 def _recording_whole(disk: Path) -> None:
-    from meshmark.watch.recording import Recording
+    from meshmark.watch.recording import RecordingFile
 
     for path in disk.glob("rec*.parquet*"):
         if path.stat().st_size:
-            frames = [f.seq for f in Recording(path).frames()]
+            frames = [f.seq for f in RecordingFile(path).frames()]
             assert not frames or frames == [*range(frames[0], frames[0] + len(frames))], path
 
 

@@ -27,12 +27,12 @@ from started import Ended, Place
 
 from meshmark.load.scenario.journal import JOURNAL, read_run
 from meshmark.measure.runs.journal import read_journal
-from meshmark.measure.runs.plan import Plan
+from meshmark.measure.runs.plan import SurveyPlan
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import MODE, Record
 from meshmark.store.run import Absence
 from meshmark.store.store import MEASURING, Store
-from meshmark.watch.recording import Recording
+from meshmark.watch.recording import RecordingFile
 from support.mpi_here import needed
 
 Found = Counter[Any]
@@ -86,7 +86,7 @@ def sound_journals(place: Place) -> None:
         reading = read_journal(whole_lines(journal), journal.stem)
         assert (reading.invalid_lines, reading.invalid_records) == (0, []), journal
     for plan in (*place.folder.glob("run/plan.json"), *place.folder.glob(f"store/{MEASURING}/*/plan.json")):
-        Plan.load(plan)
+        SurveyPlan.load(plan)
     stored(place)
 
 
@@ -198,14 +198,14 @@ def _sound_recordings(place: Place) -> None:
             continue
         if path.suffix == ".part" and not path.stat().st_size:
             continue  # killed before the first line was written
-        frames = [f.seq for f in Recording(path).frames()]
+        frames = [f.seq for f in RecordingFile(path).frames()]
         assert frames == [*range(frames[0], frames[0] + len(frames))] if frames else True, path
 
 
 def _recorded(place: Place) -> Found:
     last = _runs("rec", place)[-1]
     assert last.suffix == ".parquet"
-    assert Recording(last).count()
+    assert RecordingFile(last).count()
     return Counter()  # the number depends on the time of the end
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.runs import launch
-from meshmark.measure.runs.plan import Step
-from meshmark.measure.runs.runner import Runner, StepResult
+from meshmark.measure.runs.plan import SurveyStep
+from meshmark.measure.runs.runner import PlanRunner, StepResult
 from support.comm_runs import Line, comm, kinds, measured, of, slow, started_by
 from support.mpi_here import installed
 from support.waiting import alive, until
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is insta
 LONG = ("swap", "--bytes", "8,16,32,64,128,256,512,1024", "--interval", "0.01", "--budget", "20s")
 
 
-def journalled(runner: Runner, step: Step, kind: str) -> list[Line]:
+def journalled(runner: PlanRunner, step: SurveyStep, kind: str) -> list[Line]:
     """Return the complete lines of this type that the journal has at present."""
     journal = runner.journal(step)
     raw = journal.read_bytes() if journal.exists() else b""
@@ -41,7 +41,7 @@ def shared_files(pid: int) -> set[Path]:
 
 
 def injured(
-    runner: Runner, step: Step, injure: Callable[[int, list[int]], None], *, orderly: bool = True
+    runner: PlanRunner, step: SurveyStep, injure: Callable[[int, list[int]], None], *, orderly: bool = True
 ) -> tuple[StepResult, list[Line]]:
     """Run a step, injure its launcher and ranks after the first point, and return the result and the ranks.
 
@@ -70,7 +70,7 @@ def injured(
 @pytest.mark.parametrize(("kind", "victim"), [("openmpi", 1), slow("openmpi", 0), slow("mpich", 1), slow("mpich", 0)])
 def test_a_killed_rank_is_named_and_a_later_run_measures_the_rest(kind: str, victim: int, tmp_path: Path) -> None:
     started_by(kind, 2)
-    runner, step = Runner(tmp_path), Step("s", "swap", LONG, 20, 2, kind)
+    runner, step = PlanRunner(tmp_path), SurveyStep("s", "swap", LONG, 20, 2, kind)
     result, ranks = injured(runner, step, lambda _launcher, pids: os.kill(pids[victim], signal.SIGKILL))
     assert result.status == "failed"
     assert result.message == f"rank {victim} on {ranks[victim]['host']} was terminated by SIGKILL"
@@ -85,15 +85,15 @@ def test_a_killed_rank_is_named_and_a_later_run_measures_the_rest(kind: str, vic
 @pytest.mark.parametrize("whom", ["a rank", "all ranks", "the launcher and all ranks"])
 def test_hanging_processes_are_ended_and_a_later_run_measures_the_rest(kind: str, whom: str, tmp_path: Path) -> None:
     started_by(kind, 2)
-    step = Step("s", "swap", LONG, 1, 2, kind)
+    step = SurveyStep("s", "swap", LONG, 1, 2, kind)
 
     def stop(launcher: int, pids: list[int]) -> None:
         for pid in {"a rank": pids[1:], "all ranks": pids}.get(whom, [launcher, *pids]):
             os.kill(pid, signal.SIGSTOP)
 
-    result, _ranks = injured(Runner(tmp_path, silence_s=3), step, stop)
+    result, _ranks = injured(PlanRunner(tmp_path, silence_s=3), step, stop)
     assert result.status == "failed" and re.fullmatch(r"no output for \d+ s: killed", result.message), result.message
-    runner = Runner(tmp_path)
+    runner = PlanRunner(tmp_path)
     assert runner.run_step(step).status == "ok"
     assert Counter(line["index"] for line in journalled(runner, step, "point")) == Counter(range(8))
 
@@ -102,9 +102,9 @@ def test_hanging_processes_are_ended_and_a_later_run_measures_the_rest(kind: str
 @pytest.mark.slow
 def test_a_killed_launcher_is_named_and_its_ranks_end(kind: str, tmp_path: Path) -> None:
     started_by(kind, 2)
-    step = Step("s", "swap", LONG, 20, 2, kind)
+    step = SurveyStep("s", "swap", LONG, 20, 2, kind)
     result, _ranks = injured(
-        Runner(tmp_path), step, lambda launcher, _pids: os.kill(launcher, signal.SIGKILL), orderly=False
+        PlanRunner(tmp_path), step, lambda launcher, _pids: os.kill(launcher, signal.SIGKILL), orderly=False
     )
     assert (result.status, result.message) == ("failed", "the launcher was terminated by SIGKILL")
 

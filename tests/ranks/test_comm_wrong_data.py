@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.runs import launch
-from meshmark.measure.runs.plan import Step
-from meshmark.measure.runs.runner import Runner
+from meshmark.measure.runs.plan import SurveyStep
+from meshmark.measure.runs.runner import PlanRunner
 from support.comm_runs import comm, kinds, measured, of, slow
 from support.mpi_here import has_coarrays, has_openshmem, installed, needed
 
@@ -267,7 +267,9 @@ def test_a_rank_that_fails_is_reported_in_one_line_and_ends_the_step(
         return plain(with_, ranks, cpus, lines, threads=threads)
 
     monkeypatch.setattr(launch, "launch_argv", with_spoiler)
-    result = Runner(tmp_path).run_step(Step("s", "halo", ("halo", "--words", "8", "--budget", "2s"), 2, 2, kind))
+    result = PlanRunner(tmp_path).run_step(
+        SurveyStep("s", "halo", ("halo", "--words", "8", "--budget", "2s"), 2, 2, kind)
+    )
     assert result.status == "failed"
     assert re.fullmatch(rf"rank {rank}: MPI_Dims_create: .*", result.message), result.message
 

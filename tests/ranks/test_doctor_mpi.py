@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from meshmark.doctor.finding import ORDER, Finding
+from meshmark.doctor.finding import ORDER, HostFinding
 from meshmark.doctor.mpi import attempt
-from meshmark.doctor.mpi.attempt import Attempt, Host, try_for_real
+from meshmark.doctor.mpi.attempt import CommandResult, MpiHost, try_for_real
 from meshmark.doctor.mpi.checks import examine
 from meshmark.errors import AbsentError, UsageError
 from meshmark.measure.runs import launch
@@ -26,7 +26,7 @@ from support.mpi_here import installed
 from support.waiting import alive, until
 
 NOWHERE = Path("/proc/nonexistent")  # nobody can create a file in /proc
-Answer = Callable[[list[str], Mapping[str, str]], Attempt]
+Answer = Callable[[list[str], Mapping[str, str]], CommandResult]
 
 
 def result(metric: str, value: float, **conditions: Any) -> str:
@@ -88,21 +88,21 @@ def coarrays(wrong: int, bad: Sequence[int] = (8,)) -> str:
     )
 
 
-def well(words: list[str], _: Mapping[str, str]) -> Attempt:
+def well(words: list[str], _: Mapping[str, str]) -> CommandResult:
     """Answer like a launcher without any trap."""
     line = " ".join(words)
     if "Cpus_allowed_list" in line:
         ranks = int(words[words.index("-n") + 1])
-        return Attempt(0, "".join(f"Cpus_allowed_list:\t{0 if ranks == 1 else r}-1\n" for r in range(ranks)), "")
+        return CommandResult(0, "".join(f"Cpus_allowed_list:\t{0 if ranks == 1 else r}-1\n" for r in range(ranks)), "")
     if "pingpong" in words:
-        return Attempt(0, result("message_latency", 2e-5, transport="network mesh0"), "")
+        return CommandResult(0, result("message_latency", 2e-5, transport="network mesh0"), "")
     if "defects" in words:
         if "window" in words:
-            return Attempt(0, windows(0), "")
-        return Attempt(0, coarrays(0), "")
+            return CommandResult(0, windows(0), "")
+        return CommandResult(0, coarrays(0), "")
     if "halo" in words:
-        return Attempt(0, result("exchange_time", 1e-5 if words[words.index("-n") + 1] == "4" else 1e-6), "")
-    return Attempt(0, "", "")
+        return CommandResult(0, result("exchange_time", 1e-5 if words[words.index("-n") + 1] == "4" else 1e-6), "")
+    return CommandResult(0, "", "")
 
 
 def looked(
@@ -115,14 +115,16 @@ def looked(
     environment: Mapping[str, str] | None = None,
     asked: str = "",
     shared: Path | None = None,
-) -> dict[str, Finding]:
+) -> dict[str, HostFinding]:
     """Return the findings by name, without that about the library."""
     launchers = {kind: launch.Launcher(kind, Path("/made/up/mpirun"), Path("/made/up/meshmark-comm"))}
     monkeypatch.setattr(launch, "launchers", lambda: launchers)
     programs = {"apt-get": "/usr/bin/apt-get", "true": "/bin/true"}.get
-    host = Host(cpus, root, environment or {}, programs, shared or NOWHERE)
+    host = MpiHost(cpus, root, environment or {}, programs, shared or NOWHERE)
 
-    def attempt(words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Attempt:
+    def attempt(
+        words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None
+    ) -> CommandResult:
         return answer(list(words), environment)
 
     findings = examine(asked or kind, host=host, attempt=attempt)
@@ -131,7 +133,7 @@ def looked(
     return {f.name.partition(": ")[2]: f for f in findings}
 
 
-def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: Attempt) -> Answer:
+def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: CommandResult) -> Answer:
     """Return an answer that is `otherwise` if the condition holds, and correct otherwise."""
     return lambda words, environment: otherwise if condition(words, environment) else well(words, environment)
 
@@ -151,7 +153,7 @@ def test_root_is_refused_and_told_how_to_be_taken(monkeypatch: pytest.MonkeyPatc
     def refuses(words: list[str], environment: Mapping[str, str]) -> bool:
         return words[-1] == "/bin/true" and "OMPI_ALLOW_RUN_AS_ROOT" not in environment
 
-    attempt = Attempt(1, "", "-----\nmpirun has detected an attempt to run as root.\n")
+    attempt = CommandResult(1, "", "-----\nmpirun has detected an attempt to run as root.\n")
     finding = looked(monkeypatch, but(refuses, attempt))["started by root"]
     assert finding.judged == "hidden" and "refuses" in finding.found
     assert finding.command == "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
@@ -169,7 +171,7 @@ def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.Monk
         is_crowded = "irecv_isend" in words and words[words.index("-n") + 1] == "4"
         return is_crowded and "mpi_yield_when_idle" not in words and "MPIR_CVAR_POLLS_BEFORE_YIELD" not in environment
 
-    slow = Attempt(0, result("exchange_time", 5e-3), "")
+    slow = CommandResult(0, result("exchange_time", 5e-3), "")
     for kind, cure in (("openmpi", "mpi_yield_when_idle 1"), ("mpich", "MPIR_CVAR_POLLS_BEFORE_YIELD=16")):
         slow_finding = looked(monkeypatch, but(spins, slow), kind)["more ranks than CPUs"]
         assert slow_finding.judged == "spoils-measurements" and cure in slow_finding.command
@@ -179,20 +181,20 @@ def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.Monk
     slow_finding = looked(monkeypatch, answer, "mpich")["more ranks than CPUs"]
     assert slow_finding.judged == "spoils-measurements" and not slow_finding.command
     assert "1.00 µs with one CPU per rank" in slow_finding.found
-    never = looked(monkeypatch, but(spins, Attempt(124, "", "", timed_out=True)))["more ranks than CPUs"]
+    never = looked(monkeypatch, but(spins, CommandResult(124, "", "", timed_out=True)))["more ranks than CPUs"]
     assert never.judged == "spoils-measurements" and "did not end within 20 s" in never.found
-    finding = looked(monkeypatch, but(lambda w, _: "irecv_isend" in w, Attempt(1, "", "not enough slots\n")))
+    finding = looked(monkeypatch, but(lambda w, _: "irecv_isend" in w, CommandResult(1, "", "not enough slots\n")))
     failed = finding["more ranks than CPUs"]
     assert failed.judged == "unknown" and "not enough slots" in failed.found
 
 
 def test_ranks_on_one_cpu_are_seen_within_a_job_and_between_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     def bound(cpus: Sequence[str]) -> Answer:
-        def answer(words: list[str], environment: Mapping[str, str]) -> Attempt:
+        def answer(words: list[str], environment: Mapping[str, str]) -> CommandResult:
             if "Cpus_allowed_list" not in " ".join(words):
                 return well(words, environment)
             ranks = int(words[words.index("-n") + 1])
-            return Attempt(0, "".join(f"Cpus_allowed_list:\t{c}\n" for c in cpus[:ranks]), "")
+            return CommandResult(0, "".join(f"Cpus_allowed_list:\t{c}\n" for c in cpus[:ranks]), "")
 
         return answer
 
@@ -207,7 +209,7 @@ def test_ranks_on_one_cpu_are_seen_within_a_job_and_between_jobs(monkeypatch: py
 
 
 def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = Attempt(0, result("message_latency", 3e-7, transport="shared memory"), "")
+    short = CommandResult(0, result("message_latency", 3e-7, transport="shared memory"), "")
 
     def as_started(words: list[str], environment: Mapping[str, str]) -> bool:
         return "pingpong" in words and "UCX_TLS" not in environment
@@ -217,7 +219,7 @@ def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.
     assert "shared memory, 300 ns" in finding.found and "with the remedy: network mesh0, 20.0 µs" in finding.found
     unchanged = looked(monkeypatch, but(lambda w, _: "pingpong" in w, short), "mpich")["hosts with a common kernel"]
     assert unchanged.judged == "spoils-measurements" and not unchanged.command
-    forbidden = Attempt(1, "", "unshare: unshare failed: Operation not permitted\n")
+    forbidden = CommandResult(1, "", "unshare: unshare failed: Operation not permitted\n")
     finding = looked(monkeypatch, but(lambda w, _: "pingpong" in w, forbidden), root=False)[
         "hosts with a common kernel"
     ]
@@ -225,7 +227,7 @@ def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.
 
 
 def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def seen(kind: str) -> Finding:
+    def seen(kind: str) -> HostFinding:
         return looked(monkeypatch, well, kind, shared=tmp_path)["stale shared memory"]
 
     names = [
@@ -259,7 +261,9 @@ def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.Monke
 
 
 def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    crash = Attempt(139, result("exchange_time", 1e-6), "mpirun noticed that process rank 0 exited on signal 11 (…)\n")
+    crash = CommandResult(
+        139, result("exchange_time", 1e-6), "mpirun noticed that process rank 0 exited on signal 11 (…)\n"
+    )
 
     def hooked(words: list[str], _: Mapping[str, str]) -> bool:
         return "shmem_put" in words and "opal_common_ucx_opal_mem_hooks" not in words
@@ -269,14 +273,14 @@ def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatc
     assert finding.command == "oshrun --mca opal_common_ucx_opal_mem_hooks 0 …"
     unchanged = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, crash))["end of OpenSHMEM programs"]
     assert unchanged.judged == "hidden" and not unchanged.command
-    attempt = Attempt(77, absent("this build has no OpenSHMEM"), "")
+    attempt = CommandResult(77, absent("this build has no OpenSHMEM"), "")
     finding = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, attempt))["end of OpenSHMEM programs"]
     assert finding.judged == "hidden" and "absent: this build has no OpenSHMEM" in finding.found
     assert "libopenmpi-dev" in finding.command
 
 
 def test_windows_that_cannot_be_made_over_tcp_are_seen_with_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = Attempt(77, absent("MPI_Win_allocate: MPI_ERR_WIN: invalid window"), "")
+    attempt = CommandResult(77, absent("MPI_Win_allocate: MPI_ERR_WIN: invalid window"), "")
     finding = looked(monkeypatch, but(lambda w, _: "rma_fence" in w and "rdma,sm,pt2pt" not in w, attempt))
     assert finding["windows over TCP"].judged == "hidden" and "MPI_ERR_WIN" in finding["windows over TCP"].found
     assert finding["windows over TCP"].command == "mpirun --mca osc rdma,sm,pt2pt …"
@@ -284,16 +288,16 @@ def test_windows_that_cannot_be_made_over_tcp_are_seen_with_their_cure(monkeypat
 
 
 def test_words_beside_their_place_are_told_by_size_and_shift(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = Attempt(0, windows(7), "")
+    attempt = CommandResult(0, windows(7), "")
     odd_sizes = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
     assert odd_sizes.judged == "spoils-measurements" and odd_sizes.command.startswith("in the program: round sizes")
     assert "get and put fail from 16 words in a window of 136 bytes, shifted by -8 bytes" in odd_sizes.found
     assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in odd_sizes.found
     # If even windows fail, rounding does not help.
-    attempt = Attempt(0, windows(7, beyond=(0, 8)), "")
+    attempt = CommandResult(0, windows(7, beyond=(0, 8)), "")
     odd_sizes = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
     assert "(8 of 8 messages, 4 in" in odd_sizes.found and not odd_sizes.command
-    finding = looked(monkeypatch, but(lambda w, _: "window" in w, Attempt(139, "", "")), "mpich")[
+    finding = looked(monkeypatch, but(lambda w, _: "window" in w, CommandResult(139, "", "")), "mpich")[
         "windows of odd sizes"
     ]
     assert finding.judged == "unknown" and "SIGSEGV" in finding.found
@@ -303,21 +307,23 @@ def test_what_co_arrays_lose_is_counted_with_what_helps(monkeypatch: pytest.Monk
     def tried(words: list[str], environment: Mapping[str, str]) -> bool:
         return "caf_scalar,caf_element,caf_event" in words and "MPIR_CVAR_NOLOCAL" not in environment
 
-    lossy = looked(monkeypatch, but(tried, Attempt(0, coarrays(16), "")), "mpich")["co-arrays"]
+    lossy = looked(monkeypatch, but(tried, CommandResult(0, coarrays(16), "")), "mpich")["co-arrays"]
     assert lossy.judged == "spoils-measurements"
     assert "16 of 32 scalar puts, 16 of 64 element puts, 16 of 64 event posts" in lossy.found
     assert "none where an image's part is a multiple of 16 bytes" in lossy.found
     assert lossy.command.startswith("export MPIR_CVAR_NOLOCAL=1") and "2 words or 4 events" in lossy.command
     # A cure that was not seen to help is not suggested.
     pattern = "caf_scalar,caf_element,caf_event"
-    unchanged = looked(monkeypatch, but(lambda w, _: pattern in w, Attempt(0, coarrays(16), "")), "mpich")["co-arrays"]
+    unchanged = looked(monkeypatch, but(lambda w, _: pattern in w, CommandResult(0, coarrays(16), "")), "mpich")[
+        "co-arrays"
+    ]
     assert unchanged.command.startswith("in the program:") and "NOLOCAL" not in unchanged.command
-    any_size = Attempt(0, coarrays(16, bad=(8, 16)), "")
+    any_size = CommandResult(0, coarrays(16, bad=(8, 16)), "")
     unchanged = looked(monkeypatch, but(lambda w, _: pattern in w, any_size), "openmpi")["co-arrays"]
     assert unchanged.judged == "spoils-measurements" and "multiple" not in unchanged.found and not unchanged.command
-    finding = looked(monkeypatch, but(tried, Attempt(139, coarrays(0), "")), "mpich")["co-arrays"]
+    finding = looked(monkeypatch, but(tried, CommandResult(139, coarrays(0), "")), "mpich")["co-arrays"]
     assert finding.judged == "unknown" and "SIGSEGV" in finding.found
-    attempt = Attempt(77, absent("this build has no co-arrays"), "")
+    attempt = CommandResult(77, absent("this build has no co-arrays"), "")
     lossy = looked(monkeypatch, but(tried, attempt), "mpich")["co-arrays"]
     assert lossy.judged == "hidden" and "libcoarrays-mpich-dev" in lossy.command
 

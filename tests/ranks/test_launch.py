@@ -18,8 +18,8 @@ import pytest
 from meshmark.describe import find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure.runs import launch
-from meshmark.measure.runs.plan import Step
-from meshmark.measure.runs.runner import Runner
+from meshmark.measure.runs.plan import SurveyStep
+from meshmark.measure.runs.runner import PlanRunner
 from support.cli import meshmark
 from support.waiting import alive, until
 
@@ -240,8 +240,8 @@ def test_rulers_are_no_reason() -> None:
 # ------------------------------------------------------------------ made-up launchers
 
 
-def step(budget_s: float = 0.5) -> Step:
-    return Step("halo-openmpi-2", "halo", ("halo",), budget_s, 2, "openmpi")
+def step(budget_s: float = 0.5) -> SurveyStep:
+    return SurveyStep("halo-openmpi-2", "halo", ("halo",), budget_s, 2, "openmpi")
 
 
 def test_a_launcher_that_hangs_is_ended_with_all_that_it_started(
@@ -252,7 +252,7 @@ def test_a_launcher_that_hangs_is_ended_with_all_that_it_started(
     # Ignores SIGTERM, as a launcher that hangs may do.
     answers(made_up / "mpirun.openmpi", "Open MPI", f"trap '' TERM\nsleep 300 &\necho $$ $! > {pids}\nwait")
     start_s = time.monotonic()
-    result = Runner(tmp_path / "run", silence_s=0.5).run_step(step())
+    result = PlanRunner(tmp_path / "run", silence_s=0.5).run_step(step())
     assert result.status == "failed" and result.message.startswith("no output for "), result.message
     assert time.monotonic() - start_s < 120
     # They are killed, but a killed process needs a moment to disappear.
@@ -265,7 +265,7 @@ def test_a_launcher_that_listens_may_clean_up(made_up: Path, tmp_path: Path, mon
     answers(
         made_up / "mpirun.openmpi", "Open MPI", f"trap 'touch {cleaned}; kill $!; exit 143' TERM\nsleep 300 &\nwait"
     )
-    assert Runner(tmp_path / "run", silence_s=0.5).run_step(step()).status == "failed"
+    assert PlanRunner(tmp_path / "run", silence_s=0.5).run_step(step()).status == "failed"
     assert cleaned.exists()
 
 
@@ -290,7 +290,7 @@ def test_a_rank_that_died_is_named_and_what_was_measured_stays(
     log.write_text(MPICH_KILLED)  # on standard output, among the lines
     point = json.dumps({"type": "point", "index": 0, "key": {}})
     answers(made_up / "mpirun.openmpi", "Open MPI", f"echo '{header}'\necho '{point}'\ncat {log}\nexit 9")
-    runner = Runner(tmp_path / "run")
+    runner = PlanRunner(tmp_path / "run")
     result = runner.run_step(step())
     assert (result.status, result.message) == ("failed", "rank 1 on n042 was terminated by SIGKILL")
     types = [json.loads(line)["type"] for line in runner.journal(step()).read_text().splitlines()]
@@ -301,7 +301,7 @@ def test_a_launcher_that_is_no_program_is_one_line(made_up: Path, tmp_path: Path
     answers(made_up / "mpirun.openmpi", "Open MPI")
     assert "openmpi" in launch.launchers()
     (made_up / "mpirun.openmpi").write_text("#!/proc/no/such/shell\n")
-    result = Runner(tmp_path / "run").run_step(step())
+    result = PlanRunner(tmp_path / "run").run_step(step())
     assert result.status == "failed" and "cannot be started" in result.message and "\n" not in result.message
 
 
@@ -315,9 +315,9 @@ def test_killing_the_runner_ends_the_launcher(made_up: Path, tmp_path: Path, mon
     )
     code = f"""
 from pathlib import Path
-from meshmark.measure.runs.plan import Step
-from meshmark.measure.runs.runner import Runner
-Runner(Path({str(tmp_path / "run")!r})).run_step(Step("s", "halo", ("halo",), 60, 2, "openmpi"))
+from meshmark.measure.runs.plan import SurveyStep
+from meshmark.measure.runs.runner import PlanRunner
+PlanRunner(Path({str(tmp_path / "run")!r})).run_step(SurveyStep("s", "halo", ("halo",), 60, 2, "openmpi"))
 """
     child = subprocess.Popen([sys.executable, "-c", code])
     assert until(pid_file.exists)

@@ -6,8 +6,8 @@ from typing import Any
 
 from meshmark.load.calibration.metrics import Metrics, all_metrics
 from meshmark.load.calibration.profile import TargetProfile
-from meshmark.load.calibration.variants import Table, Variant
-from meshmark.load.synthesis.problem import Problem, equation_rows
+from meshmark.load.calibration.variants import Variant, VariantColumns
+from meshmark.load.synthesis.problem import MixProblem, equation_rows
 
 
 def variant(name: str, **more: Any) -> Variant:
@@ -24,8 +24,8 @@ def flops(**gflop_per_s: float) -> list[Variant]:
 
 def problem(
     variants: list[Variant], own: Metrics | None = None, metrics: dict[str, float] | None = None, **keys: Any
-) -> Problem:
+) -> MixProblem:
     """Return the equations of a profile with these target metrics and all of the variants."""
     target = TargetProfile(**{"run_time_s": 10.0, "name": "p", "metrics": metrics or {}, **keys})
-    table = Table(variants, target.load_balance)
-    return Problem(table, equation_rows(table, target, all_metrics(own)), target)
+    table = VariantColumns(variants, target.load_balance)
+    return MixProblem(table, equation_rows(table, target, all_metrics(own)), target)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.measure.importers.base import FormatError
-from meshmark.measure.importers.formats import Results, read_text, recognised
+from meshmark.measure.importers.formats import ToolResults, read_text, recognised
 from meshmark.store.record import Record
 
 FIXTURES: Final = Path(__file__).parents[1] / "unit" / "measure" / "importers" / "fixtures"
@@ -22,7 +22,7 @@ def formats_of(text: str) -> list[str]:
     return [reader.name for reader in recognised(text)]
 
 
-def results_of(text: str, machine: str = "n042") -> Results:
+def results_of(text: str, machine: str = "n042") -> ToolResults:
     """Return the records of a text in a known format, and what was left out."""
     results = read_text(text, machine)
     assert results is not None, "the format is not known"

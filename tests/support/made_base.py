@@ -10,7 +10,7 @@ import numpy as np
 
 from meshmark.load.calibration.metrics import all_metrics
 from meshmark.load.calibration.profile import TargetProfile
-from meshmark.load.calibration.variants import Table, Variant, served_by
+from meshmark.load.calibration.variants import Variant, VariantColumns, served_by
 
 KIB, MIB = 1 << 10, 1 << 20
 L1, L2, L3 = 32 * KIB, 1 * MIB, 8 * MIB
@@ -117,7 +117,7 @@ def random_wish(
             free_bytes -= v.volume_bytes
         if len(fit) == mixed:
             break
-    table = Table(fit, load_balance)
+    table = VariantColumns(fit, load_balance)
     parts = np.array([rng.expovariate(1.0) for _ in fit])
     calls = parts / parts.sum() * run_time_s / table.columns["wall_s"]
     totals = {k: np.array([float(v @ calls)]) for k, v in table.columns.items() if k != "serial_s"}

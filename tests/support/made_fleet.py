@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meshmark.fleet.engines.engine import EngineError, Job, Node, Work
+from meshmark.fleet.engines.engine import EngineError, EngineNode, Job, JobWork
 from meshmark.fleet.plan import NodePlan
 from support.made_run import record
 
@@ -122,8 +122,8 @@ class MadeEngine:
         calls: Names of the methods, in the order of their calls.
     """
 
-    states: dict[str, Node]
-    measure: Callable[[str, Work], None]
+    states: dict[str, EngineNode]
+    measure: Callable[[str, JobWork], None]
     refuses: list[str] = field(default_factory=list)
     late: int = 0
     lasting: bool = False
@@ -133,23 +133,23 @@ class MadeEngine:
     submitted: list[tuple[str, list[str]]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     _live: dict[str, int] = field(default_factory=dict)
-    _late: list[tuple[int, str, list[str], Work]] = field(default_factory=list)
+    _late: list[tuple[int, str, list[str], JobWork]] = field(default_factory=list)
 
     @staticmethod
-    def of(names: Sequence[str], measure: Callable[[str, Work], None], **more: Any) -> MadeEngine:
+    def of(names: Sequence[str], measure: Callable[[str, JobWork], None], **more: Any) -> MadeEngine:
         """Return an engine.
 
         Args:
         more: States of nodes by name, and attributes.
         """
-        states = {n: more.pop(n, Node(n, "idle")) for n in names}
+        states = {n: more.pop(n, EngineNode(n, "idle")) for n in names}
         return MadeEngine(states, measure, **more)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[EngineNode]:
         self.calls.append("nodes")
         return list(self.states.values())
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         self.calls.append("submit")
         reason = self.refuses.pop(0) if self.refuses else ""
         if not set(self.refused).isdisjoint(nodes):
@@ -162,7 +162,7 @@ class MadeEngine:
         self._start(name, list(nodes), work)
         return f"id of {name}"
 
-    def _start(self, name: str, nodes: list[str], work: Work) -> None:
+    def _start(self, name: str, nodes: list[str], work: JobWork) -> None:
         self.submitted.append((name, nodes))
         self._live[name] = 2
         for node in nodes:
@@ -198,6 +198,6 @@ class MadeEngine:
             self._live.pop(id_.removeprefix("id of "), None)
 
 
-def work_in(folder: Path, campaign: str) -> Work:
+def work_in(folder: Path, campaign: str) -> JobWork:
     campaign_folder = folder / "campaigns" / campaign
-    return Work(Path("runner"), Path("plan"), campaign_folder / "inbox", campaign_folder / "logs", 60.0)
+    return JobWork(Path("runner"), Path("plan"), campaign_folder / "inbox", campaign_folder / "logs", 60.0)

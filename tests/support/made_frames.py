@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.frames import Frame, FrameMetric, Header
 
 
 def header(cpus: int = 4, metrics: int = 2, **more: Any) -> Header:
@@ -14,7 +14,10 @@ def header(cpus: int = 4, metrics: int = 2, **more: Any) -> Header:
         "2026-01-01T00:00:00Z",
         0.1,
         {"node": ({"name": "node 0"},), "cpu": tuple({"name": f"CPU {i}", "node": 0} for i in range(cpus))},
-        (Metric("cpu.busy", "1", "busy", "time"), *(Metric(f"cpu.m{i}", "B/s", "moved") for i in range(metrics - 1))),
+        (
+            FrameMetric("cpu.busy", "1", "busy", "time"),
+            *(FrameMetric(f"cpu.m{i}", "B/s", "moved") for i in range(metrics - 1)),
+        ),
         **more,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from meshmark.doctor.finding import Finding
+from meshmark.doctor.finding import HostFinding
 from meshmark.doctor.host import examine
 
 AS_USER = "Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000000000\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0-1\n"
@@ -61,7 +61,7 @@ def made(folder: Path, **changes: str | None) -> Path:
     return folder
 
 
-def of(findings: list[Finding], name: str) -> Finding:
+def of(findings: list[HostFinding], name: str) -> HostFinding:
     (finding,) = [f for f in findings if f.name == name]
     return finding
 
@@ -74,5 +74,5 @@ def no_programs(_: str) -> str | None:
     raise AssertionError("a recorded tree must not be asked of the running system")
 
 
-def looked(root: Path, absent: Any = ()) -> list[Finding]:
+def looked(root: Path, absent: Any = ()) -> list[HostFinding]:
     return examine(root, absent, which=no_programs, try_counter=no_tries)

@@ -11,8 +11,8 @@ from typing import Any
 from meshmark.load.scenario.journal import JOURNAL
 from meshmark.load.scenario.result import Totals, slowdown
 from meshmark.load.studies.outcome import JOURNAL as STUDY_JOURNAL
-from meshmark.load.studies.outcome import PLAN, RECORDS, Outcome, Use
-from meshmark.load.studies.results import Results
+from meshmark.load.studies.outcome import PLAN, RECORDS, CellRun, CopyUse
+from meshmark.load.studies.results import StudyResults
 
 EPOCH = datetime(2026, 11, 22, 8, 30, tzinfo=UTC).timestamp()  # time of the header
 BEGIN_S = 0.5  # from the header to the start of the clock
@@ -160,7 +160,7 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
     """Write a study of two points with four repetitions each; the second repetition is flagged."""
     folder.mkdir(parents=True)
     (folder / PLAN).write_text(json.dumps({"format": "meshmark load study", "version": 1, "study": study}))
-    use = Use(
+    use = CopyUse(
         program="program", copy=0, how="ok", wall_s=1.0, waiting_s=0.0, user_s=1.0, system_s=0.0, threads=1, counts={}
     )
     totals = Totals(
@@ -175,7 +175,7 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
         waiting_s=0.0,
     )
     outcomes = [
-        Outcome(
+        CellRun(
             cell="alone",
             repetition=r,
             run=f"000-{r:02d}",
@@ -191,7 +191,7 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
     if not finished:
         return folder
     provenance = {"start": "2026-11-22T08:30:00Z", "seed": 0, "repetitions": 4, "build": "1"}
-    results = Results(study=study, machine="n042", common={"cpus": "0-1", "clock": "wall"}, provenance=provenance)
+    results = StudyResults(study=study, machine="n042", common={"cpus": "0-1", "clock": "wall"}, provenance=provenance)
     for k, (rate, together) in enumerate(((2e9, (1.01, 1.02, 1.0, 1.03)), (8e9, (1.31, 1.38, 1.35, 1.33)))):
         alone = (1.0, 1.01, 0.99, 1.0)
         s = slowdown(alone, together)

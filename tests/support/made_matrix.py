@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from meshmark.compare.exports.base import Material
-from meshmark.compare.sides import Side
-from meshmark.machine.capture import Opened, open_machine
+from meshmark.compare.exports.base import ExportMaterial
+from meshmark.compare.sides import ResultSide
+from meshmark.machine.capture import OpenedMachine, open_machine
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import format_list
 from meshmark.store.record import Record
@@ -78,12 +78,12 @@ def lines(topology: Topology, **more: Any) -> list[Record]:
     ]
 
 
-def material(what: str, records: Iterable[Record], **more: Any) -> Material:
+def material(what: str, records: Iterable[Record], **more: Any) -> ExportMaterial:
     """Return these results as results of a machine of tests/machines; for "", its topology is unknown."""
     recording = replace(opened_once(what), facts=dict(opened_once(what).facts)) if what else None
     own_records = [replace(r, machine="n042", provenance={**r.provenance, "start": START}) for r in records]
-    side = Side(name="n042", what="file n042.jsonl", machine="n042", start=START, records=own_records)
-    return Material(side=side, opened=recording, **more)
+    side = ResultSide(name="n042", what="file n042.jsonl", machine="n042", start=START, records=own_records)
+    return ExportMaterial(side=side, opened=recording, **more)
 
 
 def topology(name: str) -> Topology:
@@ -91,6 +91,6 @@ def topology(name: str) -> Topology:
 
 
 @cache
-def opened_once(name: str) -> Opened:
+def opened_once(name: str) -> OpenedMachine:
     """Return a machine of tests/machines, which is unpacked only once."""
     return open_machine(str(machine(name)))

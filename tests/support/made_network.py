@@ -8,20 +8,30 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshmark.fleet.data.values import Point
-from meshmark.fleet.network.links import Meetings
+from meshmark.fleet.data.values import FleetPoint
+from meshmark.fleet.network.links import PairTimes
 from meshmark.fleet.network.rounds import Pair, draw_rounds
-from meshmark.fleet.network.slow_links import Exchange, NetworkLook, Test, draw_fresh, judge_exchange, roles, tests
-from meshmark.fleet.network.topology import Places, Tree, read_tree
+from meshmark.fleet.network.slow_links import (
+    NetworkState,
+    NetworkTest,
+    PairCampaign,
+    draw_fresh,
+    judge_exchange,
+    roles,
+    tests,
+)
+from meshmark.fleet.network.topology import SwitchTree, TreePlaces, read_tree
 
 POINTS = [
-    Point(f'["pingpong", "message_latency", {{"message_bytes": {size}}}]', "pingpong", "message_latency", "s", "lower")
+    FleetPoint(
+        f'["pingpong", "message_latency", {{"message_bytes": {size}}}]', "pingpong", "message_latency", "s", "lower"
+    )
     for size in (8, 4 << 20)
 ]
 _AT = (0.0, 1.0, 1.4, 1.7)  # logarithms of times in µs of the smallest message, by level
 
 
-def leaves(count: int, each: int) -> Tree:
+def leaves(count: int, each: int) -> SwitchTree:
     """Return `count` leaf switches with `each` nodes n1, n2 …, below one switch."""
     lines = [f"SwitchName=s{i} Nodes=n[{i * each + 1}-{(i + 1) * each}]" for i in range(count)]
     return read_tree("\n".join([*lines, f"SwitchName=top Switches=s[0-{count - 1}]"]), "made-up")
@@ -37,7 +47,7 @@ class MadeNetwork:
     """
 
     count: int
-    tree: Tree
+    tree: SwitchTree
     seed: int
     slow: Mapping[str, float] = field(default_factory=dict)
     uplinks: Mapping[str, float] = field(default_factory=dict)
@@ -51,8 +61,8 @@ class MadeNetwork:
         node_factor = self.dice.normal(0, self.between, (self.count, len(POINTS)))
         self.own = {name: node_factor[i] + self.slow.get(name, 0.0) for i, name in enumerate(self.nodes)}
 
-    def measure(self, campaign: str, names: Sequence[str], rounds: Sequence[Sequence[Pair]]) -> Exchange:
-        places = Places.of(self.tree, names)
+    def measure(self, campaign: str, names: Sequence[str], rounds: Sequence[Sequence[Pair]]) -> PairCampaign:
+        places = TreePlaces.of(self.tree, names)
         below = {s: {names[i] for i in places.below(s)} for s in self.uplinks}
         samples = []
         for r, pairs in enumerate(rounds):
@@ -66,15 +76,15 @@ class MadeNetwork:
                 if self.dice.random() < self.disturbed:
                     time = time + abs(self.dice.normal(0, 0.2, len(POINTS)))
                 samples.append((r, a, b, time.tolist()))
-        return Exchange(
-            campaign, list(names), POINTS, Meetings.of(len(names), len(rounds), len(POINTS), samples), len(samples)
+        return PairCampaign(
+            campaign, list(names), POINTS, PairTimes.of(len(names), len(rounds), len(POINTS), samples), len(samples)
         )
 
-    def look(self, rounds: int = 8) -> NetworkLook:
-        rounds_ = draw_rounds(Places.of(self.tree, self.nodes), rounds, self.seed)
+    def look(self, rounds: int = 8) -> NetworkState:
+        rounds_ = draw_rounds(TreePlaces.of(self.tree, self.nodes), rounds, self.seed)
         return judge_exchange(self.measure("pairs", self.nodes, rounds_), self.tree, set())
 
-    def confirmed(self, seen: NetworkLook) -> list[Test]:
+    def confirmed(self, seen: NetworkState) -> list[NetworkTest]:
         """Return the suspects after fresh measurements."""
         role = roles(seen)
         names = sorted(seen.seen.nodes[i] for i in (*role.judged, *role.healthy))

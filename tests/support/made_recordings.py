@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.frames import Frame, FrameMetric, Header
 from meshmark.watch.recording import Recorder
 from support.cli import meshmark
 
@@ -25,7 +25,7 @@ def header(cpus: int = 4, machine: str = "test", **more: Any) -> Header:
             "cpu": tuple({"name": f"CPU {i}", "node": 0} for i in range(cpus)),
             "memory": ({"name": "memory 0", "node": 0},),
         },
-        (Metric("cpu.busy", "1", "busy", "time"), Metric("cpu.user", "1", "in programs", "time")),
+        (FrameMetric("cpu.busy", "1", "busy", "time"), FrameMetric("cpu.user", "1", "in programs", "time")),
         ({"metric": "memory", "why": "no counters here"},),
         more,
     )

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.frames import Frame, FrameMetric, Header
 from meshmark.watch.recording import Recorder
 from meshmark.web.listener import run
-from meshmark.web.parts import ModelRow, Parts, RunRow
+from meshmark.web.parts import ModelRow, RunRow, SiteParts
 from meshmark.web.site import make_site
 from support.cli import start
 from support.waiting import listening, until
@@ -32,7 +32,7 @@ def header(machine: str = "test") -> Header:
         "2026-01-01T08:30:00Z",
         0.05,
         {"node": ({"name": "node 0", "number": 0},), "cpu": ({"name": "CPU 0", "node": 0, "number": 0},)},
-        (Metric("cpu.busy", "1", "busy", "time"),),
+        (FrameMetric("cpu.busy", "1", "busy", "time"),),
     )
 
 
@@ -112,7 +112,7 @@ class Site:
             "idle_s": 0.4,
             **parts,
         }
-        make = lambda: make_site(Parts(**options), token)  # noqa: E731
+        make = lambda: make_site(SiteParts(**options), token)  # noqa: E731
         self.address = address_of(lambda say: run(make, "127.0.0.1", 0, token, say, header_s))
         self.port = urllib.parse.urlsplit(self.address).port
         assert self.port

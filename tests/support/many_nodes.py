@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from meshmark.fleet.campaigns.campaign import Wanted, begin
-from meshmark.fleet.cases import Named, State, Worse
-from meshmark.fleet.data.values import Matrix, Point, write_matrix
+from meshmark.fleet.campaigns.campaign import NodeSelection, begin
+from meshmark.fleet.cases import CasesState, NamedNode, WorseMetric
+from meshmark.fleet.data.values import CampaignValues, FleetPoint, write_matrix
 from meshmark.fleet.folder import Fleet, nodes_schema
 from support.made_fleet import PLAN, MadeEngine
 
@@ -32,7 +32,7 @@ FACTS = {
 }
 
 
-def points(count: int) -> list[Point]:
+def points(count: int) -> list[FleetPoint]:
     """Return metrics at points: bandwidths of many footprints and latencies, half of each."""
     points_ = []
     for i in range(count):
@@ -40,7 +40,7 @@ def points(count: int) -> list[Point]:
             ("bandwidth", "bandwidth_net", "B/s", "higher") if i % 2 else ("latency", "latency", "s", "lower")
         )
         conditions = {"footprint_bytes": 1 << (14 + i // 2)} if i < 40 else {"from_cpu": i}
-        points_.append(Point(json.dumps([name, metric, conditions]), name, metric, unit, better))
+        points_.append(FleetPoint(json.dumps([name, metric, conditions]), name, metric, unit, better))
     return points_
 
 
@@ -56,7 +56,7 @@ class ManyNodes:
 
     fleet: Fleet
     nodes: Sequence[str]
-    points: Sequence[Point]
+    points: Sequence[FleetPoint]
     slow: Mapping[str, tuple[int, float, int]] = field(default_factory=dict)
     facts: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     levels: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
@@ -85,9 +85,9 @@ class ManyNodes:
             values = base * level * np.exp(sign * deviations)
             self._write_nodes(name, date, facts)
             rows = list(self.points), [1] * shape[0], values.astype(np.float32)
-            write_matrix(self.fleet, self.cluster, Matrix(name, list(self.nodes), *rows))
+            write_matrix(self.fleet, self.cluster, CampaignValues(name, list(self.nodes), *rows))
             engine = MadeEngine.of(self.nodes, lambda *_: None)
-            begin(self.fleet, name, PLAN, engine, Wanted(), {"cluster": self.cluster, "beside": False})
+            begin(self.fleet, name, PLAN, engine, NodeSelection(), {"cluster": self.cluster, "beside": False})
             names.append(name)
         return names
 
@@ -113,16 +113,16 @@ class ManyNodes:
         pq.write_table(table, path, compression="zstd")
 
 
-def fleet_with_cases(fleet: Fleet, nodes: Sequence[str], of: Sequence[Point]) -> list[str]:
+def fleet_with_cases(fleet: Fleet, nodes: Sequence[str], of: Sequence[FleetPoint]) -> list[str]:
     """Write twenty days of a fleet that got another kernel on the ninth, with two open cases and a closed one."""
     facts, levels = {8: {"kernel": "6.1.0-31"}}, {8: {1: 0.96}}
     names = ManyNodes(fleet, nodes, of, slow={nodes[6]: (10, 0.08, 3)}, facts=facts, levels=levels).write(20)
     p = of[0]
-    worse = Worse(p.key, p.instrument, p.metric, p.conditions, 0.083, 0.06, 0.11, 1e-9)
+    worse = WorseMetric(p.key, p.instrument, p.metric, p.conditions, 0.083, 0.06, 0.11, 1e-9)
     differs = {"kernel": ("6.1.0-29", "6.1.0-31")}
-    slow = Named(nodes[6], "Maker", 1e-8, [worse], [], differs, names[-2], names[10])
+    slow = NamedNode(nodes[6], "Maker", 1e-8, [worse], [], differs, names[-2], names[10])
     failures = ["dgemm: a kernel computed a wrong result"]
-    failed_node = Named(nodes[8], "Maker", 0.0, [], failures, {}, names[-1], names[-1])
-    node = Named(nodes[10], "Maker", 1e-8, [worse], [], {}, names[3], names[2])
-    State(open={slow.node: slow, failed_node.node: failed_node}, closed=[(node, names[9])]).save(fleet, "cluster")
+    failed_node = NamedNode(nodes[8], "Maker", 0.0, [], failures, {}, names[-1], names[-1])
+    node = NamedNode(nodes[10], "Maker", 1e-8, [worse], [], {}, names[3], names[2])
+    CasesState(open={slow.node: slow, failed_node.node: failed_node}, closed=[(node, names[9])]).save(fleet, "cluster")
     return names

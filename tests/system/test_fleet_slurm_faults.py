@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import pytest
 
-from meshmark.fleet.cases import Named, State, Worse
+from meshmark.fleet.cases import CasesState, NamedNode, WorseMetric
 from meshmark.fleet.folder import Fleet
 from support.cli import command
 from support.made_fleet import lines_of, write_result
@@ -204,9 +204,9 @@ def test_a_plan_that_may_take_longer_than_the_partition_allows_runs(cluster: Clu
     assert states[cluster.names[9]]["status"] == "done"
 
 
-def case(node: str, campaign: str) -> Named:
-    worse = Worse("key", "bandwidth", "bandwidth_net", {}, 0.3, 0.2, 0.4, 1e-9)
-    return Named(node, "blade", 0.0, [worse], [], {}, campaign, campaign)
+def case(node: str, campaign: str) -> NamedNode:
+    worse = WorseMetric("key", "bandwidth", "bandwidth_net", {}, 0.3, 0.2, 0.4, 1e-9)
+    return NamedNode(node, "blade", 0.0, [worse], [], {}, campaign, campaign)
 
 
 def test_named_nodes_are_drained_by_policy_once_and_those_drained_by_hand_left_alone(
@@ -217,7 +217,7 @@ def test_named_nodes_are_drained_by_policy_once_and_those_drained_by_hand_left_a
     names = ManyNodes(fleet, cluster.names, points(4), slow=slow).write(10)
     (tmp_path / "policy.toml").write_text("[drain]\nworse_by = 0.1\nmost = 16\n", encoding="utf-8")
     first, second = cluster.names[5], cluster.names[6]
-    State(open={node: case(node, names[5]) for node in (first, second)}).save(fleet, "cluster")
+    CasesState(open={node: case(node, names[5]) for node in (first, second)}).save(fleet, "cluster")
     cluster.ask("scontrol", "update", f"nodename={second}", "state=drain", "reason=bad fan")
 
     def reasons() -> dict[str, str]:

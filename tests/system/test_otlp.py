@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.frames import Frame, FrameMetric, Header
 from meshmark.web.export import otlp
 from meshmark.web.export.intervals import STATS
 from meshmark.web.export.openmetrics import Window
@@ -44,14 +44,14 @@ def header() -> Header:
             "io": ({"name": "eth0"},),
         },
         (
-            Metric("cpu.busy", "1", "busy", "time"),
-            Metric("cpu.user", "1", "in programs", "time"),
-            Metric("cpu.steal", "1", "stolen", "time"),
-            Metric("io.in", "B/s", "read"),
-            Metric("node.used", "B", "used"),
-            Metric("node.clock", "Hz", "clock"),
-            Metric("power.drawn", "W", "power"),
-            Metric("cpu.never", "s", "never"),
+            FrameMetric("cpu.busy", "1", "busy", "time"),
+            FrameMetric("cpu.user", "1", "in programs", "time"),
+            FrameMetric("cpu.steal", "1", "stolen", "time"),
+            FrameMetric("io.in", "B/s", "read"),
+            FrameMetric("node.used", "B", "used"),
+            FrameMetric("node.clock", "Hz", "clock"),
+            FrameMetric("power.drawn", "W", "power"),
+            FrameMetric("cpu.never", "s", "never"),
         ),
     )
 

@@ -26,8 +26,8 @@ from meshmark.model.machine import find_machine, machine_names
 from meshmark.model.patterns import PATTERNS
 from meshmark.store.store import Store
 from meshmark.values.units import duration
-from meshmark.watch.frames import Frame, Header, Metric, header_of
-from meshmark.watch.live import Live
+from meshmark.watch.frames import Frame, FrameMetric, Header, header_of
+from meshmark.watch.live import LiveSampler
 from meshmark.watch.recording import Recorder
 from meshmark.web.export.openmetrics import Window
 from meshmark.web.export.openmetrics import text as openmetrics_text
@@ -375,9 +375,9 @@ def test_a_sampler_that_cannot_be_started_is_one_line(folder: Path) -> None:
 def test_the_real_sampler_is_gone_after_its_reader(folder: Path) -> None:
     pids: list[int] = []
 
-    def start() -> Live:
+    def start() -> LiveSampler:
         before = children_of(os.getpid())
-        live = Live(20)
+        live = LiveSampler(20)
         pids.extend(set(children_of(os.getpid())) - {*before})
         return live
 
@@ -469,7 +469,7 @@ def exported(made: Header) -> set[str]:
 def counted() -> Header:
     """Return a machine with every PMU: its metrics are exactly the ones whose definitions the sampler contains."""
     metrics = {
-        m["name"]: Metric(m["name"], m["unit"], m["what"], m.get("of", ""))
+        m["name"]: FrameMetric(m["name"], m["unit"], m["what"], m.get("of", ""))
         for file in sorted(EVENTS.glob("*.toml"))
         for pmu in tomllib.loads(file.read_text())["pmu"]
         for m in pmu["metric"]
@@ -487,7 +487,7 @@ def test_the_dashboard_asks_only_for_what_is_exported(tmp_path: Path) -> None:
         folder_.mkdir(parents=True)
         for name, text in files.items():
             (folder_ / name).write_text(text + "\n")
-    with Live(10, 0.1) as live, Live(10, 0.1, root=tmp_path, sources=("energy", "resctrl")) as unlocked:
+    with LiveSampler(10, 0.1) as live, LiveSampler(10, 0.1, root=tmp_path, sources=("energy", "resctrl")) as unlocked:
         locked, more = live.header, unlocked.header
     names = exported(locked) | exported(more) | exported(header_of(header_line(find_machine("gs1280-16"), 5e-7)))
     names |= exported(counted())

@@ -23,7 +23,7 @@ from meshmark.web.guard import SECURITY, VARIABLE, chosen_token, is_loopback
 from meshmark.web.listener import free_socket
 from meshmark.web.parts import RunRow
 from meshmark.web.recordings import Recordings
-from meshmark.web.server import NotFound
+from meshmark.web.server import NotFoundError
 from support.made_site import BAD, Site, frame, header, no_runs, record, recordings, started, status_of
 
 
@@ -109,7 +109,7 @@ def test_a_recording_that_goes_between_the_list_and_its_reading_is_not_found(
     monkeypatch.setattr(Recordings, "path", goes)
     assert Recordings(folder).rows()[0][0].broken
     record(folder / "night.parquet")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         asyncio.run(Recordings(folder).open("night.parquet"))
 
 

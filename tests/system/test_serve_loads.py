@@ -11,7 +11,7 @@ import pytest
 
 from meshmark.cli.serve import LoadFolders
 from meshmark.load.scenario.journal import JOURNAL
-from meshmark.web.server import NotFound
+from meshmark.web.server import NotFoundError
 from support.made_load import made_load, made_study
 from support.made_site import Site
 
@@ -111,7 +111,7 @@ def test_runs_without_a_common_program_are_refused(home: Path) -> None:
     status, body, _ = Site(home, loads=folders(home)).get("load/compare?a=first&b=alien")
     assert status == 404 and b"no program of first" in body and body.count(b"\n") == 1
     rows = {r.name: r for r in folders(home).rows()[0]}
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         folders(home).page(rows["first"])  # a row of another listing
 
 

@@ -23,7 +23,7 @@ from meshmark.cli.serve import LoadFolders
 from meshmark.errors import MeshmarkError
 from meshmark.web.guard import SECURITY
 from meshmark.web.listener import MAX_WAITING_PER_ADDRESS
-from meshmark.web.parts import ModelRow, Parts, RunRow
+from meshmark.web.parts import ModelRow, RunRow, SiteParts
 from meshmark.web.site import make_site
 from support.made_site import BAD, Site, frame, header, no_runs, record, recordings, started, status_of
 from support.waiting import until
@@ -215,7 +215,7 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> list[ASGIApp]:
     def start() -> Any:
         raise MeshmarkError("not here")
 
-    parts = Parts(
+    parts = SiteParts(
         machine=("this", "2 CPUs"),
         start=start,
         recordings=folder,

@@ -17,7 +17,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.watch.frames import Frame
 from meshmark.web.export.openmetrics import Window
 from meshmark.web.export.openmetrics import text as openmetrics_text
-from meshmark.web.hub import Hub, Past
+from meshmark.web.hub import Hub, StoredFrames
 from meshmark.web.server import make_app, serve
 from support.made_frames import frame, header
 from support.waiting import listening, until
@@ -26,7 +26,7 @@ from support.waiting import listening, until
 class Served:
     """A server in a thread, on a free port."""
 
-    def __init__(self, what: Hub | Past, token: str = "") -> None:
+    def __init__(self, what: Hub | StoredFrames, token: str = "") -> None:
         self.ready = threading.Event()
         self.address = ""
 
@@ -49,9 +49,9 @@ class Served:
             return error.code, error.read(), dict(error.headers)
 
 
-def past(count: int = 20) -> Past:
+def past(count: int = 20) -> StoredFrames:
     frames = [frame(n, 0.1, None, 0.55, 1.0) for n in range(1, count + 1)]
-    return Past(header(), count, lambda begin, n: frames[begin : begin + n])
+    return StoredFrames(header(), count, lambda begin, n: frames[begin : begin + n])
 
 
 def test_the_page_its_header_and_frames_are_served() -> None:

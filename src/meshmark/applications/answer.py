@@ -8,20 +8,20 @@ from dataclasses import asdict
 from typing import Any
 
 from meshmark.applications.application import COUNTS, Application
-from meshmark.applications.attempt import Attempt
+from meshmark.applications.attempt import ConfigurationRun
 from meshmark.applications.configuration import Configuration, varied
 from meshmark.applications.effects.clock_effects import clock_effects
-from meshmark.applications.effects.pairs import Merit, Pair, compare
+from meshmark.applications.effects.pairs import ConfigurationPair, MeritUnit, compare
 from meshmark.applications.effects.prefetcher_effect import prefetcher_effects
 from meshmark.applications.effects.profile import Profile
-from meshmark.applications.effects.reasons import Usual, levels, of_sublinear, waiting_share
+from meshmark.applications.effects.reasons import RunMedians, levels, of_sublinear, waiting_share
 from meshmark.applications.effects.working_set import WorkingSet, working_sets
 from meshmark.applications.records import FIGURE, neighbours_of
 from meshmark.applications.trials import Trials
 from meshmark.machine.topology import Topology
 from meshmark.place.other_work import result_flags
 from meshmark.statistics.cache_gain import UNKNOWN, superlinear_reason
-from meshmark.statistics.scaling import Point, confidence_of_each, scaling
+from meshmark.statistics.scaling import ScalingPoint, confidence_of_each, scaling
 from meshmark.store.record import median, median_interval
 
 
@@ -65,17 +65,17 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
     }
 
 
-def _merit(app: Application) -> Merit:
+def _merit(app: Application) -> MeritUnit:
     """Return the merit of the figure that the application prints, or of its elapsed time."""
     better: Any = app.figure.better or "lower"
-    return Merit(better, app.figure.unit if app.figure.pattern else "s")
+    return MeritUnit(better, app.figure.unit if app.figure.pattern else "s")
 
 
 def _row(found: Trials, one: Configuration) -> dict[str, Any]:
     runs = list(found.of(one.label).values())
     values = [a.value or 0.0 for a in runs]
     warm = found.warm(one.label)
-    medians = Usual.of(runs)
+    medians = RunMedians.of(runs)
     sorted_values = sorted(values)
     return {
         "configuration": one.label,
@@ -100,7 +100,7 @@ def _row(found: Trials, one: Configuration) -> dict[str, Any]:
     }
 
 
-def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pair]:
+def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[ConfigurationPair]:
     """Compare each configuration with the first, at the confidence of `_confidence`."""
     if len(ran) < 2:
         return []
@@ -152,7 +152,8 @@ def _scalings(found: Trials, app: Application, ran: list[Configuration], machine
         # Number of units in each worker, such as the threads of a copy.
         units_each = math.prod(members[fewest].count(count_name) for count_name in COUNTS if count_name != name)
         medians = {
-            n: Usual.of(list(runs_by_round.values()), found.warm(members[n].label)) for n, runs_by_round in runs.items()
+            n: RunMedians.of(list(runs_by_round.values()), found.warm(members[n].label))
+            for n, runs_by_round in runs.items()
         }
         results.append(
             {
@@ -169,7 +170,7 @@ def _scalings(found: Trials, app: Application, ran: list[Configuration], machine
     return results
 
 
-def _speed(app: Application, count: int, name: str, one: Attempt) -> float:
+def _speed(app: Application, count: int, name: str, one: ConfigurationRun) -> float:
     """Return the work per time; for copies, the work of all copies together."""
     value = one.value or 0.0
     if app.figure.pattern and app.figure.better == "higher":
@@ -178,7 +179,7 @@ def _speed(app: Application, count: int, name: str, one: Attempt) -> float:
 
 
 def _explained(
-    point: Point, kind: str, few: int, usual: Mapping[int, Usual], name: str, machine: Topology, each: int
+    point: ScalingPoint, kind: str, few: int, usual: Mapping[int, RunMedians], name: str, machine: Topology, each: int
 ) -> dict[str, str]:
     if not kind:
         return {"kind": "", "reason": ""}

@@ -45,7 +45,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from meshmark.applications.resources.machine_limits import METHODS, NEIGHBOURS, cache_bytes, clock_hz
 from meshmark.applications.resources.prefetcher_switch import SETTINGS
 from meshmark.errors import AbsentError, UsageError, near, quoted
-from meshmark.experiments.figure import DIRECTIONS, Figure
+from meshmark.experiments.figure import DIRECTIONS, FigureOfMerit
 from meshmark.experiments.setting import AS_IT_IS
 from meshmark.place.candidates import SCHEDULERS, WAITS
 from meshmark.place.native import vocabulary
@@ -261,8 +261,8 @@ class Application(ApplicationTable):
     build: Mapping[str, BuildTable]
 
     @property
-    def judged_by(self) -> Figure:
-        return Figure(self.figure.pattern, "", self.figure.better)
+    def judged_by(self) -> FigureOfMerit:
+        return FigureOfMerit(self.figure.pattern, "", self.figure.better)
 
     @property
     def scratch(self) -> bool:

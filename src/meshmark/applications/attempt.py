@@ -24,16 +24,16 @@ from meshmark import process
 from meshmark.applications.application import Application, absent, filled
 from meshmark.applications.configuration import Configuration, Folders, argv, environment, placeholders
 from meshmark.applications.resources.machine_limits import limited
-from meshmark.applications.resources.neighbours import Beside, beside
+from meshmark.applications.resources.neighbours import Neighbours, beside
 from meshmark.applications.verification import verified
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.experiments.figure import Value
+from meshmark.experiments.figure import FigureValue
 from meshmark.experiments.journal import BUDGET
 from meshmark.experiments.setting import AS_IT_IS
 from meshmark.experiments.trial import check_space, printable, tail
 from meshmark.experiments.turns import failure
 from meshmark.machine.sources import from_sysfs
-from meshmark.place.other_work import OtherWork, Shares
+from meshmark.place.other_work import OtherWork, OtherWorkShares
 from meshmark.store.files import make_folder, open_private, write_text
 from meshmark.store.record import FLAGS, Better
 from meshmark.values.secrets import mask_words
@@ -55,7 +55,7 @@ _CLASSES: Final = {  # scheduling class and priority; `other` changes neither
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempt:
+class ConfigurationRun:
     """One run of a configuration.
 
     Attributes:
@@ -83,18 +83,18 @@ class Attempt:
     findings: list[str] = field(default_factory=list)
 
     @property
-    def shares(self) -> Shares | None:
+    def shares(self) -> OtherWorkShares | None:
         """Return the shares of the CPU time of this machine that other work took."""
-        return Shares.of_counts(self.counts, self.elapsed_s)
+        return OtherWorkShares.of_counts(self.counts, self.elapsed_s)
 
     @staticmethod
-    def from_json(line: Mapping[str, Any]) -> Attempt:
+    def from_json(line: Mapping[str, Any]) -> ConfigurationRun:
         """Return the attempt that a line of the journal describes.
 
         Raises:
             ValueError, TypeError: The line is not an attempt.
         """
-        run = Attempt(**{k: v for k, v in line.items() if k != "type"})
+        run = ConfigurationRun(**{k: v for k, v in line.items() if k != "type"})
         if not (run.value is None or run.value > 0) or run.elapsed_s < 0:
             raise ValueError(f"value {run.value!r}, elapsed_s {run.elapsed_s!r}")
         return run
@@ -104,7 +104,7 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class _Copy:
+class _CopyProcess:
     """A copy that has started, and the files that it writes."""
 
     process: subprocess.Popen[bytes]
@@ -123,7 +123,7 @@ def attempt(
     observed: bool = False,
     under: Sequence[str] = (),
     most_s: float = math.inf,
-) -> Attempt:
+) -> ConfigurationRun:
     """Run a configuration once. Failures of its command are part of the result, not exceptions.
 
     Args:
@@ -138,13 +138,13 @@ def attempt(
         AbsentError: Its program is not installed.
         MeshmarkError: The disk of the folder is full.
     """
-    result = Attempt(configuration=one.label, round=number)
+    result = ConfigurationRun(configuration=one.label, round=number)
     start_s = time.monotonic()
     emptied(folders.run)
     copies = one.count("copies")
     for index in range(copies):
         write_files(app, one, folders, index)
-    results = [Results(app, one, folders, index) for index in range(copies)]
+    results = [ResultsFile(app, one, folders, index) for index in range(copies)]
     other_work = OtherWork()
     reason, group = _run_copies(app, one, folders, copies, observed, under, most_s)
     result.elapsed_s, result.reason = group.elapsed_s, reason
@@ -194,7 +194,7 @@ def write_files(app: Application, one: Configuration, folders: Folders, copy: in
 
 
 @dataclass(frozen=True, slots=True)
-class _Join:
+class _CopyLimits:
     """Restrictions of a copy that apply before it starts: a group of resctrl, and the CPUs that neighbours leave."""
 
     tasks: Path | None
@@ -202,10 +202,10 @@ class _Join:
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
-    copies: Sequence[_Copy]
+class _StartedCopies:
+    copies: Sequence[_CopyProcess]
     elapsed_s: float
-    beside: Beside
+    beside: Neighbours
 
 
 def _run_copies(
@@ -216,13 +216,13 @@ def _run_copies(
     observed: bool,
     under: Sequence[str],
     most_s: float,
-) -> tuple[str, _Started]:
+) -> tuple[str, _StartedCopies]:
     """Start all copies and wait for their end. Return why they failed, "" if all succeeded, and the copies."""
-    running: list[_Copy] = []
+    running: list[_CopyProcess] = []
     token = str(folders.root.absolute())
     with limited(one.values, from_sysfs) as tasks, beside(one.values, from_sysfs) as neighbours, _adopting():
         earlier_children = set(_children())
-        join = _Join(tasks, neighbours.cpus)
+        join = _CopyLimits(tasks, neighbours.cpus)
         neighbours.begin()
         start_s = time.perf_counter()
         try:
@@ -239,7 +239,7 @@ def _run_copies(
             process.end([copy.process for copy in running if copy.process.returncode is None])
             survivors = _end_rest(earlier_children)
         reason = reason or left_running(survivors)
-    return reason, _Started(running, elapsed_s, neighbours)
+    return reason, _StartedCopies(running, elapsed_s, neighbours)
 
 
 def left_running(count: int) -> str:
@@ -257,8 +257,8 @@ def _start(
     observed: bool,
     token: str,
     under: Sequence[str],
-    join: _Join,
-) -> _Copy:
+    join: _CopyLimits,
+) -> _CopyProcess:
     values = placeholders(app, one, folders, copy)
     record, out, err = (folders.run / f"{copy}.{kind}" for kind in ("jsonl", "out", "err"))
     words = [*under, *argv(app, one, values, record, observed=observed)]
@@ -298,7 +298,7 @@ def _start(
             if error.step == "join":
                 raise MeshmarkError(f"dimensions.cache: no process can join {join.tasks}") from error
             raise MeshmarkError(f"a copy cannot be started: {error.step}: {error.strerror}") from error
-    return _Copy(child, out, err, record)
+    return _CopyProcess(child, out, err, record)
 
 
 def _limits(app: Application, under: Sequence[str]) -> dict[int, tuple[int, int]]:
@@ -314,11 +314,11 @@ def _limits(app: Application, under: Sequence[str]) -> dict[int, tuple[int, int]
     return limits
 
 
-def _wait(running: Sequence[_Copy], app: Application, folders: Folders, began: float, most_s: float) -> str:
+def _wait(running: Sequence[_CopyProcess], app: Application, folders: Folders, began: float, most_s: float) -> str:
     """Wait for all copies. Return why they were stopped, "" if they ended by themselves."""
     deadline = began + min(app.limits.timeout_s, most_s)
     max_bytes = app.limits.output_mib * (1 << 20)
-    handles: dict[int, _Copy] = {}
+    handles: dict[int, _CopyProcess] = {}
     poll = select.poll()  # select cannot handle descriptors above 1023
     try:
         for copy in running:
@@ -362,13 +362,13 @@ def file_too_large(app: Application, status: int | None) -> str:
     return f"{wrote_too_much(app)} to a file" if status in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ) else ""
 
 
-def _failed(each: _Copy, app: Application, elapsed_s: float) -> str:
+def _failed(each: _CopyProcess, app: Application, elapsed_s: float) -> str:
     if reason := file_too_large(app, each.status):
         return reason
     return failure(process.Exit(each.status, elapsed_s), each.out, each.err, app.limits.timeout_s)
 
 
-class Results:
+class ResultsFile:
     """The file of results of a copy that is about to run. A file that an earlier run wrote does not count."""
 
     def __init__(self, app: Application, one: Configuration, folders: Folders, copy: int) -> None:
@@ -404,9 +404,9 @@ def _cut_verdict(err: Path) -> None:
             file.truncate(start + match.start())
 
 
-def _read(found: Attempt, app: Application, copies: Sequence[_Copy]) -> None:
+def _read(found: ConfigurationRun, app: Application, copies: Sequence[_CopyProcess]) -> None:
     """Read the times and the figures of merit of the copies."""
-    values: list[Value] = []
+    values: list[FigureValue] = []
     elapsed_times: list[float] = []
     for copy in copies:
         try:
@@ -424,11 +424,11 @@ def _read(found: Attempt, app: Application, copies: Sequence[_Copy]) -> None:
 
 
 def no_figure(why: str) -> str:
-    """Return a reason of `Figure.matched` with the name of the key of the application file."""
+    """Return a reason of `FigureOfMerit.matched` with the name of the key of the application file."""
     return why.replace("--pattern", "figure.pattern")
 
 
-def take_figure(found: Attempt, app: Application, values: Sequence[Value], own: Sequence[float]) -> None:
+def take_figure(found: ConfigurationRun, app: Application, values: Sequence[FigureValue], own: Sequence[float]) -> None:
     """Set the value of a run from the values of its copies.
 
     Args:
@@ -446,7 +446,7 @@ def take_figure(found: Attempt, app: Application, values: Sequence[Value], own: 
         found.reason = f"figure.scale: found a figure of {found.value:g}; allowed: {LOWEST:g} to {HIGHEST:g}"
 
 
-def read_record(found: Attempt, lines: Sequence[Any], own: list[float]) -> None:
+def read_record(found: ConfigurationRun, lines: Sequence[Any], own: list[float]) -> None:
     """Add the times of a copy to the times of the run, and append its elapsed time to `own`."""
     for line in lines:
         if line.get("type") == "result":
@@ -464,7 +464,7 @@ def read_record(found: Attempt, lines: Sequence[Any], own: list[float]) -> None:
             _see(found, line["report"])
 
 
-def _see(found: Attempt, report: Mapping[str, Any]) -> None:
+def _see(found: ConfigurationRun, report: Mapping[str, Any]) -> None:
     """Record where the threads and pages of a copy were."""
     cpus = {str(t.get("ran_on", "")) for t in report.get("threads", ()) if t.get("ran_on") not in (None, "", "none")}
     known_cpus = set(filter(None, str(found.seen.get("cpus", "")).split(" ")))
@@ -475,7 +475,9 @@ def _see(found: Attempt, report: Mapping[str, Any]) -> None:
     found.findings += [printable(str(f)) for f in report.get("findings", ())]
 
 
-def _verify(found: Attempt, app: Application, each: _Copy, here: Path, values: Mapping[str, str]) -> None:
+def _verify(
+    found: ConfigurationRun, app: Application, each: _CopyProcess, here: Path, values: Mapping[str, str]
+) -> None:
     text = tail(each.out) + "\n" + tail(each.err)
     found.reason = verified(app.verify, text, here, values)
     if found.reason:

@@ -78,7 +78,7 @@ class MemberTable(Input):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FigureTable(Input):
+class ReferenceFigureTable(Input):
     """[[reference.figure]]: figures of the runs of a member on the reference machine."""
 
     member: Label
@@ -97,7 +97,7 @@ class Reference(Input):
 
     machine: Label
     source: Annotated[str, Field(max_length=400), PRINTABLE] = ""
-    figure: Annotated[tuple[FigureTable, ...], LIST, Field(min_length=1)]
+    figure: Annotated[tuple[ReferenceFigureTable, ...], LIST, Field(min_length=1)]
 
     @property
     def runs(self) -> dict[str, tuple[float, ...]]:
@@ -130,7 +130,7 @@ class ReferenceFile(Input):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class CompositeMember:
     """A program that belongs to the composite. It has one configuration and is verified.
 
     Attributes:
@@ -172,7 +172,7 @@ class Composite:
 
     name: str
     about: str
-    members: tuple[Member, ...]
+    members: tuple[CompositeMember, ...]
     reference: Reference | None
 
     def tables(self) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def of_plan(tables: Mapping[str, Any], where: str) -> Composite:
         MeshmarkError: The tables are not a composite.
     """
     try:
-        members = tuple(Member(**m) for m in tables["members"])
+        members = tuple(CompositeMember(**m) for m in tables["members"])
         composite = Composite(name=tables["name"], about=tables["about"], members=members, reference=None)
     except (KeyError, TypeError) as error:
         raise MeshmarkError(f"{where}: not the plan of a composite") from error
@@ -221,7 +221,7 @@ def read_composite(name: str) -> Composite:
         raise UsageError(f"FILE: found '{quoted(name)}'; allowed: a file, {', '.join(files)}", near(name, files))
     location = str(path)
     file = checked(CompositeFile, parse_toml(read_text(path, _MAX_BYTES), location), location)
-    members: list[Member] = []
+    members: list[CompositeMember] = []
     for number, table in enumerate(file.member, 1):
         key = f"{location}: member {table.name or table.application or table.instrument or number}"
         member = _member(table, path.absolute().parent, key)
@@ -267,7 +267,7 @@ def against(composite: Composite, reference: Reference, where: str) -> Composite
     return replace(composite, reference=replace(reference, figure=member_figures))
 
 
-def _member(table: MemberTable, folder: Path, at: str) -> Member:
+def _member(table: MemberTable, folder: Path, at: str) -> CompositeMember:
     if bool(table.application) == bool(table.instrument):
         kinds = "both" if table.application else "neither"
         raise UsageError(f"{at}: found {kinds} of application and instrument; one of them is required")
@@ -281,7 +281,7 @@ def _member(table: MemberTable, folder: Path, at: str) -> Member:
         tables, source = named_tables(table.application, table.dimensions, folder)
         name = Path(table.application).stem
     kind = table.instrument
-    member = Member(
+    member = CompositeMember(
         name=table.name or name, why=table.why, tables=hide_secrets(tables), source=str(source), instrument=kind
     )
     app = of_tables(tables, at, source)

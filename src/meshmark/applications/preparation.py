@@ -24,7 +24,7 @@ _DONE: Final = ".done"
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparationResult:
     """The result of the preparation.
 
     Attributes:
@@ -36,7 +36,7 @@ class Prepared:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -> Prepared:
+def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -> PreparationResult:
     """Make the inputs and builds that do not exist yet.
 
     Raises:
@@ -47,7 +47,7 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
     if any(name in app.dimensions for name in LIMITS):
         check_limits(app.dimensions, from_sysfs)
         check_neighbours(app.dimensions, from_sysfs)
-    prepared = Prepared()
+    prepared = PreparationResult()
     program = app.command[0]
     is_known = "/" not in program and "{" not in program
     if app.prepare and is_known and (error := absent(app, program, app.source)):

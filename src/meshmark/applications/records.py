@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from meshmark.applications.application import COUNTS, Application
-from meshmark.applications.attempt import Attempt
+from meshmark.applications.attempt import ConfigurationRun
 from meshmark.applications.configuration import Configuration
 from meshmark.applications.effects.profile import Profile
 from meshmark.applications.effects.reasons import waiting_share
@@ -78,10 +78,10 @@ def records(
 def records_of(
     app: Application,
     one: Configuration,
-    runs: Mapping[int, Attempt],
+    runs: Mapping[int, ConfigurationRun],
     machine: str,
     provenance: Mapping[str, Scalar],
-    warm: Attempt | None = None,
+    warm: ConfigurationRun | None = None,
     profile: Profile | None = None,
 ) -> list[Record]:
     """Return the records of a configuration.
@@ -126,13 +126,15 @@ def records_of(
     ]
 
 
-def neighbours_of(runs: Sequence[Attempt]) -> dict[str, float]:
+def neighbours_of(runs: Sequence[ConfigurationRun]) -> dict[str, float]:
     """Return how well the processes that limited the cache kept their part of it; empty without such processes."""
     names = [name for name in _NEIGHBOURS if all(name in a.counts for a in runs)]
     return {name: median([a.counts[name] for a in runs]) for name in names}
 
 
-def _series(app: Application, one: Configuration, runs: Mapping[int, Attempt]) -> Iterator[tuple[Metric, list[float]]]:
+def _series(
+    app: Application, one: Configuration, runs: Mapping[int, ConfigurationRun]
+) -> Iterator[tuple[Metric, list[float]]]:
     attempts = [runs[r] for r in sorted(runs)]
     if app.figure.pattern:
         metric = Metric(FIGURE, app.figure.unit, attempts[0].better, "what the application printed")
@@ -157,7 +159,7 @@ def _series(app: Application, one: Configuration, runs: Mapping[int, Attempt]) -
             yield Metric(name, "1", "lower", text), [a.counts[name] for a in attempts]
 
 
-def _observed(warm: Attempt | None) -> Iterator[tuple[Metric, float, dict[str, Scalar]]]:
+def _observed(warm: ConfigurationRun | None) -> Iterator[tuple[Metric, float, dict[str, Scalar]]]:
     """Yield the observations of the observed run, with further conditions."""
     if warm is None:
         return

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.applications.application import Application, filled
-from meshmark.applications.attempt import Results, emptied, home, write_files
+from meshmark.applications.attempt import ResultsFile, emptied, home, write_files
 from meshmark.applications.configuration import Folders, configurations, environment, placeholders
 from meshmark.applications.preparation import prepare
 from meshmark.applications.resources.machine_limits import NEVER_USUAL
 from meshmark.applications.verification import verified
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.experiments.trial import Around
+from meshmark.experiments.trial import RunSurroundings
 from meshmark.store.files import make_folder
 
 _AS_USUAL: Final = {"ranks": "1", "copies": "1", "scheduler": "other", "cache": "all", "clock": "all"}
 
 
-def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple[list[str], Around]:
+def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple[list[str], RunSurroundings]:
     """Prepare the first configuration of an application, and return its command and its surroundings.
 
     Args:
@@ -45,17 +45,17 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple
     if reason := prepared.failed.get(configuration.values.get("build", "")):
         raise MeshmarkError(f"{app.name}: build {configuration.values['build']}: {reason}")
     values, folder = placeholders(app, configuration, folders), home(app, folders, 0)
-    results: list[Results] = []
+    results: list[ResultsFile] = []
 
     def begin() -> None:
         emptied(folders.run)
         write_files(app, configuration, folders, 0)
-        results[:] = [Results(app, configuration, folders, 0)]
+        results[:] = [ResultsFile(app, configuration, folders, 0)]
 
     def added() -> str:
         return results[0].text()
 
-    around = Around(
+    around = RunSurroundings(
         folder,
         environment(app, configuration, values),
         begin,

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.applications.application import absent, filled
-from meshmark.applications.attempt import Attempt, attempt
-from meshmark.applications.composite import Composite, Member
+from meshmark.applications.attempt import ConfigurationRun, attempt
+from meshmark.applications.composite import Composite, CompositeMember
 from meshmark.applications.configuration import Configuration, Folders, placeholders
 from meshmark.applications.preparation import prepare
 from meshmark.applications.records import FIGURE, INSTRUMENT, records
-from meshmark.applications.trials import Plan, Trials, conduct
+from meshmark.applications.trials import ApplicationPlan, Trials, conduct
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.place.other_work import result_flags
 from meshmark.statistics.geometric import MIN_RUNS, GeometricMean, mean_of, over, ratios_to
@@ -31,7 +31,7 @@ RATIO: Final = Metric(
 _NO_RESULT: Final = "verify.pattern: found no match in the output"
 
 
-def folders_of(member: Member, folder: Path) -> Folders:
+def folders_of(member: CompositeMember, folder: Path) -> Folders:
     """Return the folders of a member in the folder of the measurement."""
     return Folders(folder / "members" / member.name)
 
@@ -53,7 +53,7 @@ def check_installed(composite: Composite, folder: Path) -> None:
 
 
 def measured(
-    plan: Plan,
+    plan: ApplicationPlan,
     composite: Composite,
     folder: Path,
     notify: Callable[[str], None],
@@ -84,7 +84,7 @@ def measured(
             notify(f"{member.name}: {error}")
     members = {Configuration({"member": m.name}).label: m for m in composite.members}
 
-    def run(one: Configuration, number: int, observed: bool, most_s: float) -> Attempt:
+    def run(one: Configuration, number: int, observed: bool, most_s: float) -> ConfigurationRun:
         member = members[one.label]
         folders = folders_of(member, folder)
         outcome = attempt(member.application, member.configuration, folders, number, observed=observed, most_s=most_s)
@@ -149,12 +149,12 @@ def result(found: Trials, composite: Composite) -> GeometricMean | None:
     return GeometricMean(composite_mean.value, over(composite_mean, base).terms)
 
 
-def _values(found: Trials, member: Member) -> list[float]:
+def _values(found: Trials, member: CompositeMember) -> list[float]:
     runs = found.of(Configuration({"member": member.name}).label)
     return [runs[r].value or 0.0 for r in sorted(runs)]
 
 
-def _of_member(found: Trials, member: Member) -> Trials:
+def _of_member(found: Trials, member: CompositeMember) -> Trials:
     """Return the runs of a member as runs of its application."""
     label, configuration = Configuration({"member": member.name}).label, member.configuration
     view = Trials(found.plan, [configuration])
@@ -247,7 +247,7 @@ def composite_answer(found: Trials, composite: Composite) -> dict[str, Any]:
     }
 
 
-def _row(found: Trials, composite: Composite, member: Member, by_run: Sequence[float]) -> dict[str, Any]:
+def _row(found: Trials, composite: Composite, member: CompositeMember, by_run: Sequence[float]) -> dict[str, Any]:
     label, values = Configuration({"member": member.name}).label, _values(found, member)
     reference = composite.reference
     return {

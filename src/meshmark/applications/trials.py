@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.applications.application import Application, of_tables
-from meshmark.applications.attempt import Attempt
+from meshmark.applications.attempt import ConfigurationRun
 from meshmark.applications.configuration import Configuration
 from meshmark.errors import MeshmarkError
 from meshmark.experiments.journal import BUDGET, appending, load_plan, runs_in, save_plan
@@ -28,11 +28,11 @@ FAILURES: Final = 2  # number of failures after which a configuration is left ou
 INTERRUPTED: Final = "it was interrupted"
 _LONGER: Final = 2.0  # a run that exceeds the budget is ended after this multiple of its usual time
 
-Run = Callable[[Configuration, int, bool, float], Attempt]
+Run = Callable[[Configuration, int, bool, float], ConfigurationRun]
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class ApplicationPlan:
     """The request of a measurement.
 
     Attributes:
@@ -70,14 +70,14 @@ class Plan:
         save_plan(folder / PLAN, self)
 
     @staticmethod
-    def load(folder: Path) -> Plan:
+    def load(folder: Path) -> ApplicationPlan:
         """Return the plan in a folder.
 
         Raises:
             UsageError: The folder has no plan.
             MeshmarkError: The plan cannot be read.
         """
-        return load_plan(folder / PLAN, Plan, "an application")
+        return load_plan(folder / PLAN, ApplicationPlan, "an application")
 
 
 @dataclass(slots=True)
@@ -90,15 +90,15 @@ class Trials:
         before_s: Time in s of the runs before the measurement was resumed, which the budget does not include.
     """
 
-    plan: Plan
+    plan: ApplicationPlan
     all: Sequence[Configuration]
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[ConfigurationRun] = field(default_factory=list)
     excluded: dict[str, str] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     stopped: str = ""
     before_s: float = 0.0
 
-    def add(self, one: Attempt) -> None:
+    def add(self, one: ConfigurationRun) -> None:
         self.attempts.append(one)
         if one.value is None:
             count = self.failures[one.configuration] = self.failures.get(one.configuration, 0) + 1
@@ -113,11 +113,11 @@ class Trials:
     def left(self) -> list[Configuration]:
         return [c for c in self.all if c.label not in self.excluded]
 
-    def of(self, label: str) -> dict[int, Attempt]:
+    def of(self, label: str) -> dict[int, ConfigurationRun]:
         """Return the runs of a configuration that count, by round."""
         return {a.round: a for a in self.attempts if a.configuration == label and a.round > 0 and a.value is not None}
 
-    def warm(self, label: str) -> Attempt | None:
+    def warm(self, label: str) -> ConfigurationRun | None:
         """Return the run in which placement was observed; None if there is no such run."""
         return next((a for a in self.attempts if a.configuration == label and a.seen and a.value is not None), None)
 
@@ -128,7 +128,7 @@ class Trials:
 
 
 def conduct(
-    plan: Plan, all_: Sequence[Configuration], folder: Path, run: Run, notify: Callable[[Trials], None]
+    plan: ApplicationPlan, all_: Sequence[Configuration], folder: Path, run: Run, notify: Callable[[Trials], None]
 ) -> Trials:
     """Run or resume a measurement.
 
@@ -145,7 +145,7 @@ def conduct(
     trials = Trials(plan, all_)
     journal = folder / JOURNAL
     labels = {c.label for c in all_}
-    for attempt in runs_in(journal, Attempt.from_json):
+    for attempt in runs_in(journal, ConfigurationRun.from_json):
         if attempt.configuration not in labels:
             raise MeshmarkError(f"{journal}: belongs to another plan: found a run of '{attempt.configuration}'")
         trials.add(attempt)

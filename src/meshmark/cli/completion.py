@@ -199,10 +199,10 @@ def _nodes(fleet: Fleet) -> Iterable[str]:
 def _cases(fleet: Fleet) -> Mapping[str, str]:
     """Return the nodes with open cases, and the reason of each case."""
     from meshmark.fleet.actions import reason
-    from meshmark.fleet.cases import State
+    from meshmark.fleet.cases import CasesState
     from meshmark.fleet.site import load_site
 
-    cases = State.load(fleet, load_site(fleet.site).cluster).open
+    cases = CasesState.load(fleet, load_site(fleet.site).cluster).open
     return {name: reason(case).removeprefix("meshmark: ") for name, case in cases.items()}
 
 
@@ -211,7 +211,7 @@ nodes = _of_fleet(_nodes)
 cases = _of_fleet(_cases)
 
 
-class OfInstrument(typer.core.TyperCommand):
+class InstrumentCommand(typer.core.TyperCommand):
     """`meshmark measure`, which completes the options in the description of the instrument."""
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
@@ -241,7 +241,7 @@ def _of_list(choices: Mapping[str, str] | Iterable[str], incomplete: str) -> Sug
     return [(f"{prefix}{comma}{word}", text) for word, text in beginning(choices, last_item)]
 
 
-class OfPlacer(typer.core.TyperCommand):
+class PlacerCommand(typer.core.TyperCommand):
     """A command of the native placer, whose help lists its options."""
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:

@@ -16,7 +16,7 @@ from meshmark.errors import MeshmarkError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from meshmark.doctor.finding import Finding
+    from meshmark.doctor.finding import HostFinding
 
 
 def register(app: typer.Typer) -> None:
@@ -58,14 +58,14 @@ def doctor(
         with counted("doctor mpi") as progress:
             _print(examine_mpi(mpi or "all", progress=progress), as_json)
         return
-    from meshmark.doctor.finding import Finding, in_order
+    from meshmark.doctor.finding import HostFinding, in_order
     from meshmark.doctor.host import examine
 
     absent, failed = _absent_in_sampler(root)
     findings = examine(root or Path("/"), absent)
     if failed:
         consequence = "the metrics that it cannot read are unknown"
-        findings.append(Finding("sampler", failed, "unknown", consequence))
+        findings.append(HostFinding("sampler", failed, "unknown", consequence))
     if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
         raise MeshmarkError(f"doctor: nothing could be read below {root or '/'}", "--root: a folder with proc and sys")
     current_findings, interval_s = _slow_now(root or Path("/"))
@@ -74,16 +74,18 @@ def doctor(
         _say_slow(current_findings, f"this machine, observed for {interval_s:.1f} s")
 
 
-def _slow_now(root: Path) -> tuple[list[Finding], float]:
+def _slow_now(root: Path) -> tuple[list[HostFinding], float]:
     """Return findings about what slows a machine now, and the observed interval in s; 0 if observation failed."""
     from meshmark.doctor import now
-    from meshmark.doctor.finding import Finding
+    from meshmark.doctor.finding import HostFinding
     from meshmark.watch.activity import observe
 
     try:
         return now.examine(observe, root)
     except MeshmarkError as error:
-        return [Finding("activity", " ".join(str(error).split()), "unknown", "what slows programs now is unknown")], 0.0
+        return [
+            HostFinding("activity", " ".join(str(error).split()), "unknown", "what slows programs now is unknown")
+        ], 0.0
 
 
 def _print_process(pid: int, as_json: bool) -> None:
@@ -91,23 +93,23 @@ def _print_process(pid: int, as_json: bool) -> None:
     import shutil
     from functools import partial
 
-    from meshmark.doctor.counters import Host, open_counter
+    from meshmark.doctor.counters import CounterHost, open_counter
     from meshmark.doctor.one_process import examine, pause
     from meshmark.watch.activity import INTERVAL_S
 
-    findings = examine(Host(Path("/"), shutil.which, open_counter), pid, partial(pause, INTERVAL_S))
+    findings = examine(CounterHost(Path("/"), shutil.which, open_counter), pid, partial(pause, INTERVAL_S))
     _print(findings, as_json)
     if not as_json:
         _say_slow(findings, f"process {pid}, observed for {INTERVAL_S:.1f} s")
 
 
-def _say_slow(findings: Sequence[Finding], subject: str) -> None:
+def _say_slow(findings: Sequence[HostFinding], subject: str) -> None:
     """Print one line with the causes that slow a machine or a process."""
     causes = [finding.name for finding in findings if finding.judged == "slows"]
     say(f"{subject}: {'slowed by ' + ', '.join(causes) if causes else 'nothing slows it now'}")
 
 
-def _print(findings: Sequence[Finding], as_json: bool) -> None:
+def _print(findings: Sequence[HostFinding], as_json: bool) -> None:
     if as_json:
         for finding in findings:
             print(json.dumps(finding.to_json()))
@@ -125,10 +127,10 @@ def _print(findings: Sequence[Finding], as_json: bool) -> None:
 
 def _absent_in_sampler(root: Path | None) -> tuple[Sequence[Mapping[str, str]], str]:
     """Return the absent metrics of the sampler, and why it cannot be started ("" if it can)."""
-    from meshmark.watch.live import Live
+    from meshmark.watch.live import LiveSampler
 
     try:
-        with Live(10, 0.1, root) as live:
+        with LiveSampler(10, 0.1, root) as live:
             return live.header.absent, ""
     except MeshmarkError as error:
         return (), " ".join(str(error).split())

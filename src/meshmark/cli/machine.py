@@ -17,7 +17,7 @@ from meshmark.cli.options import JsonOption, StoreToReadOption, share
 from meshmark.values.units import plain
 
 if TYPE_CHECKING:
-    from meshmark.machine.capture import Opened
+    from meshmark.machine.capture import OpenedMachine
 
 app = typer.Typer(help="Capture a machine to a file, or show one.", no_args_is_help=True)
 
@@ -107,14 +107,14 @@ def declared(
     from dataclasses import asdict
 
     from meshmark.compare.declared import absent, declarations
-    from meshmark.compare.exports.base import Material, machine_of
+    from meshmark.compare.exports.base import ExportMaterial, machine_of
     from meshmark.compare.sides import Sides
     from meshmark.views.terminal.declared import print_declared
 
     sides = Sides.here(store, "declared")
     results = sides.find(side)
     say_broken(sides.store)
-    material = Material(side=results, opened=machine_of(results, topology, sides.host))
+    material = ExportMaterial(side=results, opened=machine_of(results, topology, sides.host))
     rows = declarations(material, share("--margin", margin), flagged=flagged)
     if as_json:
         for row in rows:
@@ -128,7 +128,7 @@ def declared(
         say(f"note: {count} of {len(rows)} were not measured; measure with: {command}")
 
 
-def describe(machine: Opened) -> Iterable[str]:
+def describe(machine: OpenedMachine) -> Iterable[str]:
     """Yield the machine as lines of text, with scaled units."""
     from meshmark.machine.tree import format_list
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from meshmark.machine.published.papers import PAPER, Paper, paper, papers
-from meshmark.machine.published.reference import Entry, Publication, Text, publication, publications
+from meshmark.machine.published.reference import Publication, PublishedNumber, Text, publication, publications
 from meshmark.store.record import Record
 
 
@@ -94,7 +94,7 @@ def _show_publication(of: Publication, as_json: bool) -> None:
             print(f"  {mismatch['id']}{place}: printed: {mismatch['printed']}; found: {mismatch['finding']}{details}")
 
 
-def _entry_json(entry: Entry | Text) -> Mapping[str, Any]:
+def _entry_json(entry: PublishedNumber | Text) -> Mapping[str, Any]:
     if isinstance(entry, Text):
         return {"path": entry.path, "text": entry.text, "place": entry.place}
     return {

@@ -65,7 +65,7 @@ def serve(
     from meshmark.watch.live import this_host
     from meshmark.web.guard import chosen_token
     from meshmark.web.listener import run
-    from meshmark.web.parts import ModelRow, Parts
+    from meshmark.web.parts import ModelRow, SiteParts
     from meshmark.web.site import make_site
 
     access_token = chosen_token(token, token_file, no_token)
@@ -80,7 +80,7 @@ def serve(
     about += [f"{total / 2**30:.3g} GiB"] if isinstance(total, int) else []
     about += [f"Linux {kernel['release']}"] if isinstance(kernel.get("release"), str) else []
     name = facts["machine"].get("name")
-    parts = Parts(
+    parts = SiteParts(
         machine=(name if isinstance(name, str) else "This machine", " · ".join(about)),
         start=lambda: this_host(rate, store=store),
         recordings=recordings,
@@ -165,19 +165,19 @@ class Runs:
         """Return the page that compares two runs.
 
         Raises:
-            NotFound: The runs have nothing in common.
+            NotFoundError: The runs have nothing in common.
         """
         from meshmark.compare.join import compare
         from meshmark.compare.sides import Sides
         from meshmark.store.store import Store
         from meshmark.views.pages.comparison import comparison_page
-        from meshmark.web.server import NotFound
+        from meshmark.web.server import NotFoundError
 
         sides = Sides(Store(self.store), self.folders, "")
         try:
             page = comparison_page([compare(*(sides.run(name) for name in (a, b)))])
         except UsageError as error:
-            raise NotFound(str(error), error.hint) from error
+            raise NotFoundError(str(error), error.hint) from error
         return page.encode(errors="replace")
 
     def stored(self, name: str) -> tuple[list[Record], list[Absence], RunInfo]:
@@ -277,14 +277,14 @@ class LoadFolders:
         """Return the folder of a listed row.
 
         Raises:
-            NotFound: The folder was removed.
+            NotFoundError: The folder was removed.
         """
-        from meshmark.web.server import NotFound
+        from meshmark.web.server import NotFoundError
 
         for (path, _), candidate in list(self._rows.items()):
             if (candidate.kind, candidate.name) == (row.kind, row.name):
                 return path
-        raise NotFound(f"{row.kind}: found no '{row.name}'", "load/ lists all runs")
+        raise NotFoundError(f"{row.kind}: found no '{row.name}'", "load/ lists all runs")
 
     def page(self, row: LoadRow) -> bytes:
         """Return the page of a run or study, which is built from its folder."""
@@ -304,16 +304,16 @@ class LoadFolders:
         """Return the page that compares two runs.
 
         Raises:
-            NotFound: The runs have no program in common.
+            NotFoundError: The runs have no program in common.
         """
         from meshmark.load.compare import compare, read_side
         from meshmark.views.pages.load_compare import compare_html
-        from meshmark.web.server import NotFound
+        from meshmark.web.server import NotFoundError
 
         try:
             return compare_html(compare(*(read_side(self._path(r), r.name) for r in (a, b)))).encode()
         except UsageError as error:
-            raise NotFound(str(error), error.hint) from error
+            raise NotFoundError(str(error), error.hint) from error
 
 
 def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:

@@ -19,9 +19,9 @@ from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
     from meshmark.watch.frames import Frame, Header
-    from meshmark.watch.live import Live
-    from meshmark.watch.recording import Recording
-    from meshmark.web.hub import Hub, Past
+    from meshmark.watch.live import LiveSampler
+    from meshmark.watch.recording import RecordingFile
+    from meshmark.web.hub import Hub, StoredFrames
 
 RateOption = Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames per second (Hz)")]
 OnOption = Annotated[
@@ -116,10 +116,10 @@ def _refuse_settings(on: str | None, settings: list[str] | None) -> None:
         raise UsageError("--set: found without --on, allowed for a modelled machine only", "meshmark model list")
 
 
-def _past(header: Header, frames: list[Frame]) -> Past:
-    from meshmark.web.hub import Past
+def _past(header: Header, frames: list[Frame]) -> StoredFrames:
+    from meshmark.web.hub import StoredFrames
 
-    return Past(header, len(frames), lambda begin, count: frames[begin : begin + count])
+    return StoredFrames(header, len(frames), lambda begin, count: frames[begin : begin + count])
 
 
 Address = tuple[str, int, str]  # host, port, token
@@ -134,7 +134,7 @@ def _address(web: bool, host: str, port: int, token: str, file: Path | None, off
     return host, port, chosen_token(token, file, off)
 
 
-def _serve(what: Hub | Past, address: Address) -> None:
+def _serve(what: Hub | StoredFrames, address: Address) -> None:
     from meshmark.web.server import serve
 
     serve(what, *address, served_at)
@@ -281,14 +281,14 @@ def watch(
 
 def _live(
     rate: float, duration: float, root: Path | None, hold_s: float, full_scale: str, canary: bool, store: Path | None
-) -> Live:
+) -> LiveSampler:
     """Return the source of frames of this machine or, with `root`, of a recorded machine."""
-    from meshmark.watch.live import Live, this_host
+    from meshmark.watch.live import LiveSampler, this_host
 
     if full_scale not in {"sustained", "theoretical"}:
         raise UsageError(f"--full-scale: found '{full_scale}'; allowed: sustained, theoretical")
     if root is not None:
-        return Live(rate, duration, root, hold_s=hold_s)
+        return LiveSampler(rate, duration, root, hold_s=hold_s)
     return this_host(rate, duration, hold_s, store, full_scale, canary)
 
 
@@ -315,7 +315,7 @@ def _calibrate(as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _sent_to(url: str, interval_s: float, whole: bool, live: Live) -> Iterator[Iterator[Frame]]:
+def _sent_to(url: str, interval_s: float, whole: bool, live: LiveSampler) -> Iterator[Iterator[Frame]]:
     """Yield the frames of a machine and also send them to the collector at `url`, unless `url` is empty."""
     if not url:
         yield live.frames()
@@ -460,10 +460,10 @@ def replay(
 
         _write_page(page, header, packed_recording(header, recording.frames(), recording.count()))
     elif web:
-        from meshmark.web.hub import Past
+        from meshmark.web.hub import StoredFrames
         from meshmark.web.page import thinned
 
-        _serve(Past(*thinned(header, recording.count(), recording.some)), address)
+        _serve(StoredFrames(*thinned(header, recording.count(), recording.some)), address)
     else:
         frames = list(recording.frames())
         if not sys.stdout.isatty():
@@ -481,12 +481,12 @@ def _write_page(out: Path, header: Header, packed: bytes) -> None:
 
 
 def _replay_change(
-    before: Recording, after: Recording, page: Path | None, web: bool, as_json: bool, address: Address
+    before: RecordingFile, after: RecordingFile, page: Path | None, web: bool, as_json: bool, address: Address
 ) -> None:
     """Show the change between two recordings as a map, a page, JSON or a table."""
-    from meshmark.watch.difference import Side, compare, table
+    from meshmark.watch.difference import RecordingSide, compare, table
 
-    sides = [Side(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)]
+    sides = [RecordingSide(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)]
     difference = compare(*sides)
     if as_json:
         print(json.dumps(difference.to_json()))
@@ -495,9 +495,9 @@ def _replay_change(
 
         _write_page(page, after.header, packed_difference(after.header, difference))
     elif web:
-        from meshmark.web.hub import Past
+        from meshmark.web.hub import StoredFrames
 
-        _serve(Past(after.header, 0, lambda *_: [], change=difference.to_json()), address)
+        _serve(StoredFrames(after.header, 0, lambda *_: [], change=difference.to_json()), address)
     else:
         for line in table(difference):
             print(line)

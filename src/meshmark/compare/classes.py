@@ -11,7 +11,7 @@ from meshmark.store.record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedPair:
     """A result and a published number of the same kind. `machine`: `paper:xeon5500, Xeon 5500 (…) of 2009`."""
 
     record: Record
@@ -21,7 +21,7 @@ class Published:
 
 def published_of_class(
     records: Sequence[Record], levels: Sequence[Record], architecture: str, packages: int
-) -> Iterator[Published]:
+) -> Iterator[PublishedPair]:
     """Yield pairs of results and published numbers, the newest publication first.
 
     Each metric has at most one pair for one CPU, and one for all CPUs.
@@ -41,4 +41,4 @@ def published_of_class(
                 continue
             if (match.a.metric, is_one_cpu) not in compared:
                 compared.add((match.a.metric, is_one_cpu))
-                yield Published(match.a, match.b, f"{PAPER}{paper.name}, {paper.title}{year}")
+                yield PublishedPair(match.a, match.b, f"{PAPER}{paper.name}, {paper.title}{year}")

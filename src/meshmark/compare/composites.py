@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.errors import UsageError
 from meshmark.statistics.geometric import GeometricMean, mean_of, over, rounded
 from meshmark.statistics.verdicts import Interval
@@ -21,7 +21,7 @@ _NONE: Final = "meshmark measure composite FILE measures one; meshmark composite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Composite:
+class SideComposite:
     """A composite of a side.
 
     Attributes:
@@ -79,7 +79,7 @@ class Composite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class CompositeRatio:
     """The ratio of composite `of` to composite `to`.
 
     Attributes:
@@ -106,7 +106,7 @@ class Compared:
         }
 
 
-def composites_of(side: Side) -> list[Composite]:
+def composites_of(side: ResultSide) -> list[SideComposite]:
     """Return the composites of a side, at least one.
 
     Raises:
@@ -119,14 +119,14 @@ def composites_of(side: Side) -> list[Composite]:
     return composites
 
 
-def _published(side: Side) -> list[Composite]:
+def _published(side: ResultSide) -> list[SideComposite]:
     groups: dict[str, dict[str, Record]] = {}
     for r in side.points:
         if r.metric == "figure_of_merit" and r.unit == "1" and "ranks" in r.conditions:
             groups.setdefault(str(r.conditions["ranks"]), {})[str(r.conditions["program"])] = r
     composite_by_ranks = {str(r.conditions.get("ranks")): r for r in side.points if r.metric == "composite"}
     return [
-        Composite(
+        SideComposite(
             name=f"{side.name}, {ranks} ranks",
             ratios={name: r.samples for name, r in rows.items()},
             reference="",
@@ -143,7 +143,7 @@ def _decimals(value: float) -> int:
     return len(f"{value!r}".partition(".")[2].rstrip("0"))
 
 
-def _measured(side: Side) -> list[Composite]:
+def _measured(side: ResultSide) -> list[SideComposite]:
     groups: dict[tuple[str, str], dict[str, Record]] = {}
     for r in side.points:
         if r.metric == "ratio" and "composite" in r.conditions:
@@ -153,7 +153,7 @@ def _measured(side: Side) -> list[Composite]:
         (str(r.conditions["program"]), _reference(r)): r for r in side.points if r.metric == "composite"
     }
     composites = [
-        Composite(
+        SideComposite(
             name=f"{side.name}, {key[0]}",
             ratios={name: r.samples for name, r in rows.items()},
             reference=key[1],
@@ -177,7 +177,7 @@ def _reference(record: Record) -> str:
     return f"{record.conditions.get('reference', '')} ({record.provenance.get('reference_source', '')})"
 
 
-def compared(a: Sequence[Composite], b: Sequence[Composite]) -> list[Compared]:
+def compared(a: Sequence[SideComposite], b: Sequence[SideComposite]) -> list[CompositeRatio]:
     """Return the ratio of each composite of B to each composite of A with the same members and the same reference.
 
     Raises:
@@ -195,11 +195,11 @@ def compared(a: Sequence[Composite], b: Sequence[Composite]) -> list[Compared]:
     return comparisons
 
 
-def _comparable(one: Composite, other: Composite) -> bool:
+def _comparable(one: SideComposite, other: SideComposite) -> bool:
     return one.ratios.keys() == other.ratios.keys() and one.reference == other.reference
 
 
-def _compared(one: Composite, other: Composite) -> Compared:
+def _compared(one: SideComposite, other: SideComposite) -> CompositeRatio:
     ratio = over(one.mean, other.mean)
     bounds = ratio.interval
     are_printed = one.decimals is not None and other.decimals is not None
@@ -207,4 +207,4 @@ def _compared(one: Composite, other: Composite) -> Compared:
         bounds = one.bounds[0] / other.bounds[1], one.bounds[1] / other.bounds[0]
     stated = one.stated / other.stated if are_printed else None
     members = {name: median(list(runs)) / median(list(other.ratios[name])) for name, runs in one.ratios.items()}
-    return Compared(of=one.name, to=other.name, value=ratio.value, bounds=bounds, members=members, stated=stated)
+    return CompositeRatio(of=one.name, to=other.name, value=ratio.value, bounds=bounds, members=members, stated=stated)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from meshmark.compare.exports.base import Material
+from meshmark.compare.exports.base import ExportMaterial
 from meshmark.compare.exports.matrix import (
-    Matrix,
+    NodePairMatrix,
     bandwidth_commands,
     bandwidths,
     in_memory,
@@ -72,7 +72,7 @@ class Declaration:
         return "within" if self.limit and self.ratio.word in {"lower", "equal"} else _WORDS[self.ratio.word]
 
 
-def declarations(material: Material, margin: float = MARGIN, *, flagged: bool = False) -> list[Declaration]:
+def declarations(material: ExportMaterial, margin: float = MARGIN, *, flagged: bool = False) -> list[Declaration]:
     """Return all declared numbers of a machine whose meaning is measured by an instrument.
 
     Args:
@@ -96,13 +96,13 @@ def declarations(material: Material, margin: float = MARGIN, *, flagged: bool = 
     return [_judged(row, margin) for row in rows]
 
 
-def _rows(material: Material) -> list[Declaration]:
+def _rows(material: ExportMaterial) -> list[Declaration]:
     """Return the declarations with measured values, but not judged; whatever was measured, the list is the same."""
     latency = latencies(material)
     return [*_caches(material), *_distances(material, latency), *_performance(material, latency), *_peak(material)]
 
 
-def absent(material: Material) -> list[str]:
+def absent(material: ExportMaterial) -> list[str]:
     """Return a line for each thing that the machine does not declare, with the reason."""
     assert material.opened is not None
     facts = material.opened.facts
@@ -147,7 +147,7 @@ def _of(record: Record) -> dict[str, Any]:
 # ------------------------------------------------------------------ kinds of declarations
 
 
-def _caches(material: Material) -> Iterator[Declaration]:
+def _caches(material: ExportMaterial) -> Iterator[Declaration]:
     """Yield the sizes of data caches. The measured capacity lies between two footprints, the ends of its interval."""
     sizes = {c.level: c.size_bytes for c in material.topology.caches if c.kind != "instruction" and c.size_bytes}
     record_by_level: dict[int, Record] = {}
@@ -177,7 +177,7 @@ def _caches(material: Material) -> Iterator[Declaration]:
         yield replace(row, value=r.value, interval=(low, max(high, float(next_bytes))))
 
 
-def _distances(material: Material, latency: Matrix) -> Iterator[Declaration]:
+def _distances(material: ExportMaterial, latency: NodePairMatrix) -> Iterator[Declaration]:
     """Yield the distances of nodes and the latencies, each as a multiple of the local distance or latency."""
     topology = material.topology
     if not topology.distances or len(topology.nodes) < 2:
@@ -207,7 +207,7 @@ def _distances(material: Material, latency: Matrix) -> Iterator[Declaration]:
             yield replace(declaration, value=r.value, interval=r.interval, ratio=r, reason="; ".join(doubts))
 
 
-def _performance(material: Material, latency: Matrix) -> Iterator[Declaration]:
+def _performance(material: ExportMaterial, latency: NodePairMatrix) -> Iterator[Declaration]:
     """Yield latency and read bandwidth of the HMAT, for the class of initiators that have CPUs if there is one."""
     assert material.opened is not None
     rows = material.opened.facts.get("node_performance")
@@ -237,7 +237,7 @@ def _performance(material: Material, latency: Matrix) -> Iterator[Declaration]:
             yield declaration if record is None else replace(declaration, **_of(record))
 
 
-def _peak(material: Material) -> Iterable[Declaration]:
+def _peak(material: ExportMaterial) -> Iterable[Declaration]:
     """Yield the theoretical peak of the memory, which no measured traffic can exceed."""
     assert material.opened is not None
     memory = material.opened.facts.get("memory")

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from meshmark.compare.join import DERIVED, Pair
+from meshmark.compare.join import DERIVED, ResultPair
 from meshmark.compare.pairing import identity
 from meshmark.describe import descriptions
 from meshmark.measure.repetitions import PLATEAU, point_key, same_plateaus
 from meshmark.statistics.changepoints import MIN_SEGMENT, splits
-from meshmark.statistics.verdicts import MARGIN, Measured, Ratio, alike, ratio
+from meshmark.statistics.verdicts import MARGIN, MedianEstimate, Ratio, alike, ratio
 from meshmark.store.machines import Row, changes, machines
 from meshmark.store.record import Record, median, median_interval
 from meshmark.store.series import RunValue, Series, series
@@ -42,11 +42,11 @@ class Segment:
     """
 
     runs: tuple[RunValue, ...]
-    measured: Measured
+    measured: MedianEstimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LevelChange:
     """A change of level between the last run before it and the first run after it.
 
     Attributes:
@@ -78,12 +78,12 @@ class Change:
         return self._pair.worse and not low <= self.ratio.value <= high
 
     @property
-    def _pair(self) -> Pair:
-        return Pair(a=self.record, b=self.record, ratio=self.ratio)
+    def _pair(self) -> ResultPair:
+        return ResultPair(a=self.record, b=self.record, ratio=self.ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class HistoryPoint:
     """A metric at a point over time.
 
     Attributes:
@@ -96,7 +96,7 @@ class Point:
     record: Record
     runs: tuple[RunValue, ...]
     status: Status
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
     small: int = 0
 
     @property
@@ -118,7 +118,7 @@ class History:
     """
 
     machine: str
-    points: Sequence[Point]
+    points: Sequence[HistoryPoint]
     newest: Mapping[str, datetime]
     flags: Mapping[str, int]
     flagged: int
@@ -126,7 +126,7 @@ class History:
     clock: str
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[LevelChange]:
         """All changes, the newest first; changes between the same runs are ordered by instrument and metric."""
         changes = [c for p in self.points for c in p.changes]
         changes.sort(key=lambda c: (c.record.instrument, c.record.metric))
@@ -142,7 +142,7 @@ class History:
         """Return the number of points by status; statuses that do not occur are left out."""
         return dict(Counter(p.status for p in self.points).most_common())
 
-    def worse(self, limit: float) -> list[Change]:
+    def worse(self, limit: float) -> list[LevelChange]:
         """Return the last change of each point that became worse by it, by more than the limit, a share."""
         return [p.changes[-1] for p in self.points if p.changes and p.changes[-1].worse(limit)]
 
@@ -187,7 +187,7 @@ def over_time(
     points, without_start = _points(found)
     begin, end = since.removesuffix("Z"), until.removesuffix("Z")
     selected_points = [
-        _Point(record, tuple(r for r in runs if r.start >= begin and (not end or r.start[: len(end)] <= end)))
+        _PendingPoint(record, tuple(r for r in runs if r.start >= begin and (not end or r.start[: len(end)] <= end)))
         for record, runs in points.values()
     ]
     selected_points = [p for p in selected_points if p.runs]
@@ -303,7 +303,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 @dataclass(slots=True)
-class _Point:
+class _PendingPoint:
     """A point that is being judged.
 
     Attributes:
@@ -318,7 +318,7 @@ class _Point:
     p: list[float] = field(default_factory=list)
 
 
-def _judged(made: Sequence[_Point], rows: Sequence[Row]) -> list[Point]:
+def _judged(made: Sequence[_PendingPoint], rows: Sequence[Row]) -> list[HistoryPoint]:
     for point in made:
         values = [run.value for run in point.runs if not run.flags]
         if len(values) < MIN_RUNS:
@@ -332,7 +332,7 @@ def _judged(made: Sequence[_Point], rows: Sequence[Row]) -> list[Point]:
     return [_with_changes(point, rows) for point in made]
 
 
-def _limit_false_discoveries(tested: Sequence[_Point]) -> None:
+def _limit_false_discoveries(tested: Sequence[_PendingPoint]) -> None:
     """Correct the p-values for the number of points, and remove changes that are not significant.
 
     Source:
@@ -350,7 +350,7 @@ def _limit_false_discoveries(tested: Sequence[_Point]) -> None:
         t.at, t.p = [at for at, _ in significant], [p for _, p in significant]
 
 
-def _with_changes(point: _Point, rows: Sequence[Row]) -> Point:
+def _with_changes(point: _PendingPoint, rows: Sequence[Row]) -> HistoryPoint:
     """Return the point with the changes that matter.
 
     The others are removed, the smallest first, which joins the runs on both sides.
@@ -370,7 +370,7 @@ def _with_changes(point: _Point, rows: Sequence[Row]) -> Point:
         del point.at[smallest], point.p[smallest]
         small += 1
     changes = tuple(
-        Change(
+        LevelChange(
             record=point.record,
             before=before,
             after=after,
@@ -381,10 +381,10 @@ def _with_changes(point: _Point, rows: Sequence[Row]) -> Point:
         for before, after, r, p in zip(segments, segments[1:], ratios, point.p, strict=False)
     )
     status: Status = "changed" if changes else point.status
-    return Point(record=point.record, runs=point.runs, status=status, changes=changes, small=small)
+    return HistoryPoint(record=point.record, runs=point.runs, status=status, changes=changes, small=small)
 
 
-def measured(runs: Sequence[RunValue]) -> Measured:
+def measured(runs: Sequence[RunValue]) -> MedianEstimate:
     """Return the median of runs, and the bounds in which another run is expected.
 
     From six runs on, the bounds are the interval of the median. With fewer runs, they are the hull of the intervals of
@@ -398,7 +398,7 @@ def measured(runs: Sequence[RunValue]) -> Measured:
     if bounds is None:
         low, high, distance = min(r.low for r in runs), max(r.high for r in runs), max(values) - min(values)
         bounds = max(low - distance, min(low, 0.0)), high + distance
-    return Measured(median(values), bounds)
+    return MedianEstimate(median(values), bounds)
 
 
 def facts_between(rows: Sequence[Row], one: RunValue, other: RunValue) -> list[str]:

@@ -14,7 +14,7 @@ _CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class HopFit:
     """A least-squares line through the remote latencies.
 
     Attributes:
@@ -49,7 +49,7 @@ def by_hops(records: Sequence[Record], like: Sequence[Record] = ()) -> list[Reco
     return max(groups.values(), key=lambda of: (of[0].conditions.get("pattern") == pattern, len(of)), default=[])
 
 
-def fit(records: Sequence[Record]) -> Fit | None:
+def fit(records: Sequence[Record]) -> HopFit | None:
     """Return the line through latencies of memory that is at least one hop away; None if all have one distance."""
     import scipy.stats
 
@@ -61,4 +61,4 @@ def fit(records: Sequence[Record]) -> Fit | None:
     if n > 2:
         half_width = float(scipy.stats.t.ppf((1 + _CONFIDENCE) / 2, n - 2)) * float(line.stderr)
         interval = float(line.slope) - half_width, float(line.slope) + half_width
-    return Fit(base_s=float(line.intercept), per_hop_s=float(line.slope), interval=interval, points=n)
+    return HopFit(base_s=float(line.intercept), per_hop_s=float(line.slope), interval=interval, points=n)

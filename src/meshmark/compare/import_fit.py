@@ -9,12 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.compare.import_numbers import LoadedPoint, Numbers, find_numbers, is_of_machine, is_of_memory
+from meshmark.compare.import_numbers import ImportNumbers, LoadedPoint, find_numbers, is_of_machine, is_of_memory
 from meshmark.compare.kinds import CPUS
 from meshmark.describe import stream_kernels
 from meshmark.model.engine import ask, median_of
-from meshmark.model.fitting.fit import Fit, Point
-from meshmark.model.fitting.from_numbers import FOOTPRINT, Fitted, Progress, Request, fit_numbers, measured
+from meshmark.model.fitting.fit import FitPoint, SurveyFit
+from meshmark.model.fitting.from_numbers import FOOTPRINT, KeyNumberFit, Progress, Request, fit_numbers, measured
 from meshmark.model.fitting.key_numbers import check
 from meshmark.model.instruments import measure
 from meshmark.model.machine import MachineFile
@@ -34,7 +34,7 @@ _CHANNELS: Final = (2, 4, 8, 16, 32, 64)  # numbers of channels of a socket that
 
 
 @dataclass(frozen=True, slots=True)
-class ImportFit(Fit):
+class ImportFit(SurveyFit):
     """A fit to results of other tools.
 
     Attributes:
@@ -42,7 +42,7 @@ class ImportFit(Fit):
         notes: What was assumed, and what could not be tested or used.
     """
 
-    fitted: Fitted
+    fitted: KeyNumberFit
     notes: tuple[str, ...]
 
 
@@ -90,9 +90,9 @@ def fit_import(
     return ImportFit(fitted.text, (*points, *predicted), fitted, tuple(notes))
 
 
-def _fitted_points(found: Numbers, fitted: Fitted) -> list[Point]:
+def _fitted_points(found: ImportNumbers, fitted: KeyNumberFit) -> list[FitPoint]:
     return [
-        Point(o.name, o.given, o.model, o.unit, True, frozenset().union(*(r.flags for r in found.used[o.name])))
+        FitPoint(o.name, o.given, o.model, o.unit, True, frozenset().union(*(r.flags for r in found.used[o.name])))
         for o in fitted.outcomes
         if o.given is not None and o.name in found.used
     ]
@@ -108,8 +108,8 @@ def _unused(records: Sequence[Record]) -> str:
 
 
 def _predictions(
-    records: Sequence[Record], found: Numbers, machine: MachineFile, curve: Sequence[tuple[float, float]]
-) -> tuple[list[Point], set[int]]:
+    records: Sequence[Record], found: ImportNumbers, machine: MachineFile, curve: Sequence[tuple[float, float]]
+) -> tuple[list[FitPoint], set[int]]:
     """Return the points that the fit did not use, and the `id` of their results.
 
     Args:
@@ -133,11 +133,11 @@ def _predictions(
     answers = ask(machine, [stream_trial([actor]) for _, actor in mixes.values()])
     values |= {name: median_of(a["groups"][0]["bytes_per_s"]) for name, a in zip(mixes, answers, strict=True)}
     for name, (r, _) in (*requests.items(), *mixes.items()):
-        points.append(Point(name, r.value, values[name], r.unit, False, r.flags))
+        points.append(FitPoint(name, r.value, values[name], r.unit, False, r.flags))
     return points, tested_ids
 
 
-def _request(r: Record, found: Numbers) -> tuple[str, Request] | None:
+def _request(r: Record, found: ImportNumbers) -> tuple[str, Request] | None:
     """Return the name of a point that an instrument simulates, and the request; None for other results."""
     kind, numbers = found.kinds[id(r)], found.numbers
     cores = int(numbers.need("cores"))
@@ -156,7 +156,7 @@ def _request(r: Record, found: Numbers) -> tuple[str, Request] | None:
     return None
 
 
-def _threads(r: Record, found: Numbers) -> int | None:
+def _threads(r: Record, found: ImportNumbers) -> int | None:
     """Return the number of cores that a result used: all, all of one socket, or one; None for other numbers."""
     kind, node = found.kinds[id(r)], r.conditions.get("cpu_node")
     if node is not None:
@@ -167,7 +167,7 @@ def _threads(r: Record, found: Numbers) -> int | None:
     return 1 if kind.workers is not None and kind.workers.count == 1 else None
 
 
-def _mix(r: Record, found: Numbers, machine: MachineFile) -> dict[str, Any] | None:
+def _mix(r: Record, found: ImportNumbers, machine: MachineFile) -> dict[str, Any] | None:
     """Return an actor that mixes reads and writes as a tool does; None for other results.
 
     With write-allocate (regular) stores, a written line is read as well: 2:1 means that one line is read, one line is
@@ -188,7 +188,7 @@ def _mix(r: Record, found: Numbers, machine: MachineFile) -> dict[str, Any] | No
     return {"cpus": list(range(int(found.numbers.need("cores")))), "chains": chains, "streams": streams}
 
 
-def _model_curve(found: Numbers, machine: MachineFile) -> list[tuple[float, float]]:
+def _model_curve(found: ImportNumbers, machine: MachineFile) -> list[tuple[float, float]]:
     """Return bandwidth and latency of the model while all cores read, from an idle machine to full load."""
     lines = int(machine.number("cpu.outstanding"))
     chains = sorted({max(1, round(lines * n / 12)) for n in range(1, 13)})
@@ -202,17 +202,17 @@ def _model_curve(found: Numbers, machine: MachineFile) -> list[tuple[float, floa
 
 def _curve_points(
     loads: Sequence[LoadedPoint], curve: Sequence[tuple[float, float]], fitted: bool = False
-) -> list[Point]:
+) -> list[FitPoint]:
     """Return points of measured and modelled latency by bandwidth, without loads beyond the model's bandwidth."""
     points = []
     for p in loads:
         if (latency := _interpolated(curve, p.bandwidth.value)) is not None:
             name = f"loaded latency at {p.bandwidth.value / 1e9:.4g} GB/s"
-            points.append(Point(name, p.latency.value, latency, "s", fitted, p.latency.flags | p.bandwidth.flags))
+            points.append(FitPoint(name, p.latency.value, latency, "s", fitted, p.latency.flags | p.bandwidth.flags))
     return points
 
 
-def _knee(found: Numbers) -> LoadedPoint | None:
+def _knee(found: ImportNumbers) -> LoadedPoint | None:
     """Return the loaded point nearest to three quarters of the highest bandwidth; None if none is near it."""
     if "loaded" not in found.used:
         return None
@@ -221,7 +221,7 @@ def _knee(found: Numbers) -> LoadedPoint | None:
     return min(candidates, key=lambda p: abs(p.bandwidth.value - 0.75 * highest), default=None)
 
 
-def _channels(found: Numbers, machine: MachineFile, knee: LoadedPoint) -> int:
+def _channels(found: ImportNumbers, machine: MachineFile, knee: LoadedPoint) -> int:
     """Return the channels of a socket at which the model is nearest to a loaded point.
 
     More channels with the same total bandwidth are slower, so that accesses queue for longer at each of them.

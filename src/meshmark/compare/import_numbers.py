@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from meshmark.compare.kinds import CPUS, LEVEL, MEMORY, Kind, kinds, source
+from meshmark.compare.kinds import CPUS, LEVEL, MEMORY, ResultKind, kinds, source
 from meshmark.errors import AbsentError
-from meshmark.model.fitting.key_numbers import Given, KeyNumbers
+from meshmark.model.fitting.key_numbers import KeyNumber, KeyNumbers
 from meshmark.store.record import Record
 from meshmark.values.units import counted
 
@@ -28,7 +28,7 @@ class LoadedPoint:
 
 
 @dataclass(slots=True)
-class Numbers:
+class ImportNumbers:
     """The key numbers that results determine.
 
     Attributes:
@@ -43,22 +43,22 @@ class Numbers:
     numbers: KeyNumbers
     used: Mapping[str, Sequence[Record]]
     curve: Sequence[LoadedPoint]
-    kinds: Mapping[int, Kind]
+    kinds: Mapping[int, ResultKind]
     nodes: int
     notes: list[str] = field(default_factory=list)
 
 
-def is_of_memory(kind: Kind) -> bool:
+def is_of_memory(kind: ResultKind) -> bool:
     """Return whether a result is of memory and not of a cache."""
     return kind.words.get(LEVEL) == frozenset({"memory"})
 
 
-def is_of_machine(kind: Kind) -> bool:
+def is_of_machine(kind: ResultKind) -> bool:
     """Return whether all CPUs of the machine worked."""
     return kind.workers is not None and kind.workers.part == "machine"
 
 
-def find_numbers(records: Sequence[Record], cores: int | None = None, idle_local: float | None = None) -> Numbers:
+def find_numbers(records: Sequence[Record], cores: int | None = None, idle_local: float | None = None) -> ImportNumbers:
     """Find the key numbers in results of one machine.
 
     Args:
@@ -68,26 +68,26 @@ def find_numbers(records: Sequence[Record], cores: int | None = None, idle_local
     Raises:
         AbsentError: The results do not determine the number of cores or a bandwidth of memory.
     """
-    finder = _Finder(records)
+    finder = _NumberFinder(records)
     finder.latencies(idle_local)
     store = finder.bandwidths()
     finder.cores(cores)
     curve = finder.loaded()
     finder.transfers()
     numbers = KeyNumbers(finder.sockets, finder.given, store)
-    return Numbers(numbers, finder.used, curve, finder.kinds, len(finder.socket_of), finder.notes)
+    return ImportNumbers(numbers, finder.used, curve, finder.kinds, len(finder.socket_of), finder.notes)
 
 
-class _Finder:
+class _NumberFinder:
     def __init__(self, records: Sequence[Record]) -> None:
         self.records, self.kinds = records, kinds(records)
-        self.given: dict[str, Given] = {}
+        self.given: dict[str, KeyNumber] = {}
         self.used: dict[str, Sequence[Record]] = {}
         self.notes: list[str] = []
         self.socket_of = _sockets(records)
         self.sockets = len(set(self.socket_of.values())) or 1
 
-    def select(self, metric: str, test: Callable[[Record, Kind], bool]) -> list[Record]:
+    def select(self, metric: str, test: Callable[[Record, ResultKind], bool]) -> list[Record]:
         instrument, _, name = metric.partition(".")
         candidates = [r for r in self.records if r.instrument == instrument and r.metric == name]
         return [r for r in candidates if test(r, self.kinds[id(r)])]
@@ -96,9 +96,9 @@ class _Finder:
         """Add a number with the results that it was computed from."""
         self.used[name] = records
         tool = source(records[0]).removeprefix("tool ")
-        self.given[name] = Given(value, f"{tool}: {how}")
+        self.given[name] = KeyNumber(value, f"{tool}: {how}")
 
-    def place(self, record: Record, kind: Kind) -> str:
+    def place(self, record: Record, kind: ResultKind) -> str:
         """Return `local`, `remote` or, if the place is unknown or a node without CPUs, an empty string."""
         cpu_node, memory_node = record.conditions.get("cpu_node"), record.conditions.get("memory_node")
         if cpu_node in self.socket_of and isinstance(memory_node, int):
@@ -119,7 +119,7 @@ class _Finder:
             by_place.setdefault(self.place(r, self.kinds[id(r)]), []).append(r)
         local, remote = by_place.get("local", []), by_place.get("remote", [])
         if idle_local is not None:
-            self.given["idle-local"] = Given(idle_local, "--idle-local")
+            self.given["idle-local"] = KeyNumber(idle_local, "--idle-local")
         elif local:
             self.take(
                 "idle-local", local, _mean(local), f"mean of {counted(len(local), 'idle latency', 'idle latencies')}"
@@ -135,7 +135,7 @@ class _Finder:
             self.take("idle-remote", remote, _mean(remote), description)
         elif self.sockets == 2:
             value = 1.7 * self.given["idle-local"].value
-            self.given["idle-remote"] = Given(value, "1.7 times the local one; the results have none", assumed=True)
+            self.given["idle-remote"] = KeyNumber(value, "1.7 times the local one; the results have none", assumed=True)
             self.notes.append("idle-remote is assumed, since the results have no latency of the other socket")
         if len(self.socket_of) > self.sockets:
             self.notes.append(
@@ -145,7 +145,7 @@ class _Finder:
     def bandwidths(self) -> str:
         """Find read, triad, core-read and link; return how the triad writes."""
 
-        def rate(kernel: str) -> Callable[[Record, Kind], bool]:
+        def rate(kernel: str) -> Callable[[Record, ResultKind], bool]:
             return lambda r, k: r.conditions.get("kernel") == kernel and is_of_memory(k) and self.place(r, k) == "local"
 
         reads, triads = (self.select("bandwidth.bandwidth_net", rate(kernel)) for kernel in ("read", "triad"))
@@ -171,7 +171,7 @@ class _Finder:
                     "import results of STREAM, likwid-bench or MLC, too",
                 )
             factor = 4 / 3 if store == "ordinary" else 1.0
-            self.given["read"] = Given(triad.value * factor, f"triad with {store} stores at no loss", assumed=True)
+            self.given["read"] = KeyNumber(triad.value * factor, f"triad with {store} stores at no loss", assumed=True)
             self.notes.append(
                 f"read is assumed to be {factor:.3g} times the triad, since the results have no read bandwidth"
             )
@@ -200,14 +200,14 @@ class _Finder:
 
     def cores(self, cores: int | None) -> None:
         if cores is not None:
-            self.given["cores"] = Given(cores, "--cores")
+            self.given["cores"] = KeyNumber(cores, "--cores")
             return
         counts = [k.workers.count for k in self.kinds.values() if k.workers is not None and k.workers.count is not None]
         cpus = {r.conditions.get(end) for r in self.records for end in ("from_cpu", "to_cpu")} - {None}
         largest = max(*counts, len(cpus), 0) if counts else len(cpus)
         if largest < 2:
             raise AbsentError("fit: the results do not state the number of cores of the machine", "--cores N")
-        self.given["cores"] = Given(largest, "the largest number of threads of the results", assumed=True)
+        self.given["cores"] = KeyNumber(largest, "the largest number of threads of the results", assumed=True)
         self.notes.append(f"cores {largest} is assumed: the largest number of threads of the results; --cores")
 
     def loaded(self) -> list[LoadedPoint]:
@@ -232,7 +232,7 @@ class _Finder:
     def transfers(self) -> None:
         span = "two sockets" if self.sockets == 2 else "one socket"
 
-        def fits(r: Record, k: Kind) -> bool:
+        def fits(r: Record, k: ResultKind) -> bool:
             dirty = k.words.get("state") == frozenset({"dirty"}) and "cache" not in r.conditions
             home_fits = k.words.get("home", frozenset()) <= {"from", "any"}
             places = k.words.get(CPUS, frozenset())
@@ -251,7 +251,9 @@ def _mean(records: Sequence[Record]) -> float:
     return math.fsum(r.value for r in records) / len(records)
 
 
-def _best(records: Sequence[Record], kind_of: Mapping[int, Kind], test: Callable[[Kind], bool]) -> Record | None:
+def _best(
+    records: Sequence[Record], kind_of: Mapping[int, ResultKind], test: Callable[[ResultKind], bool]
+) -> Record | None:
     """Return the largest result whose kind passes: the best, if there are best, mean and worst repetitions.
 
     Return None if no kind passes.

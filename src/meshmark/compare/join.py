@@ -10,12 +10,12 @@ from typing import Any, Final, Literal, get_args
 
 from meshmark.compare.kinds import kinds
 from meshmark.compare.normalise import Per, normalised
-from meshmark.compare.pairing import PAGES, Match, Unpaired, identity, matches, unpaired
-from meshmark.compare.sides import Side
+from meshmark.compare.pairing import PAGES, ResultMatch, UnpairedResult, identity, matches, unpaired
+from meshmark.compare.sides import ResultSide
 from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
 from meshmark.measure.repetitions import PLATEAU, measured, same_plateaus
-from meshmark.statistics.verdicts import MARGIN, Measured, Ratio, Spoken, alike, is_speed, judge, ratio, spoken
+from meshmark.statistics.verdicts import MARGIN, MedianEstimate, Ratio, Spoken, alike, is_speed, judge, ratio, spoken
 from meshmark.store.machines import FACTS
 from meshmark.store.record import Record
 
@@ -30,7 +30,7 @@ PUBLISHED: Final = "published without an interval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class ResultPair:
     """A point on both sides.
 
     Attributes:
@@ -64,7 +64,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class MetricMean:
     """The geometric mean of the ratios of a metric, over all pairs that have a ratio, whatever their verdict.
 
     Attributes:
@@ -84,7 +84,7 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ResultComparison:
     """The comparison of two sides.
 
     Attributes:
@@ -93,11 +93,11 @@ class Comparison:
         per: Quantity by which values were divided.
     """
 
-    a: Side
-    b: Side
-    pairs: Sequence[Pair]
-    only_a: Sequence[Unpaired]
-    only_b: Sequence[Unpaired]
+    a: ResultSide
+    b: ResultSide
+    pairs: Sequence[ResultPair]
+    only_a: Sequence[UnpairedResult]
+    only_b: Sequence[UnpairedResult]
     facts: Sequence[tuple[str, str, str]]
     margin: float
     per: Per = ""
@@ -107,25 +107,25 @@ class Comparison:
         words = [p.word for p in self.pairs]
         return {word: words.count(word) for word in WORDS if word in words}
 
-    def means(self) -> list[Mean]:
+    def means(self) -> list[MetricMean]:
         """Return geometric means by instrument and metric, in the order of the results.
 
         Metrics without direction have no mean.
         """
-        groups: dict[tuple[str, str], list[Pair]] = {}
+        groups: dict[tuple[str, str], list[ResultPair]] = {}
         for p in self.pairs:
             if p.a.better != "none":
                 groups.setdefault((p.a.instrument, p.a.metric), []).append(p)
         means = [_mean(*name, pairs) for name, pairs in groups.items()]
         return [mean for mean in means if mean is not None]
 
-    def worse(self) -> list[Pair]:
+    def worse(self) -> list[ResultPair]:
         """Return the pairs whose B is shown to be worse, and by more than the margin."""
         factor = 1 + self.margin
         return [p for p in self.pairs if p.worse and p.ratio and not 1 / factor <= p.ratio.value <= factor]
 
 
-def _mean(instrument: str, metric: str, pairs: Sequence[Pair]) -> Mean | None:
+def _mean(instrument: str, metric: str, pairs: Sequence[ResultPair]) -> MetricMean | None:
     """Return the mean of all pairs of a metric; None if no pair has a ratio."""
     ratios = [p.ratio for p in pairs if p.ratio is not None and p.ratio.value > 0]
     doubtful = sum(p.doubtful for p in pairs)
@@ -139,12 +139,12 @@ def _mean(instrument: str, metric: str, pairs: Sequence[Pair]) -> Mean | None:
     is_known = len(intervals) == len(ratios) and not doubtful
     interval = (over(i[0] for i in intervals), over(i[1] for i in intervals)) if is_known else None
     value = over(r.value for r in ratios)
-    return Mean(instrument, metric, len(ratios), value, interval, doubtful, len(pairs) - len(ratios))
+    return MetricMean(instrument, metric, len(ratios), value, interval, doubtful, len(pairs) - len(ratios))
 
 
 def compare(
-    a: Side, b: Side, *, margin: float = MARGIN, per: Per = "", instrument: str = "", metric: str = ""
-) -> Comparison:
+    a: ResultSide, b: ResultSide, *, margin: float = MARGIN, per: Per = "", instrument: str = "", metric: str = ""
+) -> ResultComparison:
     """Compare two sides.
 
     Args:
@@ -169,7 +169,7 @@ def compare(
     kind_by_id = kinds(a_records) | kinds(b_records)
     record_pairs = matches(a_records, b_records, same_machine, kind_by_id)
     if is_identical:  # results are equal to themselves, however uncertain they are
-        pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in record_pairs]
+        pairs = [ResultPair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in record_pairs]
     else:
         pairs = [_pair(m, margin) for m in record_pairs]
     if not {r.metric for r in a_records} & {r.metric for r in b_records}:
@@ -179,7 +179,7 @@ def compare(
             "measure on one what the other has, or import output that has it",
         )
     unpaired_results = unpaired(a_records, b_records, record_pairs, kind_by_id)
-    return Comparison(
+    return ResultComparison(
         a=a,
         b=b,
         pairs=pairs,
@@ -191,14 +191,14 @@ def compare(
     )
 
 
-def _identical(a: Side, b: Side) -> bool:
+def _identical(a: ResultSide, b: ResultSide) -> bool:
     """Return whether both sides have the same results, in any order, whatever the name of their machine is."""
     if [*a.records] == [*b.records]:
         return True
     if sorted(r.value for r in a.records) != sorted(r.value for r in b.records):
         return False
 
-    def lines(side: Side) -> list[str]:
+    def lines(side: ResultSide) -> list[str]:
         objects = (r.to_json() | {"machine": ""} if r.machine == side.machine else r.to_json() for r in side.records)
         return sorted(json.dumps(line, sort_keys=True) for line in objects)
 
@@ -208,21 +208,21 @@ def _identical(a: Side, b: Side) -> bool:
 # ------------------------------------------------------------------ verdicts
 
 
-def _pair(match: Match, margin: float) -> Pair:
+def _pair(match: ResultMatch, margin: float) -> ResultPair:
     a, b = match.a, match.b
     differing = tuple(sorted(_differing(a, b)))
     if match.differ:
-        return Pair(a=a, b=b, ratio=None, reason=match.differ, differ=differing, kind=match.kind)
+        return ResultPair(a=a, b=b, ratio=None, reason=match.differ, differ=differing, kind=match.kind)
     if a.unit != b.unit:
-        return Pair(a=a, b=b, ratio=None, reason=f"units {a.unit} and {b.unit}", differ=differing)
+        return ResultPair(a=a, b=b, ratio=None, reason=f"units {a.unit} and {b.unit}", differ=differing)
     if pages := [k for k in PAGES if k in differing]:
         texts = " and ".join(str(r.conditions[pages[0]]) for r in (a, b))
-        return Pair(a=a, b=b, ratio=None, reason=f"pages {texts}", differ=differing)
+        return ResultPair(a=a, b=b, ratio=None, reason=f"pages {texts}", differ=differing)
     # Counts, such as 0 errors, are exact and may have no ratio. Times and rates that are equal by chance show nothing,
     # and neither do single values.
     exact = len(a.samples) > 1 and not a.flags | b.flags and not is_speed(a.unit)
     if exact and a.value == b.value and a.samples == b.samples:
-        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "equal"), differ=differing)
+        return ResultPair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "equal"), differ=differing)
     doubts = {letter: doubt for letter, r in (("A", a), ("B", b)) if (doubt := _doubt(r))}
     reason = "; ".join(f"{letter}: {doubt}" for letter, doubt in doubts.items())
     doubtful = not {*doubts.values()} <= {PUBLISHED}
@@ -234,7 +234,7 @@ def _pair(match: Match, margin: float) -> Pair:
         verdict = Ratio(verdict.value, interval, "inconclusive" if doubts else judge(interval, alike(margin)))
         if verdict.word == "inconclusive" and not doubts:
             reason = "; ".join(f"{letter}: {ONE_RUN}" for letter in one_run_sides)
-    return Pair(a=a, b=b, ratio=verdict, reason=reason, differ=differing, kind=match.kind, doubtful=doubtful)
+    return ResultPair(a=a, b=b, ratio=verdict, reason=reason, differ=differing, kind=match.kind, doubtful=doubtful)
 
 
 def _of_one_run(record: Record) -> bool:
@@ -243,7 +243,7 @@ def _of_one_run(record: Record) -> bool:
     return measured_here and len(record.samples) > 1 and "runs" not in record.conditions
 
 
-def _measured(record: Record) -> Measured:
+def _measured(record: Record) -> MedianEstimate:
     """Return a record's median and bounds for a verdict. A model repeats itself exactly, so its samples are bounds."""
     measurement = measured(record)
     low, high = sorted(record.ends)
@@ -266,7 +266,7 @@ def _differing(a: Record, b: Record) -> set[str]:
 # ------------------------------------------------------------------ what differs
 
 
-def _facts(a: Side, b: Side) -> list[tuple[str, str, str]]:
+def _facts(a: ResultSide, b: ResultSide) -> list[tuple[str, str, str]]:
     """Return the software, settings and builds that both sides record and that differ."""
     facts = [
         (name.replace("_", " "), a.facts[name], b.facts[name])
@@ -287,7 +287,7 @@ def _opposite(better: str) -> str:
     return "higher" if better == "lower" else "lower"
 
 
-def to_json(c: Comparison) -> list[dict[str, Any]]:
+def to_json(c: ResultComparison) -> list[dict[str, Any]]:
     """Return one object per pair, result without a counterpart, mean, and difference between the machines.
 
     `type` distinguishes them.

@@ -59,7 +59,7 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResultKind:
     """The kind of one result. `workers` is None if the instrument has no number of workers."""
 
     words: Words = field(default_factory=dict)
@@ -79,19 +79,19 @@ def grouped(records: Iterable[Record], key: Callable[[Record], _K]) -> dict[_K, 
     return groups
 
 
-def kinds(records: Sequence[Record]) -> dict[int, Kind]:
+def kinds(records: Sequence[Record]) -> dict[int, ResultKind]:
     """Return the kind of each record of a side, by its `id`."""
     groups = grouped(records, lambda r: (source(r), r.instrument, r.metric))
     spans = [span for r in records if (span := _span(r)) is not None]
-    kind_by_id: dict[int, Kind] = {}
+    kind_by_id: dict[int, ResultKind] = {}
     for group in groups.values():
         largest_count = max((count for r in group if (count := _count(r)) is not None), default=0)
         nodes = {n for r in group for name in _WITH_CPUS if isinstance(n := r.conditions.get(name), int)}
-        kind_by_id |= {id(r): Kind(_words(r, spans, nodes), _workers(r, largest_count)) for r in group}
+        kind_by_id |= {id(r): ResultKind(_words(r, spans, nodes), _workers(r, largest_count)) for r in group}
     return kind_by_id
 
 
-def known_words(kinds_of_metric: Iterable[Kind]) -> dict[str, set[str]]:
+def known_words(kinds_of_metric: Iterable[ResultKind]) -> dict[str, set[str]]:
     """Return, by aspect, the words that are known of the results of a metric."""
     words_by_aspect: dict[str, set[str]] = {}
     for kind in kinds_of_metric:

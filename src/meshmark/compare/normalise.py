@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Literal
 
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.errors import UsageError, quoted
 from meshmark.store.record import Record
 
@@ -14,7 +14,7 @@ PER: Final[tuple[Per, ...]] = ("thread", "clock", "peak")
 _OF_MEMORY: Final = ("bandwidth", "loaded")  # instruments whose rates the memory's peak limits
 
 
-def normalised(side: Side, per: Per) -> Side:
+def normalised(side: ResultSide, per: Per) -> ResultSide:
     """Return a side whose values are divided.
 
     Args:
@@ -53,7 +53,7 @@ def _per_thread(record: Record) -> Record:
     return _scaled(record, 1 / threads, record.unit)
 
 
-def _per_clock(side: Side) -> Side:
+def _per_clock(side: ResultSide) -> ResultSide:
     """Return a side with times in cycles of the measured clock, and rates per cycle."""
     clocks = [r.value for r in side.points if r.metric == "core_frequency" and r.value > 0]
     if not clocks:
@@ -70,7 +70,7 @@ def _per_clock(side: Side) -> Side:
     return replace(side, records=[cycles(r) for r in side.records])
 
 
-def _per_peak(side: Side) -> Side:
+def _per_peak(side: ResultSide) -> ResultSide:
     def peak(r: Record) -> float | None:
         published_peak = r.provenance.get("peak")  # a publication may give one for each arrangement of its memory
         return float(published_peak) if isinstance(published_peak, int | float) else side.peak

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, Kind, grouped, kinds, known_words, resolved, source
+from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, ResultKind, grouped, kinds, known_words, resolved, source
 from meshmark.measure.repetitions import PLATEAU, point_key
 from meshmark.store.record import Record
 
@@ -36,7 +36,7 @@ Key = str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ResultMatch:
     """Results that are compared.
 
     Attributes:
@@ -51,7 +51,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Unpaired:
+class UnpairedResult:
     """A result without a counterpart, and the reason."""
 
     record: Record
@@ -59,15 +59,15 @@ class Unpaired:
 
 
 def matches(
-    ones: Sequence[Record], others: Sequence[Record], same_machine: bool, of_all: Mapping[int, Kind] | None = None
-) -> list[Match]:
+    ones: Sequence[Record], others: Sequence[Record], same_machine: bool, of_all: Mapping[int, ResultKind] | None = None
+) -> list[ResultMatch]:
     """Return the pairs, in the order of `ones`.
 
     Args:
         of_all: The kinds of the results of both sides, by `id`; None: they are determined.
     """
     of_all = of_all or kinds(ones) | kinds(others)
-    pairs: list[Match] = []
+    pairs: list[ResultMatch] = []
     by_source = [grouped(side, source) for side in (ones, others)]
     for a_source, a_records in by_source[0].items():
         for b_source, b_records in by_source[1].items():
@@ -82,9 +82,9 @@ def matches(
 def unpaired(
     ones: Sequence[Record],
     others: Sequence[Record],
-    found: Sequence[Match],
-    of_all: Mapping[int, Kind] | None = None,
-) -> list[list[Unpaired]]:
+    found: Sequence[ResultMatch],
+    of_all: Mapping[int, ResultKind] | None = None,
+) -> list[list[UnpairedResult]]:
     """Return the results of each side that are in no pair.
 
     Args:
@@ -93,8 +93,8 @@ def unpaired(
     paired = {id(r) for m in found for r in (m.a, m.b)}
     of_all = of_all or kinds(ones) | kinds(others)
 
-    def side_unpaired(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[Unpaired]:
-        reasons = {m: _Others(records, of_all, letter) for m, records in grouped(other_side, _metric).items()}
+    def side_unpaired(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[UnpairedResult]:
+        reasons = {m: _OtherSide(records, of_all, letter) for m, records in grouped(other_side, _metric).items()}
         compared_kinds = {_kind_key(r, of_all) for r in side if id(r) in paired}
 
         def reason(r: Record) -> str:
@@ -106,7 +106,7 @@ def unpaired(
                 return "another result of this kind is compared"
             return f"no result of {letter} has all of its conditions"
 
-        return [Unpaired(r, reason(r)) for r in side if id(r) not in paired]
+        return [UnpairedResult(r, reason(r)) for r in side if id(r) not in paired]
 
     return [side_unpaired(ones, others, "B"), side_unpaired(others, ones, "A")]
 
@@ -124,17 +124,17 @@ def _metric(record: Record) -> tuple[str, str]:
 # ------------------------------------------------------------------ one machine
 
 
-def _of_one_machine(ones: Sequence[Record], others: Sequence[Record]) -> list[Match]:
+def _of_one_machine(ones: Sequence[Record], others: Sequence[Record]) -> list[ResultMatch]:
     pairs = [*_equal(ones, others)]
     for ignored in (CHOICES, PAGES):
         paired_ids = {id(r) for m in pairs for r in (m.a, m.b)}
         keys = [{point_key(r, *ignored): r for r in _ranked(side)} for side in (ones, others)]
         candidates = [(keys[0][key], keys[1][key]) for key in keys[0] if key in keys[1]]
-        pairs += [Match(x, y) for x, y in candidates if id(x) not in paired_ids or id(y) not in paired_ids]
+        pairs += [ResultMatch(x, y) for x, y in candidates if id(x) not in paired_ids or id(y) not in paired_ids]
     return pairs
 
 
-def _equal(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[Match]:
+def _equal(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[ResultMatch]:
     """Yield pairs of results whose identity is the same.
 
     Several results of one point, such as two detections of a level, are paired in their order.
@@ -142,7 +142,7 @@ def _equal(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[Match]:
     by_point = grouped(others, point_key)
     for r in ones:
         if counterparts := by_point.get(point_key(r)):
-            yield Match(r, counterparts.pop(0))
+            yield ResultMatch(r, counterparts.pop(0))
 
 
 def _ranked(side: Iterable[Record]) -> list[Record]:
@@ -168,7 +168,7 @@ def _size(record: Record, name: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
+class _PairingRule:
     """A way to pair results.
 
     Attributes:
@@ -180,13 +180,13 @@ class _Pass:
     by_part: bool
 
 
-_PASSES: Final = [_Pass(alike, by_part) for alike in (True, False) for by_part in (False, True)]
+_PASSES: Final = [_PairingRule(alike, by_part) for alike in (True, False) for by_part in (False, True)]
 
 
 class _Pairing:
     """Pairs the results of two sides, each of one source, on different machines or of different sources."""
 
-    def __init__(self, ones: Sequence[Record], others: Sequence[Record], of_all: Mapping[int, Kind]) -> None:
+    def __init__(self, ones: Sequence[Record], others: Sequence[Record], of_all: Mapping[int, ResultKind]) -> None:
         self._sides = ones, others
         self._same_source = source(ones[0]) == source(others[0])
         self._kinds = of_all
@@ -201,11 +201,11 @@ class _Pairing:
             id(r): identity(r) for metric_sides in self._groups.values() for side in metric_sides for r in side
         }
         self._largest = [_largest(side) for side in self._sides]
-        self._found: list[Match] = []
+        self._found: list[ResultMatch] = []
         self._known: set[tuple[int, int]] = set()
         self._taken: dict[bool, set[int]] = {False: set(), True: set()}  # by `by_part`
 
-    def matches(self) -> list[Match]:
+    def matches(self) -> list[ResultMatch]:
         for m in _equal(*self._sides):
             self._add(m.a, m.b, None)
         for sides in self._groups.values():
@@ -218,7 +218,7 @@ class _Pairing:
                 self._add(keys[0][key], keys[1][key], None)
         return self._found
 
-    def _pass(self, sides: tuple[Sequence[Record], Sequence[Record]], how: _Pass) -> None:
+    def _pass(self, sides: tuple[Sequence[Record], Sequence[Record]], how: _PairingRule) -> None:
         """Pair the remaining results of a metric by the conditions that both state."""
         paired_ids, metric = self._taken[how.by_part], _metric(sides[0][0])
         paired_records = (
@@ -242,7 +242,7 @@ class _Pairing:
                     if paired_ids.isdisjoint({id(x), id(y)}):
                         self._add(x, y, how)
 
-    def _key(self, side: int, both: frozenset[str], how: _Pass, r: Record) -> Key:
+    def _key(self, side: int, both: frozenset[str], how: _PairingRule, r: Record) -> Key:
         """Return the key by which a record is paired; None if it cannot be paired in this way."""
         kind, words = self._kinds[id(r)], self._words[id(r)]
         # A model with another clock is another machine: keys of its file count even if the other side lacks them.
@@ -276,7 +276,7 @@ class _Pairing:
             point = {k: v for k, v in point.items() if k not in level_names}
         return json.dumps([*_metric(r), point], sort_keys=True)
 
-    def _add(self, x: Record, y: Record, how: _Pass | None) -> None:
+    def _add(self, x: Record, y: Record, how: _PairingRule | None) -> None:
         """Add a pair, unless it is unknown whether both are of one kind. `how`: None if all conditions agree."""
         by_part = how is not None and how.by_part
         if (id(x), id(y)) in self._known:
@@ -291,7 +291,7 @@ class _Pairing:
             elif not (self._same_source and _numbers_tell(x, aspect)):
                 return
         kind = "" if how is None or how.alike else self._kind_text(x, by_part)
-        self._found.append(Match(x, y, difference, kind))
+        self._found.append(ResultMatch(x, y, difference, kind))
         self._known.add((id(x), id(y)))
         workers = [self._kinds[id(r)].workers for r in (x, y)]
         counts = {w.count for w in workers if w is not None}
@@ -335,15 +335,15 @@ def _largest(side: Sequence[Record]) -> dict[tuple[tuple[str, str], str], float]
 # ------------------------------------------------------------------ reasons
 
 
-def _kind_key(record: Record, of_all: Mapping[int, Kind]) -> tuple[Any, ...]:
+def _kind_key(record: Record, of_all: Mapping[int, ResultKind]) -> tuple[Any, ...]:
     kind = of_all[id(record)]
     return _metric(record), tuple(sorted((k, tuple(sorted(v))) for k, v in kind.words.items())), kind.workers
 
 
-class _Others:
+class _OtherSide:
     """The results of a metric of one side; explains why a result of the other side has no counterpart among them."""
 
-    def __init__(self, records: Sequence[Record], of_all: Mapping[int, Kind], letter: str) -> None:
+    def __init__(self, records: Sequence[Record], of_all: Mapping[int, ResultKind], letter: str) -> None:
         record_kinds = [of_all[id(r)] for r in records]
         self._letter, self._known = letter, known_words(record_kinds)
         self._words: dict[str, set[str]] = {}
@@ -357,7 +357,7 @@ class _Others:
             for name, value in identity(r).items():
                 self._values.setdefault(name, {})[str(value)] = value
 
-    def reason(self, record: Record, kind: Kind) -> str:
+    def reason(self, record: Record, kind: ResultKind) -> str:
         """Return the first aspect, number of workers or condition that these results lack; "" if they have all."""
         words = resolved(kind.words, self._known)
         if unknown_aspects := [aspect for aspect, word in words.items() if not word]:

@@ -29,7 +29,7 @@ ALL: Final = "all"  # MACHINE@all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ResultSide:
     """Results of one machine.
 
     Attributes:
@@ -79,7 +79,7 @@ class Sides:
         """
         return cls(Store(store or data_home() / "store"), data_home() / "runs", host_id(), command)
 
-    def find_all(self, names: Sequence[str], instrument: str = "") -> list[Side]:
+    def find_all(self, names: Sequence[str], instrument: str = "") -> list[ResultSide]:
         """Return the sides of several names. Models are simulated with the choices of the other sides.
 
         Args:
@@ -98,7 +98,7 @@ class Sides:
         }
         return [side_by_name[name] for name in names]
 
-    def find(self, name: str, others: Sequence[Record] = (), instrument: str = "") -> Side:
+    def find(self, name: str, others: Sequence[Record] = (), instrument: str = "") -> ResultSide:
         """Return the side of a name: `host`, `latest`, a file, a run folder, a run, MACHINE, MACHINE@DATE, MACHINE@all,
         `paper:NAME`, or a model.
 
@@ -111,7 +111,7 @@ class Sides:
         model = self._model(name)
         return self._recorded(name) if model is None else self._simulated(name, model, others, instrument)
 
-    def _recorded(self, name: str) -> Side:
+    def _recorded(self, name: str) -> ResultSide:
         """Return the side of a name that does not refer to a model."""
         if name == LATEST:
             run = newest_run(self.store.folder, self._runs, self.host)
@@ -149,11 +149,11 @@ class Sides:
         query = f"SELECT 1 FROM {{rows}} AND run NOT LIKE '{SWEEP}%' LIMIT 1"
         return bool(self.store.select(query, machine=machine))
 
-    def _simulated(self, name: str, model: MachineFile, others: Sequence[Record], instrument: str) -> Side:
+    def _simulated(self, name: str, model: MachineFile, others: Sequence[Record], instrument: str) -> ResultSide:
         description = f"model, simulated: {model.title}, {len(model.uncertain_keys())} values assumed"
         return self._side(name, description, simulated(model, others, instrument), memory_peak(model))
 
-    def _of_paper(self, name: str) -> Side:
+    def _of_paper(self, name: str) -> ResultSide:
         entry = paper(name)
         source = (
             f"{entry.publication.authors[0]}, {entry.publication.year}"
@@ -162,7 +162,7 @@ class Sides:
         )
         return self._side(name, f"{entry.title}, published by {source}", entry.records())
 
-    def run(self, name: str) -> Side:
+    def run(self, name: str) -> ResultSide:
         """Return the side of a run of the store.
 
         Raises:
@@ -172,7 +172,7 @@ class Sides:
             return self._of_run(name, rows)
         raise UsageError(f"{self._command}: found no run '{quoted(name)}'", "meshmark store list")
 
-    def _of_path(self, name: str, path: Path) -> Side:
+    def _of_path(self, name: str, path: Path) -> ResultSide:
         if is_survey(path):
             return self._of_folder(name, path)
         if path.is_dir():
@@ -188,16 +188,16 @@ class Sides:
             description += f", left out {output.left_out_count}: {quoted(output.left_out[0])}"
         return self._side(name, description, latest(_by_run(rows)))
 
-    def _of_folder(self, name: str, folder: Path) -> Side:
+    def _of_folder(self, name: str, folder: Path) -> ResultSide:
         (_, _, info), steps = load_run_and_steps(folder)
         rows = [(info.run_id, step, record) for step, record in steps]
         return self._side(name, f"run {info.run_id}", _pooled(rows))
 
-    def _of_run(self, name: str, rows: Sequence[tuple[str, str, Record]]) -> Side:
+    def _of_run(self, name: str, rows: Sequence[tuple[str, str, Record]]) -> ResultSide:
         self._check_one_machine(name, (r for _, _, r in rows))
         return self._side(name, f"run {name}", _pooled(rows))
 
-    def _of_machine(self, name: str, machine: str, when: str) -> Side | None:
+    def _of_machine(self, name: str, machine: str, when: str) -> ResultSide | None:
         """Return the side of a machine; None if the store has no results of it."""
         if when == ALL:
             runs = _by_run(self.store.rows(machine=machine))
@@ -222,7 +222,7 @@ class Sides:
                 "meshmark store import it, and compare the machines by name",
             )
 
-    def _side(self, name: str, what: str, records: Sequence[Record], peak: float | None = None) -> Side:
+    def _side(self, name: str, what: str, records: Sequence[Record], peak: float | None = None) -> ResultSide:
         if not records:
             raise UsageError(f"{self._command}: found no result in {quoted(name)}")
         machine, start = records[0].machine, max(str(r.provenance.get("start", "")) for r in records)
@@ -230,7 +230,7 @@ class Sides:
         facts = {k: v for k, v in earlier_rows[-1].items() if k in FACTS} if earlier_rows else {}
         if peak is None and machine == self.host:
             peak = wire_bandwidth()
-        return Side(name=name, what=what, machine=machine, start=start, records=records, facts=facts, peak=peak)
+        return ResultSide(name=name, what=what, machine=machine, start=start, records=records, facts=facts, peak=peak)
 
 
 def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:

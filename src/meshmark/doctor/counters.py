@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.doctor.finding import Finding
+from meshmark.doctor.finding import HostFinding
 from meshmark.machine.absence import is_absent
 from meshmark.machine.facts import host_facts
-from meshmark.machine.tree import Tree, allowed_in_status
+from meshmark.machine.tree import FileTree, allowed_in_status
 
 # Capability numbers of <linux/capability.h>.
 _DAC_OVERRIDE, _DAC_READ_SEARCH, IPC_LOCK, _SYS_RAWIO, _SYS_ADMIN, SYS_NICE, _PERFMON = 1, 2, 14, 17, 21, 23, 38
@@ -41,11 +41,11 @@ def open_counter(kind: int, config: int, pid: int, cpu: int) -> int:
     return 0
 
 
-class Host:
+class CounterHost:
     """The machine to check: the tree below a root, host facts and the rights of this process."""
 
     def __init__(self, root: Path, which: Callable[[str], str | None], try_counter: TryCounter) -> None:
-        self.tree = Tree(root)
+        self.tree = FileTree(root)
         self.live = self.tree.live
         self.which, self.try_counter = which, try_counter
         self.facts: Mapping[str, Any] = host_facts(root)
@@ -166,11 +166,11 @@ class Host:
         return f"echo {value} | {self._as_root}tee /{name}"
 
 
-def unknown(name: str, file: str, why: str) -> Finding:
-    return Finding(name, f"/{file} does not exist or is not readable", "unknown", why)
+def unknown(name: str, file: str, why: str) -> HostFinding:
+    return HostFinding(name, f"/{file} does not exist or is not readable", "unknown", why)
 
 
-def not_in_kernel(host: Host, name: str, file: str, why: str) -> Finding:
+def not_in_kernel(host: CounterHost, name: str, file: str, why: str) -> HostFinding:
     """Return the finding about a missing setting: ok if the running kernel has other settings in its folder.
 
     Otherwise, it is unknown.
@@ -178,14 +178,14 @@ def not_in_kernel(host: Host, name: str, file: str, why: str) -> Finding:
     folder, _, setting = file.rpartition("/")
     names = host.names(folder) if host.live else None
     if names and setting not in names:
-        return Finding(name, "not in this kernel", "ok", why)
+        return HostFinding(name, "not in this kernel", "ok", why)
     return unknown(name, file, why)
 
 
 # ------------------------------------------------------------------ counters
 
 
-def sampler(absent: Sequence[Mapping[str, str]]) -> Iterator[Finding]:
+def sampler(absent: Sequence[Mapping[str, str]]) -> Iterator[HostFinding]:
     """Yield one finding per reason why the sampler lacks metrics."""
     metrics_by_reason: dict[tuple[str, str], list[str]] = {}
     for a in absent:
@@ -195,10 +195,10 @@ def sampler(absent: Sequence[Mapping[str, str]]) -> Iterator[Finding]:
         metrics_by_reason.setdefault((a.get("why", ""), a.get("hint", "")), []).append(component or metric)
     for (reason, hint), metrics in metrics_by_reason.items():
         names = ", ".join(dict.fromkeys(metrics[:4])) + (f" and {len(metrics) - 4} more" if len(metrics) > 4 else "")
-        yield Finding(f"sampler: {names}", reason, "hidden", "hatched on the map and not recorded", hint)
+        yield HostFinding(f"sampler: {names}", reason, "hidden", "hatched on the map and not recorded", hint)
 
 
-def perf(host: Host) -> Iterator[Finding]:
+def perf(host: CounterHost) -> Iterator[HostFinding]:
     """Check whether this process may open system-wide counters, by settings and, on a live system, by a test."""
     name, effect = "system-wide counters", "memory controllers, links and caches count for the machine, not a process"
     paranoid = host.tree.number(f"{KERNEL}/perf_event_paranoid")
@@ -210,11 +210,11 @@ def perf(host: Host) -> Iterator[Finding]:
     if host.live:
         error = host.try_counter(1, 0, -1, min(os.sched_getaffinity(0)))  # PERF_COUNT_SW_CPU_CLOCK, on all machines
         if not error:
-            yield Finding(name, f"{setting_text}{suffix}: can be opened", "ok", effect)
+            yield HostFinding(name, f"{setting_text}{suffix}: can be opened", "ok", effect)
         elif error == errno.ENOSYS:
-            yield Finding(name, "this kernel has no perf_event_open", "hidden", effect)
+            yield HostFinding(name, "this kernel has no perf_event_open", "hidden", effect)
         elif allowed:
-            yield Finding(
+            yield HostFinding(
                 name,
                 f"{setting_text}{suffix}, but refused ({_errno_name(error)}), probably by a seccomp filter",
                 "hidden",
@@ -222,18 +222,20 @@ def perf(host: Host) -> Iterator[Finding]:
                 "docker run --cap-add PERFMON --security-opt seccomp=unconfined …",
             )
         else:
-            yield Finding(name, f"{setting_text}, without CAP_PERFMON{namespace_note(host)}", "hidden", effect, command)
+            yield HostFinding(
+                name, f"{setting_text}, without CAP_PERFMON{namespace_note(host)}", "hidden", effect, command
+            )
     elif paranoid is None:
         yield unknown(name, f"{KERNEL}/perf_event_paranoid", effect)
     elif allowed:
-        yield Finding(name, setting_text + suffix, "ok", effect)
+        yield HostFinding(name, setting_text + suffix, "ok", effect)
     elif privileged is None:
-        yield Finding(name, f"{setting_text}; the capabilities were not recorded", "unknown", effect, command)
+        yield HostFinding(name, f"{setting_text}; the capabilities were not recorded", "unknown", effect, command)
     else:
-        yield Finding(name, f"{setting_text}, without CAP_PERFMON{namespace_note(host)}", "hidden", effect, command)
+        yield HostFinding(name, f"{setting_text}, without CAP_PERFMON{namespace_note(host)}", "hidden", effect, command)
 
 
-def namespace_note(host: Host) -> str:
+def namespace_note(host: CounterHost) -> str:
     return " for the machine (in a user namespace)" if host.namespaced else ""
 
 
@@ -241,7 +243,7 @@ def _errno_name(number: int) -> str:
     return errno.errorcode.get(number, str(number))
 
 
-def units(host: Host) -> Iterator[Finding]:
+def units(host: CounterHost) -> Iterator[HostFinding]:
     """Check which PMUs exist."""
     devices = host.names(_EVENTS)
     core, uncore = "counters of the cores", "counters of memory controllers and links"
@@ -255,10 +257,10 @@ def units(host: Host) -> Iterator[Finding]:
     error = host.try_counter(0, 0, 0, -1) if host.live and core_devices else 0  # cycles of this process
     hypervisor = "on the hypervisor: give this guest a PMU (QEMU: -cpu host,pmu=on)" if host.guest else ""
     if core_devices and error in {0, errno.EACCES, errno.EPERM}:  # `perf` reports missing permission
-        yield Finding(core, ", ".join(core_devices), "ok", core_effect)
+        yield HostFinding(core, ", ".join(core_devices), "ok", core_effect)
     elif core_devices:
         observation = f"{', '.join(core_devices)}, but cycles cannot be counted ({_errno_name(error)})"
-        yield Finding(core, observation, "hidden", core_effect, hypervisor)
+        yield HostFinding(core, observation, "hidden", core_effect, hypervisor)
     else:
         observation = "the hypervisor provides none" if host.guest else "the kernel reports none"
         yield Finding(core, observation, "hidden", core_effect, hypervisor)
@@ -267,7 +269,7 @@ def units(host: Host) -> Iterator[Finding]:
     ]
     kinds = sorted({re.sub(r"(_\d+)+$", "", d) for d in units})
     if units:
-        yield Finding(uncore, f"{len(units)} units: {', '.join(kinds[:6])}", "ok", uncore_effect)
+        yield HostFinding(uncore, f"{len(units)} units: {', '.join(kinds[:6])}", "ok", uncore_effect)
     else:
         observation = (
             "none, since hypervisors do not provide them to guests" if host.guest else "the kernel reports none"
@@ -275,43 +277,43 @@ def units(host: Host) -> Iterator[Finding]:
         module = "" if host.guest or not host.x86 else host.root_command("modprobe intel_uncore")
         if "amd" in str(host.fact("cpu", "vendor") or "").lower() and module:
             module = host.root_command("modprobe amd_uncore")
-        yield Finding(uncore, observation, "hidden", uncore_effect, module)
+        yield HostFinding(uncore, observation, "hidden", uncore_effect, module)
 
 
-def watchdog(host: Host) -> Iterator[Finding]:
+def watchdog(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "NMI watchdog", "occupies one of the few counters of every CPU, so that others are multiplexed"
     enabled = host.tree.number(f"{KERNEL}/nmi_watchdog")
     if enabled is None:
         yield not_in_kernel(host, name, f"{KERNEL}/nmi_watchdog", effect)
     elif enabled:
-        yield Finding(name, "on", "hidden", effect, host.root_command("sysctl kernel.nmi_watchdog=0"))
+        yield HostFinding(name, "on", "hidden", effect, host.root_command("sysctl kernel.nmi_watchdog=0"))
     else:
-        yield Finding(name, "off", "ok", effect)
+        yield HostFinding(name, "off", "ok", effect)
 
 
-def resctrl(host: Host) -> Iterator[Finding]:
+def resctrl(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "bandwidth monitoring (resctrl)", "measures the memory traffic of each last-level cache"
     flags = (host.tree.text("proc/cpuinfo") or "").split()
     mounted = host.exists("sys/fs/resctrl/info") or host.exists("sys/fs/resctrl/schemata")
     data = "sys/fs/resctrl/mon_data"
     domains = host.names(data)
     if any(host.exists(f"{data}/{domain}/mbm_total_bytes") for domain in domains or ()):
-        yield Finding(name, "mounted", "ok", effect)
+        yield HostFinding(name, "mounted", "ok", effect)
     elif mounted and domains is None and host.exists(data):
-        yield Finding(name, "mounted, but its monitoring is not readable", "hidden", effect)
+        yield HostFinding(name, "mounted, but its monitoring is not readable", "hidden", effect)
     elif mounted:
-        yield Finding(name, "mounted, but without bandwidth monitoring", "hidden", effect)
+        yield HostFinding(name, "mounted, but without bandwidth monitoring", "hidden", effect)
     elif "cqm_mbm_total" in flags or host.exists("sys/fs/resctrl"):
         command = host.root_command("mount -t resctrl resctrl /sys/fs/resctrl")
-        yield Finding(name, "supported by the processor, but not mounted", "hidden", effect, command)
+        yield HostFinding(name, "supported by the processor, but not mounted", "hidden", effect, command)
     elif not flags:
         yield unknown(name, "proc/cpuinfo", effect)
     else:
         observation = "not provided by the hypervisor" if host.guest else "not supported by the processor"
-        yield Finding(name, observation, "hidden", effect)
+        yield HostFinding(name, observation, "hidden", effect)
 
 
-def energy(host: Host) -> Iterator[Finding]:
+def energy(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "energy counters (RAPL)", "measure the power of packages and memory"
     zones = [n for n in host.names("sys/class/powercap") or [] if re.match(r"intel-rapl:|amd_energy", n)]
     counters = [f"sys/class/powercap/{z}/energy_uj" for z in zones]
@@ -320,41 +322,41 @@ def energy(host: Host) -> Iterator[Finding]:
         if host.names("sys/class/powercap") is None and not host.live:
             yield unknown(name, "sys/class/powercap", effect)
         elif host.guest:
-            yield Finding(name, "the hypervisor provides none", "hidden", effect)
+            yield HostFinding(name, "the hypervisor provides none", "hidden", effect)
         elif host.x86:
-            yield Finding(name, "not found", "hidden", effect, host.root_command("modprobe intel_rapl_msr"))
+            yield HostFinding(name, "not found", "hidden", effect, host.root_command("modprobe intel_rapl_msr"))
         else:
-            yield Finding(name, "this processor has none", "hidden", effect)
+            yield HostFinding(name, "this processor has none", "hidden", effect)
         return
     unreadable = [c for c in counters if host.tree.number(c) is None]
     if unreadable:
         # By default, only root may read these files, because they can leak secrets (PLATYPUS, 2020).
         command = host.root_command("chmod a+r /sys/class/powercap/*/energy_uj")
-        yield Finding(name, f"{len(unreadable)} of {len(counters)} are not readable", "hidden", effect, command)
+        yield HostFinding(name, f"{len(unreadable)} of {len(counters)} are not readable", "hidden", effect, command)
     else:
-        yield Finding(name, f"{len(counters)} of {len(counters)} are readable", "ok", effect)
+        yield HostFinding(name, f"{len(counters)} of {len(counters)} are readable", "ok", effect)
 
 
-def msr(host: Host) -> Iterator[Finding]:
+def msr(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = (
         "model-specific registers (MSR)",
         "contain the state of prefetchers and the limits of the uncore clock",
     )
     if not host.live:
-        yield Finding(name, "recorded trees contain no devices", "unknown", effect)
+        yield HostFinding(name, "recorded trees contain no devices", "unknown", effect)
     elif not host.x86:
-        yield Finding(name, "this processor has none", "ok", effect)
+        yield HostFinding(name, "this processor has none", "ok", effect)
     elif not (devices := [f"dev/cpu/{n}/msr" for n in host.cpus if host.exists(f"dev/cpu/{n}/msr")]):
-        yield Finding(name, "/dev/cpu/*/msr does not exist", "hidden", effect, host.root_command("modprobe msr"))
+        yield HostFinding(name, "/dev/cpu/*/msr does not exist", "hidden", effect, host.root_command("modprobe msr"))
     elif all(os.access(host.tree.path(device), os.R_OK) for device in devices) and host.has(_SYS_RAWIO):
-        yield Finding(name, "readable", "ok", effect)
+        yield HostFinding(name, "readable", "ok", effect)
     else:
-        yield Finding(
+        yield HostFinding(
             name, "only root with CAP_SYS_RAWIO may read them", "hidden", effect, host.own_command("meshmark survey")
         )
 
 
-def mesh(host: Host) -> Iterator[Finding]:
+def mesh(host: CounterHost) -> Iterator[HostFinding]:
     """Check whether the layout of an Arm mesh, which Linux reports only in debugfs, is readable."""
     name, effect = (
         "map of the mesh (arm-cmn)",
@@ -363,10 +365,10 @@ def mesh(host: Host) -> Iterator[Finding]:
     devices = [d for d in host.names(_EVENTS) or [] if d.startswith("arm_cmn")]
     if not devices:
         observation = "no such mesh" if host.names(_EVENTS) is not None else ""
-        yield Finding(name, observation, "ok", effect) if observation else unknown(name, _EVENTS, effect)
+        yield HostFinding(name, observation, "ok", effect) if observation else unknown(name, _EVENTS, effect)
     elif host.names("sys/kernel/debug/arm-cmn"):
-        yield Finding(name, "readable in debugfs", "ok", effect)
+        yield HostFinding(name, "readable in debugfs", "ok", effect)
     else:
         entries = host.names("sys/kernel/debug")
         command = "mount -t debugfs none /sys/kernel/debug" if entries == [] else "chmod a+rx /sys/kernel/debug"
-        yield Finding(name, "debugfs is not mounted or not readable", "hidden", effect, host.root_command(command))
+        yield HostFinding(name, "debugfs is not mounted or not readable", "hidden", effect, host.root_command(command))

@@ -11,7 +11,7 @@ ORDER: Final[tuple[Judged, ...]] = ("wrong", "slows", "spoils-measurements", "hi
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HostFinding:
     """One property that was checked.
 
     Attributes:
@@ -43,12 +43,12 @@ def by_limits(value: float, spoils: float, slows: float) -> Judged:
     return "slows" if value >= slows else "spoils-measurements" if value >= spoils else "ok"
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
+def in_order(findings: Iterable[HostFinding]) -> list[HostFinding]:
     """Return the findings with one line of text each, worst first; among equals, findings with a command first."""
     return sorted(map(_one_line, findings), key=lambda f: (ORDER.index(f.judged), not f.command))
 
 
-def _one_line(finding: Finding) -> Finding:
+def _one_line(finding: HostFinding) -> HostFinding:
     """Return the finding without control characters and line breaks, which files may contain."""
     text = " ".join("".join(c if c.isprintable() else " " for c in finding.found).split())[:400]
     if not text:  # a corrupt file

@@ -22,7 +22,7 @@ from meshmark.doctor.counters import (
     KERNEL,
     MIN_LOCKED,
     SYS_NICE,
-    Host,
+    CounterHost,
     TryCounter,
     energy,
     mesh,
@@ -37,7 +37,7 @@ from meshmark.doctor.counters import (
     unknown,
     watchdog,
 )
-from meshmark.doctor.finding import Finding, in_order
+from meshmark.doctor.finding import HostFinding, in_order
 from meshmark.doctor.limits import raise_limit
 from meshmark.doctor.settings import thp_mode
 from meshmark.machine.absence import is_absent
@@ -58,7 +58,7 @@ def examine(
     *,
     which: Callable[[str], str | None] = shutil.which,
     try_counter: TryCounter | None = None,
-) -> list[Finding]:
+) -> list[HostFinding]:
     """Return all findings, worst first.
 
     Args:
@@ -68,40 +68,40 @@ def examine(
         try_counter: Function that opens a counter (type, config, pid, cpu) and returns 0 or the errno; by default
             `open_counter`.
     """
-    host = Host(root, which, try_counter or open_counter)
+    host = CounterHost(root, which, try_counter or open_counter)
     return in_order((*sampler(absent), *(f for check in _CHECKS for f in check(host))))
 
 
 # ------------------------------------------------------------------ influences on measurements
 
 
-def _balancing(host: Host) -> Iterator[Finding]:
+def _balancing(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "NUMA balancing", "migrates pages and causes page faults during measurements"
     mode = host.tree.number(f"{KERNEL}/numa_balancing")
     if mode is None:
         yield not_in_kernel(host, name, f"{KERNEL}/numa_balancing", effect)
     elif mode and len(host.nodes) == 1:
-        yield Finding(name, f"on ({mode}), but there is only one node", "ok", effect)
+        yield HostFinding(name, f"on ({mode}), but there is only one node", "ok", effect)
     elif mode:
         command = host.root_command("sysctl kernel.numa_balancing=0")
-        yield Finding(name, f"on ({mode})", "spoils-measurements", effect, command)
+        yield HostFinding(name, f"on ({mode})", "spoils-measurements", effect, command)
     else:
-        yield Finding(name, "off", "ok", effect)
+        yield HostFinding(name, "off", "ok", effect)
 
 
-def _huge(host: Host) -> Iterator[Finding]:
+def _huge(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "transparent huge pages", "without them, latencies beyond the reach of the TLB include page walks"
     mode, file = thp_mode(host.tree)
     if mode is None:
         yield unknown(name, file, effect)
     elif mode == "never":
-        yield Finding(name, "never", "hidden", effect, host.write("madvise", file))
+        yield HostFinding(name, "never", "hidden", effect, host.write("madvise", file))
     else:
-        yield Finding(name, str(mode), "ok", effect)
+        yield HostFinding(name, str(mode), "ok", effect)
     yield _huge_pool(host)
 
 
-def _huge_pool(host: Host) -> Finding:
+def _huge_pool(host: CounterHost) -> HostFinding:
     """Check whether every node whose memory this process may use has free pages of 2 MiB."""
     name, effect = "huge page pool", "measurements with --pages 2MiB are absent without it"
     pools = host.fact("pages", "huge") or []
@@ -110,7 +110,7 @@ def _huge_pool(host: Host) -> Finding:
     pool = next((p for p in pools if p["size_bytes"] == _HUGE_BYTES), None)
     if pool is None:
         sizes = ", ".join(plain(p["size_bytes"], "B") for p in pools)
-        return Finding(name, f"this kernel has no pages of 2 MiB, only of {sizes}", "hidden", effect)
+        return HostFinding(name, f"this kernel has no pages of 2 MiB, only of {sizes}", "hidden", effect)
     file = f"hugepages/hugepages-{_HUGE_BYTES >> 10}kB/nr_hugepages"
     total, text = pool["total"], "pages of 2 MiB"
     free_by_node = {
@@ -122,13 +122,15 @@ def _huge_pool(host: Host) -> Finding:
         free = _free_pages(pool)
         if free == 0:
             observation = f"no {text}" if total == 0 else f"{total} {text}, all of them in use"
-            return Finding(
+            return HostFinding(
                 name, observation, "hidden", effect, host.write(_pages_to_reserve(total), f"sys/kernel/mm/{file}")
             )
-        return Finding(name, f"{total} {text}" + (f", {free} of them free" if free != total else ""), "ok", effect)
+        return HostFinding(name, f"{total} {text}" + (f", {free} of them free" if free != total else ""), "ok", effect)
     if len(free_by_node) < len(host.memory_nodes):
         unreported_nodes = format_list([n for n in host.memory_nodes if n not in free_by_node])
-        return Finding(name, f"{total} {text} on unknown nodes: not reported for {unreported_nodes}", "unknown", effect)
+        return HostFinding(
+            name, f"{total} {text} on unknown nodes: not reported for {unreported_nodes}", "unknown", effect
+        )
     empty_nodes = [n for n, pages in free_by_node.items() if pages == 0]
     if empty_nodes:
         nonempty_nodes = {n: pages for n, pages in free_by_node.items() if pages}
@@ -139,9 +141,9 @@ def _huge_pool(host: Host) -> Finding:
         )
         folder = str(empty_nodes[0]) if len(empty_nodes) == 1 else "{" + ",".join(map(str, empty_nodes)) + "}"
         command = host.write(_pages_to_reserve(0), f"sys/devices/system/node/node{folder}/{file}")
-        return Finding(name, f"node {format_list(empty_nodes)} has no free {text}{rest}", "hidden", effect, command)
+        return HostFinding(name, f"node {format_list(empty_nodes)} has no free {text}{rest}", "hidden", effect, command)
     nodes = f"node {format_list(list(free_by_node))}"
-    return Finding(name, f"{min(free_by_node.values())} or more free {text} on {nodes}", "ok", effect)
+    return HostFinding(name, f"{min(free_by_node.values())} or more free {text} on {nodes}", "ok", effect)
 
 
 def _free_pages(pool: Mapping[str, object]) -> int | None:
@@ -154,7 +156,7 @@ def _pages_to_reserve(total: int) -> str:
     return str(total + (1 << 30) // _HUGE_BYTES)
 
 
-def _frequency(host: Host) -> Iterator[Finding]:
+def _frequency(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = (
         "frequency governor",
         "a clock rate that follows the load slows the first samples and makes repetitions differ",
@@ -165,7 +167,7 @@ def _frequency(host: Host) -> Iterator[Finding]:
             yield unknown(name, f"{CPU}/cpu*/cpufreq", effect)
         else:
             controller = "controlled by the hypervisor" if host.guest else "not controlled by the kernel"
-            yield Finding(name, controller, "hidden", effect)
+            yield HostFinding(name, controller, "hidden", effect)
         return
     cpus_by_setting: dict[str, set[int]] = {}
     for group in groups:
@@ -181,16 +183,16 @@ def _frequency(host: Host) -> Iterator[Finding]:
     unreported_cpus = allowed_cpus - {cpu for g in groups for cpu in g["cpus"]}
     if governors != {"performance"}:
         command = host.write("performance", f"{CPU}/cpu*/cpufreq/scaling_governor")
-        yield Finding(name, observation, "spoils-measurements", effect, command)
+        yield HostFinding(name, observation, "spoils-measurements", effect, command)
     elif unreported_cpus:
-        yield Finding(
+        yield HostFinding(
             name, f"{observation}; not reported for CPUs {format_list(list(unreported_cpus))}", "unknown", effect
         )
     else:
-        yield Finding(name, observation, "ok", effect)
+        yield HostFinding(name, observation, "ok", effect)
 
 
-def _kinds(host: Host) -> Iterator[Finding]:
+def _kinds(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "kinds of cores", "cores of several kinds give different results: measure one kind at a time"
     kinds = host.fact("topology", "core_kinds") or []
     if not kinds:
@@ -200,9 +202,9 @@ def _kinds(host: Host) -> Iterator[Finding]:
     allowed_kinds = [kind for kind in kinds if allowed_cpus & set(kind["cpus"])]
     if len(allowed_kinds) > 1:
         command = f"taskset -c {format_list(sorted(allowed_cpus & set(allowed_kinds[0]['cpus'])))} meshmark …"
-        yield Finding(name, observation, "spoils-measurements", effect, command)
+        yield HostFinding(name, observation, "spoils-measurements", effect, command)
     else:
-        yield Finding(
+        yield HostFinding(
             name,
             observation + f"; this process may use {allowed_kinds[0]['name']} only" if allowed_kinds else observation,
             "ok",
@@ -210,16 +212,18 @@ def _kinds(host: Host) -> Iterator[Finding]:
         )
 
 
-def _smt(host: Host) -> Iterator[Finding]:
+def _smt(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "SMT", "CPUs of one core share it: measure one CPU per core, and keep its siblings idle"
     active = host.fact("settings", "smt_active")
     if active is None:
         yield unknown(name, f"{CPU}/smt/active", effect)
     else:
-        yield Finding(name, "on" if active else f"off ({host.fact('settings', 'smt') or 'not active'})", "ok", effect)
+        yield HostFinding(
+            name, "on" if active else f"off ({host.fact('settings', 'smt') or 'not active'})", "ok", effect
+        )
 
 
-def _clock(host: Host) -> Iterator[Finding]:
+def _clock(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = (
         "clock source",
         "reading a clock outside the processor takes a microsecond and disturbs measurements",
@@ -235,24 +239,24 @@ def _clock(host: Host) -> Iterator[Finding]:
             else host.root_command("dmesg | grep -i tsc")
         )
         observation = f"{current}; tsc is available" if "tsc" in sources else f"{current}; the kernel disabled the tsc"
-        yield Finding(name, observation, "spoils-measurements", effect, command)
+        yield HostFinding(name, observation, "spoils-measurements", effect, command)
     else:
-        yield Finding(name, str(current), "ok", effect)
+        yield HostFinding(name, str(current), "ok", effect)
 
 
-def _hypervisor(host: Host) -> Iterator[Finding]:
+def _hypervisor(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "hypervisor", "other guests take CPU time and bandwidth, and the reported topology may be wrong"
     guest = host.fact("virtual", "guest")
     if guest is None:
-        yield Finding(name, "not known", "unknown", effect)
+        yield HostFinding(name, "not known", "unknown", effect)
     elif guest:
         kind = host.fact("virtual", "hypervisor")
-        yield Finding(name, f"a guest under {kind}" if kind else "a guest", "spoils-measurements", effect)
+        yield HostFinding(name, f"a guest under {kind}" if kind else "a guest", "spoils-measurements", effect)
     else:
-        yield Finding(name, "none", "ok", effect)
+        yield HostFinding(name, "none", "ok", effect)
 
 
-def _groups(host: Host) -> Iterator[Finding]:
+def _groups(host: CounterHost) -> Iterator[HostFinding]:
     """Check the limits that a container, a service or a batch system imposes on this process."""
     group = host.fact("cgroup") or {}
 
@@ -269,32 +273,32 @@ def _groups(host: Host) -> Iterator[Finding]:
     elif forbidden_nodes := sorted(set(host.nodes) - set(allowed_nodes)):
         nodes, usable_nodes = format_list(host.nodes), sorted(set(host.nodes) - set(forbidden_nodes))
         command = raise_limit(host, f'--cpuset-mems "{nodes}"', "cpuset.mems", nodes)
-        yield Finding(
+        yield HostFinding(
             name, f"{len(usable_nodes)} of {len(host.nodes)}: {format_list(usable_nodes)}", "hidden", effect, command
         )
     else:
-        yield Finding(name, f"all {len(host.nodes)}", "ok", effect)
+        yield HostFinding(name, f"all {len(host.nodes)}", "ok", effect)
     name, effect = "CPU quota", "when it is used up, all threads stop for the rest of the period"
     quota = host.fact("cgroup", "cpu_quota")
     if quota is not None:
         command = raise_limit(host, "--cpu-quota -1", "cpu.max", "max")
-        yield Finding(name, f"{quota:.3g} CPUs", "spoils-measurements", effect, command)
+        yield HostFinding(name, f"{quota:.3g} CPUs", "spoils-measurements", effect, command)
     elif is_unknown("cpu_quota"):
         yield unknown(name, "sys/fs/cgroup", effect)
     else:
-        yield Finding(name, "none", "ok", effect)
+        yield HostFinding(name, "none", "ok", effect)
     name, effect = "memory limit", "a process with a larger footprint is swapped out or killed"
     limit, total = host.fact("cgroup", "memory_limit_bytes"), host.fact("memory", "total_bytes")
     if limit is not None and (total is None or limit < total):
         command = raise_limit(host, "--memory 0 --memory-swap 0", "memory.max", "max")
-        yield Finding(name, f"{limit / 2**30:.3g} GiB", "hidden", effect, command)
+        yield HostFinding(name, f"{limit / 2**30:.3g} GiB", "hidden", effect, command)
     elif limit is None and is_unknown("memory_limit_bytes"):
         yield unknown(name, "sys/fs/cgroup", effect)
     else:
-        yield Finding(name, "none", "ok", effect)
+        yield HostFinding(name, "none", "ok", effect)
 
 
-def _allowed_cpus(host: Host) -> Finding:
+def _allowed_cpus(host: CounterHost) -> HostFinding:
     name, effect = "CPUs of this process", "other CPUs cannot be measured or used for placement"
     allowed, group = host.allowed, host.fact("cgroup", "cpus")
     if allowed is None or not host.cpus:
@@ -308,7 +312,7 @@ def _allowed_cpus(host: Host) -> Finding:
             name, observation, "hidden", "the affinity mask is used; programs that rely on the list use other CPUs"
         )
     if len(allowed) == len(host.cpus):
-        return Finding(name, f"all {len(host.cpus)}", "ok", effect)
+        return HostFinding(name, f"all {len(host.cpus)}", "ok", effect)
     cpus = format_list(host.cpus)
     limited_by_affinity = group is not None and set(host.cpus) <= set(group)
     command = (
@@ -316,10 +320,10 @@ def _allowed_cpus(host: Host) -> Finding:
         if limited_by_affinity
         else raise_limit(host, f'--cpuset-cpus "{cpus}"', "cpuset.cpus", cpus)
     )
-    return Finding(name, f"{len(allowed)} of {len(host.cpus)}: {format_list(allowed)}", "hidden", effect, command)
+    return HostFinding(name, f"{len(allowed)} of {len(host.cpus)}: {format_list(allowed)}", "hidden", effect, command)
 
 
-def _realtime(host: Host) -> Iterator[Finding]:
+def _realtime(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "real-time permission", "lets measurements keep other processes off their CPUs"
     limit, has_sys_nice = host.limit("Max realtime priority"), host.has(SYS_NICE)
     allowed = has_sys_nice or (limit is not None and limit[0] > 0)
@@ -330,11 +334,11 @@ def _realtime(host: Host) -> Iterator[Finding]:
         command = (
             "docker run --cap-add SYS_NICE …" if host.container else host.own_command("prlimit --rtprio=99 --pid $$")
         )
-        yield Finding(
+        yield HostFinding(
             name, f"neither CAP_SYS_NICE{namespace_note(host)} nor a limit above 0", "hidden", effect, command
         )
     else:
-        yield Finding(
+        yield HostFinding(
             name, "CAP_SYS_NICE" if has_sys_nice else f"priorities up to {limit[0]:g}" if limit else "", "ok", effect
         )
     name, effect = (
@@ -346,10 +350,10 @@ def _realtime(host: Host) -> Iterator[Finding]:
         yield not_in_kernel(host, name, f"{KERNEL}/sched_rt_runtime_us", effect)
     elif share < _USUAL_REALTIME and allowed:
         command = host.root_command("sysctl kernel.sched_rt_runtime_us=950000")
-        yield Finding(name, f"{100 * share:.3g} % of each period", "spoils-measurements", effect, command)
+        yield HostFinding(name, f"{100 * share:.3g} % of each period", "spoils-measurements", effect, command)
     else:
         observation = "off" if share >= 1 else f"{100 * share:.3g} % of each period"
-        yield Finding(
+        yield HostFinding(
             name,
             observation if allowed else observation + ", but this process has no real-time permission",
             "ok",
@@ -357,11 +361,11 @@ def _realtime(host: Host) -> Iterator[Finding]:
         )
 
 
-def _limits(host: Host) -> Iterator[Finding]:
+def _limits(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "locked memory", "needed for the buffers of counters and for pages that must not move"
     locked_limit = host.limit("Max locked memory")
     if host.has(IPC_LOCK):
-        yield Finding(name, "CAP_IPC_LOCK: no limit", "ok", effect)
+        yield HostFinding(name, "CAP_IPC_LOCK: no limit", "ok", effect)
     elif locked_limit is None:
         yield unknown(name, "proc/self/limits", effect)
     elif locked_limit[0] < MIN_LOCKED:
@@ -371,9 +375,9 @@ def _limits(host: Host) -> Iterator[Finding]:
             if hard_limit_suffices
             else host.own_command(f"prlimit --memlock={MIN_LOCKED} --pid $$")
         )
-        yield Finding(name, f"{locked_limit[0] / 2**20:.3g} MiB", "hidden", effect, command)
+        yield HostFinding(name, f"{locked_limit[0] / 2**20:.3g} MiB", "hidden", effect, command)
     else:
-        yield Finding(
+        yield HostFinding(
             name, "no limit" if locked_limit[0] == float("inf") else f"{locked_limit[0] / 2**20:.4g} MiB", "ok", effect
         )
     name, effect = "open files", "each counter needs one file per CPU"
@@ -386,28 +390,28 @@ def _limits(host: Host) -> Iterator[Finding]:
             if file_limit[1] >= min_files
             else host.own_command(f"prlimit --nofile={min_files} --pid $$")
         )
-        yield Finding(
+        yield HostFinding(
             name, f"{file_limit[0]:.0f}; {counted(len(host.cpus), 'CPU')} need {min_files}", "hidden", effect, command
         )
     else:
-        yield Finding(name, "no limit" if file_limit[0] == float("inf") else f"{file_limit[0]:.0f}", "ok", effect)
+        yield HostFinding(name, "no limit" if file_limit[0] == float("inf") else f"{file_limit[0]:.0f}", "ok", effect)
 
 
-def _pressure(host: Host) -> Iterator[Finding]:
+def _pressure(host: CounterHost) -> Iterator[HostFinding]:
     name, effect = "pressure (PSI)", "shows whether tasks wait for CPUs, memory or I/O"
     if re.match(r"some avg10=", host.tree.text("proc/pressure/cpu") or ""):
-        yield Finding(name, "/proc/pressure is readable", "ok", effect)
+        yield HostFinding(name, "/proc/pressure is readable", "ok", effect)
     elif not host.live and not host.exists("proc/pressure"):
         yield unknown(name, "proc/pressure/cpu", effect)
     else:
         command = "add psi=1 to the kernel command line and reboot"
-        yield Finding(name, "off, or not in this kernel", "hidden", effect, command)
+        yield HostFinding(name, "off, or not in this kernel", "hidden", effect, command)
 
 
 # ------------------------------------------------------------------ programs
 
 
-def _programs(host: Host) -> Iterator[Finding]:
+def _programs(host: CounterHost) -> Iterator[HostFinding]:
     tools = (
         ("fio", "fio", "needed to measure storage"),
         ("numactl", "numactl", "needed to compare placement with other tools"),
@@ -417,13 +421,13 @@ def _programs(host: Host) -> Iterator[Finding]:
     install_command = next((command for program, command in installers if host.live and host.which(program)), "")
     for program, package, purpose in tools:
         if not host.live:
-            yield Finding(program, "programs of recorded trees are unknown", "unknown", purpose)
+            yield HostFinding(program, "programs of recorded trees are unknown", "unknown", purpose)
         elif path := host.which(program):
-            yield Finding(program, path, "ok", purpose)
+            yield HostFinding(program, path, "ok", purpose)
         else:
             # The packages of other distributions have the same names without the suffix.
             package_name = package if "apt" in install_command else package.removesuffix("-bin")
-            yield Finding(
+            yield HostFinding(
                 program,
                 "not installed",
                 "hidden",
@@ -440,12 +444,12 @@ def _programs(host: Host) -> Iterator[Finding]:
         }
     )
     if libraries:
-        yield Finding(name, ", ".join(libraries[:3]), "ok", purpose)
+        yield HostFinding(name, ", ".join(libraries[:3]), "ok", purpose)
     elif not host.live:
-        yield Finding(name, "libraries of recorded trees are unknown", "unknown", purpose)
+        yield HostFinding(name, "libraries of recorded trees are unknown", "unknown", purpose)
     else:
         package_name = "libopenblas0-pthread" if "apt" in install_command else "openblas-threads"
-        yield Finding(
+        yield HostFinding(
             name,
             "no OpenBLAS, BLIS, MKL or FlexiBLAS",
             "hidden",
@@ -463,7 +467,7 @@ def _found(folder: Path, pattern: str) -> Iterator[Path]:
             return
 
 
-_CHECKS: Final[tuple[Callable[[Host], Iterator[Finding]], ...]] = (
+_CHECKS: Final[tuple[Callable[[CounterHost], Iterator[HostFinding]], ...]] = (
     _hypervisor,
     _groups,
     _balancing,

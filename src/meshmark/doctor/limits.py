@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from meshmark.doctor.counters import Host
+from meshmark.doctor.counters import CounterHost
 from meshmark.machine.control_group import ControlGroups, control_groups
 
 # For each file of cgroup 2: controller, file and unlimited value of cgroup 1; the value is "" for lists of numbers.
@@ -17,7 +17,7 @@ _OF_VERSION_1: Final = {
 }
 
 
-def raise_limit(host: Host, docker: str, file: str, value: str, process: str = "self") -> str:
+def raise_limit(host: CounterHost, docker: str, file: str, value: str, process: str = "self") -> str:
     """Return the command that raises or removes a limit of a process; "" if its control group is unknown.
 
     Args:
@@ -35,7 +35,7 @@ def raise_limit(host: Host, docker: str, file: str, value: str, process: str = "
     return host.write(unlimited or value, shlex.quote(name))  # the name is arbitrary, and users copy the command
 
 
-def _limiting_file(host: Host, groups: ControlGroups, file: str) -> tuple[str, str]:
+def _limiting_file(host: CounterHost, groups: ControlGroups, file: str) -> tuple[str, str]:
     """Return the file that limits the control group or its nearest limited ancestor, and the value for no limit.
 
     The value is "" for version 2 and for lists.

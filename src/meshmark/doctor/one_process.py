@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from meshmark.doctor.counters import Host
-from meshmark.doctor.finding import Finding, by_limits, in_order
+from meshmark.doctor.counters import CounterHost
+from meshmark.doctor.finding import HostFinding, by_limits, in_order
 from meshmark.doctor.limits import raise_limit
 from meshmark.doctor.strain import (
     Counts,
@@ -28,7 +28,7 @@ from meshmark.doctor.strain import (
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.activity import user_of
 from meshmark.machine.control_group import control_groups
-from meshmark.machine.tree import Tree, allowed_in_status, format_list, kilobytes
+from meshmark.machine.tree import FileTree, allowed_in_status, format_list, kilobytes
 from meshmark.values.units import counted, number, plain
 
 _WAITING: Final = (0.05, 0.2)  # shares of the time in which the threads of the process could run
@@ -46,7 +46,7 @@ _STATES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
+class ThreadCounts:
     """Counts of one thread since it started; times are None if the kernel does not report them."""
 
     ran_s: float | None
@@ -67,30 +67,30 @@ class Process:
     faults: int
     nice: int
     swapped_bytes: int | None
-    threads: Mapping[int, Thread]
+    threads: Mapping[int, ThreadCounts]
     throttled: Counts
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ProcessObservation:
     """A process at the end of an interval, with its activity during the interval.
 
     Attributes:
         threads: Increases of the counts of its threads, without threads that ended.
     """
 
-    host: Host
+    host: CounterHost
     pid: int
     user: str
     interval_s: float
     end: Process
     cpus_used: float
     faults: int
-    threads: Mapping[int, Thread]
+    threads: Mapping[int, ThreadCounts]
     throttled: Counts
 
     @property
-    def active(self) -> list[Thread]:
+    def active(self) -> list[ThreadCounts]:
         """Return the threads that ran or waited for a CPU for a considerable share of the interval."""
         floor_s = _ACTIVE * self.interval_s
         return [t for t in self.threads.values() if (t.ran_s or 0.0) + (t.waited_s or 0.0) >= floor_s]
@@ -101,7 +101,7 @@ class Observed:
         return tuple(sorted({cpu for t in self.end.threads.values() for cpu in t.cpus} & set(self.host.cpus)))
 
 
-def examine(host: Host, pid: int, wait: Callable[[], float]) -> list[Finding]:
+def examine(host: CounterHost, pid: int, wait: Callable[[], float]) -> list[HostFinding]:
     """Return all findings about a process, worst first.
 
     Args:
@@ -123,7 +123,7 @@ def examine(host: Host, pid: int, wait: Callable[[], float]) -> list[Finding]:
     if end is None or end.started != start.started or not end.threads:
         raise MeshmarkError(f"process {pid} ({start.name}) ended while it was observed, within {interval_s:.1f} s")
     threads = {tid: _since(start.threads.get(tid), thread) for tid, thread in end.threads.items()}
-    observed = Observed(
+    observed = ProcessObservation(
         host,
         pid,
         user,
@@ -144,7 +144,7 @@ def pause(interval_s: float) -> float:
     return time.monotonic() - start_s
 
 
-def _read(tree: Tree, pid: int) -> Process:
+def _read(tree: FileTree, pid: int) -> Process:
     """Return a process at this moment; raises like `examine`."""
     status, stat = tree.text(f"proc/{pid}/status"), tree.text(f"proc/{pid}/stat")
     if status is None or stat is None:
@@ -179,11 +179,11 @@ def _read(tree: Tree, pid: int) -> Process:
     )
 
 
-def _thread(tree: Tree, folder: str) -> Thread:
+def _thread(tree: FileTree, folder: str) -> ThreadCounts:
     status = tree.text(f"{folder}/status") or ""
     times = re.match(r"(\d{1,19}) (\d{1,19})", tree.text(f"{folder}/schedstat") or "")
     switches = dict(re.findall(r"^(voluntary|nonvoluntary)_ctxt_switches:\s*(\d{1,19})", status, re.M))
-    return Thread(
+    return ThreadCounts(
         ran_s=1e-9 * int(times[1]) if times else None,
         waited_s=1e-9 * int(times[2]) if times else None,
         voluntary=int(switches.get("voluntary", 0)),
@@ -192,7 +192,7 @@ def _thread(tree: Tree, folder: str) -> Thread:
     )
 
 
-def _since(before: Thread | None, after: Thread) -> Thread:
+def _since(before: ThreadCounts | None, after: ThreadCounts) -> ThreadCounts:
     """Return the increases of a thread's counts since an earlier moment, or since its start if it is new."""
     if before is None:
         return after
@@ -200,7 +200,7 @@ def _since(before: Thread | None, after: Thread) -> Thread:
     def increase(earlier: float | None, later: float | None) -> float | None:
         return None if earlier is None or later is None else max(0.0, later - earlier)
 
-    return Thread(
+    return ThreadCounts(
         increase(before.ran_s, after.ran_s),
         increase(before.waited_s, after.waited_s),
         max(0, after.voluntary - before.voluntary),
@@ -220,24 +220,26 @@ def _program(p: Observed) -> Iterator[Finding]:
     observation = f"{p.end.name} (pid {p.pid}, {owner}), {counted(len(p.threads), 'thread')}{nice}, {state}"
     if p.end.state == "T":
         effect = "a stopped process does nothing until it is continued"
-        yield Finding(name, observation, "slows", effect, _as_owner(p, f"kill -CONT {p.pid}"))
+        yield HostFinding(name, observation, "slows", effect, _as_owner(p, f"kill -CONT {p.pid}"))
     elif p.end.state in {"D", "t"}:
-        yield Finding(name, observation, "slows", "it does nothing until that ends")
+        yield HostFinding(name, observation, "slows", "it does nothing until that ends")
     else:
-        yield Finding(name, observation, "ok", effect)
+        yield HostFinding(name, observation, "ok", effect)
 
 
-def _cpu_share(p: Observed) -> Iterator[Finding]:
+def _cpu_share(p: ProcessObservation) -> Iterator[HostFinding]:
     usage = f"{percent(p.cpus_used)} of a CPU" if p.cpus_used < 1 else f"{number(p.cpus_used)} CPUs"
     effect = "a program that needs CPUs and uses few of them waits for something: see the other findings"
-    yield Finding("CPU share", f"{usage} in {p.interval_s:.1f} s", "ok", effect)
+    yield HostFinding("CPU share", f"{usage} in {p.interval_s:.1f} s", "ok", effect)
 
 
-def _waiting(p: Observed) -> Iterator[Finding]:
+def _waiting(p: ProcessObservation) -> Iterator[HostFinding]:
     name, effect = "waiting for a CPU", "its threads could run, but others have their CPUs"
     times = [(t.ran_s, t.waited_s) for t in p.threads.values() if t.ran_s is not None and t.waited_s is not None]
     if not times:
-        yield Finding(name, f"/proc/{p.pid}/task/*/schedstat is not readable or not in this kernel", "unknown", effect)
+        yield HostFinding(
+            name, f"/proc/{p.pid}/task/*/schedstat is not readable or not in this kernel", "unknown", effect
+        )
         return
     ran_s, waited_s = (sum(column) for column in zip(*times, strict=True))
     if ran_s + waited_s < _ACTIVE * p.interval_s:
@@ -251,14 +253,14 @@ def _waiting(p: Observed) -> Iterator[Finding]:
     command = "" if judgement == "ok" else _wider_mask(p, p.allowed)
     if judgement != "ok" and p.end.nice > 0:
         command = p.host.own_command(f"renice -n 0 -p {p.pid}")
-    yield Finding(name, observation, judgement, effect, command)
+    yield HostFinding(name, observation, judgement, effect, command)
 
 
 def _threads(p: Observed) -> Iterator[Finding]:
     name, effect = "threads and CPUs", "threads that share a CPU run in alternation"
     cpus = p.allowed
     if not cpus:
-        yield Finding(name, f"/proc/{p.pid}/task/*/status does not state the allowed CPUs", "unknown", effect)
+        yield HostFinding(name, f"/proc/{p.pid}/task/*/status does not state the allowed CPUs", "unknown", effect)
         return
     active_threads = p.active
     observation = (
@@ -268,15 +270,17 @@ def _threads(p: Observed) -> Iterator[Finding]:
         (count, mask) for mask, count in Counter(t.cpus for t in active_threads).items() if mask and count > len(mask)
     ]
     if len(active_threads) <= len(cpus) and not crowded_masks:
-        yield Finding(name, observation, "ok", effect)
+        yield HostFinding(name, observation, "ok", effect)
         return
     if len(active_threads) <= len(cpus):
         count, mask = max(crowded_masks, key=lambda one: one[0] / len(one[1]))
         observation += f", {count} of them bound to {counted(len(mask), 'CPU')} ({format_list(mask)})"
-    yield Finding(name, observation, "slows", effect, _wider_mask(p, cpus if len(active_threads) > len(cpus) else ()))
+    yield HostFinding(
+        name, observation, "slows", effect, _wider_mask(p, cpus if len(active_threads) > len(cpus) else ())
+    )
 
 
-def _wider_mask(p: Observed, mask: tuple[int, ...]) -> str:
+def _wider_mask(p: ProcessObservation, mask: tuple[int, ...]) -> str:
     """Return the command that lets all threads use more CPUs than a mask; "" if there are no more CPUs."""
     tree, host = p.host.tree, p.host
     folders = control_groups(tree, str(p.pid)).folders("cpuset")
@@ -291,46 +295,48 @@ def _wider_mask(p: Observed, mask: tuple[int, ...]) -> str:
     return ""
 
 
-def _quota(p: Observed) -> Iterator[Finding]:
+def _quota(p: ProcessObservation) -> Iterator[HostFinding]:
     yield quota_throttling(p.host, p.throttled, p.interval_s, str(p.pid))
 
 
-def _pressure(p: Observed) -> Iterator[Finding]:
+def _pressure(p: ProcessObservation) -> Iterator[HostFinding]:
     yield group_pressure(p.host, str(p.pid))
 
 
-def _faults(p: Observed) -> Iterator[Finding]:
+def _faults(p: ProcessObservation) -> Iterator[HostFinding]:
     name, effect = "major page faults", "each waits for a page to be read from a disk or from swap"
     rate = p.faults / p.interval_s
-    yield Finding(name, f"{p.faults} in {p.interval_s:.1f} s", by_limits(rate, *_FAULTS_PER_S), effect)
+    yield HostFinding(name, f"{p.faults} in {p.interval_s:.1f} s", by_limits(rate, *_FAULTS_PER_S), effect)
 
 
-def _swapped(p: Observed) -> Iterator[Finding]:
+def _swapped(p: ProcessObservation) -> Iterator[HostFinding]:
     name, effect = "memory in swap", "touching these pages again waits for a disk"
     if kilobytes(p.host.tree.text("proc/meminfo"), "SwapTotal") == 0:
-        yield Finding(name, "this machine has no swap", "ok", effect)
+        yield HostFinding(name, "this machine has no swap", "ok", effect)
     elif p.end.swapped_bytes is None:
-        yield Finding(name, f"/proc/{p.pid}/status does not report it, as for threads of the kernel", "unknown", effect)
+        yield HostFinding(
+            name, f"/proc/{p.pid}/status does not report it, as for threads of the kernel", "unknown", effect
+        )
     else:
-        yield Finding(name, plain(p.end.swapped_bytes, "B"), by_limits(p.end.swapped_bytes, 1, math.inf), effect)
+        yield HostFinding(name, plain(p.end.swapped_bytes, "B"), by_limits(p.end.swapped_bytes, 1, math.inf), effect)
 
 
-def _switches(p: Observed) -> Iterator[Finding]:
+def _switches(p: ProcessObservation) -> Iterator[HostFinding]:
     name, effect = "context switches", "involuntary: another thread takes the CPU; voluntary: it waits for something"
     voluntary, involuntary = (
         sum(counts) / p.interval_s
         for counts in zip(*((t.voluntary, t.involuntary) for t in p.threads.values()), strict=True)
     )
     observation = f"{number(voluntary)}/s voluntary, {number(involuntary)}/s involuntary"
-    yield Finding(name, observation, by_limits(involuntary, _INTERRUPTED_PER_S, math.inf), effect)
+    yield HostFinding(name, observation, by_limits(involuntary, _INTERRUPTED_PER_S, math.inf), effect)
 
 
-def _as_owner(p: Observed, command: str) -> str:
+def _as_owner(p: ProcessObservation, command: str) -> str:
     """Return a command that the owner of the process may run; for other users, it begins with `sudo`."""
     return command if p.user and p.user == user_of(p.host.tree, os.getpid()) else p.host.own_command(command)
 
 
-_CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
+_CHECKS: Final[tuple[Callable[[ProcessObservation], Iterator[HostFinding]], ...]] = (
     _program,
     _cpu_share,
     _waiting,

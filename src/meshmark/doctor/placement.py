@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meshmark.doctor.finding import Finding, in_order
+from meshmark.doctor.finding import HostFinding, in_order
 from meshmark.doctor.settings import BY_READING
 from meshmark.doctor.spill import provoked
 from meshmark.doctor.starts import scheduling
 from meshmark.doctor.trials import BY_TRIAL
 from meshmark.machine.sources import from_sysfs
-from meshmark.machine.tree import Tree
+from meshmark.machine.tree import FileTree
 
 
-def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0, provoke: bool = False) -> list[Finding]:
+def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0, provoke: bool = False) -> list[HostFinding]:
     """Return all findings, worst first.
 
     Args:
@@ -33,16 +33,16 @@ def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0, provoke: 
     Raises:
         MachineError: There is no CPU below the root.
     """
-    tree, topology = Tree(root), from_sysfs(root)
+    tree, topology = FileTree(root), from_sysfs(root)
     findings = [finding for check in BY_READING for finding in check(tree, topology)]
     for name, effect, trial in BY_TRIAL:
         if not tree.live:
-            findings.append(Finding(name, "tested on live systems only", "unknown", effect))
+            findings.append(HostFinding(name, "tested on live systems only", "unknown", effect))
             continue
         try:
             findings.append(trial(topology, effect))
         except OSError as error:
-            findings.append(Finding(name, str(error), "unknown", effect))
+            findings.append(HostFinding(name, str(error), "unknown", effect))
     if provoke:
         findings.append(provoked(tree, topology))
     if starts:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from meshmark import process
-from meshmark.doctor.finding import Finding
+from meshmark.doctor.finding import HostFinding
 from meshmark.doctor.settings import NEARLY, NODE, full_nodes
 from meshmark.doctor.trials import MPOL_PREFERRED, NO_HUGE_PAGES, give_policy, node_of_pages
 from meshmark.machine.memory import group_available_bytes, machine_available_bytes
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Tree, format_list, kilobytes
+from meshmark.machine.tree import FileTree, format_list, kilobytes
 
 _LEFT: Final = 64 << 20  # B left available, or 1/20 of the memory if that is more
 _FILLING_S: Final = 60.0  # time limit per node
@@ -39,7 +39,7 @@ class Spill:
     why: str = ""
 
 
-def _room(tree: Tree) -> int:
+def _room(tree: FileTree) -> int:
     """Return how many bytes may be allocated: available on the machine and in its cgroups, less the reserve."""
     total = kilobytes(tree.text("proc/meminfo"), "MemTotal") or 0
     room = machine_available_bytes(tree) - max(_LEFT, total // 20)
@@ -47,7 +47,7 @@ def _room(tree: Tree) -> int:
     return room if group is None else min(room, group - _LEFT)
 
 
-def fill_node(tree: Tree, node: int) -> Spill:
+def fill_node(tree: FileTree, node: int) -> Spill:
     """Allocate pages that prefer a node until the node spills. Run it in a child process, whose exit frees them."""
     blocks: list[mmap.mmap] = []
     filled, deadline = 0, time.monotonic() + _FILLING_S
@@ -105,17 +105,17 @@ def _send_result(work: Callable[[], Spill], sender: Connection, parent: int) -> 
     sender.send(spill)
 
 
-def provoked(tree: Tree, topology: Topology) -> Finding:
+def provoked(tree: FileTree, topology: Topology) -> HostFinding:
     name, effect = "spill, provoked", "pages of a full node go to the nearest node with free memory"
     nodes = [n.os_index for n in topology.nodes if n.memory_bytes != 0]
     table = topology.distances
     if not tree.live:
-        return Finding(name, "tested on live systems only", "unknown", effect)
+        return HostFinding(name, "tested on live systems only", "unknown", effect)
     if len(nodes) < 2 or table is None:
         reason = (
             "one node has memory: nothing to spill to" if len(nodes) < 2 else "the nodes have no matrix of distances"
         )
-        return Finding(name, reason, "unknown", effect)
+        return HostFinding(name, reason, "unknown", effect)
     index_by_node = {n.os_index: i for i, n in enumerate(topology.nodes)}
     texts: list[str] = []
     wrong_nodes: list[int] = []
@@ -144,11 +144,11 @@ def provoked(tree: Tree, topology: Topology) -> Finding:
             wrong_nodes.append(node)
     observation = "; ".join(texts)
     if wrong_nodes:
-        return Finding(
+        return HostFinding(
             name,
             observation + f": from node {format_list(wrong_nodes)} not to the nearest node",
             "wrong",
             effect,
             "check whether the firmware changed node distances; bind with --memory bind",
         )
-    return Finding(name, observation, "ok" if tested_count else "unknown", effect)
+    return HostFinding(name, observation, "ok" if tested_count else "unknown", effect)

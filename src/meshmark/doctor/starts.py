@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark import process
-from meshmark.doctor.finding import Finding, Judged
+from meshmark.doctor.finding import HostFinding, Judged
 from meshmark.errors import MeshmarkError
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Tree, parse_list
+from meshmark.machine.tree import FileTree, parse_list
 from meshmark.place import native
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class TriadStart:
     """One start of the triad.
 
     Attributes:
@@ -64,7 +64,7 @@ print(count * passes * n * 8 * 5 / (time.perf_counter() - began))
 """
 
 
-def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[int, int]) -> Start:
+def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[int, int]) -> TriadStart:
     """Start the triad once through `meshmark-place run` and return its rate and placement.
 
     Args:
@@ -119,10 +119,10 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
     # This excludes the main thread, which only waits; the kernel counts in ticks of 10 ms.
     busy = [t for t in note["report"].get("threads", ()) if t.get("user_s", 0) + t.get("system_s", 0) > 0.03]
     cpus = sorted({c for t in busy for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))})
-    return Start(rate, tuple(cpus), figures.get("migrations"), figures.get("remote_share"))
+    return TriadStart(rate, tuple(cpus), figures.get("migrations"), figures.get("remote_share"))
 
 
-def summary(starts: Sequence[Start], threads: int) -> str:
+def summary(starts: Sequence[TriadStart], threads: int) -> str:
     """Return the numbers of starts by where their threads ran and where their pages were."""
     moved_count = sum(len(s.cpus) > threads for s in starts)
     shared_count = sum(0 < len(s.cpus) < threads for s in starts)
@@ -144,22 +144,22 @@ def spread_of(rates: Sequence[float]) -> tuple[float, float, float]:
     return mean, statistics.stdev(rates) / mean, (max(rates) - min(rates)) / min(rates)
 
 
-def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Finding:
+def scheduling(tree: FileTree, topology: Topology, starts: int, threads: int) -> HostFinding:
     name = "scheduling quality"
     effect = "run-to-run spread caused by the scheduler; published: 43 % unbound, 0.6 % bound"
     if not tree.live:
-        return Finding(name, "tested on live systems only", "unknown", effect)
+        return HostFinding(name, "tested on live systems only", "unknown", effect)
     node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
     cores = {c.core for c in topology.cpus if c.os_index in topology.allowed_cpus}
     count = threads or max(1, len(cores) // 2)
     elements, passes = 1 << 21, 12
-    runs: dict[str, list[Start]] = {"none": [], "balance": []}
+    runs: dict[str, list[TriadStart]] = {"none": [], "balance": []}
     try:
         for _ in range(starts):
             for bind, results in runs.items():  # interleaved, so that disturbances affect both
                 results.append(triad(bind, count, elements, passes, node_of))
     except (MeshmarkError, subprocess.TimeoutExpired) as error:
-        return Finding(name, str(error), "unknown", effect)
+        return HostFinding(name, str(error), "unknown", effect)
     texts = []
     for bind, results in runs.items():
         mean, cov, spread = spread_of([s.rate for s in results])
@@ -172,7 +172,7 @@ def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Fin
     if judgement == "unknown":
         texts.append("bound starts vary, too, so that something other than the scheduler disturbs them")
     command = "bind programs: meshmark run --bind balance" if judgement == "wrong" else ""
-    return Finding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judgement, effect, command)
+    return HostFinding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judgement, effect, command)
 
 
 def judge(unbound: float, bound: float) -> Judged:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from meshmark.doctor.counters import Host, unknown
-from meshmark.doctor.finding import ORDER, Finding, by_limits
+from meshmark.doctor.counters import CounterHost, unknown
+from meshmark.doctor.finding import ORDER, HostFinding, by_limits
 from meshmark.doctor.limits import raise_limit
 from meshmark.machine.control_group import ControlGroups, control_groups, cpu_quota
 from meshmark.machine.tree import Files
@@ -55,14 +55,14 @@ def pressure(tree: Files, name: str) -> Pressure | None:
     return Pressure(rows["some"], rows.get("full")) if "some" in rows else None
 
 
-def group_pressure(host: Host, process: str = "self") -> Finding:
+def group_pressure(host: CounterHost, process: str = "self") -> HostFinding:
     """Check how long the threads of the control group of a process waited for CPUs, memory and I/O."""
     name, effect = "pressure in the control group", "its programs wait, whatever the rest of the machine does"
     groups = control_groups(host.tree, process)
     if not groups.paths:
         return unknown(name, f"proc/{process}/cgroup", effect)
     if not groups.unified:
-        return Finding(name, "control groups of version 1 do not report it", "hidden", effect)
+        return HostFinding(name, "control groups of version 1 do not report it", "hidden", effect)
     path, folder = groups.path(""), groups.folders("")[0]
     shares = {kind: pressure(host.tree, f"{folder}/{kind}.pressure") for kind in LIMITS}
     location = path
@@ -77,7 +77,7 @@ def group_pressure(host: Host, process: str = "self") -> Finding:
         (by_limits(value.some[0], *LIMITS[kind]) for kind, value in pressures.items()),
         key=ORDER.index,
     )
-    return Finding(name, f"some waited, in the last 10 s: {text} (group {location})", judgement, effect)
+    return HostFinding(name, f"some waited, in the last 10 s: {text} (group {location})", judgement, effect)
 
 
 def throttle_counts(tree: Files, groups: ControlGroups) -> dict[str, int]:
@@ -94,7 +94,7 @@ def increases(before: Counts, after: Counts) -> dict[str, int]:
     return {key: max(0, after[key] - before[key]) for key in after if key in before}
 
 
-def quota_throttling(host: Host, grown: Counts | None, interval_s: float, process: str = "self") -> Finding:
+def quota_throttling(host: CounterHost, grown: Counts | None, interval_s: float, process: str = "self") -> HostFinding:
     """Check whether threads of a control group stopped because its CPU quota was used up.
 
     Args:
@@ -108,24 +108,26 @@ def quota_throttling(host: Host, grown: Counts | None, interval_s: float, proces
     if quota is None and not any(host.tree.names("sys/fs/cgroup")):
         return unknown(name, "sys/fs/cgroup", effect)
     if quota is None:
-        return Finding(name, "no quota", "ok", effect)
+        return HostFinding(name, "no quota", "ok", effect)
     limit = f"{number(quota[0])} CPUs (/{quota[1]})"
     if grown is None:
-        return Finding(name, f"{limit}; how often it stops threads {TWO_MOMENTS}", "unknown", effect)
+        return HostFinding(name, f"{limit}; how often it stops threads {TWO_MOMENTS}", "unknown", effect)
     stopped_s = {
         folder: grown.get(f"{folder}/throttled_usec", 0) * 1e-6 + grown.get(f"{folder}/throttled_time", 0) * 1e-9
         for folder in groups.folders("cpu")
         if f"{folder}/nr_throttled" in grown
     }
     if not stopped_s:
-        return Finding(name, f"{limit}; cpu.stat does not report how often it stops threads", "unknown", effect)
+        return HostFinding(name, f"{limit}; cpu.stat does not report how often it stops threads", "unknown", effect)
     folder = max(stopped_s, key=lambda one: (grown[f"{one}/nr_throttled"], stopped_s[one]))
     periods, throttled_periods = grown.get(f"{folder}/nr_periods", 0), grown[f"{folder}/nr_throttled"]
     if not throttled_periods:
-        return Finding(name, f"{limit}; not used up in {interval_s:.1f} s", "ok", effect)
+        return HostFinding(name, f"{limit}; not used up in {interval_s:.1f} s", "ok", effect)
     stop_text = f"{stopped_s[folder]:.2f} s summed over CPUs"
     observation = (
         f"{limit}; used up in {throttled_periods} of {periods} periods in {interval_s:.1f} s: stopped for {stop_text}"
     )
     judgement = by_limits(throttled_periods / max(1, periods), *_THROTTLED)
-    return Finding(name, observation, judgement, effect, raise_limit(host, "--cpu-quota -1", "cpu.max", "max", process))
+    return HostFinding(
+        name, observation, judgement, effect, raise_limit(host, "--cpu-quota -1", "cpu.max", "max", process)
+    )

@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.doctor.finding import Finding
+from meshmark.doctor.finding import HostFinding
 from meshmark.doctor.settings import NEARLY, full_nodes
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Tree, format_list, parse_list
+from meshmark.machine.tree import FileTree, format_list, parse_list
 
 _TOUCHED: Final = 8 << 20  # B touched per test
 _HELD_S: Final = 0.01  # observation time of a bound thread
@@ -56,7 +56,7 @@ def _in_thread(work: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def _affinity(topology: Topology, means: str) -> Finding:
+def _affinity(topology: Topology, means: str) -> HostFinding:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def bind(cpu: int) -> bool:
@@ -71,14 +71,14 @@ def _affinity(topology: Topology, means: str) -> Finding:
     failed_cpus = [cpu for cpu in topology.allowed_cpus if not _in_thread(partial(bind, cpu))]
     name = "thread affinity"
     if failed_cpus:
-        return Finding(
+        return HostFinding(
             name,
             f"a thread bound to CPU {format_list(failed_cpus)} ran elsewhere",
             "wrong",
             means,
             "check for a daemon that moves tasks, or a sandbox that ignores sched_setaffinity",
         )
-    return Finding(name, f"set, read back and kept on {len(topology.allowed_cpus)} CPUs", "ok", means)
+    return HostFinding(name, f"set, read back and kept on {len(topology.allowed_cpus)} CPUs", "ok", means)
 
 
 def _calls() -> tuple[int, int]:
@@ -144,7 +144,7 @@ def pages_touched(*bind_to: int, length: int = _TOUCHED, start_from: int | None 
             del view
 
 
-def _first_touch(topology: Topology, means: str) -> Finding:
+def _first_touch(topology: Topology, means: str) -> HostFinding:
     name = "first touch"
     problems: list[str] = []
     tested_nodes: list[int] = []
@@ -166,9 +166,9 @@ def _first_touch(topology: Topology, means: str) -> Finding:
                 f"{node.os_index} are elsewhere"
             )
     if not tested_nodes:
-        return Finding(name, "no node has both memory and an allowed CPU", "unknown", means)
+        return HostFinding(name, "no node has both memory and an allowed CPU", "unknown", means)
     if problems:
-        return Finding(
+        return HostFinding(
             name,
             "; ".join(problems),
             "wrong",
@@ -176,10 +176,12 @@ def _first_touch(topology: Topology, means: str) -> Finding:
             "check for an inherited policy (numactl --show); set it with meshmark run --memory local",
         )
     suffix = ", the only one" if len(topology.nodes) == 1 else ""
-    return Finding(name, f"pages are on the node of the first touch: {format_list(tested_nodes)}{suffix}", "ok", means)
+    return HostFinding(
+        name, f"pages are on the node of the first touch: {format_list(tested_nodes)}{suffix}", "ok", means
+    )
 
 
-def _home(topology: Topology, means: str) -> Finding:
+def _home(topology: Topology, means: str) -> HostFinding:
     name = "home allocation"
     problems: list[str] = []
     refusals: dict[int, str] = {}
@@ -196,14 +198,14 @@ def _home(topology: Topology, means: str) -> Finding:
                 f"{100 * misplaced / sum(pages_by_node.values()):.1f} % of the pages bound to node {node.os_index}"
             )
     if problems:
-        return Finding(
+        return HostFinding(
             name, "; ".join(problems) + " are elsewhere", "wrong", means, "meshmark placed PID; update the kernel"
         )
     if len(refusals) == len(nodes):
-        return Finding(name, next(iter(refusals.values()), "no node has memory"), "unknown", means)
+        return HostFinding(name, next(iter(refusals.values()), "no node has memory"), "unknown", means)
     suffix = f"; refused: {'; '.join(refusals.values())}" if refusals else ""
     bound_nodes = format_list([n.os_index for n in nodes if n.os_index not in refusals])
-    return Finding(name, f"bound pages are on their node: {bound_nodes}{suffix}", "ok", means)
+    return HostFinding(name, f"bound pages are on their node: {bound_nodes}{suffix}", "ok", means)
 
 
 def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
@@ -232,8 +234,8 @@ def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
     return [*order, *candidates]
 
 
-def fallback_order(topology: Topology, means: str) -> Finding:
-    name, tree, table = "spill order, tried", Tree(Path("/")), topology.distances
+def fallback_order(topology: Topology, means: str) -> HostFinding:
+    name, tree, table = "spill order, tried", FileTree(Path("/")), topology.distances
     status = re.search(r"^Mems_allowed_list:\s*(\S+)", tree.text("proc/self/status") or "", re.M)
     allowed, full = set(parse_list(status[1])) if status else None, set(full_nodes(tree))
     usable_nodes = [
@@ -261,10 +263,10 @@ def fallback_order(topology: Topology, means: str) -> Finding:
             test_errors[node.os_index] = error.strerror or str(error)
     if not orders and not test_errors:
         reason = "the nodes have no matrix of distances" if table is None else "no node has two others with free memory"
-        return Finding(name, reason, "unknown", means)
+        return HostFinding(name, reason, "unknown", means)
     untested_text = "; ".join(f"node {n} not tested: {error}" for n, error in list(test_errors.items())[:4])
     if table is None or not orders:
-        return Finding(name, untested_text, "unknown", means)
+        return HostFinding(name, untested_text, "unknown", means)
     wrong_nodes = []
     for node_number, order in orders.items():
         distances = [table[index_by_node[node_number]][index_by_node[n]] for n in order]
@@ -274,17 +276,17 @@ def fallback_order(topology: Topology, means: str) -> Finding:
     orders_text = "; ".join(f"{n}→{','.join(map(str, orders[n]))}" for n in sorted(shown_nodes))
     orders_text += (" …" if len(orders) > 8 else "") + ("; " + untested_text if untested_text else "")
     if wrong_nodes:
-        return Finding(
+        return HostFinding(
             name,
             f"{orders_text}: from node {format_list(wrong_nodes)} not by distance",
             "wrong",
             means,
             "check whether the firmware changed node distances; bind with --memory bind",
         )
-    return Finding(name, orders_text, "ok", means)
+    return HostFinding(name, orders_text, "ok", means)
 
 
-BY_TRIAL: Final[tuple[tuple[str, str, Callable[[Topology, str], Finding]], ...]] = (
+BY_TRIAL: Final[tuple[tuple[str, str, Callable[[Topology, str], HostFinding]], ...]] = (
     ("thread affinity", "without it no binding is enforced", _affinity),
     ("first touch", "a bound thread that initializes its data has them on its node", _first_touch),
     ("home allocation", "--memory bind allocates pages on the requested nodes", _home),

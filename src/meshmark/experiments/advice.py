@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.experiments.halving import Race, Verdict
-from meshmark.experiments.trial import Outcome
+from meshmark.experiments.halving import Race, RaceVerdict
+from meshmark.experiments.trial import CandidateRun
 from meshmark.machine.tree import format_list
 from meshmark.place import native
-from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan
+from meshmark.place.candidates import BASELINE, LAUNCHERS, AdvicePlan, Candidate
 from meshmark.place.other_work import disturbance, result_flags, shares_during
 from meshmark.store.record import Better, Metric, Record, median
 
@@ -25,18 +25,18 @@ from meshmark.store.record import Better, Metric, Record, median
 class Advice:
     """The result of `meshmark advise`. `outcomes` are all runs that count, in order."""
 
-    plan: Plan
-    verdict: Verdict
-    outcomes: list[Outcome]
+    plan: AdvicePlan
+    verdict: RaceVerdict
+    outcomes: list[CandidateRun]
     failed: dict[str, str]  # last reason of failure by candidate
     spent_s: float
 
-    def of(self, name: str) -> list[Outcome]:
+    def of(self, name: str) -> list[CandidateRun]:
         """Return the successful runs of one candidate."""
         return [o for o in self.outcomes if o.candidate == name and o.cost is not None]
 
     @property
-    def compared(self) -> list[Outcome]:
+    def compared(self) -> list[CandidateRun]:
         """Return the successful runs of the baseline and of the best candidate."""
         return [o for name in dict.fromkeys((BASELINE, self.verdict.best)) for o in self.of(name)]
 
@@ -44,7 +44,7 @@ class Advice:
         return next(c for c in self.plan.candidates if c.name == name)
 
 
-def usual_time(race: Race, name: str, outcomes: Sequence[Outcome], default: float) -> float:
+def usual_time(race: Race, name: str, outcomes: Sequence[CandidateRun], default: float) -> float:
     times = [o.elapsed_s for o in outcomes if o.candidate == name and o.cost is not None]
     return median(times) if times else default if name == BASELINE else usual_time(race, BASELINE, outcomes, default)
 
@@ -134,7 +134,7 @@ def not_held(advice: Advice) -> list[str]:
     return entries
 
 
-def _evidence(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def _evidence(outcomes: Sequence[CandidateRun]) -> dict[str, float]:
     keys = {k for o in outcomes for k in o.evidence}
     return {k: median([o.evidence[k] for o in outcomes if k in o.evidence]) for k in sorted(keys)}
 
@@ -144,7 +144,7 @@ _RANK_FORMS: Final = ("openmpi", "openmpi5", "mpich", "slurm", "slurm-mask", "fl
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class CommandLines:
     """Command lines that apply the choice, by launcher, `meshmark` first.
 
     `left_out` states, by launcher, why there is no line.
@@ -154,12 +154,12 @@ class Lines:
     left_out: Mapping[str, str]
 
 
-def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] = native.answer) -> Lines:
+def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] = native.answer) -> CommandLines:
     """Translate the choice for all launchers; omit a line that cannot express everything that was chosen."""
     candidate, command = advice.candidate(advice.verdict.choice), advice.plan.command
     line_by_launcher, left_out = {"meshmark": candidate.line(command)}, dict[str, str]()
     if not candidate.parts:
-        return Lines(line_by_launcher, left_out)
+        return CommandLines(line_by_launcher, left_out)
     memory = ["--memory", candidate.memory] if candidate.memory != "default" else []
     translations = translate(
         [
@@ -191,7 +191,7 @@ def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] =
     refusals = translations.get("refused")
     for form, reason in refusals.items() if isinstance(refusals, dict) else ():
         left_out.setdefault(form, no_ranks if form in _RANK_FORMS else str(reason))
-    return Lines(line_by_launcher, left_out)
+    return CommandLines(line_by_launcher, left_out)
 
 
 def records(advice: Advice, machine: str, command_line: str, started: str, build: str) -> list[Record]:
@@ -257,7 +257,7 @@ def _record(
     )
 
 
-def to_json(advice: Advice, found: Lines) -> dict[str, Any]:
+def to_json(advice: Advice, found: CommandLines) -> dict[str, Any]:
     """Return the result as one JSON object.
 
     Shares are fractions of 1; values are in s or in the unit of the figure.

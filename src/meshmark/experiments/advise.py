@@ -16,27 +16,35 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.experiments.advice import Advice, best_values, duration, usual_time
 from meshmark.experiments.halving import Race
 from meshmark.experiments.journal import BUDGET, appending, runs_in
-from meshmark.experiments.trial import MAX_SLOWDOWN, MIN_LIMIT_S, Outcome, Runner
+from meshmark.experiments.trial import MAX_SLOWDOWN, MIN_LIMIT_S, CandidateRun, CandidateRunner
 from meshmark.place import native
-from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan, Resources, SearchSpace, candidates
+from meshmark.place.candidates import (
+    BASELINE,
+    LAUNCHERS,
+    AdvicePlan,
+    Candidate,
+    PlacementResources,
+    SearchSpace,
+    candidates,
+)
 from meshmark.values.numbers import whole
 
 Notify = Callable[[str], None]
 
 
-def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
+def advise(plan: AdvicePlan, folder: Path, runner: CandidateRunner, notify: Notify) -> Advice:
     """Run or resume a plan until the result is conclusive or the budget is spent.
 
     Raises:
         MeshmarkError: The journal belongs to another plan, or the baseline failed twice.
     """
     race = Race([c.name for c in plan.candidates], BASELINE, plan.seed)
-    outcomes: list[Outcome] = []
+    outcomes: list[CandidateRun] = []
     reasons: dict[str, str] = {}
     by_name = {c.name: c for c in plan.candidates}
     spent_s = plan.pilot_s
 
-    def count(outcome: Outcome) -> None:
+    def count(outcome: CandidateRun) -> None:
         nonlocal spent_s
         if race.next() != outcome.candidate:
             raise MeshmarkError(f"{folder}: the journal belongs to another plan: found a run of '{outcome.candidate}'")
@@ -52,7 +60,7 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
             )
 
     journal = folder / "journal.jsonl"
-    for outcome in runs_in(journal, Outcome.from_json):
+    for outcome in runs_in(journal, CandidateRun.from_json):
         count(outcome)
     reported_round = -1
     with appending(journal) as write:
@@ -81,8 +89,8 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
 def make_plan(
     command: Sequence[str],
     space: SearchSpace,
-    resources: Resources,
-    runner: Runner,
+    resources: PlacementResources,
+    runner: CandidateRunner,
     *,
     budget_s: float,
     seed: int,
@@ -90,7 +98,7 @@ def make_plan(
     higher: bool = False,
     parts_of: Callable[[str, int, str], list[list[int]]] = native.parts_of,
     missing: Callable[[Sequence[str]], str] | None = None,
-) -> Plan:
+) -> AdvicePlan:
     """Run the baseline once as a warm-up, which does not count, and list the candidates.
 
     Raises:
@@ -113,4 +121,6 @@ def make_plan(
             f"advise: no candidate differs from the baseline on this machine ({examples})",
             "specify more --policies, --threads, --memory or --pages",
         )
-    return Plan(list(command), budget_s, seed, figure, higher, variants, left_out, pilot.elapsed_s, resources.inherited)
+    return AdvicePlan(
+        list(command), budget_s, seed, figure, higher, variants, left_out, pilot.elapsed_s, resources.inherited
+    )

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.experiments.figure import Figure
+from meshmark.experiments.figure import FigureOfMerit
 from meshmark.experiments.journal import BUDGET, appending, load_plan, runs_in, save_plan
 from meshmark.experiments.setting import Setting, both
-from meshmark.place.other_work import Shares, disturbance, result_flags, shares_during
+from meshmark.place.other_work import OtherWorkShares, disturbance, result_flags, shares_during
 from meshmark.statistics.sequential import CONFIDENCE, ConfidenceSequence
 from meshmark.statistics.verdicts import Interval, Spoken, Word, alike, judge, spoken
 from meshmark.store.record import Better, Metric, Record, Scalar, median
@@ -39,7 +39,7 @@ DIFFERENT: Final = frozenset({"lower", "higher"})
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class ExperimentPlan:
     """The request of an experiment.
 
     Attributes:
@@ -49,7 +49,7 @@ class Plan:
         max_pairs: Maximum number of pairs that count.
         timeout_s: Time limit of one run in s; None for the budget.
         margin: Smallest relative difference that matters.
-        pattern, metric, better: See `figure.Figure`.
+        pattern, metric, better: See `figure.FigureOfMerit`.
         restore: Shell command that runs at the end; "" if there is no such command.
         run: Name of the run in the store.
         started: Time of the start, ISO 8601, UTC.
@@ -82,25 +82,27 @@ class Plan:
         return {"a": a, "b": b}
 
     @property
-    def figure(self) -> Figure:
-        return Figure(self.pattern, self.metric, self.better)
+    def figure(self) -> FigureOfMerit:
+        return FigureOfMerit(self.pattern, self.metric, self.better)
 
     def save(self, folder: Path) -> None:
         save_plan(folder / PLAN, self)
 
     @staticmethod
-    def load(folder: Path) -> Plan:
+    def load(folder: Path) -> ExperimentPlan:
         """Return the plan in a folder.
 
         Raises:
             UsageError: The folder has no plan.
             MeshmarkError: The plan cannot be read.
         """
-        return load_plan(folder / PLAN, Plan, "an experiment", "meshmark experiment A B -- COMMAND starts one")
+        return load_plan(
+            folder / PLAN, ExperimentPlan, "an experiment", "meshmark experiment A B -- COMMAND starts one"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class ExperimentRun:
     """One run. If it failed, `value` is None and `reason` states why.
 
     Attributes:
@@ -129,26 +131,26 @@ class Outcome:
     stolen_share: float | None = None
 
     @property
-    def shares(self) -> Shares | None:
+    def shares(self) -> OtherWorkShares | None:
         """Return the shares of the CPU time of this machine that other work took."""
         if self.others_share is None or self.stolen_share is None:
             return None
-        return Shares(self.others_share, self.stolen_share, self.elapsed_s)
+        return OtherWorkShares(self.others_share, self.stolen_share, self.elapsed_s)
 
     @staticmethod
-    def from_json(line: Mapping[str, Any]) -> Outcome:
+    def from_json(line: Mapping[str, Any]) -> ExperimentRun:
         """Return the outcome that a line of the journal describes.
 
         Raises:
             ValueError, TypeError, KeyError: The line is not an outcome.
         """
-        outcome = Outcome(**{k: v for k, v in line.items() if k != "type"})
+        outcome = ExperimentRun(**{k: v for k, v in line.items() if k != "type"})
         if outcome.side not in SIDES or not (outcome.value is None or outcome.value > 0):
             raise ValueError(f"side {outcome.side!r}, value {outcome.value!r}")
         return outcome
 
 
-Runs = Callable[[int, Side, int], Outcome]  # pair, side, position
+Runs = Callable[[int, Side, int], ExperimentRun]  # pair, side, position
 
 
 def order(seed: int, pair: int) -> tuple[Side, Side]:
@@ -162,9 +164,9 @@ def order(seed: int, pair: int) -> tuple[Side, Side]:
 class Experiment:
     """The state of an experiment: all runs so far, and the results that follow from them."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ExperimentPlan) -> None:
         self.plan = plan
-        self.pairs: list[dict[Side, Outcome]] = []  # complete pairs that count, in order
+        self.pairs: list[dict[Side, ExperimentRun]] = []  # complete pairs that count, in order
         self.runs: dict[Side, int] = dict.fromkeys(SIDES, 0)
         self.failed: dict[Side, list[str]] = {"a": [], "b": []}  # reasons
         self.spent_s = 0.0
@@ -172,11 +174,11 @@ class Experiment:
         self.next_pair = 0
         self._margin = math.log1p(plan.margin)
         self._sequence = ConfidenceSequence((-self._margin, 0.0, self._margin))
-        self._open: dict[Side, Outcome] = {}
+        self._open: dict[Side, ExperimentRun] = {}
         self._worked: set[Side] = set()
         self._times: list[float] = []  # times of pairs in s, including warm-up pairs
         self._in_a_row = 0
-        self._like: Outcome | None = None  # the first successful run
+        self._like: ExperimentRun | None = None  # the first successful run
 
     @property
     def better(self) -> Better:
@@ -187,7 +189,7 @@ class Experiment:
     def unit(self) -> str:
         return self._like.unit if self._like else "s"
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: ExperimentRun) -> None:
         """Add a run.
 
         Raises:
@@ -246,7 +248,7 @@ class Experiment:
         return [cast(float, p["b"].value) / cast(float, p["a"].value) for p in self.pairs]
 
     @property
-    def counted(self) -> list[Outcome]:
+    def counted(self) -> list[ExperimentRun]:
         """Return the runs of the pairs that count."""
         return [outcome for pair in self.pairs for outcome in pair.values()]
 
@@ -274,7 +276,7 @@ class Experiment:
         return sum(map(len, self.failed.values()))
 
 
-def conduct(plan: Plan, folder: Path, run: Runs, notify: Callable[[Experiment], None]) -> Experiment:
+def conduct(plan: ExperimentPlan, folder: Path, run: Runs, notify: Callable[[Experiment], None]) -> Experiment:
     """Run or resume an experiment until its result is conclusive, it is interrupted or the budget is spent.
 
     Args:
@@ -310,9 +312,9 @@ def conduct(plan: Plan, folder: Path, run: Runs, notify: Callable[[Experiment], 
     return experiment
 
 
-def outcomes(path: Path) -> Iterator[Outcome]:
+def outcomes(path: Path) -> Iterator[ExperimentRun]:
     """Yield the runs in a journal; see `journal.runs_in`."""
-    return runs_in(path, Outcome.from_json)
+    return runs_in(path, ExperimentRun.from_json)
 
 
 # ------------------------------------------------------------------ records
@@ -383,7 +385,7 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
     return rows
 
 
-def _series(found: Experiment, runs: Sequence[Outcome]) -> Iterator[tuple[Metric, list[float]]]:
+def _series(found: Experiment, runs: Sequence[ExperimentRun]) -> Iterator[tuple[Metric, list[float]]]:
     yield Metric("elapsed", "s", "lower", "elapsed time"), [o.elapsed_s for o in runs]
     for name, times in (("user", [o.user_s for o in runs]), ("system", [o.system_s for o in runs])):
         if None not in times:

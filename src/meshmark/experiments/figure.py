@@ -18,7 +18,7 @@ DIRECTIONS: tuple[Direction, ...] = ("lower", "higher")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class FigureValue:
     """A positive value with its unit. It is the geometric mean of `points` records."""
 
     value: float
@@ -29,7 +29,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class FigureOfMerit:
     """The figure by which runs are judged: the elapsed time unless there is a pattern or a metric.
 
     Attributes:
@@ -59,7 +59,7 @@ class Figure:
             raise UsageError("--better: required with --pattern; allowed: lower, higher")
         expression("--pattern", self.pattern)
 
-    def read(self, elapsed_s: float, out: Path, err: Path) -> Value | str:
+    def read(self, elapsed_s: float, out: Path, err: Path) -> FigureValue | str:
         """Return the value of a run, or the reason why it has no value.
 
         Args:
@@ -69,18 +69,18 @@ class Figure:
         """
         if self.pattern:
             return self.matched(tail(out) + "\n" + tail(err))
-        return self._recorded(tail(out)) if self.metric else Value(elapsed_s, "s", "lower")
+        return self._recorded(tail(out)) if self.metric else FigureValue(elapsed_s, "s", "lower")
 
-    def matched(self, text: str) -> Value | str:
+    def matched(self, text: str) -> FigureValue | str:
         """Return the value of the pattern in the output of a run, or the reason why it has no value."""
         matches = list(expression("--pattern", self.pattern).finditer(text))
         value = positive(matches[-1].group(matches[-1].re.groups and 1)) if matches else None
         if value is None:
             excerpt = f"'{printable(matches[-1].group())}'" if matches else "no match"
             return f"--pattern: found {excerpt} in the output, a positive number is required"
-        return Value(value, "1", next(d for d in DIRECTIONS if d == self.better))
+        return FigureValue(value, "1", next(d for d in DIRECTIONS if d == self.better))
 
-    def _recorded(self, text: str) -> Value | str:
+    def _recorded(self, text: str) -> FigureValue | str:
         records, metrics, problem = [], set[str](), ""
         for line in text.splitlines():
             if not line.startswith("{"):
@@ -106,4 +106,4 @@ class Figure:
             return f"--metric: {printable(self.metric)} has no direction; --better lower or higher is required"
         mean = math.exp(math.fsum(math.log(r.value) for r in records) / len(records))
         flags = tuple(sorted({f for r in records for f in r.flags}))
-        return Value(mean, first.unit, "lower" if better == "lower" else "higher", len(records), flags)
+        return FigureValue(mean, first.unit, "lower" if better == "lower" else "higher", len(records), flags)

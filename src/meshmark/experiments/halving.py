@@ -64,7 +64,7 @@ def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = 
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CandidateStanding:
     """A candidate compared with the choice.
 
     Attributes:
@@ -78,7 +78,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RaceVerdict:
     """The result of a race.
 
     Attributes:
@@ -103,7 +103,7 @@ class Verdict:
     pairs: int
     effect: float
     floor: float
-    standings: Mapping[str, Standing]
+    standings: Mapping[str, CandidateStanding]
     stopped: str
 
 
@@ -274,7 +274,7 @@ class Race:
         retained = [n for n in order[: max(1, math.ceil(share * len(others)))] if score[n] <= score[order[0]] + margin]
         self.alive = [self.baseline, *retained]
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RaceVerdict:
         """Return the result so far, also of a race that was stopped early."""
         centred = self._centred(self.known)
         others = [n for n in self.alive if n != self.baseline and centred[n]]
@@ -293,7 +293,7 @@ class Race:
             elif interval[0] > -smallest:
                 word = "no gain"
         choice = best if word == "better" else self.baseline
-        return Verdict(
+        return RaceVerdict(
             word,
             choice,
             best,
@@ -306,7 +306,7 @@ class Race:
             self.stopped,
         )
 
-    def _standings(self, choice: str, beaten: bool) -> dict[str, Standing]:
+    def _standings(self, choice: str, beaten: bool) -> dict[str, CandidateStanding]:
         """Judge the other candidates by their differences to the choice within rounds.
 
         A candidate that was dropped early has too few differences for a separate interval: its interval is centred on
@@ -333,12 +333,12 @@ class Race:
             word: Literal["worse", "equal", "inconclusive"] = (
                 "worse" if worse else "equal" if judgement == "equal" else "inconclusive"
             )
-            standings[name] = Standing(word, math.exp(estimate), len(values))
+            standings[name] = CandidateStanding(word, math.exp(estimate), len(values))
         return dict(sorted(standings.items(), key=lambda item: item[1].ratio))
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SimulatedRace:
     """The result of a simulated race.
 
     Attributes:
@@ -357,7 +357,7 @@ class Trial:
     covered: bool | None
 
 
-def trial(costs: Sequence[float], run: Callable[[float, int, random.Random], float], seed: int) -> Trial:
+def trial(costs: Sequence[float], run: Callable[[float, int, random.Random], float], seed: int) -> SimulatedRace:
     """Simulate a race in which the first candidate is the baseline.
 
     Args:
@@ -375,7 +375,7 @@ def trial(costs: Sequence[float], run: Callable[[float, int, random.Random], flo
     covered = None
     if verdict.interval is not None:
         covered = verdict.interval[0] <= costs[int(verdict.best)] / costs[0] <= verdict.interval[1]
-    return Trial(
+    return SimulatedRace(
         costs[int(verdict.choice)] / min(costs) - 1,
         race.runs / (max_runs * len(costs)),
         race.runs / (EXHAUSTIVE * len(costs)),

@@ -15,7 +15,7 @@ from meshmark import process
 from meshmark.machine.tree import parse_list
 from meshmark.place import native
 from meshmark.place.candidates import BUSY, Candidate
-from meshmark.place.other_work import OtherWork, Shares
+from meshmark.place.other_work import OtherWork, OtherWorkShares
 from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.values.expressions import expression
@@ -29,7 +29,7 @@ _TAIL_BYTES: Final = 16 << 20  # part of a program's output that is read; figure
 
 
 @dataclass(slots=True)
-class Outcome:
+class CandidateRun:
     """One run. A lower `cost` is better. If the run failed, `cost` is None and `reason` states why."""
 
     candidate: str
@@ -43,17 +43,17 @@ class Outcome:
     findings: list[str] = field(default_factory=list)
 
     @property
-    def shares(self) -> Shares | None:
+    def shares(self) -> OtherWorkShares | None:
         """Return the shares of the CPU time of this machine that other work took."""
-        return Shares.of_counts(self.evidence, self.elapsed_s)
+        return OtherWorkShares.of_counts(self.evidence, self.elapsed_s)
 
     @staticmethod
-    def from_json(line: Mapping[str, Any]) -> Outcome:
-        return Outcome(**{k: v for k, v in line.items() if k != "type"})
+    def from_json(line: Mapping[str, Any]) -> CandidateRun:
+        return CandidateRun(**{k: v for k, v in line.items() if k != "type"})
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RunSurroundings:
     """Surroundings of the runs of a command.
 
     Attributes:
@@ -71,7 +71,7 @@ class Around:
     wrong: Callable[[str], str] = lambda _: ""
 
 
-class Runner:
+class CandidateRunner:
     """Runs the command with the placement of a candidate, one run at a time.
 
     Args:
@@ -89,7 +89,7 @@ class Runner:
         figure: str,
         higher: bool,
         node_of: Mapping[int, int],
-        around: Around = Around(),
+        around: RunSurroundings = RunSurroundings(),
     ) -> None:
         self.runs, self.command, self.node_of = folder / "runs", list(command), node_of
         self.figure = expression("--fom", figure) if figure else None
@@ -97,7 +97,7 @@ class Runner:
         self.around = around
         self.program = native.find_place()
 
-    def run(self, one: Candidate, number: int, limit_s: float) -> Outcome:
+    def run(self, one: Candidate, number: int, limit_s: float) -> CandidateRun:
         """Run a candidate once. Failures of the command are part of the outcome, not exceptions.
 
         Raises:
@@ -131,7 +131,7 @@ class Runner:
                 cwd=self.around.folder,
                 env={**os.environ, **self.around.environment, **one.environment()},
             )
-        outcome = Outcome(one.name, None, exit_report.elapsed_s)
+        outcome = CandidateRun(one.name, None, exit_report.elapsed_s)
         if (status := exit_report.status) is None:
             outcome.reason = f"took longer than {limit_s:.3g} s"
             return outcome
@@ -166,7 +166,7 @@ class Runner:
         err.unlink()
         return outcome
 
-    def _read(self, path: Path, one: Candidate, outcome: Outcome) -> None:
+    def _read(self, path: Path, one: Candidate, outcome: CandidateRun) -> None:
         try:
             lines = [json.loads(x) for x in path.read_text(encoding="utf-8", errors="replace").splitlines()]
         except (OSError, ValueError) as error:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.experiments.experiment import Outcome, Plan, Side
+from meshmark.experiments.experiment import ExperimentPlan, ExperimentRun, Side
 from meshmark.experiments.trial import check_space, last_line, printable, tail
 from meshmark.place.other_work import OtherWork
 from meshmark.store.files import open_private
 from meshmark.values.secrets import reveal_variables, reveal_words
 
 
-class Turns:
+class SettingRunner:
     """Runs both settings of a plan, one run at a time.
 
     Args:
@@ -27,14 +27,14 @@ class Turns:
         UsageError: A setting is invalid.
     """
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: ExperimentPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self.settings = plan.settings
         self._through_run = any(s.options for s in self.settings.values())
         self._limit_s = plan.timeout_s or plan.budget_s
         self._changed = False
 
-    def run(self, pair: int, side: Side, position: int) -> Outcome:
+    def run(self, pair: int, side: Side, position: int) -> ExperimentRun:
         """Run a setting once. Failures of the command are part of the outcome, not exceptions.
 
         Raises:
@@ -48,7 +48,7 @@ class Turns:
         argv = setting.argv(self.plan.command, self._through_run)
         other_work = OtherWork()
         exit_report = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
-        outcome = Outcome(
+        outcome = ExperimentRun(
             pair=pair, side=side, position=position, value=None, elapsed_s=exit_report.elapsed_s, spent_s=0.0
         )
         if not setting.host:

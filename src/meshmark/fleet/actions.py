@@ -16,7 +16,7 @@ from pydantic import Field
 
 from meshmark.errors import UsageError
 from meshmark.fleet.campaigns.journal import Journal
-from meshmark.fleet.cases import Named
+from meshmark.fleet.cases import NamedNode
 from meshmark.fleet.engines.engine import Engine, EngineError
 from meshmark.fleet.folder import Fleet
 from meshmark.store.files import parse_toml, read_text
@@ -26,7 +26,7 @@ _MAX_REASON: Final = 120  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Drain(Input):
+class DrainTable(Input):
     """The named nodes that are drained.
 
     Attributes:
@@ -41,14 +41,14 @@ class Drain(Input):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy(Input):
+class ActionPolicy(Input):
     """The actions that a site allows."""
 
-    drain: Drain | None = None
+    drain: DrainTable | None = None
 
 
 @dataclass
-class Drained:
+class DrainResult:
     """The outcome of draining nodes.
 
     Attributes:
@@ -65,7 +65,7 @@ class Drained:
 
 
 @runtime_checkable
-class Draining(Protocol):
+class DrainEngine(Protocol):
     """An engine that can take nodes out of service."""
 
     def drain(self, node: str, reason: str) -> None:
@@ -77,7 +77,7 @@ class Draining(Protocol):
         ...
 
 
-def load_policy(fleet: Fleet) -> Policy:
+def load_policy(fleet: Fleet) -> ActionPolicy:
     """Read the policy of a site; without a file, nothing is allowed.
 
     Raises:
@@ -85,20 +85,20 @@ def load_policy(fleet: Fleet) -> Policy:
     """
     path = fleet.root / "policy.toml"
     if not path.exists():
-        return Policy()
-    policy = checked(Policy, parse_toml(read_text(path), path.name), path.name)
+        return ActionPolicy()
+    policy = checked(ActionPolicy, parse_toml(read_text(path), path.name), path.name)
     if policy.drain and not policy.drain.wrong and not policy.drain.worse_by:
         raise UsageError(f"{path.name}: drain: found neither wrong nor worse_by; allowed: at least one of them")
     return policy
 
 
-def check_policy(policy: Policy, engine: Engine) -> None:
+def check_policy(policy: ActionPolicy, engine: Engine) -> None:
     """Raise UsageError if the engine cannot carry out the policy."""
-    if policy.drain is not None and not isinstance(engine, Draining):
+    if policy.drain is not None and not isinstance(engine, DrainEngine):
         raise UsageError(f"policy.toml: drain: found with {engine.name}; allowed with: slurm, pbs, lsf, flux")
 
 
-def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str, Named]) -> Drained:
+def drain_cases(fleet: Fleet, policy: ActionPolicy, engine: Engine, cases: Mapping[str, NamedNode]) -> DrainResult:
     """Take the nodes of open cases out of service, as far as the policy allows, and never twice for the same case.
 
     Nodes that are already out keep their reason.
@@ -107,11 +107,11 @@ def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str
         UsageError: The engine cannot drain nodes.
         MeshmarkError: The folder cannot be written.
     """
-    drained = Drained()
+    drained = DrainResult()
     if policy.drain is None:
         return drained
     check_policy(policy, engine)
-    assert isinstance(engine, Draining)
+    assert isinstance(engine, DrainEngine)
     journal = Journal(fleet.root / "judgements" / "drained.jsonl")
     drained_before = {(str(e.get("node")), str(e.get("case"))) for e in journal.read() if e.get("event") == "drained"}
     chosen = [c for c in _in_order(cases) if (c.node, c.campaign) not in drained_before and _allowed(policy.drain, c)]
@@ -136,17 +136,17 @@ def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str
     return drained
 
 
-def _in_order(cases: Mapping[str, Named]) -> Sequence[Named]:
+def _in_order(cases: Mapping[str, NamedNode]) -> Sequence[NamedNode]:
     """Sort cases: nodes that compute wrongly first, then the worst."""
     return sorted(cases.values(), key=lambda c: (not c.wrong, -max((m.by for m in c.metrics), default=0.0), c.node))
 
 
-def _allowed(drain: Drain, case: Named) -> bool:
+def _allowed(drain: DrainTable, case: NamedNode) -> bool:
     worst = max((m.by for m in case.metrics), default=0.0)
     return (drain.wrong and bool(case.wrong)) or (drain.worse_by > 0 and worst >= drain.worse_by)
 
 
-def reason(case: Named) -> str:
+def reason(case: NamedNode) -> str:
     """Return why a node is drained, for administrators: printable ASCII on one line."""
     if case.wrong:
         text = case.wrong[0]

@@ -14,12 +14,19 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from meshmark.applications.application import filled, not_installed
-from meshmark.applications.attempt import Attempt, file_too_large, left_running, no_figure, take_figure, wrote_too_much
+from meshmark.applications.attempt import (
+    ConfigurationRun,
+    file_too_large,
+    left_running,
+    no_figure,
+    take_figure,
+    wrote_too_much,
+)
 from meshmark.applications.records import INSTRUMENT, records_of
 from meshmark.applications.trials import FAILURES
 from meshmark.applications.verification import by_pattern, by_status, not_run
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.experiments.figure import Value
+from meshmark.experiments.figure import FigureValue
 from meshmark.experiments.turns import status_failure
 from meshmark.fleet.applications import NodeApplication, of_step
 from meshmark.fleet.data.results import NodeResult, NodeStep, ResultError
@@ -95,7 +102,7 @@ class RunLine(Excerpt):
 
 
 @dataclass
-class Verdict:
+class ApplicationOutcome:
     """The outcome of a step with an application.
 
     Attributes:
@@ -107,7 +114,7 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
 
 
-def verdicts_of(plans: Path, result: NodeResult) -> dict[str, Verdict]:
+def verdicts_of(plans: Path, result: NodeResult) -> dict[str, ApplicationOutcome]:
     """Return the verdicts of the applications of a node, by the ids of their steps.
 
     Args:
@@ -132,7 +139,7 @@ def verdicts_of(plans: Path, result: NodeResult) -> dict[str, Verdict]:
         "command": f"meshmark-node {plan}.json",
         "start": result.header.started,
     }
-    machine, verdicts = result.header.machine, dict[str, Verdict]()
+    machine, verdicts = result.header.machine, dict[str, ApplicationOutcome]()
     for step in steps:
         application = application_by_step[step.id]
         assert application is not None
@@ -155,7 +162,9 @@ _NOT_RUN: Final = frozenset({126, 127})  # exit status of shells and env if a co
 _NOT_ENDED: Final = frozenset({"left out", "timed out", "failed"})
 
 
-def verdict(what: NodeApplication, step: NodeStep, machine: str, provenance: Mapping[str, Scalar]) -> Verdict:
+def verdict(
+    what: NodeApplication, step: NodeStep, machine: str, provenance: Mapping[str, Scalar]
+) -> ApplicationOutcome:
     """Return the verdict on the runs of a step.
 
     Args:
@@ -163,7 +172,7 @@ def verdict(what: NodeApplication, step: NodeStep, machine: str, provenance: Map
         provenance: Provenance of its records.
     """
     app, configuration = what.app, what.one
-    result, runs, failures, last_failure = Verdict(), dict[int, Attempt](), 0, ""
+    result, runs, failures, last_failure = ApplicationOutcome(), dict[int, ConfigurationRun](), 0, ""
     is_cut = False
     for raw in step.runs:
         try:
@@ -198,10 +207,10 @@ def verdict(what: NodeApplication, step: NodeStep, machine: str, provenance: Map
     return result
 
 
-def attempt_of(what: NodeApplication, line: RunLine) -> Attempt:
+def attempt_of(what: NodeApplication, line: RunLine) -> ConfigurationRun:
     """Return a run as an attempt, by the rules of `measure app`."""
     app = what.app
-    attempt = Attempt(
+    attempt = ConfigurationRun(
         configuration=what.one.label,
         round=line.number,
         elapsed_s=line.elapsed_s,
@@ -212,7 +221,7 @@ def attempt_of(what: NodeApplication, line: RunLine) -> Attempt:
     )
     attempt.reason = _not_ended_well(what, line)
     if not attempt.reason:
-        value = app.judged_by.matched(line.text) if app.figure.pattern else Value(line.elapsed_s, "s", "lower")
+        value = app.judged_by.matched(line.text) if app.figure.pattern else FigureValue(line.elapsed_s, "s", "lower")
         if isinstance(value, str):
             attempt.reason = no_figure(value)
         else:
@@ -263,7 +272,7 @@ def _unverified(what: NodeApplication, line: RunLine) -> str:
     return by_status(status, line.verify.out)
 
 
-def _is_wrong(what: NodeApplication, line: RunLine, made: Attempt) -> bool:
+def _is_wrong(what: NodeApplication, line: RunLine, made: ConfigurationRun) -> bool:
     """Return whether a run computed a wrong result.
 
     The run printed a number other than the expected one, or its verification command ran and rejected the result.

@@ -31,7 +31,7 @@ Real = Annotated[float, Field(allow_inf_nan=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class Worse(Excerpt):
+class WorseMetric(Excerpt):
     """A metric in which a node is worse than its class.
 
     Attributes:
@@ -52,7 +52,7 @@ class Worse(Excerpt):
 
 
 @dataclass(frozen=True, slots=True)
-class Named(Excerpt):
+class NamedNode(Excerpt):
     """A node that is worse than its class.
 
     Attributes:
@@ -69,7 +69,7 @@ class Named(Excerpt):
     node: str
     kind: str
     p: float
-    metrics: list[Worse]
+    metrics: list[WorseMetric]
     wrong: list[str]
     differs: Mapping[str, Sequence[str]]
     campaign: str
@@ -78,7 +78,7 @@ class Named(Excerpt):
 
 
 @dataclass
-class State(Excerpt):
+class CasesState(Excerpt):
     """The state of the judgements, which lasts from day to day.
 
     Attributes:
@@ -89,8 +89,8 @@ class State(Excerpt):
     """
 
     discoveries: Mapping[str, Any] | None = None
-    open: dict[str, Named] = field(default_factory=dict)
-    closed: list[Annotated[tuple[Named, str], LIST]] = field(default_factory=list)
+    open: dict[str, NamedNode] = field(default_factory=dict)
+    closed: list[Annotated[tuple[NamedNode, str], LIST]] = field(default_factory=list)
     judged: list[str] = field(default_factory=list)
 
     @staticmethod
@@ -103,20 +103,22 @@ class State(Excerpt):
         return fleet.root / "judgements" / f"{cluster}{of}.state.json"
 
     @staticmethod
-    def load(fleet: Fleet, cluster: str, of: str = "") -> State:
+    def load(fleet: Fleet, cluster: str, of: str = "") -> CasesState:
         """Return the state, which is empty at first.
 
         Raises:
             MeshmarkError: The file is damaged; decisions without it would ignore earlier decisions.
         """
-        path = State.path(fleet, cluster, of)
+        path = CasesState.path(fleet, cluster, of)
         if not path.exists():
-            return State()
+            return CasesState()
         try:
             raw = read_json(path)
-            if isinstance(raw, dict) and (missing := [name for name in State.__dataclass_fields__ if name not in raw]):
+            if isinstance(raw, dict) and (
+                missing := [name for name in CasesState.__dataclass_fields__ if name not in raw]
+            ):
                 raise UsageError(f"{missing[0]}: found nothing")
-            state = checked(State, raw, "state")
+            state = checked(CasesState, raw, "state")
             for node, case in state.open.items():
                 if node != case.node or not (node.startswith(SWITCH) or is_node_name(node)):
                     raise UsageError(f"open: found the case of '{quoted(case.node, 60)}' under '{quoted(node, 60)}'")
@@ -127,7 +129,7 @@ class State(Excerpt):
             raise MeshmarkError(f"{path}: not the state of a fleet: {message}", hint) from error
 
     def save(self, fleet: Fleet, cluster: str, of: str = "") -> None:
-        write_file(State.path(fleet, cluster, of), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
+        write_file(CasesState.path(fleet, cluster, of), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
 
     def close(self, node: str, campaign: str) -> None:
         """Close a case, so that the node is judged like any other."""
@@ -141,8 +143,8 @@ def close_cases(fleet: Fleet, cluster: str, nodes: Sequence[str]) -> None:
         UsageError: A node has no open case.
         MeshmarkError: Another process judges the fleet.
     """
-    with held(State.path(fleet, cluster).parent):
-        states = {kind: State.load(fleet, cluster, kind) for kind in ("", NETWORK)}
+    with held(CasesState.path(fleet, cluster).parent):
+        states = {kind: CasesState.load(fleet, cluster, kind) for kind in ("", NETWORK)}
         open_nodes = {node for state in states.values() for node in state.open}
         if unknown := [n for n in nodes if n not in open_nodes]:
             allowed = ", ".join(sorted(open_nodes)) or "none, since no case is open"
@@ -155,7 +157,7 @@ def close_cases(fleet: Fleet, cluster: str, nodes: Sequence[str]) -> None:
                 state.save(fleet, cluster, kind)
 
 
-def follow(state: State, campaign: str, now: Mapping[str, Mapping[str, float]]) -> list[str]:
+def follow(state: CasesState, campaign: str, now: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Update open cases, and close the cases that have recovered.
 
     A case has recovered if, in each of the last campaigns, the node was at most half as much worse as

@@ -7,7 +7,7 @@ from typing import Final
 
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.campaigns.campaign import Campaign
-from meshmark.fleet.cases import State
+from meshmark.fleet.cases import CasesState
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import expand, in_order
 from meshmark.fleet.site import Site
@@ -45,7 +45,7 @@ def cases_of(fleet: Fleet, site: Site) -> dict[str, tuple[bool, str]]:
         MeshmarkError: The cases cannot be read.
     """
     cases = {}
-    for name, case in State.load(fleet, site.cluster).open.items():
+    for name, case in CasesState.load(fleet, site.cluster).open.items():
         worst = [f"{m.instrument} {m.metric}: {100 * m.by:.1f} % worse" for m in case.metrics[:3]]
         cases[name] = bool(case.wrong), "; ".join([*case.wrong, *worst])
     return cases

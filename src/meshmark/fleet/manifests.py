@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from meshmark.applications.application import used_names
 from meshmark.errors import UsageError
 from meshmark.fleet.applications import of_step
-from meshmark.fleet.engines.engine import Node, Work
+from meshmark.fleet.engines.engine import EngineNode, JobWork
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.plan import NodePlan
 
@@ -28,14 +28,14 @@ _MEMORY: Final = "256Mi"  # requested for a check; a survey uses the memory that
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class KubernetesNodes:
     """Nodes of Kubernetes, by name."""
 
     names: Sequence[str]
     name: ClassVar[str] = "kubernetes"
 
-    def nodes(self) -> list[Node]:
-        return [Node(name, "idle") for name in self.names]
+    def nodes(self) -> list[EngineNode]:
+        return [EngineNode(name, "idle") for name in self.names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def check_programs(plan: NodePlan) -> None:
 
 
 def jobs(
-    fleet: Fleet, campaign: str, nodes: Sequence[str], work: Work, at: Volume, scratch: str = ""
+    fleet: Fleet, campaign: str, nodes: Sequence[str], work: JobWork, at: Volume, scratch: str = ""
 ) -> dict[str, Any]:
     """Return a list with a Job for each node, which leaves its file in the inbox of the campaign.
 
@@ -101,7 +101,7 @@ def jobs(
     return _list(items)
 
 
-def daemon(fleet: Fleet, work: Work, at: Volume, every_s: float) -> dict[str, Any]:
+def daemon(fleet: Fleet, work: JobWork, at: Volume, every_s: float) -> dict[str, Any]:
     """Return a DaemonSet that checks the health of every node regularly, each at another time, and prints a line."""
     pod_work = _inside(fleet, work)
     node, spread = '"$NODE"', int(every_s / 2)
@@ -148,10 +148,12 @@ def _list(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
 
 
-def _inside(fleet: Fleet, work: Work) -> Work:
+def _inside(fleet: Fleet, work: JobWork) -> JobWork:
     """Return the work with the paths that it has in a pod."""
 
     def moved(path: Path) -> Path:
         return Path(_MOUNT / path.relative_to(fleet.root))
 
-    return Work(moved(work.runner), moved(work.plan), moved(work.inbox), moved(work.logs), work.limit_s, work.options)
+    return JobWork(
+        moved(work.runner), moved(work.plan), moved(work.inbox), moved(work.logs), work.limit_s, work.options
+    )

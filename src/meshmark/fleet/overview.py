@@ -9,11 +9,11 @@ from datetime import date, timedelta
 from typing import Any
 
 from meshmark.fleet.campaigns.campaign import Campaign
-from meshmark.fleet.cases import Named, State
+from meshmark.fleet.cases import CasesState, NamedNode
 from meshmark.fleet.data.values import is_sound, node_rows
 from meshmark.fleet.folder import Fleet, date_of, time_of
-from meshmark.fleet.health.assessment import Look, campaigns_of, look
-from meshmark.fleet.health.trends import NewFact, Step, Trend, new_facts, steps, trends
+from meshmark.fleet.health.assessment import FleetState, campaigns_of, look
+from meshmark.fleet.health.trends import ClassLevelChange, NewFact, Trend, new_facts, steps, trends
 from meshmark.fleet.nodesets import expand, in_order
 from meshmark.fleet.site import Site
 
@@ -23,14 +23,14 @@ class ClassOverview:
     """The history of a class of nodes.
 
     Attributes:
-        at: Index of the class in `Look.classes`.
+        at: Index of the class in `FleetState.classes`.
         steps: Changes of its level.
         facts: Changes in the configuration of most of its nodes.
     """
 
     at: int
     trend: Trend
-    steps: Sequence[Step]
+    steps: Sequence[ClassLevelChange]
     facts: Sequence[NewFact]
 
 
@@ -46,11 +46,11 @@ class Overview:
     """
 
     cluster: str
-    seen: Look
+    seen: FleetState
     campaigns: Sequence[str]
     classes: Sequence[ClassOverview]
-    open: Sequence[Named]
-    closed: Sequence[tuple[Named, str]]
+    open: Sequence[NamedNode]
+    closed: Sequence[tuple[NamedNode, str]]
     left: Mapping[str, str]
     racks: Mapping[str, Sequence[str]]
 
@@ -113,7 +113,7 @@ def overview(fleet: Fleet, site: Site, until: str = "", days: int = 30) -> Overv
     overviews = [
         ClassOverview(index, trend, steps(trend), facts) for index, (trend, facts) in enumerate(trends_and_facts)
     ]
-    state = State.load(fleet, cluster)
+    state = CasesState.load(fleet, cluster)
     # Without cases that were named after the campaign that is shown. Both checks and surveys name nodes.
     cases = [case for case in state.open.values() if time_of(case.campaign) <= time_of(seen.campaign)]
     cases.sort(key=lambda c: (bool(c.wrong), time_of(c.campaign), c.node), reverse=True)
@@ -123,7 +123,7 @@ def overview(fleet: Fleet, site: Site, until: str = "", days: int = 30) -> Overv
     )
 
 
-def _left(fleet: Fleet, cluster: str, seen: Look) -> dict[str, str]:
+def _left(fleet: Fleet, cluster: str, seen: FleetState) -> dict[str, str]:
     rows = {row["node"]: row for row in node_rows(fleet, [seen.campaign], cluster)}
     campaign = Campaign.load(fleet, seen.campaign)
     reasons = {n: campaign.left.get(n, "no result") for n in campaign.nodes if n not in rows}

@@ -42,7 +42,7 @@ _MAX_RUNS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class LoadSide:
     """One side of a comparison: a run, or repetitions of a run."""
 
     name: str
@@ -61,7 +61,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CopyTimes:
     """A copy on both sides: medians in s over its successful runs. `reason`: why some runs are missing."""
 
     copy: int
@@ -76,11 +76,11 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class ProgramComparison:
     """A program on both sides. `slowdown`: B over A of its matched copies; None if no copy succeeded."""
 
     program: str
-    copies: tuple[Copy, ...]
+    copies: tuple[CopyTimes, ...]
     slowdown: Slowdown | None
     flags_a: frozenset[str]
     flags_b: frozenset[str]
@@ -93,10 +93,10 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    a: Side
-    b: Side
-    programs: tuple[Matched, ...]
+class LoadComparison:
+    a: LoadSide
+    b: LoadSide
+    programs: tuple[ProgramComparison, ...]
     only_a: tuple[str, ...]  # programs and copies, as `name · 2`
     only_b: tuple[str, ...]
     totals: tuple[tuple[str, float, float], ...]  # field of `Totals` or fairness, A, B; medians of the runs
@@ -104,7 +104,7 @@ class Comparison:
     over: str  # what a sample is: runs or copies
 
     def to_json(self) -> dict[str, Any]:
-        def side(s: Side) -> dict[str, Any]:
+        def side(s: LoadSide) -> dict[str, Any]:
             return {
                 "name": s.name,
                 "folder": str(s.first.folder),
@@ -153,7 +153,7 @@ class Comparison:
         }
 
 
-def read_side(folder: Path, name: str = "") -> Side:
+def read_side(folder: Path, name: str = "") -> LoadSide:
     """Return a run, or the runs of one scenario in a folder.
 
     Raises:
@@ -161,7 +161,7 @@ def read_side(folder: Path, name: str = "") -> Side:
     """
     name = name or folder.name
     if (folder / JOURNAL).is_file():
-        return Side(name, (read_run(folder),))
+        return LoadSide(name, (read_run(folder),))
     folders = sorted(p.parent for p in folder.glob(f"*/{JOURNAL}"))[:_MAX_RUNS] if folder.is_dir() else []
     if not folders:
         raise UsageError(f"compare: found no run in {folder}", "meshmark load run SCENARIO --out FOLDER creates one")
@@ -173,10 +173,10 @@ def read_side(folder: Path, name: str = "") -> Side:
             "allowed: repetitions of one scenario",
             f"name one run, such as {folders[0]}",
         )
-    return Side(name, runs)
+    return LoadSide(name, runs)
 
 
-def compare(a: Side, b: Side) -> Comparison:
+def compare(a: LoadSide, b: LoadSide) -> LoadComparison:
     """Compare the programs that both sides have, B over A.
 
     Raises:
@@ -196,7 +196,7 @@ def compare(a: Side, b: Side) -> Comparison:
         _matched(a, b, name, [c for n, c in common if n == name], samples_are)
         for name in dict.fromkeys(n for n, _ in common)
     )
-    return Comparison(
+    return LoadComparison(
         a=a,
         b=b,
         programs=matched,
@@ -208,7 +208,7 @@ def compare(a: Side, b: Side) -> Comparison:
     )
 
 
-def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -> Matched:
+def _matched(a: LoadSide, b: LoadSide, program: str, copies: Sequence[int], over: str) -> ProgramComparison:
     rows = []
     for copy in copies:
         sides, reasons = [], []
@@ -217,7 +217,7 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
             successful = [p for p in uses if p.how == "ok"]
             sides.append({t: statistics.median(getattr(p, t) for p in successful) for t in TIMES} if successful else {})
             reasons += [f"{side.name}: {p.reason or p.how}" for p in uses if p.how != "ok"][:1]
-        rows.append(Copy(copy, sides[0], sides[1], "; ".join(reasons)))
+        rows.append(CopyTimes(copy, sides[0], sides[1], "; ".join(reasons)))
     # Only copies that succeeded on both sides count: otherwise the means would be over different copies.
     complete_copies = {r.copy for r in rows if r.a and r.b}
     times = [_samples(side, program, complete_copies, over) for side in (a, b)]
@@ -227,7 +227,7 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
         "different work" if _work_differs(a.first, b.first, program, copies[0]) else "",
         " ".join(sorted((flags[0] | flags[1]) - EFFECTS)),
     ]
-    return Matched(
+    return ProgramComparison(
         program,
         tuple(rows),
         slowdown(times[0], times[1]) if all(times) else None,
@@ -237,7 +237,7 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
     )
 
 
-def _samples(side: Side, program: str, copies: set[int], over: str) -> list[float]:
+def _samples(side: LoadSide, program: str, copies: set[int], over: str) -> list[float]:
     """Return wall times in s: the mean over the copies of each run, or one time per copy."""
     samples: list[float] = []
     for run in side.runs:
@@ -250,7 +250,7 @@ def _samples(side: Side, program: str, copies: set[int], over: str) -> list[floa
     return samples
 
 
-def _total(side: Side, name: str) -> float:
+def _total(side: LoadSide, name: str) -> float:
     values = [r.fairness() if name == "fairness" else float(getattr(r.totals(), name)) for r in side.runs]
     finite = [v for v in values if math.isfinite(v)]
     return statistics.median(finite) if finite else math.nan
@@ -329,9 +329,9 @@ def _both(a: float | None, b: float | None) -> str:
     return " → ".join("–" if v is None else f"{v:.3f}" for v in (a, b))
 
 
-def rows_of(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
+def rows_of(c: LoadComparison) -> list[tuple[str, list[str], ProgramComparison, CopyTimes | None]]:
     """Return table rows: one per copy, and one over all copies if there are several."""
-    rows: list[tuple[str, list[str], Matched, Copy | None]] = []
+    rows: list[tuple[str, list[str], ProgramComparison, CopyTimes | None]] = []
     for m in c.programs:
         has_several = len(m.copies) > 1
         verdict = spoken(m.word, "lower", "s") if m.slowdown else "–"
@@ -358,7 +358,7 @@ def interval_text(s: Slowdown | None) -> str:
     return f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s is not None and s.interval else "–"
 
 
-def flags_text(m: Matched) -> str:
+def flags_text(m: ProgramComparison) -> str:
     """Return the flags of both sides; a flag of only one side has the letter of that side."""
     return " ".join(
         f if f in m.flags_a and f in m.flags_b else f"{'A' if f in m.flags_a else 'B'}:{f}"

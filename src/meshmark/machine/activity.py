@@ -10,7 +10,7 @@ from meshmark.machine.tree import Files
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class BusyProcess:
     """A busy process; `cpus` is its mean number of CPUs, 1 for a process that keeps one thread always busy."""
 
     name: str
@@ -34,7 +34,7 @@ class Activity:
     busy: dict[int, float]
     stolen: dict[int, float]
     devices: dict[str, float]
-    programs: tuple[Program, ...]
+    programs: tuple[BusyProcess, ...]
 
 
 def user_of(tree: Files, pid: int) -> str:

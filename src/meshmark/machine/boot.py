@@ -9,7 +9,7 @@ from typing import Any
 
 from meshmark.machine.absence import is_absent
 from meshmark.machine.facts import host_facts, host_id
-from meshmark.machine.tree import Tree
+from meshmark.machine.tree import FileTree
 from meshmark.store.machines import add_machine
 from meshmark.store.record import Record
 from meshmark.store.run import Absence
@@ -25,7 +25,7 @@ def boot_facts(root: Path = Path("/")) -> dict[str, str]:
     Returns:
         Texts by name. The names are among `store.machines.FACTS`.
     """
-    boot = Tree(root).text("proc/sys/kernel/random/boot_id")
+    boot = FileTree(root).text("proc/sys/kernel/random/boot_id")
     return {**({"boot": boot} if boot else {}), **comparable_facts(host_facts(root))}
 
 

@@ -34,7 +34,7 @@ from meshmark.machine.facts import host_facts, node_performance, performance_opt
 from meshmark.machine.smbios import without_serials
 from meshmark.machine.sources import from_hwloc_xml, from_synthetic, from_sysfs, lstopo, synthetic_xml
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import MachineError, Tree
+from meshmark.machine.tree import FileTree, MachineError
 from meshmark.store.files import open_regular, read_bytes, write_file
 
 FORMAT = 1
@@ -83,7 +83,7 @@ _FILES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedMachine:
     """An opened machine. `facts` is empty if only the topology is known (XML, synthetic)."""
 
     what: str
@@ -96,7 +96,7 @@ class Opened:
 # ------------------------------------------------------------------ writing
 
 
-def _recorded(tree: Tree) -> Iterator[tuple[str, bytes | PurePosixPath]]:
+def _recorded(tree: FileTree) -> Iterator[tuple[str, bytes | PurePosixPath]]:
     """Yield the members of a capture: (name below the root, content or link target)."""
     for folder in _FOLDERS:
         for parent, folders, files in os.walk(tree.path(folder)):
@@ -129,7 +129,7 @@ def _recorded(tree: Tree) -> Iterator[tuple[str, bytes | PurePosixPath]]:
     yield from _recorded_cgroup(tree)
 
 
-def _recorded_cgroup(tree: Tree) -> Iterator[tuple[str, bytes]]:
+def _recorded_cgroup(tree: FileTree) -> Iterator[tuple[str, bytes]]:
     for line in (tree.text("proc/self/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -173,7 +173,7 @@ def capture(out: Path, root: Path = Path("/"), *, label: str = "captured", xml: 
     suffix = next((s for s in SUFFIXES if out.name.endswith(s)), None)
     if suffix is None:
         raise UsageError(f"FILE: found '{out.name}', the name must end in {', '.join(SUFFIXES)}")
-    tree = Tree(root)
+    tree = FileTree(root)
     topology = from_sysfs(root)
     if xml is None and tree.live:
         with contextlib.suppress(AbsentError, MachineError):
@@ -247,7 +247,7 @@ def unpacked(archive: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-class _Bounded:
+class _LimitedReader:
     """Limits the bytes read from a stream, because a few KiB of an archive can unpack to a terabyte."""
 
     def __init__(self, stream: Any, archive: Path) -> None:
@@ -286,7 +286,7 @@ def _members(archive: Path) -> Iterator[tarfile.TarFile]:
             stream = stack.enter_context(lzma.LZMAFile(file))
         else:
             raise MachineError(f"{quoted(archive)}: found neither gzip, xz nor zstd, which captures use")
-        bounded: Any = _Bounded(stream, archive)
+        bounded: Any = _LimitedReader(stream, archive)
         yield stack.enter_context(tarfile.open(fileobj=bounded, mode="r|"))
 
 
@@ -323,14 +323,14 @@ def _is_inside(folder: Path, path: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def open_machine(what: str = "host") -> Opened:
+def open_machine(what: str = "host") -> OpenedMachine:
     """Open a machine: `host`, a capture, a folder with a recorded tree, hwloc XML, or a synthetic description.
 
     Raises:
         MachineError: The file has another format, or `what` is neither a file nor a synthetic description.
     """
     if what == "host":
-        return Opened(what=what, label="host", topology=from_sysfs(), facts=host_facts())
+        return OpenedMachine(what=what, label="host", topology=from_sysfs(), facts=host_facts())
     path = Path(what)
     try:
         is_folder, is_file = path.is_dir(), path.exists()
@@ -338,7 +338,7 @@ def open_machine(what: str = "host") -> Opened:
         is_folder = is_file = False
     if is_folder:
         root = path / "root" if (path / "root" / "sys").is_dir() else path
-        return Opened(what=what, label="tree", topology=from_sysfs(root), facts=host_facts(root))
+        return OpenedMachine(what=what, label="tree", topology=from_sysfs(root), facts=host_facts(root))
     if is_file:
         try:
             with open_regular(path) as file:
@@ -346,7 +346,7 @@ def open_machine(what: str = "host") -> Opened:
             if text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
                 data = read_bytes(path, _MAX_FILE)
                 topology = from_hwloc_xml(data)
-                return Opened(what=what, label="hwloc-xml", topology=topology, facts={}, hwloc_xml=data)
+                return OpenedMachine(what=what, label="hwloc-xml", topology=topology, facts={}, hwloc_xml=data)
         except OSError as error:
             raise MachineError(f"{quoted(what)}: {error.strerror or error}") from None
         except MachineError as error:
@@ -355,10 +355,10 @@ def open_machine(what: str = "host") -> Opened:
     topology, xml = from_synthetic(what), None
     with contextlib.suppress(AbsentError):
         xml = synthetic_xml(what)
-    return Opened(what=what, label="synthetic", topology=topology, facts={}, hwloc_xml=xml)
+    return OpenedMachine(what=what, label="synthetic", topology=topology, facts={}, hwloc_xml=xml)
 
 
-def _open_capture(path: Path) -> Opened:
+def _open_capture(path: Path) -> OpenedMachine:
     with unpacked(path) as folder:
         try:
             metadata = json.loads((folder / "meshmark-capture.json").read_bytes())
@@ -370,13 +370,13 @@ def _open_capture(path: Path) -> Opened:
             raise MachineError(f"{path}: format: found {str(version)[:20]!r}; allowed: {FORMAT}")
         if not isinstance(facts, dict) or facts.get("schema") != 1:
             raise MachineError(f"{path}: facts.json: schema 1 is required")
-        facts.setdefault("node_performance", node_performance(Tree(folder / "root")))  # older captures lack it
+        facts.setdefault("node_performance", node_performance(FileTree(folder / "root")))  # older captures lack it
         xml = folder / "hwloc.xml"
         try:
             topology = from_sysfs(folder / "root")
         except MachineError:
             raise MachineError(f"{path}: not a capture of a machine: found no CPU in its tree") from None
-        return Opened(
+        return OpenedMachine(
             what=str(path),
             label=str(metadata.get("label", "captured"))[:40],
             topology=topology,

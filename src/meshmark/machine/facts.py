@@ -64,7 +64,7 @@ from meshmark.machine.processor import boost, clocks, processor, single
 from meshmark.machine.smbios import channels, dimms
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, allowed_in_status, chosen
+from meshmark.machine.tree import Files, FilesInMemory, FileTree, MachineError, allowed_in_status, chosen
 
 _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
 
@@ -79,7 +79,7 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
         A dictionary with the schema in this module's docstring. A part that cannot be read is absent with its reason,
         and does not affect the others.
     """
-    tree = Tree(root)
+    tree = FileTree(root)
     topology: Topology | None
     try:
         topology = from_sysfs(root)
@@ -210,7 +210,7 @@ def _caches(topology: Topology) -> object:
 
 def wire_bandwidth(tree: Files | None = None) -> int | None:
     """Return the theoretical peak of all memory channels in B/s, from rates and widths of modules; None if unknown."""
-    tree = tree or Tree(Path("/"))
+    tree = tree or FileTree(Path("/"))
     peak = _memory(tree, None, _virtual(tree)["guest"] is True)["peak_bytes_per_s"]
     return peak if isinstance(peak, int) else None
 

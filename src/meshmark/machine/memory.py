@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from meshmark.machine.tree import Tree, kilobytes
+from meshmark.machine.tree import FileTree, kilobytes
 
 
-def machine_available_bytes(tree: Tree) -> int:
+def machine_available_bytes(tree: FileTree) -> int:
     """Return the memory that the kernel can allocate without swapping, in B; 0 if the kernel does not report it."""
     return kilobytes(tree.text("proc/meminfo"), "MemAvailable") or 0
 
 
-def group_available_bytes(tree: Tree) -> int | None:
+def group_available_bytes(tree: FileTree) -> int | None:
     """Return how much memory the limits of this process's control group and its ancestors leave, in B.
 
     None without a limit. Both versions of control groups are read.
@@ -36,7 +36,7 @@ def group_available_bytes(tree: Tree) -> int | None:
     return min(room_bytes, default=None)
 
 
-def node_available_bytes(tree: Tree, node: int) -> int | None:
+def node_available_bytes(tree: FileTree, node: int) -> int | None:
     """Return the free memory of a node plus half of its page cache, in B; None if unknown.
 
     The kernel cannot reclaim all of the page cache.

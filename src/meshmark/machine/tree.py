@@ -68,7 +68,7 @@ class Files(ABC):
         return sorted({int(m[1]) for m in matches if m})
 
 
-class Tree(Files):
+class FileTree(Files):
     """The files below `root`."""
 
     def __init__(self, root: Path) -> None:

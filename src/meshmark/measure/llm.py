@@ -19,11 +19,11 @@ from meshmark.describe import description
 from meshmark.errors import AbsentError, UsageError
 from meshmark.machine.memory import group_available_bytes, machine_available_bytes, node_available_bytes
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Tree, parse_list
+from meshmark.machine.tree import FileTree, parse_list
 from meshmark.measure.runs.plan import replaced
 from meshmark.measure.runs.probe import check
 from meshmark.measure.runs.runner import StepResult
-from meshmark.statistics.verdicts import Measured, rank
+from meshmark.statistics.verdicts import MedianEstimate, rank
 from meshmark.store.record import Record
 from meshmark.values import grammar
 from meshmark.values.units import plain
@@ -41,7 +41,7 @@ _POOLS: Final = ("2MiB", "1GiB")  # page sizes whose memory the kernel reserves 
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SettingResult:
     """The results of one setting with one size of the weights.
 
     Attributes:
@@ -88,7 +88,7 @@ class Point:
         return changed
 
 
-def points(records: Iterable[Record], topology: Topology) -> list[Point]:
+def points(records: Iterable[Record], topology: Topology) -> list[SettingResult]:
     """Return the measured settings, in order; modes of runs are left out."""
     metrics_by_point: dict[str, dict[str, Record]] = {}
     for record in records:
@@ -101,7 +101,7 @@ def points(records: Iterable[Record], topology: Topology) -> list[Point]:
         if metrics.keys() >= {"token_rate", "weights_bandwidth", "read_bandwidth"}
     ]
     return [
-        Point(
+        SettingResult(
             metrics["token_rate"],
             metrics["weights_bandwidth"],
             metrics["read_bandwidth"],
@@ -114,7 +114,7 @@ def points(records: Iterable[Record], topology: Topology) -> list[Point]:
 _SETTING: Final = ("placement", "memory_node", "threads", "pages")
 
 
-def of_size(measured: Iterable[Point], weights_bytes: int, sizes: Sequence[int]) -> list[Point]:
+def of_size(measured: Iterable[SettingResult], weights_bytes: int, sizes: Sequence[int]) -> list[SettingResult]:
     """Return the points of a requested size; the instrument rounds the weights down to whole rows of every thread."""
     return [p for p in measured if min(sizes, key=lambda s: abs(s - p.weights_bytes)) == weights_bytes]
 
@@ -123,7 +123,7 @@ def of_size(measured: Iterable[Point], weights_bytes: int, sizes: Sequence[int])
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LlmRequest:
     """The request on the command line.
 
     Attributes:
@@ -150,7 +150,7 @@ class Request:
         return replaced(self.argv, WEIGHTS, ",".join(map(str, self.trial_sizes)))
 
 
-def request(argv: Sequence[str], memory: Memory) -> Request:
+def request(argv: Sequence[str], memory: AvailableMemory) -> LlmRequest:
     """Check the arguments of the instrument and choose the sizes that are measured first.
 
     On a machine with a single memory node, where all placements are the same, only one placement is measured.
@@ -176,7 +176,7 @@ def request(argv: Sequence[str], memory: Memory) -> Request:
         raise AbsentError(
             f"{NAME}: {memory.text()} leaves {plain(memory.usable(), 'B', 3)}, too little for any weights"
         )
-    return Request(tuple(argv), small, tuple(s for s in sizes if s not in small), trial, trial < default_bytes)
+    return LlmRequest(tuple(argv), small, tuple(s for s in sizes if s not in small), trial, trial < default_bytes)
 
 
 def _check(argv: Sequence[str]) -> Mapping[str, Any]:
@@ -193,7 +193,7 @@ def _check(argv: Sequence[str]) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class AvailableMemory:
     """Memory that may be allocated, in B.
 
     Attributes:
@@ -207,14 +207,14 @@ class Memory:
     nodes: Mapping[int, int]
 
     @staticmethod
-    def of(topology: Topology, root: Path = Path("/")) -> Memory:
-        tree = Tree(root)
+    def of(topology: Topology, root: Path = Path("/")) -> AvailableMemory:
+        tree = FileTree(root)
         machine = machine_available_bytes(tree)
         bytes_by_node = {
             n.os_index: node_available_bytes(tree, n.os_index) for n in topology.nodes if n.memory_bytes != 0
         }
         nodes = {node: machine if available is None else available for node, available in bytes_by_node.items()}
-        return Memory(machine, group_available_bytes(tree), nodes)
+        return AvailableMemory(machine, group_available_bytes(tree), nodes)
 
     def usable(self, node: int | None = None) -> int:
         """Return the part of the available memory that may be used, of the machine or of one node, in B."""
@@ -227,7 +227,7 @@ class Memory:
         """Return what limits the memory of this process, as text."""
         return "the control group" if self.group is not None and self.group < self.machine else "this machine"
 
-    def lacks(self, point: Point, weights_bytes: int) -> str:
+    def lacks(self, point: SettingResult, weights_bytes: int) -> str:
         """Return why weights do not fit with the placement of a point.
 
         Returns:
@@ -260,7 +260,7 @@ def prepare_s_per_byte(results: Iterable[StepResult]) -> float:
     return max(0.0, elapsed) / touched if touched else math.inf
 
 
-def cost_s(point: Point, weights_bytes: int, prepare_s: float) -> float:
+def cost_s(point: SettingResult, weights_bytes: int, prepare_s: float) -> float:
     """Estimate the time to prepare weights and to take enough samples for an interval.
 
     Args:
@@ -272,7 +272,7 @@ def cost_s(point: Point, weights_bytes: int, prepare_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SettingChoice:
     """The settings that are measured with a large size.
 
     Attributes:
@@ -281,19 +281,19 @@ class Choice:
         needs_s: Budget with which at least the best setting would be measured; 0 if there is not enough memory.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[SettingResult, ...]
     runs: int = 1
     needs_s: float = 0.0
 
 
 def choose(
-    trial: Sequence[Point],
+    trial: Sequence[SettingResult],
     weights_bytes: int,
-    memory: Memory,
+    memory: AvailableMemory,
     prepare_s: float,
     rest_s: float,
     repetitions: int,
-) -> Choice:
+) -> SettingChoice:
     """Choose all settings that fit if the rest of the budget allows it, otherwise only the best setting of the trial.
 
     Args:
@@ -301,27 +301,29 @@ def choose(
     """
     fitting = [p for p in trial if not memory.lacks(p, weights_bytes)]
     if not fitting:
-        return Choice(())
+        return SettingChoice(())
     least = repetitions or 1
     best = max(fitting, key=lambda p: p.tokens.value)
     for settings in (fitting, [best]):
         # The instrument gives every setting the same share of its budget.
         once_s = len(settings) * max(cost_s(p, weights_bytes, prepare_s) for p in settings)
         if once_s * least <= rest_s:
-            return Choice(tuple(settings), repetitions or min(3, int(rest_s / once_s)))
-    return Choice((), needs_s=1.6 * least * cost_s(best, weights_bytes, prepare_s))
+            return SettingChoice(tuple(settings), repetitions or min(3, int(rest_s / once_s)))
+    return SettingChoice((), needs_s=1.6 * least * cost_s(best, weights_bytes, prepare_s))
 
 
 # ------------------------------------------------------------------ the answer
 
 
-def best_of(measured: Sequence[Point], metric: str = "tokens") -> tuple[Point, list[Point], str]:
+def best_of(
+    measured: Sequence[SettingResult], metric: str = "tokens"
+) -> tuple[SettingResult, list[SettingResult], str]:
     """Return the best setting, the other settings that may be as good, and the verdict of `rank` on these.
 
     Flagged results are included, since all settings are measured in alternation on the same machine.
     """
     records: dict[str, Record] = {str(i): getattr(p, metric) for i, p in enumerate(measured)}
-    ranked = rank({n: Measured(r.value, r.bounds) for n, r in records.items()}, better="higher")
+    ranked = rank({n: MedianEstimate(r.value, r.bounds) for n, r in records.items()}, better="higher")
     best_name = max(records, key=lambda n: records[n].value)
     other_points = [measured[int(n)] for n in ranked.best if n != best_name]
     return measured[int(best_name)], other_points, ranked.word

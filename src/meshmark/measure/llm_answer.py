@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from meshmark.machine.topology import Topology
-from meshmark.measure.llm import Memory, Point, Request, best_of
+from meshmark.measure.llm import AvailableMemory, LlmRequest, SettingResult, best_of
 from meshmark.store.record import Record
 from meshmark.values.units import NBSP, counted, number, percent, plain, round_size
 
@@ -21,7 +21,7 @@ _MOSTLY: Final = 0.6
 _NAMED: Final = 3  # number of settings that a sentence names
 
 
-def setting_text(point: Point) -> str:
+def setting_text(point: SettingResult) -> str:
     """Return placement and threads of a setting as text, and its page size unless it is the default."""
     placement_text = _WHERE[point.placement].format(node=point.condition("memory_node"))
     threads = point.tokens.conditions["threads"]
@@ -31,7 +31,11 @@ def setting_text(point: Point) -> str:
 
 
 def measured_answer(
-    measured: Sequence[Point], weights_bytes: int, compared: Sequence[Point], trial_bytes: int, topology: Topology
+    measured: Sequence[SettingResult],
+    weights_bytes: int,
+    compared: Sequence[SettingResult],
+    trial_bytes: int,
+    topology: Topology,
 ) -> list[str]:
     """Return the answer for a size of weights that was measured, as sentences; the first sentence states the rate.
 
@@ -55,7 +59,7 @@ def measured_answer(
     return lines + _flag_lines([best.tokens, best.read])
 
 
-def predictions(trial: Sequence[Point], weights_bytes: int, memory: Memory) -> list[dict[str, str]]:
+def predictions(trial: Sequence[SettingResult], weights_bytes: int, memory: AvailableMemory) -> list[dict[str, str]]:
     """Return a row for each setting: the rate that the trial predicts for larger weights, and whether they fit."""
     rows = []
     for point in trial:
@@ -76,7 +80,7 @@ def predictions(trial: Sequence[Point], weights_bytes: int, memory: Memory) -> l
 
 
 def predicted_answer(
-    trial: Sequence[Point], weights_bytes: int, asked: Request, memory: Memory, reason: str
+    trial: Sequence[SettingResult], weights_bytes: int, asked: LlmRequest, memory: AvailableMemory, reason: str
 ) -> list[str]:
     """Return the answer for a size of weights that was not measured, as sentences; the first sentence states the rate.
 
@@ -118,7 +122,7 @@ def _bounds_text(record: Record, divisor: int) -> str:
     return " (95 %: {} to {})".format(*(number(b / divisor) for b in record.bounds))
 
 
-def _rank_text(others: Sequence[Point], word: str, settings: int) -> str:
+def _rank_text(others: Sequence[SettingResult], word: str, settings: int) -> str:
     """Return a sentence that compares the best setting with the others."""
     if not others:
         return f"It is the best of {settings} settings."
@@ -128,7 +132,7 @@ def _rank_text(others: Sequence[Point], word: str, settings: int) -> str:
     return f"{relation}: {settings_text}{more_text}."
 
 
-def _limit_text(point: Point) -> str:
+def _limit_text(point: SettingResult) -> str:
     share = point.share
     if share >= _BOUND:
         limit = "the memory bandwidth of these threads limits it"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from meshmark.describe import descriptions
-from meshmark.measure.runs.plan import Step
-from meshmark.statistics.verdicts import Measured
+from meshmark.measure.runs.plan import SurveyStep
+from meshmark.statistics.verdicts import MedianEstimate
 from meshmark.store.record import MODE, OBSERVED, Record, Scalar, median, median_interval
 from meshmark.store.run import Absence
 
@@ -37,9 +37,9 @@ def point_key(record: Record, *without: str) -> str:
     return json.dumps([record.metric, instrument, *identifying], sort_keys=True)
 
 
-def measured(record: Record) -> Measured:
+def measured(record: Record) -> MedianEstimate:
     """Return a record in the form that verdicts use; its flags are the doubts."""
-    return Measured(record.value, record.bounds, " ".join(sorted(record.flags)))
+    return MedianEstimate(record.value, record.bounds, " ".join(sorted(record.flags)))
 
 
 def measurement_key(record: Record) -> str:
@@ -168,14 +168,14 @@ def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
     The third level of one run may be another plateau than the third level of the next; only footprints identify a
     plateau. The new range of a level is the intersection of the ranges in all runs.
     """
-    levels_by_curve: dict[str, list[_Level]] = {}
+    levels_by_curve: dict[str, list[_CommonPlateau]] = {}
     for run in runs:
         for record in run:
             if (span := _span(record)) is None:
                 continue
             levels = levels_by_curve.setdefault(_curve(record), [])
             if (level := _meeting(levels, span)) is None:
-                levels.append(_Level(*span, {k: record.conditions.get(k) for k in _OF_A_LEVEL}))
+                levels.append(_CommonPlateau(*span, {k: record.conditions.get(k) for k in _OF_A_LEVEL}))
             else:
                 level.low, level.high = max(level.low, span[0]), min(level.high, span[1])
 
@@ -194,7 +194,7 @@ _OF_A_LEVEL: Final = ("level", "claimed_bytes")
 
 
 @dataclass(slots=True)
-class _Level:
+class _CommonPlateau:
     """The footprints that the plateaus of several runs have in common, and the conditions of the first plateau."""
 
     low: float
@@ -202,7 +202,7 @@ class _Level:
     conditions: dict[str, Any]
 
 
-def _meeting(levels: Iterable[_Level], span: tuple[float, float]) -> _Level | None:
+def _meeting(levels: Iterable[_CommonPlateau], span: tuple[float, float]) -> _CommonPlateau | None:
     return next((x for x in levels if x.low <= span[1] and span[0] <= x.high), None)
 
 
@@ -234,7 +234,7 @@ def modes(runs: Sequence[Record]) -> list[list[Record]]:
     return groups
 
 
-def pool_steps(runs: Iterable[tuple[Step, Sequence[Record]]]) -> list[Record]:
+def pool_steps(runs: Iterable[tuple[SurveyStep, Sequence[Record]]]) -> list[Record]:
     """Return the records of all steps, in order, with repetitions pooled."""
     runs_by_step: dict[str, list[Sequence[Record]]] = {}
     for step, records in runs:

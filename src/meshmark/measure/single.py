@@ -12,7 +12,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.sources import from_sysfs
 from meshmark.measure.history import in_store
 from meshmark.measure.repetitions import pool_steps, shortfall, unique
-from meshmark.measure.runs.plan import Plan
+from meshmark.measure.runs.plan import SurveyPlan
 from meshmark.measure.runs.runner import Report, StepResult, run_plan
 from meshmark.measure.suspicion import suspicious
 from meshmark.store.record import Record, Scalar
@@ -38,7 +38,7 @@ class Measurement:
         notes: A line for each limit of the results, and for each result that departs from the history of the host.
     """
 
-    plan: Plan
+    plan: SurveyPlan
     records: list[Record]
     absences: Sequence[Absence]
     absent: Sequence[str]
@@ -68,7 +68,7 @@ class Measurement:
             raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
 
 
-def measure(plan: Plan, folder: Path, store: Path, run_id: str, report: Report | None = None) -> Measurement:
+def measure(plan: SurveyPlan, folder: Path, store: Path, run_id: str, report: Report | None = None) -> Measurement:
     """Run the steps of a plan of one instrument, and store their results as a run.
 
     Args:

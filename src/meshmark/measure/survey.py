@@ -12,8 +12,8 @@ from typing import Any
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.repetitions import pool_steps, unique
 from meshmark.measure.runs.journal import read_journal
-from meshmark.measure.runs.plan import Plan, make_plan
-from meshmark.measure.runs.runner import STATE, Report, Runner, StepResult, run_plan, save_state
+from meshmark.measure.runs.plan import SurveyPlan, make_plan
+from meshmark.measure.runs.runner import STATE, PlanRunner, Report, StepResult, run_plan, save_state
 from meshmark.measure.runs.spec import load_spec
 from meshmark.store.files import held, read_json
 from meshmark.store.lines import whole_lines
@@ -51,7 +51,7 @@ def run_survey(
     if resume:
         if folder is None or not (folder / "plan.json").exists():
             raise UsageError(f"--resume: found no run in {folder}")
-        plan = Plan.load(folder / "plan.json")
+        plan = SurveyPlan.load(folder / "plan.json")
         state = _load_state(folder)
         recorded_host = host_id(state.get("host", {}))
         if recorded_host != (current := host_id()):
@@ -78,7 +78,7 @@ def run_survey(
             _no_run_in(folder)  # another process may have started a run since the first check
             save_state(folder, state)
             plan.save(folder / "plan.json")  # last, because plan.json marks the folder as a run
-        unfinished = [step for step in plan.steps if Runner(folder).finished(step) is None]
+        unfinished = [step for step in plan.steps if PlanRunner(folder).finished(step) is None]
         budget_s = sum(step.budget_s for step in unfinished)
         complete = f"{len(plan.steps) - len(unfinished)} of " if resume else ""
         steps = f"{complete}{len(plan.steps)} steps{' are complete' if resume else ''}"
@@ -93,7 +93,7 @@ def _no_run_in(folder: Path) -> None:
 
 
 def _run_steps(
-    plan: Plan,
+    plan: SurveyPlan,
     folder: Path,
     store: Store,
     state: dict[str, Any],
@@ -211,7 +211,7 @@ def load_run_and_steps(folder: Path) -> tuple[RunResults, list[tuple[str, Record
     """
     from meshmark.machine.facts import host_id
 
-    plan, state = Plan.load(folder / "plan.json"), _load_state(folder)
+    plan, state = SurveyPlan.load(folder / "plan.json"), _load_state(folder)
     runs = []
     absences: list[Absence] = []
     headers: list[dict[str, Any]] = []

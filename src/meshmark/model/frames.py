@@ -9,7 +9,7 @@ from typing import Any
 from meshmark.model.engine import Answer, ask
 from meshmark.model.layout import layout
 from meshmark.model.machine import MachineFile
-from meshmark.model.patterns import Request, points_of
+from meshmark.model.patterns import PatternRequest, points_of
 
 
 def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def busiest(machine: MachineFile, workload: str) -> Mapping[str, Any]:
     Raises:
         UsageError: The workload is unknown.
     """
-    points = points_of(machine, Request(workload))
+    points = points_of(machine, PatternRequest(workload))
     return next(p.run for p in reversed(points) if p.run is not None)
 
 

@@ -23,7 +23,7 @@ OnAbsence = Callable[[Absence], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ModelPoint:
     """A run and how to read its answer."""
 
     run: Run | None  # None: the value has a closed form and `read` ignores its argument
@@ -77,7 +77,7 @@ def measure(
             )
     metrics = {m.name: m for m in description(instrument).metrics}
     points_and_absences = make(machine, {**defaults, **options})
-    points = [point for point in points_and_absences if isinstance(point, Point)]
+    points = [point for point in points_and_absences if isinstance(point, ModelPoint)]
     absences = [point for point in points_and_absences if isinstance(point, Absence)]
     if absences and not points:
         raise AbsentError(f"{instrument}: {machine.path.name}: {absences[0].reason}", absences[0].enable)
@@ -90,7 +90,7 @@ def simulate(
     machine: MachineFile,
     name: str,
     metrics: Mapping[str, Metric],
-    points: Sequence[Point],
+    points: Sequence[ModelPoint],
     command: str,
     seed: int = 1,
     *,
@@ -101,7 +101,7 @@ def simulate(
     """Simulate the points.
 
     Args:
-        metrics: The metrics that `Point.read` returns, by name.
+        metrics: The metrics that `ModelPoint.read` returns, by name.
 
     Returns:
         The records, and the utilisation frames (empty unless `window_ns` is set).
@@ -189,7 +189,7 @@ def _sizes(instrument: str, options: Options, key: str) -> list[int]:
     return sizes
 
 
-def _latency(machine: MachineFile, options: Options) -> list[Point]:
+def _latency(machine: MachineFile, options: Options) -> list[ModelPoint]:
     shape, hops_answer = ask(machine, [{"kind": "describe"}, {"kind": "hops"}], threads=1)
     count, node_of = _nodes_and_cpus(shape)
     hops = hops_answer["hops"]
@@ -221,7 +221,7 @@ def _chase_point(
     pattern: str,
     processes: int,
     line: int,
-) -> Point:
+) -> ModelPoint:
     conditions = {
         "footprint_bytes": footprint,
         "stride_bytes": stride,
@@ -241,7 +241,7 @@ def _chase_point(
             raise MachineFileError(f"{machine.path.name}: cache: {level.get('name')}: latency_ns is needed")
         value = float(level["latency_ns"]) * 1e-9
         value = value * miss + fastest * (1 - miss)
-        return Point(None, conditions, lambda _: {"load_latency": [value]})
+        return ModelPoint(None, conditions, lambda _: {"load_latency": [value]})
     slots = max(1, footprint // max(stride, line))
     run = chase(cpu, [node], random=pattern == "random", stride_bytes=max(stride, line), span_lines=slots)
     if processes > 1:
@@ -252,10 +252,10 @@ def _chase_point(
     def read(answer: Answer) -> Mapping[str, Sequence[float]]:
         return {"load_latency": [v * miss + fastest * (1 - miss) for v in answer["groups"][0]["latency_s"]]}
 
-    return Point(run, conditions, read)
+    return ModelPoint(run, conditions, read)
 
 
-def _lines(machine: MachineFile, options: Options) -> list[Point]:
+def _lines(machine: MachineFile, options: Options) -> list[ModelPoint]:
     _, node_of = nodes_and_cpus(machine)
     text = options["cpus"] or ("all" if len(node_of) <= 16 else "0")
     cpus = list(range(len(node_of))) if text == "all" else grammar.integers("cpus", text, len(node_of) - 1, 0)
@@ -266,7 +266,7 @@ def _lines(machine: MachineFile, options: Options) -> list[Point]:
                 continue
             run = chase(a, [node_of[b]], state="dirty", owner=node_of[b])
             conditions = {"from_cpu": b, "to_cpu": a, "state": "dirty", "trip": "round", "home_node": node_of[b]}
-            points.append(Point(run, conditions, lambda x: {"line_latency": x["groups"][0]["latency_s"]}))
+            points.append(ModelPoint(run, conditions, lambda x: {"line_latency": x["groups"][0]["latency_s"]}))
     return points
 
 
@@ -303,14 +303,14 @@ def fill_order(node_of: Sequence[int], how: str) -> list[int]:
     return [c for _, _, c in sorted(rank)]
 
 
-def _bandwidth(machine: MachineFile, options: Options) -> list[Point | Absence]:
+def _bandwidth(machine: MachineFile, options: Options) -> list[ModelPoint | Absence]:
     count, node_of = nodes_and_cpus(machine)
     cpu_count = len(node_of)
     if (fill := options["fill"]) not in FILLS:
         raise UsageError(f"fill: found '{quoted(fill)}'; allowed: {', '.join(FILLS)}")
     order = fill_order(node_of, fill)
     homes: Any = _memory_nodes(options, count) or "local"
-    points: list[Point | Absence] = []
+    points: list[ModelPoint | Absence] = []
     kernels = stream_kernels()
     for threads in thread_counts(machine, "threads", options["threads"], cpu_count):
         for kernel in grammar.choices("kernel", options["kernel"], tuple(kernels)):
@@ -341,7 +341,7 @@ def _bandwidth_point(
     footprint: int,
     homes: Any,
     conditions: Mapping[str, Any],
-) -> Point | Absence:
+) -> ModelPoint | Absence:
     """Return one point of `bandwidth` at the level that holds the arrays, or an absence if the level has no rate.
 
     Streaming stores leave no line in a cache. The caches therefore hold only the arrays that are only read, and the
@@ -353,7 +353,7 @@ def _bandwidth_point(
     level = _level_of(machine, share, len(cpus)) if in_caches else None
     if level is None:
         actor = stream_actor(machine, cpus, kernel, store, homes)
-        return Point(stream_trial([actor]), conditions, _rates(operands, store, len(actor["streams"])))
+        return ModelPoint(stream_trial([actor]), conditions, _rates(operands, store, len(actor["streams"])))
     rate = _level_rate(machine, level)
     if rate is None:
         return Absence(
@@ -365,10 +365,10 @@ def _bandwidth_point(
     if writes_memory:
         read_ns = machine.number("memory.line_bytes") / rate * 1e9
         actor = stream_actor(machine, cpus, kernel, store, homes, cached_read_ns=read_ns)
-        return Point(stream_trial([actor]), conditions, _rates(operands, store, len(actor["streams"])))
+        return ModelPoint(stream_trial([actor]), conditions, _rates(operands, store, len(actor["streams"])))
     gross = rate * len(cpus)
     net = gross if level is _levels(machine)[0] else gross * operands.net / operands.gross(store)
-    return Point(None, conditions, lambda _: {"bandwidth_net": [net], "bandwidth_gross": [gross]})
+    return ModelPoint(None, conditions, lambda _: {"bandwidth_net": [net], "bandwidth_gross": [gross]})
 
 
 def _level_rate(machine: MachineFile, level: Mapping[str, Any]) -> float | None:
@@ -417,7 +417,7 @@ def steps_of(chains: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
     return read
 
 
-def _loaded(machine: MachineFile, options: Options) -> list[Point]:
+def _loaded(machine: MachineFile, options: Options) -> list[ModelPoint]:
     count, node_of = nodes_and_cpus(machine)
     homes: Any = _memory_nodes(options, count) or "local"
     outstanding = int(machine.number("cpu.outstanding"))
@@ -443,17 +443,17 @@ def _loaded(machine: MachineFile, options: Options) -> list[Point]:
                 "outstanding": min(chains, outstanding),
                 "memory_node": options["memory_node"],
             }
-            points.append(Point(run, conditions, steps_of(chains * threads)))
+            points.append(ModelPoint(run, conditions, steps_of(chains * threads)))
     return points
 
 
-def _gups(machine: MachineFile, options: Options) -> list[Point]:
+def _gups(machine: MachineFile, options: Options) -> list[ModelPoint]:
     _, node_of = nodes_and_cpus(machine)
     points = []
     for threads in thread_counts(machine, "threads", options["threads"], len(node_of)):
         run = gups(fill_order(node_of, "cores")[:threads], int(machine.number("cpu.outstanding")))
         conditions = {"threads": threads, "kernel": "plain", "memory_node": "all"}
-        points.append(Point(run, conditions, lambda x: {"update_rate": x["groups"][0]["reads_per_s"]}))
+        points.append(ModelPoint(run, conditions, lambda x: {"update_rate": x["groups"][0]["reads_per_s"]}))
     return points
 
 
@@ -467,7 +467,7 @@ def io_run(machine: MachineFile, ports: Sequence[int]) -> Run:
     )
 
 
-def _io(machine: MachineFile, options: Options) -> list[Point]:
+def _io(machine: MachineFile, options: Options) -> list[ModelPoint]:
     ports = ask(machine, [{"kind": "describe"}], threads=1)[0]["io_ports"]
     if not ports:
         raise AbsentError(f"io: {machine.name} has no [io]", "add [io] to the machine file")
@@ -475,7 +475,7 @@ def _io(machine: MachineFile, options: Options) -> list[Point]:
     for jobs in grammar.integers("jobs", options["jobs"], ports):
         conditions = {"target": "raw", "direction": "read", "block_bytes": 131072, "jobs": jobs}
         points.append(
-            Point(
+            ModelPoint(
                 io_run(machine, range(jobs)),
                 conditions,
                 lambda x: {"bandwidth_net": x["groups"][0]["bytes_per_s"]},
@@ -484,20 +484,20 @@ def _io(machine: MachineFile, options: Options) -> list[Point]:
     return points
 
 
-def _peak(machine: MachineFile, options: Options) -> list[Point]:
+def _peak(machine: MachineFile, options: Options) -> list[ModelPoint]:
     _, node_of = nodes_and_cpus(machine)
     core_rate = machine.number("cpu.flops_per_cycle", 0.0) * machine.number("cpu.clock_ghz", 0.0) * 1e9
     if not core_rate:
         raise AbsentError(f"peak: {machine.path.name} has no cpu.flops_per_cycle", "add it to the machine file")
     return [
-        Point(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": [core_rate * n]})  # type: ignore[misc]
+        ModelPoint(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": [core_rate * n]})  # type: ignore[misc]
         for n in thread_counts(machine, "threads", options["threads"], len(node_of))
     ]
 
 
 # Supported options and their defaults. The other options of a host control measurement quality, or concern pages and
 # instruction sets, which models lack.
-POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], Sequence[Point | Absence]], Options]]] = {
+POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], Sequence[ModelPoint | Absence]], Options]]] = {
     "latency": (
         _latency,
         {

@@ -55,7 +55,7 @@ Other = Annotated[Any, AfterValidator(_plain)]  # not a single number; the simul
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bus(Input):
+class BusTable(Input):
     cpus_per_bus: Annotated[Number, "cores that share a bus"] = None
     bandwidth_gb_per_s: Annotated[Number, "of the bus (GB/s)"] = None
     latency_ns: Annotated[Number, "of a transfer (ns)"] = None
@@ -64,7 +64,7 @@ class Bus(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topology(Input):
+class TopologyTable(Input):
     kind: Annotated[Other, "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph"] = None
     shape: Annotated[Other, "torus, mesh, ring: nodes along each dimension"] = None
     links: Annotated[Other, "kind of link, or a list of kinds per dimension or level, repeated along it"] = None
@@ -81,13 +81,13 @@ class Topology(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link(Input):
+class LinkTable(Input):
     bandwidth_gb_per_s: Annotated[Number, "each way (GB/s)"] = None
     latency_ns: Annotated[Number, "one way, without the routers' pipelines (ns)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Router(Input):
+class RouterTable(Input):
     flit_bytes: Annotated[Number, "data of a flit (B)"] = None
     pipeline_ns: Annotated[Number, "from the arrival of a head flit to its first arbitration (ns)"] = None
     cycle_ns: Annotated[Number, "between arbitrations (ns)"] = None
@@ -110,15 +110,15 @@ class Router(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Packets(Input):
+class PacketsTable(Input):
     request_flits: Annotated[Number, "of a request, forward or probe (flits)"] = None
     data_flits: Annotated[Number, "of a line with its header (flits)"] = None
     ack_flits: Annotated[Number, "of an acknowledgement (flits)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node(Input):
-    bus: Bus | None = None
+class NodeTable(Input):
+    bus: BusTable | None = None
     cpus: Annotated[Number, "cores of a node"] = None
     controllers: Annotated[Number, "memory controllers of a node"] = None
     leave_ns: Annotated[Number, "for a packet to leave its endpoint (ns)"] = None
@@ -129,7 +129,7 @@ class Node(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cpu(Input):
+class CpuTable(Input):
     clock_ghz: Annotated[Rate, "(GHz)"] = None
     smt: Annotated[Whole, "threads of a core of the machine; the model has one [1]"] = None
     outstanding: Annotated[Whole, "maximum outstanding misses of a core"] = None
@@ -156,7 +156,7 @@ class Cpu(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cache(Input):
+class CacheTable(Input):
     name: Annotated[Other, "L1, L2 …"] = None
     size_kib: Annotated[Above0, "(KiB)"] = None
     latency_ns: Annotated[Number, "load to use (ns)"] = None
@@ -168,7 +168,7 @@ class Cache(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory(Input):
+class MemoryTable(Input):
     channels: Annotated[Number, "channels of a controller; each stores whole lines"] = None
     channel_gb_per_s: Annotated[Number, "of a channel (GB/s)"] = None
     line_bytes: Annotated[Whole, "(B)"] = None
@@ -190,19 +190,19 @@ class Memory(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coherence(Input):
+class CoherenceTable(Input):
     kind: Annotated[Other, "directory, broadcast or snoop"] = None
     directory_ns: Annotated[Number, "from the arrival of a request at the home until its forward leaves (ns)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placement(Input):
+class PlacementTable(Input):
     striping: Annotated[Other, "none, pair or all: lines are interleaved over the memories of these nodes"] = None
     pair_dimension: Annotated[Number, "dimension of the pairs"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Io(Input):
+class IoTable(Input):
     port_gb_per_s: Annotated[Number, "between an I/O port and its router (GB/s)"] = None
     device_gb_per_s: Annotated[Above0, "sustained bandwidth of the devices of a port (GB/s)"] = None
     nodes: Annotated[Other, "nodes that have a port"] = None
@@ -211,57 +211,57 @@ class Io(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tlb(Input):
+class TlbTable(Input):
     entries: Annotated[Whole, "of a core"] = None
     page_kib: Annotated[Above0, "(KiB)"] = None
     large_page_kib: Annotated[Above0, "largest page that one entry maps (KiB)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Messages(Input):
+class MessagesTable(Input):
     overhead_us: Annotated[Number, "per message, both ends (µs)"] = None
     one_sided_overhead_us: Annotated[Number, "per put or get (µs)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine(Input):
+class MachineTable(Input):
     format: Annotated[int, "1"] = 1
     title: Annotated[str, "free text"] = ""
     publication: Annotated[str, "name of the document that describes the machine"] = ""
     extends: Annotated[str, "another machine file of the same folder, which this one extends and overrides"] = ""
     note: Annotated[str, "free text"] = ""
     abstract: Annotated[bool, "true: only a base for other files"] = False
-    topology: Topology | None = None
-    links: dict[str, Link] | None = None
-    router: Router | None = None
-    packets: Packets | None = None
-    node: Node | None = None
-    cpu: Cpu | None = None
-    cache: Annotated[tuple[Cache, ...], LIST] = ()
-    memory: Memory | None = None
-    coherence: Coherence | None = None
-    placement: Placement | None = None
-    io: Io | None = None
-    tlb: Tlb | None = None
-    messages: Messages | None = None
+    topology: TopologyTable | None = None
+    links: dict[str, LinkTable] | None = None
+    router: RouterTable | None = None
+    packets: PacketsTable | None = None
+    node: NodeTable | None = None
+    cpu: CpuTable | None = None
+    cache: Annotated[tuple[CacheTable, ...], LIST] = ()
+    memory: MemoryTable | None = None
+    coherence: CoherenceTable | None = None
+    placement: PlacementTable | None = None
+    io: IoTable | None = None
+    tlb: TlbTable | None = None
+    messages: MessagesTable | None = None
 
 
 _TABLES: Final[Mapping[str, type]] = {
-    "": Machine,
-    "topology": Topology,
-    "links.*": Link,
-    "router": Router,
-    "packets": Packets,
-    "node": Node,
-    "node.bus": Bus,
-    "cpu": Cpu,
-    "cache[]": Cache,
-    "memory": Memory,
-    "coherence": Coherence,
-    "placement": Placement,
-    "io": Io,
-    "tlb": Tlb,
-    "messages": Messages,
+    "": MachineTable,
+    "topology": TopologyTable,
+    "links.*": LinkTable,
+    "router": RouterTable,
+    "packets": PacketsTable,
+    "node": NodeTable,
+    "node.bus": BusTable,
+    "cpu": CpuTable,
+    "cache[]": CacheTable,
+    "memory": MemoryTable,
+    "coherence": CoherenceTable,
+    "placement": PlacementTable,
+    "io": IoTable,
+    "tlb": TlbTable,
+    "messages": MessagesTable,
 }
 # Description of each key, by table. `*` stands for any name.
 KEYS: Final[Mapping[str, Mapping[str, str]]] = {

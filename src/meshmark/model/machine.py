@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.model.keys import COUNTS, KEYS, KINDS, Kind, Machine
+from meshmark.model.keys import COUNTS, KEYS, KINDS, Kind, MachineTable
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import checked, found
 
@@ -158,7 +158,7 @@ class MachineFile:
                 table[leaf] = value
                 origins[dotted] = Origin("assumed", "set on the command line")
                 unknown.pop(dotted, None)
-        checked(Machine, data, self.path.name, MachineFileError)
+        checked(MachineTable, data, self.path.name, MachineFileError)
         return MachineFile(
             self.name,
             self.path,
@@ -222,7 +222,7 @@ def _known_keys(table: str) -> Mapping[str, str] | None:
     return None
 
 
-class _Reader:
+class _MachineFileReader:
     """Separates values from their origins."""
 
     def __init__(self, path: Path) -> None:
@@ -241,7 +241,7 @@ class _Reader:
             MachineFileError: A key or value is invalid; the message names the key.
         """
         plain = self.table(raw, "")
-        checked(Machine, plain, self.path.name, MachineFileError)
+        checked(MachineTable, plain, self.path.name, MachineFileError)
         for dotted, value in self.bare.items():
             raise self.error(
                 dotted, f"found {found(value)} without its origin, one of {', '.join(sorted(KINDS))} is needed"
@@ -324,7 +324,7 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         raw = parse_toml(read_text(path, _MAX_BYTES), path.name)
     except UsageError as error:
         raise MachineFileError(str(error)) from error
-    reader = _Reader(path)
+    reader = _MachineFileReader(path)
     if raw.get("format") != FORMAT and "extends" not in raw:
         raise reader.error("format", f"found {found(raw.get('format'))}, this version reads {FORMAT}")
     data = reader.machine(raw)

@@ -11,7 +11,7 @@ from meshmark.errors import UsageError, quoted
 from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.instruments import (
     POINTS,
-    Point,
+    ModelPoint,
     fill_order,
     latency_and_rate,
     measure,
@@ -62,7 +62,7 @@ MAX_WRITES: Final = 0.8  # share of a program's lines: four writes per read
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PatternRequest:
     """Options of `meshmark model measure`, unparsed."""
 
     workload: str
@@ -80,7 +80,7 @@ class Request:
 
 
 def run_pattern(
-    machine: MachineFile, request: Request, command: str, progress: Progress | None = None
+    machine: MachineFile, request: PatternRequest, command: str, progress: Progress | None = None
 ) -> tuple[list[Record], list[Answer]]:
     """Simulate a workload.
 
@@ -99,7 +99,7 @@ def run_pattern(
     return simulate(machine, name, METRICS, points, command, window_ns=request.window_ns, progress=progress)
 
 
-def points_of(machine: MachineFile, request: Request) -> list[Point]:
+def points_of(machine: MachineFile, request: PatternRequest) -> list[ModelPoint]:
     """Return the points of a workload.
 
     Raises:
@@ -111,14 +111,14 @@ def points_of(machine: MachineFile, request: Request) -> list[Point]:
     return _MAKERS[request.workload](machine, request, node_of)
 
 
-def _teams(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[list[int]]:
+def _teams(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[list[int]]:
     order = fill_order(node_of, "cores")
     return [order[:n] for n in thread_counts(machine, "--threads", request.threads, len(node_of))]
 
 
-def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _hot_spot(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     return [
-        Point(
+        ModelPoint(
             random_reads(machine, chains, cpus, [0]),
             {"chains": chains, "threads": len(cpus), "memory_node": 0},
             latency_and_rate,
@@ -128,9 +128,9 @@ def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) ->
     ]
 
 
-def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _random_reads(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     return [
-        Point(
+        ModelPoint(
             random_reads(machine, chains, cpus),
             {"chains": chains, "threads": len(cpus), "memory_node": "others"},
             latency_and_rate,
@@ -141,7 +141,7 @@ def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PatternProgram:
     """Copies of one program, one per CPU."""
 
     cpus: tuple[int, ...]
@@ -153,13 +153,13 @@ class Program:
         return f"{'+'.join(map(str, self.cpus))}={self.gb_per_s:g}:{self.write_share:g}"
 
 
-def parse_programs(text: str, cpus: int) -> list[Program]:
+def parse_programs(text: str, cpus: int) -> list[PatternProgram]:
     """Return the programs in a text such as `0-3=2.14:0.33,4+6=0.5`: CPUs, GB/s of each CPU, share of writes [0.33].
 
     Raises:
         UsageError: A part is malformed, or a CPU occurs twice.
     """
-    programs: list[Program] = []
+    programs: list[PatternProgram] = []
     used_cpus: set[int] = set()
     for part in text.split(","):
         cpus_text, equals, rates_text = part.partition("=")
@@ -171,11 +171,11 @@ def parse_programs(text: str, cpus: int) -> list[Program]:
         if duplicates := used_cpus & set(program_cpus):
             raise UsageError(f"--programs: found CPU {min(duplicates)} twice, only one program per CPU is allowed")
         used_cpus |= set(program_cpus)
-        programs.append(Program(tuple(program_cpus), rate, share))
+        programs.append(PatternProgram(tuple(program_cpus), rate, share))
     return programs
 
 
-def _programs(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _programs(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     if not request.programs:
         raise UsageError("--programs: found nothing, CPUS=GB/s[:WRITE SHARE],… is needed")
     return programs_points(machine, parse_programs(request.programs, len(node_of)), request.in_step)
@@ -201,7 +201,7 @@ class Cycle:
         return [(p + self.rest_s) / self.length_s for p in phases_s]
 
 
-def program_cycles(machine: MachineFile, programs: Sequence[Program]) -> list[Cycle]:
+def program_cycles(machine: MachineFile, programs: Sequence[PatternProgram]) -> list[Cycle]:
     """Return the cycle of each program, calibrated by simulating its first CPU alone.
 
     Raises:
@@ -231,7 +231,7 @@ def program_cycles(machine: MachineFile, programs: Sequence[Program]) -> list[Cy
     return cycles
 
 
-def programs_run(cycles: Sequence[Cycle], programs: Sequence[Program], in_step: bool) -> Run:
+def programs_run(cycles: Sequence[Cycle], programs: Sequence[PatternProgram], in_step: bool) -> Run:
     """Return a run of all programs at the same time, one group per program.
 
     Args:
@@ -257,8 +257,11 @@ def programs_run(cycles: Sequence[Cycle], programs: Sequence[Program], in_step: 
 
 
 def programs_points(
-    machine: MachineFile, programs: Sequence[Program], in_step: bool = False, more: Mapping[str, Any] | None = None
-) -> list[Point]:
+    machine: MachineFile,
+    programs: Sequence[PatternProgram],
+    in_step: bool = False,
+    more: Mapping[str, Any] | None = None,
+) -> list[ModelPoint]:
     """Return points with the bandwidth of each program and its co-run slowdown."""
     cycles = program_cycles(machine, programs)
     run = programs_run(cycles, programs, in_step)
@@ -277,11 +280,11 @@ def programs_points(
             "write_share": p.write_share,
             "in_step": in_step,
         }
-        points.append(Point(run, {**conditions, **(more or {})}, read))
+        points.append(ModelPoint(run, {**conditions, **(more or {})}, read))
     return points
 
 
-def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _throughput(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     if not 0 <= request.write_share <= MAX_WRITES:
         raise UsageError(f"--write-share: found {request.write_share:g}; allowed: 0 to {MAX_WRITES}")
     points = []
@@ -290,7 +293,7 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
         if rate is None or not 0 < rate < MAX_GB_PER_S:
             raise UsageError(f"--rate: found '{text.strip()}', needed: GB/s above 0, or a list of them")
         for cpus in _teams(machine, request, node_of):
-            programs = [Program(tuple(cpus), rate, request.write_share)]
+            programs = [PatternProgram(tuple(cpus), rate, request.write_share)]
             points += programs_points(machine, programs, request.in_step, {"threads": len(cpus)})
     return points
 
@@ -298,7 +301,7 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
 Partners = Mapping[int, Sequence[int]]  # active CPU → the CPUs that it reads from
 
 
-def message_point(machine: MachineFile, partners: Partners, block: int, more: Mapping[str, Any]) -> Point:
+def message_point(machine: MachineFile, partners: Partners, block: int, more: Mapping[str, Any]) -> ModelPoint:
     """Return a point in which each CPU repeatedly reads `block` bytes from the node of each of its partners.
 
     All CPUs read at the same time and share the ports of their node. They start within `STAGGER_NS` of each other,
@@ -334,16 +337,16 @@ def message_point(machine: MachineFile, partners: Partners, block: int, more: Ma
         elapsed = x["groups"][0]["ended_s"] / rounds + overhead
         return {"elapsed": [elapsed], "bandwidth_net": [block * messages / elapsed]}
 
-    return Point(run, {"block_bytes": block, "threads": len(partners), "partners": peers, **more}, read)
+    return ModelPoint(run, {"block_bytes": block, "threads": len(partners), "partners": peers, **more}, read)
 
 
 def _message_points(
     machine: MachineFile,
-    request: Request,
+    request: PatternRequest,
     node_of: Sequence[int],
     partners_of: Callable[[int, Sequence[int]], Sequence[int]],
     more: Mapping[str, Any],
-) -> list[Point]:
+) -> list[ModelPoint]:
     """Return the points of a workload in which CPUs exchange messages with CPUs of the same position on other nodes.
 
     Args:
@@ -381,11 +384,11 @@ def _ring(node: int, nodes: Sequence[int]) -> list[int]:
     return sorted({nodes[index - 1], nodes[(index + 1) % len(nodes)]} - {node})
 
 
-def _exchange(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _exchange(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     return _message_points(machine, request, node_of, _ring, {})
 
 
-def _all_to_all(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _all_to_all(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     order = fill_order(node_of, "spread")
     points = []
     for threads in thread_counts(machine, "--threads", request.threads, len(node_of)):
@@ -396,7 +399,7 @@ def _all_to_all(machine: MachineFile, request: Request, node_of: Sequence[int]) 
     return points
 
 
-def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _halo(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     hops = ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"]
     nearest = min((h for a, row in enumerate(hops) for b, h in enumerate(row) if a != b), default=0)
 
@@ -406,7 +409,7 @@ def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> lis
     return _message_points(machine, request, node_of, neighbours, {})
 
 
-def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _swap(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     """Return points at which the nodes n and n xor distance exchange blocks, all pairs at the same time."""
     points = []
     for distance in grammar.integers("--distance", request.distance, max(1, *node_of)):
@@ -459,7 +462,7 @@ def _access(text: str, where: str, cpus: int) -> tuple[int, int, bool] | None:
     return access
 
 
-def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+def _trace(machine: MachineFile, request: PatternRequest, node_of: Sequence[int]) -> list[ModelPoint]:
     """Return points that replay a trace in the order of each CPU.
 
     The home of a page is the node of the CPU that accesses it first in the file.
@@ -492,11 +495,11 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
             "page_bytes": page,
             "trace": request.trace.name,
         }
-        points.append(Point(trial(actors, warm_ns=0, measure_ns=0, check=True), conditions, read))
+        points.append(ModelPoint(trial(actors, warm_ns=0, measure_ns=0, check=True), conditions, read))
     return points
 
 
-_MAKERS: Final[Mapping[str, Callable[[MachineFile, Request, Sequence[int]], list[Point]]]] = {
+_MAKERS: Final[Mapping[str, Callable[[MachineFile, PatternRequest, Sequence[int]], list[ModelPoint]]]] = {
     "hot_spot": _hot_spot,
     "random_reads": _random_reads,
     "throughput": _throughput,

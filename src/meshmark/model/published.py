@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from meshmark.model.statements import Claim, claims, copy_5400, copy_5500_each, figure_13, table_3
+from meshmark.model.statements import MachineStatement, claims, copy_5400, copy_5500_each, figure_13, table_3
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show
 
@@ -15,7 +15,7 @@ _ALL_OF_MEMORY: Final = 64 << 20  # smallest footprint in bytes that no cache of
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PublishedPoint:
     """A published value, and the record of a model that corresponds to it. `value` is in the SI unit of the metric."""
 
     statement: str
@@ -26,27 +26,27 @@ class Point:
     value: float
 
 
-def _latencies(statement: str, machine: str) -> Iterable[Point]:
+def _latencies(statement: str, machine: str) -> Iterable[PublishedPoint]:
     for processes, ns in table_3(machine).items():
         conditions = {"pattern": "random", "state": "clean", "processes": processes}
-        yield Point(statement, machine, "latency", "load_latency", conditions, ns * 1e-9)
+        yield PublishedPoint(statement, machine, "latency", "load_latency", conditions, ns * 1e-9)
 
 
-def _copies(statement: str, machine: str, totals: Mapping[str, float]) -> Iterable[Point]:
+def _copies(statement: str, machine: str, totals: Mapping[str, float]) -> Iterable[PublishedPoint]:
     for cpus, gb_per_s in totals.items():
         conditions = {"kernel": "copy", "store": "streaming", "cpus": cpus}
-        yield Point(statement, machine, "bandwidth", "bandwidth_net", conditions, gb_per_s * 1e9)
+        yield PublishedPoint(statement, machine, "bandwidth", "bandwidth_net", conditions, gb_per_s * 1e9)
 
 
-def _map() -> Iterable[Point]:
+def _map() -> Iterable[PublishedPoint]:
     for node, ns in enumerate(figure_13()):
         placement = {"cpu": 0, "memory_node": node}
         conditions = {"pattern": "stride", "stride_bytes": 64, "state": "clean", "processes": 1, **placement}
-        yield Point("A12", "gs1280-16", "latency", "load_latency", conditions, ns * 1e-9)
+        yield PublishedPoint("A12", "gs1280-16", "latency", "load_latency", conditions, ns * 1e-9)
 
 
 @cache
-def points() -> tuple[Point, ...]:
+def points() -> tuple[PublishedPoint, ...]:
     return (
         *_map(),
         *_latencies("G09", "xeon5400"),
@@ -56,7 +56,7 @@ def points() -> tuple[Point, ...]:
     )
 
 
-def published(record: Record) -> Point | None:
+def published(record: Record) -> PublishedPoint | None:
     """Return the published value for the point of a record; None if it was not published or the machine was changed."""
     footprint = record.conditions.get("footprint_bytes")
     if record.source != "model" or not isinstance(footprint, int) or footprint < _ALL_OF_MEMORY:
@@ -79,7 +79,7 @@ def with_published(records: Iterable[Record]) -> list[Record]:
     ]
 
 
-def _tolerance(claim: Claim) -> float:
+def _tolerance(claim: MachineStatement) -> float:
     """Return the tolerance of each value as a share of 1: 0.05 for `each 5 %, rms 3 %`."""
     return float(claim.tolerance.partition(" %")[0].rpartition(" ")[2]) / 100
 

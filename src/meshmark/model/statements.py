@@ -13,7 +13,7 @@ _XEON: Final = "xeon_5500_lsf_2009"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class MachineStatement:
     """One statement of `machine_facts.toml`."""
 
     id: str
@@ -28,10 +28,10 @@ class Claim:
 
 
 @cache
-def claims() -> tuple[Claim, ...]:
+def claims() -> tuple[MachineStatement, ...]:
     """Return all statements in the order of the file."""
     return tuple(
-        Claim(
+        MachineStatement(
             c["id"],
             c["document"],
             c["place"],

@@ -76,7 +76,7 @@ class SearchSpace:
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
+class InheritedPlacement:
     """The placement inherited from the parent process: a shell, numactl or a batch system."""
 
     cpus: str = ""  # the allowed CPUs as a list; "" for all CPUs of the machine
@@ -109,14 +109,14 @@ def inherited_memory(numa_maps: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class PlacementResources:
     """The resources of this machine, which determine the candidates."""
 
     cpus: int  # number of CPUs that this process may use
     threads_per_core: int
     memory_nodes: int
     thp: str  # mode of transparent huge pages; "" if not supported
-    inherited: Inherited = Inherited()
+    inherited: InheritedPlacement = InheritedPlacement()
     node_of: Mapping[int, int] = field(default_factory=dict)  # node of each CPU if it has memory; empty if unknown
 
 
@@ -132,7 +132,7 @@ def _plan_in(path: Path) -> Any:
 
 
 @dataclass(slots=True)
-class Plan:
+class AdvicePlan:
     """The plan of `meshmark advise`: the command, the candidates and the limits.
 
     Attributes:
@@ -149,7 +149,7 @@ class Plan:
     candidates: list[Candidate]
     left_out: dict[str, str] = field(default_factory=dict)
     pilot_s: float = 0.0
-    inherited: Inherited = Inherited()
+    inherited: InheritedPlacement = InheritedPlacement()
     run: str = ""
     application: str = ""
 
@@ -157,7 +157,7 @@ class Plan:
         write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n", private=True)
 
     @staticmethod
-    def load(path: Path) -> Plan:
+    def load(path: Path) -> AdvicePlan:
         """Read a plan.
 
         Raises:
@@ -169,7 +169,9 @@ class Plan:
             entries = [
                 Candidate(**{**c, "parts": tuple(tuple(map(int, p)) for p in c["parts"])}) for c in raw["candidates"]
             ]
-            return Plan(**{**raw, "candidates": entries, "inherited": Inherited(**raw.get("inherited", {}))})
+            return AdvicePlan(
+                **{**raw, "candidates": entries, "inherited": InheritedPlacement(**raw.get("inherited", {}))}
+            )
         except (KeyError, TypeError, AttributeError, ValueError):
             raise MeshmarkError(f"{path}: not a plan of meshmark advise") from None
 
@@ -179,7 +181,7 @@ class Plan:
 
 def candidates(
     space: SearchSpace,
-    resources: Resources,
+    resources: PlacementResources,
     busy: int,
     pinned: bool,
     parts_of: Callable[[str, int, str], list[list[int]]] = native.parts_of,
@@ -226,7 +228,7 @@ def candidates(
     return retained, left_out
 
 
-def _product(space: SearchSpace, resources: Resources, busy: int, pinned: bool) -> Iterator[Candidate]:
+def _product(space: SearchSpace, resources: PlacementResources, busy: int, pinned: bool) -> Iterator[Candidate]:
     memory = space.memory or (("default", "interleave", "bind") if resources.memory_nodes > 1 else ("default",))
     pages = space.pages or (("default", "4KiB") if resources.thp == "always" else ("default", "thp"))
     smt = space.smt or ((False, True) if resources.threads_per_core > 1 else (False,))
@@ -255,7 +257,7 @@ def _product(space: SearchSpace, resources: Resources, busy: int, pinned: bool) 
                             )
 
 
-def _effect(one: Candidate, resources: Resources) -> tuple[object, ...]:
+def _effect(one: Candidate, resources: PlacementResources) -> tuple[object, ...]:
     """Return the effective settings of a candidate on this machine; candidates with equal effects are duplicates."""
     all_cpus = sorted({c for p in one.parts for c in p})
     # A single mask of all allowed CPUs has no effect.
@@ -265,7 +267,7 @@ def _effect(one: Candidate, resources: Resources) -> tuple[object, ...]:
     return cpus, one.threads, memory, pages, one.wait
 
 
-def _memory_effect(one: Candidate, resources: Resources) -> str:
+def _memory_effect(one: Candidate, resources: PlacementResources) -> str:
     """Return the effective memory policy: `local`, which is also the default of Linux, or a policy and its nodes."""
     policy_text = resources.inherited.memory if one.memory == "default" else one.memory
     policy, _, node_list = policy_text.partition("=")

@@ -24,7 +24,7 @@ _USUAL: Final = 0.25  # a result is flagged if more than this share of its runs 
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class OtherWorkShares:
     """Shares of the time of all CPUs. The kernel counts time in ticks, so a share may be slightly below 0.
 
     Attributes:
@@ -38,10 +38,10 @@ class Shares:
     elapsed_s: float
 
     @staticmethod
-    def of_counts(counts: Mapping[str, float], elapsed_s: float) -> Shares | None:
+    def of_counts(counts: Mapping[str, float], elapsed_s: float) -> OtherWorkShares | None:
         """Return the shares from the counts of a run; None if the counts do not contain both."""
         others, stolen = counts.get("others_share"), counts.get("steal_share")
-        return None if others is None or stolen is None else Shares(others, stolen, elapsed_s)
+        return None if others is None or stolen is None else OtherWorkShares(others, stolen, elapsed_s)
 
     @property
     def counts(self) -> dict[str, float]:
@@ -62,7 +62,7 @@ class OtherWork:
         self._began_s, self._own_s = time.monotonic(), time.process_time()
         self._busy_s, self._stolen_s, _ = _used()
 
-    def shares(self, own_s: float) -> Shares:
+    def shares(self, own_s: float) -> OtherWorkShares:
         """Return the shares since the creation.
 
         They exclude this process and `own_s`, the CPU time of the measured program in s.
@@ -73,7 +73,7 @@ class OtherWork:
         return shares_of(busy_s - self._busy_s, stolen_s - self._stolen_s, own_s, elapsed_s, cpus)
 
 
-def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cpus: int) -> Shares:
+def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cpus: int) -> OtherWorkShares:
     """Return the shares of the time of all CPUs.
 
     Args:
@@ -84,7 +84,7 @@ def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cp
         cpus: Number of CPUs.
     """
     whole_s = max(1e-9, elapsed_s) * max(1, cpus)
-    return Shares((busy_s - own_s) / whole_s, stolen_s / whole_s, elapsed_s)
+    return OtherWorkShares((busy_s - own_s) / whole_s, stolen_s / whole_s, elapsed_s)
 
 
 def _used() -> tuple[float, float, int]:
@@ -98,33 +98,33 @@ def _used() -> tuple[float, float, int]:
     return user + nice + system + irq + soft, steal, len(re.findall(r"^cpu[0-9]", text, re.M))
 
 
-class Run(Protocol):
+class FlaggedRun(Protocol):
     """A run with its flags, and the shares of other work during the run if they are known."""
 
     @property
     def flags(self) -> list[str]: ...
 
     @property
-    def shares(self) -> Shares | None: ...
+    def shares(self) -> OtherWorkShares | None: ...
 
 
-def overall(runs: Iterable[Run]) -> Shares | None:
+def overall(runs: Iterable[FlaggedRun]) -> OtherWorkShares | None:
     """Return the shares during all runs together; None if the shares of no run are known."""
     shares = [run.shares for run in runs if run.shares]
     elapsed_s = math.fsum(s.elapsed_s for s in shares)
     if elapsed_s <= 0:
         return None
     others, stolen = (math.fsum(getattr(s, n) * s.elapsed_s for s in shares) / elapsed_s for n in ("others", "stolen"))
-    return Shares(max(0.0, others), max(0.0, stolen), elapsed_s)
+    return OtherWorkShares(max(0.0, others), max(0.0, stolen), elapsed_s)
 
 
-def shares_during(runs: Iterable[Run]) -> dict[str, float]:
+def shares_during(runs: Iterable[FlaggedRun]) -> dict[str, float]:
     """Return the shares during all runs, as conditions of their record."""
     shares = overall(runs)
     return shares.counts if shares else {}
 
 
-def result_flags(runs: Sequence[Run]) -> frozenset[Flag]:
+def result_flags(runs: Sequence[FlaggedRun]) -> frozenset[Flag]:
     """Return the flags of the result of several runs.
 
     A disturbance counts if it flags more than a quarter of the runs; any other flag counts if a single run has it.
@@ -140,7 +140,7 @@ def result_flags(runs: Sequence[Run]) -> frozenset[Flag]:
     return frozenset(filter(usual, FLAGS))
 
 
-def disturbance(runs: Sequence[Run]) -> str:
+def disturbance(runs: Sequence[FlaggedRun]) -> str:
     """Return a description of the work that disturbed several runs; "" if nothing disturbed them."""
     shares, flags = overall(runs), result_flags(runs)
     if shares is None:

@@ -15,7 +15,7 @@ from meshmark.values.units import size
 UNKNOWN: Final = "the reason is not known"
 
 
-class Cache(Protocol):
+class CacheProperties(Protocol):
     """The properties of a cache that the rule needs. The caches of a machine's topology have them."""
 
     @property
@@ -39,7 +39,7 @@ class RecordedCache:
 
 
 def superlinear_reason(
-    caches: Sequence[Cache], memory_bytes: float, few: Collection[int], many: Collection[int]
+    caches: Sequence[CacheProperties], memory_bytes: float, few: Collection[int], many: Collection[int]
 ) -> str:
     """Return why a program is faster than in proportion to its CPUs: the cache level that holds its
     memory with `many` CPUs, but not with `few`.
@@ -66,7 +66,7 @@ def superlinear_reason(
 
 
 def cache_sizes(
-    caches: Sequence[Cache], cpus: tuple[Collection[int], Collection[int]]
+    caches: Sequence[CacheProperties], cpus: tuple[Collection[int], Collection[int]]
 ) -> list[tuple[int, str, tuple[float, float]]]:
     """Return level, name and total size, in B, of the data caches that each of two sets of CPUs reaches."""
     levels = []

@@ -27,7 +27,7 @@ _SAME: Final = 1e-12  # relative difference that rounding can cause
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class LevelSplit:
     """A change of level.
 
     Attributes:
@@ -39,7 +39,7 @@ class Split:
     p: float
 
 
-def splits(values: Sequence[float] | NDArray[np.float64]) -> list[Split]:
+def splits(values: Sequence[float] | NDArray[np.float64]) -> list[LevelSplit]:
     """Return the changes of level of a series, in order.
 
     Args:
@@ -64,7 +64,7 @@ def splits(values: Sequence[float] | NDArray[np.float64]) -> list[Split]:
     return strongest(x, sorted(positions))
 
 
-def strongest(x: NDArray[np.float64], found: Sequence[int]) -> list[Split]:
+def strongest(x: NDArray[np.float64], found: Sequence[int]) -> list[LevelSplit]:
     """Return the splits that remain significant between their neighbours when the weakest are removed one by one.
 
     Args:
@@ -76,7 +76,7 @@ def strongest(x: NDArray[np.float64], found: Sequence[int]) -> list[Split]:
         p = [_p(x, *edges[i : i + 3]) for i in range(len(positions))]
         weakest = max(range(len(positions)), key=lambda i: p[i], default=None)
         if weakest is None or p[weakest] <= LEVEL:
-            return [Split(*pair) for pair in zip(positions, p, strict=True)]
+            return [LevelSplit(*pair) for pair in zip(positions, p, strict=True)]
         del positions[weakest]
 
 

@@ -27,7 +27,7 @@ _OF_MEDIAN: Final = math.pi / 2
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class VarianceTerm:
     """The contribution of the runs of one program: variance of the logarithm, and its degrees of freedom."""
 
     variance: float
@@ -43,7 +43,7 @@ class GeometricMean:
     """
 
     value: float
-    terms: tuple[Term, ...] | None
+    terms: tuple[VarianceTerm, ...] | None
 
     @property
     def interval(self) -> Interval | None:
@@ -73,9 +73,9 @@ def mean_of(ratios: Mapping[str, Sequence[float]]) -> GeometricMean:
     return GeometricMean(math.exp(math.fsum(logs) / count), terms)
 
 
-def _term(runs: Sequence[float], count: int) -> Term:
+def _term(runs: Sequence[float], count: int) -> VarianceTerm:
     spread = variance([math.log(run) for run in runs])
-    return Term(_OF_MEDIAN * spread / len(runs) / count**2, len(runs) - 1)
+    return VarianceTerm(_OF_MEDIAN * spread / len(runs) / count**2, len(runs) - 1)
 
 
 def over(one: GeometricMean, other: GeometricMean) -> GeometricMean:

@@ -29,7 +29,7 @@ _MIN_ROUNDS: Final = 5  # for intervals
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class ScalingFit:
     """A model of scaling.
 
     Attributes:
@@ -48,7 +48,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ScalingPoint:
     """Speed at a number of workers, relative to the fewest.
 
     Attributes:
@@ -76,9 +76,9 @@ class Point:
 class Scaling:
     """How a configuration scales with one dimension."""
 
-    points: Sequence[Point]
-    amdahl: Fit | None
-    universal: Fit | None
+    points: Sequence[ScalingPoint]
+    amdahl: ScalingFit | None
+    universal: ScalingFit | None
 
     def kinds(self, margin: float) -> dict[int, str]:
         """Return the kinds of the points that are not linear, by number of workers.
@@ -113,7 +113,7 @@ def scaling(speeds: Mapping[int, Mapping[int, float]], seed: int = 1, confidence
     return Scaling(points, _fitted(speeds, 2, seed), _fitted(speeds, 3, seed))
 
 
-def points_of(speeds: Mapping[int, Mapping[int, float]], confidence: float) -> list[Point]:
+def points_of(speeds: Mapping[int, Mapping[int, float]], confidence: float) -> list[ScalingPoint]:
     """Return the points of `scaling`, without fits."""
     counts = sorted(speeds)
     points = []
@@ -126,11 +126,11 @@ def points_of(speeds: Mapping[int, Mapping[int, float]], confidence: float) -> l
         for level in (0.95, confidence):
             centre, bounds = shift(logs, level)
             intervals.append((math.exp(bounds[0]), math.exp(bounds[1])) if bounds and n > counts[0] else None)
-        points.append(Point(n, math.exp(centre) * n / counts[0], math.exp(centre), *intervals))
+        points.append(ScalingPoint(n, math.exp(centre) * n / counts[0], math.exp(centre), *intervals))
     return points
 
 
-def _fitted(speeds: Mapping[int, Mapping[int, float]], terms: int, seed: int) -> Fit | None:
+def _fitted(speeds: Mapping[int, Mapping[int, float]], terms: int, seed: int) -> ScalingFit | None:
     """Return the fit with the first terms: 2 for Amdahl's law, 3 for the universal law; None if it does not fit."""
     counts = sorted(speeds)
     solution = _solve(counts, [median(list(speeds[n].values())) for n in counts], terms)
@@ -146,7 +146,9 @@ def _fitted(speeds: Mapping[int, Mapping[int, float]], terms: int, seed: int) ->
             draw = _solve(counts, [median([speeds[n][r] for r in sampled_rounds]) for n in counts], terms)
             draws += [draw] if draw else []
     peak = max(1.0, math.sqrt((1 - serial) / coherency)) if coherency > 0 else None
-    return Fit(serial, _percentiles([d[0] for d in draws]), coherency, _percentiles([d[1] for d in draws]), peak, error)
+    return ScalingFit(
+        serial, _percentiles([d[0] for d in draws]), coherency, _percentiles([d[1] for d in draws]), peak, error
+    )
 
 
 def _solve(counts: Sequence[int], speeds: Sequence[float], terms: int) -> tuple[float, float, float] | None:

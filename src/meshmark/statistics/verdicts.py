@@ -65,7 +65,7 @@ def alike(margin: float) -> Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MedianEstimate:
     """A median with the bounds of its 95 % interval, in any unit. Only medians above 0 are judged.
 
     Attributes:
@@ -103,7 +103,7 @@ class Ratio:
         return self.word in {"lower", "higher"}
 
 
-def ratio(one: Measured, other: Measured, margin: float = MARGIN) -> Ratio:
+def ratio(one: MedianEstimate, other: MedianEstimate, margin: float = MARGIN) -> Ratio:
     """Return the ratio of the first median to the second.
 
     Its bounds are the ratios of opposite ends of both intervals, so the interval is conservative: with two 95 %
@@ -131,7 +131,7 @@ def times_text(speed: float, interval: Interval | None, other: str = "", quality
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class MedianRanking:
     """The result of comparing several medians.
 
     Attributes:
@@ -148,26 +148,26 @@ class Ranked:
 
 
 def rank(
-    measured: Mapping[str, Measured], margin: float = MARGIN, better: Literal["lower", "higher"] = "lower"
-) -> Ranked:
+    measured: Mapping[str, MedianEstimate], margin: float = MARGIN, better: Literal["lower", "higher"] = "lower"
+) -> MedianRanking:
     """Compare several medians of one quantity."""
     excluded = {name: m.excluded for name, m in measured.items() if m.excluded}
     order = sorted(
         (n for n in measured if n not in excluded), key=lambda n: measured[n].value, reverse=better == "higher"
     )
     if not order:
-        return Ranked("inconclusive", tuple(excluded), excluded)
+        return MedianRanking("inconclusive", tuple(excluded), excluded)
     first = measured[order[0]]
     worse = "higher" if better == "lower" else "lower"
     best = [n for n in order if n == order[0] or ratio(measured[n], first, margin).word != worse]
     possible = [n for n in excluded if _may_reach(measured[n], first, better)]
     if possible or len(order) == 1:
-        return Ranked("inconclusive", (*best, *possible), excluded)
+        return MedianRanking("inconclusive", (*best, *possible), excluded)
     equal = all(ratio(measured[a], measured[b], margin).word == "equal" for a, b in combinations(best, 2))
-    return Ranked("winner" if len(best) == 1 else "equal" if equal else "inconclusive", tuple(best), excluded)
+    return MedianRanking("winner" if len(best) == 1 else "equal" if equal else "inconclusive", tuple(best), excluded)
 
 
-def _may_reach(one: Measured, first: Measured, better: Literal["lower", "higher"]) -> bool:
+def _may_reach(one: MedianEstimate, first: MedianEstimate, better: Literal["lower", "higher"]) -> bool:
     if one.bounds is None or first.bounds is None:
         return True
     return one.bounds[0] <= first.bounds[1] if better == "lower" else one.bounds[1] >= first.bounds[0]

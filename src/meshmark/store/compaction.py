@@ -17,7 +17,7 @@ from typing import Final
 
 from meshmark.store.checks import read, read_problem, schema_problem
 from meshmark.store.files import unlink, write_file
-from meshmark.store.layout import COMPACTED, INDEX, Kept, kept, read_index
+from meshmark.store.layout import COMPACTED, INDEX, StoreFile, kept, read_index
 from meshmark.store.query import runs_in, with_runs
 from meshmark.store.store import Store, leftovers
 
@@ -26,7 +26,7 @@ _ROWS: Final = 20_000  # rows of a row group; few, so that a query of one run re
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class StoreCompaction:
     """Number of files that a compaction replaced, kept or removed.
 
     Attributes:
@@ -42,7 +42,7 @@ class Compacted:
     leftovers: int
 
 
-def compact(store: Store, before: str) -> Compacted:
+def compact(store: Store, before: str) -> StoreCompaction:
     """Compact a store.
 
     Args:
@@ -56,12 +56,12 @@ def compact(store: Store, before: str) -> Compacted:
         joined_count, unreadable = _join(store, before)
         abandoned = leftovers(store)
         unlink(abandoned)
-    return Compacted(finished, joined_count, unreadable, len(abandoned))
+    return StoreCompaction(finished, joined_count, unreadable, len(abandoned))
 
 
 def _finish(store: Store) -> int:
     """Finish the runs to which no process has added results for `QUIET_S`; return the number of joined files."""
-    steps: dict[str, list[Kept]] = {}
+    steps: dict[str, list[StoreFile]] = {}
     for file in kept(store.folder):
         if file.step and not schema_problem(file.path) and not read_problem(file.path):
             steps.setdefault(file.run, []).append(file)

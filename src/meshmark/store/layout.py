@@ -52,7 +52,7 @@ def date_of(run: str, start: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoreFile:
     """A file with results.
 
     Attributes:
@@ -65,7 +65,7 @@ class Kept:
     step: str
 
 
-def kept(folder: Path, run: str = "", machine: str = "") -> list[Kept]:
+def kept(folder: Path, run: str = "", machine: str = "") -> list[StoreFile]:
     """Return the files that may have results of a run and a machine, sorted by path.
 
     Args:
@@ -119,7 +119,7 @@ def _folders(folder: Path, prefix: str) -> Iterator[Path]:
         return
 
 
-def _files(folder: Path) -> Iterator[Kept]:
+def _files(folder: Path) -> Iterator[StoreFile]:
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -131,7 +131,7 @@ def _files(folder: Path) -> Iterator[Kept]:
                 continue
             path = folder / entry.name
             if stem.startswith(COMPACTED):
-                yield Kept(path, "", "")
+                yield StoreFile(path, "", "")
             else:
                 run, _, step = stem.partition("--")
-                yield Kept(path, run, step)
+                yield StoreFile(path, run, step)

@@ -33,7 +33,7 @@ _QUERY: Final = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestResults:
     """The results of the newest run of each point, and perhaps some older results.
 
     Attributes:
@@ -45,7 +45,7 @@ class Newest:
     runs: int
 
 
-def newest(store: Store, machine: str, until: str = "") -> Newest:
+def newest(store: Store, machine: str, until: str = "") -> NewestResults:
     """Return the newest results of a machine.
 
     Args:
@@ -58,7 +58,7 @@ def newest(store: Store, machine: str, until: str = "") -> Newest:
         raise UsageError(f"date: found '{quoted(until)}'; allowed: the start of a date and time, such as 2026-10-25")
     predicate = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
     rows = store.select(_QUERY.replace("{when}", predicate), machine=machine)
-    return Newest(store.parsed(rows), rows[0]["runs"] if rows else 0)
+    return NewestResults(store.parsed(rows), rows[0]["runs"] if rows else 0)
 
 
 def first_start(store: Store, machine: str) -> str:

@@ -12,7 +12,7 @@ from meshmark.errors import quoted
 from meshmark.store.checks import read
 from meshmark.store.columns import schema
 from meshmark.store.files import open_regular
-from meshmark.store.layout import Kept, file_name
+from meshmark.store.layout import StoreFile, file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ def fetched(query: str, values: Sequence[Any], convert: Callable[[dict[str, Any]
             raise QueryError(quoted(str(error).splitlines()[0])) from error
 
 
-def relation(files: Sequence[Kept]) -> tuple[str, list[Any]]:
+def relation(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:
     """Return SQL that selects the rows of these files, except rows that newer files replace, and its parameters."""
     text = (
         f"{_no_rows()} UNION ALL BY NAME"
@@ -96,10 +96,10 @@ def _no_rows() -> str:
     return "SELECT " + ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in columns) + " WHERE false"
 
 
-def _replaced(files: Sequence[Kept]) -> list[str]:
+def _replaced(files: Sequence[StoreFile]) -> list[str]:
     """Return the rows that newer files replace, as `FILE/RUN` or `FILE/RUN/STEP`, separated by `_SEPARATOR`."""
     finished = {(file.path.parent.name, file.run): file.path for file in files if file.run and not file.step}
-    steps: dict[tuple[str, str], list[Kept]] = {}
+    steps: dict[tuple[str, str], list[StoreFile]] = {}
     for file in files:
         if file.step:
             steps.setdefault((file.path.parent.name, file.run), []).append(file)

@@ -28,7 +28,7 @@ from meshmark.store.checks import (
 )
 from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, table_of
 from meshmark.store.files import ASIDE, is_abandoned, make_folder, read_json, unlink, write_file
-from meshmark.store.layout import INDEX, MACHINES, Kept, date_of, file_name, kept
+from meshmark.store.layout import INDEX, MACHINES, StoreFile, date_of, file_name, kept
 from meshmark.store.parquet import write_parquet
 from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
 from meshmark.store.record import Record, RecordError, is_unicode
@@ -143,7 +143,7 @@ class Store:
         """
         import pyarrow as pa
 
-        by_machine: dict[str, list[Kept]] = {}
+        by_machine: dict[str, list[StoreFile]] = {}
         for file in kept(self.folder, run):
             if file.run:
                 by_machine.setdefault(file.path.parent.name, []).append(file)

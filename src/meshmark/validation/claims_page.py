@@ -11,8 +11,8 @@ from meshmark.store.files import write_text
 from meshmark.store.record import Record
 from meshmark.store.store import Store
 from meshmark.validation import TEMPLATES
-from meshmark.validation.claims.catalogue import Claim, Trial
-from meshmark.validation.claims.judging import BASIS_TEXT, Verdict
+from meshmark.validation.claims.catalogue import Claim, ClaimTest
+from meshmark.validation.claims.judging import BASIS_TEXT, ClaimVerdict
 from meshmark.validation.claims.run import counts, latest
 from meshmark.validation.claims_text import EMPHASIS
 from meshmark.values.units import number, ratio_text
@@ -26,7 +26,9 @@ _ROWS: Final = 200  # maximum rows that are shown of the evidence of a verdict
 _WIDEST: Final = 20.0  # maximum end of the axis of effects over stated values; its inverse is the minimum
 
 
-def write_pages(folder: Path, claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]], store: Store) -> int:
+def write_pages(
+    folder: Path, claims: Sequence[Claim], history: Mapping[str, Sequence[ClaimVerdict]], store: Store
+) -> int:
     """Write `index.html` and a page for each claim, each atomically.
 
     Args:
@@ -56,7 +58,7 @@ def page_name(claim: str) -> str:
     return f"{claim}.html"
 
 
-def index_page(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]) -> str:
+def index_page(claims: Sequence[Claim], history: Mapping[str, Sequence[ClaimVerdict]]) -> str:
     """Return the page with all claims by theme and the number of claims with verdicts."""
     newest = {c.id: latest(history.get(c.id, ())) for c in claims}
     all_verdicts = [v for verdicts in newest.values() for v in verdicts]
@@ -82,7 +84,7 @@ def index_page(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]
     return str(render("claims.html", TEMPLATES, title="Claims of the literature", tiles=tiles, themes=themes))
 
 
-def claim_page(claim: Claim, verdicts: Sequence[Verdict], runs: Mapping[str, Sequence[tuple[str, Record]]]) -> str:
+def claim_page(claim: Claim, verdicts: Sequence[ClaimVerdict], runs: Mapping[str, Sequence[tuple[str, Record]]]) -> str:
     """Return the page of a claim.
 
     Args:
@@ -105,7 +107,7 @@ def claim_page(claim: Claim, verdicts: Sequence[Verdict], runs: Mapping[str, Seq
     )
 
 
-def _tests(tests: Sequence[Trial]) -> TextTable:
+def _tests(tests: Sequence[ClaimTest]) -> TextTable:
     places = {"host": "this host", "model": "models", "computed": "computation"}
     rows: list[Cells] = []
     for test in tests:
@@ -115,7 +117,7 @@ def _tests(tests: Sequence[Trial]) -> TextTable:
     return TextTable(["where", "effect", "method", "needs"], rows, folds=range(4))
 
 
-def _verdicts(claim: Claim, verdicts: Sequence[Verdict], ends: tuple[float, float], dated: bool) -> TextTable:
+def _verdicts(claim: Claim, verdicts: Sequence[ClaimVerdict], ends: tuple[float, float], dated: bool) -> TextTable:
     """Return verdicts with their effects, which are drawn over the stated value on an axis with these ends."""
     rows: list[Cells] = []
     for v in verdicts:
@@ -141,7 +143,7 @@ def _verdicts(claim: Claim, verdicts: Sequence[Verdict], ends: tuple[float, floa
     return TextTable(head, rows, numbers=(3, 4), folds=(2, 6, 7, 8))
 
 
-def _over(claim: Claim, v: Verdict) -> tuple[float, tuple[float, float] | None] | None:
+def _over(claim: Claim, v: ClaimVerdict) -> tuple[float, tuple[float, float] | None] | None:
     """Return the effect over the stated value and its interval; None if a ratio to this value has no meaning."""
     if v.effect is None or claim.relation in {"none", "within"}:
         return None
@@ -150,7 +152,7 @@ def _over(claim: Claim, v: Verdict) -> tuple[float, tuple[float, float] | None] 
     return v.effect.value / claim.value, interval_ratio
 
 
-def _ends(claim: Claim, verdicts: Sequence[Verdict]) -> tuple[float, float]:
+def _ends(claim: Claim, verdicts: Sequence[ClaimVerdict]) -> tuple[float, float]:
     """Return the ends of an axis for these effects over the stated value, with 1 in the middle."""
     ratios = [ratio for v in verdicts if (ratio := _over(claim, v)) is not None]
     values = [v for value, interval in ratios for v in (value, *(interval or ())) if math.isfinite(v) and v > 0]
@@ -158,7 +160,7 @@ def _ends(claim: Claim, verdicts: Sequence[Verdict]) -> tuple[float, float]:
     return 1 / end, end
 
 
-def _evidence(v: Verdict, rows: Sequence[tuple[str, Record]]) -> Mapping[str, Any]:
+def _evidence(v: ClaimVerdict, rows: Sequence[tuple[str, Record]]) -> Mapping[str, Any]:
     """Return the tables with the records that a verdict is based on."""
     evidence = [r for step, r in rows if step.startswith(f"{v.step}.")]
     by_instrument: dict[str, list[Record]] = {}

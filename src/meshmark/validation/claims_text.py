@@ -10,13 +10,13 @@ from meshmark.views.terminal.screen import print_table, table_console
 
 if TYPE_CHECKING:
     from meshmark.validation.claims.catalogue import Claim
-    from meshmark.validation.claims.judging import Verdict
+    from meshmark.validation.claims.judging import ClaimVerdict
 
 _PIPE_COLUMNS: Final = 120  # width if standard output is not a terminal
 EMPHASIS: Final[Mapping[str, Emphasis]] = {"holds": "good", "does not hold": "bad", "indicative only": "doubtful"}
 
 
-def print_list(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]) -> None:
+def print_list(claims: Sequence[Claim], history: Mapping[str, Sequence[ClaimVerdict]]) -> None:
     """Print claims by theme, with the places where they are tested and their newest verdicts."""
     from meshmark.validation.claims.run import latest
 
@@ -33,7 +33,7 @@ def print_list(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]
     print_table(table_console(_PIPE_COLUMNS), TextTable(head, rows, folds=range(1, 5)))
 
 
-def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> None:
+def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[ClaimVerdict]) -> None:
     """Print the verdicts of a run and then the number of verdicts of each kind."""
     rows: list[Cells] = []
     previous_claim = ""
@@ -57,14 +57,14 @@ def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> 
         console.print(line, soft_wrap=True)
 
 
-def basis_text(v: Verdict) -> str:
+def basis_text(v: ClaimVerdict) -> str:
     """Return a description of the basis of a verdict."""
     from meshmark.validation.claims.judging import BASIS_TEXT
 
     return BASIS_TEXT[v.basis]
 
 
-def interval_text(v: Verdict) -> str:
+def interval_text(v: ClaimVerdict) -> str:
     """Return the interval of an effect as text; "exact" if it is a point, "–" if it is unknown."""
     if v.effect is None or v.effect.interval is None:
         return "–"
@@ -72,7 +72,7 @@ def interval_text(v: Verdict) -> str:
     return "exact" if low == high else f"{low:.3g} – {high:.3g}"
 
 
-def summary(verdicts: Sequence[Verdict]) -> list[str]:
+def summary(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     """Return lines with the number of verdicts of each kind and the number of claims with evidence."""
     from meshmark.validation.claims.judging import DECIDED, WORDS
 

@@ -12,8 +12,8 @@ import altair as alt
 from meshmark.model.statements import copy_5400, copy_5500_each, figure_13, table_3
 from meshmark.store.files import write_file, write_text
 from meshmark.validation import TEMPLATES
-from meshmark.validation.models.base import Row
-from meshmark.views.charts.drawing import PALETTE, Drawn, chart_page, charts_or_reason
+from meshmark.validation.models.base import StatementRow
+from meshmark.views.charts.drawing import PALETTE, Drawing, chart_page, charts_or_reason
 from meshmark.views.html import Tile
 
 TITLES: Final = {
@@ -34,7 +34,7 @@ TITLE_OF: Final = {
 }
 
 
-def scores(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+def scores(rows: Sequence[StatementRow]) -> dict[str, dict[str, int]]:
     """Return the number of statements inside tolerance, outside of it and not modelled, by role."""
     score_by_role = {role: {"inside": 0, "outside": 0, "not_modelled": 0} for role in ROLES}
     for row in rows:
@@ -43,18 +43,18 @@ def scores(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
     return score_by_role
 
 
-def verdict(row: Row) -> str:
+def verdict(row: StatementRow) -> str:
     return {True: "inside", False: "outside", None: "not modelled"}[row.finding.inside]
 
 
-def published(row: Row) -> str:
+def published(row: StatementRow) -> str:
     """Return the published value with its unit."""
     value = row.claim.value
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{text} {row.claim.unit}".strip()
 
 
-def write_page(rows: Sequence[Row], out: Path, made: str) -> tuple[list[Path], str]:
+def write_page(rows: Sequence[StatementRow], out: Path, made: str) -> tuple[list[Path], str]:
     """Write `validation.html`, `validation.json` and the charts as PNG and SVG, each atomically.
 
     Returns:
@@ -70,7 +70,7 @@ def write_page(rows: Sequence[Row], out: Path, made: str) -> tuple[list[Path], s
     return [html, data, *paths], undrawn
 
 
-def as_json(row: Row) -> dict[str, Any]:
+def as_json(row: StatementRow) -> dict[str, Any]:
     return {
         "id": row.claim.id,
         "document": row.claim.document,
@@ -93,7 +93,7 @@ def as_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
+def _page(rows: Sequence[StatementRow], drawn: Mapping[str, Drawing], made: str) -> str:
     tiles = []
     score_by_role = scores(rows)
     for role in (BLIND, *(r for r in ROLES if r != BLIND)):
@@ -125,7 +125,7 @@ def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
     )
 
 
-def _statement(row: Row) -> dict[str, Any]:
+def _statement(row: StatementRow) -> dict[str, Any]:
     """Return a row of the table of a publication."""
     finding = row.finding
     return {
@@ -177,7 +177,7 @@ CHARTS: Final = {
 }
 
 
-def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
+def draw(rows: Sequence[StatementRow]) -> dict[str, Drawing]:
     """Return all charts for which statements exist."""
     by_id = {r.claim.id: r for r in rows}
     series = {i: dict(r.finding.series) for i, r in by_id.items()}
@@ -252,7 +252,7 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
                 tooltip=["id:N", "quantity:N", alt.Tooltip("error:Q", format="+.2f"), "role:N"],
             )
         )
-    return {name: Drawn(chart, {}) for name, chart in charts.items()}
+    return {name: Drawing(chart, {}) for name, chart in charts.items()}
 
 
 def _chart(data: list[dict[str, Any]]) -> alt.Chart:

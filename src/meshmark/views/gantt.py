@@ -17,7 +17,7 @@ from meshmark.load.scenario.lanes import (
     CHECK,
     STATES,
     STATUS,
-    Lane,
+    ThreadLane,
     cpus_of,
     end_text,
     figure_lines,
@@ -30,7 +30,7 @@ from meshmark.load.scenario.lanes import (
     tick_step,
     totals_of,
 )
-from meshmark.load.scenario.recorded import MachineUse, Step, binned, traffic
+from meshmark.load.scenario.recorded import MachineUse, ValueStep, binned, traffic
 from meshmark.load.scenario.result import LoadRun, utilisation
 from meshmark.store.files import write_file, write_text
 from meshmark.values.units import seconds_of
@@ -51,7 +51,7 @@ _MIN_CHECK: Final = 0.5  # px; a shorter check is not drawn
 
 
 @dataclass(frozen=True, slots=True)
-class _Lane:
+class _GanttLane:
     """A lane of the drawing; lengths in px.
 
     Attributes:
@@ -82,7 +82,7 @@ class _Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class _Panel:
+class _QuantityPanel:
     """A quantity over time: an area for these programs, a line with its interval for the whole machine."""
 
     title: str
@@ -135,7 +135,7 @@ def gantt_svg(
     plot = _WIDTH - _LEFT - _RIGHT
     legend_y = float(_HEAD if header else 8) + 2
     top = y = legend_y + 36
-    drawn: list[_Lane] = []
+    drawn: list[_GanttLane] = []
     for lane in rows:
         if lane.first and lane is not rows[0]:
             y += _GROUP if lane.group else _GAP
@@ -183,7 +183,7 @@ def gantt_svg(
     )
 
 
-def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
+def _lane(lane: ThreadLane, y: float, end_s: float, dx: float, run: LoadRun) -> _GanttLane:
     plot = _WIDTH - _LEFT - _RIGHT
     shares = lane_shares(lane, end_s, _BINS)
     lower = [(0.0, 0.0)] * len(shares)
@@ -217,7 +217,7 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
         f"{lane.label}: user {seconds_of(user)}, system {seconds_of(system)}, waiting {seconds_of(waiting)}, "
         f"sleeping {seconds_of(sleeping)}; CPUs {cpus_of(sorted({c for t in lane.threads for c in t.cpus}))}"
     )
-    return _Lane(
+    return _GanttLane(
         label=lane.label if len(lane.label) <= 24 else lane.label[:23] + "…",
         y=y,
         first=lane.first,
@@ -232,7 +232,7 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
     )
 
 
-def _own_traffic(run: LoadRun, end_s: float) -> list[Step]:
+def _own_traffic(run: LoadRun, end_s: float) -> list[ValueStep]:
     return [s for s in binned(traffic(run), end_s, _BINS) if s is not None]
 
 
@@ -242,10 +242,12 @@ def max_traffic(run: LoadRun, machine: MachineUse | None, end_s: float) -> float
     return max((s.interval[1] if s.interval else s.value for s in shown), default=0.0)
 
 
-def _panels(run: LoadRun, top: float, end_s: float, machine: MachineUse | None, min_scale: float) -> list[_Panel]:
+def _panels(
+    run: LoadRun, top: float, end_s: float, machine: MachineUse | None, min_scale: float
+) -> list[_QuantityPanel]:
     """Return the panels of CPU use and, if it is known, of memory traffic."""
     step = max(end_s / 190, float(run.header.get("sample_s", 0.1)))
-    program_steps = [Step(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
+    program_steps = [ValueStep(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
     cpus = shortened(cpus_of(run.cpus), 16)
     machine_steps = machine.cpu if machine is not None else ()
     panels = [_panel("CPU use", f"of CPUs {cpus}", "100 %", program_steps, machine_steps, 1.0, top, end_s)]
@@ -278,13 +280,13 @@ def _panel(
     title: str,
     of: str,
     limit_text: str,
-    own: Sequence[Step],
-    all_: Sequence[Step],
+    own: Sequence[ValueStep],
+    all_: Sequence[ValueStep],
     limit: float,
     top: float,
     end_s: float,
     label: str = "machine (recorded)",
-) -> _Panel:
+) -> _QuantityPanel:
     plot = _WIDTH - _LEFT - _RIGHT
     bottom = top + _PANEL
 
@@ -312,7 +314,7 @@ def _panel(
         for s in shown
         if s.interval
     )
-    return _Panel(title, of, limit_text, top, area, line, band, label)
+    return _QuantityPanel(title, of, limit_text, top, area, line, band, label)
 
 
 # ---------------------------------------------------------------- the page

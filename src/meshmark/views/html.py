@@ -19,13 +19,13 @@ class Tile:
     big: str = ""
     lines: Sequence[str] = ()
     hint: str = ""
-    strip: Strip | None = None
+    strip: SampleStrip | None = None
     flags: Collection[str] = ()
     absent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class SampleStrip:
     """All samples as ticks on a line from minimum to maximum; positions in px."""
 
     text: str
@@ -34,7 +34,7 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """Text with a style."""
 
     text: str
@@ -42,7 +42,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class MemoryLevel:
     """A level of the memory hierarchy and the footprints that it serves."""
 
     text: str
@@ -51,13 +51,13 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class CardRow:
     """A row of a card: name, value and a note."""
 
     name: str
-    value: Sequence[Span] = ()
-    note: Sequence[Span] = ()
-    levels: Sequence[Level] = ()
+    value: Sequence[TextSpan] = ()
+    note: Sequence[TextSpan] = ()
+    levels: Sequence[MemoryLevel] = ()
 
 
 def absent_table(absences: Sequence[Absence]) -> TextTable | None:

@@ -14,11 +14,17 @@ PAD, HEAD = 10, 22
 JOB_FILLS: Final = ("#8cc5e8", "#f3c77a", "#7fd1b3", "#e0a9c6", "#f2a27a", "#f4ea8a", "#b8c0c8", "#a9b8e8")
 
 
-class _Box:
+class _TopologyBox:
     """A rectangle with a title, and children in a roughly square grid."""
 
     def __init__(
-        self, title: str, kind: str, children: Sequence[_Box] = (), width: int = 0, height: int = 0, fill: str = ""
+        self,
+        title: str,
+        kind: str,
+        children: Sequence[_TopologyBox] = (),
+        width: int = 0,
+        height: int = 0,
+        fill: str = "",
     ) -> None:
         self.title, self.kind, self.children, self.fill = title, kind, list(children), fill
         self.x, self.y, self.width, self.height = 0, 0, width, height
@@ -64,7 +70,7 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
     groups = [c for c in caches if int(c["level"]) == last and last >= 2]
     dense = len(cores) > 64
 
-    def core_box(core: Mapping[str, Any]) -> _Box:
+    def core_box(core: Mapping[str, Any]) -> _TopologyBox:
         cpus = ",".join(map(str, core["cpus"]))
         jobs = sorted({j for c in core["cpus"] for j in (held or {}).get(c, ())})
         title = cpus if dense else f"CPU {cpus}"
@@ -73,12 +79,12 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
             title += (":" if dense else " · job ") + "+".join(map(str, jobs))
             fill = JOB_FILLS[(jobs[0] - 1) % len(JOB_FILLS)]
         width = (34 if dense else 74) + (0 if not held else 24 if dense else 56)
-        return _Box(title, "core", width=width, height=22 if dense else 30, fill=fill)
+        return _TopologyBox(title, "core", width=width, height=22 if dense else 30, fill=fill)
 
-    def cores_of(cpus: set[int]) -> list[_Box]:
+    def cores_of(cpus: set[int]) -> list[_TopologyBox]:
         return [core_box(c) for c in cores if cpus & set(c["cpus"])]
 
-    def inner(cpus: set[int]) -> list[_Box]:
+    def inner(cpus: set[int]) -> list[_TopologyBox]:
         boxes = []
         covered: set[int] = set()
         for cache in groups:
@@ -89,14 +95,18 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
         remaining = cpus - covered
         return boxes + (cores_of(remaining) if remaining else [])
 
-    def node_box(node: Mapping[str, Any], cpus: set[int]) -> _Box:
+    def node_box(node: Mapping[str, Any], cpus: set[int]) -> _TopologyBox:
         memory = node.get("memory_bytes")
         title = f"node {node['os_index']}"
         if isinstance(memory, int | float):
             title += f" · {size(float(memory)) if memory else 'no memory'}"
-        return _Box(title, "node", inner(cpus)) if cpus else _Box(f"{title}, no CPUs", "node", width=220, height=40)
+        return (
+            _TopologyBox(title, "node", inner(cpus))
+            if cpus
+            else _TopologyBox(f"{title}, no CPUs", "node", width=220, height=40)
+        )
 
-    boxes: list[_Box] = []
+    boxes: list[_TopologyBox] = []
     drawn: set[int] = set()
     for package in packages:
         cpus = set(package["cpus"])
@@ -104,10 +114,10 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
         drawn |= {int(n["os_index"]) for n in package_nodes}
         children = [node_box(n, cpus & set(n["cpus"])) for n in package_nodes] or inner(cpus)
         number = package["os_index"] if isinstance(package["os_index"], int) else package["index"]
-        boxes.append(_Box(f"package {number}", "package", children))
+        boxes.append(_TopologyBox(f"package {number}", "package", children))
     package_cpus = {cpu for package in packages for cpu in package["cpus"]}
     boxes += [node_box(n, set(n["cpus"]) - package_cpus) for n in nodes if int(n["os_index"]) not in drawn]
-    root = _Box("", "machine", boxes)
+    root = _TopologyBox("", "machine", boxes)
     return render(
         "topology.svg",
         summary=str(topology.get("summary", "the machine's topology")),

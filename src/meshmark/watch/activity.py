@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from meshmark.errors import MeshmarkError
-from meshmark.machine.activity import Activity, Program
+from meshmark.machine.activity import Activity, BusyProcess
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.live import Live
+from meshmark.watch.live import LiveSampler
 
 INTERVAL_S: Final = 2.0  # the sampler lists processes at most this often
 _LONGEST_S: Final = 10.0  # the interval if listing processes takes so long that the sampler does it less often
@@ -23,7 +23,7 @@ def observe() -> Activity:
     Raises:
         MeshmarkError: The sampler failed.
     """
-    with Live(_RATE_HZ, _LONGEST_S, sources=_SOURCES) as live:
+    with LiveSampler(_RATE_HZ, _LONGEST_S, sources=_SOURCES) as live:
         frames = _enough(live.frames())
         if not frames:
             raise MeshmarkError("the sampler ended before it wrote a frame")
@@ -60,7 +60,7 @@ def activity_of(header: Header, frames: Sequence[Frame]) -> Activity:
         stolen=by_cpu("cpu.steal"),
         devices={n: v for n, v in zip(names, means("io.busy"), strict=True) if v is not None},
         programs=tuple(
-            Program(str(p.get("name", "")), int(p["pid"]), float(p.get("cpu", 0))) for p in frames[-1].processes
+            BusyProcess(str(p.get("name", "")), int(p["pid"]), float(p.get("cpu", 0))) for p in frames[-1].processes
         ),
     )
 

@@ -31,7 +31,7 @@ TITLES: Final = {"cpu": "CPUs", "memory": "memory", "link": "links", "io": "I/O"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class UseChange:
     """The mean use of one component in two recordings, as shares; None is unknown.
 
     Attributes:
@@ -76,7 +76,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class RecordingSide:
     """One of the two recordings.
 
     Args:
@@ -91,12 +91,12 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RecordingDifference:
     """The changes between two recordings, by class, in the order of the header."""
 
     before: dict[str, Any]
     after: dict[str, Any]
-    changes: dict[str, list[Change]]
+    changes: dict[str, list[UseChange]]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -110,7 +110,7 @@ class Difference:
 
 
 @dataclass(slots=True)
-class _Means:
+class _WindowSums:
     """Sums over the windows of each batch: `[batch, component]`."""
 
     sums: dict[str, NDArray[np.float64]]
@@ -129,10 +129,10 @@ class _Means:
             return mean, scatter / batch_count, batch_count
 
 
-def _means(side: Side) -> _Means:
+def _means(side: RecordingSide) -> _WindowSums:
     use = {k: m for k, m in side.header.use.items() if any(m == x.name for x in side.header.metrics)}
     batches = max(1, min(BATCHES, side.count // 2))
-    means = _Means(
+    means = _WindowSums(
         {k: np.zeros((batches, side.header.count(k))) for k in use},
         {k: np.zeros((batches, side.header.count(k))) for k in use},
     )
@@ -169,7 +169,7 @@ def _check_components(before: Header, after: Header) -> None:
                 )
 
 
-def compare(before: Side, after: Side) -> Difference:
+def compare(before: RecordingSide, after: RecordingSide) -> RecordingDifference:
     """Compute the change in mean use of every component.
 
     Means are weighted by the length of the frames' windows.
@@ -184,7 +184,7 @@ def compare(before: Side, after: Side) -> Difference:
         if side.count == 0:
             raise MeshmarkError(f"replay --against: {side.name}: the recording has no frames")
     a, b = _means(before), _means(after)
-    changes: dict[str, list[Change]] = {}
+    changes: dict[str, list[UseChange]] = {}
     for kind in USE:
         names = [str(c.get("name", f"{kind} {i}")) for i, c in enumerate(after.header.components.get(kind, ()))]
         if not names:
@@ -192,12 +192,12 @@ def compare(before: Side, after: Side) -> Difference:
         metrics = [side.header.use[kind] for side in (before, after)]
         if metrics[0] != metrics[1]:
             reason = f"the metric is {metrics[0]} before and {metrics[1]} after"
-            changes[kind] = [Change(kind, i, name, why=reason) for i, name in enumerate(names)]
+            changes[kind] = [UseChange(kind, i, name, why=reason) for i, name in enumerate(names)]
             continue
         if kind not in a.sums or kind not in b.sums:
             incomplete = before if kind not in a.sums else after
             changes[kind] = [
-                Change(kind, i, name, why=f"{incomplete.header.why_unknown(metrics[0], i)} ({incomplete.name})")
+                UseChange(kind, i, name, why=f"{incomplete.header.why_unknown(metrics[0], i)} ({incomplete.name})")
                 for i, name in enumerate(names)
             ]
             continue
@@ -211,7 +211,7 @@ def compare(before: Side, after: Side) -> Difference:
             if not (np.isfinite(m1[i]) and np.isfinite(m2[i])):
                 incomplete = after if np.isfinite(m1[i]) else before
                 class_changes.append(
-                    Change(
+                    UseChange(
                         kind,
                         i,
                         name,
@@ -224,13 +224,13 @@ def compare(before: Side, after: Side) -> Difference:
             before_i, after_i = float(m1[i]), float(m2[i])
             if min(n1[i], n2[i]) < MIN_BATCHES:
                 reason = f"too few frames for an interval: each recording needs {2 * MIN_BATCHES}"
-                class_changes.append(Change(kind, i, name, before_i, after_i, why=reason))
+                class_changes.append(UseChange(kind, i, name, before_i, after_i, why=reason))
                 continue
             change, half_width = after_i - before_i, float(half_widths[i])
-            class_changes.append(Change(kind, i, name, before_i, after_i, change - half_width, change + half_width))
+            class_changes.append(UseChange(kind, i, name, before_i, after_i, change - half_width, change + half_width))
         changes[kind] = class_changes
 
-    def side_json(side: Side, means: _Means) -> dict[str, Any]:
+    def side_json(side: RecordingSide, means: _WindowSums) -> dict[str, Any]:
         return {
             "name": side.name,
             "machine": side.header.machine,
@@ -239,7 +239,7 @@ def compare(before: Side, after: Side) -> Difference:
             "seconds": round(means.seconds, 9),
         }
 
-    return Difference(side_json(before, a), side_json(after, b), changes)
+    return RecordingDifference(side_json(before, a), side_json(after, b), changes)
 
 
 def _points(share: float) -> str:
@@ -247,13 +247,13 @@ def _points(share: float) -> str:
     return "0.0" if text in {"+0.0", "-0.0"} else text
 
 
-def table(difference: Difference) -> Iterator[str]:
+def table(difference: RecordingDifference) -> Iterator[str]:
     """Yield lines of text: significant changes by size, then the others, then unknown ones."""
     all_changes = [c for changes in difference.changes.values() for c in changes]
     known_changes = [c for c in all_changes if c.change is not None]
     known_changes.sort(key=lambda c: (not c.certain, -abs(c.change or 0.0)))
 
-    def name(c: Change) -> str:
+    def name(c: UseChange) -> str:
         return f"link {c.name}" if c.component_class == "link" else c.name
 
     width = max([9, *(len(name(c)) for c in all_changes)])

@@ -30,7 +30,7 @@ class FrameError(MeshmarkError):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class FrameMetric:
     """A quantity with one value per component of a class and tick."""
 
     name: str  # class.what
@@ -63,7 +63,7 @@ class Header:
     started: str
     period_s: float
     components: Mapping[str, tuple[Mapping[str, Any], ...]]
-    metrics: tuple[Metric, ...]
+    metrics: tuple[FrameMetric, ...]
     absent: tuple[Mapping[str, str], ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -188,7 +188,9 @@ def header_of(line: Mapping[str, Any]) -> Header:
             period_s=_number(line, "period_s"),
             components={str(k): tuple(dict(c) for c in v) for k, v in line["components"].items()},
             metrics=tuple(
-                Metric(str(m["name"]), str(m["unit"]), str(m["what"]), str(m.get("of", "")), m.get("estimated") is True)
+                FrameMetric(
+                    str(m["name"]), str(m["unit"]), str(m["what"]), str(m.get("of", "")), m.get("estimated") is True
+                )
                 for m in line["metrics"]
             ),
             absent=tuple(

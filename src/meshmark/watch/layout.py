@@ -56,7 +56,7 @@ class Plate:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class ComponentBox:
     """A component's box; `index` is its index in the frames."""
 
     component_class: str
@@ -69,7 +69,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinkLine:
     """One direction of a link, from the first to the last point; a wrap-around link consists of two stubs."""
 
     index: int
@@ -77,12 +77,12 @@ class Line:
 
 
 @dataclass(slots=True)
-class Map:
+class MachineMap:
     width: float = 0.0
     height: float = 0.0
-    boxes: list[Box] = field(default_factory=list)
+    boxes: list[ComponentBox] = field(default_factory=list)
     plates: list[Plate] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[LinkLine] = field(default_factory=list)
     outlines: list[tuple[float, float, float, float, str]] = field(default_factory=list)  # x, y, w, h, label: nodes
     switches: list[tuple[float, float, str]] = field(default_factory=list)
     step: tuple[float, float] = (0.0, 0.0)  # distance between adjacent nodes of a grid
@@ -163,7 +163,7 @@ def _ends(link: Mapping[str, Any]) -> tuple[int, int]:
     return int(link.get("from_router", link.get("from", 0))), int(link.get("to_router", link.get("to", 0)))
 
 
-def map_of(header: Header) -> Map:
+def map_of(header: Header) -> MachineMap:
     """Return the map of a machine from its header.
 
     Raises:
@@ -172,7 +172,7 @@ def map_of(header: Header) -> Map:
     check_places(header)
     places, is_bus, router_of = _routers(header)
     links = header.components.get("link", ())
-    layout = Map()
+    layout = MachineMap()
     by_node: dict[str, dict[int, list[int]]] = {}
     for kind in ("cpu", "memory", "io"):
         by_node[kind] = defaultdict(list)
@@ -243,7 +243,7 @@ def map_of(header: Header) -> Map:
     for k, (kind, i) in enumerate(loose):
         label = str(header.components[kind][i].get("name", i))
         x, y = PAD + k % per_row * (box_width + 6), layout.height + k // per_row * (box_height + 8)
-        layout.boxes.append(Box(kind, i, x, y, box_width, box_height, label))
+        layout.boxes.append(ComponentBox(kind, i, x, y, box_width, box_height, label))
     if loose:
         layout.height += (box_height + 8) * math.ceil(len(loose) / per_row) + PAD
         layout.width = max(layout.width, PAD + min(per_row, len(loose)) * (box_width + 6) - 6 + PAD)
@@ -279,7 +279,7 @@ def _own_caches(header: Header, cpus: Set[int]) -> str:
 
 
 def _draw_nodes(
-    made: Map,
+    made: MachineMap,
     header: Header,
     centre: Any,
     size_of: tuple[float, float, float],
@@ -321,13 +321,13 @@ def _draw_nodes(
                     name = str(header.components["cpu"][i].get("number", i))
                     corner = (x0 + 6 + k % columns * box_width, y + k // columns * cell[1])
                     label = f"CPU {name}" if sizes is ROOMY else name
-                    made.boxes.append(Box("cpu", i, *corner, box_width - 2, cell[1] - 2, label))
+                    made.boxes.append(ComponentBox("cpu", i, *corner, box_width - 2, cell[1] - 2, label))
                 y = y0 + height - 6 - below
             elif kind in bars:
                 for k, i in enumerate(indices):
                     box_width = inner / len(indices)
                     name = str(header.components[kind][i].get("name", i)) if sizes is ROOMY else ""
-                    made.boxes.append(Box(kind, i, x0 + 6 + k * box_width, y, box_width - 2, bar, name))
+                    made.boxes.append(ComponentBox(kind, i, x0 + 6 + k * box_width, y, box_width - 2, bar, name))
                 y += bar + 3.0
 
 
@@ -345,7 +345,7 @@ def _wraps(places: Sequence[Point], a: int, b: int) -> bool:
     return is_long and is_straight
 
 
-def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, wraps: bool, twin: int) -> list[Line]:
+def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, wraps: bool, twin: int) -> list[LinkLine]:
     dx, dy = b[0] - a[0], b[1] - a[1]
     length = math.hypot(dx, dy) or 1.0
     ux, uy = dx / length, dy / length
@@ -362,7 +362,7 @@ def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, wraps: b
     if not wraps:
         end = length - leave(half_b)
         return [
-            Line(
+            LinkLine(
                 index, ((a[0] + ux * start + ox, a[1] + uy * start + oy), (a[0] + ux * end + ox, a[1] + uy * end + oy))
             )
         ]
@@ -375,4 +375,4 @@ def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, wraps: b
         (b[0] - ux * (back + STUB) + ox, b[1] - uy * (back + STUB) + oy),
         (b[0] - ux * back + ox, b[1] - uy * back + oy),
     )
-    return [Line(index, outgoing), Line(index, incoming)]
+    return [LinkLine(index, outgoing), LinkLine(index, incoming)]

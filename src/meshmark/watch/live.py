@@ -20,7 +20,7 @@ from meshmark.watch.canary import calibration_file, exit_reason, shows_traffic
 from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
 
 
-class Live:
+class LiveSampler:
     """A running sampler; use it as a context manager.
 
     Args:
@@ -97,7 +97,7 @@ class Live:
         if self._process.poll() is None:
             self._process.terminate()
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveSampler:
         return self
 
     def __exit__(
@@ -115,7 +115,7 @@ class Live:
 
 def memory_is_counted() -> bool:
     """Return whether the sampler counts the traffic of this machine's memory controllers."""
-    with Live(sources=("counters",)) as sampler:
+    with LiveSampler(sources=("counters",)) as sampler:
         return any(m.component_class == "memory" for m in sampler.header.metrics)
 
 
@@ -126,7 +126,7 @@ def this_host(
     store: Path | None = None,
     full_scale: str = "sustained",
     canary: bool = True,
-) -> Live:
+) -> LiveSampler:
     """Sample this machine, with the sustained bandwidths of its survey and the canary's calibration, if available.
 
     Args:
@@ -150,7 +150,7 @@ def this_host(
 
         if (peak := wire_bandwidth()) is not None:
             bandwidths["wire"] = {"memory": peak}
-    return Live(
+    return LiveSampler(
         rate_hz,
         duration_s,
         hold_s=hold_s,

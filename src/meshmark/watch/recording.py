@@ -200,7 +200,7 @@ class Recorder:
                 self._file.close()  # complete frames remain in the .part file
 
 
-def opened(path: Path) -> Recording:
+def opened(path: Path) -> RecordingFile:
     """Open a recording, or frames as JSON Lines, as `watch --json` and `model measure --frames` write them.
 
     Raises:
@@ -209,9 +209,9 @@ def opened(path: Path) -> Recording:
     try:
         with open_regular(path) as file:
             if file.read(1) != b"{":
-                return Recording(path)
+                return RecordingFile(path)
     except (OSError, ValueError):
-        return Recording(path)  # whose constructor reports why the file cannot be read
+        return RecordingFile(path)  # whose constructor reports why the file cannot be read
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
         converted = Path(folder) / "frames.parquet"
         try:
@@ -224,7 +224,7 @@ def opened(path: Path) -> Recording:
             raise RecordingError(
                 f"{path}: {error}", "meshmark watch --json and meshmark model measure --frames write such files"
             ) from error
-        recording = Recording(converted)  # keeps the file open
+        recording = RecordingFile(converted)  # keeps the file open
     recording.path = path
     return recording
 
@@ -233,7 +233,7 @@ def compact(part: Path, out: Path) -> None:
     """Convert a recording to Parquet, atomically."""
     import pyarrow.parquet as pq
 
-    recording = Recording(part)
+    recording = RecordingFile(part)
     schema = _schema(recording.header)
     # Byte stream split reduces the size of noisy values by a third.
     encodings = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
@@ -320,7 +320,7 @@ def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Sch
     return reader.schema, whole()
 
 
-class Recording:
+class RecordingFile:
     """A complete or growing recording, readable from any frame.
 
     Raises:

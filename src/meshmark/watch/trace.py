@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from meshmark.store.files import written
-from meshmark.watch.recording import Recording
+from meshmark.watch.recording import RecordingFile
 
 
-def events(recording: Recording) -> Iterator[dict[str, Any]]:
+def events(recording: RecordingFile) -> Iterator[dict[str, Any]]:
     """Yield the events; times are in µs since the start of the recording, shares in %."""
     header = recording.header
     classes = [c for c in header.components if any(m.component_class == c for m in header.metrics)]
@@ -46,7 +46,7 @@ def events(recording: Recording) -> Iterator[dict[str, Any]]:
                 yield {"ph": "C", "name": names[i], "pid": pid, "ts": begin_us, "args": counter}
 
 
-def write_trace(recording: Recording, out: Path) -> int:
+def write_trace(recording: RecordingFile, out: Path) -> int:
     """Write the trace atomically, compressed if the file name ends with `.gz`, and return the number of events.
 
     Raises:

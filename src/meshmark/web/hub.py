@@ -26,7 +26,7 @@ def page_header(header: Header, **more: Any) -> dict[str, Any]:
     return {**header.to_json(), "map": map_of(header).to_json(), **more}
 
 
-class Past:
+class StoredFrames:
     """Existing frames of a recording or a simulation.
 
     Args:

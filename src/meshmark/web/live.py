@@ -15,13 +15,13 @@ from starlette.requests import Request
 
 from meshmark.values.units import counted
 from meshmark.watch.frames import Frame, Header
-from meshmark.web.hub import Hub, Past
+from meshmark.web.hub import Hub, StoredFrames
 
 IDLE_S: Final = 90.0  # above the scrape interval of monitoring systems, so that the sampler keeps running
 
 
 class Sampler(Protocol):
-    """The interface of `watch.live.Live`: it runs when created and ends after `stop`."""
+    """The interface of `watch.live.LiveSampler`: it runs when created and ends after `stop`."""
 
     header: Header
 
@@ -63,7 +63,7 @@ class LiveMachine:
         return not self._readers and (self._hub is None or bool(self._hub.ended))
 
     @contextlib.asynccontextmanager
-    async def find(self, _: Request) -> AsyncIterator[Hub | Past]:
+    async def find(self, _: Request) -> AsyncIterator[Hub | StoredFrames]:
         """Yield the stream of frames; the sampler runs while this context is active."""
         self._readers += 1
         try:
@@ -76,7 +76,7 @@ class LiveMachine:
             self._used = time.monotonic()
 
     @contextlib.asynccontextmanager
-    async def find_with_frames(self, request: Request) -> AsyncIterator[Hub | Past]:
+    async def find_with_frames(self, request: Request) -> AsyncIterator[Hub | StoredFrames]:
         """Yield the stream of frames like `find`, but wait for the first frame if the sampler has just started."""
         async with self.find(request) as hub:
             assert isinstance(hub, Hub)

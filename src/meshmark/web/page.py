@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from meshmark.errors import MeshmarkError
 from meshmark.store.files import utf8, write_file
 from meshmark.views.render import render
-from meshmark.watch.difference import Difference
+from meshmark.watch.difference import RecordingDifference
 from meshmark.watch.findings.findings import Findings
 from meshmark.watch.frames import Frame, Header
 from meshmark.web.hub import Load, page_header
@@ -80,8 +80,8 @@ def thinned(header: Header, count: int, load: Load) -> tuple[Header, int, Load]:
 
     Args:
         header: Header of the recording.
-        count: Number of frames, as in `Past`.
-        load: Loads frames, as in `Past`.
+        count: Number of frames, as in `StoredFrames`.
+        load: Loads frames, as in `StoredFrames`.
     """
     by = thinned_by(count, sum(shown_metrics(header).values()))
     if by == 1:
@@ -170,7 +170,7 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
     return _packed(content, [packed_table(table) for table in tables.values()])
 
 
-def packed_difference(header: Header, difference: Difference) -> bytes:
+def packed_difference(header: Header, difference: RecordingDifference) -> bytes:
     """Return the difference of two recordings in the packed format."""
     head = page_header(header, live=False, frames=0, change=difference.to_json())
     empty: list[Any] = []

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from meshmark.errors import MeshmarkError
 from meshmark.values.units import counted, duration
 from meshmark.views.render import render
-from meshmark.web.parts import LoadRow, Parts, RunRow
+from meshmark.web.parts import LoadRow, RunRow, SiteParts
 from meshmark.web.recordings import Recordings, addressable
 from meshmark.web.server import reported
 
@@ -32,7 +32,7 @@ def _escaped(character: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ListRow:
     """A row of a list.
 
     Attributes:
@@ -49,15 +49,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     label: str
     head: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[ListRow]
     numbers: frozenset[str] = NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TableBlock:
     """A table with the texts around it.
 
     Attributes:
@@ -68,7 +68,7 @@ class Listing:
         more: number of entries that are not listed.
     """
 
-    table: Table = field(default_factory=lambda: Table("", (), ()))
+    table: PageTable = field(default_factory=lambda: PageTable("", (), ()))
     why: str = ""
     none: str = "none"
     make: str = ""
@@ -77,7 +77,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class RunFilter:
     """Selects the runs that the front page lists.
 
     Attributes:
@@ -93,7 +93,7 @@ class Filter:
         return self.kind in {"", run.kind} and all(w in words for w in self.text.casefold().split())
 
 
-def front_page(parts: Parts, state: str, recordings: Recordings, chosen: Filter) -> str:
+def front_page(parts: SiteParts, state: str, recordings: Recordings, chosen: RunFilter) -> str:
     runs, error_text = _made(parts.runs)
     page = render(
         "site/front.html",
@@ -102,7 +102,7 @@ def front_page(parts: Parts, state: str, recordings: Recordings, chosen: Filter)
         about=shown(parts.machine[1]),
         state=shown(state),
         recordings=_listed(lambda: _recordings(recordings)),
-        runs=Listing(why=error_text) if runs is None else _runs(runs, chosen),
+        runs=TableBlock(why=error_text) if runs is None else _runs(runs, chosen),
         kinds=sorted({r.kind for r in runs or ()}),
         chosen=chosen,
         choices=_choices([r for r in runs or () if chosen.shows(r)]),
@@ -125,9 +125,9 @@ def _made(make: Callable[[], T]) -> tuple[T | None, str]:
         return None, shown(str(error))
 
 
-def _listed(make: Callable[[], Listing]) -> Listing:
+def _listed(make: Callable[[], TableBlock]) -> TableBlock:
     listing, error_text = _made(make)
-    return listing or Listing(why=error_text)
+    return listing or TableBlock(why=error_text)
 
 
 def _href(path: str, name: str) -> str:
@@ -135,14 +135,14 @@ def _href(path: str, name: str) -> str:
     return path + quote(name, safe="") if addressable(name) else ""
 
 
-def _recordings(recordings: Recordings) -> Listing:
+def _recordings(recordings: Recordings) -> TableBlock:
     folder = shown(str(recordings.folder))
     rows, more = recordings.rows()
     head = ("recording", "machine", "started, UTC", "length", "frames")
     body = [
-        Row(shown(r.name), broken=shown(r.broken))
+        ListRow(shown(r.name), broken=shown(r.broken))
         if r.broken
-        else Row(
+        else ListRow(
             shown(r.name),
             f"{href}/" if (href := _href("recording/", r.name)) else "",
             (shown(r.machine), _when(r.started, r.changed), duration(r.length_s), f"{r.frames:,}"),
@@ -151,15 +151,15 @@ def _recordings(recordings: Recordings) -> Listing:
         for r in rows
     ]
     make = "meshmark record --duration 60s --out " + str(recordings.folder / "first.parquet")
-    table = Table("recordings", head, body)
-    return Listing(table, none=f"none in {folder}", make=shown(make), above=f"in {folder}", more=more)
+    table = PageTable("recordings", head, body)
+    return TableBlock(table, none=f"none in {folder}", make=shown(make), above=f"in {folder}", more=more)
 
 
-def _runs(runs: Sequence[RunRow], chosen: Filter) -> Listing:
+def _runs(runs: Sequence[RunRow], chosen: RunFilter) -> TableBlock:
     head = ("run", "kind", "machine", "started, UTC", "instruments", "records")
     matches = [r for r in runs if chosen.shows(r)]
     body = [
-        Row(
+        ListRow(
             shown(r.name),
             _href("report/", r.name),
             (shown(r.kind), shown(r.machine), _when(r.started), shown(", ".join(r.instruments)), f"{r.records:,}"),
@@ -169,10 +169,10 @@ def _runs(runs: Sequence[RunRow], chosen: Filter) -> Listing:
     note = "A report is generated when it is first opened, which takes a few seconds."
     none = "no run matches" if runs else "none"
     make = "" if runs else "meshmark survey --quick"
-    return Listing(Table("runs", head, body), none=none, make=make, above=note, more=len(matches) - len(body))
+    return TableBlock(PageTable("runs", head, body), none=none, make=make, above=note, more=len(matches) - len(body))
 
 
-def _loads(parts: Parts) -> Mapping[str, str] | None:
+def _loads(parts: SiteParts) -> Mapping[str, str] | None:
     """Return the numbers of runs and studies as text; None if the site does not show loads."""
     if parts.loads is None:
         return None
@@ -188,7 +188,7 @@ def _loads(parts: Parts) -> Mapping[str, str] | None:
     return {"counts": text or "", "why": error_text}
 
 
-def loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:
+def loads_page(parts: SiteParts, rows: Sequence[LoadRow], more: int) -> str:
     """Return the page with all runs and studies, and a form to compare two runs."""
     runs, studies = ([r for r in rows if r.kind == kind] for kind in ("run", "study"))
     run_head = ("run", "programs", "started, UTC", "length", "status", "flags")
@@ -200,9 +200,9 @@ def loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:
         title="Loads",
         up="../",
         machine=shown(parts.machine[0]),
-        runs=Listing(Table("runs", run_head, run_rows), make="meshmark load run SCENARIO", more=more),
+        runs=TableBlock(PageTable("runs", run_head, run_rows), make="meshmark load run SCENARIO", more=more),
         choices=_choices([r for r in runs if r.shown and not r.broken]),
-        studies=Listing(Table("studies", study_head, study_rows), make="meshmark load study shared-bus"),
+        studies=TableBlock(PageTable("studies", study_head, study_rows), make="meshmark load study shared-bus"),
     )
     return str(page)
 
@@ -219,13 +219,13 @@ def _choices(rows: Sequence[RunRow] | Sequence[LoadRow]) -> list[dict[str, str]]
     ]
 
 
-def _load_row(r: LoadRow, extent: str) -> Row:
+def _load_row(r: LoadRow, extent: str) -> ListRow:
     """Return the row of a run or study; `extent` is its length or number of runs."""
     if r.broken:
-        return Row(shown(r.name), broken=shown(r.broken))
+        return ListRow(shown(r.name), broken=shown(r.broken))
     flags = [shown(f) for f in r.flags]
     cells = (shown(r.what), _when(r.started), extent, shown(r.state), flags)
-    return Row(shown(r.name), _href(r.kind + "/", r.name) if r.shown else "", cells)
+    return ListRow(shown(r.name), _href(r.kind + "/", r.name) if r.shown else "", cells)
 
 
 def _natural(name: str) -> list[str | int]:

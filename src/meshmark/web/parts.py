@@ -83,7 +83,7 @@ class Loads(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SiteParts:
     """The content of the site.
 
     Attributes:
@@ -95,7 +95,7 @@ class Parts:
         simulate: Simulates a machine under a workload.
         runs: Returns the runs in the store; raises MeshmarkError if the store cannot be read.
         report: Returns the self-contained page of a run.
-        compared: Returns the self-contained page of two runs; raises NotFound if they have nothing in common.
+        compared: Returns the self-contained page of two runs; raises NotFoundError if they have nothing in common.
         idle_s: The sampler stops this time after the last reader has left, in s.
         loads: Runs of scenarios, and studies; None to omit them.
     """

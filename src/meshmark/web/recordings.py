@@ -13,10 +13,10 @@ import anyio.to_thread
 
 from meshmark.errors import MeshmarkError
 from meshmark.watch.frames import Frame
-from meshmark.watch.recording import Recording
-from meshmark.web.hub import Past
-from meshmark.web.server import NotFound, reported
-from meshmark.web.shelf import Cache
+from meshmark.watch.recording import RecordingFile
+from meshmark.web.hub import StoredFrames
+from meshmark.web.server import NotFoundError, reported
+from meshmark.web.shelf import ResultCache
 
 MAX_RECORDINGS: Final = 200  # number of recordings listed, the newest first
 _KINDS: Final = (".parquet", ".part")
@@ -41,7 +41,7 @@ class Recordings:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._rows: dict[tuple[str, int, int], RecordingRow] = {}
-        self._shelf: Cache[Past] = Cache(kept=8, at_once=2)
+        self._shelf: ResultCache[StoredFrames] = ResultCache(kept=8, at_once=2)
 
     def rows(self) -> tuple[list[RecordingRow], int]:
         """Return the newest recordings, newest first, and the number of older ones.
@@ -71,7 +71,7 @@ class Recordings:
             return RecordingRow(name, stat.st_mtime, broken="its name is not UTF-8, so it has no address")
         try:
             with reported("cannot be read"):
-                recording = Recording(self.path(name))
+                recording = RecordingFile(self.path(name))
                 header, (frames, length_s) = recording.header, recording.extent()
         except MeshmarkError as error:
             message = " ".join(str(error).split())
@@ -85,23 +85,23 @@ class Recordings:
         """Return the path of a recording.
 
         Raises:
-            NotFound: No recording of this name is listed.
+            NotFoundError: No recording of this name is listed.
         """
         with contextlib.suppress(OSError, ValueError):
             if name.endswith(_KINDS) and any(p.name == name for p in self.folder.iterdir()):
                 path = Path(os.path.realpath(self.folder / name))
                 if path.parent != Path(os.path.realpath(self.folder)):
-                    raise NotFound(f"recording {name}: is a link that leads out of the folder")
+                    raise NotFoundError(f"recording {name}: is a link that leads out of the folder")
                 if not path.is_file():  # includes broken and circular links
-                    raise NotFound(f"recording {name}: is not a file")
+                    raise NotFoundError(f"recording {name}: is not a file")
                 return path
-        raise NotFound(f"recording: found no '{name[:80]}'", "the front page lists what is there")
+        raise NotFoundError(f"recording: found no '{name[:80]}'", "the front page lists what is there")
 
-    async def open(self, name: str) -> Past:
+    async def open(self, name: str) -> StoredFrames:
         """Return the frames of a recording.
 
         Raises:
-            NotFound: No recording of this name is listed.
+            NotFoundError: No recording of this name is listed.
             MeshmarkError: The recording cannot be read.
         """
         path, key = await anyio.to_thread.run_sync(self._key, name)
@@ -112,7 +112,7 @@ class Recordings:
         try:
             stat = path.stat()
         except OSError as error:
-            raise NotFound(f"recording {name}: {error.strerror or error}") from error
+            raise NotFoundError(f"recording {name}: {error.strerror or error}") from error
         return path, (name, stat.st_mtime_ns, stat.st_size)
 
 
@@ -133,7 +133,7 @@ def _stat(entry: os.DirEntry[str]) -> os.stat_result:
         return entry.stat(follow_symlinks=False)
 
 
-def _past_of(path: Path) -> Past:
+def _past_of(path: Path) -> StoredFrames:
     lock = threading.Lock()  # readers of Parquet are not thread-safe
 
     def load(begin: int, count: int) -> list[Frame]:
@@ -141,5 +141,5 @@ def _past_of(path: Path) -> Past:
             return recording.some(begin, count)
 
     with reported(f"{path}: cannot be read"):
-        recording = Recording(path)
-        return Past(recording.header, recording.count(), load)
+        recording = RecordingFile(path)
+        return StoredFrames(recording.header, recording.count(), load)

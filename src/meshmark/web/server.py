@@ -28,16 +28,16 @@ from meshmark.store.files import utf8
 from meshmark.views.render import STYLE_SHEET
 from meshmark.web.export import openmetrics
 from meshmark.web.guard import Guard, failed
-from meshmark.web.hub import Hub, Past
+from meshmark.web.hub import Hub, StoredFrames
 
 STATIC: Final = Path(__file__).parent / "static"
 MAX_FRAMES_PER_RESPONSE: Final = 600
 
-Find = Callable[[Request], AbstractAsyncContextManager[Hub | Past]]
+Find = Callable[[Request], AbstractAsyncContextManager[Hub | StoredFrames]]
 Known = Callable[[Request], None]
 
 
-class NotFound(MeshmarkError):
+class NotFoundError(MeshmarkError):
     """The name in a request is not listed."""
 
 
@@ -71,7 +71,7 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
 
     Args:
         find: Context manager that yields the frames for a request, and is active until the response is complete.
-        known: Raises NotFound for an unknown name, before the page itself is sent.
+        known: Raises NotFoundError for an unknown name, before the page itself is sent.
 
     Raises:
         MeshmarkError: The page has not been built.
@@ -96,7 +96,7 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
 
     async def past(request: Request) -> Response:
         async with find(request) as what:
-            if not isinstance(what, Past):
+            if not isinstance(what, StoredFrames):
                 return PlainTextResponse("this machine is live\n", 404)
             try:
                 begin, count = (int(request.query_params.get(k, d)) for k, d in (("begin", "0"), ("count", "600")))
@@ -169,7 +169,7 @@ async def _refused(_: Request, why: Exception) -> Response:
     """Return the response to a MeshmarkError in one line."""
     assert isinstance(why, MeshmarkError)
     text = " ".join(str(why).split()) + (f" ({why.hint})" if why.hint else "") + "\n"
-    return PlainTextResponse(utf8(text), 404 if isinstance(why, NotFound) else 503)
+    return PlainTextResponse(utf8(text), 404 if isinstance(why, NotFoundError) else 503)
 
 
 def guarded(
@@ -184,7 +184,7 @@ def guarded(
     return Guard(Starlette(routes=routes, exception_handlers=refusals, lifespan=lifespan), token, posts, post_token)
 
 
-def make_app(what: Hub | Past, token: str = "") -> Guard:
+def make_app(what: Hub | StoredFrames, token: str = "") -> Guard:
     """Return the application for one stream of frames, live or recorded.
 
     Raises:
@@ -192,7 +192,7 @@ def make_app(what: Hub | Past, token: str = "") -> Guard:
     """
 
     @contextlib.asynccontextmanager
-    async def find(_: Request) -> AsyncIterator[Hub | Past]:
+    async def find(_: Request) -> AsyncIterator[Hub | StoredFrames]:
         yield what
 
     @contextlib.asynccontextmanager
@@ -211,7 +211,7 @@ async def _until_gone(request: Request, events: AsyncIterator[str]) -> AsyncIter
         yield text
 
 
-def serve(what: Hub | Past, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
+def serve(what: Hub | StoredFrames, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
     """Serve one stream of frames until interrupted; see `listener.run`."""
     from meshmark.web.listener import run  # importing uvicorn is slow
 

@@ -15,11 +15,11 @@ from meshmark.errors import MeshmarkError
 T = TypeVar("T")
 
 
-class Busy(MeshmarkError):
+class BusyError(MeshmarkError):
     """Too many computations are in progress."""
 
 
-class Cache(Generic[T]):
+class ResultCache(Generic[T]):
     """Computes each result once for all concurrent requests, and caches the most recently used results.
 
     Args:
@@ -38,14 +38,14 @@ class Cache(Generic[T]):
         """Return the result for `key`, computed by `make` if it is not cached.
 
         Raises:
-            Busy: Too many results are pending.
+            BusyError: Too many results are pending.
         """
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]
         if key not in self._coming:
             if len(self._coming) >= self._waiting:
-                raise Busy("busy: too many pending requests; try again in a few seconds")
+                raise BusyError("busy: too many pending requests; try again in a few seconds")
             self._coming[key] = asyncio.create_task(self._make(key, make))
         # Shielded, because a cancelled request must not cancel the computation for other requests.
         return await asyncio.shield(self._coming[key])

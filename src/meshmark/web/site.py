@@ -23,18 +23,18 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from meshmark.store.files import utf8
 from meshmark.web.guard import Guard
-from meshmark.web.hub import Hub, Past
+from meshmark.web.hub import Hub, StoredFrames
 from meshmark.web.live import LiveMachine
-from meshmark.web.pages import Filter, front_page, loads_page
-from meshmark.web.parts import LoadRow, Parts, RunRow
+from meshmark.web.pages import RunFilter, front_page, loads_page
+from meshmark.web.parts import LoadRow, RunRow, SiteParts
 from meshmark.web.recordings import Recordings
-from meshmark.web.server import STYLE_SHEET_ROUTE, Known, NotFound, guarded, map_routes, metrics_route, reported
-from meshmark.web.shelf import Cache
+from meshmark.web.server import STYLE_SHEET_ROUTE, Known, NotFoundError, guarded, map_routes, metrics_route, reported
+from meshmark.web.shelf import ResultCache
 
 GRAFANA: Final = Path(__file__).with_name("grafana.json")
 
 
-def make_site(parts: Parts, token: str = "") -> Guard:
+def make_site(parts: SiteParts, token: str = "") -> Guard:
     """Return the application of `meshmark serve`.
 
     Raises:
@@ -42,11 +42,11 @@ def make_site(parts: Parts, token: str = "") -> Guard:
     """
     live = LiveMachine(parts.start, parts.idle_s)
     recordings = Recordings(parts.recordings)
-    models: Cache[Past] = Cache(kept=8, at_once=2)
+    models: ResultCache[StoredFrames] = ResultCache(kept=8, at_once=2)
     names = {m.name for m in parts.models}
 
     @contextlib.asynccontextmanager
-    async def recording(request: Request) -> AsyncIterator[Hub | Past]:
+    async def recording(request: Request) -> AsyncIterator[Hub | StoredFrames]:
         yield await recordings.open(request.path_params["name"])
 
     def recording_known(request: Request) -> None:
@@ -55,18 +55,18 @@ def make_site(parts: Parts, token: str = "") -> Guard:
     def model_of(values: Mapping[str, str]) -> tuple[str, str]:
         name, workload = values.get("name", ""), values.get("workload", "")
         if name not in names:
-            raise NotFound(f"model: found no '{name[:80]}'", "see the list on the front page")
+            raise NotFoundError(f"model: found no '{name[:80]}'", "see the list on the front page")
         if workload not in parts.workloads:
-            raise NotFound(f"workload: found '{workload[:80]}'; allowed: {', '.join(parts.workloads)}")
+            raise NotFoundError(f"workload: found '{workload[:80]}'; allowed: {', '.join(parts.workloads)}")
         return name, workload
 
     @contextlib.asynccontextmanager
-    async def model(request: Request) -> AsyncIterator[Hub | Past]:
+    async def model(request: Request) -> AsyncIterator[Hub | StoredFrames]:
         name, workload = model_of(request.path_params)
 
-        def simulated() -> Past:
+        def simulated() -> StoredFrames:
             header, frames = parts.simulate(name, workload)
-            return Past(header, len(frames), lambda begin, count: list(frames[begin : begin + count]))
+            return StoredFrames(header, len(frames), lambda begin, count: list(frames[begin : begin + count]))
 
         yield await models.get((name, workload), simulated)
 
@@ -78,7 +78,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         return RedirectResponse(f"model/{quote(name, safe='')}/{workload}/", 303)
 
     async def front(request: Request) -> Response:
-        filters = Filter(*(request.query_params.get(k, "") for k in ("kind", "find")))
+        filters = RunFilter(*(request.query_params.get(k, "") for k in ("kind", "find")))
         return HTMLResponse(utf8(await anyio.to_thread.run_sync(front_page, parts, live.state, recordings, filters)))
 
     async def grafana(_: Request) -> Response:
@@ -114,15 +114,15 @@ def make_site(parts: Parts, token: str = "") -> Guard:
     )
 
 
-def _run_routes(parts: Parts) -> list[BaseRoute]:
+def _run_routes(parts: SiteParts) -> list[BaseRoute]:
     """Return the routes of the reports of runs, and of comparisons of two runs."""
-    reports: Cache[bytes] = Cache(kept=8, at_once=1)
+    reports: ResultCache[bytes] = ResultCache(kept=8, at_once=1)
 
     def runs_of(*names: str) -> list[RunRow]:
         with reported("runs cannot be listed"):
             runs_by_name = {r.name: r for r in parts.runs()}
         if unknown_names := [name for name in names if name not in runs_by_name]:
-            raise NotFound(f"found no run '{unknown_names[0][:80]}'", "see the list on the front page")
+            raise NotFoundError(f"found no run '{unknown_names[0][:80]}'", "see the list on the front page")
         return [runs_by_name[name] for name in names]
 
     async def report(request: Request) -> Response:
@@ -147,10 +147,10 @@ def _run_routes(parts: Parts) -> list[BaseRoute]:
     return [Route("/report/{name:path}", report), Route("/compare", compared)]
 
 
-def _load_routes(parts: Parts) -> list[BaseRoute]:
+def _load_routes(parts: SiteParts) -> list[BaseRoute]:
     """Return the routes of the list of loads and studies, of their pages, and of comparisons of two runs."""
     loads = parts.loads or _NoLoads()
-    pages: Cache[bytes] = Cache(kept=8, at_once=1)
+    pages: ResultCache[bytes] = ResultCache(kept=8, at_once=1)
     listing = anyio.CapacityLimiter(1)  # the first listing is slow, and concurrent ones would repeat it
 
     def rows() -> tuple[Sequence[LoadRow], int]:
@@ -170,7 +170,7 @@ def _load_routes(parts: Parts) -> list[BaseRoute]:
     def load_of(rows: Sequence[LoadRow], kind: str, name: str) -> LoadRow:
         row = next((r for r in rows if (r.kind, r.name) == (kind, name)), None)
         if row is None or not row.shown:
-            raise NotFound(f"{kind}: found no '{name[:80]}' that can be shown", "see the list at load/")
+            raise NotFoundError(f"{kind}: found no '{name[:80]}' that can be shown", "see the list at load/")
         return row
 
     async def load_list(_: Request) -> Response:
@@ -200,10 +200,10 @@ class _NoLoads:
         return (), 0
 
     def page(self, row: LoadRow) -> bytes:
-        raise NotFound(f"{row.kind}: found no '{row.name}'")
+        raise NotFoundError(f"{row.kind}: found no '{row.name}'")
 
     def compared(self, a: LoadRow, b: LoadRow) -> bytes:
-        raise NotFound(f"run: found no '{a.name}' and no '{b.name}'")
+        raise NotFoundError(f"run: found no '{a.name}' and no '{b.name}'")
 
 
 def _sandboxed(page: bytes) -> Response:

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshmark.applications.attempt import Attempt
-from meshmark.applications.effects.pairs import Merit, compare, rounds_needed, spreads, usual_rounds
-from meshmark.applications.effects.reasons import Usual, levels, of_sublinear
+from meshmark.applications.attempt import ConfigurationRun
+from meshmark.applications.effects.pairs import MeritUnit, compare, rounds_needed, spreads, usual_rounds
+from meshmark.applications.effects.reasons import RunMedians, levels, of_sublinear
 from meshmark.machine.topology import Cache, Core, Cpu, Node, Package, Topology
 from meshmark.statistics.cache_gain import superlinear_reason
 from meshmark.statistics.scaling import ERROR, Scaling, points_of, scaling
 from meshmark.statistics.shift import shift
 
-SECONDS = Merit("lower", "s")
+SECONDS = MeritUnit("lower", "s")
 
 
 def noisy(centre: float, rounds: int, noise: float, seed: int) -> dict[int, float]:
@@ -44,9 +44,9 @@ def test_a_pair_is_told_apart_equal_or_inconclusive() -> None:
     better = compare("b", "a", (noisy(0.9, 12, 0.005, 2), baseline), SECONDS, 0.02)
     assert better.word == "lower" and better.best == "b"
     assert better.text(SECONDS).startswith("faster: 1.11 × as fast (95 %: ")
-    assert better.text(Merit("lower", "B")).startswith("better: 1.11 × as good (95 %: ")
-    assert better.text(Merit("higher", "B/s")).startswith("slower: 0.899")
-    assert better.text(Merit("higher", "1")).startswith("worse: 0.899")
+    assert better.text(MeritUnit("lower", "B")).startswith("better: 1.11 × as good (95 %: ")
+    assert better.text(MeritUnit("higher", "B/s")).startswith("slower: 0.899")
+    assert better.text(MeritUnit("higher", "1")).startswith("worse: 0.899")
     equal = compare("b", "a", (noisy(1.0, 12, 0.005, 3), baseline), SECONDS, 0.02)
     assert equal.word == "equal" and equal.best == "" and equal.text(SECONDS).startswith("equal within the margin")
     inconclusive = compare("b", "a", (noisy(1.0, 12, 0.2, 3), baseline), SECONDS, 0.02)
@@ -148,7 +148,7 @@ def caches(l2: int, l3: int, cpus: int = 8) -> Topology:
     )
 
 
-def usual(**changes: float) -> Usual:
+def usual(**changes: float) -> RunMedians:
     fields = {
         "elapsed_s": 1.0,
         "cpu_s": 1.0,
@@ -158,7 +158,7 @@ def usual(**changes: float) -> Usual:
         "faults": 0,
         "lost": 0,
     }
-    return Usual(**{**fields, **changes})
+    return RunMedians(**{**fields, **changes})
 
 
 def test_a_superlinear_case_is_explained_by_the_caches() -> None:
@@ -193,9 +193,9 @@ def test_a_sublinear_case_is_explained_by_times(
     assert of_sublinear(caches(1, 1), usual(), usual(**many), workers, dimension).startswith(reason)
 
 
-def runs(values: list[float], faults: dict[int, float] | None = None) -> dict[int, Attempt]:
+def runs(values: list[float], faults: dict[int, float] | None = None) -> dict[int, ConfigurationRun]:
     return {
-        r: Attempt(
+        r: ConfigurationRun(
             configuration="a",
             round=r,
             value=v,

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshmark.applications.application import of_tables
-from meshmark.applications.attempt import Attempt, attempt
+from meshmark.applications.attempt import ConfigurationRun, attempt
 from meshmark.applications.configuration import Configuration, Folders, configurations
 from meshmark.applications.effects import profiler
 from meshmark.applications.effects.profile import FREQUENCIES_HZ, KEPT, Profile, frequency_hz, read_report, wilson
 from meshmark.applications.effects.profiler import JOURNAL, Perf, find_perf, profile_all
 from meshmark.applications.preparation import prepare
 from meshmark.applications.records import absences, records
-from meshmark.applications.trials import BUDGET, INTERRUPTED, Plan, Trials
+from meshmark.applications.trials import BUDGET, INTERRUPTED, ApplicationPlan, Trials
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.store.record import Record
 from support import fake_perf
@@ -142,7 +142,7 @@ def trials(folder: Path, budget_s: float = 1e6) -> Trials:
     """Return a measurement of three configurations, the last of which has no runs."""
     folder.mkdir(exist_ok=True)
     tables = {"application": {"command": "./a {n}"}, "dimensions": {"n": "1,2,3"}}
-    plan = Plan(
+    plan = ApplicationPlan(
         tables=tables,
         source="/",
         rounds=2,
@@ -157,7 +157,7 @@ def trials(folder: Path, budget_s: float = 1e6) -> Trials:
     for configuration in measurement.all[:2]:
         for round_ in (1, 2):
             times = {"user": 9.0, "system": 1.0}
-            outcome = Attempt(
+            outcome = ConfigurationRun(
                 configuration=configuration.label, round=round_, value=1.0, elapsed_s=10.0, spent_s=10.0, times=times
             )
             measurement.add(outcome)
@@ -172,11 +172,11 @@ class Runs:
         self.words: list[Sequence[str]] = []
         self.more = {"value": 1.0, "spent_s": 10.0, **more}
 
-    def __call__(self, one: Configuration, words: Sequence[str]) -> Attempt:
+    def __call__(self, one: Configuration, words: Sequence[str]) -> ConfigurationRun:
         self.ran.append(one.label)
         self.words.append(words)
         Path(words[words.index("-o") + 1]).write_text("data")
-        return Attempt(configuration=one.label, round=3, **self.more)
+        return ConfigurationRun(configuration=one.label, round=3, **self.more)
 
 
 def profiled(found: Trials, folder: Path, path: Path, run: Any) -> list[Profile]:
@@ -254,7 +254,7 @@ def test_the_budget_includes_profiles_and_what_is_missing_follows_on_resume(tmp_
 def test_an_interrupt_keeps_the_profiles_before_it(tmp_path: Path, path: Path) -> None:
     measurement, run = trials(tmp_path / "m"), Runs()
 
-    def interrupted(one: Configuration, words: Sequence[str]) -> Attempt:
+    def interrupted(one: Configuration, words: Sequence[str]) -> ConfigurationRun:
         if one.label == "n=2":
             raise KeyboardInterrupt
         return run(one, words)
@@ -286,7 +286,7 @@ def test_a_journal_of_something_else_is_refused(tmp_path: Path, path: Path, line
 # ------------------------------------------------------------------ runs under a command
 
 
-def under(tmp_path: Path, script: str, words: Sequence[str], **more: Any) -> Attempt:
+def under(tmp_path: Path, script: str, words: Sequence[str], **more: Any) -> ConfigurationRun:
     app = of_tables({"application": {"command": ["sh", "-c", script]}, **more}, "a.toml", tmp_path)
     folders = Folders(tmp_path / "measurement")
     folders.root.mkdir(exist_ok=True)
@@ -318,7 +318,7 @@ def test_real_perf_names_the_function_that_takes_the_most(tmp_path: Path) -> Non
     folders = Folders(tmp_path / "m")
     folders.root.mkdir()
     prepare(app, folders, lambda _: None)
-    plan = Plan(
+    plan = ApplicationPlan(
         tables=tables, source=str(tmp_path), rounds=1, warmup=0, budget_s=1e6, seed=1, margin=0.02, run="a", started=""
     )
     measurement = Trials(plan, configurations(app))

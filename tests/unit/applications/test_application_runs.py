@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from meshmark.applications.application import of_tables
-from meshmark.applications.attempt import Attempt, attempt, end_earlier, read_record
+from meshmark.applications.attempt import ConfigurationRun, attempt, end_earlier, read_record
 from meshmark.applications.configuration import Folders, configurations
 from meshmark.applications.preparation import prepare
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
@@ -32,7 +32,7 @@ def tables(script: str, **more: Any) -> dict[str, Any]:
 
 def run(
     tmp_path: Path, script: str, at: int = 0, *, observed: bool = False, most_s: float = math.inf, **more: Any
-) -> Attempt:
+) -> ConfigurationRun:
     app = of_tables(tables(script, **more), "a.toml", tmp_path)
     folders = Folders(tmp_path / "measurement")
     folders.root.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ def test_a_run_has_its_time_and_what_it_used(tmp_path: Path) -> None:
     assert outcome.peak_bytes > 100_000 and outcome.counts["minor_faults"] > 10
     cpus = {*parse_list(outcome.seen["cpus"].replace(" ", ","))}
     assert cpus and cpus <= os.sched_getaffinity(0) and sum(outcome.seen["node_bytes"].values()) > 0
-    assert Attempt.from_json(outcome.to_json()) == outcome
+    assert ConfigurationRun.from_json(outcome.to_json()) == outcome
 
 
 def copy_lines(cpu: str, seconds: float, peak: float, faults: int) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def copy_lines(cpu: str, seconds: float, peak: float, faults: int) -> list[dict[
 
 
 def test_the_times_and_places_of_copies_are_added() -> None:
-    outcome, copy_times = Attempt(configuration="a", round=1), list[float]()
+    outcome, copy_times = ConfigurationRun(configuration="a", round=1), list[float]()
     read_record(outcome, copy_lines("0-1", 2.0, 5e5, 10), copy_times)
     read_record(outcome, copy_lines("3", 4.0, 3e5, 5), copy_times)
     assert copy_times == [2.0, 4.0] and outcome.peak_bytes == 5e5 and outcome.times == {"user": 3.0}
@@ -304,7 +304,7 @@ def test_a_limit_below_that_of_the_file_is_no_error(tmp_path: Path) -> None:
 
 
 def test_findings_about_pages_and_memory_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def see(found: Attempt, lines: object, own: list[float]) -> None:
+    def see(found: ConfigurationRun, lines: object, own: list[float]) -> None:
         own.append(1.0)
         found.findings = ["pages are small"]
 

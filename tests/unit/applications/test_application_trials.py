@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from meshmark.applications.answer import answer
-from meshmark.applications.attempt import Attempt
+from meshmark.applications.attempt import ConfigurationRun
 from meshmark.applications.configuration import Configuration, configurations
 from meshmark.applications.records import absences, records
-from meshmark.applications.trials import INTERRUPTED, JOURNAL, Plan, Run, Trials, conduct
+from meshmark.applications.trials import INTERRUPTED, JOURNAL, ApplicationPlan, Run, Trials, conduct
 from meshmark.errors import MeshmarkError
 from meshmark.experiments.journal import BUDGET
 from meshmark.machine.sources import from_sysfs
@@ -25,23 +25,23 @@ from meshmark.store.record import Record
 NO_FAILURE: Callable[[str, int], str] = lambda label, round_: ""  # noqa: E731
 
 
-def plan(rounds: int = 6, **more: Any) -> Plan:
+def plan(rounds: int = 6, **more: Any) -> ApplicationPlan:
     tables = {"application": {"command": "./a {n}"}, "dimensions": {"n": "1,2,3"}}
     settings = {"warmup": 1, "budget_s": 1e6, "seed": 7, "margin": 0.02, "run": "app-1", "started": "now"} | more
-    return Plan(tables=tables, source="/src", rounds=rounds, **settings)
+    return ApplicationPlan(tables=tables, source="/src", rounds=rounds, **settings)
 
 
 def machine(fails: Callable[[str, int], str] = NO_FAILURE, ran: list[tuple[str, int]] | None = None) -> Run:
     """Return a function that simulates runs of about n seconds."""
     rng = random.Random(1)
 
-    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> ConfigurationRun:
         if ran is not None:
             ran.append((one.label, round_))
         time_s = int(one.values["n"]) * math.exp(rng.gauss(0, 0.01))
         if time_s > most_s:
-            return Attempt(configuration=one.label, round=round_, reason=BUDGET)
-        outcome = Attempt(configuration=one.label, round=round_, elapsed_s=time_s, spent_s=time_s)
+            return ConfigurationRun(configuration=one.label, round=round_, reason=BUDGET)
+        outcome = ConfigurationRun(configuration=one.label, round=round_, elapsed_s=time_s, spent_s=time_s)
         outcome.reason = fails(one.label, round_)
         outcome.value = None if outcome.reason else time_s
         outcome.times, outcome.peak_bytes = {"user": time_s, "system": 0.0, "waiting": 0.0}, 1e6
@@ -51,7 +51,7 @@ def machine(fails: Callable[[str, int], str] = NO_FAILURE, ran: list[tuple[str, 
     return run
 
 
-def conducted(folder: Path, asked: Plan, run: Run) -> Trials:
+def conducted(folder: Path, asked: ApplicationPlan, run: Run) -> Trials:
     return conduct(asked, configurations(asked.application), folder, run, lambda _: None)
 
 
@@ -100,7 +100,7 @@ def test_an_interrupted_one_goes_on_without_repeating_a_run(tmp_path: Path, afte
     runs: list[tuple[str, int]] = []
     succeed = machine(ran=runs)
 
-    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> ConfigurationRun:
         if len(runs) == after:
             raise KeyboardInterrupt
         return succeed(one, round_, observed, most_s)
@@ -162,7 +162,7 @@ def test_one_that_failed_before_an_interruption_is_repeated(tmp_path: Path) -> N
     runs: list[tuple[str, int]] = []
     succeed, fail = machine(ran=runs), machine(lambda *_: "broken")
 
-    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> ConfigurationRun:
         if len(runs) == 5:
             runs.append((one.label, round_))
             return fail(one, round_, observed, most_s)
@@ -192,10 +192,10 @@ def test_a_budget_that_ends_before_a_run_is_an_error(tmp_path: Path) -> None:
 def test_a_run_that_takes_longer_than_the_budget_is_ended_and_no_failure(tmp_path: Path) -> None:
     run_usually, allowed_s = machine(), list[float]()
 
-    def hangs(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+    def hangs(one: Configuration, round_: int, observed: bool, most_s: float) -> ConfigurationRun:
         allowed_s.append(most_s)
         if round_ == 2:
-            return Attempt(configuration=one.label, round=round_, reason=BUDGET)
+            return ConfigurationRun(configuration=one.label, round=round_, reason=BUDGET)
         return run_usually(one, round_, observed, most_s)
 
     measurement = conducted(tmp_path, plan(budget_s=100.0), hangs)
@@ -208,7 +208,7 @@ def test_a_run_that_takes_longer_than_the_budget_is_ended_and_no_failure(tmp_pat
     # A run that is expected to end in time may take twice as long.
     limits_s: list[float] = []
 
-    def watched(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+    def watched(one: Configuration, round_: int, observed: bool, most_s: float) -> ConfigurationRun:
         limits_s.append(most_s)
         return machine()(one, round_, observed, most_s)
 
@@ -234,7 +234,7 @@ def test_two_that_share_no_round_have_no_ratio_and_valid_json(tmp_path: Path) ->
     trial_plan = plan(rounds=2, warmup=0)
     measurement = Trials(trial_plan, configurations(trial_plan.application))
     for label, round_ in (("n=1", 1), ("n=2", 2)):
-        measurement.add(Attempt(configuration=label, round=round_, value=1.0, elapsed_s=1.0))
+        measurement.add(ConfigurationRun(configuration=label, round=round_, value=1.0, elapsed_s=1.0))
     report = answer(measurement, trial_plan.application, from_sysfs())
     assert report["pairs"][0]["ratio"] is None and report["pairs"][0]["text"].startswith("too few rounds: 0")
     json.dumps(report, allow_nan=False)

@@ -14,18 +14,18 @@ import pytest
 
 from meshmark.applications.answer import answer
 from meshmark.applications.application import of_tables, parse_application
-from meshmark.applications.attempt import Attempt, attempt
+from meshmark.applications.attempt import ConfigurationRun, attempt
 from meshmark.applications.configuration import Configuration, Folders, configurations, environment
 from meshmark.applications.records import records
 from meshmark.applications.resources import machine_limits
 from meshmark.applications.resources.neighbours import Sharing, beside, check_neighbours, method, occupying, scale_of
 from meshmark.applications.resources.occupier import Occupier
 from meshmark.applications.single import single
-from meshmark.applications.trials import Plan, Trials
+from meshmark.applications.trials import ApplicationPlan, Trials
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.sources import from_synthetic
 from meshmark.machine.topology import Topology
-from meshmark.place.other_work import OtherWork, Shares
+from meshmark.place.other_work import OtherWork, OtherWorkShares
 from meshmark.views.terminal.application import print_application
 from support.fake_occupier import FAR_S, NEAR_S, MadeCache
 from support.paths import ROOT
@@ -147,7 +147,7 @@ cache_method = "neighbours"
     own_times_s: list[float] = []
 
     class Watched(OtherWork):
-        def shares(self, own_s: float) -> Shares:
+        def shares(self, own_s: float) -> OtherWorkShares:
             own_times_s.append(own_s)
             return super().shares(own_s)
 
@@ -303,7 +303,7 @@ def test_results_say_how_the_cache_was_limited_and_how_well(tmp_path: Path, caps
         "application": {"command": "a"},
         "dimensions": {"cache": "8MiB,all", "cache_method": "neighbours"},
     }
-    plan = Plan(
+    plan = ApplicationPlan(
         tables=tables, source=str(tmp_path), rounds=2, warmup=0, budget_s=1, seed=1, margin=0.02, run="r", started="now"
     )
     app = of_tables(tables, "a", tmp_path)
@@ -316,8 +316,10 @@ def test_results_say_how_the_cache_was_limited_and_how_well(tmp_path: Path, caps
             "neighbours_load_s": 22.4e-9,
             "neighbours_alone_s": NEAR_S,
         }
-        measurement.add(Attempt(configuration=limited.label, round=number, value=1.2, elapsed_s=1.2, counts=counts))
-        measurement.add(Attempt(configuration=unlimited.label, round=number, value=1.0, elapsed_s=1.0))
+        measurement.add(
+            ConfigurationRun(configuration=limited.label, round=number, value=1.2, elapsed_s=1.2, counts=counts)
+        )
+        measurement.add(ConfigurationRun(configuration=unlimited.label, round=number, value=1.0, elapsed_s=1.0))
     conditions_by_cache = {
         r.conditions["cache"]: r.conditions for r in records(measurement, app, "m", "", "") if r.metric == "elapsed"
     }

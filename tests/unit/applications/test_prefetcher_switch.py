@@ -15,7 +15,7 @@ import pytest
 from meshmark.applications.application import parse_application
 from meshmark.applications.attempt import attempt
 from meshmark.applications.configuration import Configuration, Folders, configurations
-from meshmark.applications.effects.pairs import Merit
+from meshmark.applications.effects.pairs import MeritUnit
 from meshmark.applications.effects.prefetcher_effect import prefetcher_effects
 from meshmark.applications.resources import machine_limits, prefetcher_switch
 from meshmark.applications.resources.machine_limits import check_limits, limited
@@ -232,7 +232,7 @@ def test_the_effect_is_that_of_off_over_on_with_all_else_equal() -> None:
         label: {r: time * (1 + 0.002 * ((7 * r + n) % 11 - 5) / 5) for r in range(1, 13)}
         for n, (label, time) in enumerate(elapsed.items())
     }
-    times, rates = Merit("lower", "s"), Merit("higher", "op/s")
+    times, rates = MeritUnit("lower", "s"), MeritUnit("higher", "op/s")
     case, other_case = prefetcher_effects(values, combinations, times, 0.02, 0.95)
     assert (case.others, other_case.others) == ("threads=1", "threads=2")
     assert case.text.startswith("off against on: slower: 0.76") and case.interval and case.interval[0] > 1.25

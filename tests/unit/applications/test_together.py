@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.applications.attempt import Attempt
+from meshmark.applications.attempt import ConfigurationRun
 from meshmark.applications.composite import Composite, read_composite
 from meshmark.applications.together import (
     composite_absences,
@@ -18,7 +18,7 @@ from meshmark.applications.together import (
     reference_toml,
     refused,
 )
-from meshmark.applications.trials import Plan, Trials
+from meshmark.applications.trials import ApplicationPlan, Trials
 from meshmark.errors import MeshmarkError
 
 RATE = r"""
@@ -59,11 +59,11 @@ def composite(folder: Path, text: str = MEMBERS + REFERENCE) -> Composite:
 def runs(both: Composite, **values: list[float]) -> Trials:
     """Return the trials of members whose runs have these values."""
     settings: dict[str, Any] = {"warmup": 0, "budget_s": 1e6, "seed": 7, "margin": 0.02, "started": "now"}
-    plan = Plan(tables=both.tables(), source="/src", rounds=3, run="composite-1", **settings)
+    plan = ApplicationPlan(tables=both.tables(), source="/src", rounds=3, run="composite-1", **settings)
     measurement = Trials(plan, both.listed)
     for configuration in both.listed:
         for number, value in enumerate(values.get(configuration.values["member"], []), 1):
-            outcome = Attempt(configuration=configuration.label, round=number, elapsed_s=1.0, spent_s=1.0)
+            outcome = ConfigurationRun(configuration=configuration.label, round=number, elapsed_s=1.0, spent_s=1.0)
             outcome.value = value
             measurement.attempts.append(outcome)
     return measurement

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from meshmark.cli.fleet.fleet_progress import fleet_progress
-from meshmark.fleet.campaigns.campaign import NodeState, Progress, Status
+from meshmark.fleet.campaigns.campaign import CampaignProgress, NodeState, Status
 from support.cli import command
 
 NAMES = [f"n{i}" for i in range(1, 11)]
 
 
-def look(elapsed_s: float, done: int, out: int = 0, trouble: str = "") -> Progress:
+def look(elapsed_s: float, done: int, out: int = 0, trouble: str = "") -> CampaignProgress:
     statuses: list[Status] = ["done"] * done + ["out"] * out + ["running"] * (10 - done - out)
     states = {name: NodeState(status) for name, status in zip(NAMES, statuses, strict=True)}
-    return Progress("check-1", states, elapsed_s, trouble)
+    return CampaignProgress("check-1", states, elapsed_s, trouble)
 
 
 def on_terminal(words: list[str]) -> str:

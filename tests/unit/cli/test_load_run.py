@@ -21,12 +21,12 @@ import pytest
 import typer
 
 from meshmark import process
-from meshmark.cli.load.load_live import Live
+from meshmark.cli.load.load_live import LoadProgress
 from meshmark.cli.load.study import app as study_app
 from meshmark.load.calibration.native import find_load
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.scenario.journal import read_run
-from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.placing import HostResources
 from meshmark.load.scenario.scenario import Scenario, parse_scenario
 from meshmark.load.studies.alone import TOGETHER, ScenarioStudy
 from meshmark.load.studies.outcome import read_outcomes
@@ -225,7 +225,7 @@ def test_a_terminal_is_told_how_many_run_and_wait_and_for_how_long(monkeypatch: 
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with Live(parse_scenario("[[program]]\ncommand = ['x']\ncopies = 3", "made"), 60.0) as live:
+    with LoadProgress(parse_scenario("[[program]]\ncommand = ['x']\ncopies = 3", "made"), 60.0) as live:
         live.take({"event": "start", "t_s": 2.0})
         for copy in range(2):
             live.take({"event": "released", "t_s": 2.1, "program": "program", "copy": copy})
@@ -311,7 +311,7 @@ def test_repetitions_alone_are_of_the_scenario_only(tmp_path: Path) -> None:
     assert study.points == []
     # The study is extended later, in the same folder, by runs of the programs alone.
     extended = ScenarioStudy(
-        tmp_path / "study", scenario=scenario, alone=True, options=StudyOptions(repetitions=6), here=Here.now()
+        tmp_path / "study", scenario=scenario, alone=True, options=StudyOptions(repetitions=6), here=HostResources.now()
     ).run()
     assert len(read_outcomes(extended.folder)) == 12
 

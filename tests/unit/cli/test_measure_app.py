@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from meshmark.applications.attempt import Attempt, end_earlier
-from meshmark.applications.trials import Plan, Trials
+from meshmark.applications.attempt import ConfigurationRun, end_earlier
+from meshmark.applications.trials import ApplicationPlan, Trials
 from meshmark.cli.measure.measure_app import RunProgress
 from meshmark.store.store import Store
 from meshmark.views.terminal import application
@@ -246,9 +246,11 @@ def test_a_table_keeps_configurations_and_figures_on_a_narrow_terminal(
 
 def test_progress_shows_values_with_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    plan = Plan(tables={}, source="", rounds=1, warmup=0, budget_s=1.0, seed=1, margin=0.02, run="a", started="now")
+    plan = ApplicationPlan(
+        tables={}, source="", rounds=1, warmup=0, budget_s=1.0, seed=1, margin=0.02, run="a", started="now"
+    )
     with RunProgress(1, 1.0) as show:
-        show(Trials(plan, [], [Attempt(configuration="x=[/a]", round=1, value=1.0)]))
+        show(Trials(plan, [], [ConfigurationRun(configuration="x=[/a]", round=1, value=1.0)]))
         show.bar.refresh()
 
 

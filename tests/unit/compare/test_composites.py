@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from meshmark.compare.composites import compared, composites_of
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.errors import UsageError
 from meshmark.machine.published.papers import paper
 from meshmark.store.record import Metric, Record
@@ -18,12 +18,12 @@ RATIO = Metric("ratio", "1", "higher", "")
 WHOLE = Metric("composite", "1", "higher", "")
 
 
-def published(name: str) -> Side:
+def published(name: str) -> ResultSide:
     records = paper(name).records()
-    return Side(name=f"paper:{name}", what="", machine=name, start="", records=records)
+    return ResultSide(name=f"paper:{name}", what="", machine=name, start="", records=records)
 
 
-def run(name: str, ratios: Mapping[str, Sequence[float]], whole: float | None, reference: str = "old") -> Side:
+def run(name: str, ratios: Mapping[str, Sequence[float]], whole: float | None, reference: str = "old") -> ResultSide:
     common = {"source": "host", "machine": name, "instrument": "app", "provenance": {"reference_source": "by hand"}}
     records = [
         Record.of(RATIO, r, conditions={"composite": "c", "member": m, "reference": reference}, **common)  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ def run(name: str, ratios: Mapping[str, Sequence[float]], whole: float | None, r
     if whole is not None:
         conditions = {"program": "c", "reference": reference, "run_low": 0.9 * whole, "run_high": 1.1 * whole}
         records.append(Record.of(WHOLE, [whole], conditions=conditions, **common))  # type: ignore[arg-type]
-    return Side(name=name, what="", machine=name, start="", records=records)
+    return ResultSide(name=name, what="", machine=name, start="", records=records)
 
 
 def test_the_published_table_shows_its_misprint() -> None:

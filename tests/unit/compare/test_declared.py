@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 
 from meshmark.compare.declared import Declaration, absent, declarations
-from meshmark.compare.exports.base import Material
-from meshmark.compare.sides import Side
+from meshmark.compare.exports.base import ExportMaterial
+from meshmark.compare.sides import ResultSide
 from meshmark.errors import UsageError
 from meshmark.machine.capture import open_machine
 from meshmark.machine.facts import node_performance
 from meshmark.machine.topology import Cache
-from meshmark.machine.tree import Tree
+from meshmark.machine.tree import FileTree
 from meshmark.store.record import Record
 from support.cli import meshmark
 from support.made_matrix import bandwidth, latency, machine
 from support.made_run import record
 
 
-def material(name: str, records: list[Record], **facts: Any) -> Material:
+def material(name: str, records: list[Record], **facts: Any) -> ExportMaterial:
     opened_machine = open_machine(str(machine(name)))
-    side = Side(name=name, what="made", machine="made-up", start="", records=records)
-    return Material(side=side, opened=replace(opened_machine, facts={**opened_machine.facts, **facts}))
+    side = ResultSide(name=name, what="made", machine="made-up", start="", records=records)
+    return ExportMaterial(side=side, opened=replace(opened_machine, facts={**opened_machine.facts, **facts}))
 
 
 def found(rows: list[Declaration], part: str, quantity: str) -> Declaration:
@@ -34,7 +34,7 @@ def found(rows: list[Declaration], part: str, quantity: str) -> Declaration:
 
 
 @pytest.fixture
-def cxl() -> Material:
+def cxl() -> ExportMaterial:
     """Return a machine that declares latencies of 80 ns, 240 ns from the memory-only node, and distances 10, 21, 30."""
     topology = open_machine(str(machine("cxl-2+1"))).topology
     ns = {(0, 0): 81.0, (0, 1): 170.0, (0, 2): 400.0, (1, 1): 80.0, (1, 0): 130.0, (1, 2): 300.0}
@@ -42,7 +42,7 @@ def cxl() -> Material:
     return material("cxl-2+1", records)
 
 
-def test_distances_are_judged_pair_by_pair(cxl: Material) -> None:
+def test_distances_are_judged_pair_by_pair(cxl: ExportMaterial) -> None:
     rows = declarations(cxl)
     near, short = (
         found(rows, "node 0 to node 1", "relative latency"),
@@ -57,7 +57,7 @@ def test_distances_are_judged_pair_by_pair(cxl: Material) -> None:
     assert not [r for r in rows if r.part.startswith("node 2") and r.source == "SLIT"], "it has no CPUs"
 
 
-def test_latency_and_bandwidth_of_the_firmware_are_judged(cxl: Material) -> None:
+def test_latency_and_bandwidth_of_the_firmware_are_judged(cxl: ExportMaterial) -> None:
     rows = declarations(cxl)
     assert found(rows, "node 0 to node 0", "latency").word == "agrees"
     assert found(rows, "node 0 to node 0", "latency").declared == pytest.approx(80e-9)
@@ -67,7 +67,7 @@ def test_latency_and_bandwidth_of_the_firmware_are_judged(cxl: Material) -> None
     assert local.declared == pytest.approx(20000 * 2**20) and local.word == "measured higher"
 
 
-def test_what_was_not_measured_says_so(cxl: Material) -> None:
+def test_what_was_not_measured_says_so(cxl: ExportMaterial) -> None:
     (unmeasured,) = (r for r in declarations(cxl) if r.part.endswith("to node 2") and r.quantity == "bandwidth")
     assert (unmeasured.word, unmeasured.value, unmeasured.ratio) == ("not measured", None, None)
 
@@ -105,10 +105,10 @@ def test_a_peak_is_a_limit(gb: float, word: str) -> None:
     assert found(declarations(subject), "memory", "bandwidth").word == word
 
 
-def test_flagged_results_are_shown_and_judged_on_request_only(cxl: Material) -> None:
+def test_flagged_results_are_shown_and_judged_on_request_only(cxl: ExportMaterial) -> None:
     """An earlier version reported them as "not measured", with an empty reason."""
     flagged_records = [replace(r, flags=frozenset({"stolen"})) for r in [*cxl.side.records, capacity(2, 2**20, 2**21)]]
-    flagged_only = Material(side=replace(cxl.side, records=flagged_records), opened=cxl.opened)
+    flagged_only = ExportMaterial(side=replace(cxl.side, records=flagged_records), opened=cxl.opened)
     default_rows, judged_rows = declarations(flagged_only), declarations(flagged_only, flagged=True)
     clean_rows = declarations(cxl)
     by_part = {(r.part, r.quantity, r.source): r for r in clean_rows}
@@ -123,7 +123,7 @@ def test_flagged_results_are_shown_and_judged_on_request_only(cxl: Material) -> 
     assert {r.word for r in judged_rows} > {"agrees", "measured higher", "measured lower"}
 
 
-def test_what_is_missing_names_the_command_that_measures_it(cxl: Material) -> None:
+def test_what_is_missing_names_the_command_that_measures_it(cxl: ExportMaterial) -> None:
     commands = {r.quantity: r.command for r in declarations(cxl)}
     assert commands["capacity"] == "meshmark measure latency"
     assert commands["relative latency"] == commands["latency"] and "--memory-node all" in commands["latency"]
@@ -141,7 +141,7 @@ def test_the_kernel_is_read_in_si_units(tmp_path: Any) -> None:
     (initiators / "node0").mkdir(parents=True)
     for name, text in (("read_latency", "120"), ("read_bandwidth", "1000"), ("write_latency", "what")):
         (initiators / name).write_text(f"{text}\n")
-    (row,) = node_performance(Tree(tmp_path))  # type: ignore[misc]
+    (row,) = node_performance(FileTree(tmp_path))  # type: ignore[misc]
     assert row == {
         "target": 1,
         "initiators": [0],
@@ -162,4 +162,4 @@ def test_another_machine_needs_its_topology(tmp_path: Any) -> None:
     assert completed.returncode == 0, completed.stderr
     assert next(json.loads(line)["part"] for line in completed.stdout.splitlines()) == "L2"
     with pytest.raises(UsageError):
-        declarations(Material(side=Side(name="x", what="", machine="x", start="", records=[])))
+        declarations(ExportMaterial(side=ResultSide(name="x", what="", machine="x", start="", records=[])))

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from meshmark.compare.join import RUN_TO_RUN, compare
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.measure.repetitions import pool
 from meshmark.store.record import Record, median, median_interval
 from support.made_run import record
@@ -44,7 +44,9 @@ def words(kind: str, runs: int, noise: tuple[float, float, bool], true: float, f
     rng, verdicts = random.Random(f"{kind} {runs} {noise} {true}"), []
     for i in range(COUNT):
         sides = [measured(KINDS[kind], t, runs, noise, rng) for t in (1.0, true if i % 2 else 1 / true)]
-        a, b = (Side(name="x", what="", machine="m", start="2026", records=[replace(r, flags=flags)]) for r in sides)
+        a, b = (
+            ResultSide(name="x", what="", machine="m", start="2026", records=[replace(r, flags=flags)]) for r in sides
+        )
         verdicts.append(compare(a, b).pairs[0].word)
     return verdicts
 

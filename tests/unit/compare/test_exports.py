@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from meshmark.compare.exports.base import Material, machine_of
+from meshmark.compare.exports.base import ExportMaterial, machine_of
 from meshmark.compare.exports.formats import FORMATS, format_of, write
 from meshmark.compare.exports.guest import unit_of
 from meshmark.compare.exports.memory import weights
@@ -23,7 +23,7 @@ CXL = topology("cxl-2+1")
 CXL_NS = {**NS, (0, 2): 280.0, (1, 2): 360.0}
 
 
-def numa_2(**more: object) -> Material:
+def numa_2(**more: object) -> ExportMaterial:
     return material("numa-2", [*latency(NUMA, NS), *bandwidth(NUMA, GB), *lines(NUMA)], **more)
 
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from meshmark.compare.exports.base import Material
+from meshmark.compare.exports.base import ExportMaterial
 from meshmark.compare.exports.formats import write
 from meshmark.compare.exports.series import name_of, point_of
 from meshmark.errors import AbsentError, UsageError
@@ -176,7 +176,7 @@ def test_without_a_topology_labels_have_no_latency() -> None:
 # ------------------------------------------------------------------ Otava
 
 
-def history(days: int = 3) -> Material:
+def history(days: int = 3) -> ExportMaterial:
     rows = []
     for day in range(1, days + 1):
         for r in latency(NUMA, NS):

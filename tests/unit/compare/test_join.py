@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from meshmark.compare.join import Pair, compare, to_json
+from meshmark.compare.join import ResultPair, compare, to_json
 from meshmark.compare.pairing import NO_METRIC
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.errors import UsageError
 from meshmark.measure.repetitions import pool
 from meshmark.store.record import Record, median, median_interval
 from support.made_run import bandwidth, everything, latency, record
 
 
-def side(records: Sequence[Record], name: str = "a", machine: str = "made-up", **facts: str) -> Side:
-    return Side(
+def side(records: Sequence[Record], name: str = "a", machine: str = "made-up", **facts: str) -> ResultSide:
+    return ResultSide(
         name=name,
         what="made",
         machine=machine,
@@ -53,7 +53,7 @@ def chase(value: float, **more: Any) -> Record:
     return exactly(record("latency", "load_latency", 1.0, **c), value)
 
 
-def only(one: Record, other: Record, **how: Any) -> Pair:
+def only(one: Record, other: Record, **how: Any) -> ResultPair:
     (pair,) = compare(side([one]), side([other], "b"), **how).pairs
     return pair
 
@@ -217,7 +217,7 @@ def test_a_run_is_wholly_equal_to_itself() -> None:
 
 
 def test_a_build_does_not_differ_from_itself_if_some_results_state_the_version_only() -> None:
-    def built(*texts: str) -> Side:
+    def built(*texts: str) -> ResultSide:
         return side([replace(triad(4e9, threads=n), provenance={"build": t}) for n, t in enumerate(texts, 1)], "b")
 
     assert not compare(built("0.1.0+g1a2b3c4"), built("0.1.0")).facts

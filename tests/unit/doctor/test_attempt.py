@@ -8,14 +8,14 @@ import signal
 import pytest
 
 from meshmark.doctor.mpi import attempt
-from meshmark.doctor.mpi.attempt import Attempt, Host, try_for_real
+from meshmark.doctor.mpi.attempt import CommandResult, MpiHost, try_for_real
 
 
 def test_both_outputs_and_the_status_are_returned() -> None:
     result = try_for_real(
         ["sh", "-c", "echo $A; printf '\\377' >&2; cat; exit 3"], {"A": "x", "PATH": os.environ["PATH"]}
     )
-    assert result == Attempt(3, "x\n", "\ufffd", timed_out=False)
+    assert result == CommandResult(3, "x\n", "\ufffd", timed_out=False)
 
 
 def test_a_signal_gives_the_status_of_a_shell() -> None:
@@ -56,7 +56,7 @@ def test_a_command_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
         (Attempt(1, "", "", timed_out=True), f"did not end within {attempt.LIMIT_S:.0f} s"),
     ],
 )
-def test_the_reason_of_a_failure_is_brief(result: Attempt, reason: str) -> None:
+def test_the_reason_of_a_failure_is_brief(result: CommandResult, reason: str) -> None:
     assert result.why == reason
 
 
@@ -73,11 +73,11 @@ def test_the_reason_of_a_failure_is_brief(result: Attempt, reason: str) -> None:
 def test_the_command_that_installs_a_component_is_that_of_the_system(
     what: str, root: bool, managers: set[str], command: str
 ) -> None:
-    host = Host((0,), root, {}, lambda name: f"/bin/{name}" if name in managers else None)
+    host = MpiHost((0,), root, {}, lambda name: f"/bin/{name}" if name in managers else None)
     assert host.install(what) == command
 
 
 def test_this_host_is_described() -> None:
-    host = Host.here()
+    host = MpiHost.here()
     assert host.cpus == tuple(sorted(os.sched_getaffinity(0))) and host.root == (os.geteuid() == 0)
     assert host.environment == dict(os.environ)

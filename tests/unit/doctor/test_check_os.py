@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from meshmark.doctor import spill, starts, trials
-from meshmark.doctor.finding import ORDER, Finding
+from meshmark.doctor.finding import ORDER, HostFinding
 from meshmark.doctor.placement import examine
 from meshmark.doctor.spill import Spill, fill_node, in_child
-from meshmark.doctor.starts import Start, spread_of, summary
+from meshmark.doctor.starts import TriadStart, spread_of, summary
 from meshmark.doctor.trials import fallback_order
 from meshmark.errors import MeshmarkError
 from meshmark.machine.sources import from_sysfs
-from meshmark.machine.tree import Tree
+from meshmark.machine.tree import FileTree
 from support.cli import meshmark, start
 from support.paths import MACHINES
 from support.waiting import alive, until
@@ -79,7 +79,7 @@ def made(folder: Path, **changes: str | None) -> Path:
     return folder
 
 
-def of(checks: list[Finding], name: str) -> Finding:
+def of(checks: list[HostFinding], name: str) -> HostFinding:
     (check,) = [c for c in checks if c.name == name]
     return check
 
@@ -281,12 +281,12 @@ THREE: dict[str, str | None] = {
 
 def ordered(
     folder: Path, monkeypatch: pytest.MonkeyPatch, first_of: Callable[[int, set[int]], int], **changes: str | None
-) -> Finding:
+) -> HostFinding:
     """Return the finding if a page that is requested from one of several nodes is placed on the node that `first_of`
     returns."""
     root = made(folder, **{**THREE, **changes})
     asked_from: list[int] = []
-    monkeypatch.setattr(trials, "Tree", lambda _: Tree(root))
+    monkeypatch.setattr(trials, "FileTree", lambda _: FileTree(root))
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: asked_from.append(min(cpus) // 2))
 
     def pages_on(*nodes: int, length: int, start_from: int | None) -> dict[int, int]:
@@ -340,14 +340,14 @@ ROOMY: dict[str, str | None] = {
 
 
 def provoked(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, fill: Callable[[Tree, int], Spill], **changes: str | None
-) -> Finding:
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fill: Callable[[FileTree, int], Spill], **changes: str | None
+) -> HostFinding:
     """Return the finding about the spills that `fill` simulates on the machine of two nodes."""
-    monkeypatch.setattr(Tree, "live", True)
+    monkeypatch.setattr(FileTree, "live", True)
     monkeypatch.setattr(spill, "fill_node", fill)
     monkeypatch.setattr(spill, "in_child", lambda work: work())
     root = made(folder, **{**ROOMY, **changes})
-    return spill.provoked(Tree(root), from_sysfs(root))
+    return spill.provoked(FileTree(root), from_sysfs(root))
 
 
 def test_a_spill_to_the_other_node_is_right_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_a_spill_past_a_nearer_node_is_wrong_but_not_where_that_is_full(
         **{f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 21 31", "21 10 31", "31 31 10"))},
     }
 
-    def to_the_third(_: Tree, node: int) -> Spill:
+    def to_the_third(_: FileTree, node: int) -> Spill:
         return Spill(1, {2 if node != 2 else 0: 5})
 
     check = provoked(tmp_path / "a", monkeypatch, to_the_third, **third)
@@ -400,7 +400,7 @@ def test_filling_ends_with_the_first_pages_elsewhere(tmp_path: Path, monkeypatch
     monkeypatch.setattr(spill, "give_policy", lambda *_: None)
     monkeypatch.setattr(spill, "node_of_pages", lambda *_: next(places))
     small = re.sub(r"MemFree: +[0-9]+", "MemFree: 4096", ROOMY[f"{NODE}/node0/meminfo"])
-    tree = Tree(made(tmp_path, **{**ROOMY, f"{NODE}/node0/meminfo": small}))
+    tree = FileTree(made(tmp_path, **{**ROOMY, f"{NODE}/node0/meminfo": small}))
     assert fill_node(tree, 0) == Spill(2024 * mmap.PAGESIZE, {1: 24})
 
 
@@ -410,7 +410,7 @@ def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(mmap, "mmap", none)
     low = made(tmp_path, **{**ROOMY, "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 900000 kB"})
-    assert "too little memory left" in fill_node(Tree(low), 0).why
+    assert "too little memory left" in fill_node(FileTree(low), 0).why
 
 
 def refuse() -> Spill:
@@ -446,10 +446,10 @@ def test_a_start_of_the_triad_has_its_rate_and_its_cpus() -> None:
 
 def test_starts_are_summarized_by_cpus_and_pages() -> None:
     starts = [
-        Start(1.0, (0,), 0, 0.0),
-        Start(1.0, (0, 1), 3, 0.0),
-        Start(1.0, (1,), 0, 0.5),
-        Start(1.0, (), None, None),
+        TriadStart(1.0, (0,), 0, 0.0),
+        TriadStart(1.0, (0, 1), 3, 0.0),
+        TriadStart(1.0, (1,), 0, 0.5),
+        TriadStart(1.0, (), None, None),
     ]
     assert summary(starts, 1) == "1 stayed, 1 moved, 0 shared a CPU, 1 with remote pages, 1 not observed"
     assert summary(starts[:1], 2) == "0 stayed, 0 moved, 1 shared a CPU, 0 with remote pages"
@@ -476,10 +476,10 @@ def test_a_spread_that_binding_would_take_away_is_wrong(
 ) -> None:
     requests: list[str] = []
 
-    def triad(bind: str, *_: Any) -> Start:
+    def triad(bind: str, *_: Any) -> TriadStart:
         requests.append(bind)
         wide = free if bind == "none" else bound
-        return Start(1e9 * (1 + wide * (len(requests) > 2)), (0,), 0, 0.0)
+        return TriadStart(1e9 * (1 + wide * (len(requests) > 2)), (0,), 0, 0.0)
 
     monkeypatch.setattr(starts, "triad", triad)
     check = of(examine(starts=2, threads=1), "scheduling quality")

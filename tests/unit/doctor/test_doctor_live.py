@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from meshmark.doctor.counters import open_counter
-from meshmark.doctor.finding import Finding
+from meshmark.doctor.finding import HostFinding
 from meshmark.doctor.host import examine
-from meshmark.machine.tree import Tree
+from meshmark.machine.tree import FileTree
 from support.made_host import AS_ROOT, AS_USER, looked, made, of
 
 
-def live(monkeypatch: pytest.MonkeyPatch, root: Path, answer: Callable[..., int], **programs: str) -> list[Finding]:
+def live(monkeypatch: pytest.MonkeyPatch, root: Path, answer: Callable[..., int], **programs: str) -> list[HostFinding]:
     """Return the findings on a simulated machine that replaces the running one."""
-    monkeypatch.setattr(Tree, "live", property(lambda _: True))
+    monkeypatch.setattr(FileTree, "live", property(lambda _: True))
     return examine(root, which=programs.get, try_counter=answer)
 
 

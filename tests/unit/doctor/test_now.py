@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from meshmark.doctor.counters import Host
-from meshmark.doctor.finding import ORDER, Finding
+from meshmark.doctor.counters import CounterHost
+from meshmark.doctor.finding import ORDER, HostFinding
 from meshmark.doctor.now import examine
-from meshmark.machine.activity import Activity, Program
-from meshmark.machine.tree import Tree
+from meshmark.machine.activity import Activity, BusyProcess
+from meshmark.machine.tree import FileTree
 from support.cli import meshmark
 from support.made_host import AS_ROOT, GOOD, made, no_programs, no_tries, of
 
@@ -48,12 +48,12 @@ class Machine:
     """A simulated machine that replaces the running one and whose files change while it is observed."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Tree, "live", property(lambda _: True))
+        monkeypatch.setattr(FileTree, "live", property(lambda _: True))
         self.folder = folder
 
     def findings(
         self, activity: Activity | None = None, later: Mapping[str, str] | None = None, **changes: str | None
-    ) -> list[Finding]:
+    ) -> list[HostFinding]:
         root = made(self.folder, **{**QUIET, **changes})
 
         def observe() -> Activity:
@@ -61,7 +61,7 @@ class Machine:
                 (root / name).write_text(text)
             return activity or active()
 
-        results, interval_s = examine(observe, host=Host(root, no_programs, no_tries))
+        results, interval_s = examine(observe, host=CounterHost(root, no_programs, no_tries))
         assert interval_s == 2.0
         return results
 
@@ -78,7 +78,7 @@ def test_nothing_slows_a_quiet_machine(machine: Machine) -> None:
 
 
 def test_more_threads_than_cpus_slow_it_and_the_busiest_are_named(machine: Machine) -> None:
-    programs = tuple(Program(f"p{n}", n, 1.0) for n in (11, 12, 13, 14))
+    programs = tuple(BusyProcess(f"p{n}", n, 1.0) for n in (11, 12, 13, 14))
     changes = {f"proc/{n}/status": "Uid:\t4294967\t4294967\t0\t0\n" for n in (11, 12)}
     busy = dict.fromkeys(range(4), 1.0)
     findings = machine.findings(active(runnable=9.0, busy=busy, programs=programs), **changes)

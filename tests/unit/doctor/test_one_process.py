@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from meshmark.doctor.counters import Host
-from meshmark.doctor.finding import Finding
+from meshmark.doctor.counters import CounterHost
+from meshmark.doctor.finding import HostFinding
 from meshmark.doctor.one_process import examine
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from support.cli import meshmark
@@ -50,12 +50,12 @@ def files(**values: Any) -> dict[str, str]:
     return {f"proc/{PID}/{name}": text for name, text in contents.items()}
 
 
-Look = Callable[..., list[Finding]]
+Look = Callable[..., list[HostFinding]]
 
 
 @pytest.fixture
 def look(tmp_path: Path) -> Look:
-    def found(later: Mapping[str, Any] | None = None, **changes: Any) -> list[Finding]:
+    def found(later: Mapping[str, Any] | None = None, **changes: Any) -> list[HostFinding]:
         """Return the findings about a process whose values change to `later` within 2 s."""
         changed_files = {name: text for name, text in changes.items() if "/" in name}
         first = {name: value for name, value in changes.items() if "/" not in name}
@@ -75,7 +75,7 @@ def look(tmp_path: Path) -> Look:
             )
             return 2.0
 
-        return examine(Host(root, no_programs, no_tries), PID, wait)
+        return examine(CounterHost(root, no_programs, no_tries), PID, wait)
 
     return found
 
@@ -167,7 +167,7 @@ def test_what_is_not_a_visible_process_is_refused(
     root = made(tmp_path, **files(**changes))
     (root / "proc/2").mkdir()
     with pytest.raises(error, match=said):
-        examine(Host(root, no_programs, no_tries), pid, lambda: 2.0)
+        examine(CounterHost(root, no_programs, no_tries), pid, lambda: 2.0)
 
 
 def test_a_kernel_without_waiting_times_leaves_them_unknown(look: Look) -> None:

@@ -18,20 +18,20 @@ import pytest
 
 from meshmark.cli.place.advise import sentence
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.experiments.advice import Advice, Lines, gain, lines, records, to_json
+from meshmark.experiments.advice import Advice, CommandLines, gain, lines, records, to_json
 from meshmark.experiments.advise import advise, make_plan
 from meshmark.experiments.halving import Race
-from meshmark.experiments.trial import Outcome, Runner, evidence
+from meshmark.experiments.trial import CandidateRun, CandidateRunner, evidence
 from meshmark.native import find_native
 from meshmark.place.candidates import (
     BASELINE,
+    AdvicePlan,
     Candidate,
-    Inherited,
-    Plan,
-    Resources,
+    InheritedPlacement,
+    PlacementResources,
     SearchSpace,
 )
-from meshmark.place.other_work import Shares
+from meshmark.place.other_work import OtherWorkShares
 from meshmark.store.files import held
 from meshmark.store.record import OBSERVED, Record
 from meshmark.store.store import Store
@@ -134,7 +134,7 @@ else:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a machine without other work, because the fake program reports times that it did not take."""
-    monkeypatch.setattr("meshmark.experiments.trial.OtherWork.shares", lambda _, __: Shares(0.0, 0.0, 1.0))
+    monkeypatch.setattr("meshmark.experiments.trial.OtherWork.shares", lambda _, __: OtherWorkShares(0.0, 0.0, 1.0))
 
 
 @pytest.fixture
@@ -157,12 +157,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-HERE = Resources(cpus=8, threads_per_core=1, memory_nodes=1, thp="madvise")
+HERE = PlacementResources(cpus=8, threads_per_core=1, memory_nodes=1, thp="madvise")
 TALK: list[str] = []
 
 
 def run(folder: Path, space: SearchSpace | None = None, **more: Any) -> Advice:
-    runner = Runner(folder, ["prog", "-x"], more.get("figure", ""), more.get("higher", False), {})
+    runner = CandidateRunner(folder, ["prog", "-x"], more.get("figure", ""), more.get("higher", False), {})
     search_space = space or SearchSpace(("none", "balance", "pack"), pages=("default", "thp"))
     plan = make_plan(["prog", "-x"], search_space, HERE, runner, **{"budget_s": 1000.0, "seed": 1, **more})
     plan.save(folder / "plan.json")
@@ -199,7 +199,7 @@ def test_a_difference_against_the_result_is_no_reason(world: Any) -> None:
     for outcome in advice.outcomes:
         outcome.evidence["waiting_share"] = 1.0 if outcome.candidate == "pack" else 0.24
         outcome.evidence["huge_share"] = 0.9 if outcome.candidate == "pack" else 0.1
-    assert to_json(advice, Lines({}, {}))["why"] == [
+    assert to_json(advice, CommandLines({}, {}))["why"] == [
         "memory in huge pages: 10 % baseline, 90 % with pack",
         "thread migrations per run: 40 baseline, 0 with pack",
     ]
@@ -207,13 +207,13 @@ def test_a_difference_against_the_result_is_no_reason(world: Any) -> None:
         world({"balance": 1.2}).with_name("slower"), SearchSpace(("none", "balance"), pages=("default",))
     )
     assert slower_advice.verdict.best == "balance"
-    assert to_json(slower_advice, Lines({}, {}))["why"] == [], "a candidate that is not better needs no reason"
+    assert to_json(slower_advice, CommandLines({}, {}))["why"] == [], "a candidate that is not better needs no reason"
 
 
 def test_other_work_flags_the_advice_and_limits_what_it_says(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshmark.experiments.trial.OtherWork.shares", lambda _, __: Shares(0.45, 0.0, 1.0))
+    monkeypatch.setattr("meshmark.experiments.trial.OtherWork.shares", lambda _, __: OtherWorkShares(0.45, 0.0, 1.0))
     advice = run(world({"pack": 0.8}))
-    answer = to_json(advice, Lines({}, {}))
+    answer = to_json(advice, CommandLines({}, {}))
     assert answer["flags"] == ["disturbed", "migrated"]
     assert answer["disturbance"] == "other programs used 45 % (disturbed) of this machine's CPU time meanwhile"
     rows = records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
@@ -235,7 +235,7 @@ def test_a_line_that_cannot_carry_what_won_is_left_out_with_the_reason(world: An
 def test_where_nothing_helps_it_says_so(world: Any) -> None:
     advice = run(world({}))
     assert (advice.verdict.word, advice.verdict.choice) == ("no gain", BASELINE)
-    assert lines(advice) == Lines({"meshmark": "prog -x"}, {})
+    assert lines(advice) == CommandLines({"meshmark": "prog -x"}, {})
     assert advice.verdict.effect == 0.02
     others = {c.name for c in advice.plan.candidates} - {BASELINE}
     assert set(advice.verdict.standings) == others
@@ -264,12 +264,12 @@ def test_records_keep_every_sample_and_read_back(world: Any) -> None:
 
 def test_what_is_inherited_is_said_and_kept(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = world({"pack": 0.8})
-    inherited = Inherited("0-3", "preferred=1")
-    monkeypatch.setattr(sys.modules[__name__], "HERE", Resources(4, 1, 2, "madvise", inherited))
+    inherited = InheritedPlacement("0-3", "preferred=1")
+    monkeypatch.setattr(sys.modules[__name__], "HERE", PlacementResources(4, 1, 2, "madvise", inherited))
     advice = run(folder, SearchSpace(("none", "pack"), memory=("default", "bind"), pages=("default",)))
-    assert Plan.load(folder / "plan.json").inherited == inherited
+    assert AdvicePlan.load(folder / "plan.json").inherited == inherited
     assert str(inherited) == "CPUs 0-3, memory preferred=1"
-    assert to_json(advice, Lines({}, {}))["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
+    assert to_json(advice, CommandLines({}, {}))["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
     settings = {
         r.conditions["candidate"]: (r.conditions["cpus"], r.conditions["memory"])
         for r in records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
@@ -342,9 +342,9 @@ def test_an_advice_that_was_killed_at_any_line_goes_on_to_the_same_runs(world: A
     order = [o.candidate for o in uninterrupted.outcomes]
     for line_count, torn_line in itertools.product((0, 1, 7), (b"", b'{"type": "run", "cand')):
         (folder / "journal.jsonl").write_bytes(b"".join(lines[:line_count]) + torn_line)
-        plan = Plan.load(folder / "plan.json")
+        plan = AdvicePlan.load(folder / "plan.json")
         assert plan == uninterrupted.plan
-        resumed = advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
+        resumed = advise(plan, folder, CandidateRunner(folder, plan.command, "", False, {}), TALK.append)
         assert resumed.outcomes[:line_count] == uninterrupted.outcomes[:line_count]
         # Times differ after that, so only the first rounds, in which all candidates run, must be in the same order.
         assert [o.candidate for o in resumed.outcomes][: 2 * len(plan.candidates)] == order[: 2 * len(plan.candidates)]
@@ -369,13 +369,13 @@ def test_a_journal_that_is_none_is_refused_in_one_line(world: Any, line: bytes) 
     folder = world({})
     run(folder, budget_s=3.0)
     (folder / "journal.jsonl").write_bytes(line)
-    plan = Plan.load(folder / "plan.json")
+    plan = AdvicePlan.load(folder / "plan.json")
     with pytest.raises(MeshmarkError, match="line 1 is not a run"):
-        advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
-    foreign_run = {**asdict(Outcome("pack", 1.0, 1.0)), "candidate": "elsewhere", "type": "run"}
+        advise(plan, folder, CandidateRunner(folder, plan.command, "", False, {}), TALK.append)
+    foreign_run = {**asdict(CandidateRun("pack", 1.0, 1.0)), "candidate": "elsewhere", "type": "run"}
     (folder / "journal.jsonl").write_text(json.dumps(foreign_run) + "\n")
     with pytest.raises(MeshmarkError, match="belongs to another plan: found a run of 'elsewhere'"):
-        advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
+        advise(plan, folder, CandidateRunner(folder, plan.command, "", False, {}), TALK.append)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -384,7 +384,7 @@ def test_interrupting_ends_what_runs(world: Any, tmp_path: Path, number: signal.
     code = (
         "from pathlib import Path; from meshmark.experiments.advise import *\n"
         "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
-        f"Runner(Path({str(folder)!r}), ['prog'], '', False, {{}}).run(Candidate(BASELINE), 1, 60)"
+        f"CandidateRunner(Path({str(folder)!r}), ['prog'], '', False, {{}}).run(Candidate(BASELINE), 1, 60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     log = Path(os.environ["FAKE_WORLD"] + ".log")
@@ -399,7 +399,7 @@ def test_interrupting_ends_what_runs(world: Any, tmp_path: Path, number: signal.
 
 
 def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
-    Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "plan.json")
+    AdvicePlan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "plan.json")
     with held(tmp_path):
         completed = meshmark("advise", "--resume", tmp_path)
     assert completed.returncode == 1
@@ -408,7 +408,7 @@ def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
-    Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "old" / "plan.json")
+    AdvicePlan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "old" / "plan.json")
     plan = (tmp_path / "old" / "plan.json").read_bytes()
     for words in (
         ["--out", str(tmp_path / "new"), "--", "touch", str(marker)],

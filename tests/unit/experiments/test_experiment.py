@@ -20,8 +20,8 @@ from meshmark.experiments.experiment import (
     INTERRUPTED,
     JOURNAL,
     Experiment,
-    Outcome,
-    Plan,
+    ExperimentPlan,
+    ExperimentRun,
     Side,
     conduct,
     order,
@@ -29,13 +29,13 @@ from meshmark.experiments.experiment import (
     records,
     to_json,
 )
-from meshmark.experiments.figure import Figure, Value
+from meshmark.experiments.figure import FigureOfMerit, FigureValue
 from meshmark.store.record import Record
 from meshmark.store.store import Store
 from meshmark.views.terminal.experiment import notes
 from support.cli import meshmark
 
-PLAN = Plan(
+PLAN = ExperimentPlan(
     a="same",
     b="N=2",
     command=["./a.out", "--fast"],
@@ -53,20 +53,22 @@ PLAN = Plan(
     started="2026-11-25T10:00:00Z",
 )
 
-Make = Callable[[int, Side, int], Outcome]
+Make = Callable[[int, Side, int], ExperimentRun]
 
 
 def machine(b: float = 1.0, noise: float = 0.01, fails: Callable[[int, Side], bool] = lambda *_: False) -> Make:
     """Return a function that simulates runs: A takes 1 s, and B takes `b` seconds."""
     rng = random.Random(1)
 
-    def run(pair: int, side: Side, position: int) -> Outcome:
+    def run(pair: int, side: Side, position: int) -> ExperimentRun:
         if fails(pair, side):
-            return Outcome(
+            return ExperimentRun(
                 pair=pair, side=side, position=position, value=None, elapsed_s=0.5, spent_s=0.5, reason="ended badly"
             )
         s = (b if side == "b" else 1.0) * math.exp(rng.gauss(0, noise))
-        return Outcome(pair=pair, side=side, position=position, value=s, elapsed_s=s, spent_s=s, user_s=s, system_s=0.0)
+        return ExperimentRun(
+            pair=pair, side=side, position=position, value=s, elapsed_s=s, spent_s=s, user_s=s, system_s=0.0
+        )
 
     return run
 
@@ -99,7 +101,7 @@ def test_it_stops_when_it_can_tell(tmp_path: Path, b: float, word: str, best: st
 
 
 def test_of_a_figure_of_which_more_is_better_the_higher_one_is_best(tmp_path: Path) -> None:
-    def run(pair: int, side: Side, position: int) -> Outcome:
+    def run(pair: int, side: Side, position: int) -> ExperimentRun:
         return replace(machine(1.2)(pair, side, position), unit="1", better="higher")
 
     experiment = conducted(tmp_path, run, pattern="x", better="higher")
@@ -107,7 +109,7 @@ def test_of_a_figure_of_which_more_is_better_the_higher_one_is_best(tmp_path: Pa
 
 
 def test_the_warm_up_pair_does_not_count(tmp_path: Path) -> None:
-    def run(pair: int, side: Side, position: int) -> Outcome:
+    def run(pair: int, side: Side, position: int) -> ExperimentRun:
         outcome = machine()(pair, side, position)
         return replace(outcome, value=100.0, elapsed_s=100.0) if pair == 0 and side == "a" else outcome
 
@@ -129,7 +131,7 @@ def test_a_setting_that_fails_at_once_is_an_error_and_can_be_remedied(tmp_path: 
 
 
 def test_a_missing_figure_in_the_first_run_is_a_usage_error(tmp_path: Path) -> None:
-    def run(pair: int, side: Side, position: int) -> Outcome:
+    def run(pair: int, side: Side, position: int) -> ExperimentRun:
         return replace(machine()(pair, side, position), value=None, reason="--pattern: found no match in the output")
 
     with pytest.raises(UsageError, match="--pattern: found no match"):
@@ -160,7 +162,7 @@ def test_pairs_that_keep_failing_end_it(tmp_path: Path) -> None:
 
 
 def test_runs_whose_records_differ_from_those_of_the_first_are_failures(tmp_path: Path) -> None:
-    def run(pair: int, side: Side, position: int) -> Outcome:
+    def run(pair: int, side: Side, position: int) -> ExperimentRun:
         return replace(machine(1.2)(pair, side, position), points=3 if pair != 4 else 2)
 
     answer = to_json(conducted(tmp_path, run))
@@ -176,7 +178,7 @@ def test_an_interrupted_experiment_resumes_with_the_same_result(tmp_path: Path) 
     times = {(o.pair, o.side): o for o in outcomes(tmp_path / "whole" / JOURNAL)}
     left = 9
 
-    def run(pair: int, side: Side, position: int) -> Outcome:
+    def run(pair: int, side: Side, position: int) -> ExperimentRun:
         nonlocal left
         left -= 1
         if left < 0:
@@ -213,12 +215,12 @@ def test_a_journal_of_something_else_is_one_line(tmp_path: Path, line: str, why:
 
 def test_a_plan_survives_its_file_and_another_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"found no experiment\.json"):
-        Plan.load(tmp_path)
+        ExperimentPlan.load(tmp_path)
     PLAN.save(tmp_path)
-    assert Plan.load(tmp_path) == PLAN
+    assert ExperimentPlan.load(tmp_path) == PLAN
     (tmp_path / "experiment.json").write_text('{"a": "same"}')
     with pytest.raises(MeshmarkError, match="not a plan of an experiment"):
-        Plan.load(tmp_path)
+        ExperimentPlan.load(tmp_path)
 
 
 # ------------------------------------------------------------------ records
@@ -254,7 +256,7 @@ def test_other_work_flags_the_result_if_it_disturbed_more_than_a_quarter_of_the_
     def beside(disturbed: int) -> Make:
         run, count = machine(b=1.2), itertools.count()
 
-        def disturb(pair: int, side: Side, position: int) -> Outcome:
+        def disturb(pair: int, side: Side, position: int) -> ExperimentRun:
             outcome = run(pair, side, position)
             busy = pair > 0 and next(count) % 10 < disturbed
             outcome.others_share, outcome.stolen_share = 0.3 if busy else 0.0, 0.01
@@ -291,8 +293,8 @@ def test_a_metric_is_read_from_the_lines_that_measure_prints(tmp_path: Path) -> 
     out = tmp_path / "out"
     output = meshmark("measure", "latency", "--on", "gs1280-4", "--memory-node", "0", "--no-store", "--json").stdout
     out.write_text(output)
-    value = Figure(metric="load_latency").read(1.0, out, out)
+    value = FigureOfMerit(metric="load_latency").read(1.0, out, out)
     latencies = [json.loads(line)["value"] for line in output.splitlines()]
-    assert isinstance(value, Value)
+    assert isinstance(value, FigureValue)
     assert value.value == pytest.approx(math.prod(latencies) ** (1 / len(latencies)))
     assert (value.unit, value.better, value.points) == ("s", "lower", len(latencies))

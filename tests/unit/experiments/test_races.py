@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from meshmark.experiments.halving import DECISION_PAIRS, Race, Standing
+from meshmark.experiments.halving import DECISION_PAIRS, CandidateStanding, Race
 
 # Function per candidate that returns its cost in a round; rounds are numbered from 0.
 Costs = Mapping[str, Callable[[int], float | None]]
@@ -335,7 +335,7 @@ def test_others_are_worse_beyond_two_standard_errors(beyond: float, word: str) -
 
     level = 1.96 * h * math.sqrt(4 / 3) / math.sqrt(4) + beyond
     race, _ = race_of(varying(level), rounds=4)
-    assert race.verdict().standings == {"b": Standing(word, pytest.approx(math.exp(level)), 4)}
+    assert race.verdict().standings == {"b": CandidateStanding(word, pytest.approx(math.exp(level)), 4)}
 
 
 def test_what_was_dropped_although_it_seemed_better_is_not_called_so() -> None:

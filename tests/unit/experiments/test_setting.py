@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.experiments.figure import Figure, Value
+from meshmark.experiments.figure import FigureOfMerit, FigureValue
 from meshmark.experiments.setting import both, parse
 from meshmark.place.native import find_place
 
@@ -111,7 +111,7 @@ def line(value: float, metric: str = "bandwidth_net", **changes: Any) -> str:
     )
 
 
-def read(tmp_path: Path, figure: Figure, out: str, err: str = "") -> Value | str:
+def read(tmp_path: Path, figure: FigureOfMerit, out: str, err: str = "") -> FigureValue | str:
     (tmp_path / "out").write_text(out)
     (tmp_path / "err").write_text(err)
     figure.check()
@@ -119,21 +119,21 @@ def read(tmp_path: Path, figure: Figure, out: str, err: str = "") -> Value | str
 
 
 def test_without_options_it_is_the_elapsed_time(tmp_path: Path) -> None:
-    assert read(tmp_path, Figure(), "rate: 3") == Value(1.5, "s", "lower")
+    assert read(tmp_path, FigureOfMerit(), "rate: 3") == FigureValue(1.5, "s", "lower")
 
 
 def test_a_pattern_takes_the_last_match_of_both_outputs(tmp_path: Path) -> None:
-    rate = Figure(pattern=r"rate: (\S+)", better="higher")
-    assert read(tmp_path, rate, "rate: 3\nrate: 4e1\n") == Value(40.0, "1", "higher")
-    assert read(tmp_path, rate, "rate: 3", "rate: 5") == Value(5.0, "1", "higher")
+    rate = FigureOfMerit(pattern=r"rate: (\S+)", better="higher")
+    assert read(tmp_path, rate, "rate: 3\nrate: 4e1\n") == FigureValue(40.0, "1", "higher")
+    assert read(tmp_path, rate, "rate: 3", "rate: 5") == FigureValue(5.0, "1", "higher")
     for out in ("", "rate: fast", "rate: nan", "rate: -1", "rate: 0"):
         assert "a positive number is required" in str(read(tmp_path, rate, out)), out
 
 
 def test_a_metric_is_the_geometric_mean_of_its_records_with_their_unit_and_flags(tmp_path: Path) -> None:
-    figure = Figure(metric="bandwidth_net")
+    figure = FigureOfMerit(metric="bandwidth_net")
     value = read(tmp_path, figure, f"text\n{{broken\n{line(2e9)}\n{line(8e9)}\n{line(1, 'other')}\n")
-    assert isinstance(value, Value)
+    assert isinstance(value, FigureValue)
     assert value.value == pytest.approx(4e9)
     assert (value.unit, value.better, value.points, value.flags) == ("B/s", "higher", 2, ("disturbed",))
 
@@ -151,7 +151,7 @@ def test_a_metric_is_the_geometric_mean_of_its_records_with_their_unit_and_flags
     ],
 )
 def test_garbage_instead_of_records_is_one_line(tmp_path: Path, out: str, why: str) -> None:
-    value = read(tmp_path, Figure(metric="bandwidth_net"), out)
+    value = read(tmp_path, FigureOfMerit(metric="bandwidth_net"), out)
     assert why in str(value) and "\n" not in str(value)
 
 
@@ -168,6 +168,6 @@ def test_garbage_instead_of_records_is_one_line(tmp_path: Path, out: str, why: s
         (Figure(pattern="(", better="lower"), "--pattern: found '(', which is not a regular expression"),
     ],
 )
-def test_contradicting_options_are_refused(figure: Figure, why: str) -> None:
+def test_contradicting_options_are_refused(figure: FigureOfMerit, why: str) -> None:
     with pytest.raises(UsageError, match=re.escape(why)):
         figure.check()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.fleet.campaigns.campaign import JOURNAL, Campaign, Progress, Wanted, begin, new_campaign
+from meshmark.fleet.campaigns.campaign import JOURNAL, Campaign, CampaignProgress, NodeSelection, begin, new_campaign
 from meshmark.fleet.campaigns.journal import Journal
-from meshmark.fleet.engines.engine import EngineError, Node, Work
+from meshmark.fleet.engines.engine import EngineError, EngineNode, JobWork
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.plan import load_plan, node_plan
@@ -24,7 +24,7 @@ from support.made_fleet import PLAN, MadeEngine, lines_of, work_in, write_result
 NAMES = [f"n{i}" for i in range(1, 9)]
 
 
-def measure(node: str, work: Work) -> None:
+def measure(node: str, work: JobWork) -> None:
     write_result(work.inbox, node, lines_of(node))
 
 
@@ -50,11 +50,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begun(folder: Path, engine: MadeEngine, **wanted: Any) -> str:
     name = new_campaign("check")
-    begin(Fleet(folder), name, PLAN, engine, Wanted(**wanted), {"cluster": "hawk", "beside": False})
+    begin(Fleet(folder), name, PLAN, engine, NodeSelection(**wanted), {"cluster": "hawk", "beside": False})
     return name
 
 
-def drive(folder: Path, name: str, engine: MadeEngine, **options: Any) -> Progress:
+def drive(folder: Path, name: str, engine: MadeEngine, **options: Any) -> CampaignProgress:
     campaign = Campaign.load(Fleet(folder), name)
     limits = {"max_jobs": 3, "max_nodes": 4, **options}
     return campaign.drive(engine, work_in(folder, name), **limits)
@@ -68,7 +68,7 @@ def test_idle_nodes_measure_in_few_jobs(tmp_path: Path) -> None:
 
 
 def test_nodes_that_are_down_are_left_out_with_the_reason(tmp_path: Path) -> None:
-    engine = MadeEngine.of(NAMES, measure, n3=Node("n3", "out", "drain: bad DIMM"))
+    engine = MadeEngine.of(NAMES, measure, n3=EngineNode("n3", "out", "drain: bad DIMM"))
     name = begun(tmp_path, engine)
     progress = drive(tmp_path, name, engine)
     assert progress.counts() == {"waiting": 0, "running": 0, "done": 7, "failed": 0, "out": 1}
@@ -87,7 +87,7 @@ def test_a_node_that_dies_is_tried_twice_and_named(tmp_path: Path) -> None:
 def test_a_node_that_a_signal_interrupted_is_tried_again(tmp_path: Path) -> None:
     attempts: list[str] = []
 
-    def interrupted(node: str, work: Work) -> None:
+    def interrupted(node: str, work: JobWork) -> None:
         is_first = node == "n5" and node not in attempts
         attempts.append(node)
         write_result(work.inbox, node, lines_of(node, status="interrupted" if is_first else "ok"))
@@ -110,24 +110,24 @@ def test_a_job_that_a_dead_node_keeps_alive_is_ended(tmp_path: Path, monkeypatch
 
 
 def test_busy_nodes_wait_in_jobs_of_their_own(tmp_path: Path) -> None:
-    engine = MadeEngine.of(NAMES, measure, n2=Node("n2", "busy", "alloc"))
+    engine = MadeEngine.of(NAMES, measure, n2=EngineNode("n2", "busy", "alloc"))
     name = begun(tmp_path, engine)
     progress = drive(tmp_path, name, engine, wait_s=-1.0)
     assert progress.nodes["n2"].status == "waiting" and progress.counts()["done"] == 7
     assert [nodes for _, nodes in engine.submitted][-1] == ["n2"]
-    engine.states["n2"] = Node("n2", "idle")
+    engine.states["n2"] = EngineNode("n2", "idle")
     measure("n2", work_in(tmp_path, name))  # the job of n2 starts
     assert drive(tmp_path, name, engine).counts()["done"] == 8
     assert sum("n2" in nodes for _, nodes in engine.submitted) == 1
 
 
 def test_nodes_that_are_off_share_jobs_with_one_another_until_one_fails(tmp_path: Path) -> None:
-    powered_off = {n: Node(n, "off", "idle~: powered off") for n in ("n2", "n5", "n7")}
+    powered_off = {n: EngineNode(n, "off", "idle~: powered off") for n in ("n2", "n5", "n7")}
     engine = MadeEngine.of(NAMES, measure, **powered_off)
     assert drive(tmp_path, begun(tmp_path, engine), engine).counts()["done"] == 8
     assert [nodes for _, nodes in engine.submitted] == [["n1", "n3", "n4", "n6"], ["n8"], ["n2", "n5", "n7"]]
 
-    def start_alone(node: str, work: Work) -> None:
+    def start_alone(node: str, work: JobWork) -> None:
         if len(engine.submitted[-1][1]) == 1:
             measure(node, work)
 
@@ -142,15 +142,15 @@ def test_a_job_that_waits_for_one_node_gives_the_others_back(tmp_path: Path) -> 
     name = begun(tmp_path, engine)
     looks: list[int] = []
 
-    def busy_after_the_first_look(node: str, work: Work) -> None:
-        engine.states["n2"] = Node("n2", "busy")
+    def busy_after_the_first_look(node: str, work: JobWork) -> None:
+        engine.states["n2"] = EngineNode("n2", "busy")
         if looks or node != "n1":
             measure(node, work)
 
-    def look(progress: Progress) -> None:
+    def look(progress: CampaignProgress) -> None:
         looks.append(1)
         if len(looks) > 4:
-            engine.states["n2"] = Node("n2", "idle")
+            engine.states["n2"] = EngineNode("n2", "idle")
 
     engine.measure = busy_after_the_first_look
     progress = drive(tmp_path, name, engine, show=look)
@@ -161,7 +161,7 @@ def test_a_campaign_goes_on_where_it_was_and_measures_nothing_twice(tmp_path: Pa
     engine = MadeEngine.of(NAMES, measure)
     name = begun(tmp_path, engine)
 
-    def killed(progress: Progress) -> None:
+    def killed(progress: CampaignProgress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -216,7 +216,7 @@ def test_a_campaign_killed_while_it_submitted_finds_the_job(tmp_path: Path) -> N
     engine = MadeEngine.of(NAMES[:4], measure)
     name = begun(tmp_path, engine)
 
-    def killed(job: str, nodes: Sequence[str], work: Work) -> str:
+    def killed(job: str, nodes: Sequence[str], work: JobWork) -> str:
         MadeEngine.submit(engine, job, nodes, work)
         raise KeyboardInterrupt
 
@@ -243,7 +243,7 @@ def test_a_limit_on_the_number_of_jobs_is_waited_for(tmp_path: Path) -> None:
     engine = MadeEngine.of(NAMES, measure, lasting=True)
     looks: list[int] = []
 
-    def one_job_at_once(progress: Progress) -> None:
+    def one_job_at_once(progress: CampaignProgress) -> None:
         looks.append(1)
         running = progress.counts()["running"]
         engine.refuses = ["QOSMaxSubmitJobPerUserLimit"] if running else []
@@ -257,24 +257,24 @@ def test_nodes_that_are_out_after_the_engine_was_away_may_come_back(tmp_path: Pa
     class Restarted(MadeEngine):
         looks = 0
 
-        def nodes(self) -> list[Node]:
+        def nodes(self) -> list[EngineNode]:
             self.looks += 1
             if self.looks == 3:
                 raise EngineError("sinfo: Unable to contact slurm controller")
             is_out = 3 < self.looks < 7
-            return [Node(n, "out", "idle*") for n in NAMES] if is_out else super().nodes()
+            return [EngineNode(n, "out", "idle*") for n in NAMES] if is_out else super().nodes()
 
-    engine = Restarted({n: Node(n, "idle") for n in NAMES}, measure)
+    engine = Restarted({n: EngineNode(n, "idle") for n in NAMES}, measure)
     assert drive(tmp_path, begun(tmp_path, engine), engine, max_nodes=1).counts()["done"] == 8
 
 
 def test_idle_nodes_do_not_wait_behind_busy_ones(tmp_path: Path) -> None:
-    busy_nodes = {name: Node(name, "busy") for name in NAMES}
+    busy_nodes = {name: EngineNode(name, "busy") for name in NAMES}
     engine = MadeEngine.of(NAMES, measure, **busy_nodes)
     name = begun(tmp_path, engine)
 
-    def look(_: Progress) -> None:
-        engine.states["n8"] = Node("n8", "idle")
+    def look(_: CampaignProgress) -> None:
+        engine.states["n8"] = EngineNode("n8", "idle")
 
     progress = drive(tmp_path, name, engine, show=look, wait_s=0.0, max_jobs=4)
     assert progress.nodes["n8"].status == "done" and progress.counts()["done"] == 1
@@ -285,11 +285,11 @@ def test_a_look_asks_the_engine_once_however_many_nodes_there_are(tmp_path: Path
     engine = MadeEngine.of(names, lambda *_: None, lasting=True)
     calls: list[list[str]] = []
 
-    def look(_: Progress) -> None:
+    def look(_: CampaignProgress) -> None:
         calls.append([c for c in engine.calls if c != "submit"])
         engine.calls.clear()
         if len(calls) == 1:  # now every job waits for a busy node
-            engine.states |= {n: Node(n, "busy") for n in names[::2]}
+            engine.states |= {n: EngineNode(n, "busy") for n in names[::2]}
         if len(calls) == 3:
             raise KeyboardInterrupt
 
@@ -318,7 +318,7 @@ class Short(MadeEngine):
 
 
 def test_a_plan_is_limited_to_what_the_engine_allows(tmp_path: Path) -> None:
-    engine = Short({n: Node(n, "idle") for n in NAMES}, measure)
+    engine = Short({n: EngineNode(n, "idle") for n in NAMES}, measure)
     name = begun(tmp_path, engine)
     campaign = Campaign.load(Fleet(tmp_path), name)
     assert campaign.begun["limit_s"] == 20.0
@@ -346,7 +346,7 @@ def test_random_nodes_are_chosen_by_their_seed(tmp_path: Path, count: int, seed:
     ],
 )
 def test_unknown_nodes_are_refused(tmp_path: Path, wanted: dict[str, Any], why: str) -> None:
-    engine = MadeEngine.of(NAMES, measure, n1=Node("n1", "busy"))
+    engine = MadeEngine.of(NAMES, measure, n1=EngineNode("n1", "busy"))
     with pytest.raises(UsageError, match=why):
         begun(tmp_path, engine, **wanted)
 
@@ -354,7 +354,7 @@ def test_unknown_nodes_are_refused(tmp_path: Path, wanted: dict[str, Any], why: 
 def test_a_queue_without_nodes_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slurm, "nodes", lambda _: [])
     with pytest.raises(UsageError, match="slurm: found no node") as error:
-        begin(Fleet(tmp_path), new_campaign("check"), PLAN, Slurm("nope"), Wanted(nodes="n1"), {})
+        begin(Fleet(tmp_path), new_campaign("check"), PLAN, Slurm("nope"), NodeSelection(nodes="n1"), {})
     assert "queue" in error.value.hint
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from meshmark.fleet.campaigns.campaign import new_campaign
-from meshmark.fleet.data.ingest import Ingested, ingest
+from meshmark.fleet.data.ingest import IngestResult, ingest
 from meshmark.fleet.data.results import ResultError, read_result
 from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.folder import Fleet
@@ -89,7 +89,7 @@ def damaged(lines: list[dict[str, Any]], name: str, seed: int) -> bytes:
     return written(copies)
 
 
-def taken_in(folder: Path, files: dict[str, bytes]) -> Ingested:
+def taken_in(folder: Path, files: dict[str, bytes]) -> IngestResult:
     """Ingest these files beside the files of three sound nodes, which are always ingested; return the outcome."""
     fleet, name = Fleet(folder), new_campaign("check")
     inbox = fleet.campaign(name) / "inbox"
@@ -216,7 +216,7 @@ def test_what_is_no_file_is_set_aside(tmp_path: Path) -> None:
     assert ingested.nodes == ["n1"] and len(ingested.skipped) == 6
     assert all(reason.isprintable() for reason in ingested.skipped.values())
     assert len(list((fleet.campaign(name) / "refused").iterdir())) == 6
-    assert ingest(fleet, name, "hawk") == Ingested()
+    assert ingest(fleet, name, "hawk") == IngestResult()
 
 
 def test_what_an_ingestion_and_a_job_create_is_for_their_owner_only(tmp_path: Path) -> None:

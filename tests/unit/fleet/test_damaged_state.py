@@ -9,7 +9,7 @@ import pytest
 
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.actions import drain_cases, load_policy
-from meshmark.fleet.cases import State
+from meshmark.fleet.cases import CasesState
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.plan import load_plan
@@ -40,24 +40,24 @@ BAD = [
 @pytest.mark.parametrize("text", BAD)
 def test_a_damaged_state_is_refused_with_what_to_do(tmp_path: Path, text: str) -> None:
     fleet = Fleet(tmp_path)
-    State.load(fleet, "hawk").save(fleet, "hawk")
-    path = State.path(fleet, "hawk")
-    assert State.load(fleet, "hawk").open == {}
+    CasesState.load(fleet, "hawk").save(fleet, "hawk")
+    path = CasesState.path(fleet, "hawk")
+    assert CasesState.load(fleet, "hawk").open == {}
     path.write_text(text)
     with pytest.raises(MeshmarkError, match=f"{path.name}: not the state of a fleet") as error:
-        State.load(fleet, "hawk")
+        CasesState.load(fleet, "hawk")
     assert "restore it" in error.value.hint and "\n" not in str(error.value)
 
 
 def test_a_name_that_no_node_may_have_is_no_case(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
-    path = State.path(fleet, "hawk")
+    path = CasesState.path(fleet, "hawk")
     path.parent.mkdir()
     path.write_text(state())
-    assert list(State.load(fleet, "hawk").open) == ["n1"]
+    assert list(CasesState.load(fleet, "hawk").open) == ["n1"]
     path.write_text(state(node="$(x)").replace('"n1"', '"$(x)"'))
     with pytest.raises(MeshmarkError, match=r"open: found the case of '\$\(x\)'"):
-        State.load(fleet, "hawk")
+        CasesState.load(fleet, "hawk")
 
 
 PLAN = {"format": "meshmark node plan", "spec": "s", "kind": "check", "alone": True, "limit_s": 5.0, "limits": {}}

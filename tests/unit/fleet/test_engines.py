@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, UsageError
-from meshmark.fleet.actions import Draining
+from meshmark.fleet.actions import DrainEngine
 from meshmark.fleet.engines import engine as common
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work, answer, last_words, own_name
+from meshmark.fleet.engines.engine import Engine, EngineError, EngineNode, Job, JobWork, answer, last_words, own_name
 from meshmark.fleet.engines.flux import Flux
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.engines.lsf import Lsf
@@ -29,7 +29,7 @@ from meshmark.fleet.site import Site, engine_of, load_site
 from meshmark.values.node_names import is_node_name
 from support.waiting import until
 
-WORK = Work(Path("/fleet/bin/node"), Path("/fleet/plan"), Path("/fleet/in box"), Path("/fleet/logs"), 90.0)
+WORK = JobWork(Path("/fleet/bin/node"), Path("/fleet/plan"), Path("/fleet/in box"), Path("/fleet/logs"), 90.0)
 Fake = Callable[..., Path]
 
 
@@ -72,14 +72,14 @@ def test_states_of_slurm(fake: Fake) -> None:
     ]
     sinfo = fake("sinfo", "\n".join(lines) + "\n")
     assert Slurm().nodes() == [
-        Node("n1", "idle"),
-        Node("n2", "idle"),
-        Node("n3", "off", "idle~: powered off"),
-        Node("n4", "busy", "alloc"),
-        Node("n5", "busy", "mix-"),
-        Node("n6", "out", "idle*: Not responding"),
-        Node("n7", "out", "drng: bad DIMM | slot 3"),
-        Node("n8", "out", "resv"),
+        EngineNode("n1", "idle"),
+        EngineNode("n2", "idle"),
+        EngineNode("n3", "off", "idle~: powered off"),
+        EngineNode("n4", "busy", "alloc"),
+        EngineNode("n5", "busy", "mix-"),
+        EngineNode("n6", "out", "idle*: Not responding"),
+        EngineNode("n7", "out", "drng: bad DIMM | slot 3"),
+        EngineNode("n8", "out", "resv"),
     ]
     assert "--Node" not in arguments(sinfo)
 
@@ -207,12 +207,12 @@ def test_flux(fake: Fake) -> None:
     command = fake("flux", "free n[1-3]\nallocated n[3-4]\ndown n[5-6]\n")
     command.write_text(f'#!/bin/sh\n[ "$2" = drain ] && echo "n6 bad fan" || cat {command}.out\n')
     assert Flux().nodes() == [
-        Node("n1", "idle"),
-        Node("n2", "idle"),
-        Node("n3", "busy", "allocated"),
-        Node("n4", "busy", "allocated"),
-        Node("n5", "out", "down"),
-        Node("n6", "out", "drained: bad fan"),
+        EngineNode("n1", "idle"),
+        EngineNode("n2", "idle"),
+        EngineNode("n3", "busy", "allocated"),
+        EngineNode("n4", "busy", "allocated"),
+        EngineNode("n5", "out", "down"),
+        EngineNode("n6", "out", "drained: bad fan"),
     ]
     flux = fake("flux", "f123\n")
     assert Flux("debug").submit("mm-1", ["n1", "n2"], WORK) == "f123"
@@ -235,7 +235,7 @@ def test_flux(fake: Fake) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_nodes_are_drained_with_a_reason(fake: Fake, engine: Draining, command: str, words: list[str]) -> None:
+def test_nodes_are_drained_with_a_reason(fake: Fake, engine: DrainEngine, command: str, words: list[str]) -> None:
     program = fake(command)
     engine.drain("n1", "meshmark: 30% worse")
     assert arguments(program) == words
@@ -285,10 +285,10 @@ def test_the_vnodes_of_a_host_are_one_node_that_is_idle_when_all_are(fake: Fake)
     }
     fake("pbsnodes", json.dumps({"nodes": vnodes}))
     assert Pbs().nodes() == [
-        Node("n1", "idle"),
-        Node("n2", "busy", "job-exclusive"),
-        Node("n3", "out", "down: bad fan"),
-        Node("n4", "idle"),
+        EngineNode("n1", "idle"),
+        EngineNode("n2", "busy", "job-exclusive"),
+        EngineNode("n3", "out", "down: bad fan"),
+        EngineNode("n4", "idle"),
     ]
 
 
@@ -307,7 +307,7 @@ n2
 """
     document = '{"nodes": {"n2": {"state": "offline", "comment": "/var/spool "full""}}}'
     script.write_text(f"#!/bin/sh\ncase $* in\n*json*) echo '{document}';;\n*) cat <<'X'\n{text}\nX\nesac\n")
-    assert Pbs().nodes() == [Node("n1", "idle"), Node("n2", "out", 'offline: /var/spool "full" = 100 %')]
+    assert Pbs().nodes() == [EngineNode("n1", "idle"), EngineNode("n2", "out", 'offline: /var/spool "full" = 100 %')]
 
 
 def test_a_job_gets_all_cpus_of_a_host_with_several_vnodes(fake: Fake) -> None:
@@ -361,7 +361,7 @@ def test_a_name_that_no_node_may_have_is_out_and_changed(fake: Fake, name: str) 
     fake("pbsnodes", json.dumps({"nodes": {name: vnode(name, "free"), "n1": vnode("n1", "free")}}))
     first, second = Pbs().nodes()
     assert first.state == "out" and is_node_name(first.name) and "name of a node" in first.why
-    assert second == Node("n1", "idle")
+    assert second == EngineNode("n1", "idle")
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_local_nodes_measure_one_after_the_other(tmp_path: Path) -> None:
     runner.chmod(0o755)
     engine = Local(["n1", "n2"])
     assert [n.name for n in engine.nodes()] == ["n1", "n2"]
-    engine.submit("mm-1", ["n1", "n2"], Work(runner, tmp_path / "plan", tmp_path, tmp_path, 5.0))
+    engine.submit("mm-1", ["n1", "n2"], JobWork(runner, tmp_path / "plan", tmp_path, tmp_path, 5.0))
     assert until(lambda: not engine.jobs({"mm-1"}))
     lines = (tmp_path / "order").read_text().splitlines()
     assert [line.split()[-1] for line in lines] == ["n1", "n2"]
@@ -419,7 +419,7 @@ def test_ssh_starts_the_runner_on_each_node(fake: Fake, tmp_path: Path) -> None:
     fake("ssh")
     (tmp_path / "100%n logs").mkdir()
     engine = Ssh(["n1", "n2"], ("-oProxyCommand=nc %h 22", "-oBatchMode=no"))
-    work = Work(Path("/fleet/node"), Path("/a plan"), Path("/100%n"), tmp_path / "100%n logs", 500.0, ("--once",))
+    work = JobWork(Path("/fleet/node"), Path("/a plan"), Path("/100%n"), tmp_path / "100%n logs", 500.0, ("--once",))
     assert engine.submit("mm-1", ["n1", "n2"], work) == "mm-1"
     assert until(lambda: not engine.jobs({"mm-1"}))
     *options, last, node, command = arguments(tmp_path / "ssh")
@@ -442,7 +442,7 @@ def test_processes_of_jobs_are_found_by_other_processes(tmp_path: Path) -> None:
     runner = tmp_path / "runner"
     runner.write_text("#!/bin/sh\nexec sleep 60\n")
     runner.chmod(0o755)
-    engine.submit("mm-1", ["n1"], Work(runner, tmp_path, tmp_path, tmp_path, 5.0))
+    engine.submit("mm-1", ["n1"], JobWork(runner, tmp_path, tmp_path, tmp_path, 5.0))
     # While the kernel starts a process, it does not show the environment of the process.
     assert until(lambda: [job.id for job in other.jobs({"mm-1", "mm-2"})] == ["mm-1"]) and not other.jobs({"mm-2"})
     other.cancel(["mm-1"])

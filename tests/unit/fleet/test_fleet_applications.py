@@ -15,8 +15,8 @@ import pytest
 
 from meshmark.applications.application import shipped
 from meshmark.errors import AbsentError, UsageError
-from meshmark.fleet.application_records import Verdict, verdicts_of
-from meshmark.fleet.campaigns.campaign import Wanted, begin, new_campaign
+from meshmark.fleet.application_records import ApplicationOutcome, verdicts_of
+from meshmark.fleet.campaigns.campaign import NodeSelection, begin, new_campaign
 from meshmark.fleet.campaigns.confirm import repeated
 from meshmark.fleet.data.ingest import ingest
 from meshmark.fleet.data.panel import read_panel
@@ -40,7 +40,9 @@ def with_plan(fleet: Fleet, plan: NodePlan) -> NodePlan:
     return plan
 
 
-def verdict(folder: Path, *runs: dict[str, Any], status: str = "ok", file: str = SUM, spec: str = SPEC) -> Verdict:
+def verdict(
+    folder: Path, *runs: dict[str, Any], status: str = "ok", file: str = SUM, spec: str = SPEC
+) -> ApplicationOutcome:
     """Return the verdict on these runs."""
     plan = with_plan(Fleet(folder), plan_of(folder, file, spec=spec))
     path = write_result(folder, "n1", lines_with(lines_of("n1"), plan, *runs, status=status))
@@ -48,7 +50,7 @@ def verdict(folder: Path, *runs: dict[str, Any], status: str = "ok", file: str =
     return node_verdict
 
 
-def values(found: Verdict) -> dict[str, tuple[float, ...]]:
+def values(found: ApplicationOutcome) -> dict[str, tuple[float, ...]]:
     return {record.metric: record.samples for record in found.records}
 
 
@@ -437,7 +439,7 @@ def test_nodes_without_a_result_of_a_program_are_no_majority(tmp_path: Path) -> 
 def test_health_checks_are_without_programs_of_users(tmp_path: Path) -> None:
     fleet, nodes = Fleet(tmp_path), [f"n{i:02d}" for i in range(1, 21)]
     plan, name = plan_of(tmp_path), "check-20261101T120000-0001"
-    begin(fleet, name, plan, MadeEngine.of(nodes, lambda *_: None), Wanted(), {"cluster": "cluster"})
+    begin(fleet, name, plan, MadeEngine.of(nodes, lambda *_: None), NodeSelection(), {"cluster": "cluster"})
     judged(fleet, "check", 1, plan, nodes)
     with pytest.raises(AbsentError, match="has applications only, which have no limits on nodes"):
         with_limits(fleet, "cluster", look(fleet, "cluster"))
@@ -455,7 +457,7 @@ def test_results_whose_plan_is_lost_are_kept_aside(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the runner
 
 
-def carried_out(folder: Path, plan: NodePlan) -> Verdict:
+def carried_out(folder: Path, plan: NodePlan) -> ApplicationOutcome:
     """Run a plan with the native runner and return the verdict on the file that it writes."""
     with_plan(Fleet(folder), plan)
     words = [find_native("meshmark-node"), folder / "plans" / f"{plan.id}.json", "--out", folder, "--name", "n1"]

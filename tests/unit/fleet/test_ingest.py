@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from meshmark.fleet.campaigns.campaign import new_campaign
-from meshmark.fleet.data.ingest import Ingested, ingest, measured_nodes
+from meshmark.fleet.data.ingest import IngestResult, ingest, measured_nodes
 from meshmark.fleet.data.values import is_sound, node_rows
 from meshmark.fleet.folder import Fleet
 from meshmark.store.files import lock
@@ -182,6 +182,6 @@ def test_what_an_interrupted_node_measured_counts_until_it_has_measured_all(tmp_
 
 
 def test_a_file_that_was_half_written_and_is_complete_now_is_no_trouble() -> None:
-    first = Ingested(["n1"], skipped={".n2.jsonl.gz.0123456789ab": "half-written by n2", "n3.jsonl.gz": "no name"})
-    total = first.joined(Ingested(["n2"]))
+    first = IngestResult(["n1"], skipped={".n2.jsonl.gz.0123456789ab": "half-written by n2", "n3.jsonl.gz": "no name"})
+    total = first.joined(IngestResult(["n2"]))
     assert total.nodes == ["n1", "n2"] and total.skipped == {"n3.jsonl.gz": "no name"}

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.fleet.cases import Named, State, close_cases
+from meshmark.fleet.cases import CasesState, NamedNode, close_cases
 from meshmark.fleet.data.ingest import ingest
 from meshmark.fleet.data.panel import read_panel
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.health.assessment import Confirmation, Look, controls, decide, look, reference
+from meshmark.fleet.health.assessment import Confirmation, FleetState, controls, decide, look, reference
 from meshmark.fleet.health.classes import classes
 from support.made_fleet import KERNELS, files, lines_of, noisy, write_result
 
@@ -35,7 +35,7 @@ def campaign(fleet: Fleet, kind: str, day: int, nodes: list[str], repetitions: i
     return name
 
 
-def measured_again(fleet: Fleet, seen: Look, name: str) -> Confirmation:
+def measured_again(fleet: Fleet, seen: FleetState, name: str) -> Confirmation:
     return Confirmation(read_panel(fleet, [name], "cluster"), reference(fleet, "cluster", seen))
 
 
@@ -78,7 +78,7 @@ def test_slow_nodes_are_named_by_fresh_values_and_stay_open_cases(fleet: Fleet) 
     assert [n["node"] for n in judgement["named"]] == [n.node for n in cases]
     with pytest.raises(MeshmarkError, match="was judged before"):
         decide(fleet, "cluster", findings, None)
-    assert set(State.load(fleet, "cluster").open) == set(SLOW)
+    assert set(CasesState.load(fleet, "cluster").open) == set(SLOW)
     assert not {*look(fleet, "cluster").suspects()} & {*SLOW}
 
 
@@ -120,11 +120,11 @@ def test_a_fleet_without_results_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_damaged_state_is_not_forgotten(tmp_path: Path) -> None:
-    path = State.path(Fleet(tmp_path), "cluster")
+    path = CasesState.path(Fleet(tmp_path), "cluster")
     path.parent.mkdir()
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(MeshmarkError, match="not the state"):
-        State.load(Fleet(tmp_path), "cluster")
+        CasesState.load(Fleet(tmp_path), "cluster")
 
 
 def test_classes_are_found_from_hardware() -> None:
@@ -179,10 +179,10 @@ def test_since_when_a_node_is_worse_and_its_recovery(tmp_path: Path) -> None:
     (case,) = [n for n in cases if n.node == "m07"]
     assert case.since == fleet.campaigns()[5] and case.campaign == findings.campaign
     for day in range(14, 17):
-        assert "m07" in State.load(fleet, "cluster").open
+        assert "m07" in CasesState.load(fleet, "cluster").open
         campaign(fleet, "check", day, OTHERS, 1)
         decide(fleet, "cluster", look(fleet, "cluster"), None)
-    state = State.load(fleet, "cluster")
+    state = CasesState.load(fleet, "cluster")
     assert "m07" not in state.open and [(c.node, closed_in[:14]) for c, closed_in in state.closed] == [
         ("m07", "check-20261116")
     ]
@@ -190,9 +190,9 @@ def test_since_when_a_node_is_worse_and_its_recovery(tmp_path: Path) -> None:
 
 def test_a_person_may_close_a_case(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
-    case = Named("n1", "blade", 0.0, [], ["wrong"], {}, "check-20261101T120000-0001", "")
-    State(open={"n1": case}).save(fleet, "cluster")
+    case = NamedNode("n1", "blade", 0.0, [], ["wrong"], {}, "check-20261101T120000-0001", "")
+    CasesState(open={"n1": case}).save(fleet, "cluster")
     with pytest.raises(UsageError, match="found n2, which has no open case; allowed: n1"):
         close_cases(fleet, "cluster", ["n1", "n2"])
     close_cases(fleet, "cluster", ["n1"])
-    assert State.load(fleet, "cluster").open == {} and State.load(fleet, "cluster").closed[0][0] == case
+    assert CasesState.load(fleet, "cluster").open == {} and CasesState.load(fleet, "cluster").closed[0][0] == case

@@ -7,16 +7,16 @@ import json
 import numpy as np
 import pytest
 
-from meshmark.fleet.data.values import Point
+from meshmark.fleet.data.values import FleetPoint
 from meshmark.fleet.health.curves import as_distances
 
 BANDWIDTHS = np.array([10.0, 40.0, 70.0, 90.0, 99.0])
 NODES, VALUES = 20, 3
 
 
-def point(metric: str, pause: int) -> Point:
+def point(metric: str, pause: int) -> FleetPoint:
     key = json.dumps([metric, "loaded", {"mode": "paced", "pause": pause, "threads": 4}, {}])
-    return Point(key, "loaded", metric, "s", "lower" if metric == "load_latency" else "higher")
+    return FleetPoint(key, "loaded", metric, "s", "lower" if metric == "load_latency" else "higher")
 
 
 def latency(bandwidth: np.ndarray) -> np.ndarray:
@@ -87,6 +87,6 @@ def test_few_loads_and_other_instruments_stay_as_they_are() -> None:
     values = panel(spread())
     before = values.copy()
     as_distances(values[:, :, :4], POINTS[:4], [range(NODES)])
-    other = [Point(p.key.replace("loaded", "latency"), "latency", p.metric, p.unit, p.better) for p in POINTS]
+    other = [FleetPoint(p.key.replace("loaded", "latency"), "latency", p.metric, p.unit, p.better) for p in POINTS]
     as_distances(values, other, [range(NODES)])
     assert (values == before).all()

@@ -11,7 +11,7 @@ from meshmark.errors import MeshmarkError
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.health.screening import Discoveries
 from meshmark.fleet.network.slow_links import decide_network, levels, shifts
-from meshmark.fleet.network.topology import Tree
+from meshmark.fleet.network.topology import SwitchTree
 from support.made_network import MadeNetwork, leaves
 
 
@@ -52,14 +52,14 @@ def test_a_slow_node_below_a_slow_switch_is_named_too(tmp_path: Path) -> None:
 
 def test_a_healthy_network_has_no_names() -> None:
     for seed in range(3):
-        network = MadeNetwork(24, Tree(), seed)
+        network = MadeNetwork(24, SwitchTree(), seed)
         findings = network.look()
         tests = network.confirmed(findings)
         assert not any(Discoveries().decide([t.p for t in tests], 24))
 
 
 def test_few_nodes_are_measured_but_not_judged() -> None:
-    findings = MadeNetwork(6, Tree(), 1).look()
+    findings = MadeNetwork(6, SwitchTree(), 1).look()
     assert findings.screening is None and not findings.suspects()
     assert set(shifts(findings)) == set(findings.seen.nodes)
 

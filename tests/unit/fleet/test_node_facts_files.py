@@ -7,7 +7,7 @@ from pathlib import Path
 from machines.shapes import Shape, write_shape
 from meshmark.fleet.plan import FILES
 from meshmark.machine.processor import clocks
-from meshmark.machine.tree import FilesInMemory, Tree
+from meshmark.machine.tree import FilesInMemory, FileTree
 
 
 def test_the_clocks_of_all_cpus_are_copied(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_the_clocks_of_all_cpus_are_copied(tmp_path: Path) -> None:
         if path.is_file()
     }
     copied_clocks = clocks(FilesInMemory(copied_files))
-    assert copied_clocks == clocks(Tree(root))
+    assert copied_clocks == clocks(FileTree(root))
     assert [(clock.cpus, clock.driver, clock.max_hz) for clock in copied_clocks] == [
         ((0, 1), "intel_pstate", 5_000_000_000),
         ((2, 3), "intel_pstate", 3_800_000_000),

@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from meshmark.cli.app import app
-from meshmark.fleet.cases import NETWORK, Named, State
+from meshmark.fleet.cases import NETWORK, CasesState, NamedNode
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.network.links import Terms, without_noise
+from meshmark.fleet.network.links import TimeTerms, without_noise
 from meshmark.fleet.network.placing import Distances, choose, exported, random_spread
-from meshmark.fleet.network.topology import Tree, read_tree
+from meshmark.fleet.network.topology import SwitchTree, read_tree
 from support.made_network import MadeNetwork, leaves
 
 TOPOLOGY = "SwitchName=s0 Nodes=n[1-4]\nSwitchName=s1 Nodes=n[5-12]\nSwitchName=top Switches=s[0-1]\n"
@@ -32,7 +32,7 @@ def made(seed: int, count: int = 11) -> Distances:
     ]
     text = "\n".join([*lines, f"SwitchName=top Switches={','.join(f's{s}' for s in np.unique(switches).tolist())}"])
     names = [f"n{i}" for i in range(count)]
-    terms = Terms(
+    terms = TimeTerms(
         np.array([[0.0], [0.1], [0.1 + rng.uniform(0, 0.6)]]),
         rng.normal(0, 0.15, (count, 1)),
         {f"s{switches[0]}": np.array([0.3])},
@@ -62,7 +62,7 @@ def test_a_slow_node_is_left_out_and_the_set_is_below_one_switch() -> None:
 def test_expected_times_are_as_far_apart_as_those_of_other_messages() -> None:
     """The expected time of the chosen nodes holds: measurement noise does not count as a difference of nodes."""
     for between in (0.0, 0.05):
-        network = MadeNetwork(200, Tree(), 7, between=between)
+        network = MadeNetwork(200, SwitchTree(), 7, between=between)
         findings = network.look()
         terms = without_noise(findings.seen.met, findings.places, findings.terms)
         distances = Distances(network.tree, network.nodes, terms, network.nodes)
@@ -83,7 +83,7 @@ def test_options_of_batch_systems() -> None:
     assert options["flux"] == "--nodes=3 --requires=hosts:n1,n2,n7"
     assert options["mpirun"] == "-H n1:1,n2:1,n7:1"
     assert options["slurm, any nodes as near"] == "--nodes=3 --switches=2"
-    assert "slurm, any nodes as near" not in exported(Tree(), ["n1"])
+    assert "slurm, any nodes as near" not in exported(SwitchTree(), ["n1"])
 
 
 @pytest.fixture
@@ -104,9 +104,9 @@ def test_without_measurements_switches_decide(folder: Path) -> None:
 
 
 def test_nodes_with_an_open_case_are_avoided(folder: Path) -> None:
-    state = State()
+    state = CasesState()
     for name in ("n6", "switch:s0"):
-        state.open[name] = Named(name, "network", 0.0, [], [], {}, "pairs-20261126T120000-aaaaaa", "")
+        state.open[name] = NamedNode(name, "network", 0.0, [], [], {}, "pairs-20261126T120000-aaaaaa", "")
     (folder / "judgements").mkdir()
     state.save(Fleet(folder), "cluster", NETWORK)
     answer = json.loads(run(str(folder), "--nodes", "7", "--json").stdout)

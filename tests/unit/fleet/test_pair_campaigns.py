@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from meshmark.cli.app import app
-from meshmark.fleet.engines.engine import Work
+from meshmark.fleet.engines.engine import JobWork
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.known import nodes_of
-from meshmark.fleet.network.pairs import Messages, script_maker
+from meshmark.fleet.network.pairs import PairMessages, script_maker
 from meshmark.fleet.site import PairSite, Site, SshSite
 from meshmark.measure.runs.launch import Launcher
 from support.made_fleet import lines_of, write_result
@@ -131,8 +131,8 @@ def test_bad_requests_are_refused(folder: Path, words: tuple[str, ...], message:
 
 
 def test_each_batch_system_starts_two_ranks_on_two_nodes() -> None:
-    plan = Messages().plan()
-    work = Work(Path("/f/comm"), Path("/f/plan"), Path("/f/in box"), Path("/f/logs"), plan.limit_s)
+    plan = PairMessages().plan()
+    work = JobWork(Path("/f/comm"), Path("/f/plan"), Path("/f/in box"), Path("/f/logs"), plan.limit_s)
     launcher = Launcher("openmpi", Path("/usr/bin/mpirun"), Path("/f/comm"))
 
     def lines(site: Site, engine: str, kind: str = "openmpi") -> list[str]:

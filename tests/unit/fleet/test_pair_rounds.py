@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from meshmark.fleet.network.rounds import draw_confirmation, draw_rounds
-from meshmark.fleet.network.topology import Places, Tree, read_tree
+from meshmark.fleet.network.topology import SwitchTree, TreePlaces, read_tree
 from support.made_network import leaves
 
 
-def places(tree: Tree, count: int) -> Places:
-    return Places.of(tree, [f"n{i + 1}" for i in range(count)])
+def places(tree: SwitchTree, count: int) -> TreePlaces:
+    return TreePlaces.of(tree, [f"n{i + 1}" for i in range(count)])
 
 
 @pytest.mark.parametrize("count", [2, 3, 10, 101])
 def test_every_node_has_one_partner_in_each_round(count: int) -> None:
-    rounds = draw_rounds(places(Tree(), count), 5, seed=1)
+    rounds = draw_rounds(places(SwitchTree(), count), 5, seed=1)
     assert len(rounds) == 5
     for pairs in rounds:
         members = [i for pair in pairs for i in pair]
@@ -24,7 +24,7 @@ def test_every_node_has_one_partner_in_each_round(count: int) -> None:
 
 
 def test_partners_are_other_ones_in_each_round_if_there_are_enough() -> None:
-    rounds = draw_rounds(places(Tree(), 40), 8, seed=1)
+    rounds = draw_rounds(places(SwitchTree(), 40), 8, seed=1)
     assert len({frozenset(pair) for pairs in rounds for pair in pairs}) == 8 * 20
 
 
@@ -56,5 +56,5 @@ def test_suspects_meet_healthy_nodes_only() -> None:
 
 
 def test_another_node_is_left_out_in_each_round() -> None:
-    rounds = draw_rounds(places(Tree(), 9), 9, seed=1)
+    rounds = draw_rounds(places(SwitchTree(), 9), 9, seed=1)
     assert {*range(9)} == {i for pairs in rounds for i in {*range(9)} - {j for pair in pairs for j in pair}}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.fleet.actions import Policy, check_policy, drain_cases, load_policy, reason
-from meshmark.fleet.cases import Named, Worse
-from meshmark.fleet.engines.engine import EngineError, Node
+from meshmark.fleet.actions import ActionPolicy, check_policy, drain_cases, load_policy, reason
+from meshmark.fleet.cases import NamedNode, WorseMetric
+from meshmark.fleet.engines.engine import EngineError, EngineNode
 from meshmark.fleet.folder import Fleet
 from support.made_fleet import MadeEngine
 
@@ -28,9 +28,9 @@ class Drainable(MadeEngine):
         self.drained.append((node, reason))
 
 
-def case(node: str, by: float = 0.0, wrong: str = "") -> Named:
-    metrics = [Worse("key", "bandwidth", "bandwidth_net", {}, by, by / 2, by * 2, 1e-9)] if by else []
-    return Named(node, "blade", 0.0, metrics, [wrong] if wrong else [], {}, CAMPAIGN, "")
+def case(node: str, by: float = 0.0, wrong: str = "") -> NamedNode:
+    metrics = [WorseMetric("key", "bandwidth", "bandwidth_net", {}, by, by / 2, by * 2, 1e-9)] if by else []
+    return NamedNode(node, "blade", 0.0, metrics, [wrong] if wrong else [], {}, CAMPAIGN, "")
 
 
 CASES = {c.node: c for c in (case("n1", 0.05), case("n2", 0.2), case("n3", 0.3), case("n4", wrong="dgemm: é\nwrong"))}
@@ -51,7 +51,9 @@ def test_without_a_policy_nothing_is_done(tmp_path: Path) -> None:
 
 def test_nodes_that_are_out_already_are_left_alone_and_do_not_count(tmp_path: Path) -> None:
     new_fleet = fleet(tmp_path, "[drain]\nwrong = true\nworse_by = 0.1\nmost = 1\n")
-    engine = Drainable({"n4": Node("n4", "out", "drain: bad fan"), "n3": Node("n3", "busy")}, lambda *_: None)
+    engine = Drainable(
+        {"n4": EngineNode("n4", "out", "drain: bad fan"), "n3": EngineNode("n3", "busy")}, lambda *_: None
+    )
     outcome = drain_cases(new_fleet, load_policy(new_fleet), engine, CASES)
     assert outcome.out == {"n4": "drain: bad fan"} and [node for node, _ in engine.drained] == ["n3"]
 
@@ -91,7 +93,7 @@ def test_a_typo_is_named(tmp_path: Path, text: str, wrong: str) -> None:
 
 def test_an_engine_without_queues_cannot_drain(tmp_path: Path) -> None:
     new_fleet = fleet(tmp_path, "[drain]\nwrong = true\n")
-    check_policy(Policy(), MadeEngine({}, lambda *_: None))
+    check_policy(ActionPolicy(), MadeEngine({}, lambda *_: None))
     with pytest.raises(UsageError, match="found with made-up; allowed with: slurm"):
         check_policy(load_policy(new_fleet), MadeEngine({}, lambda *_: None))
     with pytest.raises(UsageError, match="found with made-up; allowed with: slurm"):

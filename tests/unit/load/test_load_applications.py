@@ -13,9 +13,9 @@ import pytest
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.scenario.application import (
     VERDICTS,
-    Asked,
-    Described,
-    Verdict,
+    CopyVerdict,
+    DimensionTerms,
+    ScenarioApplication,
     described,
     read_verdicts,
     save_verdicts,
@@ -36,7 +36,7 @@ wc -l < used
 echo "sum: $(cat in.txt)"
 echo "rate: 1{copy} GB/s" > result.txt
 """
-ASKED = Asked("file", "dimension", "{name}={value}")
+ASKED = DimensionTerms("file", "dimension", "{name}={value}")
 
 
 def described_in(folder: Path, size: str, expected: str = "7") -> Path:
@@ -67,7 +67,7 @@ size = {size}
     return path
 
 
-def of(folder: Path, **values: str) -> Described:
+def of(folder: Path, **values: str) -> ScenarioApplication:
     return described("app.toml", values, None, folder, ASKED)
 
 
@@ -224,7 +224,7 @@ DAMAGED: list[Any] = [3, {}, [3], [{"program": "p"}], "[", None]
 
 @pytest.mark.parametrize("damaged", DAMAGED)
 def test_damaged_verdicts_are_none(tmp_path: Path, damaged: Any) -> None:
-    verdict = Verdict(program="p", copy=0, value=3e20, unit="flop/s", better="higher")
+    verdict = CopyVerdict(program="p", copy=0, value=3e20, unit="flop/s", better="higher")
     save_verdicts(tmp_path, [verdict, replace(verdict, copy=1, value=None, reason="wrong")])
     verdicts = read_verdicts(tmp_path)
     assert verdicts["p", 0] == verdict and verdicts["p", 1].reason == "wrong"

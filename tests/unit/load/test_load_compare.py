@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from meshmark.cli.load.load import app
 from meshmark.errors import UsageError
-from meshmark.load.compare import Comparison, compare, read_side
+from meshmark.load.compare import LoadComparison, compare, read_side
 from meshmark.load.scenario.journal import JOURNAL
 from meshmark.load.scenario.result import slowdown
 from meshmark.views.pages.load_compare import compare_html
@@ -19,7 +19,7 @@ from meshmark.views.terminal.load_compare import print_load_comparison
 from support.made_load import made_load
 
 
-def printed(c: Comparison, capsys: pytest.CaptureFixture[str]) -> str:
+def printed(c: LoadComparison, capsys: pytest.CaptureFixture[str]) -> str:
     """Return what is printed about a comparison."""
     print_load_comparison(c)
     return capsys.readouterr().out

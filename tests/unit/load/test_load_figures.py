@@ -19,7 +19,7 @@ from meshmark.load.scenario.lanes import shares
 from meshmark.load.scenario.result import (
     LoadRun,
     ProgramUse,
-    Span,
+    ThreadSpan,
     ThreadUse,
     canary_text,
     failures_text,
@@ -114,7 +114,7 @@ def copy_of(program: str, **figures: Any) -> ProgramUse:
     return ProgramUse(**{"program": program, "copy": 0, "how": "ok", "ended_s": 1.0, **figures})
 
 
-def run_of(programs: Sequence[ProgramUse] = (), spans: Sequence[Span] = (), **more: Any) -> LoadRun:
+def run_of(programs: Sequence[ProgramUse] = (), spans: Sequence[ThreadSpan] = (), **more: Any) -> LoadRun:
     thread = ThreadUse(
         thread=0,
         program="a",
@@ -147,10 +147,10 @@ def run_of(programs: Sequence[ProgramUse] = (), spans: Sequence[Span] = (), **mo
 
 def test_the_use_of_cpus_is_spread_over_the_steps_that_a_span_covers() -> None:
     spans = (
-        Span(-0.25, 0.25, 0.5, 0.0, 0.0, 0.0, 0, False),  # half of the span is before the clock's start
-        Span(0.75, 1.25, 0.2, 0.2, 0.1, 0.0, 0, False),
-        Span(1.25, 1.5, 0.0, 0.0, 0.25, 0.0, 0, False),  # the thread only waited
-        Span(1.5, 2.5, 1.0, 0.0, 0.0, 0.0, 1, True),  # half of the span is after the end
+        ThreadSpan(-0.25, 0.25, 0.5, 0.0, 0.0, 0.0, 0, False),  # half of the span is before the clock's start
+        ThreadSpan(0.75, 1.25, 0.2, 0.2, 0.1, 0.0, 0, False),
+        ThreadSpan(1.25, 1.5, 0.0, 0.0, 0.25, 0.0, 0, False),  # the thread only waited
+        ThreadSpan(1.5, 2.5, 1.0, 0.0, 0.0, 0.0, 1, True),  # half of the span is after the end
     )
     one_cpu = utilisation(run_of(spans=spans, cpus=(0,)))
     assert [time_s for time_s, _ in one_cpu] == [0, 0.5, 1, 1.5]
@@ -161,7 +161,7 @@ def test_the_use_of_cpus_is_spread_over_the_steps_that_a_span_covers() -> None:
 
 
 def test_the_last_step_is_as_long_as_the_rest_of_the_run_and_no_use_exceeds_one() -> None:
-    spans = (Span(1.0, 1.25, 0.25, 0.0, 0.0, 0.0, 0, False),)
+    spans = (ThreadSpan(1.0, 1.25, 0.25, 0.0, 0.0, 0.0, 0, False),)
     assert utilisation(run_of(spans=spans, bench_s=1.25, cpus=(0,))) == [(0, 0), (0.5, 0), (1.0, pytest.approx(1))]
     assert max(share for _, share in utilisation(run_of(spans=spans * 3, cpus=(0,)))) == 1.0
     assert utilisation(run_of(bench_s=0.0)) == [(0, 0)]
@@ -404,17 +404,17 @@ def test_failures_are_named_with_their_copy_where_there_are_several_up_to_five()
 
 
 def test_use_at_the_borders_of_steps_and_beyond_them_counts_once() -> None:
-    def used(*spans: Span, **more: Any) -> list[float]:
+    def used(*spans: ThreadSpan, **more: Any) -> list[float]:
         return [share for _, share in utilisation(run_of(spans=spans, cpus=(0, 1), **more))]
 
-    assert used(Span(0.5, 1.0, 0.25, 0.25, 0.0, 0.0, 0, False)) == [0, 0.5, 0, 0]
-    assert used(Span(0.25, 1.25, 0.5, 0.0, 0.0, 0.5, 0, False)) == [0.125, 0.25, 0.125, 0]
-    assert used(Span(1.75, 2.75, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0.25]
-    assert used(Span(-2.0, -1.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]
-    assert used(Span(3.0, 4.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]
-    assert used(Span(1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]  # no time, no use
-    halves = [Span(i / 4, (i + 1) / 4, 0.125, 0.0, 0.125, 0.0, 0, False) for i in range(8)]
+    assert used(ThreadSpan(0.5, 1.0, 0.25, 0.25, 0.0, 0.0, 0, False)) == [0, 0.5, 0, 0]
+    assert used(ThreadSpan(0.25, 1.25, 0.5, 0.0, 0.0, 0.5, 0, False)) == [0.125, 0.25, 0.125, 0]
+    assert used(ThreadSpan(1.75, 2.75, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0.25]
+    assert used(ThreadSpan(-2.0, -1.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]
+    assert used(ThreadSpan(3.0, 4.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]
+    assert used(ThreadSpan(1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]  # no time, no use
+    halves = [ThreadSpan(i / 4, (i + 1) / 4, 0.125, 0.0, 0.125, 0.0, 0, False) for i in range(8)]
     assert used(*halves) == [0.25] * 4
-    assert used(Span(0.0, 0.75, 0.75, 0.0, 0.0, 0.0, 0, False), bench_s=0.75) == [0.5, 0.5]
+    assert used(ThreadSpan(0.0, 0.75, 0.75, 0.0, 0.0, 0.0, 0, False), bench_s=0.75) == [0.5, 0.5]
     assert utilisation(run_of(spans=halves, cpus=())) == [(0, 0.5), (0.5, 0.5), (1, 0.5), (1.5, 0.5)]
-    assert used(Span(0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0, False), bench_s=0.0) == [0.5]
+    assert used(ThreadSpan(0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0, False), bench_s=0.0) == [0.5]

@@ -21,7 +21,7 @@ from meshmark.load.calibration.profile import parse_profile
 from meshmark.load.calibration.variants import Variant
 from meshmark.load.synthesis import synthesize
 from meshmark.load.synthesis.make import calibrate, kernels, read_trial, run_program, shortened
-from meshmark.load.synthesis.program import Program, dump_program
+from meshmark.load.synthesis.program import SyntheticProgram, dump_program
 from meshmark.measure.runs.journal import read_journal
 
 NAMES = "triad,copy,sum,dot,fill_past,gemm,horner,hash,stencil_2d_5pt,fft"
@@ -48,7 +48,7 @@ def variants() -> list[Variant]:
 
 
 @pytest.fixture(scope="module")
-def program(variants: list[Variant]) -> Program:
+def program(variants: list[Variant]) -> SyntheticProgram:
     keys: dict[str, Any] = {
         "name": "p",
         "run_time_s": 0.6,
@@ -76,7 +76,7 @@ def test_base_data_are_calls_of_a_quarter_of_a_millisecond(variants: list[Varian
     assert {v.served_by for v in variants if v.kernel == "horner"} == {"L1"}
 
 
-def test_counts_done_are_those_planned(program: Program) -> None:
+def test_counts_done_are_those_planned(program: SyntheticProgram) -> None:
     trial = run_program(program)
     totals = program.totals()
     for name in ("flops", "int_ops", "load_bytes", "store_bytes", "memory_read_bytes", "memory_write_bytes"):
@@ -89,7 +89,7 @@ def test_counts_done_are_those_planned(program: Program) -> None:
     assert sum(w["calls"] for w in trial.windows) == program.calls
 
 
-def test_a_paced_program_keeps_to_its_schedule(program: Program) -> None:
+def test_a_paced_program_keeps_to_its_schedule(program: SyntheticProgram) -> None:
     target = dataclasses.replace(program.profile, pace=0.5)
     long = dataclasses.replace(program, profile=dataclasses.replace(target, run_time_s=2.5 * target.run_time_s))
     trial = run_program(long)
@@ -105,7 +105,7 @@ def test_a_paced_program_keeps_to_its_schedule(program: Program) -> None:
     assert run_program(program).spun_s == 0
 
 
-def test_native_order_is_that_of_the_plan(program: Program, tmp_path: Path) -> None:
+def test_native_order_is_that_of_the_plan(program: SyntheticProgram, tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     file.write_text(dump_program(program))
     completed = subprocess.run([find_load(), "program", file, "--order"], capture_output=True, text=True, check=True)
@@ -118,7 +118,7 @@ def test_native_order_is_that_of_the_plan(program: Program, tmp_path: Path) -> N
     assert completed.stdout.split() == planned
 
 
-def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
+def test_calibration_moves_towards_what_calls_took(program: SyntheticProgram) -> None:
     messages: list[str] = []
     calibrated, trials = calibrate(program, 0.6, 1, floor=0.0, progress=messages.append)
     assert len(trials) == 1 and calibrated.calibrations == 1 and messages
@@ -150,7 +150,7 @@ def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
     assert slow_trial.dedicated_s == 1.8 and not slow_trial.disturbed
 
 
-def test_a_shortened_program_keeps_its_mix(program: Program) -> None:
+def test_a_shortened_program_keeps_its_mix(program: SyntheticProgram) -> None:
     half = shortened(program, program.profile.run_time_s / 2)
     for whole, part in zip(program.parts, half.parts, strict=True):
         assert part.calls == max(1, round(whole.calls / 2))
@@ -165,14 +165,14 @@ def test_a_shortened_program_keeps_its_mix(program: Program) -> None:
         ({"variants": []}, "variants"),
     ],
 )
-def test_a_wrong_file_is_one_line(program: Program, tmp_path: Path, change: dict[str, Any], says: str) -> None:
+def test_a_wrong_file_is_one_line(program: SyntheticProgram, tmp_path: Path, change: dict[str, Any], says: str) -> None:
     file = tmp_path / "p.json"
     file.write_text(json.dumps({**json.loads(dump_program(program)), **change}))
     completed = subprocess.run([find_load(), "program", file], capture_output=True, text=True, check=False)
     assert completed.returncode == 1 and len(completed.stderr.splitlines()) == 1 and says in completed.stderr
 
 
-def test_counts_of_another_version_are_refused(program: Program, tmp_path: Path) -> None:
+def test_counts_of_another_version_are_refused(program: SyntheticProgram, tmp_path: Path) -> None:
     raw = json.loads(dump_program(program))
     raw["variants"][0]["load_bytes"] = raw["variants"][0].get("load_bytes", 0) + 8
     file = tmp_path / "p.json"
@@ -181,7 +181,7 @@ def test_counts_of_another_version_are_refused(program: Program, tmp_path: Path)
     assert completed.returncode == 1 and "make it again" in completed.stderr and "load_bytes" in completed.stderr
 
 
-def test_who_was_to_start_it_is_gone(program: Program, tmp_path: Path) -> None:
+def test_who_was_to_start_it_is_gone(program: SyntheticProgram, tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     file.write_text(dump_program(program))
     completed = subprocess.run(
@@ -190,7 +190,7 @@ def test_who_was_to_start_it_is_gone(program: Program, tmp_path: Path) -> None:
     assert completed.returncode == 0 and [json.loads(x)["type"] for x in completed.stdout.splitlines()] == ["ready"]
 
 
-def test_a_missing_program_is_one_line(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_one_line(program: SyntheticProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHMARK_LOAD", "/proc/nowhere/meshmark-load")
     with pytest.raises(MeshmarkError, match="meshmark-load not found at"):
         run_program(program)

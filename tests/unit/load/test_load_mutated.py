@@ -18,7 +18,7 @@ from meshmark.load.calibration.native import find_load
 from meshmark.load.compare import compare, read_side
 from meshmark.load.scenario.journal import JOURNAL, read_run
 from meshmark.load.scenario.lines import journal_lines
-from meshmark.load.scenario.placing import Here, threads_of
+from meshmark.load.scenario.placing import HostResources, threads_of
 from meshmark.load.scenario.records import records_of
 from meshmark.load.scenario.result import utilisation
 from meshmark.load.scenario.run import run_scenario
@@ -311,4 +311,4 @@ def test_a_name_that_no_terminal_can_show_is_still_a_scenario(tmp_path: Path) ->
     file = tmp_path / "é \u2028.toml"
     file.write_text("[[program]]\ncommand = ['true']")
     assert read_scenario(file).programs[0].command == ("true",)
-    assert Here.now().cpus
+    assert HostResources.now().cpus

@@ -14,7 +14,7 @@ from meshmark.load.calibration.metrics import RESERVED, all_metrics, parse_metri
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.calibration.variants import Variant
 from meshmark.load.scenario import scenario as scenarios
-from meshmark.load.scenario.scenario import Canary, Member, Scenario, parse_scenario
+from meshmark.load.scenario.scenario import Canary, Scenario, ScenarioProgram, parse_scenario
 from meshmark.load.synthesis import synthesize
 from meshmark.load.synthesis.program import dump_program
 from support.made_base import made_base
@@ -142,12 +142,12 @@ def test_defaults_are_those_of_the_page() -> None:
         ("[scenario]", Scenario),
         ("canary", Canary),
         (BEHAVES, TargetProfile),
-        ("[[program]]: where and when", Member),
-        ("[[program]]: what runs", Member),
+        ("[[program]]: where and when", ScenarioProgram),
+        ("[[program]]: what runs", ScenarioProgram),
     ):
         for row in SCENARIO[title]:
             name = key(row)
-            if not row["default"] or (name == "name" and table is Member):
+            if not row["default"] or (name == "name" and table is ScenarioProgram):
                 continue
             value = default(table, name)
             assert row["default"] == as_written(value[0] if name == "start_s" else value), name

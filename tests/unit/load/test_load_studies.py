@@ -23,7 +23,7 @@ from meshmark.load.calibration.native import find_load
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.calibration.variants import Variant
 from meshmark.load.scenario.journal import read_run
-from meshmark.load.scenario.scenario import Member, Scenario
+from meshmark.load.scenario.scenario import Scenario, ScenarioProgram
 from meshmark.load.studies.cells import QUIET, lengthened, member, order, run_cells, scenario, start_study
 from meshmark.load.studies.copies import CopiesStudy
 from meshmark.load.studies.curve import CurveStudy
@@ -31,9 +31,9 @@ from meshmark.load.studies.isolation import IsolationStudy
 from meshmark.load.studies.matrix import MatrixStudy
 from meshmark.load.studies.mix import MixStudy
 from meshmark.load.studies.omp_overload import OmpOverloadStudy
-from meshmark.load.studies.outcome import JOURNAL, Cell, Outcome, read_outcomes
+from meshmark.load.studies.outcome import JOURNAL, CellRun, StudyCell, read_outcomes
 from meshmark.load.studies.overload import OverloadStudy
-from meshmark.load.studies.results import Results, point
+from meshmark.load.studies.results import StudyResults, point
 from meshmark.load.studies.shared_bus import SharedBusStudy
 from meshmark.load.studies.study import StudyOptions
 from meshmark.load.synthesis import explain, synthesize
@@ -56,9 +56,9 @@ ONCE = StudyOptions(repetitions=1, rounds=0)
 # ------------------------------------------------------------------ order of runs and outcomes
 
 
-def cell(name: str) -> Cell:
-    program = Member(name="p", command=("true",))
-    return Cell(name=name, scenarios=(Scenario(programs=(program,), canary=QUIET),))
+def cell(name: str) -> StudyCell:
+    program = ScenarioProgram(name="p", command=("true",))
+    return StudyCell(name=name, scenarios=(Scenario(programs=(program,), canary=QUIET),))
 
 
 def test_alone_and_together_take_turns_and_the_seed_draws_the_rest() -> None:
@@ -87,7 +87,7 @@ def test_a_folder_of_another_study_is_refused_by_the_parameter(tmp_path: Path) -
         start_study(tmp_path / "other", "copies", {})
 
 
-def run_of(cell: str, repetition: int, wall_s: float, reason: str = "") -> Outcome:
+def run_of(cell: str, repetition: int, wall_s: float, reason: str = "") -> CellRun:
     use = {
         "program": "p",
         "copy": 0,
@@ -102,7 +102,7 @@ def run_of(cell: str, repetition: int, wall_s: float, reason: str = "") -> Outco
     totals = dict.fromkeys(
         ("bench_s", "available_s", "user_s", "system_s", "idle_s", "completion_s", "run_s", "waiting_s"), 1.0
     )
-    return Outcome.from_json(
+    return CellRun.from_json(
         {
             "type": "run",
             "cell": cell,
@@ -370,14 +370,14 @@ def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[
 
 @two_cpus
 def test_a_neighbour_that_ends_too_early_does_not_count(program: Path, tmp_path: Path) -> None:
-    def beside(work: Sequence[str], endless: bool) -> Cell:
+    def beside(work: Sequence[str], endless: bool) -> StudyCell:
         members = (member("measured", program, [CPUS[:1]]), member("other", work, [CPUS[1:2]], endless=endless))
-        return Cell(name=f"beside {endless}", scenarios=(scenario("two", *members),), measured=("measured",))
+        return StudyCell(name=f"beside {endless}", scenarios=(scenario("two", *members),), measured=("measured",))
 
     short, long = beside(["true"], False), beside(["true"], True)
 
-    def alone(name: str) -> Cell:
-        return Cell(name=name, scenarios=(scenario("one", member("measured", program, [CPUS[:1]])),))
+    def alone(name: str) -> StudyCell:
+        return StudyCell(name=name, scenarios=(scenario("one", member("measured", program, [CPUS[:1]])),))
 
     outcomes = run_cells(tmp_path, [[alone("a"), short], [alone("b"), long]], 3, 0)
     assert len(outcomes[short.name]) == 1  # the failed cell is not tried again
@@ -482,7 +482,7 @@ def test_every_study_has_a_chart_of_its_records() -> None:
     records = []
     for study, conditions in conditions_by_study.items():
         for repetitions in (1, 6):
-            results = Results(study=study, machine="m", common={"cpus": "0-1"}, provenance={})
+            results = StudyResults(study=study, machine="m", common={"cpus": "0-1"}, provenance={})
             alone = [run_of("a", r, 1.0 + 0.1 * r) for r in range(repetitions)]
             together = [run_of("t", r, 1.5 + 0.1 * r) for r in range(repetitions)]
             chart_point, _ = point(1.0, "x", alone, together, "wall", conditions)

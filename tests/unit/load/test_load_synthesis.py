@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.calibration.metrics import all_metrics, metric, parse_metrics
 from meshmark.load.calibration.profile import TargetProfile, parse_profile
-from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
+from meshmark.load.synthesis import MeasuredTimes, explain, recalibrate, synthesize
 from meshmark.load.synthesis.mix import spread_evenly
 from meshmark.load.synthesis.problem import ImpossibleError
-from meshmark.load.synthesis.program import Program, dump_program, parse_program
+from meshmark.load.synthesis.program import SyntheticProgram, dump_program, parse_program
 from support.made_base import MIB, base, random_wish
 from support.scenarios import one_line
 
@@ -29,7 +29,7 @@ METRICS = all_metrics()
 
 
 # Sums of a program, computed call by call from its variants alone, without the code of the package.
-def sums_of(program: Program) -> dict[str, float]:
+def sums_of(program: SyntheticProgram) -> dict[str, float]:
     target = program.profile
     balance = target.load_balance
     sums = dict.fromkeys(("time", "flops", "ints", "reads", "writes", "cpu", "system", "io"), 0.0)
@@ -49,7 +49,7 @@ def sums_of(program: Program) -> dict[str, float]:
     return sums
 
 
-def behaviour(program: Program) -> dict[str, float]:
+def behaviour(program: SyntheticProgram) -> dict[str, float]:
     s = sums_of(program)
     traffic = s["reads"] + s["writes"]
     return {
@@ -63,7 +63,7 @@ def behaviour(program: Program) -> dict[str, float]:
     }
 
 
-def check_met(program: Program) -> None:
+def check_met(program: SyntheticProgram) -> None:
     target, values = program.profile, behaviour(program)
     assert values["run_time_s"] == pytest.approx(target.run_time_s, rel=1e-3)
     for name, value in target.metrics.items():
@@ -341,7 +341,7 @@ def test_an_impossible_wish_reads_well() -> None:
 # ------------------------------------------------------------------ calibration
 
 
-def slowed(program: Program, rng: random.Random, noise: float = 0.0) -> dict[str, float]:
+def slowed(program: SyntheticProgram, rng: random.Random, noise: float = 0.0) -> dict[str, float]:
     """Return the seconds per call in a context that slows each kernel by a factor that depends on its name."""
     balance = program.profile.load_balance
     seconds = {v.name: v.wall_s * random.Random(v.name).uniform(1.2, 1.6) / balance for v in base()}
@@ -361,7 +361,7 @@ def test_calibration_in_context_comes_to_the_prescribed_time_and_rates() -> None
         for _ in range(4):
             per_call = slowed(program, rng)
             wall = sum(p.calls * per_call[p.variant.name] for p in program.parts)
-            calibration = recalibrate(program, Measured(wall_s=wall, per_call_s=per_call))
+            calibration = recalibrate(program, MeasuredTimes(wall_s=wall, per_call_s=per_call))
             errors.append(abs(calibration.error))
             program = calibration.program
             check_met(program)
@@ -374,7 +374,7 @@ def test_calibration_in_context_comes_to_the_prescribed_time_and_rates() -> None
 
 def test_calibration_by_totals_scales_all_times() -> None:
     program = synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5}))
-    calibration = recalibrate(program, Measured(wall_s=13.0, cpu_s=12.5), damping=1.0)
+    calibration = recalibrate(program, MeasuredTimes(wall_s=13.0, cpu_s=12.5), damping=1.0)
     assert calibration.error == pytest.approx(0.3)
     before = {p.variant.name: p.variant.wall_s for p in program.parts}
     for p in calibration.program.parts:
@@ -384,15 +384,15 @@ def test_calibration_by_totals_scales_all_times() -> None:
 
 def test_calibration_stops_at_the_floor_and_refuses_nonsense() -> None:
     program = synthesize(base(), TargetProfile(run_time_s=10.0))
-    calibration = recalibrate(program, Measured(wall_s=10.2), floor=0.033)
+    calibration = recalibrate(program, MeasuredTimes(wall_s=10.2), floor=0.033)
     assert calibration.converged
     assert calibration.program is program
-    assert not recalibrate(program, Measured(wall_s=10.5), floor=0.033).converged
+    assert not recalibrate(program, MeasuredTimes(wall_s=10.5), floor=0.033).converged
     for measured in (
-        Measured(wall_s=math.nan),
-        Measured(wall_s=-1.0),
-        Measured(wall_s=12.0, per_call_s={"x": 1.0}),
-        Measured(wall_s=12.0, per_call_s={program.parts[0].variant.name: 0.0}),
+        MeasuredTimes(wall_s=math.nan),
+        MeasuredTimes(wall_s=-1.0),
+        MeasuredTimes(wall_s=12.0, per_call_s={"x": 1.0}),
+        MeasuredTimes(wall_s=12.0, per_call_s={program.parts[0].variant.name: 0.0}),
     ):
         with pytest.raises(UsageError) as error:
             recalibrate(program, measured)
@@ -422,7 +422,7 @@ def test_the_file_is_the_program() -> None:
     assert raw["planned"]["metrics"]["reads"]["asked"] == 1.5
     assert text.count("\n") > len(program.parts)
     # The file contains everything that is needed to calibrate the program elsewhere.
-    check_met(recalibrate(parsed, Measured(wall_s=22.0)).program)
+    check_met(recalibrate(parsed, MeasuredTimes(wall_s=22.0)).program)
 
 
 @cache

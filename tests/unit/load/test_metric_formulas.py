@@ -16,9 +16,9 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.calibration.metrics import BUILT_IN, RESERVED, all_metrics, metric, parse_metrics
 from meshmark.load.calibration.order import sequence
 from meshmark.load.calibration.profile import TargetProfile
-from meshmark.load.calibration.variants import COLUMNS, Table, Variant, served_by
+from meshmark.load.calibration.variants import COLUMNS, Variant, VariantColumns, served_by
 from meshmark.load.synthesis import synthesize
-from meshmark.load.synthesis.program import Part, dump_program, parse_program
+from meshmark.load.synthesis.program import ProgramPart, dump_program, parse_program
 from meshmark.values.inputs import checked
 from support.made_base import base
 from support.scenarios import one_line
@@ -85,7 +85,7 @@ def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> N
         system_calls=10,
         serial_s=0.75,
     )
-    t = Table([v])
+    t = VariantColumns([v])
     values = {k: float(m.of(t.columns)[0]) for k, m in METRICS.items()}
     assert values == pytest.approx(
         {
@@ -101,7 +101,7 @@ def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> N
             "parallel_efficiency": 0.75,
         }
     )
-    cached = Table([dataclasses.replace(v, served_by="L2")])
+    cached = VariantColumns([dataclasses.replace(v, served_by="L2")])
     assert METRICS["cache_gb_per_s"].of(cached.columns)[0] == 8
     assert METRICS["memory_gb_per_s"].of(cached.columns)[0] == 0
 
@@ -217,7 +217,7 @@ def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
             checked(Variant, {**valid, key: value}, "base: entry 3")
         assert one_line(error).startswith("base: entry 3")
     with pytest.raises(UsageError, match="two variants are named"):
-        Table([base()[0], base()[0]])
+        VariantColumns([base()[0], base()[0]])
 
 
 def test_levels_are_the_first_that_holds_the_volume() -> None:
@@ -237,6 +237,6 @@ def test_levels_are_the_first_that_holds_the_volume() -> None:
 
 def test_a_part_is_what_is_run() -> None:
     program = synthesize(base(), TargetProfile(run_time_s=10.0))
-    assert all(isinstance(p, Part) for p in program.parts)
+    assert all(isinstance(p, ProgramPart) for p in program.parts)
     pieces = sequence([p.calls for p in program.parts], [p.phase for p in program.parts])
     assert program.calls == sum(len(piece) for piece in pieces)

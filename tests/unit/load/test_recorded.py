@@ -16,23 +16,23 @@ from meshmark.cli.load.load import app
 from meshmark.cli.load.load_watch import watched
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.scenario.journal import JOURNAL, read_run
-from meshmark.load.scenario.recorded import RECORDING, Step, binned, machine_use, recording_in, traffic
+from meshmark.load.scenario.recorded import RECORDING, ValueStep, binned, machine_use, recording_in, traffic
 from meshmark.views.gantt import gantt_html, gantt_svg
 from meshmark.views.terminal.gantt import gantt_text
-from meshmark.watch.frames import Frame, Header, Metric
-from meshmark.watch.recording import Recorder, Recording, RecordingError
+from meshmark.watch.frames import Frame, FrameMetric, Header
+from meshmark.watch.recording import Recorder, RecordingError, RecordingFile
 from support.made_load import BEGIN_S, EPOCH, made_load
 from support.svg import texts
 from support.waiting import take, until
 
 CLOCK = EPOCH + BEGIN_S  # start of the clock of a simulated run
 METRICS = {
-    "busy": Metric("cpu.busy", "1", "busy", "time"),
-    "read": Metric("memory.read", "B/s", "read"),
-    "write": Metric("memory.write", "B/s", "written"),
-    "moved": Metric("memory.moved", "B/s", "moved", "", True),
-    "moved_low": Metric("memory.moved_low", "B/s", "at least"),
-    "moved_high": Metric("memory.moved_high", "B/s", "at most"),
+    "busy": FrameMetric("cpu.busy", "1", "busy", "time"),
+    "read": FrameMetric("memory.read", "B/s", "read"),
+    "write": FrameMetric("memory.write", "B/s", "written"),
+    "moved": FrameMetric("memory.moved", "B/s", "moved", "", True),
+    "moved_low": FrameMetric("memory.moved_low", "B/s", "at least"),
+    "moved_high": FrameMetric("memory.moved_high", "B/s", "at most"),
 }
 
 
@@ -157,8 +157,8 @@ def test_show_finds_the_runs_own_recording_whole_or_cut(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["show", str(run)]).exit_code == 0
     assert "machine (recorded)" in (run / "gantt.svg").read_text()
     (run / RECORDING).unlink()
-    recorder = Recorder(run / RECORDING, Recording(record(tmp_path / "whole.parquet")).header)
-    for frame in Recording(tmp_path / "whole.parquet").frames():
+    recorder = Recorder(run / RECORDING, RecordingFile(record(tmp_path / "whole.parquet")).header)
+    for frame in RecordingFile(tmp_path / "whole.parquet").frames():
         recorder.add(frame)
     recorder.flush()  # the recorder is not closed, as if it was killed
     assert recording_in(run) == run / (RECORDING + ".part")
@@ -175,7 +175,7 @@ def test_flags_are_on_the_chart_and_in_the_text(tmp_path: Path) -> None:
 
 
 def test_bins_keep_the_mean_and_leave_out_what_is_not_known() -> None:
-    steps = [Step(0.0, 1.0, 1.0), Step(1.0, 1.5, 4.0, (2.0, 6.0)), Step(3.0, 4.0, 2.0)]
+    steps = [ValueStep(0.0, 1.0, 1.0), ValueStep(1.0, 1.5, 4.0, (2.0, 6.0)), ValueStep(3.0, 4.0, 2.0)]
     bins = binned(steps, 4.0, 4)
     assert [None if s is None else s.value for s in bins] == [1.0, 4.0, None, 2.0]
     assert bins[1] is not None and bins[1].interval == (2.0, 6.0)
@@ -190,7 +190,7 @@ def test_what_is_recorded_beside_covers_the_run(tmp_path: Path) -> None:
     with watched(folder):
         take(0.5)
         end_s = time.time()
-    frames = list(Recording(folder / RECORDING).frames())
+    frames = list(RecordingFile(folder / RECORDING).frames())
     assert begin_s < frames[0].at - frames[0].window_s < end_s
     assert frames[-1].at >= end_s
     assert recording_in(folder) == folder / RECORDING
@@ -242,4 +242,4 @@ def test_the_recorder_ends_with_a_run_that_was_killed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", WATCHED, str(folder)], stdout=subprocess.PIPE) as python:
         assert python.stdout is not None and python.stdout.readline() == b"in\n"
         python.kill()
-    assert until((folder / RECORDING).exists) and Recording(folder / RECORDING).count() >= 0
+    assert until((folder / RECORDING).exists) and RecordingFile(folder / RECORDING).count() >= 0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from meshmark.errors import UsageError
 from meshmark.load.calibration.metrics import parse_metrics
-from meshmark.load.scenario.placing import Here, check_here
-from meshmark.load.scenario.scenario import Member, Scenario, parse_scenario, read_scenario
+from meshmark.load.scenario.placing import HostResources, check_here
+from meshmark.load.scenario.scenario import Scenario, ScenarioProgram, parse_scenario, read_scenario
 from support.scenarios import one_line, run
 
 
@@ -163,11 +163,11 @@ def made(**keys: Any) -> Scenario:
     copies = keys.get("copies", 1)
     keys.setdefault("start_s", (0.0,) * copies)
     keys.setdefault("cpus", ((),) * copies)
-    return Scenario(programs=(Member(**keys),))
+    return Scenario(programs=(ScenarioProgram(**keys),))
 
 
 def test_what_the_host_has_not_is_refused_before_anything_starts() -> None:
-    host = Here((0, 1, 2, 3), 1 << 30)
+    host = HostResources((0, 1, 2, 3), 1 << 30)
     check_here(made(threads=4), host)
     for scenario, words in (
         (made(threads=5), ("threads", "5", "0-3")),

@@ -15,13 +15,13 @@ import pytest
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.calibration.variants import Variant
-from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.placing import HostResources
 from meshmark.load.scenario.result import Totals
-from meshmark.load.scenario.scenario import Member
+from meshmark.load.scenario.scenario import ScenarioProgram
 from meshmark.load.studies.cells import LEAD_S
 from meshmark.load.studies.curve import CurveStudy
 from meshmark.load.studies.matrix import MEMORY_BOUND, MatrixStudy, kernel_class
-from meshmark.load.studies.outcome import Cell, Outcome, Use
+from meshmark.load.studies.outcome import CellRun, CopyUse, StudyCell
 from meshmark.load.studies.study import StudyOptions, memory_mib
 from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.synthesis.program import dump_program, read_program
@@ -35,8 +35,8 @@ def variants() -> list[Variant]:
     return list(made_base(seed=1, thread_counts=(1, 2), most=400))
 
 
-def run_of(cell: Cell, repetition: int, wall_s: float, reason: str = "") -> Outcome:
-    use = Use(
+def run_of(cell: StudyCell, repetition: int, wall_s: float, reason: str = "") -> CellRun:
+    use = CopyUse(
         program=cell.measured[0],
         copy=0,
         how="ok",
@@ -47,7 +47,7 @@ def run_of(cell: Cell, repetition: int, wall_s: float, reason: str = "") -> Outc
         threads=1,
         counts={},
     )
-    return Outcome(
+    return CellRun(
         cell=cell.name,
         repetition=repetition,
         run="",
@@ -67,14 +67,14 @@ class Runs:
     """Replacement for `run_cells` that keeps the requested groups and returns simulated outcomes of each cell."""
 
     def __init__(self, wall_s: Callable[[str], float]) -> None:
-        self.groups: Sequence[Sequence[Cell]] = ()
+        self.groups: Sequence[Sequence[StudyCell]] = ()
         self.wall_s = wall_s
         self.reason = ""  # reason that runs do not count
         self.fails: set[str] | None = None  # names of the cells whose runs do not count; None: all cells
 
     def __call__(
-        self, _: Path, groups: Sequence[Sequence[Cell]], repetitions: int, *__: Any
-    ) -> dict[str, list[Outcome]]:
+        self, _: Path, groups: Sequence[Sequence[StudyCell]], repetitions: int, *__: Any
+    ) -> dict[str, list[CellRun]]:
         self.groups = groups
         return {
             c.name: [run_of(c, r, self.wall_s(c.name), self.reason_of(c)) for r in range(repetitions)]
@@ -82,7 +82,7 @@ class Runs:
             for c in group
         }
 
-    def reason_of(self, cell: Cell) -> str:
+    def reason_of(self, cell: StudyCell) -> str:
         return self.reason if self.fails is None or cell.name in self.fails else ""
 
 
@@ -92,7 +92,7 @@ def four_cpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], floa
 
     The returned function installs and returns `Runs` in which a function of the cell's name gives its time in seconds.
     """
-    monkeypatch.setattr(Here, "now", staticmethod(lambda: Here((0, 1, 2, 3), 0)))
+    monkeypatch.setattr(HostResources, "now", staticmethod(lambda: HostResources((0, 1, 2, 3), 0)))
 
     def on(wall_s: Callable[[str], float]) -> Runs:
         runs = Runs(wall_s)
@@ -102,7 +102,7 @@ def four_cpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], floa
     return on
 
 
-def program_of(cell: Cell, name: str, repetition: int = 0) -> Member:
+def program_of(cell: StudyCell, name: str, repetition: int = 0) -> ScenarioProgram:
     return next(p for p in cell.scenarios[repetition].programs if p.name == name)
 
 

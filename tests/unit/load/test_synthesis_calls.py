@@ -10,18 +10,18 @@ import pytest
 
 from meshmark.load.calibration.metrics import all_metrics, metric
 from meshmark.load.synthesis.calls import finish_program
-from meshmark.load.synthesis.problem import Problem
-from meshmark.load.synthesis.program import Program
+from meshmark.load.synthesis.problem import MixProblem
+from meshmark.load.synthesis.program import SyntheticProgram
 from support.few_variants import flops, problem, variant
 
 
-def finished(made: Problem, *x: float, **more: Any) -> Program:
+def finished(made: MixProblem, *x: float, **more: Any) -> SyntheticProgram:
     user_metrics = more.pop("own", {})
     defaults: dict[str, Any] = {"machine": "", "versions": {}, "phases": None, "calibrations": 0, "notes": []}
     return finish_program(made, np.array(x), all_metrics(user_metrics), user_metrics, **{**defaults, **more})
 
 
-def calls(program: Program) -> list[int]:
+def calls(program: SyntheticProgram) -> list[int]:
     return [p.calls for p in program.parts]
 
 
@@ -101,7 +101,7 @@ def test_calls_are_taken_away_down_to_one_or_two(
 # ------------------------------------------------------------------ notes
 
 
-def note_of(program: Program, word: str) -> str:
+def note_of(program: SyntheticProgram, word: str) -> str:
     (note,) = [n for n in program.notes if word in n]
     return note
 

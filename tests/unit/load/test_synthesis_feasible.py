@@ -14,7 +14,7 @@ from meshmark.load.synthesis.feasible import (
     reachable,
     solve_linear,
 )
-from meshmark.load.synthesis.problem import MIN_DENOMINATOR, Problem
+from meshmark.load.synthesis.problem import MIN_DENOMINATOR, MixProblem
 from support.few_variants import flops, problem, variant
 
 ONES = np.ones((1, 2))
@@ -42,7 +42,7 @@ def test_without_a_solution_there_is_none() -> None:
     assert solve_linear(-cost, np.zeros((1, 2)), np.zeros(1)) is None  # unbounded
 
 
-def fraction(pinned: bool = False, **more: float) -> Problem:
+def fraction(pinned: bool = False, **more: float) -> MixProblem:
     metrics = {"write_fraction": 0.25, **more, **({"memory_gb_per_s": 1.0} if pinned else {})}
     reads = variant("reads", line_read_bytes=4e9)
     return problem([reads, variant("writes", line_write_bytes=2e9), variant("none")], metrics=metrics)
@@ -123,7 +123,7 @@ def test_constants_of_formulas_and_sums_of_one_variant_are_part_of_the_range() -
 # ------------------------------------------------------------------ messages
 
 
-def nearest(made: Problem) -> dict[str, float]:
+def nearest(made: MixProblem) -> dict[str, float]:
     profile = impossible_error(made).nearest
     assert profile is not None
     assert profile.run_time_s == made.target.run_time_s

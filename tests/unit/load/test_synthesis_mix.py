@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.calibration.variants import Table, Variant
+from meshmark.load.calibration.variants import Variant, VariantColumns
 from meshmark.load.synthesis.mix import balanced, select_variants, spread_evenly, weights
-from meshmark.load.synthesis.problem import Problem
+from meshmark.load.synthesis.problem import MixProblem
 from support.few_variants import problem, variant
 
 MIB = 1 << 20
@@ -81,10 +81,10 @@ def test_equations_without_a_solution_have_no_mix(equal: list[list[float]], rhs:
 
 
 def test_weights_are_those_of_splitmix64_and_shared_by_the_variants_of_a_kernel() -> None:
-    four = Table([variant(n) for n in ("a", "b", "c", "d")])
+    four = VariantColumns([variant(n) for n in ("a", "b", "c", "d")])
     assert weights(four, 0) == pytest.approx(np.array([A, B, C, D]), rel=1e-15)
     assert weights(four, 2)[:2] == pytest.approx(np.array([C, D]), rel=1e-15)
-    three = Table([variant(n) for n in ("b/1", "a/1", "b/2", "b/3")])
+    three = VariantColumns([variant(n) for n in ("b/1", "a/1", "b/2", "b/3")])
     assert weights(three, 0) == pytest.approx(np.array([A / 3, B, C / 3, D / 3]), rel=1e-15)
     # A part of a table keeps the kernel numbers of the whole table.
     assert weights(three.only(np.array([0, 2])), 0) == pytest.approx(np.array([A / 2, B / 2]), rel=1e-15)
@@ -137,7 +137,7 @@ def test_a_mix_that_needs_more_than_the_maximum_share_is_the_alternative() -> No
 
 @pytest.mark.parametrize(("traffic", "kept"), [(0.7e-4, True), (0.3e-4, False)])
 def test_a_mix_with_hardly_any_traffic_does_not_make_a_fraction(traffic: float, kept: bool) -> None:
-    def fraction_problem(fast: float) -> Problem:
+    def fraction_problem(fast: float) -> MixProblem:
         vs = [variant("fast", line_read_bytes=fast), variant("writes", line_write_bytes=1e9), variant("c")]
         return problem(vs, metrics={"write_fraction": 0.5})
 
@@ -159,7 +159,7 @@ def many(kernels: int, each: int, **more: object) -> list[Variant]:
     return [variant(f"k{k}/{i}", **{"wall_s": 1e-3, **more}) for k in range(kernels) for i in range(each)]
 
 
-def chosen(made: Problem, max_share: float = 0.2) -> list[str]:
+def chosen(made: MixProblem, max_share: float = 0.2) -> list[str]:
     indices, x = select_variants(made, max_share)
     assert indices.tolist() == sorted(set(indices.tolist()))
     part = made.only(indices)

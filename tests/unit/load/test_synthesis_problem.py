@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.load.calibration.metrics import Metric, all_metrics, metric
+from meshmark.load.calibration.metrics import LoadMetric, all_metrics, metric
 from meshmark.load.calibration.profile import TargetProfile
-from meshmark.load.calibration.variants import Table, Variant
-from meshmark.load.synthesis.problem import ImpossibleError, Row, parts_of, presolved, usable_variants
+from meshmark.load.calibration.variants import Variant, VariantColumns
+from meshmark.load.synthesis.problem import ImpossibleError, TargetRow, parts_of, presolved, usable_variants
 from support.few_variants import flops, problem, variant
 
 MIB = 1 << 20
@@ -20,10 +20,10 @@ MIB = 1 << 20
 # ------------------------------------------------------------------ equations
 
 
-def row(**more: Any) -> Row:
+def row(**more: Any) -> TargetRow:
     fields: dict[str, Any] = {"name": "m", "value": 2.0, "over_constant": 0.0, "under_constant": 0.0}
     fields |= {"over": np.array([1.0, 6.0]), "under": np.array([2.0, 1.0]), "pinned": True, "typical": 4.0}
-    return Row(**{**fields, **more})
+    return TargetRow(**{**fields, **more})
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ KINDS = [
 
 
 def usable(
-    variants: list[Variant], own: dict[str, Metric] | None = None, metrics: tuple[str, ...] = (), **keys: Any
+    variants: list[Variant], own: dict[str, LoadMetric] | None = None, metrics: tuple[str, ...] = (), **keys: Any
 ) -> tuple[list[str], list[str]]:
     target = TargetProfile(**{"run_time_s": 1.0, "name": "p", "metrics": dict.fromkeys(metrics, 1.0), **keys})
-    table = Table(variants, target.load_balance)
+    table = VariantColumns(variants, target.load_balance)
     preferred, special = usable_variants(table, target, all_metrics(own))
     return [variants[i].name for i in preferred], [variants[i].name for i in special]
 

@@ -12,9 +12,9 @@ from meshmark.errors import UsageError
 from meshmark.load.calibration.metrics import metric
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.calibration.variants import Variant
-from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
+from meshmark.load.synthesis import MeasuredTimes, explain, recalibrate, synthesize
 from meshmark.load.synthesis.problem import ImpossibleError
-from meshmark.load.synthesis.program import Program
+from meshmark.load.synthesis.program import SyntheticProgram
 from support.few_variants import flops, variant
 
 
@@ -22,7 +22,7 @@ def wish(**more: Any) -> TargetProfile:
     return TargetProfile(**{"run_time_s": 1.0, "name": "p", "least_kernels": 1, "most_share": 1.0, **more})
 
 
-def parts(program: Program) -> dict[str, int]:
+def parts(program: SyntheticProgram) -> dict[str, int]:
     return {p.variant.name: p.calls for p in program.parts}
 
 
@@ -121,7 +121,7 @@ def test_variants_with_few_calls_are_kept_for_the_number_of_kernels(least_kernel
 # ------------------------------------------------------------------ calibration
 
 
-def calibrated(**more: Any) -> Program:
+def calibrated(**more: Any) -> SyntheticProgram:
     vs = [
         variant("a", wall_s=0.02, cpu_s=0.01, system_s=0.005, flops=2e7, wall_interval_s=(0.019, 0.021)),
         variant("b", wall_s=0.01, cpu_s=0.01, flops=2e7),
@@ -129,14 +129,14 @@ def calibrated(**more: Any) -> Program:
     return synthesize(vs, wish(run_time_s=10.0, metrics={"gflop_per_s": 1.5}, **more), machine="n", versions={"a": "1"})
 
 
-def times(program: Program) -> dict[str, tuple[float, float, float]]:
+def times(program: SyntheticProgram) -> dict[str, tuple[float, float, float]]:
     return {p.variant.name: (p.variant.wall_s, p.variant.cpu_s, p.variant.system_s) for p in program.parts}
 
 
 def test_times_move_to_the_measured_ones_by_the_damping() -> None:
     before = calibrated()
     assert parts(before) == {"a": 250, "b": 500}
-    calibration = recalibrate(before, Measured(wall_s=12.0), damping=0.5)
+    calibration = recalibrate(before, MeasuredTimes(wall_s=12.0), damping=0.5)
     assert (calibration.error, calibration.converged) == (pytest.approx(0.2), False)
     # Half of the change by 1.2 counts; without other figures, CPU time is scaled like wall time.
     assert times(calibration.program) == {
@@ -150,19 +150,21 @@ def test_times_move_to_the_measured_ones_by_the_damping() -> None:
         before.profile,
     )
     assert all(p.variant.wall_interval_s is None for p in calibration.program.parts)
-    assert recalibrate(calibration.program, Measured(wall_s=12.0)).program.calibrations == 2
+    assert recalibrate(calibration.program, MeasuredTimes(wall_s=12.0)).program.calibrations == 2
 
 
 def test_seven_tenths_of_the_difference_count_by_default() -> None:
-    assert times(recalibrate(calibrated(), Measured(wall_s=12.0)).program)["b"] == pytest.approx((0.0114, 0.0114, 0))
-    faster = recalibrate(calibrated(), Measured(wall_s=8.0))
+    assert times(recalibrate(calibrated(), MeasuredTimes(wall_s=12.0)).program)["b"] == pytest.approx(
+        (0.0114, 0.0114, 0)
+    )
+    faster = recalibrate(calibrated(), MeasuredTimes(wall_s=8.0))
     assert faster.error == pytest.approx(-0.2)
     assert times(faster.program)["b"] == pytest.approx((0.0086, 0.0086, 0))
 
 
 def test_cpu_time_has_a_factor_of_its_own() -> None:
     # 750 calls have 7.5 s of CPU time.
-    calibration = recalibrate(calibrated(), Measured(wall_s=12.0, cpu_s=15.0), damping=1.0)
+    calibration = recalibrate(calibrated(), MeasuredTimes(wall_s=12.0, cpu_s=15.0), damping=1.0)
     assert times(calibration.program) == {
         "a": pytest.approx((0.024, 0.02, 0.01)),
         "b": pytest.approx((0.012, 0.02, 0)),
@@ -170,7 +172,7 @@ def test_cpu_time_has_a_factor_of_its_own() -> None:
 
 
 def test_each_variant_has_its_measured_time_and_the_others_the_mean_factor() -> None:
-    calibration = recalibrate(calibrated(), Measured(wall_s=12.0, cpu_s=15.0, per_call_s={"a": 0.03}), damping=0.5)
+    calibration = recalibrate(calibrated(), MeasuredTimes(wall_s=12.0, cpu_s=15.0, per_call_s={"a": 0.03}), damping=0.5)
     # Factors of a: wall 1.5, CPU 1.5 x 2 / 1.2 = 2.5; of b: 1.2 and 2. Half of the excess over 1 counts.
     assert times(calibration.program) == {
         "a": pytest.approx((0.025, 0.0175, 0.00875)),
@@ -181,13 +183,15 @@ def test_each_variant_has_its_measured_time_and_the_others_the_mean_factor() -> 
 def test_measured_times_of_uneven_shares_are_those_of_the_slowest_thread() -> None:
     vs = [variant(n, threads=2, wall_s=0.01, cpu_s=0.02, flops=f) for n, f in (("a", 1e7), ("b", 2e7))]
     program = synthesize(vs, wish(run_time_s=10.0, threads=2, load_balance=0.5, metrics={"gflop_per_s": 0.75}))
-    calibration = recalibrate(program, Measured(wall_s=11.0, per_call_s={"a": 0.03}), damping=1.0)
+    calibration = recalibrate(program, MeasuredTimes(wall_s=11.0, per_call_s={"a": 0.03}), damping=1.0)
     assert times(calibration.program)["a"][0] == pytest.approx(0.015)
     assert times(calibration.program)["b"][0] == pytest.approx(0.011)
 
 
 def test_rates_and_time_of_the_profile_hold_with_the_new_times() -> None:
-    after = recalibrate(calibrated(), Measured(wall_s=12.0, per_call_s={"a": 0.022, "b": 0.011}), damping=1.0).program
+    after = recalibrate(
+        calibrated(), MeasuredTimes(wall_s=12.0, per_call_s={"a": 0.022, "b": 0.011}), damping=1.0
+    ).program
     planned = after.planned()
     assert planned["run_time_s"] == pytest.approx(10, rel=2e-3)
     assert planned["gflop_per_s"] == pytest.approx(1.5, rel=2e-3)
@@ -198,10 +202,10 @@ def test_rates_and_time_of_the_profile_hold_with_the_new_times() -> None:
 def test_shares_change_as_little_as_the_profile_allows() -> None:
     vs = [variant(n, wall_s=1e-3) for n in "abcd"]
     before = synthesize(vs, wish(run_time_s=10.0))
-    after = recalibrate(before, Measured(wall_s=20.0), damping=1.0).program
+    after = recalibrate(before, MeasuredTimes(wall_s=20.0), damping=1.0).program
     # All variants take twice the time, so they have half of the calls.
     assert [p.calls for p in after.parts] == pytest.approx([p.calls / 2 for p in before.parts], abs=1)
-    slow_program = recalibrate(before, Measured(wall_s=20.0, per_call_s={"a": 4e-3}), damping=1.0).program
+    slow_program = recalibrate(before, MeasuredTimes(wall_s=20.0, per_call_s={"a": 4e-3}), damping=1.0).program
     share = {p.variant.name: p.calls * p.variant.wall_s for p in slow_program.parts}
     old_share = {p.variant.name: p.calls * p.variant.wall_s for p in before.parts}
     # Before the correction, a has 4 times and the others twice their time; then the sum is scaled to 1.
@@ -220,7 +224,9 @@ def test_the_largest_share_grows_by_a_fifth_at_most(pace: float) -> None:
     before = dataclasses.replace(
         program, parts=tuple(dataclasses.replace(p, calls=n) for p, n in zip(program.parts, counts, strict=True))
     )
-    after = recalibrate(before, Measured(wall_s=118.0, per_call_s=dict.fromkeys("abc", 1.2e-3)), damping=1.0).program
+    after = recalibrate(
+        before, MeasuredTimes(wall_s=118.0, per_call_s=dict.fromkeys("abc", 1.2e-3)), damping=1.0
+    ).program
     share = {p.variant.name: p.calls * p.variant.wall_s / 100 for p in after.parts}
     # At 20 % slower calls, b would need half of the time. It gets at most 1.2 x 40 %; c does the rest instead of a.
     assert share["b"] == pytest.approx(0.48 * busy, rel=1e-3)
@@ -230,7 +236,7 @@ def test_the_largest_share_grows_by_a_fifth_at_most(pace: float) -> None:
 def test_a_pace_stays_as_it_is() -> None:
     program = synthesize(flops(a=0.01, b=0.02), wish(run_time_s=100.0, pace=0.5, metrics={"gflop_per_s": 0.0075}))
     assert parts(program) == {"a": 25, "b": 25}
-    after = recalibrate(program, Measured(wall_s=105.0), damping=1.0).program
+    after = recalibrate(program, MeasuredTimes(wall_s=105.0), damping=1.0).program
     assert after.planned()["run_time_s"] == pytest.approx(100, rel=1e-2)
     assert after.profile.pace == 0.5
 
@@ -242,7 +248,7 @@ def test_phases_and_the_note_on_system_kernels_are_kept() -> None:
     shifted = dataclasses.replace(
         before, parts=tuple(dataclasses.replace(p, phase=q) for p, q in zip(before.parts, (0.5, 0.125), strict=True))
     )
-    after = recalibrate(shifted, Measured(wall_s=1001.0)).program
+    after = recalibrate(shifted, MeasuredTimes(wall_s=1001.0)).program
     assert [p.phase for p in after.parts] == [0.5, 0.125]
     assert [n.split()[0] for n in after.notes] == ["uses", "2"]
 
@@ -250,7 +256,7 @@ def test_phases_and_the_note_on_system_kernels_are_kept() -> None:
 def test_own_metrics_hold_after_a_calibration() -> None:
     user_metrics = {"m": metric("m", "flops / cpu_s")}
     program = synthesize(flops(a=1, b=2), wish(run_time_s=100.0, metrics={"m": 1.5e9}), own_metrics=user_metrics)
-    after = recalibrate(program, Measured(wall_s=110.0)).program
+    after = recalibrate(program, MeasuredTimes(wall_s=110.0)).program
     assert after.own_metrics == user_metrics
     assert after.planned()["m"] == pytest.approx(1.5e9, rel=2e-2)
 
@@ -261,7 +267,7 @@ def test_own_metrics_hold_after_a_calibration() -> None:
 )
 def test_an_error_within_the_floor_changes_nothing(wall_s: float, floor: float, converged: bool) -> None:
     before = calibrated()
-    calibration = recalibrate(before, Measured(wall_s=wall_s), floor=floor + 1e-12)
+    calibration = recalibrate(before, MeasuredTimes(wall_s=wall_s), floor=floor + 1e-12)
     assert calibration.converged == converged
     assert (calibration.program is before) == converged
     assert calibration.error == pytest.approx(wall_s / 10 - 1)
@@ -270,16 +276,16 @@ def test_an_error_within_the_floor_changes_nothing(wall_s: float, floor: float, 
 @pytest.mark.parametrize(
     ("measured", "damping", "says"),
     [
-        (Measured(wall_s=12.0), 0.0, "damping: found 0.0; allowed: above 0, at most 1"),
-        (Measured(wall_s=12.0), 1.01, "damping: found 1.01; allowed: above 0, at most 1"),
-        (Measured(wall_s=0.0), 1.0, "wall_s: found 0.0; allowed: a time > 0"),
-        (Measured(wall_s=math.inf), 1.0, "wall_s: found inf; allowed: a time > 0"),
-        (Measured(wall_s=12.0, cpu_s=0.0), 1.0, "cpu_s: found 0.0; allowed: a time > 0"),
-        (Measured(wall_s=12.0, per_call_s={"b": -1.0}), 1.0, "b: found -1.0; allowed: a time > 0"),
-        (Measured(wall_s=12.0, per_call_s={"c": 1.0}), 1.0, "measured 'c', which is not in the program"),
+        (MeasuredTimes(wall_s=12.0), 0.0, "damping: found 0.0; allowed: above 0, at most 1"),
+        (MeasuredTimes(wall_s=12.0), 1.01, "damping: found 1.01; allowed: above 0, at most 1"),
+        (MeasuredTimes(wall_s=0.0), 1.0, "wall_s: found 0.0; allowed: a time > 0"),
+        (MeasuredTimes(wall_s=math.inf), 1.0, "wall_s: found inf; allowed: a time > 0"),
+        (MeasuredTimes(wall_s=12.0, cpu_s=0.0), 1.0, "cpu_s: found 0.0; allowed: a time > 0"),
+        (MeasuredTimes(wall_s=12.0, per_call_s={"b": -1.0}), 1.0, "b: found -1.0; allowed: a time > 0"),
+        (MeasuredTimes(wall_s=12.0, per_call_s={"c": 1.0}), 1.0, "measured 'c', which is not in the program"),
     ],
 )
-def test_a_measurement_without_meaning_is_refused(measured: Measured, damping: float, says: str) -> None:
+def test_a_measurement_without_meaning_is_refused(measured: MeasuredTimes, damping: float, says: str) -> None:
     with pytest.raises(UsageError) as error:
         recalibrate(calibrated(), measured, damping=damping)
     assert str(error.value) == f"p: {says}"
@@ -287,7 +293,7 @@ def test_a_measurement_without_meaning_is_refused(measured: Measured, damping: f
 
 def test_times_with_which_the_variants_cannot_meet_the_profile_are_refused_with_what_is_possible() -> None:
     with pytest.raises(ImpossibleError, match="possible: gflop_per_s") as error:
-        recalibrate(calibrated(), Measured(wall_s=40.0), damping=1.0)
+        recalibrate(calibrated(), MeasuredTimes(wall_s=40.0), damping=1.0)
     # The variants are four times as slow, so the range is 0.25 to 0.5 instead of 1 to 2.
     assert error.value.ranges == {"gflop_per_s": pytest.approx((0.25, 0.5))}
 
@@ -295,7 +301,7 @@ def test_times_with_which_the_variants_cannot_meet_the_profile_are_refused_with_
 def test_a_share_may_grow_where_the_new_times_require_it() -> None:
     # With the new times, b needs nearly all of the time, which is more than 1.2 times its share.
     before = calibrated(most_share=0.2)
-    after = recalibrate(before, Measured(wall_s=12.0, per_call_s={"a": 0.02, "b": 0.0133}), damping=1.0).program
+    after = recalibrate(before, MeasuredTimes(wall_s=12.0, per_call_s={"a": 0.02, "b": 0.0133}), damping=1.0).program
     time_of = {p.variant.name: p.calls * p.variant.wall_s for p in after.parts}
     assert time_of["b"] == pytest.approx(10, rel=0.03)
     assert after.planned()["gflop_per_s"] == pytest.approx(1.5, rel=1e-2)

@@ -36,7 +36,7 @@ from meshmark.machine.identity import identity
 from meshmark.machine.published.reference import machine_facts, model_claims, publication, publications
 from meshmark.machine.smbios import channels, dimms, without_serials
 from meshmark.machine.sources import from_sysfs
-from meshmark.machine.tree import MachineError, Tree
+from meshmark.machine.tree import FileTree, MachineError
 from meshmark.native import find_native
 from support.paths import MACHINES
 
@@ -274,9 +274,9 @@ def test_memory_modules_give_the_hardware_peak(tmp_path: Path) -> None:
     memory: Any = host_facts(tree(tmp_path, files))["memory"]
     assert memory["channels"] == 16 and memory["rate_t_per_s"] == 4_800_000_000
     assert memory["peak_bytes_per_s"] == 16 * 8 * 4_800_000_000
-    assert wire_bandwidth(Tree(tmp_path)) == 16 * 8 * 4_800_000_000
+    assert wire_bandwidth(FileTree(tmp_path)) == 16 * 8 * 4_800_000_000
     (tmp_path / "sys" / "firmware" / "dmi" / "tables" / "DMI").unlink()
-    assert wire_bandwidth(Tree(tmp_path)) is None
+    assert wire_bandwidth(FileTree(tmp_path)) is None
     assert memory["dimms"][0]["kind"] == "DDR5" and memory["dimms"][0]["size_bytes"] == 64 << 30
     assert memory["dimms"][0]["max_rate_t_per_s"] == 5_600_000_000
 
@@ -484,7 +484,7 @@ def test_a_publication_of_another_format_is_refused(tmp_path: Path) -> None:
 def test_settings_of_the_kernel_are_read() -> None:
     """The kernel refuses very long reads from /proc/sys, even of short files."""
     path = "proc/sys/kernel/perf_event_paranoid"
-    assert Tree(Path("/")).number(path) == int((Path("/") / path).read_text())
+    assert FileTree(Path("/")).number(path) == int((Path("/") / path).read_text())
 
 
 def _header(kind: bytes, size: int, name: str = "x") -> bytes:

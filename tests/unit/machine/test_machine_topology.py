@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError
-from meshmark.machine.capture import Opened, open_machine
+from meshmark.machine.capture import OpenedMachine, open_machine
 from meshmark.machine.sources import from_hwloc_xml, from_synthetic, from_sysfs, is_synthetic
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import MachineError, format_list, parse_list
@@ -27,7 +27,7 @@ needs_hwloc = pytest.mark.skipif(
 )
 
 
-def machine(name: str) -> Opened:
+def machine(name: str) -> OpenedMachine:
     suffix = "xml" if INDEX[name]["label"] == "synthetic" else "tar.xz"
     return open_machine(str(MACHINES / f"{name}.{suffix}"))
 

@@ -22,7 +22,7 @@ from meshmark.machine.sources import from_hwloc_xml, from_sysfs
 from meshmark.machine.topology import Topology
 from meshmark.native import find_native
 from meshmark.watch.frames import Header
-from meshmark.watch.live import Live
+from meshmark.watch.live import LiveSampler
 from support.paths import MACHINES
 
 INDEX = {m["name"]: m["label"] for m in tomllib.loads((MACHINES / "index.toml").read_text())["machine"]}
@@ -45,7 +45,7 @@ def counts(t: Topology) -> tuple[int, ...]:
 
 
 def watched(root: Path | None) -> Header:
-    with Live(100, 0.01, root=root, sources=["node"]) as live:
+    with LiveSampler(100, 0.01, root=root, sources=["node"]) as live:
         return live.header
 
 

@@ -10,7 +10,7 @@ from meshmark.machine.absence import absent
 from meshmark.machine.boot import comparable_facts
 from meshmark.machine.facts import recorded_facts
 from meshmark.machine.prefetchers import prefetchers
-from meshmark.machine.tree import FilesInMemory, Tree
+from meshmark.machine.tree import FilesInMemory, FileTree
 from meshmark.store.machines import changes, machines
 from meshmark.store.store import Store
 from support.made_registers import write_registers
@@ -18,11 +18,11 @@ from support.made_registers import write_registers
 INTEL, AMD = ("GenuineIntel", 0x1A4), ("AuthenticAMD", 0xC0000108)
 
 
-def registers(root: Path, number: int, *values: int) -> Tree:
+def registers(root: Path, number: int, *values: int) -> FileTree:
     """Return a tree whose CPUs have these values in a register."""
     write_registers(root / "dev" / "cpu", number, dict(enumerate(values)))
     (root / "dev" / "cpu" / "microcode").write_text("")
-    return Tree(root)
+    return FileTree(root)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from meshmark.errors import UsageError
 from meshmark.machine.memory import group_available_bytes, node_available_bytes
 from meshmark.machine.sources import from_synthetic, from_sysfs
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Tree
-from meshmark.measure.llm import Memory, Point, best_of, choose, cost_s, of_size, points, request
+from meshmark.machine.tree import FileTree
+from meshmark.measure.llm import AvailableMemory, SettingResult, best_of, choose, cost_s, of_size, points, request
 from meshmark.measure.llm_answer import measured_answer, predicted_answer
 from meshmark.store.record import Record
 from support.cli import meshmark
@@ -20,7 +20,7 @@ from support.made_run import record
 GB = 10**9
 GIB = 2**30
 TWO_NODES = from_synthetic("pack:2 [numa(memory=32GiB)] core:4 pu:1")
-ROOMY = Memory(1000 * GB, None, {0: 500 * GB, 1: 500 * GB})
+ROOMY = AvailableMemory(1000 * GB, None, {0: 500 * GB, 1: 500 * GB})
 
 
 def setting(placement: str, threads: int, read: float, share: float = 0.95, size: int = 512 << 20) -> list[Record]:
@@ -37,7 +37,7 @@ def setting(placement: str, threads: int, read: float, share: float = 0.95, size
     return [record("llm", metric, value, **conditions) for metric, value in values.items()]
 
 
-def trial(topology: Topology = TWO_NODES) -> list[Point]:
+def trial(topology: Topology = TWO_NODES) -> list[SettingResult]:
     records = [*setting("one-node", 8, 40 * GB), *setting("interleave", 8, 70 * GB), *setting("mirror", 8, 80 * GB)]
     return points(records, topology)
 
@@ -49,15 +49,15 @@ def trial(topology: Topology = TWO_NODES) -> list[Point]:
     ("memory", "placement", "reason"),
     [
         (ROOMY, "mirror", ""),
-        (Memory(100 * GB, None, {0: 50 * GB, 1: 50 * GB}), "interleave", ""),
-        (Memory(100 * GB, None, {0: 40 * GB, 1: 50 * GB}), "one-node", "node 0"),
-        (Memory(100 * GB, None, {0: 50 * GB, 1: 40 * GB}), "one-node", ""),
-        (Memory(100 * GB, None, {0: 60 * GB, 1: 40 * GB}), "mirror", "node 1"),
-        (Memory(80 * GB, None, {0: 50 * GB, 1: 50 * GB}), "mirror", "2 times, and this machine"),
-        (Memory(100 * GB, 41 * GB, {0: 50 * GB, 1: 50 * GB}), "interleave", "the control group"),
+        (AvailableMemory(100 * GB, None, {0: 50 * GB, 1: 50 * GB}), "interleave", ""),
+        (AvailableMemory(100 * GB, None, {0: 40 * GB, 1: 50 * GB}), "one-node", "node 0"),
+        (AvailableMemory(100 * GB, None, {0: 50 * GB, 1: 40 * GB}), "one-node", ""),
+        (AvailableMemory(100 * GB, None, {0: 60 * GB, 1: 40 * GB}), "mirror", "node 1"),
+        (AvailableMemory(80 * GB, None, {0: 50 * GB, 1: 50 * GB}), "mirror", "2 times, and this machine"),
+        (AvailableMemory(100 * GB, 41 * GB, {0: 50 * GB, 1: 50 * GB}), "interleave", "the control group"),
     ],
 )
-def test_weights_must_fit_into_machine_group_and_node(memory: Memory, placement: str, reason: str) -> None:
+def test_weights_must_fit_into_machine_group_and_node(memory: AvailableMemory, placement: str, reason: str) -> None:
     [point] = [p for p in trial() if p.placement == placement]
     reasons = memory.lacks(point, 40 * GB)
     assert reason in reasons and bool(reason) == bool(reasons)
@@ -77,23 +77,23 @@ def test_limits_of_both_versions_of_control_groups_count(tmp_path: Path, groups:
     for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert group_available_bytes(Tree(tmp_path)) == 7000
-    assert group_available_bytes(Tree(tmp_path / "proc")) is None
+    assert group_available_bytes(FileTree(tmp_path)) == 7000
+    assert group_available_bytes(FileTree(tmp_path / "proc")) is None
 
 
 def test_half_of_the_page_cache_of_a_node_is_available(tmp_path: Path) -> None:
     file = tmp_path / "sys/devices/system/node/node3/meminfo"
     file.parent.mkdir(parents=True)
     file.write_text("Node 3 MemFree: 100 kB\nNode 3 FilePages: 50 kB\n")
-    assert node_available_bytes(Tree(tmp_path), 3) == 125 * 1024
-    assert node_available_bytes(Tree(tmp_path), 4) is None
+    assert node_available_bytes(FileTree(tmp_path), 3) == 125 * 1024
+    assert node_available_bytes(FileTree(tmp_path), 4) is None
 
 
 # ------------------------------------------------------------------ the request
 
 
 def test_large_weights_begin_with_a_trial_and_small_ones_do_not() -> None:
-    memory = Memory.of(from_sysfs())
+    memory = AvailableMemory.of(from_sysfs())
     query = request(["--weights", "1MiB,40GB,40GiB", "--threads", "1"], memory)
     assert query.small == (1 << 20,) and query.large == (40 * GB, 40 * GIB)
     assert set(query.trial_sizes) == {1 << 20, query.trial_bytes}
@@ -102,7 +102,7 @@ def test_large_weights_begin_with_a_trial_and_small_ones_do_not() -> None:
 
 
 def test_a_trial_shrinks_to_the_memory_that_is_left() -> None:
-    query = request(["--weights", "40GB"], Memory(300 << 20, None, {0: 300 << 20}))
+    query = request(["--weights", "40GB"], AvailableMemory(300 << 20, None, {0: 300 << 20}))
     assert query.cached and 1 << 20 <= query.trial_bytes <= 270 << 20
 
 
@@ -128,7 +128,7 @@ def test_a_budget_measures_all_settings_or_the_best_or_none() -> None:
 
 
 def test_only_settings_that_fit_are_measured() -> None:
-    memory = Memory(70 * GB, None, {0: 35 * GB, 1: 35 * GB})
+    memory = AvailableMemory(70 * GB, None, {0: 35 * GB, 1: 35 * GB})
     assert {p.placement for p in choose(trial(), 40 * GB, memory, 0.0, 1e9, 0).points} == {"interleave"}
     assert choose(trial(), 100 * GB, memory, 0.0, 1e9, 0).points == ()
 
@@ -158,7 +158,7 @@ def test_points_belong_to_the_requested_size_that_they_round() -> None:
 
 
 def test_a_prediction_is_the_read_bandwidth_over_the_weights() -> None:
-    query = request(["--weights", "40GB", "--placement", "mirror"], Memory(300 << 20, None, {0: 300 << 20}))
+    query = request(["--weights", "40GB", "--placement", "mirror"], AvailableMemory(300 << 20, None, {0: 300 << 20}))
     first, *others = predicted_answer(trial(), 40 * GB, query, ROOMY, "the budget is too short")
     best = best_of(trial(), "read")[0]
     expected = best.read.value / (40 * GB)
@@ -169,7 +169,7 @@ def test_a_prediction_is_the_read_bandwidth_over_the_weights() -> None:
 
 
 def test_a_prediction_prefers_settings_that_fit() -> None:
-    memory = Memory(70 * GB, None, {0: 35 * GB, 1: 35 * GB})
+    memory = AvailableMemory(70 * GB, None, {0: 35 * GB, 1: 35 * GB})
     query = request(["--weights", "40GB"], ROOMY)
     assert "(interleave), 8 threads." in predicted_answer(trial(), 40 * GB, query, memory, "")[0]
     assert "if the memory were large enough" in predicted_answer(trial(), 400 * GB, query, memory, "")[0]

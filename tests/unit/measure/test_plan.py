@@ -9,11 +9,11 @@ import pytest
 from meshmark.describe import description
 from meshmark.errors import UsageError
 from meshmark.measure.runs import launch
-from meshmark.measure.runs.plan import Plan, measurement
+from meshmark.measure.runs.plan import SurveyPlan, measurement
 from support.mpi_here import installed
 
 
-def options(plan: Plan) -> list[dict[str, str]]:
+def options(plan: SurveyPlan) -> list[dict[str, str]]:
     return [dict(itertools.pairwise(step.argv)) for step in plan.steps]
 
 

@@ -20,7 +20,7 @@ from meshmark.measure.repetitions import (
     shortfall,
     unique,
 )
-from meshmark.measure.runs.plan import Plan, Step
+from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
 from meshmark.store.record import MODE, Record, median, median_interval
 from meshmark.store.run import Absence
 from support import made_run
@@ -142,8 +142,8 @@ def test_runs_of_nothing_have_no_share_between_them() -> None:
     assert pooled_zero.conditions["run_spread"] is None, "of nothing there is no share"
 
 
-def step(name: str, *words: str) -> Step:
-    return Step(name, "lines", ("lines", *words), 1)
+def step(name: str, *words: str) -> SurveyStep:
+    return SurveyStep(name, "lines", ("lines", *words), 1)
 
 
 def test_steps_are_pooled_by_their_name() -> None:
@@ -189,7 +189,7 @@ def test_programs_of_two_runs_meet_whatever_they_found() -> None:
 
 def test_repetitions_of_a_step_have_one_name_in_common() -> None:
     ids = ["03-latency-company.r1", "11-latency-company.r2", "04-bandwidth", "12-run.r2.r1"]
-    plan = Plan("p", tuple(Step(i, "latency", (), 1) for i in ids))
+    plan = SurveyPlan("p", tuple(SurveyStep(i, "latency", (), 1) for i in ids))
     assert [s.repeats for s in plan.steps] == ["latency-company", "latency-company", "bandwidth", "run.r2"]
 
 

@@ -15,8 +15,8 @@ import pytest
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure import survey
 from meshmark.measure.runs import runner
-from meshmark.measure.runs.plan import Plan, Step, make_plan
-from meshmark.measure.runs.runner import Pace, Runner, StepResult, run_plan
+from meshmark.measure.runs.plan import SurveyPlan, SurveyStep, make_plan
+from meshmark.measure.runs.runner import Pace, PlanRunner, StepResult, run_plan
 from meshmark.measure.runs.spec import load_spec, parse_spec
 from meshmark.store.store import Store
 from support.paths import FAKE_PROBE
@@ -33,12 +33,12 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def step(*words: str, budget_s: float = 2) -> Step:
-    return Step("01-fake", "fake", ("fake", *words), budget_s)
+def step(*words: str, budget_s: float = 2) -> SurveyStep:
+    return SurveyStep("01-fake", "fake", ("fake", *words), budget_s)
 
 
 def test_a_step_runs_and_a_second_run_measures_nothing(tmp_path: Path, fake: Path) -> None:
-    runner = Runner(tmp_path / "run")
+    runner = PlanRunner(tmp_path / "run")
     first = runner.run_step(step())
     assert first.status == "ok" and len(first.reading.records) == 4
     log_text = fake.read_text()
@@ -58,10 +58,10 @@ def test_a_step_runs_and_a_second_run_measures_nothing(tmp_path: Path, fake: Pat
     ],
 )
 def test_a_fault_is_one_clear_line_and_the_others_go_on(tmp_path: Path, fault: str, says: str) -> None:
-    bad, good = step("--fault", fault), Step("02-fake", "fake", ("fake",), 2)
+    bad, good = step("--fault", fault), SurveyStep("02-fake", "fake", ("fake",), 2)
     messages: list[str] = []
     store = Store(tmp_path / "store")
-    results = run_plan(Plan("p", (bad, good)), tmp_path / "run", store, "r", None, messages.append)
+    results = run_plan(SurveyPlan("p", (bad, good)), tmp_path / "run", store, "r", None, messages.append)
     assert [r.status for r in results] == ["failed", "ok"]
     assert len(messages) == 1 and says in messages[0] and "\n" not in messages[0]
     assert len(store.query(step="02-fake")) == 4
@@ -69,7 +69,7 @@ def test_a_fault_is_one_clear_line_and_the_others_go_on(tmp_path: Path, fault: s
 
 
 def test_what_is_absent_is_no_failure(tmp_path: Path) -> None:
-    result = Runner(tmp_path).run_step(step("--fault", "absent"))
+    result = PlanRunner(tmp_path).run_step(step("--fault", "absent"))
     assert result.status == "absent"
     assert [(a.kind, a.reason, a.enable) for a in result.reading.absences] == [
         ("absent", "no such thing here", "buy one")
@@ -77,12 +77,12 @@ def test_what_is_absent_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_a_hanging_probe_is_killed_with_its_reason(tmp_path: Path) -> None:
-    result = Runner(tmp_path, silence_s=0.5).run_step(step("--fault", "hang", budget_s=0.5))
+    result = PlanRunner(tmp_path, silence_s=0.5).run_step(step("--fault", "hang", budget_s=0.5))
     assert result.status == "failed" and "killed" in result.message
 
 
 def test_a_probe_that_cannot_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = Runner(tmp_path)
+    runner = PlanRunner(tmp_path)
     broken = tmp_path / "broken"
     broken.write_text("#!/proc/no/such/shell\n")
     broken.chmod(0o755)
@@ -93,11 +93,11 @@ def test_a_probe_that_cannot_start_is_one_line(tmp_path: Path, monkeypatch: pyte
 def test_killed_at_random_moments_it_resumes_and_measures_nothing_twice(tmp_path: Path, fake: Path) -> None:
     code = f"""
 from pathlib import Path
-from meshmark.measure.runs.plan import Plan, Step
+from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
 from meshmark.measure.runs.runner import run_plan
 from meshmark.store.store import Store
-steps = tuple(Step(f"0{{i}}-fake", "fake", ("fake", "--seed", str(i), "--pause", "0.02"), 2) for i in range(3))
-run_plan(Plan("p", steps), Path({str(tmp_path / "run")!r}), Store(Path({str(tmp_path / "store")!r})), "r")
+steps = tuple(SurveyStep(f"0{{i}}-fake", "fake", ("fake", "--seed", str(i), "--pause", "0.02"), 2) for i in range(3))
+run_plan(SurveyPlan("p", steps), Path({str(tmp_path / "run")!r}), Store(Path({str(tmp_path / "store")!r})), "r")
 """
     rng = random.Random(5)
     kills = 0
@@ -125,9 +125,9 @@ run_plan(Plan("p", steps), Path({str(tmp_path / "run")!r}), Store(Path({str(tmp_
 def test_the_probe_dies_with_its_runner(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from meshmark.measure.runs.plan import Step
-from meshmark.measure.runs.runner import Runner
-Runner(Path({str(tmp_path)!r})).run_step(Step("s", "fake", ("fake", "--fault", "hang"), 99))
+from meshmark.measure.runs.plan import SurveyStep
+from meshmark.measure.runs.runner import PlanRunner
+PlanRunner(Path({str(tmp_path)!r})).run_step(SurveyStep("s", "fake", ("fake", "--fault", "hang"), 99))
 """
     child = subprocess.Popen([sys.executable, "-c", code])
 
@@ -151,8 +151,8 @@ def test_a_full_disk_under_the_journal_is_one_line(tmp_path: Path) -> None:
     try:
         messages: list[str] = []
         store = Store(tmp_path / "store")
-        store.add("before", "s", Runner(tmp_path / "r0").run_step(step()).reading.records)
-        plan = Plan("p", (step("--points", "90"), Step("02-fake", "fake", ("fake",), 2)))
+        store.add("before", "s", PlanRunner(tmp_path / "r0").run_step(step()).reading.records)
+        plan = SurveyPlan("p", (step("--points", "90"), SurveyStep("02-fake", "fake", ("fake",), 2)))
         results = run_plan(plan, small, store, "r", None, messages.append)
         assert results[0].status == "failed" and "No space left" in messages[0]
         assert len(store.query(run="before")) == 4, "the store stays readable"
@@ -196,14 +196,14 @@ def test_a_spec_that_is_not_there() -> None:
 def test_a_plan_survives_the_way_to_disk(tmp_path: Path) -> None:
     plan = make_plan(parse_spec(GOOD, "x"))
     plan.save(tmp_path / "plan.json")
-    assert Plan.load(tmp_path / "plan.json") == plan
+    assert SurveyPlan.load(tmp_path / "plan.json") == plan
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/b", ".hidden", "", "x" * 300])
 def test_the_id_of_a_step_cannot_leave_the_run_folder(tmp_path: Path, name: str) -> None:
-    Plan("p", (Step(name, "fake", ("fake",), 1.0),)).save(tmp_path / "plan.json")
+    SurveyPlan("p", (SurveyStep(name, "fake", ("fake",), 1.0),)).save(tmp_path / "plan.json")
     with pytest.raises(MeshmarkError, match="id of a step"):
-        Plan.load(tmp_path / "plan.json")
+        SurveyPlan.load(tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize("word", ["resume", "machine"])
@@ -254,7 +254,7 @@ def test_a_step_that_cannot_start_is_absent_with_its_reason(tmp_path: Path, monk
     """The step has no journal and does not count as failed, neither at once nor after a run that resumes the survey."""
     program_of = runner.program_of
 
-    def program(step: Step) -> list[str]:
+    def program(step: SurveyStep) -> list[str]:
         if step.id.startswith("02"):
             raise AbsentError("MPICH is not installed", "apt install mpich")
         return program_of(step)
@@ -275,18 +275,18 @@ def test_a_step_that_cannot_start_is_absent_with_its_reason(tmp_path: Path, monk
 
 
 def test_a_plan_far_behind_starts_no_further_repetitions() -> None:
-    steps = [Step(f"prefetch.r{i}", "prefetch", ("prefetch",), 3.0) for i in (1, 2, 3)]
+    steps = [SurveyStep(f"prefetch.r{i}", "prefetch", ("prefetch",), 3.0) for i in (1, 2, 3)]
     pace = Pace(9.0)
     assert pace.allows(steps[0])
     pace.add(StepResult(steps[0], "ok", elapsed_s=5.0))
     assert pace.allows(steps[1]), "5 s and another 5 s are within a fifth of 9 s"
     pace.add(StepResult(steps[1], "ok", elapsed_s=5.0))
     assert not pace.allows(steps[2])
-    assert pace.allows(Step("gups", "gups", ("gups",), 3.0)), "every step runs once"
+    assert pace.allows(SurveyStep("gups", "gups", ("gups",), 3.0)), "every step runs once"
 
 
 def test_earlier_results_of_a_resumed_run_take_no_time() -> None:
-    step = Step("gups.r1", "gups", ("gups",), 1.0)
+    step = SurveyStep("gups.r1", "gups", ("gups",), 1.0)
     pace = Pace(2.0)
     pace.add(StepResult(step, "resumed", elapsed_s=100.0))
     assert pace.allows(step)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.runs.plan import Plan, Step
+from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
 from meshmark.measure.runs.unfinished import KEPT, begin, newest
 from meshmark.store.store import MEASURING, Store
 from support.cli import start
@@ -181,7 +181,7 @@ def test_nobody_goes_on_with_what_is_being_measured(home: Home) -> None:
 
 def test_the_newest_of_an_instrument_is_taken_and_old_ones_go(tmp_path: Path) -> None:
     for i in range(2 * KEPT):
-        plan = Plan("measure", (Step(f"s{i}", "odd" if i % 2 else "even", (), 1.0),))
+        plan = SurveyPlan("measure", (SurveyStep(f"s{i}", "odd" if i % 2 else "even", (), 1.0),))
         run = begin(tmp_path, f"r{i:02d}", plan, "n1")
         os.utime(run.folder / "run.json", (i, i))
         assert run.lock is not None
@@ -201,7 +201,7 @@ def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatc
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr("fcntl.flock", none)
-    plan = Plan("measure", (Step("s", "fake", (), 1.0),))
+    plan = SurveyPlan("measure", (SurveyStep("s", "fake", (), 1.0),))
     for i in range(KEPT + 2):
         begin(tmp_path, f"r{i}", plan, "n1")
     assert len(list((tmp_path / MEASURING).iterdir())) == KEPT + 2, "nothing that may be in use is removed"
@@ -210,7 +210,7 @@ def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatc
 
 
 def test_many_at_once_do_not_meet(tmp_path: Path) -> None:
-    plan = Plan("measure", (Step("s", "fake", (), 1.0),))
+    plan = SurveyPlan("measure", (SurveyStep("s", "fake", (), 1.0),))
 
     def one(i: int) -> None:
         for j in range(20):

@@ -12,9 +12,8 @@ import pytest
 
 from meshmark.errors import AbsentError
 from meshmark.model.fitting import fit as fitting
-from meshmark.model.fitting.fit import Fit, Point, fit
-from meshmark.store.record import Metric as Described
-from meshmark.store.record import Record
+from meshmark.model.fitting.fit import FitPoint, SurveyFit, fit
+from meshmark.store.record import Metric, Record
 
 GIB = 1 << 30
 UNITS = {
@@ -29,7 +28,7 @@ UNITS = {
 
 def rec(instrument: str, metric: str, *samples: float, flags: Iterable[str] = (), **conditions: Any) -> Record:
     return Record.of(
-        Described(metric, UNITS[metric], "none", ""),
+        Metric(metric, UNITS[metric], "none", ""),
         samples,
         source="host",
         machine="h",
@@ -375,7 +374,7 @@ def test_outstanding_loads_follow_the_rate_of_the_simulation(
 # ------------------------------------------------------------------ the comparison
 
 
-def points(simulator: Simulator, folder: Path, *records: Record) -> dict[str, Point]:
+def points(simulator: Simulator, folder: Path, *records: Record) -> dict[str, FitPoint]:
     comparison = fit([*SURVEY, *records], "made", [4], 64, folder).points
     assert len({p.what for p in comparison}) == len(comparison)
     return {p.what: p for p in comparison}
@@ -519,13 +518,13 @@ def test_progress_counts_answers_of_all_points(simulator: Simulator, tmp_path: P
 
 
 def test_the_error_of_a_fit_is_the_root_mean_square_of_its_relative_errors() -> None:
-    def point(model: float, used: bool) -> Point:
-        return Point("x", 2.0, model, "s", used, frozenset())
+    def point(model: float, used: bool) -> FitPoint:
+        return FitPoint("x", 2.0, model, "s", used, frozenset())
 
-    result = Fit("", (point(2.6, True), point(1.2, True), point(3.0, False)))
+    result = SurveyFit("", (point(2.6, True), point(1.2, True), point(3.0, False)))
     assert result.rms(True) == pytest.approx(math.sqrt((0.3**2 + 0.4**2) / 2))
     assert result.rms(False) == pytest.approx(0.5)
-    assert math.isnan(Fit("", (point(2.6, True),)).rms(False))
+    assert math.isnan(SurveyFit("", (point(2.6, True),)).rms(False))
 
 
 # ------------------------------------------------------------------ what is missing

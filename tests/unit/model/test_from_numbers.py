@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.model.fitting.from_numbers import Fitted, fit_numbers
-from meshmark.model.fitting.key_numbers import Given, KeyNumbers, check, conflicts, show
+from meshmark.model.fitting.from_numbers import KeyNumberFit, fit_numbers
+from meshmark.model.fitting.key_numbers import KeyNumber, KeyNumbers, check, conflicts, show
 from meshmark.model.instruments import measure
 
 TWO = {"cores": 32, "idle-local": 80e-9, "idle-remote": 140e-9, "read": 200e9}
@@ -18,10 +18,10 @@ ALL = {**TWO, "triad": 140e9, "link": 35e9, "core-read": 12e9, "transfer": 120e-
 
 
 def numbers(given: dict[str, float], store: str = "ordinary") -> KeyNumbers:
-    return KeyNumbers(2 if "idle-remote" in given else 1, {n: Given(v, f"--{n}") for n, v in given.items()}, store)
+    return KeyNumbers(2 if "idle-remote" in given else 1, {n: KeyNumber(v, f"--{n}") for n, v in given.items()}, store)
 
 
-def fitted(folder: Path, given: dict[str, float], store: str = "ordinary") -> Fitted:
+def fitted(folder: Path, given: dict[str, float], store: str = "ordinary") -> KeyNumberFit:
     checked = numbers(given, store)
     check(checked)
     return fit_numbers(checked, "made", folder)
@@ -71,7 +71,7 @@ def test_every_number_of_the_file_states_whether_it_was_given_fitted_or_assumed(
 
 
 def test_an_assumed_number_makes_assumed_parameters(tmp_path: Path) -> None:
-    numbers = {n: Given(v, "--x", assumed=n == "idle-local") for n, v in ONE.items()}
+    numbers = {n: KeyNumber(v, "--x", assumed=n == "idle-local") for n, v in ONE.items()}
     result = fit_numbers(KeyNumbers(1, numbers), "made", tmp_path)
     assert result.machine.origins["memory.access_ns"].kind == "assumed"
     assert result.machine.origins["memory.channel_gb_per_s"].kind == "fitted"

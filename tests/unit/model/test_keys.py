@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.model.keys import Machine
+from meshmark.model.keys import MachineTable
 from meshmark.values.inputs import checked
 
 
@@ -30,7 +30,7 @@ from meshmark.values.inputs import checked
     ],
 )
 def test_values_at_the_limits_are_allowed_and_kept(table: str, key: str, value: Any) -> None:
-    machine = checked(Machine, {table: {key: value}}, "m.toml")
+    machine = checked(MachineTable, {table: {key: value}}, "m.toml")
     assert getattr(getattr(machine, table), key) == value
 
 
@@ -64,5 +64,5 @@ def test_values_at_the_limits_are_allowed_and_kept(table: str, key: str, value: 
 )
 def test_values_beyond_the_limits_are_refused_by_their_key(table: str, key: str, value: Any, at: str) -> None:
     with pytest.raises(UsageError) as error:
-        checked(Machine, {table: {key: value}}, "m.toml")
+        checked(MachineTable, {table: {key: value}}, "m.toml")
     assert str(error.value).startswith(f"m.toml: {at}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshmark.model.machine import find_machine
-from meshmark.model.patterns import Request, run_pattern
+from meshmark.model.patterns import PatternRequest, run_pattern
 
 LINES = 1024
 FLIT_NS = 4 / 3.068  # a link of a GS1280 moves 4 bytes at 3.068 GB/s
@@ -13,7 +13,7 @@ DATA, REQUEST = 19, 3  # flits
 
 
 def swap_us(distance: int, *settings: str, block: str = "64KiB") -> float:
-    request = Request("swap", distance=str(distance), block=block)
+    request = PatternRequest("swap", distance=str(distance), block=block)
     records, _ = run_pattern(find_machine("gs1280-16", list(settings)), request, "test")
     (elapsed,) = (r.value for r in records if r.metric == "elapsed")
     return elapsed * 1e6

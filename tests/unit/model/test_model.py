@@ -23,7 +23,7 @@ from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.instruments import POINTS, fill_order, measure
 from meshmark.model.keys import KEYS
 from meshmark.model.machine import FOLDER, MachineFileError, data_rate_mhz, find_machine, machine_names, read_machine
-from meshmark.model.patterns import Request, points_of, run_pattern
+from meshmark.model.patterns import PatternRequest, points_of, run_pattern
 from meshmark.model.place_io import place
 from meshmark.model.sweeps.sweep import grid, run_sweep, values_of
 from meshmark.model.workloads import random_reads
@@ -373,7 +373,7 @@ def test_threads_of_a_core_that_the_model_lacks_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize(("option", "value"), [("rate", "x"), ("rate", "2,-1"), ("write_share", 0.9)])
 def test_a_wrong_rate_is_refused_by_its_own_option(option: str, value: Any) -> None:
-    request = replace(Request("throughput"), **{option: value})
+    request = replace(PatternRequest("throughput"), **{option: value})
     with pytest.raises(UsageError, match=rf"^--{option.replace('_', '-')}: found"):
         run_pattern(find_machine("gs1280-8"), request, "test")
 
@@ -414,7 +414,8 @@ def test_more_bandwidth_never_hurts_and_less_never_helps() -> None:
 
 
 def test_frames_say_where_a_hot_spot_is() -> None:
-    records, frames = run_pattern(find_machine("gs1280-16"), Request("hot_spot", chains="16", window_ns=4000.0), "test")
+    request = PatternRequest("hot_spot", chains="16", window_ns=4000.0)
+    records, frames = run_pattern(find_machine("gs1280-16"), request, "test")
     assert records
     last = frames[-1]["values"]
     busy = [last["memory.busy"][2 * n] + last["memory.busy"][2 * n + 1] for n in range(16)]
@@ -426,7 +427,7 @@ def test_frames_say_where_a_hot_spot_is() -> None:
 
 @pytest.mark.parametrize("workload", ["random_reads", "throughput", "exchange", "all_to_all", "halo", "swap"])
 def test_every_workload_moves_bytes(workload: str) -> None:
-    request = Request(workload, chains="4", block="16KiB", rate="1.5")
+    request = PatternRequest(workload, chains="4", block="16KiB", rate="1.5")
     records, _ = run_pattern(find_machine("gs1280-8"), request, "test")
     bandwidths = [r for r in records if r.metric == "bandwidth_net"]
     assert bandwidths
@@ -435,7 +436,7 @@ def test_every_workload_moves_bytes(workload: str) -> None:
 
 def test_all_cpus_of_a_node_exchange_messages() -> None:
     """Four processors of an X1 node share its memory ports: together they move more bytes, and each moves fewer."""
-    request = Request("swap", threads="16,64", block="64KiB", distance="15")
+    request = PatternRequest("swap", threads="16,64", block="64KiB", distance="15")
     records, _ = run_pattern(find_machine("cray-x1"), request, "test")
     elapsed, rate = ({r.conditions["threads"]: r.value for r in records if r.metric == m} for m in METRICS_OF_MESSAGES)
     assert elapsed[16] < elapsed[64] < 4 * elapsed[16]
@@ -451,9 +452,9 @@ def test_messages_need_a_partner() -> None:
         ("halo", "gs1280-8", "1"),
     ):
         with pytest.raises(UsageError, match=r"^--threads: found"):
-            run_pattern(find_machine(name), Request(workload, threads=threads), "test")
+            run_pattern(find_machine(name), PatternRequest(workload, threads=threads), "test")
     # A processor without a partner is idle; the others exchange messages.
-    records, _ = run_pattern(find_machine("gs1280-8"), Request("swap", threads="3", block="4KiB"), "test")
+    records, _ = run_pattern(find_machine("gs1280-8"), PatternRequest("swap", threads="3", block="4KiB"), "test")
     assert {r.conditions["threads"] for r in records} == {2}
 
 
@@ -473,7 +474,9 @@ def test_programs_on_one_bus_slow_each_other_down() -> None:
     text = "0-1=2.14:0.33,2=2.14:0.33,4=0.3:0"
     slowdowns: dict[bool, dict[str, float]] = {False: {}, True: {}}
     for in_step, times in slowdowns.items():
-        records, _ = run_pattern(find_machine("altix3700"), Request("programs", programs=text, in_step=in_step), "test")
+        records, _ = run_pattern(
+            find_machine("altix3700"), PatternRequest("programs", programs=text, in_step=in_step), "test"
+        )
         for r in records:
             name = str(r.conditions["program"]).partition("=")[0]
             if r.metric == "slowdown":
@@ -486,9 +489,9 @@ def test_programs_on_one_bus_slow_each_other_down() -> None:
     assert slowdowns[True]["0+1"] == pytest.approx(1 + 2.14 / 4.6 * (2 * 4.6 / 6.02 - 1), abs=0.01)
     for wrong in ("", "0", "0=x", "0=1:0.9", "0=1,0=2", "99=1", "0=-1"):
         with pytest.raises(UsageError, match="--programs"):
-            run_pattern(find_machine("altix3700"), Request("programs", programs=wrong), "test")
+            run_pattern(find_machine("altix3700"), PatternRequest("programs", programs=wrong), "test")
     with pytest.raises(UsageError, match=r"found 6 GB/s, one CPU of altix3700 reaches at most 4\.\d+"):
-        run_pattern(find_machine("altix3700"), Request("programs", programs="0=6"), "test")
+        run_pattern(find_machine("altix3700"), PatternRequest("programs", programs="0=6"), "test")
 
 
 def test_the_clocks_of_a_memory_follow_its_ratchet() -> None:
@@ -514,7 +517,7 @@ def test_a_core_keeps_a_streaming_store_longer_than_a_load() -> None:
 def test_a_trace_is_played_with_its_coherence(tmp_path: Path) -> None:
     lines = ["# cpu address op"] + [f"{i % 8} {hex(64 * (i * 7 % 40))} {'rrw'[i % 3]}" for i in range(1200)]
     path = write(tmp_path, "\n".join(lines), "t.trace")
-    records, _ = run_pattern(find_machine("gs1280-8"), Request("trace", chains="1,4", trace=path), "test")
+    records, _ = run_pattern(find_machine("gs1280-8"), PatternRequest("trace", chains="1,4", trace=path), "test")
     elapsed = [r.value for r in records if r.metric == "elapsed"]
     assert elapsed[1] < elapsed[0]
     assert all(0 < r.value < 1 for r in records if r.metric == "hit_share")
@@ -525,9 +528,9 @@ def test_a_trace_is_played_with_its_coherence(tmp_path: Path) -> None:
         ("# no", "no access"),
     ):
         with pytest.raises(UsageError, match=message):
-            run_pattern(find_machine("gs1280-8"), Request("trace", trace=write(tmp_path, wrong)), "test")
+            run_pattern(find_machine("gs1280-8"), PatternRequest("trace", trace=write(tmp_path, wrong)), "test")
     with pytest.raises(UsageError, match="a file of accesses is needed"):
-        run_pattern(find_machine("gs1280-8"), Request("trace"), "test")
+        run_pattern(find_machine("gs1280-8"), PatternRequest("trace"), "test")
 
 
 # ------------------------------------------------------------------ sweeps, places
@@ -594,4 +597,4 @@ def test_machine_files_are_the_packages_own() -> None:
 def test_a_page_of_a_trace_has_at_least_one_line(tmp_path: Path, page: str) -> None:
     (tmp_path / "x.trace").write_text("0 0x40 r\n")
     with pytest.raises(UsageError, match=f"--page: found '{page}'; allowed: sizes from 64 B"):
-        points_of(find_machine("e325"), Request("trace", trace=tmp_path / "x.trace", page=page))
+        points_of(find_machine("e325"), PatternRequest("trace", trace=tmp_path / "x.trace", page=page))

@@ -13,10 +13,10 @@ import pytest
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.place.candidates import (
     BASELINE,
+    AdvicePlan,
     Candidate,
-    Inherited,
-    Plan,
-    Resources,
+    InheritedPlacement,
+    PlacementResources,
     SearchSpace,
     candidates,
     inherited_memory,
@@ -34,7 +34,7 @@ def made_parts(policy: str, count: int, slots: str) -> list[list[int]]:
     return [[c, c + 8] if slots == "cores" else [c] for c in list(cores.get(policy, range(7, -1, -1)))[:count]]
 
 
-WIDE = Resources(cpus=16, threads_per_core=2, memory_nodes=2, thp="madvise")
+WIDE = PlacementResources(cpus=16, threads_per_core=2, memory_nodes=2, thp="madvise")
 
 
 def names(*given: Any, **more: Any) -> tuple[list[str], Mapping[str, str]]:
@@ -76,7 +76,7 @@ def test_siblings_are_tried_where_cores_have_them_and_nobody_said_otherwise() ->
 
 
 def test_one_node_has_no_memory_policies_and_one_thread_no_siblings() -> None:
-    small_machine = Resources(cpus=2, threads_per_core=1, memory_nodes=1, thp="always")
+    small_machine = PlacementResources(cpus=2, threads_per_core=1, memory_nodes=1, thp="always")
     space = SearchSpace(policies=("none", "balance"), memory=("default", "interleave", "bind"))
     combinations, left_out = candidates(space, small_machine, 1, True, parts_of=lambda *_: [[0]], missing=lambda _: "")
     assert [c.name for c in combinations] == [BASELINE, "none, 4KiB", "balance", "balance, 4KiB"]
@@ -171,7 +171,7 @@ NODES_OF = {c: c % 2 for c in range(16)}
 )
 def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: set[str]) -> None:
     """Under `numactl --preferred=1` a plain run prefers node 1: `none, bind` then differs."""
-    machine = Resources(16, 2, 2, "madvise", Inherited(memory=inherited), NODES_OF)
+    machine = PlacementResources(16, 2, 2, "madvise", InheritedPlacement(memory=inherited), NODES_OF)
     memory = (
         "default",
         "local",
@@ -188,7 +188,7 @@ def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: se
 
 
 def test_nodes_of_a_policy_are_those_of_the_cpus() -> None:
-    machine = Resources(16, 2, 2, "madvise", Inherited(memory="bind=0"), NODES_OF)
+    machine = PlacementResources(16, 2, 2, "madvise", InheritedPlacement(memory="bind=0"), NODES_OF)
     space = SearchSpace(
         ("pack",), memory=("default", "bind", "bind=0", "bind=1", "local"), pages=("default",), smt=(False,)
     )
@@ -202,9 +202,9 @@ def test_nodes_of_a_policy_are_those_of_the_cpus() -> None:
 def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(MeshmarkError, match=r"cannot read the plan|not a plan"):
-        Plan.load(tmp_path / "plan.json")
+        AdvicePlan.load(tmp_path / "plan.json")
     with pytest.raises(UsageError, match="found no plan"):
-        Plan.load(tmp_path / "other" / "plan.json")
+        AdvicePlan.load(tmp_path / "other" / "plan.json")
 
 
 # ------------------------------------------------------------------ options, names and order
@@ -239,17 +239,17 @@ def test_a_candidate_is_a_line_of_the_shell_that_names_what_differs_from_the_def
 @pytest.mark.parametrize(
     ("inherited", "text"),
     [
-        (Inherited(), ""),
-        (Inherited("0-3"), "CPUs 0-3"),
-        (Inherited(memory="bind=1"), "memory bind=1"),
-        (Inherited("0-3,8", "local"), "CPUs 0-3,8, memory local"),
+        (InheritedPlacement(), ""),
+        (InheritedPlacement("0-3"), "CPUs 0-3"),
+        (InheritedPlacement(memory="bind=1"), "memory bind=1"),
+        (InheritedPlacement("0-3,8", "local"), "CPUs 0-3,8, memory local"),
     ],
 )
-def test_what_is_inherited_is_named_where_it_restricts_something(inherited: Inherited, text: str) -> None:
+def test_what_is_inherited_is_named_where_it_restricts_something(inherited: InheritedPlacement, text: str) -> None:
     assert str(inherited) == text
 
 
-def offered(resources: Resources, space: SearchSpace = SearchSpace(), busy: int = 2) -> list[Candidate]:  # noqa: B008
+def offered(resources: PlacementResources, space: SearchSpace = SearchSpace(), busy: int = 2) -> list[Candidate]:  # noqa: B008
     """Return all candidates on a machine on which every placement differs."""
     number = itertools.count()
     return candidates(space, resources, busy, True, lambda *_: [[next(number)] for _ in range(2)], lambda _: "")[0]
@@ -264,7 +264,7 @@ def values(found: Sequence[Candidate], key: str) -> list[Any]:
 @pytest.mark.parametrize("thp", ["always", "madvise", ""])
 @pytest.mark.parametrize("per_core", [1, 2])
 def test_defaults_of_what_is_tried_suit_the_machine(nodes: int, thp: str, per_core: int) -> None:
-    combinations = offered(Resources(cpus=99, threads_per_core=per_core, memory_nodes=nodes, thp=thp))
+    combinations = offered(PlacementResources(cpus=99, threads_per_core=per_core, memory_nodes=nodes, thp=thp))
     assert values(combinations, "policy") == ["none", "balance", "pack", "compact", "scatter"]
     assert set(values(combinations, "memory")) == ({"default", "interleave", "bind"} if nodes > 1 else {"default"})
     assert set(values(combinations, "pages")) == ({"default", "4KiB"} if thp == "always" else {"default", "thp"})
@@ -344,13 +344,15 @@ def test_settings_other_than_the_placement_make_a_difference() -> None:
     space = SearchSpace(("none",), (1, 2), ("default",), ("default", "thp", "4KiB"), ("default", "active", "passive"))
     candidate_names, left_out = names(space, WIDE, 1, True)
     assert (len(candidate_names), left_out) == (1 + 2 * 3 * 3, {})
-    machine = Resources(16, 2, 2, "always")
+    machine = PlacementResources(16, 2, 2, "always")
     candidate_names, left_out = names(SearchSpace(("none",), pages=("4KiB", "thp", "2MiB")), machine, 1, True)
     assert left_out["none, thp"] == f"the same as '{BASELINE}'"
     assert {"none, 4KiB", "none, 2MiB"} <= set(candidate_names)
 
 
-def same(here: Resources, *memory: str, policy: str = "pack", parts: Sequence[int] = (0, 2)) -> set[frozenset[str]]:
+def same(
+    here: PlacementResources, *memory: str, policy: str = "pack", parts: Sequence[int] = (0, 2)
+) -> set[frozenset[str]]:
     """Return the groups of memory policies that have the same effect for a process that is bound to some CPUs."""
     space = SearchSpace((policy,), memory=memory, pages=("default",), smt=(False,))
     combinations, left_out = candidates(space, here, 2, False, lambda *_: [[c] for c in parts], lambda _: "")
@@ -360,7 +362,7 @@ def same(here: Resources, *memory: str, policy: str = "pack", parts: Sequence[in
     return {frozenset(n.partition(", ")[2] or n for n in group) for group in groups.values() if len(group) > 1}
 
 
-TWO = Resources(16, 2, 2, "madvise", node_of=NODES_OF)
+TWO = PlacementResources(16, 2, 2, "madvise", node_of=NODES_OF)
 
 
 def test_policies_without_nodes_are_those_of_the_cpus_that_have_memory() -> None:
@@ -372,20 +374,20 @@ def test_policies_without_nodes_are_those_of_the_cpus_that_have_memory() -> None
     groups = same(TWO, "local", "bind", "preferred", "interleave", "interleave=0,1", "weighted", parts=(0, 1))
     assert groups == {frozenset({"local", "bind", "preferred"}), frozenset({"interleave", "interleave=0,1"})}
     # No node with memory is known for CPU 1.
-    machine = Resources(16, 2, 2, "madvise", node_of={0: 0, 2: 0})
+    machine = PlacementResources(16, 2, 2, "madvise", node_of={0: 0, 2: 0})
     assert same(machine, "bind", "bind=0", "local", parts=(0, 1)) == {frozenset({"bind", "bind=0"})}
     assert same(machine, "bind", "bind=0-1", "local", parts=(1, 3)) == {frozenset({"bind", "bind=0-1", "local"})}
 
 
 def test_policies_of_a_bound_process_whose_nodes_are_unknown_are_all_tried() -> None:
-    unknown = Resources(16, 2, 2, "madvise")
+    unknown = PlacementResources(16, 2, 2, "madvise")
     assert same(unknown, "local", "bind", "bind=0", "preferred", "interleave", "interleave=0-1") == set()
     groups = same(unknown, "local", "bind", "bind=0-1", "interleave", "interleave=0-1", policy="none")
     assert groups == {frozenset({BASELINE, "local", "bind", "bind=0-1"}), frozenset({"interleave", "interleave=0-1"})}
 
 
 def test_of_three_nodes_two_are_not_all_of_them() -> None:
-    three_nodes = Resources(16, 2, 3, "madvise", node_of={c: c % 3 for c in range(16)})
+    three_nodes = PlacementResources(16, 2, 3, "madvise", node_of={c: c % 3 for c in range(16)})
     assert same(three_nodes, "local", "bind=0-1", "bind=0,1", "bind=0-2", "bind", parts=(0, 1)) == {
         frozenset({"local", "bind=0-2"}),
         frozenset({"bind=0-1", "bind=0,1", "bind"}),
@@ -397,11 +399,11 @@ def test_weights_of_nodes_are_not_known_to_be_equal() -> None:
 
 
 def test_the_default_is_the_policy_that_is_inherited() -> None:
-    two_nodes = Resources(16, 2, 2, "madvise", Inherited(memory="interleave=0"), NODES_OF)
+    two_nodes = PlacementResources(16, 2, 2, "madvise", InheritedPlacement(memory="interleave=0"), NODES_OF)
     assert same(two_nodes, "default", "interleave", "interleave=0", "local", "bind") == {
         frozenset({"pack", "interleave", "interleave=0"})
     }
-    one_node = Resources(16, 2, 1, "madvise", Inherited(memory="interleave=0"))
+    one_node = PlacementResources(16, 2, 1, "madvise", InheritedPlacement(memory="interleave=0"))
     assert same(one_node, "default", "interleave", "bind", "local") == {
         frozenset({"pack", "interleave", "bind", "local"})
     }
@@ -495,30 +497,39 @@ def test_a_plan_is_read_back_with_everything_that_it_has(tmp_path: Path) -> None
         Candidate(BASELINE),
         Candidate("pack", "pack", "threads", 2, "bind", "thp", "active", True, ((0,), (1, 3))),
     ]
-    plan = Plan(
-        ["a", "b c"], 1.5, 7, "rate: (.*)", True, combinations, {"x": "why"}, 0.25, Inherited("0-3", "bind=1"), "run1"
+    plan = AdvicePlan(
+        ["a", "b c"],
+        1.5,
+        7,
+        "rate: (.*)",
+        True,
+        combinations,
+        {"x": "why"},
+        0.25,
+        InheritedPlacement("0-3", "bind=1"),
+        "run1",
     )
     path = tmp_path / "plan.json"
     plan.save(path)
-    assert Plan.load(path) == plan
+    assert AdvicePlan.load(path) == plan
     text = path.read_text()
     assert text.endswith("\n}\n") and text.splitlines()[1] == ' "command": ['
     raw = json.loads(text)
     for key in ("left_out", "pilot_s", "inherited", "run"):  # keys of later versions
         del raw[key]
     path.write_text(json.dumps(raw))
-    assert Plan.load(path) == Plan(["a", "b c"], 1.5, 7, "rate: (.*)", True, combinations)
+    assert AdvicePlan.load(path) == AdvicePlan(["a", "b c"], 1.5, 7, "rate: (.*)", True, combinations)
 
 
 def test_a_plan_that_is_not_there_or_not_json_names_its_place(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     with pytest.raises(UsageError, match=f"--resume: found no plan.json in {tmp_path}$") as absence_error:
-        Plan.load(path)
+        AdvicePlan.load(path)
     assert "without --resume" in absence_error.value.hint
     path.write_text("{")
     with pytest.raises(MeshmarkError, match=f"cannot read the plan: .*{path}") as torn_error:
-        Plan.load(path)
+        AdvicePlan.load(path)
     assert not isinstance(torn_error.value, UsageError)
     path.write_text("[1]")
     with pytest.raises(MeshmarkError, match=f"^{path}: not a plan"):
-        Plan.load(path)
+        AdvicePlan.load(path)

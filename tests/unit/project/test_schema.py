@@ -23,7 +23,7 @@ from meshmark.model.engine import find_engine
 from meshmark.model.frames import frame_lines, header_line
 from meshmark.model.instruments import POINTS, measure
 from meshmark.model.machine import find_machine
-from meshmark.model.patterns import PATTERNS, Request, run_pattern
+from meshmark.model.patterns import PATTERNS, PatternRequest, run_pattern
 from meshmark.model.workloads import random_reads
 from meshmark.native import find_native
 from meshmark.place.native import find_place
@@ -170,7 +170,9 @@ def test_every_request_of_ours_has_the_form(tmp_path: Path, monkeypatch: pytest.
     trace = tmp_path / "trace"
     trace.write_text("".join(f"{n % 4} {64 * n:#x} {'rw'[n % 2]}\n" for n in range(64)))
     for workload in PATTERNS:
-        run_pattern(machine, Request(workload, chains="1", trace=trace, programs="0=1:0.5", window_ns=1000.0), "x")
+        run_pattern(
+            machine, PatternRequest(workload, chains="1", trace=trace, programs="0=1:0.5", window_ns=1000.0), "x"
+        )
     requests = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
     kinds = {run["kind"] for request in requests for run in request["runs"]}
     assert {"trial", "describe"} <= kinds and len(requests) > len(POINTS)

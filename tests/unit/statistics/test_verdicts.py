@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from meshmark.measure.repetitions import run_bounds
-from meshmark.statistics.verdicts import Measured, alike, judge, rank, ratio, times_text
+from meshmark.statistics.verdicts import MedianEstimate, alike, judge, rank, ratio, times_text
 from meshmark.store.record import median, median_interval
 from support import made_run
 
@@ -51,12 +51,12 @@ def test_a_difference_is_judged_around_zero() -> None:
     assert judge((-0.3, 0.1), (-0.2, 0.2), 0) == "inconclusive"
 
 
-def near(value: float, half: float = 0.004, doubt: str = "") -> Measured:
-    return Measured(value, (value * (1 - half), value * (1 + half)), doubt)
+def near(value: float, half: float = 0.004, doubt: str = "") -> MedianEstimate:
+    return MedianEstimate(value, (value * (1 - half), value * (1 + half)), doubt)
 
 
 def test_a_ratio_combines_both_intervals_at_their_ends() -> None:
-    comparison = ratio(Measured(3, (2, 4)), Measured(1, (0.5, 2)))
+    comparison = ratio(MedianEstimate(3, (2, 4)), MedianEstimate(1, (0.5, 2)))
     assert (comparison.value, comparison.interval, comparison.word) == (3, (1, 8), "inconclusive")
     assert ratio(near(1.5), near(1)).word == "higher" and ratio(near(1), near(1.5)).word == "lower"
     assert ratio(near(1.001), near(1)).word == "equal"
@@ -64,7 +64,7 @@ def test_a_ratio_combines_both_intervals_at_their_ends() -> None:
 
 
 def test_what_is_not_above_zero_has_no_ratio() -> None:
-    zero = Measured(0, (0, 0))
+    zero = MedianEstimate(0, (0, 0))
     assert zero.excluded == "not above 0" and math.isnan(ratio(near(1), zero).value)
     assert {ratio(near(1), zero).word, ratio(zero, near(1)).word, ratio(zero, zero).word} == {"inconclusive"}
     assert rank({"a": near(1), "b": zero}).word == "inconclusive"
@@ -75,9 +75,9 @@ def test_what_is_flagged_or_wide_is_not_judged_but_its_ratio_is_known() -> None:
     assert flagged.word == "inconclusive" and flagged.interval is not None and not flagged.differs
     assert ratio(near(5, half=0.11), near(1)).word == "inconclusive"
     assert ratio(near(5, half=0.09), near(1)).differs
-    few = ratio(Measured(5, None), near(1))
+    few = ratio(MedianEstimate(5, None), near(1))
     assert (few.value, few.interval, few.word) == (5, None, "inconclusive")
-    assert ratio(Measured(5, (0, 6)), near(1)).interval is None
+    assert ratio(MedianEstimate(5, (0, 6)), near(1)).interval is None
 
 
 def test_a_winner_is_better_than_each_of_the_others() -> None:
@@ -96,25 +96,25 @@ def test_ties_are_shown_between_all_of_them() -> None:
 
 def test_a_wide_or_flagged_one_neither_wins_nor_ties() -> None:
     others = {"a": near(1), "b": near(1.2)}
-    ranking = rank({"wide": Measured(2, (1.1, 2.9)), **others, "bad": near(3, doubt="stoled disturbed")})
+    ranking = rank({"wide": MedianEstimate(2, (1.1, 2.9)), **others, "bad": near(3, doubt="stoled disturbed")})
     assert (ranking.word, ranking.best) == ("winner", ("a",))
     assert dict(ranking.excluded) == {"wide": "±45 %", "bad": "stoled disturbed"}
     for name, inconclusive in {
-        "wide": Measured(0.5, (0.2, 0.8)),
-        "across": Measured(2, (1, 3)),
+        "wide": MedianEstimate(0.5, (0.2, 0.8)),
+        "across": MedianEstimate(2, (1, 3)),
         "bad": near(0.4, doubt="stolen"),
         "near": near(1.001, doubt="stolen"),
-        "few": Measured(9, None),
+        "few": MedianEstimate(9, None),
     }.items():
         ranking = rank({name: inconclusive, **others})
         assert (ranking.word, ranking.best) == ("inconclusive", ("a", name)), name
     high = {"a": near(1), "b": near(0.8)}
-    assert rank({**high, "wide": Measured(0.5, (0.2, 0.8))}, better="higher").best == ("a",)
-    assert rank({**high, "wide": Measured(2, (1, 3))}, better="higher").best == ("a", "wide")
+    assert rank({**high, "wide": MedianEstimate(0.5, (0.2, 0.8))}, better="higher").best == ("a",)
+    assert rank({**high, "wide": MedianEstimate(2, (1, 3))}, better="higher").best == ("a", "wide")
 
 
 def test_where_none_can_be_judged_any_may_be_the_best() -> None:
-    ranking = rank({"a": Measured(1, None), "b": near(2, doubt="stolen")})
+    ranking = rank({"a": MedianEstimate(1, None), "b": near(2, doubt="stolen")})
     assert (ranking.word, ranking.best) == ("inconclusive", ("a", "b"))
     assert dict(ranking.excluded) == {"a": "too few samples", "b": "stolen"}
 
@@ -159,11 +159,11 @@ def varying_runs(rng: np.random.Generator) -> np.ndarray:
     return rng.normal(1, 0.02) * rng.lognormal(0, 1e-4, SAMPLES)
 
 
-def observed(rng: np.random.Generator, sampler: Sampler, factor: float = 1.0, runs: int = RUNS) -> Measured:
+def observed(rng: np.random.Generator, sampler: Sampler, factor: float = 1.0, runs: int = RUNS) -> MedianEstimate:
     """Return a point of several runs, with the bounds of pooled records."""
     run_samples = [(factor * sampler(rng)).tolist() for _ in range(runs)]
     records = [replace(POINT, samples=tuple(r), value=median(r), interval=median_interval(r)) for r in run_samples]
-    return Measured(median([s for r in run_samples for s in r]), run_bounds(records))
+    return MedianEstimate(median([s for r in run_samples for s in r]), run_bounds(records))
 
 
 @pytest.mark.parametrize("runs", [2, 3])

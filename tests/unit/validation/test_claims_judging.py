@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from meshmark.statistics.verdicts import Measured, ratio
+from meshmark.statistics.verdicts import MedianEstimate, ratio
 from meshmark.store.record import Record
 from meshmark.store.run import Absence
-from meshmark.validation.claims.catalogue import Claim, Relation, Source, Trial
+from meshmark.validation.claims.catalogue import Claim, ClaimTest, Relation, Source
 from meshmark.validation.claims.judging import (
     Effect,
     exact,
@@ -38,7 +38,7 @@ def claim(relation: Relation, value: float = 1.0, margin: float = 0.02, **change
         timing=True,
         printed=False,
         note="",
-        tests=(Trial(where="host", method="ratio"),),
+        tests=(ClaimTest(where="host", method="ratio"),),
     )
     return replace(base_claim, **changed)  # type: ignore[arg-type]
 
@@ -125,13 +125,13 @@ def test_a_doubt_or_a_missing_interval_decides_nothing() -> None:
 
 
 def test_a_product_of_two_is_the_ratio_of_verdicts() -> None:
-    a, b = Measured(3.0, (2.9, 3.1)), Measured(2.0, (1.95, 2.05))
+    a, b = MedianEstimate(3.0, (2.9, 3.1)), MedianEstimate(2.0, (1.95, 2.05))
     quotient, combined = ratio(a, b), product("e", [(a, 1.0), (b, -1.0)])
     assert combined.value == pytest.approx(quotient.value) and combined.interval == pytest.approx(quotient.interval)
     assert not combined.doubt
-    wide_product = product("e", [(a, 1.0), (Measured(2.0, (1.0, 3.0)), -1.0)])
+    wide_product = product("e", [(a, 1.0), (MedianEstimate(2.0, (1.0, 3.0)), -1.0)])
     assert "50 %" in wide_product.doubt, "what is too wide to win is too wide to prove"
-    assert product("e", [(a, 1.0), (Measured(0.0, (0.0, 0.0)), -1.0)]).doubt
+    assert product("e", [(a, 1.0), (MedianEstimate(0.0, (0.0, 0.0)), -1.0)]).doubt
 
 
 def test_a_guest_never_supports_a_claim_about_timing() -> None:

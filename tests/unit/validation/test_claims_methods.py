@@ -12,7 +12,7 @@ from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.store.record import Metric, Record
 from meshmark.store.store import Store
 from meshmark.validation.claims import computed, measured, modelled
-from meshmark.validation.claims.bench import Bench, Term
+from meshmark.validation.claims.bench import Bench, EffectTerm
 from meshmark.validation.claims.catalogue import chosen
 from meshmark.validation.claims.judging import word_of
 from meshmark.validation.claims.registry import call
@@ -88,7 +88,7 @@ def test_paths_of_a_torus_follow_from_its_shape(bench: Bench) -> None:
 def answering(bench: Bench, monkeypatch: pytest.MonkeyPatch, values: Sequence[float]) -> None:
     replies = iter(values)
 
-    def records(_: str, machine: str, term: Term) -> list[Record]:
+    def records(_: str, machine: str, term: EffectTerm) -> list[Record]:
         return [
             Record.of(
                 SLOWDOWN,
@@ -117,7 +117,7 @@ def test_an_extension_is_what_exceeds_the_time_alone(
 
 
 def test_the_loaded_latency_lies_between_the_points(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def records(_: str, machine: str, term: Term) -> list[Record]:
+    def records(_: str, machine: str, term: EffectTerm) -> list[Record]:
         loaded_records: list[Record] = []
         for chains, (rate, latency) in {"1": (2e9, 1e-7), "2": (4e9, 1.2e-7), "4": (5e9, 2e-7)}.items():
             loaded_records += [
@@ -137,7 +137,7 @@ def test_the_loaded_latency_lies_between_the_points(bench: Bench, monkeypatch: p
 def test_a_few_processes_do_not_show_that_processes_differ(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [record("bandwidth", "bandwidth_net", v, kernel="triad", threads=1) for v in (1e9, 1.1e9, 1.2e9)]
 
-    def take(_: str, terms: Sequence[Term]) -> list[Record]:
+    def take(_: str, terms: Sequence[EffectTerm]) -> list[Record]:
         for n, r in enumerate(records):
             bench.store.add(bench.run, f"M16-host.a.r{n}", [r])
         return [records[0]]

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.measure.runs.journal import Reading
-from meshmark.measure.runs.plan import Step
-from meshmark.measure.runs.runner import Runner, StepResult
+from meshmark.measure.runs.journal import JournalContent
+from meshmark.measure.runs.plan import SurveyStep
+from meshmark.measure.runs.runner import PlanRunner, StepResult
 from meshmark.store.record import median, median_interval
 from meshmark.store.store import Store
 from meshmark.validation.claims import run
-from meshmark.validation.claims.bench import Bench, Term, selected, terms_of
+from meshmark.validation.claims.bench import Bench, EffectTerm, selected, terms_of
 from meshmark.validation.claims.catalogue import chosen
 from meshmark.validation.claims.judging import Effect, of_effects
 from meshmark.validation.claims.measured import count, ratio
 from meshmark.validation.claims.registry import call
-from meshmark.validation.claims.run import Request, agreement, begun, history, latest, resumed, run_tests
+from meshmark.validation.claims.run import ClaimsRequest, agreement, begun, history, latest, resumed, run_tests
 from support.made_run import record
 
 COMPUTED = ("P06", "P08", "R01", "M01")
@@ -51,7 +51,7 @@ def bench(store: Store, name: str = "claims-20261125T200000-0", **changed: Any) 
 
 
 def test_verdicts_by_computation_are_stored_with_what_they_found(store: Store) -> None:
-    verdicts = run_tests(bench(store), Request(COMPUTED, on="computed"))
+    verdicts = run_tests(bench(store), ClaimsRequest(COMPUTED, on="computed"))
     assert [(v.claim, v.word, v.basis) for v in verdicts] == [
         ("M01", "holds", "computed"),
         ("P06", "holds", "printed"),
@@ -71,7 +71,7 @@ def test_an_interrupted_run_keeps_its_verdicts_and_resumes_with_the_rest(store: 
         if done == 2:
             raise KeyboardInterrupt
 
-    request = Request(COMPUTED, on="computed")
+    request = ClaimsRequest(COMPUTED, on="computed")
     with begun(store, request) as (name, folder), pytest.raises(KeyboardInterrupt):
         run_tests(replace(bench(store, name), folder=folder), request, stop)
     assert {*history(store)} == {"M01", "P06"}, "each verdict is stored as soon as it is known"
@@ -95,7 +95,7 @@ def test_a_resumed_run_makes_no_test_twice(store: Store, monkeypatch: pytest.Mon
         return call(where, name, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(run, "call", counted)
-    request = Request(("P06", "P23", "M01"), on="")
+    request = ClaimsRequest(("P06", "P23", "M01"), on="")
     for _ in range(2):  # the second run finds all verdicts, including claims that could not be tested
         verdicts = run_tests(bench(store), request)
         assert [v.word for v in verdicts] == ["holds", "holds", "cannot be tested here"]
@@ -103,7 +103,7 @@ def test_a_resumed_run_makes_no_test_twice(store: Store, monkeypatch: pytest.Mon
 
 
 def test_a_damaged_request_is_an_error_in_one_line(store: Store) -> None:
-    with begun(store, Request(("P06",))) as (_, folder):
+    with begun(store, ClaimsRequest(("P06",))) as (_, folder):
         pass
     (folder / "claims.json").write_text('{"ids": 3}')
     with pytest.raises(MeshmarkError, match=r"cannot read .*claims\.json"), resumed(store):
@@ -148,17 +148,19 @@ def test_terms_are_divided_and_have_what_all_share() -> None:
             "more": [{"threads": 3, "Power": -1, "Set": ["x=1"], "Machine": "es45"}],
         }
     )
-    assert first == Term("bandwidth", "bandwidth_net", {"kernel": "copy", "threads": 1})
+    assert first == EffectTerm("bandwidth", "bandwidth_net", {"kernel": "copy", "threads": 1})
     assert (second.instrument, second.metric, second.power) == ("latency", "load_latency", -1.0)
     assert (third.power, third.settings, third.machine) == (-1.0, ("x=1",), "es45")
     with pytest.raises(MeshmarkError, match="a: found nothing"):
         terms_of({"instrument": "latency"})
 
 
-def answered(value_of: Callable[[Sequence[str]], float], asked: list[Step]) -> Callable[[Runner, Step], StepResult]:
-    """Return a replacement for `Runner.run_step` that returns results immediately."""
+def answered(
+    value_of: Callable[[Sequence[str]], float], asked: list[SurveyStep]
+) -> Callable[[PlanRunner, SurveyStep], StepResult]:
+    """Return a replacement for `PlanRunner.run_step` that returns results immediately."""
 
-    def run_step(_: Runner, step: Step) -> StepResult:
+    def run_step(_: PlanRunner, step: SurveyStep) -> StepResult:
         asked.append(step)
         value = value_of(step.argv)
         samples = tuple(value * (1 + k / 1000) for k in range(7))
@@ -169,7 +171,7 @@ def answered(value_of: Callable[[Sequence[str]], float], asked: list[Step]) -> C
             interval=median_interval(samples),
             flags=frozenset(),
         )
-        return StepResult(step, "ok", reading=Reading(records=[result]))
+        return StepResult(step, "ok", reading=JournalContent(records=[result]))
 
     return run_step
 
@@ -186,8 +188,8 @@ RATIO: Mapping[str, Any] = {
 def test_conditions_take_turns_in_fresh_processes_and_share_the_budget(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[Step] = []
-    monkeypatch.setattr(Runner, "run_step", answered(lambda argv: 3e9 if "streaming" in argv else 2e9, steps))
+    steps: list[SurveyStep] = []
+    monkeypatch.setattr(PlanRunner, "run_step", answered(lambda argv: 3e9 if "streaming" in argv else 2e9, steps))
     (effect,) = ratio(bench(store), "H05-host", **RATIO)
     assert effect.value == pytest.approx(1.5, rel=0.01) and effect.interval is not None and not effect.doubt
     assert [s.id for s in steps[:4]] == ["H05-host.a.r1", "H05-host.b.r1", "H05-host.a.r2", "H05-host.b.r2"]
@@ -204,14 +206,14 @@ def word(effect: Effect) -> str:
 def test_a_single_deviating_sample_counts_against_a_claim_of_none(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Runner, "run_step", answered(lambda _: 1.0, []))
+    monkeypatch.setattr(PlanRunner, "run_step", answered(lambda _: 1.0, []))
     (effect,) = count(bench(store), "M19-host", **{k: v for k, v in RATIO.items() if k != "b"})
     assert effect.interval == (1.0, pytest.approx(1.006))
 
 
 def test_what_a_process_cannot_measure_is_the_reason(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Runner, "run_step", lambda _, step: StepResult(step, "failed", message="it died of SIGBUS"))
-    (verdict,) = run_tests(bench(store), Request(("H05",), on="host"))
+    monkeypatch.setattr(PlanRunner, "run_step", lambda _, step: StepResult(step, "failed", message="it died of SIGBUS"))
+    (verdict,) = run_tests(bench(store), ClaimsRequest(("H05",), on="host"))
     assert verdict.word == "cannot be tested here" and "it died of SIGBUS" in verdict.reason
     with pytest.raises(AbsentError, match="gave no flop_rate"):
         selected([record("bandwidth", "bandwidth_net", 1e9)], "flop_rate", {})
@@ -229,21 +231,21 @@ def test_a_guest_is_refused_where_there_is_none(store: Store) -> None:
     with pytest.raises(AbsentError, match="--on guest: this host is not a guest"):
         run_tests(bench(store), Request(("R13",), on="guest"))
     with pytest.raises(UsageError, match="--on: found 'cray'; allowed: host, guest, computed"):
-        Request(on="cray").trials()
+        ClaimsRequest(on="cray").trials()
     with pytest.raises(AbsentError, match="none of these claims is tested on es45"):
-        Request(("M01",), on="es45").trials()
+        ClaimsRequest(("M01",), on="es45").trials()
 
 
 def test_history_has_every_verdict_and_two_runs_agree(store: Store) -> None:
-    first = run_tests(bench(store, "claims-20261124T200000-0"), Request(COMPUTED, on="computed"))
-    second = run_tests(bench(store, "claims-20261125T200000-0"), Request(COMPUTED, on="computed"))
+    first = run_tests(bench(store, "claims-20261124T200000-0"), ClaimsRequest(COMPUTED, on="computed"))
+    second = run_tests(bench(store, "claims-20261125T200000-0"), ClaimsRequest(COMPUTED, on="computed"))
     assert agreement(first, second) == (4, 4)
     assert all(len(v) == 2 and len(latest(v)) == 1 for v in history(store).values())
     assert agreement(first, [replace(v, word="inconclusive") for v in second]) == (0, 4)
 
 
 def test_rows_of_another_version_are_left_out(store: Store) -> None:
-    run_tests(bench(store), Request(("M01",), on="computed"))
+    run_tests(bench(store), ClaimsRequest(("M01",), on="computed"))
     (row,) = store.query(instrument="claims")
     store.add("claims-20261126T000000-0", "x", [replace(row, conditions={"claim": "M01"})])
     assert len(history(store)["M01"]) == 1

@@ -11,7 +11,7 @@ import pytest
 from meshmark.store.record import Record
 from meshmark.store.store import Store
 from meshmark.validation.claims.catalogue import chosen, claims
-from meshmark.validation.claims.judging import Effect, Verdict, exact, of_effects, to_record, untested
+from meshmark.validation.claims.judging import ClaimVerdict, Effect, exact, of_effects, to_record, untested
 from meshmark.validation.claims.run import history
 from meshmark.validation.claims_page import claim_page, index_page, write_pages
 from meshmark.validation.claims_text import print_list, print_verdicts, summary
@@ -22,7 +22,7 @@ RUNS = ("claims-20261001T100000-0", "claims-20261125T200000-0")
 EFFECT = Effect("copy <streaming> over ordinary", 1.2, (1.15, 1.25))
 
 
-def verdicts() -> list[Verdict]:
+def verdicts() -> list[ClaimVerdict]:
     """Return verdicts on H05 in October and November, on P06, and on claims that could not be tested."""
     october, november = ("2026-10-01T10:00:00Z", "2026-11-25T20:00:00Z")
     return [

@@ -261,7 +261,7 @@ def specs(page: str) -> dict[str, Any]:
     return parsed
 
 
-def rows_of(drawn: drawing.Drawn | None) -> list[dict[str, Any]]:
+def rows_of(drawn: drawing.Drawing | None) -> list[dict[str, Any]]:
     assert drawn is not None
     return [r for rows in drawn.data.values() for r in rows]
 

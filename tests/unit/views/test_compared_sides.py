@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.cli.results.compare import ideal_ratio
-from meshmark.compare.join import Comparison, compare
-from meshmark.compare.sides import Side, Sides
+from meshmark.compare.join import ResultComparison, compare
+from meshmark.compare.sides import ResultSide, Sides
 from meshmark.errors import UsageError
 from meshmark.store.record import Record, median, median_interval
 from meshmark.store.store import Store
@@ -22,9 +22,9 @@ from support.made_hosts import one_socket
 from support.made_run import record
 
 
-def side(name: str, records: list[Record]) -> Side:
+def side(name: str, records: list[Record]) -> ResultSide:
     own_records = [replace(r, machine=name) for r in records]
-    return Side(name=name, what="made", machine=name, start="2026-11-28T10:00:00Z", records=own_records)
+    return ResultSide(name=name, what="made", machine=name, start="2026-11-28T10:00:00Z", records=own_records)
 
 
 def scaled(r: Record, factor: float) -> Record:
@@ -33,7 +33,7 @@ def scaled(r: Record, factor: float) -> Record:
 
 
 @pytest.fixture
-def three() -> list[Comparison]:
+def three() -> list[ResultComparison]:
     """Return comparisons of A with B, whose times are 20 % longer, and with C, which has only latencies, equal to A."""
     a = one_socket()
     b = [scaled(r, 1.2 if r.unit == "s" else 1.0) for r in a]
@@ -41,7 +41,7 @@ def three() -> list[Comparison]:
     return [compare(side("old", a), other) for other in sides]
 
 
-def test_each_result_of_a_is_a_line_with_a_cell_for_each_side(three: list[Comparison]) -> None:
+def test_each_result_of_a_is_a_line_with_a_cell_for_each_side(three: list[ResultComparison]) -> None:
     blocks_by_metric = {b.metric: b for b in blocks(three)}
     assert [len(line.cells) for line in blocks_by_metric["load_latency"].lines] == [2] * len(
         blocks_by_metric["load_latency"].lines
@@ -52,7 +52,9 @@ def test_each_result_of_a_is_a_line_with_a_cell_for_each_side(three: list[Compar
     assert all(line.cells[1] is None for line in blocks_by_metric["bandwidth_net"].lines)
 
 
-def test_the_terminal_has_a_column_for_each_side(three: list[Comparison], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_has_a_column_for_each_side(
+    three: list[ResultComparison], capsys: pytest.CaptureFixture[str]
+) -> None:
     print_comparison(three, every=True)
     output = capsys.readouterr().out
     assert "A: old" in output and "B: new" in output and "C: x|y" in output
@@ -60,7 +62,7 @@ def test_the_terminal_has_a_column_for_each_side(three: list[Comparison], capsys
     assert "1.20 slower" in memory and "1.000 equal" in memory
 
 
-def test_one_chart_has_the_curves_of_all_sides(three: list[Comparison]) -> None:
+def test_one_chart_has_the_curves_of_all_sides(three: list[ResultComparison]) -> None:
     drawings = charts(three)
     assert {"means", "latency", "loaded"} <= drawings.keys()
     series = {r["series"] for data in drawings["latency"].data.values() for r in data if "series" in r}
@@ -69,13 +71,13 @@ def test_one_chart_has_the_curves_of_all_sides(three: list[Comparison]) -> None:
     assert "old, new and x|y" in page and "C" in re.findall("<th[^>]*>(.*?)</th>", page)
 
 
-def lines_of(comparisons: list[Comparison], ideal: float | None) -> dict[tuple[str, str], float]:
+def lines_of(comparisons: list[ResultComparison], ideal: float | None) -> dict[tuple[str, str], float]:
     """Return the positions of the lines in the chart of ratios, by metric and name."""
     rows = [r for data in charts(comparisons, ideal)["means"].data.values() for r in data]
     return {(r["name"], r["line"]): r["at"] for r in rows if "line" in r}
 
 
-def test_the_chart_of_ratios_has_each_side_beside_1_and_beside_what_is_ideal(three: list[Comparison]) -> None:
+def test_the_chart_of_ratios_has_each_side_beside_1_and_beside_what_is_ideal(three: list[ResultComparison]) -> None:
     drawing = charts(three, 1.25)["means"]
     rows = [r for data in drawing.data.values() for r in data if "side" in r]
     latency = {r["side"]: r for r in rows if r["name"] == "latency load latency"}
@@ -107,7 +109,7 @@ def test_an_ideal_needs_a_page() -> None:
         ideal_ratio("1.25", None)
 
 
-def memory(name: str, factor: float, threads: int, **more: str | int) -> Side:
+def memory(name: str, factor: float, threads: int, **more: str | int) -> ResultSide:
     """Return memory results whose rates grow with the factor; with all threads, each has half of its rate alone."""
     shared_conditions = {
         "memory_level": "memory",
@@ -132,7 +134,7 @@ def memory(name: str, factor: float, threads: int, **more: str | int) -> Side:
     return side(name, [replace(r, conditions={**r.conditions, "runs": 2}) for r in memory_records])
 
 
-def trend(comparisons: list[Comparison], chart: str) -> dict[str, list[tuple[str, float]]]:
+def trend(comparisons: list[ResultComparison], chart: str) -> dict[str, list[tuple[str, float]]]:
     """Return the machines and values of each line, in the order of the machines."""
     rows = [r for data in charts(comparisons)[chart].data.values() for r in data]
     lines: dict[str, list[tuple[str, float]]] = {}
@@ -177,7 +179,7 @@ def test_copy_stands_for_kernels_that_publications_lack(tmp_path: Path) -> None:
     assert 'id="bandwidth-over-machines"' in page and "net bandwidth per thread" in page
 
 
-def test_markdown_begins_with_the_verdict_and_escapes_names(three: list[Comparison]) -> None:
+def test_markdown_begins_with_the_verdict_and_escapes_names(three: list[ResultComparison]) -> None:
     text = markdown(three)
     first, *_ = text.splitlines()
     assert first.startswith("### B is slower in 1") and "C does not differ in 4 of 4 results" in first

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from meshmark.compare.join import Comparison, compare
-from meshmark.compare.sides import Side
+from meshmark.compare.join import ResultComparison, compare
+from meshmark.compare.sides import ResultSide
 from meshmark.store.record import Record, median, median_interval
 from meshmark.values.units import ratio_text
 from meshmark.views.content.compared_rows import blocks
@@ -22,12 +22,12 @@ def scaled(r: Record, factor: float) -> Record:
     return replace(r, samples=samples, value=median(samples), interval=median_interval(samples))
 
 
-def side(name: str, records: list[Record], machine: str = "made-up") -> Side:
-    return Side(name=name, what="made", machine=machine, start="2026-11-25T10:00:00Z", records=records)
+def side(name: str, records: list[Record], machine: str = "made-up") -> ResultSide:
+    return ResultSide(name=name, what="made", machine=machine, start="2026-11-25T10:00:00Z", records=records)
 
 
 @pytest.fixture
-def both() -> Comparison:
+def both() -> ResultComparison:
     a = repeated(everything())
     b = [scaled(r, 1.2) for r in a if r.instrument != "io"]
     b[0] = replace(b[0], flags=frozenset({"stolen"}))
@@ -45,7 +45,7 @@ def test_a_ratio_has_the_digits_that_matter() -> None:
     ]
 
 
-def test_blocks_name_what_varies_and_share_the_rest(both: Comparison) -> None:
+def test_blocks_name_what_varies_and_share_the_rest(both: ResultComparison) -> None:
     block = {b.metric: b for b in blocks([both]) if b.instrument == "bandwidth"}["bandwidth_net"]
     assert "isa avx2" in block.common and all("isa" not in line.point for line in block.lines)
     assert all("kernel" in line.point for line in block.lines)
@@ -55,13 +55,13 @@ def test_blocks_name_what_varies_and_share_the_rest(both: Comparison) -> None:
     assert block.means[0].startswith("1.20 (")
 
 
-def test_the_summary_counts_and_the_reasons_follow(both: Comparison) -> None:
+def test_the_summary_counts_and_the_reasons_follow(both: ResultComparison) -> None:
     assert summary(both).startswith(f"{len(both.pairs)} results on both: ")
     assert any(text.startswith("inconclusive: ") for text in reasons(both))
     assert any("io bandwidth_net" in text for text in left_over(both))
 
 
-def test_the_page_shows_both_sides_and_escapes_their_names(both: Comparison) -> None:
+def test_the_page_shows_both_sides_and_escapes_their_names(both: ResultComparison) -> None:
     page = comparison_page([both])
     assert "before &lt;b&gt; and after" in page and "before <b>" not in page.partition("<script")[0]
     assert 'id="chart-means"' in page and 'id="chart-latency"' in page and 'id="chart-bandwidth"' in page

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshmark.fleet.cases import State
-from meshmark.fleet.data.values import Point
+from meshmark.fleet.cases import CasesState
+from meshmark.fleet.data.values import FleetPoint
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.overview import Overview, overview
 from meshmark.fleet.site import Site
@@ -93,8 +93,8 @@ def test_a_fleet_of_one_campaign_has_a_page(tmp_path: Path) -> None:
 
 
 def test_a_chart_has_the_figure_of_each_application_by_its_name(tmp_path: Path) -> None:
-    def point(program: str, metric: str, unit: str, better: str) -> Point:
-        return Point(json.dumps(["app", metric, {"program": program}]), "app", metric, unit, better)
+    def point(program: str, metric: str, unit: str, better: str) -> FleetPoint:
+        return FleetPoint(json.dumps(["app", metric, {"program": program}]), "app", metric, unit, better)
 
     fleet = Fleet(tmp_path)
     programs = [
@@ -117,7 +117,7 @@ def test_a_chart_has_the_figure_of_each_application_by_its_name(tmp_path: Path) 
 def test_cases_of_surveys_and_nodes_that_left_nothing_are_shown(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     fleet_with_cases(fleet, NODES, POINTS)
-    state = State.load(fleet, "cluster")
+    state = CasesState.load(fleet, "cluster")
     state.open = {"n07": replace(state.open["n07"], campaign="survey-20261125T120000-abcd")}
     state.save(fleet, "cluster")
     (journal,) = [p for p in fleet.root.glob("campaigns/*/journal.jsonl") if "20261126" in str(p)]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from meshmark.cli.app import app
 from meshmark.views.terminal.live.app import MeshApp
 from meshmark.watch import live
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.frames import Frame, FrameMetric, Header
 from support.made_frames import header as made_header
 
 SENTENCE = "CPUs oversubscribed: 8.0 runnable threads on 2 CPUs (0-1), since 1.00 s"
@@ -30,7 +30,7 @@ def header() -> Header:
         header.started,
         1.0,
         {**header.components, "host": ({"name": "host"},)},
-        (*header.metrics, Metric("host.running", "1", "running and runnable tasks")),
+        (*header.metrics, FrameMetric("host.running", "1", "running and runnable tasks")),
     )
 
 

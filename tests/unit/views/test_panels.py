@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from meshmark.views.terminal.live.panels import MAX_ROWS, activity, processes, spark
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.frames import Frame, FrameMetric, Header
 
 
 def printed(what: RenderableType) -> list[str]:
@@ -27,7 +27,10 @@ def header(disks: int) -> Header:
             "cpu": ({"name": "CPU 0"}, {"name": "CPU 1"}),
             "io": tuple({"name": f"disk{i}", "kind": "disk"} for i in range(disks)),
         },
-        (Metric("cpu.busy", "1", "neither idle nor waiting", "time"), Metric("io.busy", "1", "in use", "time")),
+        (
+            FrameMetric("cpu.busy", "1", "neither idle nor waiting", "time"),
+            FrameMetric("io.busy", "1", "in use", "time"),
+        ),
     )
 
 

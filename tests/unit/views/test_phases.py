@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from meshmark.store.record import Record
-from meshmark.views.charts.drawing import Drawn
+from meshmark.views.charts.drawing import Drawing
 from meshmark.views.charts.phases import IDEAL, phase_chart, phase_table, phases, signed
-from meshmark.views.content.programs import ANATOMY, GYRO, POP, SWIM, Program
+from meshmark.views.content.programs import ANATOMY, GYRO, POP, SWIM, StepDisplay
 from meshmark.views.pages.sections import SECTIONS
 from support import made_run
 
@@ -19,14 +19,14 @@ def gyro(*counts: int) -> list[Record]:
     return [r for n in counts for r in made_run.gyro(count=n)]
 
 
-def lines_of(drawn: Drawn | None) -> list[list[dict[str, Any]]]:
+def lines_of(drawn: Drawing | None) -> list[list[dict[str, Any]]]:
     """Return the rows of the lines of each panel."""
     assert drawn is not None
     assert drawn.chart.to_dict(validate=True)["concat"]
     return [rows for rows in drawn.data.values() if any(r["phase"] == IDEAL for r in rows)]
 
 
-def text_of(records: list[Record], program: Program) -> str:
+def text_of(records: list[Record], program: StepDisplay) -> str:
     return phase_table(program)(records).replace("\u00a0", " ")
 
 

@@ -33,7 +33,7 @@ def flat(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-def rows_of(drawn: drawing.Drawn | None) -> list[dict[str, Any]]:
+def rows_of(drawn: drawing.Drawing | None) -> list[dict[str, Any]]:
     assert drawn is not None
     return [r for rows in drawn.data.values() for r in rows]
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from meshmark.cli.app import app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.views.pages.recording import binned, draw_difference, draw_recording
-from meshmark.watch.frames import USE, Frame, Header, Metric
+from meshmark.watch.frames import USE, Frame, FrameMetric, Header
 from meshmark.watch.palette import PALETTES
 from meshmark.watch.recording import Recorder
 from support.made_frames import frame, header
@@ -44,7 +44,10 @@ def test_a_recording_and_a_difference_are_drawn(tmp_path: Path) -> None:
 def estimated(use: str = "memory.pressure") -> Header:
     """Return a header with two CPUs, whose metric is counted, and two memories, whose metric `use` is estimated."""
     parts = {k: ({"name": f"{k} 0"}, {"name": f"{k} 1"}) for k in ("cpu", "memory", "link")}
-    metrics = (Metric("cpu.busy", "1", "busy", "time"), Metric(use, "1", "told from latency", "bandwidth", True))
+    metrics = (
+        FrameMetric("cpu.busy", "1", "busy", "time"),
+        FrameMetric(use, "1", "told from latency", "bandwidth", True),
+    )
     return Header(
         "host",
         "test",

@@ -14,7 +14,7 @@ from meshmark.store.record import Record
 from meshmark.store.store import Store
 from meshmark.views.content.card import figures
 from meshmark.views.content.findings import trusted
-from meshmark.views.content.strengths import MOST, Earlier, Strength, earlier_runs, strengths
+from meshmark.views.content.strengths import MOST, EarlierRun, Strength, earlier_runs, strengths
 from meshmark.views.pages.build import report_page
 from support import made_run
 from support.made_run import record
@@ -32,7 +32,7 @@ def host(**facts: Any) -> dict[str, Any]:
 
 
 def points(
-    records: list[Record], facts: dict[str, Any] | None = None, earlier: Iterable[Earlier] = ()
+    records: list[Record], facts: dict[str, Any] | None = None, earlier: Iterable[EarlierRun] = ()
 ) -> list[Strength]:
     return strengths(records, made_run.run_info(facts), figures(records, 2), [*earlier])
 
@@ -85,14 +85,14 @@ def test_at_most_three_points_of_each_kind_are_named() -> None:
     records = [triad(9e10), dgemm(9.5e10), peak(1e11, 2), peak(5e10, 1)]
     earlier_records = [replace(r, samples=tuple(s / 2 for s in r.samples)) for r in records]
     facts = host(cpu={}, memory={"peak_bytes_per_s": 1e11})
-    strengths = points(records, facts, [Earlier("old", "2026-01-01T00:00:00Z", earlier_records)])
+    strengths = points(records, facts, [EarlierRun("old", "2026-01-01T00:00:00Z", earlier_records)])
     assert sum(p.good for p in strengths) == MOST
 
 
 def test_an_earlier_run_is_named_with_its_day_and_value() -> None:
-    (strength,) = points([triad(8e10)], None, [Earlier("survey-7", "2026-10-12T08:00:00Z", [triad(1.6e11)])])
+    (strength,) = points([triad(8e10)], None, [EarlierRun("survey-7", "2026-10-12T08:00:00Z", [triad(1.6e11)])])
     assert not strength.good and "the earlier run survey-7 of 2026-10-12 (1" in strength.text
-    assert points([triad(8e10)], None, [Earlier("other", "2026-10-12", [triad(1.6e11, threads=1)])]) == []
+    assert points([triad(8e10)], None, [EarlierRun("other", "2026-10-12", [triad(1.6e11, threads=1)])]) == []
 
 
 def test_published_machines_of_the_class_are_named_with_their_year() -> None:

@@ -16,14 +16,14 @@ import pytest
 from meshmark.errors import MeshmarkError
 from meshmark.views.pages.recording import binned
 from meshmark.views.terminal.live.map import draw
-from meshmark.watch.difference import Side, compare
+from meshmark.watch.difference import RecordingSide, compare
 from meshmark.watch.findings.hotspots import Detector
-from meshmark.watch.frames import Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
+from meshmark.watch.frames import Frame, FrameError, FrameMetric, Header, frame_of, header_of, parse_line
 from meshmark.watch.layout import map_of
-from meshmark.watch.recording import Recording
+from meshmark.watch.recording import RecordingFile
 from meshmark.watch.trace import write_trace
 from meshmark.watch.whole import whole_frame, whole_header
-from meshmark.web.hub import Past
+from meshmark.web.hub import StoredFrames
 from meshmark.web.page import packed_recording
 from support.cli import meshmark
 
@@ -63,10 +63,10 @@ HEADER = Header(
         "cache": ({"level": 3, "size_bytes": 1 << 20, "cpus": [0, 1]},),
     },
     (
-        Metric("cpu.busy", "1", "busy", "time"),
-        Metric("memory.busy", "1", "busy", "capacity"),
-        Metric("link.busy", "1", "busy", "capacity"),
-        Metric("cpu.clock", "Hz", "clock"),
+        FrameMetric("cpu.busy", "1", "busy", "time"),
+        FrameMetric("memory.busy", "1", "busy", "capacity"),
+        FrameMetric("link.busy", "1", "busy", "capacity"),
+        FrameMetric("cpu.clock", "Hz", "clock"),
     ),
     ({"metric": "io", "why": "none here"},),
     {"use": {"cpu": "cpu.busy"}, "topology": "graph"},
@@ -108,23 +108,23 @@ def write_part(path: Path, header: str, lines: list[str]) -> None:
         writer.write_batch(pa.record_batch([pa.array([0.1] * len(lines)), pa.array(lines)], schema=schema))
 
 
-def uses(folder: Path) -> dict[str, Callable[[Recording], object]]:
+def uses(folder: Path) -> dict[str, Callable[[RecordingFile], object]]:
     """Return functions that do with a recording what the commands do, by name."""
 
-    def drawn(recording: Recording) -> None:
+    def drawn(recording: RecordingFile) -> None:
         machine_map, detector = map_of(recording.header), Detector(recording.header)
         for frame in recording.frames():
             draw(recording.header, machine_map, frame, 0.0, 1.0, "inferno")
             [str(spot) for spot in detector.add(frame)]
 
-    def compared(recording: Recording) -> None:
-        before = Side("a", HEADER, 8, frames())
-        compare(before, Side("b", recording.header, recording.count(), recording.frames())).to_json()
+    def compared(recording: RecordingFile) -> None:
+        before = RecordingSide("a", HEADER, 8, frames())
+        compare(before, RecordingSide("b", recording.header, recording.count(), recording.frames())).to_json()
 
-    def plotted(recording: Recording) -> None:
+    def plotted(recording: RecordingFile) -> None:
         binned(recording.header, recording.frames())
 
-    def summarised(recording: Recording) -> None:
+    def summarised(recording: RecordingFile) -> None:
         for frame in recording.frames():
             whole_frame(recording.header, frame)
         whole_header(recording.header)
@@ -133,7 +133,7 @@ def uses(folder: Path) -> dict[str, Callable[[Recording], object]]:
         "draw": drawn,
         "page": lambda r: packed_recording(r.header, r.frames(), r.count()),
         "trace": lambda r: write_trace(r, folder / "trace.json"),
-        "web": lambda r: json.dumps(Past(r.header, r.count(), r.some).some(0, 9)),
+        "web": lambda r: json.dumps(StoredFrames(r.header, r.count(), r.some).some(0, 9)),
         "difference": compared,
         "plot": plotted,
         "whole": summarised,
@@ -154,7 +154,7 @@ def test_no_line_of_a_recording_makes_a_reader_fail_in_another_way(tmp_path: Pat
         write_part(path, header, lines)
         for use in uses(tmp_path).values():
             try:
-                use(Recording(path))
+                use(RecordingFile(path))
                 read += 1
             except MeshmarkError as error:
                 assert str(error).isprintable() and len(str(error)) < 500, (seed, error)

@@ -13,14 +13,14 @@ import pytest
 from scipy import stats
 
 from meshmark.errors import MeshmarkError
-from meshmark.watch.difference import Change, Difference, Side, compare, table
-from meshmark.watch.frames import Frame, Header, Metric
-from meshmark.watch.recording import Recording
+from meshmark.watch.difference import RecordingDifference, RecordingSide, UseChange, compare, table
+from meshmark.watch.frames import Frame, FrameMetric, Header
+from meshmark.watch.recording import RecordingFile
 from support.made_recordings import frames, header, record, said
 
 
-def side(name: str, uses: Sequence[Sequence[float | None]], of: Header | None = None) -> Side:
-    return Side(name, of or header(), len(uses), frames(uses))
+def side(name: str, uses: Sequence[Sequence[float | None]], of: Header | None = None) -> RecordingSide:
+    return RecordingSide(name, of or header(), len(uses), frames(uses))
 
 
 def ar(rng: np.random.Generator, ticks: int, memory: float) -> list[float]:
@@ -67,7 +67,7 @@ def test_a_frame_counts_by_its_length() -> None:
     all_frames = frames([[0.0] * 4, [1.0] * 4] * 20)
     for frame in all_frames[1::2]:
         frame.window_s = 0.3
-    c = compare(side("a", [[0.5] * 4] * 20), Side("b", header(), 40, all_frames)).changes["cpu"][0]
+    c = compare(side("a", [[0.5] * 4] * 20), RecordingSide("b", header(), 40, all_frames)).changes["cpu"][0]
     assert c.after == pytest.approx(0.75)
 
 
@@ -80,7 +80,7 @@ def test_too_few_frames_have_a_change_and_no_interval() -> None:
 
 
 def test_the_json_has_both_sides_and_every_change_with_what_is_not_known() -> None:
-    change = Change("cpu", 3, "CPU 3", 0.25, 0.5000000123, 0.2, 0.3)
+    change = UseChange("cpu", 3, "CPU 3", 0.25, 0.5000000123, 0.2, 0.3)
     assert change.to_json() == {
         "name": "CPU 3",
         "before": 0.25,
@@ -108,11 +108,11 @@ def test_the_json_has_both_sides_and_every_change_with_what_is_not_known() -> No
 
 def test_the_table_names_some_of_what_is_not_known_for_one_reason() -> None:
     sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
-    changes = [Change("cpu", i, f"CPU {i}", why="not counted") for i in range(8)]
-    assert list(table(Difference(*sides, {"cpu": changes})))[-1] == (
+    changes = [UseChange("cpu", i, f"CPU {i}", why="not counted") for i in range(8)]
+    assert list(table(RecordingDifference(*sides, {"cpu": changes})))[-1] == (
         "not known: CPU 0, CPU 1, CPU 2, CPU 3, CPU 4, CPU 5 and 2 more: not counted"
     )
-    assert list(table(Difference(*sides, {"cpu": changes[:6]})))[-1] == (
+    assert list(table(RecordingDifference(*sides, {"cpu": changes[:6]})))[-1] == (
         "not known: CPU 0, CPU 1, CPU 2, CPU 3, CPU 4, CPU 5: not counted"
     )
 
@@ -166,7 +166,14 @@ def test_replay_against_is_a_table_or_one_json_object(tmp_path: Path) -> None:
     assert status == 0 and document["type"] == "difference"
     assert document["changes"]["cpu"][1]["change"] == -0.5 and document["changes"]["cpu"][1]["certain"] is True
     assert (
-        list(table(compare(*(Side(p.name, Recording(p).header, 80, Recording(p).frames()) for p in (a, b))))) == lines
+        list(
+            table(
+                compare(
+                    *(RecordingSide(p.name, RecordingFile(p).header, 80, RecordingFile(p).frames()) for p in (a, b))
+                )
+            )
+        )
+        == lines
     )
 
 
@@ -187,14 +194,14 @@ def test_the_interval_is_that_of_welch_over_ten_batches() -> None:
 
 
 def test_a_change_smaller_than_rounding_is_none() -> None:
-    assert Change("cpu", 0, "CPU 0", 0.1, 0.2, 2e-6, 0.2).certain
-    assert Change("cpu", 0, "CPU 0", 0.2, 0.1, -0.2, -2e-6).certain
-    assert not Change("cpu", 0, "CPU 0", 0.1, 0.2, 5e-7, 0.2).certain
-    assert not Change("cpu", 0, "CPU 0", 0.2, 0.1, -0.2, -5e-7).certain
-    assert not Change("cpu", 0, "CPU 0", 0.1, 0.2, -0.1, 0.2).certain
-    assert not Change("cpu", 0, "CPU 0", 0.1, 0.2).certain
-    assert Change("cpu", 0, "CPU 0", 0.1).change is None
-    assert Change("cpu", 0, "CPU 0", after=0.1).change is None
+    assert UseChange("cpu", 0, "CPU 0", 0.1, 0.2, 2e-6, 0.2).certain
+    assert UseChange("cpu", 0, "CPU 0", 0.2, 0.1, -0.2, -2e-6).certain
+    assert not UseChange("cpu", 0, "CPU 0", 0.1, 0.2, 5e-7, 0.2).certain
+    assert not UseChange("cpu", 0, "CPU 0", 0.2, 0.1, -0.2, -5e-7).certain
+    assert not UseChange("cpu", 0, "CPU 0", 0.1, 0.2, -0.1, 0.2).certain
+    assert not UseChange("cpu", 0, "CPU 0", 0.1, 0.2).certain
+    assert UseChange("cpu", 0, "CPU 0", 0.1).change is None
+    assert UseChange("cpu", 0, "CPU 0", after=0.1).change is None
 
 
 def test_eight_frames_are_enough_for_an_interval_and_what_is_known_in_three_batches_is_not() -> None:
@@ -225,17 +232,17 @@ def test_what_is_not_known_at_some_ticks_is_the_mean_of_the_others() -> None:
 def test_frames_that_are_short_of_a_component_or_without_length_do_not_hide_the_others() -> None:
     all_frames = frames([[0.5] * 4] * 20)
     all_frames[3].values["cpu.busy"] = [1.0, 1.0]  # an incomplete frame
-    c = compare(Side("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20)).changes["cpu"]
+    c = compare(RecordingSide("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20)).changes["cpu"]
     assert c[0].before == pytest.approx(0.5)
     for frame in all_frames:
         frame.window_s = 0.0
-    c = compare(Side("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20)).changes["cpu"]
+    c = compare(RecordingSide("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20)).changes["cpu"]
     assert c[0].before == pytest.approx(0.5)
 
 
 def test_a_recording_that_grows_is_read_up_to_the_frames_that_it_had() -> None:
     uses = [[0.25] * 4] * 20 + [[1.0] * 4] * 5
-    difference = compare(Side("a", header(), 20, frames(uses)), side("b", [[0.5] * 4] * 10))
+    difference = compare(RecordingSide("a", header(), 20, frames(uses)), side("b", [[0.5] * 4] * 10))
     assert difference.changes["cpu"][0].before == pytest.approx(0.25)
     assert (difference.before["frames"], difference.before["seconds"]) == (20, pytest.approx(2.0))
     assert compare(side("a", uses[:7]), side("b", uses)).before["seconds"] == pytest.approx(0.7)
@@ -245,14 +252,14 @@ def test_the_table_has_the_surest_and_largest_changes_first_and_links_by_name() 
     sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
     changes = {
         "cpu": [
-            Change("cpu", 0, "CPU 0", 0.5, 0.75, -0.1, 0.6),
-            Change("cpu", 1, "CPU 1", 0.5, 0.625, 0.1, 0.15),
-            Change("cpu", 2, "CPU 2", 0.5, 0.25, -0.26, -0.24),
-            Change("cpu", 3, "CPU 3", 0.5, 0.50001, why="too few frames"),
+            UseChange("cpu", 0, "CPU 0", 0.5, 0.75, -0.1, 0.6),
+            UseChange("cpu", 1, "CPU 1", 0.5, 0.625, 0.1, 0.15),
+            UseChange("cpu", 2, "CPU 2", 0.5, 0.25, -0.26, -0.24),
+            UseChange("cpu", 3, "CPU 3", 0.5, 0.50001, why="too few frames"),
         ],
-        "link": [Change("link", 0, "0-1", 1.0, 0.0, -1.0, -1.0), Change("link", 1, "1-0", why="no counters")],
+        "link": [UseChange("link", 0, "0-1", 1.0, 0.0, -1.0, -1.0), UseChange("link", 1, "1-0", why="no counters")],
     }
-    assert list(table(Difference(*sides, changes))) == [
+    assert list(table(RecordingDifference(*sides, changes))) == [
         "from a (20 frames) to b (10 frames)",
         "component  before (%)  after (%)  change (points)  95 % interval",
         "link 0-1        100.0        0.0           -100.0  -100.0 to -100.0",
@@ -262,8 +269,8 @@ def test_the_table_has_the_surest_and_largest_changes_first_and_links_by_name() 
         "CPU 3            50.0       50.0              0.0  too few frames",
         "not known: link 1-0: no counters",
     ]
-    long = {"cpu": [Change("cpu", 0, "a CPU with a name", 0.5, 0.75, 0.2, 0.3)]}
-    assert list(table(Difference(*sides, long)))[1:] == [
+    long = {"cpu": [UseChange("cpu", 0, "a CPU with a name", 0.5, 0.75, 0.2, 0.3)]}
+    assert list(table(RecordingDifference(*sides, long)))[1:] == [
         "component          before (%)  after (%)  change (points)  95 % interval",
         "a CPU with a name        50.0       75.0            +25.0  +20.0 to +30.0",
     ]
@@ -277,12 +284,12 @@ def test_classes_that_one_recording_does_not_measure_name_the_reason_and_the_rec
         plain.started,
         plain.period_s,
         plain.components,
-        (*plain.metrics, Metric(plain.use["memory"], "1", "busy", "counter")),
+        (*plain.metrics, FrameMetric(plain.use["memory"], "1", "busy", "counter")),
     )
     all_frames = frames([[0.1] * 4] * 10)
     for frame in all_frames:
         frame.values[plain.use["memory"]] = [0.5]
-    measured, unmeasured = Side("a", measured_header, 10, all_frames), side("b", [[0.1] * 4] * 10)
+    measured, unmeasured = RecordingSide("a", measured_header, 10, all_frames), side("b", [[0.1] * 4] * 10)
     for pair in ((measured, unmeasured), (unmeasured, measured)):
         (memory,) = compare(*pair).changes["memory"]
         assert (memory.component_class, memory.index, memory.name) == ("memory", 0, "memory 0")
@@ -292,7 +299,9 @@ def test_classes_that_one_recording_does_not_measure_name_the_reason_and_the_rec
 
 
 def test_the_json_of_a_difference_names_its_format_and_rounds_to_a_millionth() -> None:
-    difference = Difference({"name": "a"}, {"name": "b"}, {"cpu": [Change("cpu", 0, "CPU 0", 0.12345678, why="no")]})
+    difference = RecordingDifference(
+        {"name": "a"}, {"name": "b"}, {"cpu": [UseChange("cpu", 0, "CPU 0", 0.12345678, why="no")]}
+    )
     assert difference.to_json() == {
         "type": "difference",
         "format": 1,
@@ -311,19 +320,19 @@ def test_the_json_of_a_difference_names_its_format_and_rounds_to_a_millionth() -
 def machine(names: Mapping[str, Sequence[str | None]], **more: str) -> Header:
     """Return a host that measures the use of every class; a component whose name is None has no name."""
     components = {kind: tuple({"name": n} if n else {} for n in class_names) for kind, class_names in names.items()}
-    metrics = tuple(Metric(f"{kind}.busy", "1", "busy", "time") for kind in names)
+    metrics = tuple(FrameMetric(f"{kind}.busy", "1", "busy", "time") for kind in names)
     return Header("host", "test", "2026-01-01T00:00:00Z", 0.1, components, metrics, (), more)
 
 
 def of_machine(
     name: str, names: Mapping[str, Sequence[str | None]], use: Callable[[int], float | None], count: int
-) -> Side:
+) -> RecordingSide:
     """Return a recording in which all components have the same use, which `use` returns for each frame."""
     all_frames = [
         Frame(n, 0.1 * n, 0.1, {f"{kind}.busy": [use(n)] * len(class_names) for kind, class_names in names.items()})
         for n in range(count)
     ]
-    return Side(name, machine(names), count, all_frames)
+    return RecordingSide(name, machine(names), count, all_frames)
 
 
 def test_classes_are_compared_in_one_order_and_components_without_a_name_are_numbered() -> None:
@@ -408,7 +417,7 @@ def test_a_frame_without_length_weighs_nothing_beside_others() -> None:
     all_frames = frames([[0.25] * 4] * 20)
     all_frames[7].window_s = 0.0
     all_frames[7].values["cpu.busy"] = [1.0] * 4
-    difference = compare(Side("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20))
+    difference = compare(RecordingSide("a", header(), 20, all_frames), side("b", [[0.5] * 4] * 20))
     assert difference.changes["cpu"][0].before == pytest.approx(0.25, abs=1e-9)
     assert difference.before["seconds"] == pytest.approx(1.9)
 
@@ -430,7 +439,7 @@ def test_one_frame_has_a_mean_and_its_machine_and_start_are_kept() -> None:
 
 
 def test_every_number_of_a_change_is_rounded_to_a_millionth() -> None:
-    change = Change("cpu", 0, "CPU 0", 0.1234564, 0.9876546, 0.8641974, 0.8642006)
+    change = UseChange("cpu", 0, "CPU 0", 0.1234564, 0.9876546, 0.8641974, 0.8642006)
     assert change.to_json() == {
         "name": "CPU 0",
         "before": 0.123456,
@@ -445,14 +454,14 @@ def test_every_number_of_a_change_is_rounded_to_a_millionth() -> None:
 def test_what_is_not_known_is_grouped_by_reason_in_the_order_of_the_components() -> None:
     sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
     changes = {
-        "cpu": [Change("cpu", i, f"CPU {i}", why="asleep" if i % 2 else "absent") for i in range(4)],
-        "link": [Change("link", i, f"0-{i}", why="asleep") for i in range(5)],
+        "cpu": [UseChange("cpu", i, f"CPU {i}", why="asleep" if i % 2 else "absent") for i in range(4)],
+        "link": [UseChange("link", i, f"0-{i}", why="asleep") for i in range(5)],
     }
-    assert list(table(Difference(*sides, changes)))[2:] == [
+    assert list(table(RecordingDifference(*sides, changes)))[2:] == [
         "not known: CPU 0, CPU 2: absent",
         "not known: CPU 1, CPU 3, link 0-0, link 0-1, link 0-2, link 0-3 and 1 more: asleep",
     ]
-    assert list(table(Difference(*sides, {}))) == [
+    assert list(table(RecordingDifference(*sides, {}))) == [
         "from a (20 frames) to b (10 frames)",
         "component  before (%)  after (%)  change (points)  95 % interval",
     ]
@@ -464,8 +473,8 @@ def test_what_is_not_known_is_grouped_by_reason_in_the_order_of_the_components()
 )
 def test_changes_are_shown_in_points_with_their_sign_unless_they_are_zero(change: float, text: str) -> None:
     sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
-    shown = Change("cpu", 0, "CPU 0", 0.5, 0.5 + change, change, change)
-    line = list(table(Difference(*sides, {"cpu": [shown]})))[2]
+    shown = UseChange("cpu", 0, "CPU 0", 0.5, 0.5 + change, change, change)
+    line = list(table(RecordingDifference(*sides, {"cpu": [shown]})))[2]
     assert line.split()[4:8] == [text, text, "to", text]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from meshmark.watch.frames import Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
+from meshmark.watch.frames import Frame, FrameError, FrameMetric, Header, frame_of, header_of, parse_line
 from support.made_frames import frame, header
 
 
@@ -87,7 +87,10 @@ def test_the_most_specific_reason_for_what_is_unknown_counts() -> None:
 
 
 def test_every_key_of_a_header_and_a_frame_is_written_and_read() -> None:
-    metrics = (Metric("cpu.busy", "1", "busy", "time"), Metric("link.busy", "1", "busy", "capacity", estimated=True))
+    metrics = (
+        FrameMetric("cpu.busy", "1", "busy", "time"),
+        FrameMetric("link.busy", "1", "busy", "capacity", estimated=True),
+    )
     components = {"cpu": ({"name": "CPU 0", "node": 1},), "link": ({"name": "0-1"},)}
     absent = ({"metric": "memory", "why": "none", "hint": "add some"},)
     first = Header("host", "m", "2026-01-01T00:00:00Z", 0.25, components, metrics, absent, {"kernel": "6"})

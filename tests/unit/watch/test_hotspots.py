@@ -12,7 +12,7 @@ from meshmark.model.frames import busiest, frame_lines, header_line
 from meshmark.model.machine import MachineFile, find_machine
 from meshmark.model.workloads import random_reads, stream_actor, trial
 from meshmark.watch.findings.hotspots import Detector, HotSpot, hot_now, lasts_longer
-from meshmark.watch.frames import Frame, Header, Metric, frame_of, header_of
+from meshmark.watch.frames import Frame, FrameMetric, Header, frame_of, header_of
 from support.made_frames import frame, header
 
 
@@ -172,7 +172,7 @@ def test_the_processes_behind_a_hot_spot_are_named() -> None:
         "",
         1.0,
         {"node": nodes, "memory": memories, "cpu": cpus},
-        (Metric("memory.busy", "1", "x", "y"), Metric("cpu.busy", "1", "x", "y")),
+        (FrameMetric("memory.busy", "1", "x", "y"), FrameMetric("cpu.busy", "1", "x", "y")),
     )
     busy = [
         {"pid": 1, "name": "small", "cpu": 1.0, "on": 0, "nodes": [9e9, 1e6, 0]},

@@ -12,8 +12,8 @@ import pytest
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine, machine_names
 from meshmark.watch.frames import Header, header_of
-from meshmark.watch.layout import Map, map_of, node_places
-from meshmark.watch.live import Live
+from meshmark.watch.layout import MachineMap, map_of, node_places
+from meshmark.watch.live import LiveSampler
 from support.paths import MACHINES
 
 INDEX: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ def tree(tmp_path: Path, name: str) -> Path:
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_recorded_machine_is_drawn_whole(name: str, tmp_path: Path) -> None:
     entry = INDEX[name]
-    with Live(50, 0.1, root=tree(tmp_path, name)) as live:
+    with LiveSampler(50, 0.1, root=tree(tmp_path, name)) as live:
         assert list(live.frames())
         h = live.header
     assert h.count("node") == entry["nodes"]
@@ -44,7 +44,7 @@ def test_every_recorded_machine_is_drawn_whole(name: str, tmp_path: Path) -> Non
     whole(h, map_of(h))
 
 
-def whole(h: Header, m: Map) -> None:
+def whole(h: Header, m: MachineMap) -> None:
     """Assert that every component is on the map once and within it, and that no two boxes overlap."""
     for kind in ("cpu", "memory", "io"):
         assert sorted(b.index for b in m.boxes if b.component_class == kind) == list(range(h.count(kind)))

@@ -9,12 +9,12 @@ import pytest
 from meshmark.watch.findings.findings import Findings, frame_json
 from meshmark.watch.findings.hotspots import HELD, KEPT
 from meshmark.watch.findings.oversubscription import Oversubscription
-from meshmark.watch.frames import Frame, Header, Metric, frame_of
+from meshmark.watch.frames import Frame, FrameMetric, Header, frame_of
 
 
 def made(cpus: int, **more: Any) -> Oversubscription:
     components = {"cpu": tuple({"name": f"CPU {n}", "number": n, **more} for n in range(cpus)), "host": ({},)}
-    return Oversubscription(Header("host", "m", "2026", 1.0, components, (Metric("host.running", "1", "tasks"),)))
+    return Oversubscription(Header("host", "m", "2026", 1.0, components, (FrameMetric("host.running", "1", "tasks"),)))
 
 
 def tick(n: int, running: float | None, *programs: dict[str, Any]) -> Frame:
@@ -90,7 +90,7 @@ def test_only_crowded_cpus_of_a_machine_with_others_are_marked_on_the_map() -> N
 
 def test_frames_as_json_carry_the_sentence_and_are_frames_again() -> None:
     components = {"cpu": ({"name": "CPU 0", "number": 0},), "host": ({},)}
-    header = Header("host", "m", "2026", 1.0, components, (Metric("host.running", "1", "tasks"),))
+    header = Header("host", "m", "2026", 1.0, components, (FrameMetric("host.running", "1", "tasks"),))
     findings = Findings(header)
     lines = [frame_json(frame, findings.add(frame)) for frame in (tick(n, 5) for n in range(1, 6))]
     assert "spots" not in lines[0]

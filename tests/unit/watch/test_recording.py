@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshmark.watch.recording import HOLD_S, Recorder, Recording, RecordingError
+from meshmark.watch.recording import HOLD_S, Recorder, RecordingError, RecordingFile
 from support.cli import start
 from support.made_frames import frame, header
 from support.waiting import until
@@ -30,7 +30,7 @@ def test_a_recording_gives_back_what_went_in(tmp_path: Path) -> None:
         for f in frames:
             recorder.add(f)
     assert [p.name for p in tmp_path.iterdir()] == ["r.parquet"]
-    recording = Recording(out)
+    recording = RecordingFile(out)
     assert recording.header == header()
     assert recording.count() == 39
     for written, restored in zip(frames, recording.frames(), strict=True):
@@ -68,7 +68,7 @@ def test_a_killed_recorder_loses_less_than_a_second(tmp_path: Path, rate_hz: int
             recorder.add(replace(held_frame, seq=seq, t_s=seq * period_s + jitter_s, window_s=period_s + 2 * jitter_s))
         killed_s = (burst + 2) * len(held_frames) * period_s
         # At 1 Hz, the incomplete frame alone is one second.
-        assert killed_s - Recording(recorder.part).extent()[1] < 0.9 + max(0.0, period_s - HOLD_S)
+        assert killed_s - RecordingFile(recorder.part).extent()[1] < 0.9 + max(0.0, period_s - HOLD_S)
 
 
 def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
 
     def grown() -> bool:
         try:
-            return Recording(part).count() > 20
+            return RecordingFile(part).count() > 20
         except RecordingError:  # the header is not written yet
             return False
 
@@ -86,12 +86,12 @@ def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert not out.exists()
-    retained = list(Recording(part).frames())
+    retained = list(RecordingFile(part).frames())
     numbers = [f.seq for f in retained]
     assert numbers == sorted(set(numbers)), "a machine that was held skips numbers; none comes twice"
     with part.open("r+b") as file:  # cut the file in the middle of a batch
         file.truncate(part.stat().st_size - 7)
-    frames_before = list(Recording(part).frames())
+    frames_before = list(RecordingFile(part).frames())
     assert 0 < len(frames_before) < len(retained)
     with pytest.raises(RecordingError, match="the file exists"):
         Recorder(out, header())
@@ -123,7 +123,7 @@ def test_a_signal_in_the_middle_of_a_line_loses_nothing_of_it(tmp_path: Path, nu
     child.send_signal(number)
     _, output = child.communicate(timeout=60)
     assert child.returncode == 0, output
-    assert [f.seq for f in Recording(out).frames()] == [1, 2]
+    assert [f.seq for f in RecordingFile(out).frames()] == [1, 2]
 
 
 def test_a_strangers_file_beside_a_recording_is_left_alone(tmp_path: Path) -> None:
@@ -131,13 +131,13 @@ def test_a_strangers_file_beside_a_recording_is_left_alone(tmp_path: Path) -> No
     (tmp_path / "r.tmp").symlink_to("victim")
     with Recorder(tmp_path / "r", header()) as recorder:
         recorder.add(frame(1, 0.5))
-    assert (tmp_path / "victim").read_text() == "mine" and Recording(tmp_path / "r").count() == 1
+    assert (tmp_path / "victim").read_text() == "mine" and RecordingFile(tmp_path / "r").count() == 1
 
 
 def test_a_recording_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "r.parquet")
     with pytest.raises(RecordingError, match="a pipe; a regular file is required"):
-        Recording(tmp_path / "r.parquet")
+        RecordingFile(tmp_path / "r.parquet")
 
 
 def test_sigterm_ends_a_recording_whole(tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ def test_sigterm_ends_a_recording_whole(tmp_path: Path) -> None:
     assert child.stderr is not None
     assert "recording" in child.stderr.readline()
     part = out.with_name("r.parquet.part")
-    assert until(lambda: part.exists() and part.stat().st_size and Recording(part).count() >= 5)
+    assert until(lambda: part.exists() and part.stat().st_size and RecordingFile(part).count() >= 5)
     child.send_signal(signal.SIGTERM)
     child.communicate(timeout=120)
     assert child.returncode == 0
-    assert Recording(out).count() >= 5
+    assert RecordingFile(out).count() >= 5
 
 
 def test_a_full_disk_keeps_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_a_full_disk_keeps_what_was_written(tmp_path: Path, monkeypatch: pytest.
         for n in range(11, 40):
             recorder.add(frame(n, 0.1, 0.2, 0.3, 0.4))
     assert "meshmark replay" in raised.value.hint
-    assert Recording(tmp_path / "r.parquet.part").count() >= 10
+    assert RecordingFile(tmp_path / "r.parquet.part").count() >= 10
 
 
 def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
     cut.write_bytes(cut.read_bytes()[:-20])
     for path in (other_machine, text, cut, tmp_path / "nothing", tmp_path):
         with pytest.raises(RecordingError, match=path.name) as raised:
-            Recording(path)
+            RecordingFile(path)
         assert "\n" not in str(raised.value)
 
 
@@ -201,7 +201,7 @@ def test_a_length_beyond_the_memory_ends_a_recording(tmp_path: Path, monkeypatch
             raise MemoryError
 
     real = pa.ipc.open_stream
-    recording = Recording(tmp_path / "s")
+    recording = RecordingFile(tmp_path / "s")
     assert len(list(recording.frames())) == 1
     monkeypatch.setattr(pa.ipc, "open_stream", Reader)
     assert list(recording.frames()) == []
@@ -224,4 +224,4 @@ def test_a_spoiled_recording_is_one_line_or_frames(
             bytes_[data.draw(st.integers(4, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
         (folder / "s").write_bytes(bytes_)
         with contextlib.suppress(RecordingError):
-            assert len(list(Recording(folder / "s").frames())) <= 29, name
+            assert len(list(RecordingFile(folder / "s").frames())) <= 29, name

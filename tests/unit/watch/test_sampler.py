@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from meshmark.native import find_native
 from meshmark.watch.frames import frame_of, header_of
 from meshmark.watch.layout import map_of
-from meshmark.watch.live import Live
+from meshmark.watch.live import LiveSampler
 from support.waiting import take
 
 
 def test_this_host_is_watched() -> None:
-    with Live(20, 0.5) as live:
+    with LiveSampler(20, 0.5) as live:
         frames = list(live.frames())
     assert 0 < len(frames) <= 10
     assert live.header.count("cpu") >= len(os.sched_getaffinity(0))
@@ -37,7 +37,7 @@ def test_a_busy_cpu_is_seen_busy() -> None:
     line = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     busy = subprocess.Popen([sys.executable, "-c", line])
     try:
-        with Live(2, 2, sources=("cpu",)) as live:
+        with LiveSampler(2, 2, sources=("cpu",)) as live:
             place = next(i for i, c in enumerate(live.header.components["cpu"]) if c["number"] == cpu)
             shares = [f.values["cpu.busy"][place] for f in live.frames()]
     finally:
@@ -121,7 +121,7 @@ def test_a_cpu_that_goes_is_unknown_and_comes_back(tmp_path: Path) -> None:
         stat.write_text("\n".join(lines) + "\nctxt 5\n")
 
     tick(1, True)
-    with Live(10, 0, root=tmp_path, sources=("cpu",)) as live:
+    with LiveSampler(10, 0, root=tmp_path, sources=("cpu",)) as live:
         observations = []
         frames = live.frames()
         for n in range(2, 40):
@@ -160,7 +160,7 @@ def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
         (mon / "mon_L3_01/mbm_local_bytes").write_text("Unavailable\n")
 
     tick(0)
-    with Live(5, 0, root=tmp_path, sources=("energy", "resctrl")) as live:
+    with LiveSampler(5, 0, root=tmp_path, sources=("energy", "resctrl")) as live:
         frames = live.frames()
         observations = []
         for n in range(1, 12):
@@ -181,7 +181,7 @@ def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
 def test_what_a_tree_does_not_offer_is_absent_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("flags : fpu cqm_mbm_total cqm_mbm_local\n")
-    with Live(5, 0.2, root=tmp_path) as live:
+    with LiveSampler(5, 0.2, root=tmp_path) as live:
         absences = {a["metric"]: a for a in live.header.absent}
     assert absences["power"]["why"].startswith("no energy counters")
     assert (
@@ -207,7 +207,7 @@ def test_the_reason_without_bandwidth_monitoring_is_the_right_one(
     for name in ("proc/stat", *files):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("flags : fpu cat_l3\n")
-    with Live(5, 0.2, root=tmp_path, sources=("resctrl",)) as live:
+    with LiveSampler(5, 0.2, root=tmp_path, sources=("resctrl",)) as live:
         (absences,) = [a for a in live.header.absent if a["metric"] == "l3.total"]
     assert absences["why"].startswith(why) and absences.get("hint", "") == hint
 
@@ -227,7 +227,7 @@ def test_the_kernel_of_a_recorded_tree_is_its_own_or_unknown(
     for name, text in {"proc/stat": "cpu 1 1 1 1\n", **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    with Live(5, 0.2, root=tmp_path) as live:
+    with LiveSampler(5, 0.2, root=tmp_path) as live:
         assert live.header.to_json().get("kernel") == kernel
 
 
@@ -265,7 +265,7 @@ def test_a_busy_process_is_named_by_the_sampler() -> None:
     line = f"import ctypes\nctypes.CDLL(None).prctl(15, {name.encode()!r}, 0, 0, 0)\nwhile True: pass"
     busy = subprocess.Popen([sys.executable, "-c", line])
     try:
-        with Live(2, 5, sources=("processes", "cpu")) as live:
+        with LiveSampler(2, 5, sources=("processes", "cpu")) as live:
             processes = [p for f in live.frames() for p in f.processes if p["pid"] == busy.pid]
     finally:
         busy.kill()
@@ -289,7 +289,7 @@ def test_threads_of_a_busy_process_say_where_they_ran_and_waited() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", spin]) as busy:
         try:
-            with Live(2.0, 60.0, sources=["processes"]) as live:
+            with LiveSampler(2.0, 60.0, sources=["processes"]) as live:
                 processes = (p for frame in live.frames() for p in frame.processes if p["pid"] == busy.pid)
                 # Count from the second scan of both threads on: a scan takes time, so a slow machine has few of them.
                 process = next(
@@ -307,7 +307,7 @@ def test_pages_that_the_kernel_moves_are_counted_or_absent(tmp_path: Path) -> No
     vmstat = tmp_path / "proc" / "vmstat"
     vmstat.parent.mkdir()
     vmstat.write_text("pgmigrate_success 10\n")
-    with Live(2.0, 2.4, root=tmp_path, sources=["pages"]) as live:
+    with LiveSampler(2.0, 2.4, root=tmp_path, sources=["pages"]) as live:
         moved_pages = []
         for frame in live.frames():
             moved_pages.append(frame.window_s * (frame.values["host.pages_moved"][0] or 0))

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.watch.recording import Recorder, Recording
+from meshmark.watch.recording import Recorder, RecordingFile
 from meshmark.watch.trace import write_trace
 from support.made_frames import frame, header
 
 
-def recorded(folder: Path, *busy: tuple[float | None, ...]) -> Recording:
+def recorded(folder: Path, *busy: tuple[float | None, ...]) -> RecordingFile:
     out = folder / "r.parquet"
     with Recorder(out, header()) as recorder:
         for seq, values in enumerate(busy, start=1):
             recorder.add(frame(seq, *values))
-    return Recording(out)
+    return RecordingFile(out)
 
 
 def test_a_trace_has_a_track_for_each_component(tmp_path: Path) -> None:
@@ -57,5 +57,5 @@ def test_a_trace_of_a_damaged_recording_is_not_written(tmp_path: Path) -> None:
     data[4:200] = bytes(196)
     recording.path.write_bytes(data)
     with pytest.raises(MeshmarkError, match="corrupt"):
-        write_trace(Recording(recording.path), tmp_path / "t.json")
+        write_trace(RecordingFile(recording.path), tmp_path / "t.json")
     assert not (tmp_path / "t.json").exists()

@@ -12,7 +12,7 @@ import pytest
 
 from machines.servers import MACHINES, NAMES, list_text
 from machines.trees import make_tree, many
-from meshmark.watch.live import Live
+from meshmark.watch.live import LiveSampler
 from support.paths import ROOT
 
 EVENTS = ROOT / "native" / "watch" / "events"
@@ -258,7 +258,7 @@ def test_a_hundred_bytes_by_alias_are_a_hundred_bytes_by_terms(trees: dict[str, 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tree_is_the_machine_that_it_says(name: str, trees: dict[str, Path]) -> None:
     machine = MACHINES[name]
-    with Live(root=trees[name], sources=("cpu", "node")) as live:
+    with LiveSampler(root=trees[name], sources=("cpu", "node")) as live:
         header = live.header
     cpus, nodes = header.components["cpu"], header.components["node"]
     assert [c["number"] for c in cpus] == list(range(machine.cpus))
@@ -312,7 +312,7 @@ def test_every_stack_has_a_bus_of_its_own(trees: dict[str, Path]) -> None:
 
 
 def test_a_large_tree_is_as_large_as_asked(tmp_path: Path) -> None:
-    with Live(root=many(tmp_path, cpus=256, nodes=4), sources=("cpu", "node")) as live:
+    with LiveSampler(root=many(tmp_path, cpus=256, nodes=4), sources=("cpu", "node")) as live:
         assert (live.header.count("cpu"), live.header.count("node")) == (256, 4)
         assert sum(c["node"] == 3 for c in live.header.components["cpu"]) == 64
     assert {f.read_text() for f in (tmp_path / "many-256-4/sys/devices").glob("uncore_imc_*/cpumask")} == {
@@ -336,7 +336,7 @@ def test_disks_keep_their_values_beside_stacks_that_are_counted(tmp_path: Path) 
     disks = tree / "proc" / "diskstats"
     fields = disks.read_text().split()
     rates = []
-    with Live(10.0, 1.0, root=tree) as live:
+    with LiveSampler(10.0, 1.0, root=tree) as live:
         names = [c["name"] for c in live.header.components["io"]]
         for frame in live.frames():
             rates.append(frame.values["io.out"])

@@ -15,8 +15,8 @@ from meshmark.machine.facts import host_id
 from meshmark.store.record import Record
 from meshmark.watch import live, sustained
 from meshmark.watch.canary import calibrate, calibration_file, shows_traffic
-from meshmark.watch.frames import Header, Metric
-from meshmark.watch.live import Live, memory_is_counted, this_host
+from meshmark.watch.frames import FrameMetric, Header
+from meshmark.watch.live import LiveSampler, memory_is_counted, this_host
 from meshmark.watch.sustained import sustained_bandwidth
 
 CURVE = {
@@ -69,7 +69,7 @@ def test_what_was_local_to_every_node_is_shared_out_and_nothing_is_nothing() -> 
 def test_a_calibrated_canary_estimates_with_an_interval_and_says_so(tmp_path: Path) -> None:
     curve = tmp_path / "curve.json"
     curve.write_text(json.dumps(CURVE))
-    with Live(10.0, 3.5, sources=["canary"], canary=curve) as live:
+    with LiveSampler(10.0, 3.5, sources=["canary"], canary=curve) as live:
         header, frames = live.header, list(live.frames())
     assert header.use["memory"] == "memory.pressure"
     metrics = {m.name: m for m in header.metrics}
@@ -86,14 +86,14 @@ def test_a_calibrated_canary_estimates_with_an_interval_and_says_so(tmp_path: Pa
 def test_a_curve_that_tells_nothing_is_no_estimate(tmp_path: Path) -> None:
     curve = tmp_path / "curve.json"
     curve.write_text(json.dumps({"nodes": {"0": [[0.0, 99e-9, 100e-9, 101e-9], [1e10, 99e-9, 100e-9, 102e-9]]}}))
-    with Live(10.0, 0.2, sources=["canary"], canary=curve) as live:
+    with LiveSampler(10.0, 0.2, sources=["canary"], canary=curve) as live:
         assert "cannot saturate" in live.header.why_unknown("memory.pressure", 0)
     curve.write_text('{"nodes": {"0": [[1, 2]]}}')
     with pytest.raises(MeshmarkError, match="--canary: points of"):
-        Live(10.0, 0.2, sources=["canary"], canary=curve)
+        LiveSampler(10.0, 0.2, sources=["canary"], canary=curve)
     curve.write_text("[1]")
     with pytest.raises(MeshmarkError, match="a JSON object is required"):
-        Live(10.0, 0.2, canary=curve)
+        LiveSampler(10.0, 0.2, canary=curve)
 
 
 def made_up_sampler(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
 
 def test_memory_is_counted_where_the_sampler_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, is_counted in (("memory.read", True), ("link.out", False)):
-        header = Header("host", "h", "", 1.0, {}, (Metric(name, "B/s", "moved"),))
+        header = Header("host", "h", "", 1.0, {}, (FrameMetric(name, "B/s", "moved"),))
         made_up_sampler(tmp_path, f"echo '{json.dumps(header.to_json())}'\nexec sleep 60\n", monkeypatch)
         assert memory_is_counted() is is_counted
 

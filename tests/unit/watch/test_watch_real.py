@@ -21,7 +21,7 @@ import pytest
 
 from meshmark.watch.findings.hotspots import KEPT, Detector, HotSpot
 from meshmark.watch.frames import Frame
-from meshmark.watch.live import Live
+from meshmark.watch.live import LiveSampler
 
 MIB = 1 << 20
 
@@ -58,7 +58,7 @@ def test_a_spinning_process_is_a_hot_spot_and_named() -> None:
     cpu = max(os.sched_getaffinity(0))
     observations: list[Frame] = []
     first_name: HotSpot | None = None
-    with Live(4, 30) as live:
+    with LiveSampler(4, 30) as live:
         place = next(i for i, c in enumerate(live.header.components["cpu"]) if c["number"] == cpu)
         detector = Detector(live.header)
         stream = live.frames()
@@ -113,7 +113,7 @@ def test_direct_writes_and_reads_are_seen_on_their_disk_byte_for_byte(tmp_path: 
     file = tmp_path / "load"
     block = mmap.mmap(-1, MIB)  # whole pages, as direct I/O needs
     block.write(os.urandom(MIB))
-    with Live(10, 30, sources=("io",)) as live:
+    with LiveSampler(10, 30, sources=("io",)) as live:
         names = [c["name"] for c in live.header.components.get("io", ())]
         if disk not in names:
             pytest.skip(f"{disk}, which holds {tmp_path}, is none of the disks that are watched: {', '.join(names)}")
@@ -181,7 +181,7 @@ def test_looks_at_thousands_of_processes_keep_to_their_budget() -> None:
         if processes < process_count:
             pytest.skip(f"{processes} processes can be made here, {process_count} are needed")
         assert sum(p.name.isdigit() for p in Path("/proc").iterdir()) > process_count
-        with Live(rate, seconds, sources=("cpu", "processes")) as live:
+        with LiveSampler(rate, seconds, sources=("cpu", "processes")) as live:
             frames = list(live.frames())
     # A scan of all processes is visible in its cost; the first scan is in the first frame.
     median_s = statistics.median(f.cost_s for f in frames)

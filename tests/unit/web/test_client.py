@@ -14,7 +14,7 @@ import pytest
 from meshmark.errors import MeshmarkError
 from meshmark.web.export import otlp_client
 from meshmark.web.export.intervals import Interval
-from meshmark.web.export.otlp_client import Client, NotSent
+from meshmark.web.export.otlp_client import Client, SendError
 from meshmark.web.export.pull import Target
 from meshmark.web.fleet.remote import Remote
 from support.made_frames import header
@@ -67,7 +67,7 @@ def test_redirects_are_not_followed() -> None:
     with answering(b"200 OK", MAP) as (other, stray_requests):
         location = f"location: http://127.0.0.1:{other.port}/".encode()
         with answering(b"307 Temporary Redirect\r\n" + location) as (at, _):
-            with pytest.raises(NotSent, match="HTTP 307 Temporary Redirect"):
+            with pytest.raises(SendError, match="HTTP 307 Temporary Redirect"):
                 sent(at)
             with pytest.raises(MeshmarkError, match="HTTP 307"):
                 Remote("n1", at, "secret")

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from meshmark.web.fleet.live_fleet import KEPT, MAX_METRICS, MAX_UNKNOWN, MISSED, LiveFleet, Reading, grouped
+from meshmark.web.fleet.live_fleet import KEPT, MAX_METRICS, MAX_UNKNOWN, MISSED, LiveFleet, NodeReport, grouped
 
 
-def reading(machine: str, at: float = 1.7e9, **values: float) -> Reading:
+def reading(machine: str, at: float = 1.7e9, **values: float) -> NodeReport:
     entries = {name.replace("_", "."): value for name, value in values.items()}
-    return Reading(machine, at, entries, dict.fromkeys(entries, "1"))
+    return NodeReport(machine, at, entries, dict.fromkeys(entries, "1"))
 
 
 def report(live: LiveFleet, machine: str, now: float, source: str = "10.0.0.1", **values: float) -> str:
@@ -139,7 +139,7 @@ def test_metrics_are_bounded() -> None:
 def test_values_and_names_that_no_page_could_show_are_left_out() -> None:
     live = LiveFleet(["n1"], 10)
     values = {"cpu.busy": 1e300, "cpu.user": -math.inf, "io.in": 1e30, "<b>.x": 1.0, "m." + "x" * 200: 1.0}
-    live.add(Reading("n1", 0, values, dict.fromkeys(values, "1" * 1000)), "a", 0, 0)
+    live.add(NodeReport("n1", 0, values, dict.fromkeys(values, "1" * 1000)), "a", 0, 0)
     assert live.node("n1", 0)["values"] == {"io.in": 1e30} and list(live.metrics) == ["cpu.busy", "cpu.user", "io.in"]
     assert live.history("n1")[1] == {"io.in": [1e30]} and len(live.metrics["io.in"]) == 20
 

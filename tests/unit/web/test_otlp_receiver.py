@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.frames import Frame, FrameMetric, Header
 from meshmark.watch.whole import whole_frames, whole_header
 from meshmark.web.export.intervals import STATS, Interval
 from meshmark.web.export.otlp_client import metrics_data
 from meshmark.web.export.otlp_receiver import JSON, MAX_UNPACKED, PROTOBUF, BadBodyError, answer, readings
-from meshmark.web.fleet.live_fleet import Reading
+from meshmark.web.fleet.live_fleet import NodeReport
 
 HEADER = Header(
     "host",
@@ -27,10 +27,10 @@ HEADER = Header(
     1.0,
     {"cpu": tuple({"name": f"CPU {i}", "number": i} for i in range(3)), "io": ({"name": "a"}, {"name": "b"})},
     (
-        Metric("cpu.busy", "1", "busy", "time"),
-        Metric("cpu.clock", "Hz", "clock"),
-        Metric("io.in", "B/s", "read"),
-        Metric("io.never", "B", "never"),
+        FrameMetric("cpu.busy", "1", "busy", "time"),
+        FrameMetric("cpu.clock", "Hz", "clock"),
+        FrameMetric("io.in", "B/s", "read"),
+        FrameMetric("io.never", "B", "never"),
     ),
 )
 
@@ -52,7 +52,7 @@ def whole() -> ExportMetricsServiceRequest:
     return sent(whole_header(HEADER), list(whole_frames(HEADER, iter(frames()))), STATS[:1])
 
 
-def read(body: bytes, kind: str = PROTOBUF, encoding: str = "") -> Reading:
+def read(body: bytes, kind: str = PROTOBUF, encoding: str = "") -> NodeReport:
     ((points, _),) = readings(body, kind, encoding)
     return points
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError
-from meshmark.watch.recording import Recorder, Recording
+from meshmark.watch.recording import Recorder, RecordingFile
 from meshmark.web import page
 from meshmark.web.page import one_file, packed_recording, packed_table, shown_metrics, thinned, thinned_by, write_page
 from support.made_recordings import frames, header, record, said, unpacked
@@ -159,7 +159,7 @@ def test_replay_writes_pages_of_whole_and_of_cut_recordings(tmp_path: Path) -> N
         data = re.search(r'id="data">([^<]+)<', out.read_text())
         assert data
         count = unpacked(base64.b64decode(data[1]))[0]["header"]["frames"]
-        assert 0 < count <= limit and count == Recording(file).count()
+        assert 0 < count <= limit and count == RecordingFile(file).count()
     status, _, err = said("replay", str(recording), "--html", str(tmp_path / "a.parquet.html"))
     assert status == 1 and "a.parquet.html: the file exists" in err and "Traceback" not in err
     status, _, err = said("replay", str(recording), "--html", "/proc/none/a.html")

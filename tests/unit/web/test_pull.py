@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from meshmark.cli.fleet.fleet_serve import pull_targets
 from meshmark.errors import UsageError
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.frames import Frame, FrameMetric, Header
 from meshmark.web.export import pull
 from meshmark.web.export.openmetrics import Window, reading_of, text
 from meshmark.web.export.pull import NoAnswerError, Puller, Target, fetch
@@ -31,13 +31,13 @@ HEADER = Header(
         "host": ({"name": "host"},),
     },
     (
-        Metric("cpu.busy", "1", "busy", "time"),
-        Metric("cpu.switches", "1/s", "switches"),
-        Metric("node.used", "B", "used"),
-        Metric("node.latency", "s", "latency"),
-        Metric("node.in", "B/s", "in"),
-        Metric("host.running", "1", "tasks"),
-        Metric("host.pressure_io", "1", "waiting", "time"),
+        FrameMetric("cpu.busy", "1", "busy", "time"),
+        FrameMetric("cpu.switches", "1/s", "switches"),
+        FrameMetric("node.used", "B", "used"),
+        FrameMetric("node.latency", "s", "latency"),
+        FrameMetric("node.in", "B/s", "in"),
+        FrameMetric("host.running", "1", "tasks"),
+        FrameMetric("host.pressure_io", "1", "waiting", "time"),
     ),
 )
 

@@ -21,7 +21,7 @@ _LIGHTEST: Final = 1 / 3  # value of a uniform distribution; the tails of a few 
 
 
 @dataclass(frozen=True, slots=True)
-class Merit:
+class MeritUnit:
     """The unit of a figure of merit, and whether lower or higher values are better."""
 
     better: Literal["lower", "higher"]
@@ -29,7 +29,7 @@ class Merit:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ConfigurationPair:
     """The comparison of one configuration with another.
 
     Attributes:
@@ -52,7 +52,7 @@ class Pair:
     word: Word
     best: str
 
-    def text(self, merit: Merit) -> str:
+    def text(self, merit: MeritUnit) -> str:
         """Return the verdict about the first configuration in words."""
         if self.interval is None or self.ratio is None:
             return f"too few rounds: {self.rounds}, at least {self.needed} are needed"
@@ -71,10 +71,10 @@ def compare(
     of: str,
     to: str,
     values: tuple[Mapping[int, float], Mapping[int, float]],
-    merit: Merit,
+    merit: MeritUnit,
     margin: float,
     confidence: float = 0.95,
-) -> Pair:
+) -> ConfigurationPair:
     """Compare the values of two configurations, by round.
 
     Args:
@@ -90,7 +90,7 @@ def compare(
     spread, spread_interval = spreads([values[0][r] for r in rounds], [values[1][r] for r in rounds], confidence)
     best = "" if word not in ("lower", "higher") else of if word == merit.better else to
     min_rounds = rounds_needed(confidence)
-    return Pair(of, to, value, interval, spread, spread_interval, len(rounds), min_rounds, word, best)
+    return ConfigurationPair(of, to, value, interval, spread, spread_interval, len(rounds), min_rounds, word, best)
 
 
 def rounds_needed(confidence: float) -> int:

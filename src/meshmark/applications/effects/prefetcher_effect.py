@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshmark.applications.configuration import Configuration, varied
-from meshmark.applications.effects.pairs import Merit, compare
+from meshmark.applications.effects.pairs import MeritUnit, compare
 from meshmark.statistics.verdicts import Interval
 
 
@@ -30,7 +30,7 @@ class PrefetcherEffect:
 def prefetcher_effects(
     values: Mapping[str, Mapping[int, float]],
     ran: Sequence[Configuration],
-    merit: Merit,
+    merit: MeritUnit,
     margin: float,
     confidence: float,
 ) -> list[PrefetcherEffect]:

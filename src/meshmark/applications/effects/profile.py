@@ -21,7 +21,7 @@ _KERNEL: Final = "[kernel.kallsyms]"
 
 
 @dataclass(frozen=True, slots=True)
-class Hot:
+class FunctionSamples:
     """A function in which samples were taken. Samples in functions that it called do not count.
 
     Attributes:
@@ -62,7 +62,7 @@ class Profile:
     samples: int = 0
     lost: int = 0
     file: str = ""
-    functions: tuple[Hot, ...] = field(default=())
+    functions: tuple[FunctionSamples, ...] = field(default=())
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Profile:
@@ -72,7 +72,9 @@ class Profile:
             ValueError, TypeError: The line is not a profile.
         """
         fields = {k: v for k, v in line.items() if k not in ("type", "functions")}
-        functions = tuple(Hot(**{**f, "interval": tuple(f.get("interval", ()))}) for f in line.get("functions", ()))
+        functions = tuple(
+            FunctionSamples(**{**f, "interval": tuple(f.get("interval", ()))}) for f in line.get("functions", ())
+        )
         if any(len(f.interval) != 2 for f in functions):
             raise ValueError("an interval without two ends")
         return Profile(**fields, functions=functions)
@@ -110,7 +112,7 @@ class Report:
     event: str
     samples: int
     lost: int
-    functions: tuple[Hot, ...]
+    functions: tuple[FunctionSamples, ...]
 
 
 def read_report(lines: Iterable[str]) -> Report:
@@ -140,7 +142,7 @@ def read_report(lines: Iterable[str]) -> Report:
         " ".join(dict.fromkeys(events)),
         total,
         lost_samples,
-        tuple(Hot(f, o, n, n / total, wilson(n, total)) for (f, o), n in hottest if n),
+        tuple(FunctionSamples(f, o, n, n / total, wilson(n, total)) for (f, o), n in hottest if n),
     )
 
 

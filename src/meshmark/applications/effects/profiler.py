@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from meshmark.applications.attempt import UNDER_BYTES, Attempt
+from meshmark.applications.attempt import UNDER_BYTES, ConfigurationRun
 from meshmark.applications.configuration import Configuration
 from meshmark.applications.effects.profile import FIELDS, Profile, frequency_hz, read_report
-from meshmark.applications.effects.reasons import Usual
+from meshmark.applications.effects.reasons import RunMedians
 from meshmark.applications.trials import INTERRUPTED, Trials
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.experiments.journal import BUDGET, appending, runs_in
 from meshmark.experiments.trial import last_line, printable, tail
 from meshmark.experiments.turns import run_to_end
-from meshmark.machine.tree import Tree
+from meshmark.machine.tree import FileTree
 from meshmark.store.files import sync_folder
 
 JOURNAL: Final = "profiles.jsonl"
@@ -35,7 +35,7 @@ _SETTING: Final = "proc/sys/kernel/perf_event_paranoid"
 _ENVIRONMENT: Final = {"PERF_CONFIG": "/dev/null", "DEBUGINFOD_URLS": "", "LC_ALL": "C"}
 
 # Function that runs a configuration under the words of a command line.
-RunUnder = Callable[[Configuration, Sequence[str]], Attempt]
+RunUnder = Callable[[Configuration, Sequence[str]], ConfigurationRun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def find_perf(folder: Path, root: Path = Path("/")) -> Perf:
     try:
         exit_report = run_to_end([*perf.record(frequency_hz(1.0), data), "true"], _ENVIRONMENT, out, err, _LIMIT_S)
         if exit_report.status != 0:
-            raise _refused(tail(err), Tree(root).number(_SETTING))
+            raise _refused(tail(err), FileTree(root).number(_SETTING))
         run_to_end([program, "--version"], _ENVIRONMENT, out, err, _LIMIT_S)
         return replace(perf, version=printable(tail(out).strip().replace(" version", "", 1)) or "perf")
     except UsageError as error:
@@ -152,7 +152,7 @@ def _profiled(found: Trials, one: Configuration, to: Path, perf: Perf, run: RunU
     """Profile one run and keep the profile. Return the profile and the time of the run, in s."""
     temporary = to.with_name(f".{to.name}")
     out, err = to.with_suffix(".out"), to.with_suffix(".err")
-    cpu_s = Usual.of(list(found.of(one.label).values())).cpu_s / one.count("copies")
+    cpu_s = RunMedians.of(list(found.of(one.label).values())).cpu_s / one.count("copies")
     profile = Profile(configuration=one.label, tool=perf.version, frequency_hz=frequency_hz(cpu_s))
     try:
         temporary.unlink(missing_ok=True)  # left by a run that was killed; perf would rename it

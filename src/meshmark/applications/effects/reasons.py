@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from meshmark.applications.attempt import Attempt
+from meshmark.applications.attempt import ConfigurationRun
 from meshmark.machine.topology import Topology
 from meshmark.store.record import median
 from meshmark.values.units import counted
@@ -22,7 +22,7 @@ _GAP: Final = 0.03  # minimum gap between two levels, relative to the lowest val
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class RunMedians:
     """Medians of the runs of a configuration. `waiting_share` is from the run in which threads were observed."""
 
     elapsed_s: float
@@ -34,11 +34,11 @@ class Usual:
     lost: float  # involuntary switches
 
     @staticmethod
-    def of(runs: Sequence[Attempt], warm: Attempt | None = None) -> Usual:
+    def of(runs: Sequence[ConfigurationRun], warm: ConfigurationRun | None = None) -> RunMedians:
         def median_time(name: str) -> float:
             return median([a.times.get(name, 0.0) for a in runs])
 
-        return Usual(
+        return RunMedians(
             median([a.elapsed_s for a in runs]),
             median_time("user") + median_time("system"),
             median_time("system"),
@@ -49,7 +49,7 @@ class Usual:
         )
 
 
-def waiting_share(warm: Attempt | None) -> float:
+def waiting_share(warm: ConfigurationRun | None) -> float:
     """Return the share of the threads' time in which they waited for a CPU; 0 without an observed run."""
     if warm is None or "waiting" not in warm.times:
         return 0.0
@@ -57,7 +57,9 @@ def waiting_share(warm: Attempt | None) -> float:
     return waiting / (waiting + cpu) if waiting > 0 else 0.0
 
 
-def of_sublinear(machine: Topology, few: Usual, many: Usual, workers: int, dimension: str, each: int = 1) -> str:
+def of_sublinear(
+    machine: Topology, few: RunMedians, many: RunMedians, workers: int, dimension: str, each: int = 1
+) -> str:
     """Return why a program is slower than in proportion to its workers, as far as times and counts show.
 
     Args:
@@ -98,7 +100,7 @@ def _share(part: float, whole: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class TwoLevels:
     """Runs of one configuration at two levels."""
 
     low: float
@@ -108,7 +110,7 @@ class Levels:
     evidence: str
 
 
-def levels(runs: Mapping[int, Attempt]) -> Levels | None:
+def levels(runs: Mapping[int, ConfigurationRun]) -> TwoLevels | None:
     """Return two levels of values between which the gap exceeds the spread within both; None if there are none."""
     sorted_runs = sorted((a for a in runs.values() if a.value is not None), key=lambda a: a.value or 0.0)
     values = [a.value or 0.0 for a in sorted_runs]
@@ -119,8 +121,8 @@ def levels(runs: Mapping[int, Attempt]) -> Levels | None:
     spread = max(values[cut - 1] - values[0], values[-1] - values[cut])
     if gap < max(_GAP * values[0], spread) or gap < _typical(values[:cut], values[cut:]) * _APART:
         return None
-    low, high = Usual.of(sorted_runs[:cut]), Usual.of(sorted_runs[cut:])
-    return Levels(median(values[:cut]), cut, median(values[cut:]), len(values) - cut, _difference(low, high))
+    low, high = RunMedians.of(sorted_runs[:cut]), RunMedians.of(sorted_runs[cut:])
+    return TwoLevels(median(values[:cut]), cut, median(values[cut:]), len(values) - cut, _difference(low, high))
 
 
 def _typical(*groups: Sequence[float]) -> float:
@@ -128,7 +130,7 @@ def _typical(*groups: Sequence[float]) -> float:
     return max((g[-1] - g[0]) / (len(g) - 1) for g in groups)
 
 
-def _difference(one: Usual, other: Usual) -> str:
+def _difference(one: RunMedians, other: RunMedians) -> str:
     differences = []
     time_s = abs(one.elapsed_s - other.elapsed_s)
     for description, a, b, unit, min_difference in (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshmark.applications.configuration import Configuration, varied
-from meshmark.applications.effects.pairs import Merit, compare
+from meshmark.applications.effects.pairs import MeritUnit, compare
 from meshmark.applications.resources.machine_limits import cache_bytes
 
 
@@ -32,7 +32,7 @@ class WorkingSet:
 def working_sets(
     values: Mapping[str, Mapping[int, float]],
     ran: Sequence[Configuration],
-    merit: Merit,
+    merit: MeritUnit,
     margin: float,
     confidence: float,
 ) -> list[WorkingSet]:

@@ -91,7 +91,7 @@ def check_limits(dimensions: Mapping[str, Sequence[str]], machine: Callable[[], 
     by_resctrl = RESCTRL_METHOD in dimensions.get("cache_method", METHODS)
     for text in dimensions.get("cache", ()) if by_resctrl else ():
         if (requested_bytes := cache_bytes("dimensions.cache", text)) is not None:
-            Ways.of(machine()).bits(requested_bytes)
+            CacheWays.of(machine()).bits(requested_bytes)
     for text in dimensions.get("clock", ()):
         if (hz := clock_hz("dimensions.clock", text)) is not None:
             for policy in _policies():
@@ -118,7 +118,7 @@ def limited(values: Mapping[str, str], machine: Callable[[], Topology]) -> Itera
         if "cache" in values and values.get("cache_method", RESCTRL_METHOD) == RESCTRL_METHOD:
             lock = stack.enter_context(alone(RESCTRL))
             if (requested_bytes := cache_bytes("dimensions.cache", values["cache"])) is not None:
-                tasks = stack.enter_context(Ways.of(machine()).group(requested_bytes, lock))
+                tasks = stack.enter_context(CacheWays.of(machine()).group(requested_bytes, lock))
         if "clock" in values:
             lock = stack.enter_context(alone(CPUFREQ))
             if (hz := clock_hz("dimensions.clock", values["clock"])) is not None:
@@ -134,7 +134,7 @@ def has_resctrl() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class CacheWays:
     """Parts of the last-level caches that the resctrl file system can assign, by bits of a mask.
 
     Attributes:
@@ -150,7 +150,7 @@ class Ways:
     caches: tuple[str, ...]
 
     @staticmethod
-    def of(machine: Topology) -> Ways:
+    def of(machine: Topology) -> CacheWays:
         """Return the parts that this machine can assign.
 
         Raises:
@@ -180,7 +180,7 @@ class Ways:
         if line is None or len(sizes) != 1 or mask == 0:
             raise AbsentError("dimensions.cache: found L3 caches of unknown or different sizes")
         caches = tuple(part.partition("=")[0].strip() for part in line[1].split(";"))
-        return Ways(mask.bit_count(), max(1, minimum_bits), sizes.pop() / mask.bit_count(), caches)
+        return CacheWays(mask.bit_count(), max(1, minimum_bits), sizes.pop() / mask.bit_count(), caches)
 
     def bits(self, wanted: int) -> int:
         """Return the number of bits that give `wanted` bytes of each cache.
@@ -216,7 +216,7 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True)
-class _Policy:
+class _ClockPolicy:
     """CPUs whose clock is limited together. Frequencies are in kHz."""
 
     folder: Path
@@ -234,7 +234,7 @@ class _Policy:
         return self.folder / "scaling_max_freq"
 
 
-def _policies() -> list[_Policy]:
+def _policies() -> list[_ClockPolicy]:
     """Return the policies of the CPUs that this process may use, and check that it may change them.
 
     Raises:
@@ -247,7 +247,7 @@ def _policies() -> list[_Policy]:
     return policies
 
 
-def _read_policies() -> list[_Policy]:
+def _read_policies() -> list[_ClockPolicy]:
     """Return the policies of the CPUs that this process may use.
 
     Raises:
@@ -261,7 +261,7 @@ def _read_policies() -> list[_Policy]:
                 (folder / name).read_text(encoding="ascii").strip()
                 for name in ("cpuinfo_min_freq", "cpuinfo_max_freq", "scaling_max_freq")
             )
-            policy = _Policy(folder, int(low), int(high), current)
+            policy = _ClockPolicy(folder, int(low), int(high), current)
         except (OSError, ValueError) as error:
             raise AbsentError(f"dimensions.clock: cannot read {folder}: {error}") from error
         if cpus & allowed_cpus:

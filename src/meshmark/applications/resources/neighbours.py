@@ -94,7 +94,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class LoadTimes:
     """Times of a load of the occupiers, in s: from the cache and from memory."""
 
     near_s: float
@@ -113,7 +113,7 @@ class Scale:
 
 
 @dataclass(slots=True)
-class Beside:
+class Neighbours:
     """The occupiers that run beside a program, and their state when the program has ended.
 
     Attributes:
@@ -126,7 +126,7 @@ class Beside:
     cpu_s: float = 0.0
     counts: dict[str, float] = field(default_factory=dict)
     occupiers: Sequence[Occupier] = ()
-    scale: Scale | None = None
+    scale: LoadTimes | None = None
     alone_s: float = 0.0
     marks: Sequence[int] = ()
     failure: str = ""
@@ -186,14 +186,14 @@ def check_neighbours(dimensions: Mapping[str, Sequence[str]], machine: Callable[
 
 
 @contextlib.contextmanager
-def beside(values: Mapping[str, str], machine: Callable[[], Topology]) -> Iterator[Beside]:
+def beside(values: Mapping[str, str], machine: Callable[[], Topology]) -> Iterator[Neighbours]:
     """Occupy the part of the cache that a configuration may not fill, until the end of the context.
 
     Raises:
         AbsentError, UsageError: See `check_neighbours`.
         MeshmarkError: An occupier fails.
     """
-    result = Beside()
+    result = Neighbours()
     if values.get("cache_method") != NEIGHBOURS:
         yield result
         return
@@ -231,7 +231,7 @@ def occupying(parts: Sequence[tuple[int, int]]) -> Iterator[list[Occupier]]:
 
 
 @lru_cache(maxsize=16)
-def scale_of(sharing: Sharing) -> Scale:
+def scale_of(sharing: Sharing) -> LoadTimes:
     """Measure the times of loads of the occupiers, and check that the cache is as the kernel reports it.
 
     Raises:
@@ -243,7 +243,7 @@ def scale_of(sharing: Sharing) -> Scale:
             return _settled(occupiers)
 
     total_bytes = sharing.cache_bytes
-    scale = Scale(measured(total_bytes // 8), measured(max(2 * total_bytes, min(4 * total_bytes, _MOST_BYTES))))
+    scale = LoadTimes(measured(total_bytes // 8), measured(max(2 * total_bytes, min(4 * total_bytes, _MOST_BYTES))))
     if scale.far_s < _FLAT * scale.near_s:
         raise AbsentError(
             f"{_AT}: loads of neighbours take {plain(scale.near_s, 's', 3)} from {size(total_bytes // 8)} and "
@@ -292,7 +292,7 @@ def _slowest(occupiers: Sequence[Occupier], marks: Sequence[int]) -> float | Non
     return max(known_times) if known_times and len(known_times) == len(times) else None
 
 
-def _too_small(sharing: Sharing, part: int, alone_s: float, scale: Scale) -> str:
+def _too_small(sharing: Sharing, part: int, alone_s: float, scale: LoadTimes) -> str:
     return (
         f"neighbours cannot occupy {size(part)} of the {size(sharing.cache_bytes)} that the kernel "
         f"reports for the last-level cache: even alone, their loads take {plain(alone_s, 's', 3)}, from "

@@ -18,10 +18,10 @@ from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.values.units import counted
 
 if TYPE_CHECKING:
-    from meshmark.fleet.actions import Drained
-    from meshmark.fleet.campaigns.campaign import Progress, Wanted
-    from meshmark.fleet.cases import Named
-    from meshmark.fleet.data.ingest import Ingested
+    from meshmark.fleet.actions import DrainResult
+    from meshmark.fleet.campaigns.campaign import CampaignProgress, NodeSelection
+    from meshmark.fleet.cases import NamedNode
+    from meshmark.fleet.data.ingest import IngestResult
     from meshmark.fleet.folder import Fleet
 
 _FAILURES: Final = 10  # maximum number of printed failures of applications
@@ -86,9 +86,9 @@ def run(
 
     example: meshmark fleet run /shared/fleet --nodes n[1-16]
     """
-    from meshmark.fleet.campaigns.campaign import Wanted
+    from meshmark.fleet.campaigns.campaign import NodeSelection
 
-    selection = Wanted(nodes=nodes, random=random, seed=seed, idle_only=idle)
+    selection = NodeSelection(nodes=nodes, random=random, seed=seed, idle_only=idle)
     _measure("survey", folder, spec, selection, engine, wait_s=wait_s, resume=resume, as_json=as_json)
 
 
@@ -112,9 +112,9 @@ def check(
 
     example: meshmark fleet check /shared/fleet --random 50
     """
-    from meshmark.fleet.campaigns.campaign import Wanted
+    from meshmark.fleet.campaigns.campaign import NodeSelection
 
-    selection = Wanted(nodes=nodes, random=random, seed=seed, idle_only=idle)
+    selection = NodeSelection(nodes=nodes, random=random, seed=seed, idle_only=idle)
     _measure("check", folder, spec, selection, engine, wait_s=wait_s, resume=resume, as_json=as_json, beside=beside)
 
 
@@ -144,7 +144,7 @@ def _measure(
     kind: Literal["survey", "check"],
     folder: Path,
     spec: str,
-    selection: Wanted,
+    selection: NodeSelection,
     named: str,
     *,
     wait_s: float,
@@ -208,11 +208,11 @@ def _runner(fleet: Fleet) -> Path:
     return shared_copy(fleet, find_native("meshmark-node"))
 
 
-def _ingested(name: str, found: Ingested) -> dict[str, Any]:
+def _ingested(name: str, found: IngestResult) -> dict[str, Any]:
     return {"type": "ingested", "campaign": name, **dataclasses.asdict(found)}
 
 
-def say_ingested(found: Ingested, what: str = "node") -> None:
+def say_ingested(found: IngestResult, what: str = "node") -> None:
     from meshmark.fleet.nodesets import fold
 
     say(f"meshmark: ingested the results of {counted(len(found.nodes) - len(found.refusals), what)}")
@@ -231,7 +231,7 @@ def say_ingested(found: Ingested, what: str = "node") -> None:
         say(f"warning: and {counted(unlisted, 'other failure')} of applications; --json lists all")
 
 
-def _report(progress: Progress, found: Ingested, as_json: bool) -> None:
+def _report(progress: CampaignProgress, found: IngestResult, as_json: bool) -> None:
     if as_json:
         for name, state in progress.nodes.items():
             print(json.dumps({"type": "node", "node": name, **dataclasses.asdict(state)}))
@@ -266,7 +266,7 @@ def judge(
     from meshmark.fleet.actions import check_policy, drain_cases, load_policy
     from meshmark.fleet.campaigns.campaign import Campaign
     from meshmark.fleet.campaigns.confirm import confirm_suspects
-    from meshmark.fleet.cases import State
+    from meshmark.fleet.cases import CasesState
     from meshmark.fleet.health.assessment import decide, look, summary
     from meshmark.fleet.nodesets import fold
     from meshmark.fleet.site import ENGINES, engine_of, fleet_and_site
@@ -294,7 +294,7 @@ def judge(
             ):
                 confirmation = confirm_suspects(fleet, site, node_engine, latest, _runner(fleet), show, resume)
         named_nodes = decide(fleet, site.cluster, latest, confirmation)
-        drain_result = drain_cases(fleet, policy, node_engine, State.load(fleet, site.cluster).open)
+        drain_result = drain_cases(fleet, policy, node_engine, CasesState.load(fleet, site.cluster).open)
     if as_json:
         drained_json = dataclasses.asdict(drain_result) if drain_result else {}
         print(json.dumps({"type": "judgement", **summary(latest, named_nodes), "drained": drained_json}))
@@ -309,7 +309,7 @@ def judge(
     say(f"meshmark: {counted(len(named_nodes), 'node is worse than its class', 'nodes are worse than their class')}")
 
 
-def print_named(node: Named) -> None:
+def print_named(node: NamedNode) -> None:
     """Print a node or a switch, and the metrics in which it is worse."""
     print(
         node.node.replace("switch:", "switch ")
@@ -325,7 +325,7 @@ def print_named(node: Named) -> None:
         print(f"  {fact}: {value}; its class has {class_value}")
 
 
-def _say_drained(drained: Drained) -> None:
+def _say_drained(drained: DrainResult) -> None:
     for node, reason in drained.done.items():
         say(f"meshmark: drained {node}: {reason}")
     for node, reason in drained.failed.items():
@@ -445,10 +445,10 @@ def manifests(
 
     example: meshmark fleet manifests /shared/fleet --image debian:12-slim --claim fleet --nodes n[1-16]
     """
-    from meshmark.fleet.campaigns.campaign import Campaign, Wanted, begin, new_campaign
+    from meshmark.fleet.campaigns.campaign import Campaign, NodeSelection, begin, new_campaign
     from meshmark.fleet.campaigns.carry_out import work_of
-    from meshmark.fleet.engines.engine import Work
-    from meshmark.fleet.manifests import Listed, Volume, check_programs, daemon, jobs
+    from meshmark.fleet.engines.engine import JobWork
+    from meshmark.fleet.manifests import KubernetesNodes, Volume, check_programs, daemon, jobs
     from meshmark.fleet.nodesets import expand
     from meshmark.fleet.plan import load_plan, node_plan
     from meshmark.fleet.site import fleet_and_site
@@ -461,15 +461,15 @@ def manifests(
         plan_file = fleet.plans / f"{plan.id}.json"
         write_file(plan_file, plan.to_bytes())
         (fleet.root / "health").mkdir(exist_ok=True)
-        work = Work(_runner(fleet), plan_file, fleet.root / "health", fleet.root / "health", plan.limit_s)
+        work = JobWork(_runner(fleet), plan_file, fleet.root / "health", fleet.root / "health", plan.limit_s)
         print(json.dumps(daemon(fleet, work, volume, every_s), indent=1))
         return
-    node_list = Listed(expand(nodes or site.nodes, "--nodes"))
+    node_list = KubernetesNodes(expand(nodes or site.nodes, "--nodes"))
     name = new_campaign("check")
     settings = {"cluster": site.cluster, "beside": False, "scratch": site.scratch}
     plan = node_plan(load_spec(spec, applications=True), "check", folder=Path(spec).absolute().parent)
     check_programs(plan)
-    begin(fleet, name, plan, node_list, Wanted(nodes=nodes or site.nodes), settings)
+    begin(fleet, name, plan, node_list, NodeSelection(nodes=nodes or site.nodes), settings)
     work = work_of(Campaign.load(fleet, name), _runner(fleet))
     print(json.dumps(jobs(fleet, name, node_list.names, work, volume, site.scratch), indent=1))
     say(f"meshmark: {name}: {len(node_list.names)} Jobs; then: meshmark fleet ingest {folder}")

@@ -30,8 +30,8 @@ from meshmark.values.units import size as sized
 if TYPE_CHECKING:
     from meshmark.fleet.engines.engine import Engine
     from meshmark.fleet.folder import Fleet
-    from meshmark.fleet.network.slow_links import NetworkLook
-    from meshmark.fleet.network.topology import Tree
+    from meshmark.fleet.network.slow_links import NetworkState
+    from meshmark.fleet.network.topology import SwitchTree
     from meshmark.fleet.site import Site
 
 
@@ -65,11 +65,11 @@ def pairs(
 
     example: meshmark fleet pairs /shared/fleet --nodes n[1-16]
     """
-    from meshmark.fleet.campaigns.campaign import Campaign, Wanted
-    from meshmark.fleet.network.pairs import KIND, Messages, begin_pairs, measure_pairs, tree_of
+    from meshmark.fleet.campaigns.campaign import Campaign, NodeSelection
+    from meshmark.fleet.network.pairs import KIND, PairMessages, begin_pairs, measure_pairs, tree_of
     from meshmark.fleet.network.rounds import draw_rounds
     from meshmark.fleet.network.slow_links import look_at_network
-    from meshmark.fleet.network.topology import Places
+    from meshmark.fleet.network.topology import TreePlaces
     from meshmark.fleet.nodesets import fold
     from meshmark.fleet.site import engine_of, fleet_and_site
     from meshmark.values.grammar import sizes as sizes_of
@@ -83,14 +83,14 @@ def pairs(
     else:
         node_engine = engine_of(site, engine, nodes)
         tree = tree_of(fleet, site, node_engine)
-        selection = Wanted(nodes=nodes or site.nodes, random=random, seed=seed, idle_only=idle)
+        selection = NodeSelection(nodes=nodes or site.nodes, random=random, seed=seed, idle_only=idle)
         sizes_of("--bytes", sizes)  # rejects an invalid list here, before each node rejects it twice
-        plan = Messages(sizes=sizes, budget_s=budget_s).plan()
+        plan = PairMessages(sizes=sizes, budget_s=budget_s).plan()
 
         def draw(names: list[str]) -> Any:
             if missing := tree.missing(names):
                 say(f"warning: the switches have no {fold(missing)}")
-            return draw_rounds(Places.of(tree, names), rounds, seed)
+            return draw_rounds(TreePlaces.of(tree, names), rounds, seed)
 
         name = begin_pairs(fleet, site, node_engine, selection, plan, draw, KIND)
     with interruptible(f"jobs continue; meshmark fleet pairs {folder} --resume"):
@@ -113,7 +113,7 @@ def _newest(fleet: Fleet) -> str:
 
 
 def _report(
-    fleet: Fleet, site: Site, used: Engine, tree: Tree, seen: NetworkLook, *, confirm: bool, as_json: bool
+    fleet: Fleet, site: Site, used: Engine, tree: SwitchTree, seen: NetworkState, *, confirm: bool, as_json: bool
 ) -> None:
     from meshmark.fleet.cases import SWITCH
     from meshmark.fleet.network.network_confirm import confirm_network
@@ -139,7 +139,7 @@ def _report(
         say(f"meshmark: {len(slow_nodes)} of {len(seen.seen.nodes)} nodes and {len(tree.switches)} switches are slow")
 
 
-def _levels(seen: NetworkLook) -> list[dict[str, Any]]:
+def _levels(seen: NetworkState) -> list[dict[str, Any]]:
     from meshmark.fleet.network.slow_links import levels
 
     rows = []

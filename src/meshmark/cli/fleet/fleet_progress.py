@@ -11,7 +11,7 @@ from meshmark.cli.console import say
 from meshmark.values.units import duration
 
 if TYPE_CHECKING:
-    from meshmark.fleet.campaigns.campaign import Progress
+    from meshmark.fleet.campaigns.campaign import CampaignProgress
 
 _LINE_S: Final = 10.0  # minimum time between lines
 
@@ -29,7 +29,7 @@ class fleet_progress:  # noqa: N801 (used like a function)
         self.label = label
         self.bar: Any = None
         self.task: Any = None
-        self.first: Progress | None = None
+        self.first: CampaignProgress | None = None
         self.first_ended = 0
         self.unsaid = ""  # the latest line if it is not printed yet
         self.said_s = -_LINE_S
@@ -57,7 +57,7 @@ class fleet_progress:  # noqa: N801 (used like a function)
             self.bar.start()
         return self
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: CampaignProgress) -> None:
         """Show the progress that the engine reports."""
         counts = progress.counts()
         ended_count = counts["done"] + counts["failed"] + counts["out"]
@@ -95,7 +95,7 @@ class fleet_progress:  # noqa: N801 (used like a function)
             self._say_last()
             say(text)
 
-    def _left_s(self, progress: Progress, ended: int) -> float | None:
+    def _left_s(self, progress: CampaignProgress, ended: int) -> float | None:
         """Return the remaining time at the rate since the first report; None if it is unknown."""
         assert self.first is not None
         since_s, newly_ended = progress.elapsed_s - self.first.elapsed_s, ended - self.first_ended

@@ -15,7 +15,7 @@ import typer
 from meshmark.cli.console import interruptible, print_rows, progress_of_plan, say
 from meshmark.cli.init import register as register_init
 from meshmark.cli.load.load_base import base_variants, check_idle, cpus_of
-from meshmark.cli.load.load_live import Live
+from meshmark.cli.load.load_live import LoadProgress
 from meshmark.cli.load.load_watch import WatchOption, watched
 from meshmark.cli.load.study import app as study_app
 from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, in_folder
@@ -27,10 +27,10 @@ from meshmark.values.units import plain
 
 if TYPE_CHECKING:
     from meshmark.load.calibration.metrics import Metrics
-    from meshmark.load.scenario.placing import Here
-    from meshmark.load.scenario.scenario import Member, Scenario
-    from meshmark.load.synthesis.make import Trial
-    from meshmark.load.synthesis.program import Program
+    from meshmark.load.scenario.placing import HostResources
+    from meshmark.load.scenario.scenario import Scenario, ScenarioProgram
+    from meshmark.load.synthesis.make import ProgramTrial
+    from meshmark.load.synthesis.program import SyntheticProgram
 
 app = typer.Typer(
     help="Load this machine with synthetic programs.",
@@ -183,7 +183,7 @@ def _own_metrics(path: Path | None) -> Metrics:
 
 def _make(
     scenario: Scenario, out: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float
-) -> list[tuple[Path, Program, list[Trial]]]:
+) -> list[tuple[Path, SyntheticProgram, list[ProgramTrial]]]:
     """Synthesise, calibrate and write every program with a target profile; if one is infeasible, no trial runs."""
     from meshmark.load.synthesis import synthesize
     from meshmark.load.synthesis.make import calibrate
@@ -311,7 +311,7 @@ def run(
     """
     from meshmark.load.calibration.base import base_run
     from meshmark.load.scenario.check import check_scenario
-    from meshmark.load.scenario.placing import Here
+    from meshmark.load.scenario.placing import HostResources
     from meshmark.load.scenario.run import new_folder, refuse_run_in
     from meshmark.load.scenario.scenario import read_scenario
     from meshmark.machine.facts import host_id
@@ -331,7 +331,7 @@ def run(
     folder = out or new_folder(data_home() / ("studies" if is_study else "load"))
     if not is_study:
         refuse_run_in(folder)
-    resources = Here(cpu_list, Here.now().memory_bytes)
+    resources = HostResources(cpu_list, HostResources.now().memory_bytes)
     files, missing = _files(spec, programs or folder / "programs")
     check_scenario(spec, resources, files)
     store_folder = None if no_store else store or data_home() / "store"
@@ -358,7 +358,13 @@ def _after(folder: Path) -> str:
 
 
 def _single(
-    found: Scenario, folder: Path, files: Mapping[str, Path], here: Here, watch: bool, as_json: bool, kept: Path | None
+    found: Scenario,
+    folder: Path,
+    files: Mapping[str, Path],
+    here: HostResources,
+    watch: bool,
+    as_json: bool,
+    kept: Path | None,
 ) -> None:
     """Run a scenario once, and print and store the result; a failure is reported last.
 
@@ -372,7 +378,7 @@ def _single(
         with (
             interruptible(lambda: _after(folder)),
             watched(folder, watch),
-            Live(found, expected_end_s(found, files)) as live,
+            LoadProgress(found, expected_end_s(found, files)) as live,
         ):
             result = run_scenario(found, folder, files, live.take, here=here, tick=live.draw, notify=say)
     except RunCutError as error:
@@ -388,7 +394,7 @@ def _compared(
     found: Scenario,
     folder: Path,
     files: Mapping[str, Path],
-    here: Here,
+    here: HostResources,
     alone: bool,
     repetitions: int,
     seed: int,
@@ -413,7 +419,7 @@ def _compared(
     end(result, as_json, kept)
 
 
-def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Member]]:
+def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[ScenarioProgram]]:
     """Return the files of the generated programs in the folder, and the programs that are missing.
 
     Raises:
@@ -467,7 +473,7 @@ def _take_base(base_name: str, force: bool, store: Path | None) -> None:
 
 def _made(
     scenario: Scenario,
-    missing: list[Member],
+    missing: list[ScenarioProgram],
     folder: Path,
     base_name: str,
     cpus: tuple[int, ...],

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from meshmark.load.scenario.scenario import Scenario
 
 
-class Live:
+class LoadProgress:
     """Prints one line per program that ends, and the numbers of running and waiting programs.
 
     On a terminal, a progress bar shows the numbers and is redrawn once per second; otherwise, a line is printed every
@@ -27,7 +27,7 @@ class Live:
         self.bar: Any = None
         self.task: Any = None
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LoadProgress:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

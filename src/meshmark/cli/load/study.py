@@ -278,10 +278,10 @@ def _work(study: str, command: list[str] | None, application: str, dimensions: l
         raise UsageError("--dimension: found without --app")
     if not application:
         return command or None
-    from meshmark.load.scenario.application import Asked, described
+    from meshmark.load.scenario.application import DimensionTerms, described
 
     dimension_values = named_values("--dimension", dimensions or (), "NAME=VALUE, such as size=1000")
-    option_names = Asked("--app", "--dimension", "--dimension {name}={value}")
+    option_names = DimensionTerms("--app", "--dimension", "--dimension {name}={value}")
     work = described(application, dimension_values, None, Path(), option_names)
     if work.cpus > 1:
         raise UsageError(f"--dimension: found {work.one.label}; allowed: one rank, since a copy gets one CPU")

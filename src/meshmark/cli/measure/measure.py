@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshmark.cli.completion import OfInstrument, instruments, machines_and_host
+from meshmark.cli.completion import InstrumentCommand, instruments, machines_and_host
 from meshmark.cli.console import counted, interruptible, progress, say
 from meshmark.cli.options import SetOption
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
@@ -18,12 +18,12 @@ from meshmark.views.terminal.records import print_records
 
 if TYPE_CHECKING:
     from meshmark.describe import Description
-    from meshmark.measure.runs.plan import Plan
-    from meshmark.measure.runs.unfinished import Unfinished
+    from meshmark.measure.runs.plan import SurveyPlan
+    from meshmark.measure.runs.unfinished import UnfinishedMeasurement
     from meshmark.store.run import Absence
 
 
-class _Measure(OfInstrument):
+class _MeasureCommand(InstrumentCommand):
     """`meshmark measure`; `measure app` and `measure composite` are commands with options of their own."""
 
     @staticmethod
@@ -47,7 +47,7 @@ class _Measure(OfInstrument):
 
 def register(app: typer.Typer) -> None:
     app.command(
-        cls=_Measure,
+        cls=_MeasureCommand,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )(measure)
 
@@ -167,7 +167,7 @@ def _measure_resumed(store: Path, instrument: str, as_json: bool) -> None:
     _run_and_remove(run, as_json)
 
 
-def _run_and_remove(what: Unfinished, as_json: bool) -> None:
+def _run_and_remove(what: UnfinishedMeasurement, as_json: bool) -> None:
     """Run a plan, then remove its folder. A run that is killed, or fails after some points, can be resumed."""
     from meshmark.measure.single import PartlyError
 
@@ -184,7 +184,7 @@ def _run_and_remove(what: Unfinished, as_json: bool) -> None:
     what.remove()
 
 
-def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:
+def _run_and_print(plan: SurveyPlan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:
     """Run the steps and print their records and absences.
 
     Raises:

@@ -36,8 +36,8 @@ from meshmark.values.secrets import mask_words
 if TYPE_CHECKING:
     from meshmark.applications.application import Application
     from meshmark.applications.effects.profile import Profile
-    from meshmark.applications.preparation import Prepared
-    from meshmark.applications.trials import Plan, Trials
+    from meshmark.applications.preparation import PreparationResult
+    from meshmark.applications.trials import ApplicationPlan, Trials
 
 _BUDGET_S: Final = 600.0
 _LINE_S: Final = 10.0  # time between lines of progress without a terminal
@@ -139,7 +139,7 @@ def measure_app(
     from meshmark.applications.effects.pairs import usual_rounds
     from meshmark.applications.resources.machine_limits import RESCTRL_METHOD
     from meshmark.applications.resources.neighbours import method
-    from meshmark.applications.trials import INTERRUPTED, Plan
+    from meshmark.applications.trials import INTERRUPTED, ApplicationPlan
     from meshmark.store.store import run_name
 
     threshold = share("--margin", margin)
@@ -148,7 +148,7 @@ def measure_app(
             raise UsageError("--resume: found with an application; the original one applies")
         refuse_with_resume(context, "budget_s", "profile", "store", "no_store", "as_json")
         folder = run_folder(resume).absolute()
-        plan = Plan.load(folder)
+        plan = ApplicationPlan.load(folder)
         plan.budget_s = budget_s if given(context, "budget_s") else plan.budget_s
         if profile:
             _add(plan.tables, "application", {"profile": True})
@@ -166,7 +166,7 @@ def measure_app(
             _add(tables, "dimensions", {"cache_method": mechanism})
             app = of_tables(tables, file or "--command", source)
             say(f"cache_method={mechanism}, since resctrl is {'' if mechanism == RESCTRL_METHOD else 'not '}mounted")
-        plan = Plan(
+        plan = ApplicationPlan(
             tables=tables,
             source=str(source),
             rounds=repetitions or usual_rounds(len(configurations(app))),
@@ -236,7 +236,9 @@ def _vary(tables: dict[str, Any], words: list[str]) -> None:
         _add(tables, "dimensions", dimensions)
 
 
-def _conducted(plan: Plan, app: Application, folder: Path, resumed: bool) -> tuple[Trials, Prepared, list[Profile]]:
+def _conducted(
+    plan: ApplicationPlan, app: Application, folder: Path, resumed: bool
+) -> tuple[Trials, PreparationResult, list[Profile]]:
     """Prepare and run the program and report progress; then profile it if requested."""
     from meshmark.applications.attempt import attempt, end_earlier
     from meshmark.applications.configuration import Folders, configurations
@@ -338,7 +340,7 @@ def _time(seconds: float) -> str:
 
 def _keep(
     found: Trials,
-    prepared: Prepared,
+    prepared: PreparationResult,
     profiles: list[Profile],
     app: Application,
     store: Path | None,

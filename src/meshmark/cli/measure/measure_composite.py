@@ -35,7 +35,7 @@ from meshmark.values.secrets import mask_words
 
 if TYPE_CHECKING:
     from meshmark.applications.composite import Composite, Reference
-    from meshmark.applications.trials import Plan, Trials
+    from meshmark.applications.trials import ApplicationPlan, Trials
 
 _BUDGET_S: Final = 3600.0
 
@@ -102,7 +102,7 @@ def measure_composite(
     from meshmark.applications.composite import against as with_reference
     from meshmark.applications.composite import of_plan, read_composite
     from meshmark.applications.together import failed
-    from meshmark.applications.trials import INTERRUPTED, Plan
+    from meshmark.applications.trials import INTERRUPTED, ApplicationPlan
     from meshmark.store.store import run_name
 
     if resume:
@@ -110,7 +110,7 @@ def measure_composite(
             raise UsageError(f"--resume: found with {'a file' if file else '--against'}; the original ones apply")
         refuse_with_resume(context, "budget_s", "save_reference", "store", "no_store", "as_json")
         folder = run_folder(resume).absolute()
-        plan = Plan.load(folder)
+        plan = ApplicationPlan.load(folder)
         plan.budget_s = budget_s if given(context, "budget_s") else plan.budget_s
         composite = of_plan(plan.tables, str(folder))
     else:
@@ -119,7 +119,7 @@ def measure_composite(
         composite = read_composite(file)
         if against:
             composite = with_reference(composite, _reference(against, composite, store), "--against")
-        plan = Plan(
+        plan = ApplicationPlan(
             tables=composite.tables(),
             source=str(Path.cwd()),
             rounds=runs,
@@ -170,7 +170,7 @@ def _reference(name: str, composite: Composite, store: Path | None) -> Reference
     return checked(Reference, reference_of(figures, name), name)
 
 
-def _conducted(plan: Plan, composite: Composite, folder: Path, resumed: bool) -> Trials:
+def _conducted(plan: ApplicationPlan, composite: Composite, folder: Path, resumed: bool) -> Trials:
     """Prepare and run the members, and report progress."""
     from meshmark.applications.attempt import end_earlier
     from meshmark.applications.together import folders_of, measured

@@ -17,7 +17,7 @@ from meshmark.values.units import duration, round_size
 if TYPE_CHECKING:
     from meshmark.describe import Description
     from meshmark.machine.topology import Topology
-    from meshmark.measure.llm import Choice, Memory, Point, Request
+    from meshmark.measure.llm import AvailableMemory, LlmRequest, SettingChoice, SettingResult
     from meshmark.measure.single import Measurement
 
 _TRIAL_SHARE: Final = 1 / 3  # maximum share of the trial in the budget
@@ -32,10 +32,10 @@ class _Session:
     as_json: bool
     repetitions: int
     topology: Topology
-    memory: Memory
+    memory: AvailableMemory
     measured: list[Measurement] = field(default_factory=list)
 
-    def measure(self, argv: Sequence[str], budget_s: float, repetitions: int) -> list[Point]:
+    def measure(self, argv: Sequence[str], budget_s: float, repetitions: int) -> list[SettingResult]:
         """Measure with these arguments and return the measured settings."""
         from meshmark.measure.llm import points
         from meshmark.measure.runs.budget import BUDGET
@@ -72,11 +72,11 @@ def measure_llm(d: Description, argv: Sequence[str], repetitions: int, store: Pa
     """
     from meshmark.machine.facts import host_id
     from meshmark.machine.sources import from_sysfs
-    from meshmark.measure.llm import Memory, request
+    from meshmark.measure.llm import AvailableMemory, request
     from meshmark.store.store import Store
 
     topology = from_sysfs()
-    memory = Memory.of(topology)
+    memory = AvailableMemory.of(topology)
     llm_request = request([*argv, *([] if "--machine" in argv else ["--machine", host_id()])], memory)
     if store is not None:
         Store(store)  # raises early if the folder is not a store
@@ -88,7 +88,7 @@ def measure_llm(d: Description, argv: Sequence[str], repetitions: int, store: Pa
         _measure_and_answer(session, llm_request)
 
 
-def _measure_and_answer(session: _Session, asked: Request) -> None:
+def _measure_and_answer(session: _Session, asked: LlmRequest) -> None:
     from meshmark.measure.llm import of_size, prepare_s_per_byte
 
     start_s = time.monotonic()
@@ -100,7 +100,7 @@ def _measure_and_answer(session: _Session, asked: Request) -> None:
         return
     prepare_s = prepare_s_per_byte(session.measured[0].results)
     comparable = of_size(trial, asked.trial_bytes, asked.trial_sizes)
-    full_points: dict[int, list[Point]] = {}
+    full_points: dict[int, list[SettingResult]] = {}
     reasons: dict[int, str] = {}
     for number, size in enumerate(asked.large):
         remaining_s = (total_s - (time.monotonic() - start_s)) / (len(asked.large) - number)
@@ -110,7 +110,7 @@ def _measure_and_answer(session: _Session, asked: Request) -> None:
     session.measured[0].check()
 
 
-def _budgets(session: _Session, asked: Request) -> tuple[float, float]:
+def _budgets(session: _Session, asked: LlmRequest) -> tuple[float, float]:
     """Return the budgets of the command and of its trial in s: `--budget`, or in proportion to the sizes that fit."""
     from meshmark.measure.runs.budget import BUDGET, MAX_S, budget_s
 
@@ -130,8 +130,8 @@ def _budgets(session: _Session, asked: Request) -> tuple[float, float]:
 
 
 def _large(
-    session: _Session, asked: Request, size: int, compared: Sequence[Point], prepare_s: float, rest_s: float
-) -> tuple[list[Point], str]:
+    session: _Session, asked: LlmRequest, size: int, compared: Sequence[SettingResult], prepare_s: float, rest_s: float
+) -> tuple[list[SettingResult], str]:
     """Measure a large size if it fits, and return its settings; if it does not fit, return none and the reason."""
     from meshmark.measure.llm import WEIGHTS, choose
     from meshmark.measure.runs.plan import replaced
@@ -148,7 +148,7 @@ def _large(
     return measured_points, "" if measured_points else next(iter(reasons), "the instrument measured nothing")
 
 
-def _not_measured(session: _Session, chosen: Choice, compared: Sequence[Point], size: int) -> str:
+def _not_measured(session: _Session, chosen: SettingChoice, compared: Sequence[SettingResult], size: int) -> str:
     if chosen.needs_s:
         return f"the budget is too short, --budget {_round_s(chosen.needs_s)}s would probably suffice"
     return session.memory.lacks(compared[0], size)
@@ -161,10 +161,10 @@ def _round_s(seconds: float) -> int:
 
 def _print_answers(
     session: _Session,
-    asked: Request,
-    trial: Sequence[Point],
-    compared: Sequence[Point],
-    full: dict[int, list[Point]],
+    asked: LlmRequest,
+    trial: Sequence[SettingResult],
+    compared: Sequence[SettingResult],
+    full: dict[int, list[SettingResult]],
     reasons: dict[int, str],
 ) -> None:
     """Print an answer for each size on standard output; with JSON records, on standard error."""

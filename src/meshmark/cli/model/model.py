@@ -224,11 +224,11 @@ def measure(
     example: meshmark model measure hot_spot gs1280-16 --chains 1..16 --set placement.striping=pair
     """
     from meshmark.model.machine import find_machine
-    from meshmark.model.patterns import Request, run_pattern
+    from meshmark.model.patterns import PatternRequest, run_pattern
     from meshmark.model.single import keep
 
     machine = find_machine(name, settings)
-    request = Request(
+    request = PatternRequest(
         workload,
         chains,
         threads,

@@ -16,8 +16,8 @@ from meshmark.errors import UsageError, quoted
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
-    from meshmark.compare.sides import Side
-    from meshmark.model.fitting.fit import Fit, Point
+    from meshmark.compare.sides import ResultSide
+    from meshmark.model.fitting.fit import FitPoint, SurveyFit
 
 
 def register(app: typer.Typer) -> None:
@@ -62,7 +62,7 @@ def fit(
 
             records, _, info = load_run(folder)
             name = (out.stem if out else info.machine) or "host"
-            result: Fit = fit_survey(records, name, *shape_of(info.host), Path(scratch), progress)
+            result: SurveyFit = fit_survey(records, name, *shape_of(info.host), Path(scratch), progress)
             notes: Sequence[str] = ()
         else:
             from meshmark.compare.import_fit import fit_import
@@ -98,7 +98,7 @@ def _survey(name: str) -> Path | None:
     return None
 
 
-def _side(name: str, store: Path | None) -> Side:
+def _side(name: str, store: Path | None) -> ResultSide:
     """Return results that do not come from a survey.
 
     Raises:
@@ -112,7 +112,7 @@ def _side(name: str, store: Path | None) -> Side:
     return side
 
 
-def _row(p: Point) -> dict[str, str]:
+def _row(p: FitPoint) -> dict[str, str]:
     from meshmark.values.units import show
 
     return {

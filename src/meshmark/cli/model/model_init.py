@@ -17,7 +17,7 @@ from meshmark.model.fitting.key_numbers import (
     QUANTITIES,
     SOCKETS,
     STORES,
-    Given,
+    KeyNumber,
     KeyNumbers,
     check,
     conflicts,
@@ -26,7 +26,7 @@ from meshmark.model.fitting.key_numbers import (
 )
 
 if TYPE_CHECKING:
-    from meshmark.model.fitting.from_numbers import Fitted, Outcome
+    from meshmark.model.fitting.from_numbers import FittedNumber, KeyNumberFit
 
 _FILE: Final = "machine.toml"
 _NEXT: Final = "meshmark model show FILE; meshmark measure latency --on FILE"
@@ -136,7 +136,7 @@ def key_numbers(template: str, texts: Mapping[str, str], store: str) -> KeyNumbe
         raise UsageError(
             f"{template}: found no --{missing[0]}; needed: {required_options}", "meshmark model init --help"
         )
-    number_by_name = {name: Given(parsed(name, text), f"--{name}") for name, text in texts.items()}
+    number_by_name = {name: KeyNumber(parsed(name, text), f"--{name}") for name, text in texts.items()}
     numbers = KeyNumbers(sockets, number_by_name, store)
     check(numbers)
     return numbers
@@ -211,7 +211,7 @@ def _write(numbers: KeyNumbers, file: Path, as_json: bool) -> None:
     say_next(file, _NEXT_OF_TEMPLATE)
 
 
-def print_outcomes(found: Fitted, doubts: Mapping[str, str], as_json: bool, prefix: str = "--") -> None:
+def print_outcomes(found: KeyNumberFit, doubts: Mapping[str, str], as_json: bool, prefix: str = "--") -> None:
     """Print the numbers of a machine and of its model, then warnings about numbers that contradict each other.
 
     Args:
@@ -230,7 +230,7 @@ def error_text(error: float) -> str:
     return f"{round(100 * error, 1) + 0.0:+.1f} %"
 
 
-def _row(o: Outcome) -> dict[str, str]:
+def _row(o: FittedNumber) -> dict[str, str]:
     return {
         "number": o.name,
         "given": "-" if o.given is None else show(o.name, o.given),
@@ -240,7 +240,7 @@ def _row(o: Outcome) -> dict[str, str]:
     }
 
 
-def _json(o: Outcome) -> dict[str, Any]:
+def _json(o: FittedNumber) -> dict[str, Any]:
     return {
         "number": o.name,
         "unit": o.unit,

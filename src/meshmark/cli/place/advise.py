@@ -26,8 +26,8 @@ from meshmark.values.units import plain
 
 if TYPE_CHECKING:
     from meshmark.experiments.advice import Advice
-    from meshmark.experiments.trial import Runner
-    from meshmark.place.candidates import Plan, Resources
+    from meshmark.experiments.trial import CandidateRunner
+    from meshmark.place.candidates import AdvicePlan, PlacementResources
 
 
 FomOption = Annotated[
@@ -91,7 +91,7 @@ def advise(
     """
     from meshmark.experiments.advise import advise as run_advice
     from meshmark.experiments.advise import make_plan
-    from meshmark.place.candidates import WAIT_POLICIES, Plan, SearchSpace
+    from meshmark.place.candidates import WAIT_POLICIES, AdvicePlan, SearchSpace
     from meshmark.place.native import vocabulary
     from meshmark.store.files import held
     from meshmark.store.store import run_name
@@ -101,7 +101,7 @@ def advise(
         raise UsageError("--resume: found with --out; allowed: one of them")
     run = run_name("advise")
     folder = resume or out or data_home() / "runs" / run
-    plan = Plan.load(folder / "plan.json") if resume is not None else None
+    plan = AdvicePlan.load(folder / "plan.json") if resume is not None else None
     if plan is not None:
         _same_command(command, plan, folder)
         command, fom, higher = plan.command, "" if plan.application else plan.figure, plan.higher
@@ -140,12 +140,12 @@ def advise(
 
 def _runner(
     folder: Path, application: str, command: list[str], fom: str, higher: bool, node_of: dict[int, int]
-) -> tuple[Runner, list[str]]:
+) -> tuple[CandidateRunner, list[str]]:
     """Return the runner of the command, or of the first configuration of an application, and the command."""
     command = hide_words(command)
     from meshmark.applications.application import application_file, read_application
     from meshmark.applications.single import single
-    from meshmark.experiments.trial import Runner
+    from meshmark.experiments.trial import CandidateRunner
 
     if not application:
         if not command:
@@ -156,22 +156,22 @@ def _runner(
         raise UsageError("--fom: found with --app, whose file has the figure of merit")
     command, context = single(app, folder / "application", say)
     figure = app.figure
-    return Runner(folder, command, figure.pattern, figure.better == "higher", node_of, context), command
+    return CandidateRunner(folder, command, figure.pattern, figure.better == "higher", node_of, context), command
 
 
-def _same_command(command: list[str] | None, plan: Plan, folder: Path) -> None:
+def _same_command(command: list[str] | None, plan: AdvicePlan, folder: Path) -> None:
     command = hide_words(command or ())
     if command and command != plan.command:
         raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} belongs to '{shlex.join(plan.command)}'")
 
 
-def _announce(command: list[str], resources: Resources) -> None:
+def _announce(command: list[str], resources: PlacementResources) -> None:
     if str(resources.inherited):
         say(f"the baseline runs with {resources.inherited}, inherited by this process")
     say(f"warm-up: {shlex.join(command)}")
 
 
-def _save_new(plan: Plan, folder: Path) -> None:
+def _save_new(plan: AdvicePlan, folder: Path) -> None:
     plan.save(folder / "plan.json")
     skipped = len(plan.left_out)
     say(f"{len(plan.candidates)} candidates, {skipped} skipped, {plan.pilot_s:.3g} s per run: {folder}")
@@ -217,23 +217,25 @@ def _no_advice_in(folder: Path) -> None:
         raise UsageError(f"--out: {folder} contains a run of advise", f"meshmark advise --resume {folder}")
 
 
-def _resources() -> tuple[Resources, dict[int, int]]:
+def _resources() -> tuple[PlacementResources, dict[int, int]]:
     from meshmark.machine.sources import from_sysfs
-    from meshmark.machine.tree import Tree, chosen, format_list
-    from meshmark.place.candidates import Inherited, Resources, inherited_memory
+    from meshmark.machine.tree import FileTree, chosen, format_list
+    from meshmark.place.candidates import InheritedPlacement, PlacementResources, inherited_memory
 
     topology = from_sysfs()
     allowed = set(topology.allowed_cpus)
     per_core = max((len(allowed & set(c.cpus)) for c in topology.cores), default=1)
-    mode = chosen(Tree(Path("/")).text("sys/kernel/mm/transparent_hugepage/enabled"))
+    mode = chosen(FileTree(Path("/")).text("sys/kernel/mm/transparent_hugepage/enabled"))
     nodes = {n.os_index for n in topology.nodes if n.memory_bytes != 0}
     node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
-    inherited = Inherited(
+    inherited = InheritedPlacement(
         format_list(sorted(allowed)) if len(allowed) < len(topology.cpus) else "",
-        inherited_memory(Tree(Path("/")).text("proc/self/numa_maps") or ""),
+        inherited_memory(FileTree(Path("/")).text("proc/self/numa_maps") or ""),
     )
     memory_node_of = {cpu: node for cpu, node in node_of.items() if node in nodes}
-    return Resources(len(allowed), max(1, per_core), len(nodes), mode or "", inherited, memory_node_of), node_of
+    return PlacementResources(
+        len(allowed), max(1, per_core), len(nodes), mode or "", inherited, memory_node_of
+    ), node_of
 
 
 def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from meshmark.values.paths import data_home, run_folder
 from meshmark.values.secrets import hide_text, hide_words, mask_words
 
 if TYPE_CHECKING:
-    from meshmark.experiments.experiment import Experiment, Plan
+    from meshmark.experiments.experiment import Experiment, ExperimentPlan
 
 _BUDGET_S: Final = 300.0
 _MAX_PAIRS: Final = 1000
@@ -163,22 +163,22 @@ def experiment(
     _check(result, limit, fail_on, allow_unjudged)
 
 
-def _new(words: list[str], **more: Any) -> tuple[Plan, Path]:
+def _new(words: list[str], **more: Any) -> tuple[ExperimentPlan, Path]:
     """Return a plan and the folder of its run."""
-    from meshmark.experiments.experiment import Plan
+    from meshmark.experiments.experiment import ExperimentPlan
     from meshmark.store.store import run_name
 
     start_time = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    plan = Plan(**_asked(words), **more, run=run_name("experiment"), started=start_time)
+    plan = ExperimentPlan(**_asked(words), **more, run=run_name("experiment"), started=start_time)
     return plan, run_folder(plan.run)
 
 
-def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) -> tuple[Plan, Path]:
+def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) -> tuple[ExperimentPlan, Path]:
     """Return the plan of an earlier run, updated with the current budget and margin, and its folder."""
-    from meshmark.experiments.experiment import Plan
+    from meshmark.experiments.experiment import ExperimentPlan
 
     folder = run_folder(run)
-    plan = Plan.load(folder)
+    plan = ExperimentPlan.load(folder)
     words = hide_words(words)  # also stores the secret values, which the plan lacks
     if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
         raise UsageError(
@@ -190,19 +190,19 @@ def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) 
     return plan, folder
 
 
-def _conducted(plan: Plan, folder: Path, resumed: bool) -> Experiment:
+def _conducted(plan: ExperimentPlan, folder: Path, resumed: bool) -> Experiment:
     """Run the plan and report progress."""
     from meshmark.experiments.experiment import conduct
-    from meshmark.experiments.turns import Turns
+    from meshmark.experiments.turns import SettingRunner
     from meshmark.store.files import held
 
     plan.figure.check()
-    turns = Turns(plan, folder)  # also checks the settings
+    turns = SettingRunner(plan, folder)  # also checks the settings
     with held(folder, resumed=resumed):
         plan.save(folder)
         say(f"{plan.run}: seed {plan.seed}, at most {_time(plan.budget_s)}: {shlex.join(plan.command)}")
         try:
-            return conduct(plan, folder, turns.run, _Progress())
+            return conduct(plan, folder, turns.run, _PairProgress())
         finally:
             turns.restore()
 
@@ -228,7 +228,7 @@ def _asked(words: list[str]) -> dict[str, Any]:
     return {"a": hidden[0], "b": hidden[1], "command": hidden[2:]}
 
 
-class _Progress:
+class _PairProgress:
     """Prints a line on standard error after a pair, at most every second on a terminal, otherwise every ten seconds."""
 
     def __init__(self) -> None:

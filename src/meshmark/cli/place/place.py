@@ -17,7 +17,7 @@ from typing import Any, Final
 import typer
 
 from meshmark import process
-from meshmark.cli.completion import OfPlacer
+from meshmark.cli.completion import PlacerCommand
 from meshmark.cli.console import say
 from meshmark.errors import AbsentError, UsageError
 from meshmark.values.paths import data_home
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
         ("migrate", migrate),
         ("translate", translate),
     ):
-        app.command(name, cls=OfPlacer, context_settings=_FORWARDED)(call)
+        app.command(name, cls=PlacerCommand, context_settings=_FORWARDED)(call)
 
 
 def _become(verb: str) -> None:

@@ -19,8 +19,8 @@ from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
     from meshmark.store.store import Store
-    from meshmark.validation.claims.judging import Verdict
-    from meshmark.validation.claims.run import Request
+    from meshmark.validation.claims.judging import ClaimVerdict
+    from meshmark.validation.claims.run import ClaimsRequest
 
 
 def register(app: typer.Typer) -> None:
@@ -67,14 +67,14 @@ def claims(
     """
     from meshmark.store.store import Store
     from meshmark.validation.claims.catalogue import chosen
-    from meshmark.validation.claims.run import Request, as_dict, history, latest
+    from meshmark.validation.claims.run import ClaimsRequest, as_dict, history, latest
     from meshmark.validation.claims_text import print_list, print_verdicts
 
     if listed and store is not None:
         must_exist("--store", store)
     folder = store or data_home() / "store"
-    request = Request(tuple(ids or ()), theme, on, budget)
-    results: list[Verdict] = []
+    request = ClaimsRequest(tuple(ids or ()), theme, on, budget)
+    results: list[ClaimVerdict] = []
     if resume and (ids or theme or on or listed):
         raise UsageError("--resume: found with other options; allowed: --html, --store and --json")
     if listed or not resume:
@@ -103,7 +103,7 @@ def claims(
         say(f"meshmark: wrote {count} pages to {html}: open {html / 'index.html'}")
 
 
-def _run(store: Store, request: Request, resume: bool) -> list[Verdict]:
+def _run(store: Store, request: ClaimsRequest, resume: bool) -> list[ClaimVerdict]:
     """Run the tests of a request, or the remaining tests of an interrupted run; an interruption keeps the results."""
     from meshmark.validation.claims.bench import Bench
     from meshmark.validation.claims.run import begun, resumed, run_tests

@@ -26,7 +26,7 @@ from meshmark.errors import UsageError, quoted
 from meshmark.values.numbers import decimal
 
 if TYPE_CHECKING:
-    from meshmark.compare.join import Comparison
+    from meshmark.compare.join import ResultComparison
 
 
 def register(app: typer.Typer) -> None:
@@ -150,7 +150,7 @@ def ideal_ratio(text: str, html: Path | None) -> float | None:
     return number
 
 
-def _gate(found: list[Comparison], limit: str, min_judged: int, allow_unjudged: bool) -> None:
+def _gate(found: list[ResultComparison], limit: str, min_judged: int, allow_unjudged: bool) -> None:
     """Raise if a result is worse by more than the limit, or if too few could be judged."""
     from meshmark.views.content.compared_text import reasons
 

@@ -66,7 +66,7 @@ def export(
 
     example: meshmark export hwloc-xml -o n042.xml
     """
-    from meshmark.compare.exports.base import NEEDS, Material, machine_of
+    from meshmark.compare.exports.base import NEEDS, ExportMaterial, machine_of
     from meshmark.compare.exports.formats import FORMATS, format_of, write
     from meshmark.compare.sides import Sides
     from meshmark.store.files import write_text
@@ -97,7 +97,7 @@ def export(
             if instrument in {"", row[2].instrument} and metric in {"", row[2].metric}
         ]
     say_broken(sides.store)
-    material = Material(
+    material = ExportMaterial(
         side=replace(results, records=records),
         opened=machine_of(results, topology, sides.host),
         rows=history_rows,

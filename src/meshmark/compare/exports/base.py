@@ -10,9 +10,9 @@ from typing import Final, Literal
 from xml.dom.minidom import getDOMImplementation
 from xml.etree import ElementTree
 
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.errors import AbsentError, UsageError, quoted
-from meshmark.machine.capture import Opened, open_machine
+from meshmark.machine.capture import OpenedMachine, open_machine
 from meshmark.machine.sources import from_hwloc_xml, lstopo
 from meshmark.machine.topology import Topology
 from meshmark.store.record import Record, Scalar
@@ -29,7 +29,7 @@ NEEDS: Final[Mapping[Needs, str]] = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Material:
+class ExportMaterial:
     """The results of a machine, and its topology.
 
     Attributes:
@@ -39,8 +39,8 @@ class Material:
         notes: What the export assumes, one sentence each; `left_out` adds what it omits.
     """
 
-    side: Side
-    opened: Opened | None = None
+    side: ResultSide
+    opened: OpenedMachine | None = None
     rows: Sequence[Row] = ()
     flagged: bool = False
     notes: list[str] = field(default_factory=list)
@@ -132,13 +132,13 @@ class Format:
 
     name: str
     summary: str
-    write: Callable[[Material], str] | None
+    write: Callable[[ExportMaterial], str] | None
     needs: Needs = ""
     instead: str = ""
     suffix: str = ".txt"
 
 
-def machine_of(side: Side, topology: str, host: str) -> Opened | None:
+def machine_of(side: ResultSide, topology: str, host: str) -> OpenedMachine | None:
     """Return the machine of a side: the file `topology` if one is given, or this host; None if its topology is unknown.
 
     Args:

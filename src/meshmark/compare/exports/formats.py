@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from meshmark.compare.exports import guest, hwloc_xml, memory, series, simulators
-from meshmark.compare.exports.base import Format, Material
+from meshmark.compare.exports.base import ExportMaterial, Format
 from meshmark.errors import UsageError
 
 _ELSEWHERE: Final = [
@@ -41,7 +41,7 @@ def format_of(name: str) -> Format:
     return format_
 
 
-def write(name: str, material: Material) -> str:
+def write(name: str, material: ExportMaterial) -> str:
     """Return the results and the topology as text in a format.
 
     Raises:

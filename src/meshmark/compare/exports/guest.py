@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from meshmark.compare.exports.base import Format, Material, commented, shown, xml_text
+from meshmark.compare.exports.base import ExportMaterial, Format, commented, shown, xml_text
 from meshmark.compare.exports.matrix import (
-    Matrix,
+    NodePairMatrix,
     bandwidths,
     distances,
     known_latencies,
@@ -35,7 +35,7 @@ def unit_of(values: Sequence[float]) -> int:
     return unit
 
 
-def qemu(material: Material) -> str:
+def qemu(material: ExportMaterial) -> str:
     """Return options of QEMU, one per line, for a guest with the nodes of this machine.
 
     Raises:
@@ -119,7 +119,7 @@ def _cpu_nodes(topology: Topology) -> list[str]:
     return [f"-numa cpu,node-id={index_of_node[n]},socket-id={i}" for i, n in enumerate(homes) if n is not None]
 
 
-def _initiator(material: Material, latency: Matrix, node: Node) -> int:
+def _initiator(material: ExportMaterial, latency: NodePairMatrix, node: Node) -> int:
     """Return the index of the node whose CPUs are nearest, by measured latency; for a node with CPUs, its own."""
     nodes = material.topology.nodes
     index_of_node = {n.os_index: i for i, n in enumerate(nodes)}
@@ -133,7 +133,7 @@ def _initiator(material: Material, latency: Matrix, node: Node) -> int:
     return first
 
 
-def _dist(material: Material, latency: Matrix, nodes: Sequence[Node]) -> list[str]:
+def _dist(material: ExportMaterial, latency: NodePairMatrix, nodes: Sequence[Node]) -> list[str]:
     distance_by_pair = distances(latency, [n.os_index for n in nodes])
     if distance_by_pair is None:
         material.notes.append("no distances: latency was not measured for all pairs; QEMU uses 10 and 20")
@@ -148,7 +148,7 @@ def _dist(material: Material, latency: Matrix, nodes: Sequence[Node]) -> list[st
     ]
 
 
-def libvirt(material: Material) -> str:
+def libvirt(material: ExportMaterial) -> str:
     """Return parts of a libvirt domain: a guest that has this machine's CPUs and nodes, one to one.
 
     Raises:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from meshmark.compare.exports.base import Format, Material, nothing
+from meshmark.compare.exports.base import ExportMaterial, Format, nothing
 from meshmark.compare.exports.matrix import (
-    Matrix,
+    NodePairMatrix,
     bandwidth_commands,
     bandwidths,
     latencies,
@@ -31,7 +31,7 @@ _STANDARD: Final = {"Latency": _LOWER | _INITIATOR, "Bandwidth": _HIGHER | _INIT
 _PER_LINE: Final = 16
 
 
-def write(material: Material) -> str:
+def write(material: ExportMaterial) -> str:
     """Return the XML of the topology, with memory attributes and matrices.
 
     Raises:
@@ -89,7 +89,7 @@ def _cpuset(cpus: Sequence[int]) -> str:
 def _attribute(
     top: ElementTree.Element,
     name: str,
-    matrix: Matrix,
+    matrix: NodePairMatrix,
     nodes: Mapping[int, ElementTree.Element],
     members: Mapping[int, Sequence[int]],
     unit: Callable[[Record], int],
@@ -115,12 +115,12 @@ def _attribute(
 
 
 def _distances(
-    material: Material,
+    material: ExportMaterial,
     top: ElementTree.Element,
     name: str,
     kind: str,
     flags: int,
-    matrix: Matrix,
+    matrix: NodePairMatrix,
     indexes: Sequence[int],
     unit: Callable[[Record], int],
 ) -> None:
@@ -150,7 +150,7 @@ def _numbers(parent: ElementTree.Element, tag: str, numbers: Sequence[int]) -> N
         ElementTree.SubElement(parent, tag, length=str(len(text))).text = text
 
 
-def _infos(material: Material, machine: ElementTree.Element, matrices: Mapping[str, Matrix]) -> None:
+def _infos(material: ExportMaterial, machine: ElementTree.Element, matrices: Mapping[str, NodePairMatrix]) -> None:
     about = dict(zip(("MeshmarkExport", "MeshmarkResults"), material.about("hwloc-xml"), strict=True))
     about |= {f"Meshmark{name}": m.conditions for name, m in matrices.items() if m.cells}
     last = max((i for i, child in enumerate(machine) if child.tag == "info"), default=-1)

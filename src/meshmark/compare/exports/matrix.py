@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from meshmark.compare.exports.base import Material, nothing, words
+from meshmark.compare.exports.base import ExportMaterial, nothing, words
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import MachineError, format_list, parse_list
 from meshmark.store.record import Record, Scalar
@@ -23,7 +23,7 @@ _OWN: Final = "own node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
+class NodePairMatrix:
     """One value for each pair of nodes that was measured.
 
     Attributes:
@@ -65,7 +65,7 @@ def bandwidth_commands(topology: Topology) -> list[str]:
     ]
 
 
-def latencies(material: Material) -> Matrix:
+def latencies(material: ExportMaterial) -> NodePairMatrix:
     """Return the idle latency from the CPUs of each node to the memory of each, in s; empty if no pair was measured.
 
     A result counts if it is of a pointer chase in random order, by one CPU, that exceeds the largest cache. If several
@@ -88,7 +88,7 @@ def latencies(material: Material) -> Matrix:
     return _matrix(material, candidates, lambda r: {k: r.conditions.get(k) for k in names}, _by_latency)
 
 
-def known_latencies(material: Material) -> Matrix:
+def known_latencies(material: ExportMaterial) -> NodePairMatrix:
     """Return the matrix of `latencies`, which is not empty.
 
     Raises:
@@ -100,7 +100,7 @@ def known_latencies(material: Material) -> Matrix:
     return matrix
 
 
-def bandwidths(material: Material) -> Matrix:
+def bandwidths(material: ExportMaterial) -> NodePairMatrix:
     """Return the bandwidth from the CPUs of each node to the memory of each, in B/s; empty if no pair was measured."""
     topology = material.topology
     nodes = node_of(topology)
@@ -112,7 +112,7 @@ def bandwidths(material: Material) -> Matrix:
     return _matrix(material, candidates, lambda r: _stream(r, _team(r, topology)), _by_stream)
 
 
-def node_bandwidths(material: Material) -> tuple[dict[int, Record], str]:
+def node_bandwidths(material: ExportMaterial) -> tuple[dict[int, Record], str]:
     """Return the bandwidth of the memory of each node, in B/s, and its conditions.
 
     Either the same CPUs access the memory of every node, or the CPUs of each node access their own memory, whichever
@@ -152,7 +152,7 @@ def _all_nodes_command(topology: Topology) -> str:
     return f"meshmark measure bandwidth --kernel read --threads all --cpus {cpus} --memory-node all"
 
 
-def line_latencies(material: Material) -> Matrix:
+def line_latencies(material: ExportMaterial) -> NodePairMatrix:
     """Return the transfer latency of a cache line between CPUs, in s, by CPU that has the line and CPU that gets it."""
     candidates = []
     for r in material.take("lines", "line_latency"):
@@ -163,7 +163,7 @@ def line_latencies(material: Material) -> Matrix:
     return _matrix(material, candidates, lambda r: {k: r.conditions.get(k) for k in names}, _by_line)
 
 
-def distances(latency: Matrix, nodes: Sequence[int]) -> dict[Pair, int] | None:
+def distances(latency: NodePairMatrix, nodes: Sequence[int]) -> dict[Pair, int] | None:
     """Return relative distances as in an ACPI SLIT, 10 for a node's own memory, at most 254; None if one is unknown.
 
     A node without CPUs has no latencies of its own. They are assumed to equal the latencies of the opposite direction,
@@ -213,7 +213,7 @@ def _target(record: Record, homes: Iterable[Any]) -> int | None:
     return home if isinstance(home, int) and record.conditions.get("observed_node", home) == home else None
 
 
-def _pair(material: Material, record: Record, cpus: Iterable[Any], nodes: Mapping[int, int]) -> Pair | None:
+def _pair(material: ExportMaterial, record: Record, cpus: Iterable[Any], nodes: Mapping[int, int]) -> Pair | None:
     """Return the nodes between which a result was measured; None if its CPUs are on several, or a node is unknown."""
     known_nodes = {n.os_index for n in material.topology.nodes}
     cpu_node = record.conditions.get("cpu_node")
@@ -286,12 +286,12 @@ def _by_line(c: Mapping[str, Scalar]) -> tuple[float, ...]:
 
 
 def _matrix(
-    material: Material,
+    material: ExportMaterial,
     found: Sequence[tuple[Pair, Record]],
     conditions: Callable[[Record], dict[str, Scalar]],
     rank: Callable[[Mapping[str, Scalar]], tuple[float, ...]],
     say: bool = True,
-) -> Matrix:
+) -> NodePairMatrix:
     """Return the values of the conditions that cover most pairs; of several such conditions, `rank` decides."""
     groups: dict[tuple[Any, ...], dict[Pair, list[Record]]] = {}
     conditions_by_key: dict[tuple[Any, ...], dict[str, Scalar]] = {}
@@ -301,7 +301,7 @@ def _matrix(
         conditions_by_key[key] = c
         groups.setdefault(key, {}).setdefault(pair, []).append(r)
     if not groups:
-        return Matrix()
+        return NodePairMatrix()
     best = max(groups, key=lambda key: (len(groups[key]), *rank(conditions_by_key[key]), str(key)))
     cells = {}
     for pair, records in sorted(groups[best].items()):
@@ -312,4 +312,4 @@ def _matrix(
         for _, r in found:
             if id(r) not in matrix_ids:
                 material.omit(r, f"other conditions or CPUs than the matrix of {r.metric}")
-    return Matrix(cells=cells, conditions=words(conditions_by_key[best]))
+    return NodePairMatrix(cells=cells, conditions=words(conditions_by_key[best]))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
-from meshmark.compare.exports.base import Format, Material, commented, nothing, shown
+from meshmark.compare.exports.base import ExportMaterial, Format, commented, nothing, shown
 from meshmark.compare.exports.matrix import known_latencies, node_bandwidths
 from meshmark.errors import AbsentError
 from meshmark.machine.tree import format_list
@@ -48,7 +48,7 @@ def weights(bandwidths: Mapping[int, float]) -> tuple[dict[int, int], float]:
     return best[1], best[0]
 
 
-def weighted_interleave(material: Material) -> str:
+def weighted_interleave(material: ExportMaterial) -> str:
     """Return commands that set the weights of Linux 6.9 or newer.
 
     Raises:
@@ -74,7 +74,7 @@ def weighted_interleave(material: Material) -> str:
     return "\n".join(lines) + "\n"
 
 
-def memkind(material: Material) -> str:
+def memkind(material: ExportMaterial) -> str:
     """Return variables that name the nodes of high bandwidth.
 
     Raises:
@@ -113,7 +113,7 @@ def memkind(material: Material) -> str:
     return "\n".join(lines) + "\n"
 
 
-def numactl(material: Material) -> str:
+def numactl(material: ExportMaterial) -> str:
     """Return command lines that bind a program's memory, with the measured reason for each.
 
     Raises:
@@ -134,7 +134,7 @@ def numactl(material: Material) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _interleaved(material: Material) -> list[str]:
+def _interleaved(material: ExportMaterial) -> list[str]:
     """Return the line for programs that need the bandwidth of several nodes, if it was measured."""
     try:
         record_by_node, conditions = _positive(material)
@@ -153,7 +153,7 @@ def _interleaved(material: Material) -> list[str]:
     return [*commented(head), f"numactl --interleave={format_list(fast_nodes)} PROGRAM"]
 
 
-def _positive(material: Material) -> tuple[dict[int, Record], str]:
+def _positive(material: ExportMaterial) -> tuple[dict[int, Record], str]:
     record_by_node, conditions = node_bandwidths(material)
     positive = {n: r for n, r in record_by_node.items() if r.value > 0}
     if not positive:

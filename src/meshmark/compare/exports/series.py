@@ -21,7 +21,7 @@ from datetime import datetime
 from itertools import combinations
 from typing import Final
 
-from meshmark.compare.exports.base import Format, Material, commented, nothing
+from meshmark.compare.exports.base import ExportMaterial, Format, commented, nothing
 from meshmark.compare.exports.matrix import latencies, line_latencies
 from meshmark.errors import AbsentError
 from meshmark.measure.repetitions import point_key, pool
@@ -69,7 +69,7 @@ def _size(text: str) -> str:
     return short if short and "." not in short else f"{text}B"
 
 
-def _all(material: Material) -> list[Record]:
+def _all(material: ExportMaterial) -> list[Record]:
     """Return every result that may be exported.
 
     Raises:
@@ -84,7 +84,7 @@ def _all(material: Material) -> list[Record]:
 # ------------------------------------------------------------------ Prometheus
 
 
-def openmetrics(material: Material) -> str:
+def openmetrics(material: ExportMaterial) -> str:
     """Return gauges of every result and of the ends of its interval, in Prometheus' text format.
 
     Raises:
@@ -99,7 +99,7 @@ def openmetrics(material: Material) -> str:
         families.setdefault((r.instrument, r.metric, r.unit), []).append(r)
     start = _seconds(material.side.start)
 
-    class Results(Collector):
+    class SeriesCollector(Collector):
         def collect(self) -> Iterable[Metric]:
             for (instrument, metric, unit), records in families.items():
                 labels = sorted({k for r in records for k in point_of(r)})
@@ -133,7 +133,7 @@ def openmetrics(material: Material) -> str:
                 yield newest
 
     registry = CollectorRegistry()
-    registry.register(Results())
+    registry.register(SeriesCollector())
     return generate_latest(registry).decode()
 
 
@@ -147,7 +147,7 @@ def _seconds(start: str) -> float | None:
 # ------------------------------------------------------------------ Otava
 
 
-def _history(material: Material) -> tuple[list[tuple[str, str, dict[str, Record]]], list[str]]:
+def _history(material: ExportMaterial) -> tuple[list[tuple[str, str, dict[str, Record]]], list[str]]:
     """Return the runs that have all columns, oldest first (start, run, results by column), and the columns.
 
     The columns are chosen so that there are the most cells, since Otava accepts no empty cell.
@@ -190,7 +190,7 @@ def _history(material: Material) -> tuple[list[tuple[str, str, dict[str, Record]
     return complete_runs, sorted(best)
 
 
-def otava(material: Material) -> str:
+def otava(material: ExportMaterial) -> str:
     """Return CSV with a row for each run: time, run, and a column for each point, in the unit of its record.
 
     Raises:
@@ -209,7 +209,7 @@ def otava(material: Material) -> str:
 # ------------------------------------------------------------------ ReFrame
 
 
-def reframe(material: Material) -> str:
+def reframe(material: ExportMaterial) -> str:
     """Return the dictionary `reference` of a ReFrame test.
 
     The bound on the worse side is the distance to the end of the interval, but at least the smallest difference that
@@ -242,7 +242,7 @@ def reframe(material: Material) -> str:
 # ------------------------------------------------------------------ Node Feature Discovery
 
 
-def nfd(material: Material) -> str:
+def nfd(material: ExportMaterial) -> str:
     """Return labels of a node for `/etc/kubernetes/node-feature-discovery/features.d/`.
 
     Values have two significant digits, so that labels do not change with every measurement.
@@ -262,7 +262,7 @@ def nfd(material: Material) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figures(material: Material) -> dict[str, tuple[float, str]]:
+def _figures(material: ExportMaterial) -> dict[str, tuple[float, str]]:
     """Return the values of the labels, with descriptions."""
     figures: dict[str, tuple[float, str]] = {}
     if material.opened is None:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from meshmark.compare.exports.base import Format, Material, nothing, shown, words, xml_text
-from meshmark.compare.exports.matrix import Matrix, bandwidths, line_latencies, node_of
+from meshmark.compare.exports.base import ExportMaterial, Format, nothing, shown, words, xml_text
+from meshmark.compare.exports.matrix import NodePairMatrix, bandwidths, line_latencies, node_of
 from meshmark.measure.repetitions import point_key
 from meshmark.store.record import Record, median
 
@@ -27,7 +27,7 @@ _ONE_CORE: Final = ("peak", "dgemm")
 # ------------------------------------------------------------------ Mess
 
 
-def mess(material: Material) -> str:
+def mess(material: ExportMaterial) -> str:
     """Return curves of latency against bandwidth, as CSV, by share of reads.
 
     Each point was measured under the conditions of its records.
@@ -77,7 +77,7 @@ def _curve(record: Record) -> str:
 # ------------------------------------------------------------------ SimGrid
 
 
-def simgrid(material: Material) -> str:
+def simgrid(material: ExportMaterial) -> str:
     """Return a platform with one zone: every core is a host, every memory node a router, and links connect them.
 
     A route between two cores of a node has the link of each core, and twice the bus of the node, because a copy reads
@@ -139,7 +139,12 @@ def simgrid(material: Material) -> str:
 
 
 def _between(
-    material: Material, zone: ElementTree.Element, nodes: Sequence[int], matrix: Matrix, lines: Matrix, local_s: float
+    material: ExportMaterial,
+    zone: ElementTree.Element,
+    nodes: Sequence[int],
+    matrix: NodePairMatrix,
+    lines: NodePairMatrix,
+    local_s: float,
 ) -> list[tuple[str, str, list[str]]]:
     """Add links between nodes and return their routes; a link serves both directions, with the lower bandwidth."""
     home = node_of(material.topology)
@@ -163,7 +168,7 @@ def _link(zone: ElementTree.Element, name: str, rate: float, time_s: float) -> N
     ElementTree.SubElement(zone, "link", id=name, bandwidth=f"{rate:.6g}Bps", latency=f"{time_s * 1e9:.6g}ns")
 
 
-def _speed(material: Material) -> Record:
+def _speed(material: ExportMaterial) -> Record:
     for instrument in _ONE_CORE:
         records = [
             r
@@ -175,7 +180,7 @@ def _speed(material: Material) -> Record:
     raise nothing("speed of a core", "meshmark measure peak --type fp64 --threads 1")
 
 
-def _core_rate(material: Material) -> Record:
+def _core_rate(material: ExportMaterial) -> Record:
     """Return the bandwidth of one thread: of copy, since a message between processes is a copy, or of any kernel."""
     thread_records = [r for r in material.take("bandwidth", "bandwidth_net") if r.conditions.get("threads") == 1]
     in_memory = [r for r in thread_records if _footprint(r) == max(map(_footprint, thread_records))]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from meshmark import process
-from meshmark.measure.runs.journal import Reading, read_journal
+from meshmark.measure.runs.journal import JournalContent, read_journal
 
 LIMIT_S: Final = 20.0  # time limit of a command; exceeding it is a finding
 
@@ -32,7 +32,7 @@ _PACKAGES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class CommandResult:
     """The result of one command.
 
     Attributes:
@@ -46,7 +46,7 @@ class Attempt:
     timed_out: bool = False
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> JournalContent:
         """Return the output, parsed like the output of an instrument."""
         return read_journal(self.out.encode().splitlines(keepends=True), "doctor")
 
@@ -77,16 +77,18 @@ class Attempt:
         return (lines[0][:120] if lines else "") or f"exit status {self.status}"
 
 
-class Try(Protocol):
+class CommandRunner(Protocol):
     """Runs a command with the time limit `LIMIT_S`, optionally only on some CPUs."""
 
     def __call__(
         self, argv: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None
-    ) -> Attempt: ...
+    ) -> CommandResult: ...
 
 
-def try_for_real(argv: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Attempt:
-    """Run a command like `Try`. All its processes have ended when this function returns."""
+def try_for_real(
+    argv: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None
+) -> CommandResult:
+    """Run a command like `CommandRunner`. All its processes have ended when this function returns."""
     # On SIGTERM, launchers end their ranks and remove temporary files.
     preparation = process.Preparation(at_parent_death=signal.SIGTERM, cpus=cpus or ())
     try:
@@ -102,7 +104,7 @@ def try_for_real(argv: Sequence[str], environment: Mapping[str, str], cpus: Sequ
             start_new_session=True,
         )
     except OSError as error:
-        return Attempt(127, "", f"{argv[0]}: {error.strerror or error}")
+        return CommandResult(127, "", f"{argv[0]}: {error.strerror or error}")
     timed_out = False
     try:
         out, stderr = child.communicate(timeout=LIMIT_S)
@@ -113,7 +115,7 @@ def try_for_real(argv: Sequence[str], environment: Mapping[str, str], cpus: Sequ
         _ended(child)
         raise
     status = child.returncode
-    return Attempt(128 - status if status < 0 else status, out, stderr, timed_out)
+    return CommandResult(128 - status if status < 0 else status, out, stderr, timed_out)
 
 
 def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
@@ -127,7 +129,7 @@ def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class MpiHost:
     """Properties of the host that the tests of MPI libraries use."""
 
     cpus: tuple[int, ...]
@@ -137,8 +139,8 @@ class Host:
     shared_memory: Path = Path("/dev/shm")  # where MPI libraries put shared memory
 
     @staticmethod
-    def here() -> Host:
-        return Host(tuple(sorted(os.sched_getaffinity(0))), os.geteuid() == 0, dict(os.environ))
+    def here() -> MpiHost:
+        return MpiHost(tuple(sorted(os.sched_getaffinity(0))), os.geteuid() == 0, dict(os.environ))
 
     def install(self, what: str) -> str:
         """Return the command that installs a component; "" if its packages on this system are unknown."""

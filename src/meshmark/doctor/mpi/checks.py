@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from meshmark.doctor.finding import Finding, in_order
+from meshmark.doctor.finding import HostFinding, in_order
 from meshmark.doctor.mpi import launchers, libraries
-from meshmark.doctor.mpi.attempt import Host, Try, try_for_real
-from meshmark.doctor.mpi.tested import NAMES, Tested
+from meshmark.doctor.mpi.attempt import CommandRunner, MpiHost, try_for_real
+from meshmark.doctor.mpi.tested import NAMES, TestedLauncher
 from meshmark.measure.runs import launch
 
-Pitfall = Callable[[Tested], Iterator[Finding]]
+Pitfall = Callable[[TestedLauncher], Iterator[HostFinding]]
 
 
 def pitfalls(kind: str) -> list[Pitfall]:
@@ -37,10 +37,10 @@ def pitfalls(kind: str) -> list[Pitfall]:
 def examine(
     requested: str = "all",
     *,
-    host: Host | None = None,
-    attempt: Try = try_for_real,
+    host: MpiHost | None = None,
+    attempt: CommandRunner = try_for_real,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Finding]:
+) -> list[HostFinding]:
     """Return the findings about all requested libraries, worst first.
 
     Args:
@@ -53,10 +53,10 @@ def examine(
         UsageError: A library is unknown.
         AbsentError: A requested library is not installed, or no library is.
     """
-    host = host or Host.here()
+    host = host or MpiHost.here()
     kinds = launch.chosen(requested)
     findings = [
-        Finding(
+        HostFinding(
             f"{NAMES[kind]}: installed",
             "not installed, or Meshmark was built without it",
             "hidden",
@@ -66,7 +66,7 @@ def examine(
         for kind in ("openmpi", "mpich")
         if requested == "all" and kind not in kinds
     ]
-    all_tested = [Tested(launch.launcher(kind), host, attempt) for kind in kinds]
+    all_tested = [TestedLauncher(launch.launcher(kind), host, attempt) for kind in kinds]
     trials = [(pitfall, tested) for tested in all_tested for pitfall in pitfalls(tested.kind)]
     for index, (pitfall, tested) in enumerate(trials):
         progress(index, len(trials))

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from meshmark.doctor.finding import Finding, Judged
-from meshmark.doctor.mpi.attempt import Attempt
-from meshmark.doctor.mpi.tested import NAMESPACES, ROOT_VARIABLES, Tested, forbidden_namespaces, transport_of
+from meshmark.doctor.finding import HostFinding, Judged
+from meshmark.doctor.mpi.attempt import CommandResult
+from meshmark.doctor.mpi.tested import NAMESPACES, ROOT_VARIABLES, TestedLauncher, forbidden_namespaces, transport_of
 from meshmark.values.units import plain
 
 _SLOWDOWN: Final = 3.0  # ratio of times that noise on an oversubscribed machine does not reach
@@ -26,22 +26,24 @@ _MESSAGE: Final = ("pingpong", "--protocol", "send", "--bytes", "8", "--budget",
 _NEAR_S: Final = 3e-6  # less than the latency of any network between hosts, more than the latency of shared memory
 
 
-def as_root(tested: Tested) -> Iterator[Finding]:
+def as_root(tested: TestedLauncher) -> Iterator[HostFinding]:
     name, effect = f"{tested.name}: started by root", "a launcher that refuses root starts nothing in a container"
     if not tested.host.root:
-        yield Finding(name, "not running as root", "ok", effect)
+        yield HostFinding(name, "not running as root", "ok", effect)
         return
     variables = [v for v in ROOT_VARIABLES if v in tested.host.environment]
     command = [str(tested.launcher.path), "-n", "1", tested.host.which("true") or "true"]
     plain_run = tested.attempt(command, tested.host.environment)
     if not plain_run.why:
-        yield Finding(name, f"starts, allowed by {' and '.join(variables)}" if variables else "starts", "ok", effect)
+        yield HostFinding(
+            name, f"starts, allowed by {' and '.join(variables)}" if variables else "starts", "ok", effect
+        )
         return
     permitted_run = tested.attempt(command, {**tested.host.environment, **dict.fromkeys(ROOT_VARIABLES, "1")})
     if permitted_run.why:
-        yield Finding(name, f"cannot start a program: {permitted_run.why}", "hidden", effect)
+        yield HostFinding(name, f"cannot start a program: {permitted_run.why}", "hidden", effect)
     else:
-        yield Finding(
+        yield HostFinding(
             name,
             "refuses unless two variables are set; Meshmark sets them",
             "hidden",
@@ -50,7 +52,7 @@ def as_root(tested: Tested) -> Iterator[Finding]:
         )
 
 
-def oversubscribed(tested: Tested) -> Iterator[Finding]:
+def oversubscribed(tested: TestedLauncher) -> Iterator[HostFinding]:
     name = f"{tested.name}: more ranks than CPUs"
     effect = "a rank that busy-waits blocks the CPU of the rank it waits for, and times measure the scheduler"
     cpus = tested.host.cpus[:2]
@@ -78,7 +80,7 @@ def oversubscribed(tested: Tested) -> Iterator[Finding]:
     dedicated_s, default_s, yielding_s = (t.value("exchange_time") for t in (dedicated_run, plain_run, yielding_run))
     scope = f"{ranks} ranks on {len(cpus)} CPUs" if len(cpus) > 1 else f"{ranks} ranks on one CPU"
     if yielding_s is None:
-        yield Finding(name, f"{scope}: {yielding_run.why or yielding_run.absent or 'no result'}", "unknown", effect)
+        yield HostFinding(name, f"{scope}: {yielding_run.why or yielding_run.absent or 'no result'}", "unknown", effect)
         return
     dedicated_text = (
         f", {_time(dedicated_s)} with one CPU per rank" if dedicated_s is not None and len(cpus) > 1 else ""
@@ -86,7 +88,7 @@ def oversubscribed(tested: Tested) -> Iterator[Finding]:
     if default_s is None:
         failure = plain_run.why or plain_run.absent or "no result"
         observation = f"{scope}: {failure}; {_time(yielding_s)} per exchange when yielding"
-        yield Finding(name, observation + dedicated_text, "spoils-measurements", effect, command)
+        yield HostFinding(name, observation + dedicated_text, "spoils-measurements", effect, command)
         return
     observation = (
         f"{scope}: {_time(default_s)} per exchange by default, {_time(yielding_s)} when yielding{dedicated_text}"
@@ -98,18 +100,18 @@ def oversubscribed(tested: Tested) -> Iterator[Finding]:
         dedicated_s is not None and len(cpus) > 1 and min(default_s, yielding_s) > _SLOWDOWN * ranks * dedicated_s
     )
     judgement: Judged = "spoils-measurements" if yielding_helps or time_lost else "ok"
-    yield Finding(name, observation, judgement, effect, command if yielding_helps else "")
+    yield HostFinding(name, observation, judgement, effect, command if yielding_helps else "")
 
 
-def overlapping_bindings(tested: Tested) -> Iterator[Finding]:
+def overlapping_bindings(tested: TestedLauncher) -> Iterator[HostFinding]:
     name = f"{tested.name}: two ranks on one CPU"
     effect = "launchers bind independently of each other: ranks that share a CPU alternate every few milliseconds"
     if len(tested.host.cpus) < 2:
-        yield Finding(name, "only one CPU", "ok", effect)
+        yield HostFinding(name, "only one CPU", "ok", effect)
         return
     query = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status; sleep 0.5"]
 
-    def job(ranks: int) -> Attempt:
+    def job(ranks: int) -> CommandResult:
         return tested.attempt([str(tested.launcher.path), "-n", str(ranks), *query], tested.environment)
 
     single_job = job(2)
@@ -119,62 +121,62 @@ def overlapping_bindings(tested: Tested) -> Iterator[Finding]:
     cpus_of_jobs = [lists[0] for lists in map(_allowed, two_jobs) if lists]
     if len(cpus_in_job) != 2 or len(cpus_of_jobs) != 2:
         reason = next((t.why for t in (single_job, *two_jobs) if t.why), "unexpected output of the ranks")
-        yield Finding(name, reason, "unknown", effect)
+        yield HostFinding(name, reason, "unknown", effect)
         return
     command = {"openmpi": "mpirun --bind-to none …   # or --cpu-set LIST, with a different list per job"}.get(
         tested.kind, "mpiexec -bind-to none …   # or -bind-to user:LIST, with a different list per job"
     )
     if cpus_in_job[0] == cpus_in_job[1] and cpus_in_job[0].isdigit():
         observation = f"both ranks of one job are bound to CPU {cpus_in_job[0]}"
-        yield Finding(name, observation, "spoils-measurements", effect, command)
+        yield HostFinding(name, observation, "spoils-measurements", effect, command)
     elif cpus_of_jobs[0] == cpus_of_jobs[1] and cpus_of_jobs[0].isdigit():
         observation = f"two concurrent jobs are both bound to CPU {cpus_of_jobs[0]} of {len(tested.host.cpus)} CPUs"
-        yield Finding(name, observation, "spoils-measurements", effect, command)
+        yield HostFinding(name, observation, "spoils-measurements", effect, command)
     else:
         observation = (
             f"ranks of one job may use {' and '.join(cpus_in_job)}, two concurrent jobs {' and '.join(cpus_of_jobs)}"
         )
-        yield Finding(name, observation, "ok", effect)
+        yield HostFinding(name, observation, "ok", effect)
 
 
-def namespaces(tested: Tested) -> Iterator[Finding]:
+def namespaces(tested: TestedLauncher) -> Iterator[HostFinding]:
     name = f"{tested.name}: hosts with a common kernel"
     effect = "between containers, a library may use shared memory, so that times do not measure a network"
     if tested.kind not in NAMESPACES:
-        yield Finding(name, "it is unknown how it starts ranks on another host", "unknown", effect)
+        yield HostFinding(name, "it is unknown how it starts ranks on another host", "unknown", effect)
         return
     plain_run = tested.between_hosts(_MESSAGE)
     if refusal := forbidden_namespaces(plain_run):
-        yield Finding(name, refusal, "unknown", effect, tested.more_rights)
+        yield HostFinding(name, refusal, "unknown", effect, tested.more_rights)
         return
     transport_latency = transport_of(plain_run)
     if transport_latency is None:
-        yield Finding(name, f"two hosts in namespaces: {plain_run.why or 'no result'}", "unknown", effect)
+        yield HostFinding(name, f"two hosts in namespaces: {plain_run.why or 'no result'}", "unknown", effect)
         return
     transport, latency_s = transport_latency
     observation = f"between two hosts in namespaces: {transport}, {_time(latency_s)} per message"
     if "shared memory" not in transport and latency_s > _NEAR_S:
-        yield Finding(name, observation, "ok", effect)
+        yield HostFinding(name, observation, "ok", effect)
         return
     argv = NAMESPACES[tested.kind]
     remedy_result = transport_of(tested.between_hosts(_MESSAGE, argv.cure, argv.setting))
     if remedy_result and "shared memory" not in remedy_result[0]:
         observation += f"; with the remedy: {remedy_result[0]}, {_time(remedy_result[1])}"
-        yield Finding(name, observation, "spoils-measurements", effect, argv.command)
+        yield HostFinding(name, observation, "spoils-measurements", effect, argv.command)
     else:
-        yield Finding(name, observation, "spoils-measurements", effect)
+        yield HostFinding(name, observation, "spoils-measurements", effect)
 
 
-def stale_shared_memory(tested: Tested) -> Iterator[Finding]:
+def stale_shared_memory(tested: TestedLauncher) -> Iterator[HostFinding]:
     name = f"{tested.name}: stale shared memory"
     effect = "a killed launcher removes nothing, so the shared memory of its ranks stays allocated until the next boot"
     if tested.kind not in _SHARED_FILES:
-        yield Finding(name, "the names of its files are unknown", "unknown", effect)
+        yield HostFinding(name, "the names of its files are unknown", "unknown", effect)
         return
     folder = tested.host.shared_memory
     files = _unused_files(folder, _SHARED_FILES[tested.kind])
     if not files:
-        yield Finding(name, f"none in {folder}", "ok", effect)
+        yield HostFinding(name, f"none in {folder}", "ok", effect)
         return
     mib = sum(size_bytes for _, size_bytes in files) / (1 << 20)
     observation = f"{len(files)} file{'s' if len(files) > 1 else ''} in {folder} that no process uses, {mib:.3g} MiB"
@@ -182,7 +184,7 @@ def stale_shared_memory(tested: Tested) -> Iterator[Finding]:
     jobs = {path: path.with_name(re.sub(r"\.\d+$", ".*", path.name)) for path in unused_paths}
     # One pattern for all files of a job, unless it would match other files.
     patterns = {str(job if {*folder.glob(job.name)} <= unused_paths else path) for path, job in jobs.items()}
-    yield Finding(name, observation, "spoils-measurements", effect, f"rm {' '.join(sorted(patterns))}")
+    yield HostFinding(name, observation, "spoils-measurements", effect, f"rm {' '.join(sorted(patterns))}")
 
 
 # Names that the libraries use, restricted to characters that a shell does not interpret.
@@ -226,6 +228,6 @@ def _time(value_s: float) -> str:
     return plain(value_s, "s", 3)
 
 
-def _allowed(tried: Attempt) -> list[str]:
+def _allowed(tried: CommandResult) -> list[str]:
     """Return the allowed CPUs of each rank in the format of Linux, sorted."""
     return sorted(re.findall(r"Cpus_allowed_list:\s*([\d,-]+)", tried.out))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meshmark.doctor.mpi.attempt import Attempt, Host, Try
+from meshmark.doctor.mpi.attempt import CommandResult, CommandRunner, MpiHost
 from meshmark.measure.runs import launch
 
 NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH", "mpi": "MPI"}
@@ -19,7 +19,7 @@ ROOT_VARIABLES: Final = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFI
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class AgentOptions:
     """Options with which a launcher reaches a second host through an agent, and restricts its library to the network.
 
     Attributes:
@@ -39,7 +39,7 @@ _NEAR_HOST, _FAR_HOST, _NO_NAMESPACES = "10.77.0.1", "10.77.0.2", 97
 
 
 NAMESPACES: Final = {
-    "openmpi": Reach(
+    "openmpi": AgentOptions(
         lambda agent: [
             "--mca",
             "plm_rsh_agent",
@@ -56,7 +56,7 @@ NAMESPACES: Final = {
         {},
         "mpirun --mca pml ob1 --mca btl tcp,self …",
     ),
-    "mpich": Reach(
+    "mpich": AgentOptions(
         lambda agent: [
             "-launcher",
             "rsh",
@@ -100,20 +100,20 @@ exit $status
 """
 
 
-class Tested:
+class TestedLauncher:
     """A launcher under test, with its MPI library and the `meshmark-comm` built for it."""
 
-    def __init__(self, launcher: launch.Launcher, host: Host, attempt: Try) -> None:
+    def __init__(self, launcher: launch.Launcher, host: MpiHost, attempt: CommandRunner) -> None:
         self.kind, self.launcher, self.host, self.attempt = launcher.kind, launcher, host, attempt
         self.name = NAMES[self.kind]
         self.environment = launch.environment(self.kind)
 
-    def mpirun(self, ranks: int, argv: Sequence[str], launcher_options: Sequence[str] = ()) -> Attempt:
+    def mpirun(self, ranks: int, argv: Sequence[str], launcher_options: Sequence[str] = ()) -> CommandResult:
         """Run ranks of `meshmark-comm` with only these launcher options."""
         command = [str(self.launcher.path), "-n", str(ranks), *launcher_options, str(self.launcher.program), *argv]
         return self.attempt(command, self.environment)
 
-    def as_measured(self, ranks: int, argv: Sequence[str], **variables: str) -> Attempt:
+    def as_measured(self, ranks: int, argv: Sequence[str], **variables: str) -> CommandResult:
         """Run ranks as `meshmark measure` does, with additional environment variables."""
         command = launch.launch_argv(self.launcher, ranks, len(self.host.cpus))
         return self.attempt([*command, *argv], {**self.environment, **variables})
@@ -125,7 +125,7 @@ class Tested:
 
     def between_hosts(
         self, argv: Sequence[str], more: Sequence[str] = (), setting: Mapping[str, str] | None = None
-    ) -> Attempt:
+    ) -> CommandResult:
         """Run two ranks of `meshmark-comm` on two hosts simulated by temporary namespaces.
 
         Args:
@@ -171,7 +171,7 @@ class Tested:
         return "export MPIR_CVAR_NOLOCAL=1   # slower: disables shared memory" + (in_program and f"; or {in_program}")
 
 
-def forbidden_namespaces(tried: Attempt) -> str:
+def forbidden_namespaces(tried: CommandResult) -> str:
     """Return why namespaces could not be created; "" if they were created."""
     if tried.status != _NO_NAMESPACES and not re.search(r"^unshare: ", tried.stderr, re.M) and tried.status != 127:
         return ""
@@ -179,7 +179,7 @@ def forbidden_namespaces(tried: Attempt) -> str:
     return f"cannot create namespaces: {lines[-1] if lines else 'no message'}"
 
 
-def transport_of(tried: Attempt) -> tuple[str, float] | None:
+def transport_of(tried: CommandResult) -> tuple[str, float] | None:
     """Return the transport of messages between hosts, from the network counters of Linux, and the latency in s.
 
     None if no latency was measured.

@@ -25,10 +25,10 @@ from meshmark.fleet.engines.engine import (
     Batch,
     Engine,
     EngineError,
+    EngineNode,
     Job,
-    Limited,
-    Node,
-    Work,
+    JobWork,
+    TimeLimitEngine,
     last_words,
 )
 from meshmark.fleet.folder import Fleet
@@ -67,7 +67,7 @@ class NodeState:
 
 
 @dataclass
-class Progress:
+class CampaignProgress:
     """The state of a campaign, for views.
 
     Attributes:
@@ -88,7 +88,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class NodeSelection:
     """Which nodes take part.
 
     Attributes:
@@ -109,21 +109,21 @@ def new_campaign(kind: str) -> str:
     return f"{kind}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
-class Known(Protocol):
+class NodeSource(Protocol):
     """An object that knows nodes: an engine, or a list."""
 
     @property
     def name(self) -> str: ...
 
-    def nodes(self) -> list[Node]: ...
+    def nodes(self) -> list[EngineNode]: ...
 
 
 def begin(
     fleet: Fleet,
     name: str,
     plan: NodePlan,
-    engine: Known,
-    wanted: Wanted,
+    engine: NodeSource,
+    wanted: NodeSelection,
     settings: Mapping[str, Any],
     groups: Callable[[list[str]], Mapping[str, Sequence[str]]] | None = None,
 ) -> None:
@@ -150,7 +150,7 @@ def begin(
         names = sorted(random.Random(wanted.seed).sample(names, min(wanted.random, len(names))))
     if not names:
         raise UsageError("--nodes: found no node that is idle" if wanted.idle_only else "--nodes: found no node")
-    if isinstance(engine, Limited):
+    if isinstance(engine, TimeLimitEngine):
         plan = plan.within(engine.longest_s())
     group_setting = {"groups": groups(names)} if groups else {}
     folder = fleet.campaign(name)
@@ -235,12 +235,12 @@ class Campaign:
     def drive(
         self,
         engine: Engine,
-        work: Work,
+        work: JobWork,
         max_jobs: int,
         max_nodes: int,
-        show: Callable[[Progress], None] = lambda _: None,
+        show: Callable[[CampaignProgress], None] = lambda _: None,
         wait_s: float = float("inf"),
-    ) -> Progress:
+    ) -> CampaignProgress:
         """Submit jobs until every node has measured, failed or is out.
 
         Args:
@@ -266,7 +266,7 @@ class Campaign:
                     silent_at = time.monotonic()
                 now = time.monotonic()
                 answered_at = answered_at if is_stuck else now
-                progress = Progress(self.name, self.nodes, now - started, trouble)
+                progress = CampaignProgress(self.name, self.nodes, now - started, trouble)
                 show(progress)
                 counts = progress.counts()
                 is_silent = now - answered_at > SILENT_S
@@ -282,7 +282,7 @@ class Campaign:
                 pause = _POLL_S[0] if changed else min(pause * 1.5, _POLL_S[1])
                 time.sleep(pause)
 
-    def _step(self, engine: Engine, work: Work, max_jobs: int, max_nodes: int) -> bool:
+    def _step(self, engine: Engine, work: JobWork, max_jobs: int, max_nodes: int) -> bool:
         """Query the engine once, submit as many jobs as it has room for, and return whether anything changed.
 
         For any number of nodes and jobs, one step queries the engine once for its jobs and once for its nodes, and
@@ -307,7 +307,7 @@ class Campaign:
                     break
         return before != [(s.status, s.tries) for s in self.nodes.values()]
 
-    def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str], known: Mapping[str, Node]) -> None:
+    def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str], known: Mapping[str, EngineNode]) -> None:
         """Find out which of our jobs exist, and end the jobs that do not exist."""
         now = time.monotonic()
         for name, nodes in list(self._live.items()):
@@ -320,12 +320,12 @@ class Campaign:
             elif now - failed_at > DOUBT_S:
                 self._forget(name, f"not submitted: {quoted(self._refusal)}" if self._refusal else "not submitted")
 
-    def _batches(self, known: Mapping[str, Node], max_nodes: int, room: int, room_to_wait: int) -> list[list[str]]:
+    def _batches(self, known: Mapping[str, EngineNode], max_nodes: int, room: int, busy_room: int) -> list[list[str]]:
         """Return the nodes of as many jobs as there is room for.
 
         Args:
             room: Largest number of jobs.
-            room_to_wait: Largest number of jobs of busy nodes; the rest is reserved for nodes that become idle.
+            busy_room: Largest number of jobs of busy nodes; the rest is reserved for nodes that become idle.
         """
         free = self._free()
         nodes_at_once = max(1, max_nodes // max(map(len, self.groups.values())))
@@ -344,9 +344,9 @@ class Campaign:
         for (_, refused), names in sorted(batched.items()):
             size = max(1, nodes_at_once >> refused)
             batches += [names[at : at + size] for at in range(0, len(names), size)]
-        return [*batches, *singles[: max(0, room_to_wait)]][: max(0, room)]
+        return [*batches, *singles[: max(0, busy_room)]][: max(0, room)]
 
-    def _states(self, engine: Engine) -> dict[str, Node]:
+    def _states(self, engine: Engine) -> dict[str, EngineNode]:
         """Return the state of each group: the worst state of its nodes."""
         node_by_name = {node.name: node for node in engine.nodes()}
         states = {}
@@ -354,7 +354,7 @@ class Campaign:
             nodes = [node_by_name.get(n, Node(n, "out", "the engine no longer lists it")) for n in members]
             worst = max(nodes, key=lambda node: STATES.index(node.state))
             reason = f"{worst.name}: {worst.why}" if worst.why and len(members) > 1 else worst.why
-            states[name] = Node(name, worst.state, reason)
+            states[name] = EngineNode(name, worst.state, reason)
         return states
 
     def _free(self) -> list[str]:
@@ -376,7 +376,7 @@ class Campaign:
             raise MeshmarkError(f"cannot read {inbox}: {error.strerror}") from error
         return self.taken.union(name.removesuffix(SUFFIX) for name in files)
 
-    def _end(self, job: str, finished: frozenset[str], known: Mapping[str, Node]) -> None:
+    def _end(self, job: str, finished: frozenset[str], known: Mapping[str, EngineNode]) -> None:
         """End a job that does not exist any more: its nodes without a file have failed."""
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
@@ -392,7 +392,7 @@ class Campaign:
                 )
                 state.status = "failed" if state.tries >= TRIES else "waiting"
 
-    def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
+    def _update(self, known: Mapping[str, EngineNode], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
         running = {node: jobs[name] for name, nodes in self._live.items() for node in nodes if name in jobs}
         for name, state in self.nodes.items():
             engine_node = known[name]
@@ -410,7 +410,7 @@ class Campaign:
             if state.status == "failed" and engine_node.why and engine_node.why not in state.why:
                 state.why += f"; the engine reports: {engine_node.why}"
 
-    def _withdraw(self, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
+    def _withdraw(self, known: Mapping[str, EngineNode], jobs: Mapping[str, Job]) -> None:
         """Give up jobs that wait for a node that is out, and jobs of several nodes that wait for a busy node.
 
         The other nodes of such a job would not measure.
@@ -436,7 +436,7 @@ class Campaign:
         if late:
             engine.cancel(late)
 
-    def _submit(self, engine: Engine, nodes: Sequence[str], work: Work) -> bool:
+    def _submit(self, engine: Engine, nodes: Sequence[str], work: JobWork) -> bool:
         """Submit a job and return whether the engine accepted it.
 
         If not, the job may exist nevertheless; the next queries of the engine show it.

@@ -8,35 +8,35 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from meshmark.errors import MeshmarkError
-from meshmark.fleet.campaigns.campaign import Campaign, Progress
-from meshmark.fleet.data.ingest import Ingested, ingest, measured_nodes
-from meshmark.fleet.engines.engine import Engine, Work
+from meshmark.fleet.campaigns.campaign import Campaign, CampaignProgress
+from meshmark.fleet.data.ingest import IngestResult, ingest, measured_nodes
+from meshmark.fleet.engines.engine import Engine, JobWork
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.site import Site
 from meshmark.store.files import written
 
 
-class Shown(Protocol):
+class ProgressDisplay(Protocol):
     """Shows the progress of a campaign."""
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: CampaignProgress) -> None:
         """Show the state of the nodes after a query of the engine."""
 
     def took_in(self, read: int, of: int) -> None:
         """Show that `read` of `of` files of nodes were read."""
 
 
-class Unseen:
+class NoDisplay:
     """Shows nothing."""
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: CampaignProgress) -> None:
         pass
 
     def took_in(self, read: int, of: int) -> None:
         pass
 
 
-UNSEEN: Final = Unseen()
+UNSEEN: Final = NoDisplay()
 
 
 def carry_out(
@@ -45,9 +45,9 @@ def carry_out(
     engine: Engine,
     name: str,
     runner: Path,
-    show: Shown = UNSEEN,
+    show: ProgressDisplay = UNSEEN,
     wait_s: float = float("inf"),
-) -> tuple[Progress, Ingested]:
+) -> tuple[CampaignProgress, IngestResult]:
     """Drive a campaign to its end, or resume it; a node whose results were ingested does not measure again.
 
     Args:
@@ -66,11 +66,11 @@ def measured(
     site: Site,
     engine: Engine,
     name: str,
-    work: Callable[[Campaign], Work],
+    work: Callable[[Campaign], JobWork],
     limits: tuple[int, int],
-    show: Shown,
+    show: ProgressDisplay,
     wait_s: float,
-) -> tuple[Progress, Ingested]:
+) -> tuple[CampaignProgress, IngestResult]:
     """Drive a campaign like `carry_out`, with any work.
 
     Args:
@@ -96,10 +96,10 @@ def shared_copy(fleet: Fleet, program: Path) -> Path:
     return copy
 
 
-def work_of(campaign: Campaign, runner: Path) -> Work:
+def work_of(campaign: Campaign, runner: Path) -> JobWork:
     """Return the work of each node of a campaign."""
     fleet, begun = campaign.fleet, campaign.begun
-    return Work(
+    return JobWork(
         runner=runner,
         plan=fleet.plans / f"{begun['plan']}.json",
         inbox=fleet.campaign(campaign.name) / "inbox",

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.fleet.applications import LONGEST_S
-from meshmark.fleet.campaigns.campaign import Campaign, Wanted, begin, new_campaign
-from meshmark.fleet.campaigns.carry_out import UNSEEN, Shown, carry_out, nothing_measured
+from meshmark.fleet.campaigns.campaign import Campaign, NodeSelection, begin, new_campaign
+from meshmark.fleet.campaigns.carry_out import UNSEEN, ProgressDisplay, carry_out, nothing_measured
 from meshmark.fleet.data.panel import read_panel
 from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.health.assessment import Confirmation, Look, controls, fresh_values, reference
+from meshmark.fleet.health.assessment import Confirmation, FleetState, controls, fresh_values, reference
 from meshmark.fleet.nodesets import fold
 from meshmark.fleet.plan import NodePlan, load_plan
 from meshmark.fleet.site import Site
@@ -22,9 +22,9 @@ def confirm_suspects(
     fleet: Fleet,
     site: Site,
     engine: Engine,
-    seen: Look,
+    seen: FleetState,
     runner: Path,
-    show: Shown = UNSEEN,
+    show: ProgressDisplay = UNSEEN,
     resume: bool = False,
 ) -> Confirmation:
     """Measure the suspects and healthy nodes of their classes, and return the fresh values.
@@ -43,7 +43,7 @@ def confirm_suspects(
         nodes = sorted({*seen.suspects(), *controls(seen)})
         # The batch system gives a node to this job alone, so that its runner need not check for other work.
         settings = {"cluster": site.cluster, "confirms": seen.campaign, "beside": True, "scratch": site.scratch}
-        begin(fleet, name, plan, engine, Wanted(nodes=fold(nodes)), settings)
+        begin(fleet, name, plan, engine, NodeSelection(nodes=fold(nodes)), settings)
     carry_out(fleet, site, engine, name, runner, show)
     panel = read_panel(fleet, [name], site.cluster)
     if not panel.nodes:
@@ -51,7 +51,7 @@ def confirm_suspects(
     return Confirmation(panel, against)
 
 
-def _begun(fleet: Fleet, seen: Look) -> str:
+def _begun(fleet: Fleet, seen: FleetState) -> str:
     """Return the newest confirmation of a campaign; "" if it has no confirmation."""
     for name in reversed(fleet.campaigns()):
         if name.startswith("confirm") and Campaign.load(fleet, name).begun.get("confirms") == seen.campaign:
@@ -59,7 +59,7 @@ def _begun(fleet: Fleet, seen: Look) -> str:
     return ""
 
 
-def _plan_of(fleet: Fleet, seen: Look) -> str:
+def _plan_of(fleet: Fleet, seen: FleetState) -> str:
     return str(Campaign.load(fleet, seen.campaign).begun["plan"])
 
 

@@ -28,7 +28,7 @@ _ROWS: Final = 20_000  # rows of a row group
 
 
 @dataclass
-class Compacted:
+class FleetCompaction:
     """The outcome of a compaction.
 
     Attributes:
@@ -40,13 +40,13 @@ class Compacted:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def compact(fleet: Fleet, campaign: str = "") -> Compacted:
+def compact(fleet: Fleet, campaign: str = "") -> FleetCompaction:
     """Join the files of a campaign, or of all campaigns.
 
     Raises:
         MeshmarkError: Another process compacts the fleet, or the folder cannot be written; no row is lost then.
     """
-    compacted = Compacted()
+    compacted = FleetCompaction()
     folder = fleet.root / "nodes"
     if not folder.is_dir():
         return compacted

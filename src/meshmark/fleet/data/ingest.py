@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.fleet.application_records import Verdict, verdicts_of
+from meshmark.fleet.application_records import ApplicationOutcome, verdicts_of
 from meshmark.fleet.data.facts import node_facts
 from meshmark.fleet.data.results import (
     INTERRUPTED,
@@ -58,7 +58,7 @@ _CLOCK_S: Final = 60.0  # a clock that differs by more is reported
 
 
 @dataclass
-class Ingested:
+class IngestResult:
     """The outcome of an ingestion of a campaign.
 
     Attributes:
@@ -77,10 +77,10 @@ class Ingested:
     refusals: dict[str, str] = field(default_factory=dict)
     failures: dict[str, list[str]] = field(default_factory=dict)
 
-    def joined(self, other: Ingested) -> Ingested:
+    def joined(self, other: IngestResult) -> IngestResult:
         """Return the outcome of two ingestions; files that were half-written at the first may be complete now."""
         skipped = {name: reason for name, reason in self.skipped.items() if not ASIDE.fullmatch(name)}
-        return Ingested(
+        return IngestResult(
             list(dict.fromkeys([*self.nodes, *other.nodes])),
             [*self.again, *other.again],
             {**skipped, **other.skipped},
@@ -100,7 +100,7 @@ def ingest(
     known: frozenset[str] = frozenset(),
     tick: Callable[[int, int], None] = lambda read, of: None,
     at_once: int = 250,
-) -> Ingested:
+) -> IngestResult:
     """Ingest the files that the nodes of a campaign left.
 
     Args:
@@ -112,7 +112,7 @@ def ingest(
         MeshmarkError: The folder cannot be written; no file is lost then.
     """
     folder = fleet.campaign(campaign)
-    ingested, read, total = Ingested(), 0, 0
+    ingested, read, total = IngestResult(), 0, 0
     for claim in (*_abandoned(folder, ingested), _claim(folder, ingested)):
         with claim as (token, files):
             if not files:
@@ -120,7 +120,9 @@ def ingest(
             total += len(files)
             tick(read, total)
             _remove_incomplete(fleet, campaign, cluster, token)
-            work = _Work(fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt")))
+            work = _IngestContext(
+                fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt"))
+            )
             chunks = [
                 # No name is used twice, since a joined file may replace a file with an old name.
                 (f"{campaign}-{token}-{secrets.token_hex(4)}", files[start : start + at_once])
@@ -195,7 +197,7 @@ def _claimed(own: Path, handle: int | None) -> Iterator[tuple[str, list[Path]]]:
             os.close(handle)
 
 
-def _claim(folder: Path, found: Ingested) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
+def _claim(folder: Path, found: IngestResult) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
     """Claim the files of the inbox: rename them into a new folder, which is locked first."""
     waiting = sorted(_inbox(folder).glob(f"*{SUFFIX}"))
     claim, handle = _new_claim(folder / "taken")
@@ -226,7 +228,7 @@ def _new_claim(folder: Path) -> tuple[Path, int | None]:
             return claim, None  # only its age shows whether the claim is abandoned
 
 
-def _abandoned(folder: Path, found: Ingested) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
+def _abandoned(folder: Path, found: IngestResult) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
     """Return the claims of ingestions that were killed; anything else in the folder is left there and reported."""
     claims: list[contextlib.AbstractContextManager[tuple[str, list[Path]]]] = []
     for claim in sorted((folder / "taken").glob("*")):
@@ -263,7 +265,7 @@ def _remove_incomplete(fleet: Fleet, campaign: str, cluster: str, token: str) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _IngestContext:
     """The context that all files of a claim share.
 
     Attributes:
@@ -278,7 +280,7 @@ class _Work:
 
 
 @dataclass(slots=True)
-class _Part:
+class _ChunkResult:
     """The outcome of a chunk of files.
 
     Attributes:
@@ -299,7 +301,7 @@ class _Part:
 _Chunk = tuple[str, list[Path]]  # name of a Parquet file without its suffix, and the files of its nodes
 
 
-def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Generator[tuple[str, _Part]]:
+def _interpreted(work: _IngestContext, chunks: Sequence[_Chunk]) -> Generator[tuple[str, _ChunkResult]]:
     """Yield the parts of chunks as they are completed.
 
     As many processes run as there are CPUs for them; they are ended at once if the generator is closed.
@@ -331,12 +333,12 @@ def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Generator[tuple[str, 
             pool.shutdown(cancel_futures=True)
 
 
-def _interpret(work: _Work, chunk: _Chunk) -> _Part:
+def _interpret(work: _IngestContext, chunk: _Chunk) -> _ChunkResult:
     """Read the files of a chunk, write their results, and return the outcome."""
     import pyarrow as pa
 
     stem, files = chunk
-    part, results, attempts = _Part(), list[pa.Table](), set(work.have)
+    part, results, attempts = _ChunkResult(), list[pa.Table](), set(work.have)
     for path in files:
         try:
             results += _interpret_file(work, path, part, attempts)
@@ -351,7 +353,7 @@ def _interpret(work: _Work, chunk: _Chunk) -> _Part:
     return part
 
 
-def _interpret_file(work: _Work, path: Path, part: _Part, attempts: set[str]) -> list[pa.Table]:
+def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attempts: set[str]) -> list[pa.Table]:
     """Read the file of a node, and add the outcome to a part.
 
     Args:
@@ -388,7 +390,7 @@ def _interpret_file(work: _Work, path: Path, part: _Part, attempts: set[str]) ->
     return [table]
 
 
-def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
+def _complete(work: _IngestContext, stem: str, part: _ChunkResult, found: IngestResult) -> None:
     """Write the rows of nodes, which completes a part, remove their files, and add the part to `found`."""
     import pyarrow as pa
 
@@ -425,9 +427,11 @@ def _set_aside(fleet: Fleet, campaign: str, path: Path) -> None:
         path.rename(folder / f"{path.name}.{secrets.token_hex(4)}")
 
 
-def _rows(result: NodeResult, of: dict[str, str], verdicts: Mapping[str, Verdict]) -> Iterator[dict[str, Any]]:
+def _rows(
+    result: NodeResult, of: dict[str, str], verdicts: Mapping[str, ApplicationOutcome]
+) -> Iterator[dict[str, Any]]:
     for step in result.steps:
-        judged = verdicts.get(step.id, Verdict())
+        judged = verdicts.get(step.id, ApplicationOutcome())
         for record in (*step.reading.records, *judged.records):
             yield {**row_of(record, of["campaign"], step.id), **of, "point": _point(record)}
         for absence in (*step.reading.absences, *judged.absences):
@@ -459,7 +463,7 @@ def _node_row(result: NodeResult, of: dict[str, str], wrong: Sequence[str]) -> d
     }
 
 
-def _doubts(nodes: Sequence[dict[str, Any]], found: Ingested) -> None:
+def _doubts(nodes: Sequence[dict[str, Any]], found: IngestResult) -> None:
     """Note what is suspicious about nodes: other host names, a machine with two names, wrong clocks, other builds."""
     now = datetime.now(UTC)
     same_name_count = sum(row["hostname"].partition(".")[0] == row["node"].partition(".")[0] for row in nodes)

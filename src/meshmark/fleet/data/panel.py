@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meshmark.fleet.data.values import Point, is_sound, node_rows, query, read_matrix
+from meshmark.fleet.data.values import FleetPoint, is_sound, node_rows, query, read_matrix
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.health.classes import classes
 from meshmark.fleet.health.curves import as_distances
@@ -14,7 +14,7 @@ from meshmark.statistics.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class NodePanel:
     """Values of nodes.
 
     Attributes:
@@ -29,14 +29,14 @@ class Panel:
 
     nodes: list[str]
     facts: list[Mapping[str, str]]
-    points: list[Point]
+    points: list[FleetPoint]
     values: Array
     of: list[str]
     wrong: Mapping[str, list[str]]
     verdicts: Mapping[str, int]
 
 
-def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
+def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> NodePanel:
     """Return the values of campaigns.
 
     Args:
@@ -74,7 +74,7 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
     configurations = [texts[facts[n]] for n in names]
     panel = np.ascontiguousarray(values.transpose(2, 1, 0))
     as_distances(panel, list(points.values()), [group.members for group in classes(configurations)])
-    return Panel(
+    return NodePanel(
         names,
         configurations,
         list(points.values()),
@@ -93,7 +93,7 @@ def of_what(wrong: str) -> str:
 def _verdicts(
     fleet: Fleet, campaign: str, cluster: str, wrong: Mapping[str, Sequence[str]], attempts: Sequence[str]
 ) -> dict[str, int]:
-    """Return `Panel.verdicts`; nodes that were refused, or do not have the program, are not counted."""
+    """Return `NodePanel.verdicts`; nodes that were refused, or do not have the program, are not counted."""
     text = """SELECT DISTINCT node, instrument, metric, program FROM read_parquet(?)
               WHERE status = 'measured' AND list_contains(?, attempt)"""
     table = query(fleet, "results", [campaign], cluster, text, list(attempts))

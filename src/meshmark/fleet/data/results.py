@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.measure.runs.journal import Reading, read_journal
+from meshmark.measure.runs.journal import JournalContent, read_journal
 from meshmark.store.files import read_bytes
 from meshmark.values.inputs import LIST, Excerpt, checked, fields_of
 from meshmark.values.units import counted
@@ -105,7 +105,7 @@ class NodeStep:
     status: str
     reason: str
     elapsed_s: float
-    reading: Reading
+    reading: JournalContent
     program: bool = False  # whether it ran an application
     runs: list[Mapping[str, Any]] = field(default_factory=list)  # runs of an application, as the runner reports them
 

@@ -34,7 +34,7 @@ _META: Final = b"meshmark"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class FleetPoint:
     """A metric at a point.
 
     Attributes:
@@ -61,7 +61,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class CampaignValues:
     """The values of the nodes of a campaign. Nodes with doubts are left out.
 
     Attributes:
@@ -72,12 +72,12 @@ class Matrix:
 
     campaign: str
     nodes: list[str]
-    points: list[Point]
+    points: list[FleetPoint]
     repetitions: list[int]
     values: Array
 
 
-def read_matrix(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
+def read_matrix(fleet: Fleet, campaign: str, cluster: str) -> CampaignValues:
     """Return the values of a campaign, which may be empty.
 
     Raises:
@@ -93,7 +93,7 @@ def read_matrix(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
     return matrix
 
 
-def write_matrix(fleet: Fleet, cluster: str, matrix: Matrix) -> None:
+def write_matrix(fleet: Fleet, cluster: str, matrix: CampaignValues) -> None:
     """Store the values of a campaign, which were computed from the present results.
 
     Raises:
@@ -118,7 +118,7 @@ def keep_after_joining(fleet: Fleet, campaign: str, cluster: str, old: Sequence[
         _write(fleet, cluster, matrix, sorted({*sources, new} - {*old}))
 
 
-def _write(fleet: Fleet, cluster: str, matrix: Matrix, sources: Sequence[str]) -> None:
+def _write(fleet: Fleet, cluster: str, matrix: CampaignValues, sources: Sequence[str]) -> None:
     path = _path(fleet, matrix.campaign, cluster)
     write_parquet(path, _table(matrix, sources), use_dictionary=list(_TEXTS))
 
@@ -195,7 +195,7 @@ def flagged_results(fleet: Fleet, campaign: str, cluster: str) -> tuple[int, int
     return sum(row["results"] for row in rows), sum(row["flagged"] for row in rows)
 
 
-def _made(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
+def _made(fleet: Fleet, campaign: str, cluster: str) -> CampaignValues:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -210,7 +210,7 @@ def _made(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
     attempts = [row["attempt"] for row in sound_rows]
     answer = query(fleet, "results", [campaign], cluster, text, _DERIVED, attempts) if sound_rows else None
     if answer is None:
-        return Matrix(campaign, nodes, [], [], np.empty((0, len(nodes)), np.float32))
+        return CampaignValues(campaign, nodes, [], [], np.empty((0, len(nodes)), np.float32))
     table = answer.combine_chunks()
     node_at = np.asarray(pc.index_in(table["node"].combine_chunks(), value_set=pa.array(nodes, pa.string())))
     point_at, keys = _coded(table["point"])
@@ -221,8 +221,8 @@ def _made(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
     values = np.full((len(rows), len(nodes)), np.nan, np.float32)
     values[row_at, node_at] = table["value"].to_numpy()
     texts = table.select(["instrument", "metric", "unit", "better"]).take(first).to_pylist()
-    points = [Point(key=keys[int(row_key) // width], **text) for row_key, text in zip(rows, texts, strict=True)]
-    return Matrix(campaign, nodes, points, [int(row_key) % width for row_key in rows], values)
+    points = [FleetPoint(key=keys[int(row_key) // width], **text) for row_key, text in zip(rows, texts, strict=True)]
+    return CampaignValues(campaign, nodes, points, [int(row_key) % width for row_key in rows], values)
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
@@ -238,7 +238,7 @@ def _repetition(step: str) -> int:
     return int(number) if dot and number.isdecimal() else 1
 
 
-def _table(matrix: Matrix, sources: Sequence[str]) -> pa.Table:
+def _table(matrix: CampaignValues, sources: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     rows, width = matrix.values.shape
@@ -255,7 +255,7 @@ def _table(matrix: Matrix, sources: Sequence[str]) -> pa.Table:
 _TEXTS: Final = ("key", "instrument", "metric", "unit", "better")
 
 
-def _kept(path: Path, campaign: str, sources: Sequence[str]) -> Matrix | None:
+def _kept(path: Path, campaign: str, sources: Sequence[str]) -> CampaignValues | None:
     """Return the matrix in a file; None if the file is missing, damaged or computed from other results."""
     import numpy as np
     import pyarrow as pa
@@ -272,8 +272,8 @@ def _kept(path: Path, campaign: str, sources: Sequence[str]) -> Matrix | None:
         values = table["values"].combine_chunks()
         flat = values.flatten() if len(head["nodes"]) else pa.array([], pa.float32())
         shaped = np.asarray(flat.to_numpy(zero_copy_only=False), np.float32).reshape(len(table), len(head["nodes"]))
-        return Matrix(
-            campaign, head["nodes"], [Point(*text) for text in texts], table["repetition"].to_pylist(), shaped
+        return CampaignValues(
+            campaign, head["nodes"], [FleetPoint(*text) for text in texts], table["repetition"].to_pylist(), shaped
         )
     except (
         OSError,

@@ -27,7 +27,7 @@ _TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class EngineNode:
     """A node as its engine reports it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class JobWork:
     """The work of a job on each of its nodes: `runner plan --out inbox --name NODE`.
 
     Attributes:
@@ -78,7 +78,7 @@ class Work:
     together: Callable[[Sequence[str]], str] | None = None
     script: str = ""
 
-    def of(self, groups: Sequence[str]) -> Work:
+    def of(self, groups: Sequence[str]) -> JobWork:
         """Return the work of a job for these groups."""
         return replace(self, script=self.together(groups)) if self.together else self
 
@@ -101,11 +101,13 @@ def own_name(nodes: Sequence[str]) -> str:
     return f'"$(h=$(hostname); for n in {names}; do [ "${{n%%.*}}" = "${{h%%.*}}" ] && echo "$n"; done)"'
 
 
-def node(name: str, state: State, why: str = "") -> Node:
+def node(name: str, state: State, why: str = "") -> EngineNode:
     """Return a node that an engine reports; an invalid name is replaced, and its node is out."""
     if is_node_name(name):
-        return Node(name, state, why)
-    return Node(re.sub(r"[^A-Za-z0-9._-]", "_", f"unusable-{name[:200]}"), "out", f"a name of a node has {NODE_NAME}")
+        return EngineNode(name, state, why)
+    return EngineNode(
+        re.sub(r"[^A-Za-z0-9._-]", "_", f"unusable-{name[:200]}"), "out", f"a name of a node has {NODE_NAME}"
+    )
 
 
 class Engine(Protocol):
@@ -114,7 +116,7 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[EngineNode]:
         """Return all nodes that the engine knows.
 
         Raises:
@@ -122,7 +124,7 @@ class Engine(Protocol):
         """
         ...
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         """Start a job on all of these nodes as soon as they are idle, and return its id.
 
         Args:
@@ -150,11 +152,11 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Limited(Protocol):
+class TimeLimitEngine(Protocol):
     """An engine that limits how long jobs run."""
 
     def longest_s(self) -> float:
-        """Return the maximum of `Work.limit_s`; inf without a limit.
+        """Return the maximum of `JobWork.limit_s`; inf without a limit.
 
         Raises:
             EngineError: The engine does not answer.

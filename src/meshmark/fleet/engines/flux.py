@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, node
+from meshmark.fleet.engines.engine import Batch, EngineNode, Job, JobWork, State, answer, node
 from meshmark.fleet.nodesets import expand, fold
 
 _STATES: Final[dict[str, State]] = {"free": "idle", "allocated": "busy"}
@@ -21,9 +21,9 @@ _WAITING: Final = frozenset({"D", "P", "S"})
 class Flux(Batch):
     name: ClassVar[str] = "flux"
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[EngineNode]:
         states = "free,allocated,down"
-        node_by_name: dict[str, Node] = {}
+        node_by_name: dict[str, EngineNode] = {}
         for line in answer(["flux", "resource", "list", "-n", "-s", states, "-o", "{state} {nodelist}"]).splitlines():
             word, _, nodes = line.strip().partition(" ")
             for name in expand(nodes, "flux resource list"):
@@ -37,10 +37,10 @@ class Flux(Batch):
                 nodes, _, reason = line.strip().partition(" ")
                 for name in expand(nodes, "flux resource drain"):
                     if name in node_by_name and node_by_name[name].why == "down":
-                        node_by_name[name] = Node(name, "out", f"drained: {reason}" if reason else "drained")
+                        node_by_name[name] = EngineNode(name, "out", f"drained: {reason}" if reason else "drained")
         return list(node_by_name.values())
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         argv = [
             "flux",
             "batch" if work.script else "submit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 
-from meshmark.fleet.engines.engine import Job, Node, Work
+from meshmark.fleet.engines.engine import EngineNode, Job, JobWork
 from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.nodesets import checked_names, own_node_name
 
@@ -23,10 +23,10 @@ class Local:
         self._names = tuple(checked_names(names, "--nodes")) or (own_node_name(),)
         self._processes = Processes()
 
-    def nodes(self) -> list[Node]:
-        return [Node(name, "idle") for name in self._names]
+    def nodes(self) -> list[EngineNode]:
+        return [EngineNode(name, "idle") for name in self._names]
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         command = work.command('"$node"')  # names are arguments of the shell, never part of its text
         script = work.script or f"for node; do {command}; done"
         return self._processes.start(name, ["/bin/sh", "-c", script, "sh", *nodes], work.logs / f"{name}.log")

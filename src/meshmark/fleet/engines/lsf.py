@@ -13,10 +13,10 @@ from typing import ClassVar, Final
 
 from meshmark.fleet.engines.engine import (
     Batch,
+    EngineNode,
     Job,
-    Node,
+    JobWork,
     State,
-    Work,
     answer,
     cancel_by,
     node,
@@ -32,7 +32,7 @@ _BUSY: Final = frozenset({"closed_Full", "closed_Excl", "closed_Busy", "closed_C
 class Lsf(Batch):
     name: ClassVar[str] = "lsf"
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[EngineNode]:
         argv = ["bhosts", "-X", "-o", "host_name status njobs", "-json"]
         return [
             _node(str(record.get("HOST_NAME", "")), str(record.get("STATUS", "")), str(record.get("NJOBS", "0")))
@@ -40,7 +40,7 @@ class Lsf(Batch):
             if record.get("HOST_NAME") != _LOST
         ]
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         argv = [
             "bsub",
             "-J",
@@ -85,7 +85,7 @@ class Lsf(Batch):
         answer(["badmin", "hclose", "-C", reason, node])
 
 
-def _node(name: str, status: str, jobs: str) -> Node:
+def _node(name: str, status: str, jobs: str) -> EngineNode:
     state: State = "out"
     used = jobs not in {"0", "-"}
     if status == "ok":

@@ -17,10 +17,10 @@ from meshmark.fleet.engines.engine import (
     STATES,
     Batch,
     EngineError,
+    EngineNode,
     Job,
-    Node,
+    JobWork,
     State,
-    Work,
     answer,
     cancel_by,
     node,
@@ -43,7 +43,7 @@ class Pbs(Batch):
     name: ClassVar[str] = "pbs"
     cpus_of_divided: dict[str, int] = field(default_factory=dict, init=False, compare=False)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[EngineNode]:
         argv = ["pbsnodes", "-a", "-F", "json"]
         hosts: dict[str, list[_Vnode]] = {}
         for name, attributes in _objects(argv, "nodes").items():
@@ -54,7 +54,7 @@ class Pbs(Batch):
         self.cpus_of_divided.update(divided)
         return [_host(name, vnodes) for name, vnodes in hosts.items()]
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         argv = [
             "qsub",
             "-N",
@@ -178,7 +178,7 @@ def _objects_of_text(text: str) -> Iterator[tuple[str, dict[str, str]]]:
             name, attributes = line.strip().removeprefix("Job Id: "), {}
 
 
-def _host(name: str, vnodes: Sequence[_Vnode]) -> Node:
+def _host(name: str, vnodes: Sequence[_Vnode]) -> EngineNode:
     """Return a host, which is idle if all of its vnodes are idle, and out if one of them is out."""
     worst = max(vnodes, key=lambda vnode: STATES.index(vnode.state))
     description = f"{worst.states}: {worst.comment}" if worst.comment else worst.states

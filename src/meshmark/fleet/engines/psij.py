@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field
 
 from meshmark.errors import AbsentError, UsageError, near, quoted
-from meshmark.fleet.engines.engine import EngineError, Job, Node, Work
+from meshmark.fleet.engines.engine import EngineError, EngineNode, Job, JobWork
 from meshmark.fleet.engines.processes import MARK, Processes
 from meshmark.fleet.nodesets import own_node_name
 from meshmark.values.inputs import PRINTABLE, Input
@@ -77,12 +77,12 @@ class Psij:
         self._jobs: dict[str, Any] = {}  # jobs by name
         self._executor = _opened(kind)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[EngineNode]:
         if not self._pin:
             return [Node(name, "idle") for name in self._names]
         return [Node(name, "busy", "PSI/J does not report whether it is free") for name in self._names]
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         import psij
 
         if len(nodes) > 1:

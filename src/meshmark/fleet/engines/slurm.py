@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, node
+from meshmark.fleet.engines.engine import Batch, EngineNode, Job, JobWork, State, answer, node
 from meshmark.fleet.nodesets import expand, fold
 
 _STATES: Final[dict[str, State]] = {
@@ -36,20 +36,20 @@ _START_MIN: Final = 1  # time to start a job, beyond the limit of its work
 class Slurm(Batch):
     name: ClassVar[str] = "slurm"
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[EngineNode]:
         # Sets of nodes: with a line for each node (--Node), sinfo takes seconds for 10,000 nodes.
         argv = ["sinfo", "--noheader", "--format=%P|%t|%N|%E", *self._partition()]
         lines = [(*line.split("|", 3), "", "", "")[:4] for line in answer(argv).splitlines()]
         # Without a queue, jobs go to the default partition, whose name is marked. A node may be in several.
         lines.sort(key=lambda line: not line[0].endswith(_DEFAULT))
         only_default = not self.queue and bool(lines) and lines[0][0].endswith(_DEFAULT)
-        node_by_name: dict[str, Node] = {}
+        node_by_name: dict[str, EngineNode] = {}
         for partition, state, names, reason in lines:
             default_hint = f"only in partition {partition}, see slurm.queue in fleet.toml"
             is_other = only_default and not partition.endswith(_DEFAULT)
             for name in expand(names, "sinfo") if names else []:
                 node_by_name.setdefault(
-                    name, Node(name, "out", default_hint) if is_other else _node(name, state, reason)
+                    name, EngineNode(name, "out", default_hint) if is_other else _node(name, state, reason)
                 )
         return list(node_by_name.values())
 
@@ -61,7 +61,7 @@ class Slurm(Batch):
         )
         return max((60 * (minutes - _START_MIN) for minutes in usable_limits.values()), default=math.inf)
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         minutes = math.ceil(work.limit_s / 60) + _START_MIN
         argv = [
             "sbatch",
@@ -106,7 +106,7 @@ class Slurm(Batch):
         return [f"--partition={self.queue}"] if self.queue else []
 
 
-def _script(work: Work) -> str:
+def _script(work: JobWork) -> str:
     """Return a script that runs a task on each node; a task that fails does not end the others."""
     on_node = '"$SLURMD_NODENAME"'
     task = shlex.quote(f"exec {work.command(on_node)}")
@@ -123,7 +123,7 @@ def _minutes(text: str) -> float:
     return int(days or 0) * 1440 + seconds // 60
 
 
-def _node(name: str, text: str, reason: str) -> Node:
+def _node(name: str, text: str, reason: str) -> EngineNode:
     """Return a node with its state from the compact state, such as `idle` or `mix-`, and the marks after it.
 
     Nodes that are off take minutes to start, so that no job of nodes that are on may wait for them. Nodes that are

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
 from meshmark.errors import UsageError
-from meshmark.fleet.engines.engine import Job, Node, Work
+from meshmark.fleet.engines.engine import EngineNode, Job, JobWork
 from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.nodesets import checked_names, fold
 
@@ -43,10 +43,10 @@ class Ssh:
         self._names, self._options = tuple(checked_names(names, "--nodes")), tuple(options)
         self._processes = Processes()
 
-    def nodes(self) -> list[Node]:
-        return [Node(name, "idle") for name in self._names]  # a job shows whether its node answers
+    def nodes(self) -> list[EngineNode]:
+        return [EngineNode(name, "idle") for name in self._names]  # a job shows whether its node answers
 
-    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+    def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         if work.script:  # the launcher in the script reaches the nodes itself
             return self._processes.start(name, ["/bin/sh", "-c", work.script], work.logs / f"{name}.log")
         # ClusterShell replaces %host in commands that run here, but not in commands that it runs by ssh itself.

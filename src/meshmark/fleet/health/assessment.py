@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError
-from meshmark.fleet.cases import Named, State, Worse, follow
-from meshmark.fleet.data.panel import Panel, of_what, read_panel
-from meshmark.fleet.data.values import Point, flagged_results, node_rows
+from meshmark.fleet.cases import CasesState, NamedNode, WorseMetric, follow
+from meshmark.fleet.data.panel import NodePanel, of_what, read_panel
+from meshmark.fleet.data.values import FleetPoint, flagged_results, node_rows
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.health.baseline import Baseline, fit
-from meshmark.fleet.health.classes import Class, classes
+from meshmark.fleet.health.classes import NodeClass, classes
 from meshmark.fleet.health.screening import CONTROLS, FRESH, Discoveries, Screening, fresh_count, fresh_evidence, screen
 from meshmark.fleet.health.trends import worse_since
 from meshmark.statistics.arrays import Array
@@ -49,13 +49,13 @@ class Suspects:
         screening: None if the class has too few nodes.
     """
 
-    of: Class
+    of: NodeClass
     points: list[int]
     screening: Screening | None
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FleetState:
     """The state of a fleet in its newest campaign.
 
     Attributes:
@@ -66,7 +66,7 @@ class Look:
         results, flagged: Number of results of the newest campaign, and number of flagged results.
     """
 
-    panel: Panel
+    panel: NodePanel
     campaign: str
     window: list[str]
     classes: list[Suspects]
@@ -104,7 +104,7 @@ class Look:
         return nan_median(self.panel.values[:, self.today()], axis=1)
 
 
-def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
+def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> FleetState:
     """Read the newest campaign and the campaigns before it, and choose suspects.
 
     Args:
@@ -118,12 +118,12 @@ def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
     if not window:
         raise AbsentError(f"{fleet.root}: has no results to judge", f"meshmark fleet check {fleet.root}")
     panel = read_panel(fleet, window, cluster)
-    state = State.load(fleet, cluster)
+    state = CasesState.load(fleet, cluster)
     suspects = [_suspects(panel, node_class, window[-1], set(state.open)) for node_class in classes(panel.facts)]
     common = _common(panel.wrong, panel.verdicts)
     attributable = _without(panel.wrong, common)
     wrong = {n: texts for n, texts in attributable.items() if n in panel.nodes and not _open_wrong(state, n)}
-    return Look(panel, window[-1], window, suspects, wrong, common, *flagged_results(fleet, window[-1], cluster))
+    return FleetState(panel, window[-1], window, suspects, wrong, common, *flagged_results(fleet, window[-1], cluster))
 
 
 def _common(wrong: Mapping[str, Sequence[str]], verdicts: Mapping[str, int]) -> frozenset[str]:
@@ -132,8 +132,8 @@ def _common(wrong: Mapping[str, Sequence[str]], verdicts: Mapping[str, int]) -> 
     This is a fault of the program or of its expected value, not of these nodes.
 
     Args:
-        wrong: `Panel.wrong`.
-        verdicts: `Panel.verdicts`.
+        wrong: `NodePanel.wrong`.
+        verdicts: `NodePanel.verdicts`.
     """
     counts = Counter(name for texts in wrong.values() for name in {of_what(text) for text in texts})
     return frozenset(name for name, count in counts.items() if count > max(_FEW, verdicts[name] / 2))
@@ -145,7 +145,7 @@ def _without(wrong: Mapping[str, Sequence[str]], common: frozenset[str]) -> dict
     return {node: texts for node, texts in remaining.items() if texts}
 
 
-def _open_wrong(state: State, node: str) -> bool:
+def _open_wrong(state: CasesState, node: str) -> bool:
     return node in state.open and bool(state.open[node].wrong)
 
 
@@ -158,7 +158,7 @@ def campaigns_of(fleet: Fleet, cluster: str, kind: str = "", until: str = "") ->
     return [name for name in names if name.partition("-")[0] == kind]
 
 
-def _suspects(panel: Panel, of: Class, newest: str, known: set[str]) -> Suspects:
+def _suspects(panel: NodePanel, of: NodeClass, newest: str, known: set[str]) -> Suspects:
     import numpy as np
 
     values = panel.values[of.members]
@@ -173,7 +173,7 @@ def _suspects(panel: Panel, of: Class, newest: str, known: set[str]) -> Suspects
     return Suspects(of, points, screen(values[:, :, points], today, groups, skipped))
 
 
-def groups_of(points: Sequence[Point]) -> Array:
+def groups_of(points: Sequence[FleetPoint]) -> Array:
     """Return groups of metrics that one fault may shift together: the metrics of each instrument.
 
     The array has shape (points, groups) and type bool.
@@ -185,7 +185,7 @@ def groups_of(points: Sequence[Point]) -> Array:
     return np.array([[name == k for k in grouped] for name in names], bool).reshape(len(names), len(grouped))
 
 
-def controls(seen: Look, seed: int = 0) -> list[str]:
+def controls(seen: FleetState, seed: int = 0) -> list[str]:
     """Return healthy nodes that measure again together with the suspects.
 
     They are chosen at random from the healthier half of each class with suspects.
@@ -202,7 +202,7 @@ def controls(seen: Look, seed: int = 0) -> list[str]:
     return nodes
 
 
-def reference(fleet: Fleet, cluster: str, seen: Look) -> Panel:
+def reference(fleet: Fleet, cluster: str, seen: FleetState) -> NodePanel:
     """Return the values that fresh values are compared with: as many as can be measured again in a quarter of an hour.
 
     Raises:
@@ -217,7 +217,7 @@ def reference(fleet: Fleet, cluster: str, seen: Look) -> Panel:
     return read_panel(fleet, campaigns[-math.ceil(count / max(1, len(seen.today()))) :], cluster)
 
 
-def fresh_values(against: Panel) -> int:
+def fresh_values(against: NodePanel) -> int:
     """Return how many values of each node a confirmation needs."""
     return fresh_count(len(against.of))
 
@@ -226,18 +226,18 @@ def fresh_values(against: Panel) -> int:
 class Confirmation:
     """Fresh values of suspects and controls, measured after `against`."""
 
-    fresh: Panel
-    against: Panel
+    fresh: NodePanel
+    against: NodePanel
 
 
-def decide(fleet: Fleet, cluster: str, seen: Look, confirmation: Confirmation | None) -> list[Named]:
+def decide(fleet: Fleet, cluster: str, seen: FleetState, confirmation: Confirmation | None) -> list[NamedNode]:
     """Name nodes, and remember that this campaign has been decided on.
 
     Args:
         confirmation: None if there are no suspects.
     """
-    with held(State.path(fleet, cluster).parent):
-        state = State.load(fleet, cluster)
+    with held(CasesState.path(fleet, cluster).parent):
+        state = CasesState.load(fleet, cluster)
         if seen.campaign in state.judged:
             raise MeshmarkError(f"{seen.campaign}: was judged before", f"meshmark fleet check {fleet.root}")
         tests = [test for group in seen.classes for test in _tests(seen, group, confirmation)]
@@ -259,8 +259,8 @@ def decide(fleet: Fleet, cluster: str, seen: Look, confirmation: Confirmation | 
 
 
 def _named(
-    fleet: Fleet, cluster: str, seen: Look, positive: Sequence[_Test], wrong: Mapping[str, list[str]]
-) -> list[Named]:
+    fleet: Fleet, cluster: str, seen: FleetState, positive: Sequence[_SuspectTest], wrong: Mapping[str, list[str]]
+) -> list[NamedNode]:
     """Return the nodes that compute wrongly, and the nodes that are worse by a relevant amount."""
     relevant = {t.node: [m for m in t.metrics if m.by >= SMALLEST] for t in positive}
     p = {t.node: t.p for t in positive if relevant[t.node]}
@@ -270,7 +270,7 @@ def _named(
     until = campaigns_of(fleet, cluster, seen.campaign.partition("-")[0], seen.campaign)[-_SINCE:]
     since = worse_since(fleet, cluster, until, cases) if cases else {}
     return [
-        Named(
+        NamedNode(
             node=node,
             kind=class_of[node].name,
             p=0.0 if node in wrong else p[node],
@@ -284,7 +284,7 @@ def _named(
     ]
 
 
-def _wrong(seen: Look, confirmation: Confirmation | None) -> dict[str, list[str]]:
+def _wrong(seen: FleetState, confirmation: Confirmation | None) -> dict[str, list[str]]:
     """Return wrong results by node; one is enough, since a healthy node never computes a wrong result."""
     repeated = _without(confirmation.fresh.wrong, seen.common) if confirmation else {}
     not_repeated = {
@@ -293,7 +293,7 @@ def _wrong(seen: Look, confirmation: Confirmation | None) -> dict[str, list[str]
     return not_repeated | {n: list(texts) for n, texts in repeated.items() if n in seen.panel.nodes}
 
 
-def _shifts(seen: Look, nodes: set[str]) -> dict[str, dict[str, float]]:
+def _shifts(seen: FleetState, nodes: set[str]) -> dict[str, dict[str, float]]:
     """Return by how much nodes are worse than their class in the newest campaign, by the keys of points."""
     import numpy as np
 
@@ -313,15 +313,15 @@ def _shifts(seen: Look, nodes: set[str]) -> dict[str, dict[str, float]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
+class _SuspectTest:
     """The test of a suspect by its fresh values: the p-value and the metrics that are worse, the clearest first."""
 
     node: str
     p: float
-    metrics: list[Worse]
+    metrics: list[WorseMetric]
 
 
-def _tests(seen: Look, one: Suspects, confirmation: Confirmation | None) -> list[_Test]:
+def _tests(seen: FleetState, one: Suspects, confirmation: Confirmation | None) -> list[_SuspectTest]:
     """Return the tests of the suspects of a class."""
 
     if one.screening is None or confirmation is None:
@@ -338,12 +338,12 @@ def _tests(seen: Look, one: Suspects, confirmation: Confirmation | None) -> list
     rows = [members.index(n) for n in controls]
     result = fresh_evidence(baseline, _of(fresh, suspects, points), _of(fresh, controls, points), rows)
     return [
-        _Test(name, float(result.node[i]), clear_metrics(points, result.shift[i], baseline, result.metrics[i]))
+        _SuspectTest(name, float(result.node[i]), clear_metrics(points, result.shift[i], baseline, result.metrics[i]))
         for i, name in enumerate(suspects)
     ]
 
 
-def clear_metrics(points: Sequence[Point], shift: Array, baseline: Baseline, p: Array) -> list[Worse]:
+def clear_metrics(points: Sequence[FleetPoint], shift: Array, baseline: Baseline, p: Array) -> list[WorseMetric]:
     """Return the metrics in which a node is significantly worse, the clearest first.
 
     If no metric is significant alone, the clearest metrics are returned.
@@ -354,12 +354,12 @@ def clear_metrics(points: Sequence[Point], shift: Array, baseline: Baseline, p: 
     return [m for m in metrics if m.p * len(points) <= _NAMED_METRIC] or metrics[:_CLEAREST]
 
 
-def _worse(point: Point, shift: float, scale: float, p: float) -> Worse:
+def _worse(point: FleetPoint, shift: float, scale: float, p: float) -> WorseMetric:
     low, high = (math.expm1(shift + side * _Z * scale) for side in (-1, 1))
-    return Worse(point.key, point.instrument, point.metric, point.conditions, math.expm1(shift), low, high, p)
+    return WorseMetric(point.key, point.instrument, point.metric, point.conditions, math.expm1(shift), low, high, p)
 
 
-def _of(panel: Panel, nodes: Sequence[str], points: Sequence[Point]) -> Array:
+def _of(panel: NodePanel, nodes: Sequence[str], points: Sequence[FleetPoint]) -> Array:
     """Return the values of these nodes and points, shape (nodes, k, points)."""
     import numpy as np
 
@@ -373,7 +373,7 @@ def _of(panel: Panel, nodes: Sequence[str], points: Sequence[Point]) -> Array:
     return values
 
 
-def summary(seen: Look, named: Sequence[Named]) -> dict[str, Any]:
+def summary(seen: FleetState, named: Sequence[NamedNode]) -> dict[str, Any]:
     """Return the judgement for files and programs."""
     return {
         "campaign": seen.campaign,

@@ -56,7 +56,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class NodeLocations:
     """Locations of the nodes of a class.
 
     Attributes:
@@ -77,7 +77,7 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline(Located):
+class Baseline(NodeLocations):
     """The distribution of the values of a class with p metrics.
 
     Attributes:
@@ -97,7 +97,7 @@ class Baseline(Located):
     whole: Tail
 
 
-def locate(values: Array) -> Located:
+def locate(values: Array) -> NodeLocations:
     """Return the locations of nodes; `values` has the form that `fit` takes."""
     import numpy as np
 
@@ -105,7 +105,7 @@ def locate(values: Array) -> Located:
     own_locations = location(values - np.nan_to_num(levels))
     centre = np.nan_to_num(nan_median(own_locations, axis=0))
     # Values that are equal in most nodes have no deviation.
-    return Located(
+    return NodeLocations(
         own_locations, centre, np.maximum(deviation(own_locations - centre), 1e-9), np.nan_to_num(levels[-1])
     )
 
@@ -221,14 +221,14 @@ def smallest(found: Sequence[Array], parts: Sequence[Tail]) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Class:
+class _SimulatedClass:
     """A simulated class: standardized values of healthy nodes, and its weights."""
 
     z: Array
     weights: Weights
 
 
-def _singles(values: Array, found: Located) -> Array:
+def _singles(values: Array, found: NodeLocations) -> Array:
     """Return values without changes that affect all nodes, shape (n · k, p).
 
     NaN: not measured, or a value of one of a few nodes far away from the class.
@@ -270,7 +270,7 @@ def _between(z: Array, scale: Array, noise: Array) -> tuple[Array, Array]:
     return between, scaled(between + noise)
 
 
-def _simulated(dice: Generator, made: Array, scale: Array, noise: Array, n: int) -> list[_Class]:
+def _simulated(dice: Generator, made: Array, scale: Array, noise: Array, n: int) -> list[_SimulatedClass]:
     """Return healthy nodes, standardized by classes of n nodes with their errors of centre, scale and correlation.
 
     The error of the scale is the error for a normal distribution, since the scale of values with two modes jumps.
@@ -284,5 +284,5 @@ def _simulated(dice: Generator, made: Array, scale: Array, noise: Array, n: int)
         _, correlated = _between((nodes - centre) / np.maximum(deviation(nodes - centre), 1e-9), scale, noise)
         freedom = _PRECISE * n
         factor = np.sqrt(dice.chisquare(freedom, chunk.shape[1]) / freedom)
-        classes.append(_Class((chunk - centre / scale) / factor, Weights.of(correlated)))
+        classes.append(_SimulatedClass((chunk - centre / scale) / factor, Weights.of(correlated)))
     return classes

@@ -16,7 +16,7 @@ from meshmark.fleet.health.baseline import MIN_NODES
 
 
 @dataclass(frozen=True, slots=True)
-class Class:
+class NodeClass:
     """Nodes that are meant to be equal.
 
     Attributes:
@@ -46,7 +46,7 @@ class Class:
         }
 
 
-def classes(facts: Sequence[Mapping[str, str]]) -> list[Class]:
+def classes(facts: Sequence[Mapping[str, str]]) -> list[NodeClass]:
     """Return the classes of nodes, largest first; each node is in one class.
 
     Args:
@@ -65,7 +65,7 @@ def classes(facts: Sequence[Mapping[str, str]]) -> list[Class]:
             best = max(similar, key=lambda k: (_alike(k, key), len(groups[k])), default=None)
             target = best if best is not None else ("", key[_CPU])
         merged.setdefault(target, []).extend(members)
-    result = [Class(sorted(members), _common([facts[i] for i in members])) for members in merged.values()]
+    result = [NodeClass(sorted(members), _common([facts[i] for i in members])) for members in merged.values()]
     return sorted(result, key=lambda c: (-len(c.members), c.name))
 
 

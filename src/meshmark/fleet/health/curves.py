@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.fleet.data.values import Point
+from meshmark.fleet.data.values import FleetPoint
 from meshmark.statistics.arrays import Array
 from meshmark.statistics.estimates import nan_median
 
@@ -23,13 +23,13 @@ _LOADS: Final = ("chains", "pause")  # conditions along a curve
 _FEWEST: Final = 3  # least number of loads of a curve
 
 
-def as_distances(values: Array, points: Sequence[Point], members: Sequence[Sequence[int]]) -> None:
+def as_distances(values: Array, points: Sequence[FleetPoint], members: Sequence[Sequence[int]]) -> None:
     """Replace loaded latencies in place by the latency of the class plus the distance of the node from its curve.
 
     The bandwidths of these loads are replaced by NaN.
 
     Args:
-        values: Values in the form of `Panel.values`.
+        values: Values in the form of `NodePanel.values`.
         points: The points of the values.
         members: The nodes of each class.
     """
@@ -57,7 +57,7 @@ def as_distances(values: Array, points: Sequence[Point], members: Sequence[Seque
             values[bandwidth_index] = np.nan
 
 
-def _curves(points: Sequence[Point]) -> list[tuple[list[int], list[int]]]:
+def _curves(points: Sequence[FleetPoint]) -> list[tuple[list[int], list[int]]]:
     """Return the indices of the latencies and of the bandwidths of each curve, in the same order of loads."""
     curves: dict[str, dict[str, dict[str, int]]] = {}
     for i, point in enumerate(points):

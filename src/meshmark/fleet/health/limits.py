@@ -16,7 +16,7 @@ from meshmark.errors import AbsentError
 from meshmark.fleet.campaigns.campaign import Campaign
 from meshmark.fleet.data.values import node_rows
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.health.assessment import Look, Suspects
+from meshmark.fleet.health.assessment import FleetState, Suspects
 from meshmark.fleet.plan import NodePlan, load_plan
 from meshmark.statistics.estimates import deviation
 
@@ -24,7 +24,7 @@ _LEAST: Final = 0.10  # least relative distance of a limit from the median of th
 _FAR: Final = 6.0  # least distance in standard deviations of single values
 
 
-def with_limits(fleet: Fleet, cluster: str, seen: Look) -> NodePlan:
+def with_limits(fleet: Fleet, cluster: str, seen: FleetState) -> NodePlan:
     """Return the plan of a campaign with limits for the hardware of each class that is large enough.
 
     Raises:
@@ -50,7 +50,7 @@ def with_limits(fleet: Fleet, cluster: str, seen: Look) -> NodePlan:
     return replace(plan, steps=steps, limits=limits)
 
 
-def _limits(seen: Look, one: Suspects) -> list[Mapping[str, Any]]:
+def _limits(seen: FleetState, one: Suspects) -> list[Mapping[str, Any]]:
     assert one.screening is not None
     base = one.screening.baseline
     values = seen.panel.values[one.of.members][:, :, one.points] - base.middle

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from meshmark.fleet.data.values import Matrix, Point, query, read_matrix
+from meshmark.fleet.data.values import CampaignValues, FleetPoint, query, read_matrix
 from meshmark.fleet.folder import Fleet
 from meshmark.statistics.arrays import Array
-from meshmark.statistics.changepoints import Split, splits
+from meshmark.statistics.changepoints import LevelSplit, splits
 from meshmark.statistics.estimates import nan_median
 
 _SMALLEST: Final = 0.01  # least relative change of a class that is reported
@@ -34,14 +34,14 @@ class Trend:
     """
 
     nodes: Sequence[str]
-    points: list[Point]
+    points: list[FleetPoint]
     centre: Array
     spread: Array
     counts: list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ClassLevelChange:
     """A change of the level of a class.
 
     Attributes:
@@ -51,7 +51,7 @@ class Step:
         p: Probability of such a change without a cause, corrected for the metrics of the class.
     """
 
-    point: Point
+    point: FleetPoint
     by: float
     worse: bool
     at: int
@@ -106,16 +106,16 @@ def trends(fleet: Fleet, cluster: str, campaigns: Sequence[str], members: Sequen
 
 
 @dataclass(frozen=True, slots=True)
-class _Middle:
+class _ClassMedians:
     """The values of a class in one campaign."""
 
-    points: list[Point]
+    points: list[FleetPoint]
     centre: Array
     spread: Array
     count: int
 
 
-def _middles(matrix: Matrix, members: Sequence[Sequence[str]]) -> list[_Middle]:
+def _middles(matrix: CampaignValues, members: Sequence[Sequence[str]]) -> list[_ClassMedians]:
     import numpy as np
 
     index = {name: i for i, name in enumerate(matrix.nodes)}
@@ -132,7 +132,7 @@ def _middles(matrix: Matrix, members: Sequence[Sequence[str]]) -> list[_Middle]:
         )
         count = int(counts.max(initial=0))
         middles.append(
-            _Middle(
+            _ClassMedians(
                 [p for p, k in zip(points, is_known, strict=True) if k],
                 middle,
                 (three_quarters - quarter) / 2 / middle,
@@ -142,7 +142,7 @@ def _middles(matrix: Matrix, members: Sequence[Sequence[str]]) -> list[_Middle]:
     return middles
 
 
-def own_values(matrix: Matrix) -> tuple[list[Point], Array]:
+def own_values(matrix: CampaignValues) -> tuple[list[FleetPoint], Array]:
     """Return the points, and the median of the repetitions for each node, shape (points, nodes)."""
     import numpy as np
 
@@ -154,7 +154,7 @@ def own_values(matrix: Matrix) -> tuple[list[Point], Array]:
     return list(points.values()), np.array(rows).reshape(len(points), len(matrix.nodes))
 
 
-def steps(trend: Trend) -> list[Step]:
+def steps(trend: Trend) -> list[ClassLevelChange]:
     """Return the changes of the level of a class that are significant and at least 1 %, oldest first."""
     import numpy as np
 
@@ -165,7 +165,7 @@ def steps(trend: Trend) -> list[Step]:
         for cut, (before, after) in zip(cuts, pairwise(levels), strict=True):
             by, p = after / before - 1, min(1.0, cut.p * len(trend.points))
             if p <= _RATE and abs(by) >= _SMALLEST:
-                result.append(Step(point, by, (by > 0) == (point.sign > 0), int(measured[cut.at]), p))
+                result.append(ClassLevelChange(point, by, (by > 0) == (point.sign > 0), int(measured[cut.at]), p))
     return sorted(result, key=lambda s: (s.at, -abs(s.by)))
 
 
@@ -247,7 +247,7 @@ def worse_since(
     return first_campaigns
 
 
-def _levels(values: Sequence[float] | Array) -> tuple[list[Split], list[float]]:
+def _levels(values: Sequence[float] | Array) -> tuple[list[LevelSplit], list[float]]:
     """Return the changes of the level of a series, and the levels between them."""
     import numpy as np
 

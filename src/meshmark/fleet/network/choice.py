@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshmark.errors import UsageError
-from meshmark.fleet.cases import NETWORK, State
+from meshmark.fleet.cases import NETWORK, CasesState
 from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.network.links import fit_terms, without_noise
 from meshmark.fleet.network.placing import Distances, Spread, choose, exported, random_spread
 from meshmark.fleet.network.slow_links import newest_exchange, read_exchange
-from meshmark.fleet.network.topology import Places, Tree
+from meshmark.fleet.network.topology import SwitchTree, TreePlaces
 from meshmark.fleet.nodesets import expand, fold, in_order
 from meshmark.fleet.site import Site
 from meshmark.values.units import counted, plain
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodeChoice:
     """A choice of nodes.
 
     Attributes:
@@ -62,12 +62,12 @@ def choose_nodes(
     fleet: Fleet,
     site: Site,
     engine: Engine,
-    tree: Tree,
+    tree: SwitchTree,
     count: int,
     among: str = "",
     idle_only: bool = False,
     size: int | None = None,
-) -> Choice:
+) -> NodeChoice:
     """Choose nodes near one another.
 
     Args:
@@ -87,7 +87,7 @@ def choose_nodes(
     if unknown := [name for name in names if name not in states]:
         raise UsageError(f"--among: found {fold(unknown)}, which {engine.name} does not list")
     usable = [name for name in names if states[name] == "idle" or (states[name] in {"off", "busy"} and not idle_only)]
-    cases = {name for suffix in ("", NETWORK) for name in State.load(fleet, site.cluster, suffix).open}
+    cases = {name for suffix in ("", NETWORK) for name in CasesState.load(fleet, site.cluster, suffix).open}
     healthy = [name for name in usable if name not in cases]
     if count > len(healthy):
         unusable = Counter(states[n] for n in names if n not in usable)
@@ -107,11 +107,11 @@ def choose_nodes(
         "random, mean": random_spread(distances, everyone, count),
     }
     nodes = [usable[i] for i in chosen]
-    return Choice(nodes, unit, spreads, exported(tree, nodes), source, [n for n in usable if n in cases])
+    return NodeChoice(nodes, unit, spreads, exported(tree, nodes), source, [n for n in usable if n in cases])
 
 
 def _distances(
-    fleet: Fleet, site: Site, tree: Tree, names: Sequence[str], size: int | None
+    fleet: Fleet, site: Site, tree: SwitchTree, names: Sequence[str], size: int | None
 ) -> tuple[Distances, str, str]:
     """Return the distances between nodes, their unit, and their origin."""
     campaign = newest_exchange(fleet, site.cluster)
@@ -127,7 +127,7 @@ def _distances(
     if size is not None and size not in sizes:
         raise UsageError(f"--bytes: found {size}; allowed: {', '.join(map(str, sizes))}, which were measured")
     metric = sizes.index(size) if size is not None else 0
-    places = Places.of(tree, exchange.nodes)
+    places = TreePlaces.of(tree, exchange.nodes)
     terms = without_noise(exchange.met, places, fit_terms(exchange.met, places, tree))
     unknown = len({*names} - {*exchange.nodes})
     source = (

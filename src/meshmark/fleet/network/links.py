@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from meshmark.fleet.network.topology import Places, Tree
+from meshmark.fleet.network.topology import SwitchTree, TreePlaces
 from meshmark.statistics.arrays import Array, Ints
 from meshmark.statistics.estimates import deviation, location, nan_median
 
@@ -26,7 +26,7 @@ _CLEAR: Final = 4.0  # standard deviations from which a switch has a term
 
 
 @dataclass(frozen=True, slots=True)
-class Meetings:
+class PairTimes:
     """Times of messages by node; the time of each pair is stored for both of its nodes.
 
     Attributes:
@@ -38,7 +38,7 @@ class Meetings:
     times: Array
 
     @staticmethod
-    def of(nodes: int, rounds: int, metrics: int, met: Sequence[tuple[int, int, int, Sequence[float]]]) -> Meetings:
+    def of(nodes: int, rounds: int, metrics: int, met: Sequence[tuple[int, int, int, Sequence[float]]]) -> PairTimes:
         """Return the times of the pairs.
 
         Args:
@@ -51,11 +51,11 @@ class Meetings:
         for r, a, b, values in met:
             partner[a, r], partner[b, r] = b, a
             times[a, r] = times[b, r] = values
-        return Meetings(partner, times)
+        return PairTimes(partner, times)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TimeTerms:
     """Terms of logarithms of times.
 
     Attributes:
@@ -83,7 +83,7 @@ class SlowSwitch:
     z: Array
 
 
-def fit_terms(met: Meetings, places: Places, tree: Tree) -> Terms:
+def fit_terms(met: PairTimes, places: TreePlaces, tree: SwitchTree) -> TimeTerms:
     """Return the terms of a campaign."""
     terms = _fitted(met, places, {})
     while len(terms.switches) < _MOST:
@@ -95,7 +95,7 @@ def fit_terms(met: Meetings, places: Places, tree: Tree) -> Terms:
     return terms
 
 
-def own_times(met: Meetings, places: Places, terms: Terms, *, without: str = "") -> Array:
+def own_times(met: PairTimes, places: TreePlaces, terms: TimeTerms, *, without: str = "") -> Array:
     """Return the times of each node without the terms of distances, partners and switches.
 
     Args:
@@ -114,7 +114,7 @@ def own_times(met: Meetings, places: Places, terms: Terms, *, without: str = "")
     return np.asarray(residuals)
 
 
-def without_noise(met: Meetings, places: Places, terms: Terms) -> Terms:
+def without_noise(met: PairTimes, places: TreePlaces, terms: TimeTerms) -> TimeTerms:
     """Return terms for the prediction of other times, in which the terms of nodes are shrunk by their share of noise.
 
     The term of each node is multiplied by the share of the variance between nodes that is not noise. The terms of nodes
@@ -128,10 +128,10 @@ def without_noise(met: Meetings, places: Places, terms: Terms) -> Terms:
     total = deviation(terms.nodes) ** 2
     share = np.maximum(0.0, 1 - noise / np.maximum(total, 1e-18))
     far = np.abs(terms.nodes) > _FAR * np.sqrt(total)
-    return Terms(terms.levels, np.where(far, 1.0, share) * terms.nodes, terms.switches)
+    return TimeTerms(terms.levels, np.where(far, 1.0, share) * terms.nodes, terms.switches)
 
 
-def crossings(met: Meetings, places: Places, switch: str) -> Array:
+def crossings(met: PairTimes, places: TreePlaces, switch: str) -> Array:
     """Return whether each message crosses the boundary of a switch, shape (nodes, rounds)."""
     import numpy as np
 
@@ -140,7 +140,7 @@ def crossings(met: Meetings, places: Places, switch: str) -> Array:
     return np.asarray((below[:, None] != below[met.partner]) & (met.partner >= 0))
 
 
-def slow_switches(met: Meetings, places: Places, tree: Tree, terms: Terms) -> list[SlowSwitch]:
+def slow_switches(met: PairTimes, places: TreePlaces, tree: SwitchTree, terms: TimeTerms) -> list[SlowSwitch]:
     """Return the switches that can be judged, with how slow the nodes below them are for nodes outside."""
     import numpy as np
 
@@ -159,7 +159,7 @@ def slow_switches(met: Meetings, places: Places, tree: Tree, terms: Terms) -> li
     return switches
 
 
-def outside(met: Meetings, places: Places, terms: Terms, switch: str) -> Array:
+def outside(met: PairTimes, places: TreePlaces, terms: TimeTerms, switch: str) -> Array:
     """Return how slow each node below a switch is with partners outside, shape (nodes below, metrics)."""
     import numpy as np
 
@@ -168,14 +168,14 @@ def outside(met: Meetings, places: Places, terms: Terms, switch: str) -> Array:
     return location(np.where(crossings(met, places, switch)[below, :, None], residuals[below], np.nan))
 
 
-def _fitted(met: Meetings, places: Places, switches: dict[str, Array]) -> Terms:
+def _fitted(met: PairTimes, places: TreePlaces, switches: dict[str, Array]) -> TimeTerms:
     import numpy as np
 
     n, _, p = met.times.shape
     rows = np.arange(n)[:, None]
     level = np.where(met.partner >= 0, places.levels(rows, met.partner), 0)
     heights = places.above.shape[1] + 1
-    terms = Terms(np.zeros((heights, p)), np.zeros((n, p)), dict(switches))
+    terms = TimeTerms(np.zeros((heights, p)), np.zeros((n, p)), dict(switches))
     for turn in range(_TURNS):
         residuals = own_times(met, places, terms)
         change = np.zeros((heights, p))
@@ -184,7 +184,7 @@ def _fitted(met: Meetings, places: Places, switches: dict[str, Array]) -> Terms:
         nodes = np.nan_to_num(location(residuals - change[level]))
         nodes -= np.median(nodes, axis=0)
         step = 1.0 if turn == 0 else 0.5
-        terms = Terms(
+        terms = TimeTerms(
             terms.levels + change, terms.nodes + step * (nodes - terms.nodes) if turn else terms.nodes, terms.switches
         )
         for name in terms.switches:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from meshmark.fleet.campaigns.campaign import Campaign, Wanted
-from meshmark.fleet.campaigns.carry_out import UNSEEN, Shown
+from meshmark.fleet.campaigns.campaign import Campaign, NodeSelection
+from meshmark.fleet.campaigns.carry_out import UNSEEN, ProgressDisplay
 from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.network.pairs import CONFIRMING, begin_pairs, measure_pairs
-from meshmark.fleet.network.slow_links import NetworkLook, Test, draw_fresh, read_exchange, roles, tests
+from meshmark.fleet.network.slow_links import NetworkState, NetworkTest, draw_fresh, read_exchange, roles, tests
 from meshmark.fleet.nodesets import fold
 from meshmark.fleet.plan import load_plan
 from meshmark.fleet.site import Site
@@ -17,9 +17,9 @@ def confirm_network(
     fleet: Fleet,
     site: Site,
     engine: Engine,
-    seen: NetworkLook,
-    show: Shown = UNSEEN,
-) -> list[Test]:
+    seen: NetworkState,
+    show: ProgressDisplay = UNSEEN,
+) -> list[NetworkTest]:
     """Measure the suspects again and return their tests; an earlier confirmation of this campaign is resumed.
 
     Raises:
@@ -34,7 +34,7 @@ def confirm_network(
             fleet,
             site,
             engine,
-            Wanted(nodes=fold(nodes)),
+            NodeSelection(nodes=fold(nodes)),
             plan,
             lambda names: draw_fresh(seen, node_roles, names, seed=1),
             CONFIRMING,

@@ -14,15 +14,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.fleet.campaigns.campaign import Campaign, Progress, Wanted, begin, new_campaign
-from meshmark.fleet.campaigns.carry_out import UNSEEN, Shown, logs, measured, nothing_measured, shared_copy, work_of
-from meshmark.fleet.data.ingest import Ingested
+from meshmark.fleet.campaigns.campaign import Campaign, CampaignProgress, NodeSelection, begin, new_campaign
+from meshmark.fleet.campaigns.carry_out import (
+    UNSEEN,
+    ProgressDisplay,
+    logs,
+    measured,
+    nothing_measured,
+    shared_copy,
+    work_of,
+)
+from meshmark.fleet.data.ingest import IngestResult
 from meshmark.fleet.data.results import FORMAT
-from meshmark.fleet.engines.engine import Engine, Work, answer
+from meshmark.fleet.engines.engine import Engine, JobWork, answer
 from meshmark.fleet.engines.ssh import CONNECT_S
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.network.rounds import Pair
-from meshmark.fleet.network.topology import Tree, load_tree, read_tree
+from meshmark.fleet.network.topology import SwitchTree, load_tree, read_tree
 from meshmark.fleet.plan import NodePlan, load_plan
 from meshmark.fleet.site import Site
 from meshmark.measure.runs.launch import Launcher, chosen, cpus, failure_message, launch_argv, launcher
@@ -58,7 +66,7 @@ pair() {{
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Messages:
+class PairMessages:
     """The messages that each pair exchanges.
 
     Attributes:
@@ -77,7 +85,7 @@ class Messages:
         )
 
 
-def tree_of(fleet: Fleet, site: Site, engine: Engine) -> Tree:
+def tree_of(fleet: Fleet, site: Site, engine: Engine) -> SwitchTree:
     """Return the tree of switches, from the file that the site names, or else from Slurm.
 
     Raises:
@@ -86,7 +94,7 @@ def tree_of(fleet: Fleet, site: Site, engine: Engine) -> Tree:
     if site.topology:
         return load_tree(fleet.root / site.topology)
     if engine.name != "slurm":
-        return Tree()
+        return SwitchTree()
     text = answer(["scontrol", "show", "topology"])
     lines = [line for line in text.splitlines() if line.startswith(("SwitchName=", "BlockName="))]
     return read_tree("\n".join(lines), "scontrol show topology")
@@ -96,7 +104,7 @@ def begin_pairs(
     fleet: Fleet,
     site: Site,
     engine: Engine,
-    wanted: Wanted,
+    wanted: NodeSelection,
     plan: NodePlan,
     draw: Callable[[list[str]], list[list[Pair]]],
     kind: str = KIND,
@@ -135,9 +143,9 @@ def measure_pairs(
     site: Site,
     engine: Engine,
     name: str,
-    show: Shown = UNSEEN,
+    show: ProgressDisplay = UNSEEN,
     wait_s: float = float("inf"),
-) -> tuple[Progress, Ingested]:
+) -> tuple[CampaignProgress, IngestResult]:
     """Drive a campaign of pairs to its end, or resume it.
 
     Raises:
@@ -153,7 +161,7 @@ def measure_pairs(
     elif engine.name == "local":
         jobs, nodes = 1, _LOCAL
 
-    def work(campaign: Campaign) -> Work:
+    def work(campaign: Campaign) -> JobWork:
         node_work = work_of(campaign, program)
         script = script_maker(
             load_plan(node_work.plan),
@@ -173,7 +181,7 @@ def measure_pairs(
 
 
 def script_maker(
-    plan: NodePlan, work: Work, known: Launcher, site: Site, engine: str
+    plan: NodePlan, work: JobWork, known: Launcher, site: Site, engine: str
 ) -> Callable[[Sequence[str]], str]:
     """Return a function that returns the script of a job for pairs.
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from meshmark.fleet.network.links import Terms
-from meshmark.fleet.network.topology import Places, Tree
+from meshmark.fleet.network.links import TimeTerms
+from meshmark.fleet.network.topology import SwitchTree, TreePlaces
 from meshmark.fleet.nodesets import fold
 from meshmark.statistics.arrays import Array, Ints
 
@@ -43,12 +43,12 @@ class Distances:
     """
 
     def __init__(
-        self, tree: Tree, nodes: Sequence[str], terms: Terms | None, measured: Sequence[str], metric: int = 0
+        self, tree: SwitchTree, nodes: Sequence[str], terms: TimeTerms | None, measured: Sequence[str], metric: int = 0
     ) -> None:
         import numpy as np
 
         self.nodes = list(nodes)
-        self.places = Places.of(tree, nodes)
+        self.places = TreePlaces.of(tree, nodes)
         heights = np.arange(self.places.above.shape[1] + 1)
         self._level = heights * 1.0
         self._node = np.ones(len(nodes))
@@ -180,7 +180,7 @@ def _improved(distances: Distances, among: Ints, chosen: Ints) -> tuple[Ints, fl
     return chosen, float(rows[:, np.searchsorted(among, chosen)].sum() / 2)
 
 
-def exported(tree: Tree, names: Sequence[str]) -> dict[str, str]:
+def exported(tree: SwitchTree, names: Sequence[str]) -> dict[str, str]:
     """Return the options that request these nodes from batch systems and launchers, by name.
 
     Source:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from meshmark.fleet.network.topology import Places
+from meshmark.fleet.network.topology import TreePlaces
 from meshmark.statistics.arrays import Ints
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Pair = tuple[int, int]
 _TRIES: Final = 50  # attempts to exchange a pair that was drawn before
 
 
-def draw_rounds(places: Places, count: int, seed: int) -> list[list[Pair]]:
+def draw_rounds(places: TreePlaces, count: int, seed: int) -> list[list[Pair]]:
     """Draw pairs of all nodes.
 
     Returns:
@@ -35,7 +35,7 @@ def draw_rounds(places: Places, count: int, seed: int) -> list[list[Pair]]:
 
 
 def draw_confirmation(
-    places: Places, suspects: Sequence[int], healthy: Sequence[int], controls: int, count: int, seed: int
+    places: TreePlaces, suspects: Sequence[int], healthy: Sequence[int], controls: int, count: int, seed: int
 ) -> list[list[Pair]]:
     """Draw pairs of each suspect with a healthy node, and pairs of healthy nodes.
 
@@ -71,7 +71,7 @@ def draw_confirmation(
     return rounds
 
 
-def preferred(places: Places, count: int) -> list[int]:
+def preferred(places: TreePlaces, count: int) -> list[int]:
     """Return the distance that each round prefers, among the distances that occur."""
     import numpy as np
 
@@ -85,7 +85,9 @@ def _ordered(a: int, b: int) -> Pair:
     return (a, b) if a < b else (b, a)
 
 
-def _fresh(dice: Generator, places: Places, nodes: Ints, level: int, met: Counter[int], seen: set[Pair]) -> list[Pair]:
+def _fresh(
+    dice: Generator, places: TreePlaces, nodes: Ints, level: int, met: Counter[int], seen: set[Pair]
+) -> list[Pair]:
     """Draw a round that repeats few earlier pairs, and add its pairs to `met` and `seen`."""
     pairs = _round(dice, places, nodes, level, met)
     for k, pair in enumerate(pairs):
@@ -106,14 +108,14 @@ def _fresh(dice: Generator, places: Places, nodes: Ints, level: int, met: Counte
     return pairs
 
 
-def _distances(places: Places, pairs: Sequence[Pair]) -> list[int]:
+def _distances(places: TreePlaces, pairs: Sequence[Pair]) -> list[int]:
     import numpy as np
 
     a, b = np.array(pairs).T
     return sorted(places.levels(a, b).tolist())
 
 
-def _round(dice: Generator, places: Places, nodes: Ints, level: int, met: Counter[int]) -> list[Pair]:
+def _round(dice: Generator, places: TreePlaces, nodes: Ints, level: int, met: Counter[int]) -> list[Pair]:
     """Draw a random matching of nodes: as many pairs as possible at this distance, the others at any distance."""
     pools: dict[int, list[int]] = {}
     for i in _mixed(dice, nodes, met):

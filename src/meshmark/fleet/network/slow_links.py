@@ -18,16 +18,16 @@ from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.fleet.campaigns.campaign import Campaign
-from meshmark.fleet.cases import NETWORK, SWITCH, Named, State, Worse, follow
-from meshmark.fleet.data.values import Point, query
+from meshmark.fleet.cases import NETWORK, SWITCH, CasesState, NamedNode, WorseMetric, follow
+from meshmark.fleet.data.values import FleetPoint, query
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.health.assessment import SMALLEST, clear_metrics
 from meshmark.fleet.health.baseline import MIN_NODES, Baseline, fit
 from meshmark.fleet.health.screening import CONTROLS, Discoveries, Screening, fresh_evidence, screen
-from meshmark.fleet.network.links import Meetings, SlowSwitch, Terms, fit_terms, own_times, slow_switches
+from meshmark.fleet.network.links import PairTimes, SlowSwitch, TimeTerms, fit_terms, own_times, slow_switches
 from meshmark.fleet.network.pairs import KIND, pairs_of
 from meshmark.fleet.network.rounds import Pair, draw_confirmation, preferred
-from meshmark.fleet.network.topology import Places, Tree
+from meshmark.fleet.network.topology import SwitchTree, TreePlaces
 from meshmark.fleet.nodesets import expand
 from meshmark.statistics.arrays import Array
 from meshmark.statistics.estimates import location, nan_median
@@ -40,7 +40,7 @@ _Z: Final = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class PairCampaign:
     """The measurements of a campaign of pairs.
 
     Attributes:
@@ -52,13 +52,13 @@ class Exchange:
 
     campaign: str
     nodes: list[str]
-    points: list[Point]
-    met: Meetings
+    points: list[FleetPoint]
+    met: PairTimes
     pairs: int
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkLook:
+class NetworkState:
     """The state of a network in a campaign.
 
     Attributes:
@@ -68,10 +68,10 @@ class NetworkLook:
         slow: Suspected switches.
     """
 
-    seen: Exchange
-    tree: Tree
-    places: Places
-    terms: Terms
+    seen: PairCampaign
+    tree: SwitchTree
+    places: TreePlaces
+    terms: TimeTerms
     values: Array
     offsets: dict[str, Array]
     screening: Screening | None
@@ -83,7 +83,7 @@ class NetworkLook:
         return [*nodes, *(SWITCH + s.name for s in self.slow)]
 
 
-def read_exchange(fleet: Fleet, campaign: str, cluster: str) -> Exchange:
+def read_exchange(fleet: Fleet, campaign: str, cluster: str) -> PairCampaign:
     """Return the times of a campaign of pairs.
 
     Raises:
@@ -116,8 +116,8 @@ def read_exchange(fleet: Fleet, campaign: str, cluster: str) -> Exchange:
     index = {node: i for i, node in enumerate(nodes)}
     rounds = 1 + max(r for r, _, _ in pair_by_name.values())
     records = [(r, index[a], index[b], times[pair]) for pair, (r, a, b) in pair_by_name.items() if pair in times]
-    return Exchange(
-        campaign, nodes, list(points.values()), Meetings.of(len(nodes), rounds, len(points), records), len(records)
+    return PairCampaign(
+        campaign, nodes, list(points.values()), PairTimes.of(len(nodes), rounds, len(points), records), len(records)
     )
 
 
@@ -127,7 +127,7 @@ def newest_exchange(fleet: Fleet, cluster: str) -> str:
     return names[-1] if names else ""
 
 
-def look_at_network(fleet: Fleet, cluster: str, campaign: str, tree: Tree) -> NetworkLook:
+def look_at_network(fleet: Fleet, cluster: str, campaign: str, tree: SwitchTree) -> NetworkState:
     """Read a campaign of pairs and choose suspects.
 
     Raises:
@@ -135,10 +135,10 @@ def look_at_network(fleet: Fleet, cluster: str, campaign: str, tree: Tree) -> Ne
         MeshmarkError: A file cannot be read.
     """
     exchange = read_exchange(fleet, campaign, cluster)
-    return judge_exchange(exchange, tree, set(State.load(fleet, cluster, NETWORK).open))
+    return judge_exchange(exchange, tree, set(CasesState.load(fleet, cluster, NETWORK).open))
 
 
-def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:
+def judge_exchange(seen: PairCampaign, tree: SwitchTree, known: set[str]) -> NetworkState:
     """Choose suspects by the measurements of a campaign.
 
     Args:
@@ -146,7 +146,7 @@ def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:
     """
     import numpy as np
 
-    places = Places.of(tree, seen.nodes)
+    places = TreePlaces.of(tree, seen.nodes)
     terms = fit_terms(seen.met, places, tree)
     values = own_times(seen.met, places, terms)
     offsets = {}
@@ -159,7 +159,7 @@ def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:
         skipped = {i for i, node in enumerate(seen.nodes) if node in known}
         screening = screen(values, values.shape[1], known=skipped)
     slow = [s for s in slow_switches(seen.met, places, tree, terms) if s.z.max() >= _SUSPECT_Z]
-    return NetworkLook(
+    return NetworkState(
         seen,
         tree,
         places,
@@ -175,7 +175,7 @@ def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
+class RepeatRoles:
     """The nodes that measure again, by their indices.
 
     Attributes:
@@ -193,7 +193,7 @@ class Roles:
         return list(dict.fromkeys([*self.suspects, *(i for members in self.members.values() for i in members)]))
 
 
-def roles(seen: NetworkLook, seed: int = 0) -> Roles:
+def roles(seen: NetworkState, seed: int = 0) -> RepeatRoles:
     """Choose the nodes that measure again."""
     import numpy as np
 
@@ -207,7 +207,7 @@ def roles(seen: NetworkLook, seed: int = 0) -> Roles:
     order = [int(i) for i in rng.permutation(len(p)) if int(i) not in excluded]
     order = [i for i in order if p[i] >= np.median(p)] + [i for i in order if p[i] < np.median(p)]
     chosen = order[:CONTROLS]
-    judged = Roles(suspects, members, []).judged
+    judged = RepeatRoles(suspects, members, []).judged
     remaining = np.array(order[CONTROLS:], int)
     for suspect in judged:
         levels = seen.places.levels(remaining, suspect)
@@ -215,10 +215,10 @@ def roles(seen: NetworkLook, seed: int = 0) -> Roles:
             candidates = [int(i) for i in remaining[levels == level] if i not in chosen]
             chosen += candidates[:_AT_EACH]
     chosen += [i for i in order if i not in set(chosen)][: max(0, CONTROLS + len(judged) - len(chosen))]
-    return Roles(suspects, members, chosen)
+    return RepeatRoles(suspects, members, chosen)
 
 
-def draw_fresh(seen: NetworkLook, who: Roles, names: Sequence[str], seed: int) -> list[list[Pair]]:
+def draw_fresh(seen: NetworkState, who: RepeatRoles, names: Sequence[str], seed: int) -> list[list[Pair]]:
     """Return the pairs of each round of the confirmation, as indices of `names`."""
     index = {name: i for i, name in enumerate(names)}
 
@@ -226,30 +226,30 @@ def draw_fresh(seen: NetworkLook, who: Roles, names: Sequence[str], seed: int) -
         return [index[seen.seen.nodes[i]] for i in of if seen.seen.nodes[i] in index]
 
     return draw_confirmation(
-        Places.of(seen.tree, names), there(who.judged), there(who.healthy), CONTROLS, seen.values.shape[1], seed
+        TreePlaces.of(seen.tree, names), there(who.judged), there(who.healthy), CONTROLS, seen.values.shape[1], seed
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class NetworkTest:
     """The test of a suspect by its fresh values: the p-value and the metrics that are worse."""
 
     name: str
     p: float
-    metrics: list[Worse]
+    metrics: list[WorseMetric]
 
 
-def tests(seen: NetworkLook, who: Roles, fresh: Exchange) -> list[Test]:
+def tests(seen: NetworkState, who: RepeatRoles, fresh: PairCampaign) -> list[NetworkTest]:
     """Return the tests of all suspects by their fresh values."""
     import numpy as np
 
     node_rows, meetings = _as_before(seen, fresh)
-    places = Places.of(seen.tree, fresh.nodes)
+    places = TreePlaces.of(seen.tree, fresh.nodes)
     index = {i: k for k, i in enumerate(node_rows)}
     suspects = [i for i in who.suspects if i in index]
     members = {name: [index[i] for i in rows if i in index] for name, rows in who.members.items()}
     switches = {name: term for name, term in seen.terms.switches.items() if name not in members}
-    residuals = own_times(meetings, places, Terms(seen.terms.levels, seen.terms.nodes[node_rows], switches))
+    residuals = own_times(meetings, places, TimeTerms(seen.terms.levels, seen.terms.nodes[node_rows], switches))
     is_with_judged = np.isin(meetings.partner, [index[i] for i in who.judged if i in index]) & (meetings.partner >= 0)
     undisturbed = np.where(is_with_judged[:, :, None], np.nan, residuals)
     healthy = [i for i in who.healthy if i in index and not np.isnan(undisturbed[index[i]]).all()]
@@ -270,7 +270,7 @@ def tests(seen: NetworkLook, who: Roles, fresh: Exchange) -> list[Test]:
     points = seen.seen.points
     return [
         *(
-            Test(
+            NetworkTest(
                 seen.seen.nodes[i],
                 float(evidence.node[k]),
                 clear_metrics(points, evidence.shift[k], baseline, evidence.metrics[k]),
@@ -281,7 +281,7 @@ def tests(seen: NetworkLook, who: Roles, fresh: Exchange) -> list[Test]:
     ]
 
 
-def _as_before(seen: NetworkLook, fresh: Exchange) -> tuple[list[int], Meetings]:
+def _as_before(seen: NetworkState, fresh: PairCampaign) -> tuple[list[int], PairTimes]:
     """Return the earlier indices of the nodes that measured again, and their times at the judged points."""
     import numpy as np
 
@@ -289,10 +289,10 @@ def _as_before(seen: NetworkLook, fresh: Exchange) -> tuple[list[int], Meetings]
     column_by_key = {p.key: i for i, p in enumerate(fresh.points)}
     columns = np.array([column_by_key.get(p.key, -1) for p in seen.seen.points])
     times = np.where(columns >= 0, fresh.met.times[:, :, columns], np.nan)
-    return [rows[node] for node in fresh.nodes], Meetings(fresh.met.partner, times)
+    return [rows[node] for node in fresh.nodes], PairTimes(fresh.met.partner, times)
 
 
-def _switch_test(seen: NetworkLook, switch: SlowSwitch, own: Array, baseline: Baseline) -> Test:
+def _switch_test(seen: NetworkState, switch: SlowSwitch, own: Array, baseline: Baseline) -> NetworkTest:
     """Return the test of a switch, from the locations of the nodes below it."""
     import numpy as np
     from scipy.stats import norm
@@ -308,21 +308,21 @@ def _switch_test(seen: NetworkLook, switch: SlowSwitch, own: Array, baseline: Ba
         point = seen.seen.points[k]
         low, middle, high = (math.expm1(by[k] + side * _Z * scale[k]) for side in (-1, 0, 1))
         metrics.append(
-            Worse(point.key, point.instrument, point.metric, point.conditions, middle, low, high, float(p[k]))
+            WorseMetric(point.key, point.instrument, point.metric, point.conditions, middle, low, high, float(p[k]))
         )
     combined = min(1.0, float(p.min()) * len(p))
-    return Test(SWITCH + switch.name, combined, [m for m in metrics if m.p <= 0.05] or metrics[:1])
+    return NetworkTest(SWITCH + switch.name, combined, [m for m in metrics if m.p <= 0.05] or metrics[:1])
 
 
-def decide_network(fleet: Fleet, cluster: str, seen: NetworkLook, found: Sequence[Test]) -> list[Named]:
+def decide_network(fleet: Fleet, cluster: str, seen: NetworkState, found: Sequence[NetworkTest]) -> list[NamedNode]:
     """Name nodes and switches, and remember that this campaign has been decided on.
 
     Raises:
         MeshmarkError: The campaign was decided on before, or another process judges the fleet.
     """
     campaign = seen.seen.campaign
-    with held(State.path(fleet, cluster, NETWORK).parent):
-        state = State.load(fleet, cluster, NETWORK)
+    with held(CasesState.path(fleet, cluster, NETWORK).parent):
+        state = CasesState.load(fleet, cluster, NETWORK)
         if campaign in state.judged:
             raise MeshmarkError(f"{campaign}: was judged before", f"meshmark fleet pairs {fleet.root}")
         discoveries = Discoveries(state.discoveries)
@@ -333,7 +333,7 @@ def decide_network(fleet: Fleet, cluster: str, seen: NetworkLook, found: Sequenc
             relevant = [m for m in test.metrics if m.by >= SMALLEST]
             if is_named and relevant:
                 kind = "switch" if test.name.startswith(SWITCH) else "network"
-                named.append(Named(test.name, kind, test.p, relevant, [], {}, campaign, campaign))
+                named.append(NamedNode(test.name, kind, test.p, relevant, [], {}, campaign, campaign))
         follow(state, campaign, shifts(seen))
         state.discoveries = discoveries.state()
         state.judged.append(campaign)
@@ -344,7 +344,7 @@ def decide_network(fleet: Fleet, cluster: str, seen: NetworkLook, found: Sequenc
     return named
 
 
-def shifts(seen: NetworkLook) -> dict[str, dict[str, float]]:
+def shifts(seen: NetworkState) -> dict[str, dict[str, float]]:
     """Return by how much each node and each switch that can be judged is slower, by the keys of points."""
     node_shifts = location(seen.values) - nan_median(location(seen.values), axis=0)
     rows = dict(zip(seen.seen.nodes, node_shifts, strict=True))
@@ -357,7 +357,7 @@ def shifts(seen: NetworkLook) -> dict[str, dict[str, float]]:
     }
 
 
-def levels(seen: NetworkLook) -> list[dict[str, Any]]:
+def levels(seen: NetworkState) -> list[dict[str, Any]]:
     """Return the median times of messages at each distance, in s."""
     import numpy as np
 
@@ -374,7 +374,7 @@ def levels(seen: NetworkLook) -> list[dict[str, Any]]:
     return result
 
 
-def summary(seen: NetworkLook, named: Sequence[Named]) -> dict[str, Any]:
+def summary(seen: NetworkState, named: Sequence[NamedNode]) -> dict[str, Any]:
     """Return the judgement for files and programs."""
     return {
         "campaign": seen.seen.campaign,

@@ -39,7 +39,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class SwitchTree:
     """Switches, the lowest first; () if no switches are known, so that all nodes have the same distance."""
 
     switches: Sequence[Switch] = ()
@@ -55,7 +55,7 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TreePlaces:
     """The positions of nodes in a tree.
 
     Attributes:
@@ -71,7 +71,7 @@ class Places:
     switches: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(tree: Tree, nodes: Sequence[str]) -> Places:
+    def of(tree: SwitchTree, nodes: Sequence[str]) -> TreePlaces:
         import numpy as np
 
         n, index = len(nodes), {name: i for i, name in enumerate(nodes)}
@@ -80,7 +80,7 @@ class Places:
         for number, switch in enumerate(tree.switches, n):
             rows = [index[name] for name in switch.nodes if name in index]
             above[rows, switch.height : -1] = number
-        return Places(nodes, above, {switch.name: n + i for i, switch in enumerate(tree.switches)})
+        return TreePlaces(nodes, above, {switch.name: n + i for i, switch in enumerate(tree.switches)})
 
     def levels(self, a: Ints | int, b: Ints | int) -> Ints:
         """Return the distances of nodes given by their indices.
@@ -99,7 +99,7 @@ class Places:
         return np.flatnonzero((self.above == self.switches[name]).any(axis=1))
 
 
-def load_tree(path: Path) -> Tree:
+def load_tree(path: Path) -> SwitchTree:
     """Return the tree that a file describes.
 
     Raises:
@@ -109,7 +109,7 @@ def load_tree(path: Path) -> Tree:
     return read_tree(read_text(path), path.name)
 
 
-def read_tree(text: str, where: str) -> Tree:
+def read_tree(text: str, where: str) -> SwitchTree:
     """Return the tree that a topology.conf, or the output of `scontrol show topology`, describes.
 
     Args:
@@ -149,7 +149,7 @@ def read_tree(text: str, where: str) -> Tree:
     return _tree(nodes, children, where)
 
 
-def _tree(nodes: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[str]], where: str) -> Tree:
+def _tree(nodes: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[str]], where: str) -> SwitchTree:
     parents: dict[str, str] = {}
     for name, below in children.items():
         for child in below:
@@ -178,7 +178,7 @@ def _tree(nodes: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[st
         examples = ", ".join(sorted(unbuilt)[:8])
         raise UsageError(f"{where}: found switches above {_LEVELS} others, {examples}; allowed: up to {_LEVELS} levels")
     _check_disjoint(switch_by_name, parents, where)
-    return Tree(sorted(switch_by_name.values(), key=lambda switch: switch.height))
+    return SwitchTree(sorted(switch_by_name.values(), key=lambda switch: switch.height))
 
 
 def _check_disjoint(switches: Mapping[str, Switch], parents: Mapping[str, str], where: str) -> None:

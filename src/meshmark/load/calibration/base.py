@@ -11,7 +11,7 @@ from typing import Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.calibration.variants import COUNTER_PREFIX, COUNTS, LEVELS, Variant
 from meshmark.measure.runs.journal import parse_line
-from meshmark.measure.runs.plan import Plan
+from meshmark.measure.runs.plan import SurveyPlan
 from meshmark.store.files import open_regular, read_json
 from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import Record
@@ -117,7 +117,7 @@ def inspect_run(folder: Path) -> BaseRun | None:
     Raises:
         MeshmarkError: the plan or the state of the run cannot be read.
     """
-    plan = Plan.load(folder / "plan.json")
+    plan = SurveyPlan.load(folder / "plan.json")
     if not plan.steps or any(step.instrument != INSTRUMENT for step in plan.steps):
         return None
     try:
@@ -194,7 +194,7 @@ def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
         folder = find_run(name, runs)
         run = inspect_run(folder)
         if run is None:
-            spec = Plan.load(folder / "plan.json").spec
+            spec = SurveyPlan.load(folder / "plan.json").spec
             raise MeshmarkError(
                 f"--base: {folder} contains the survey '{spec}', not calibration data", "run meshmark load base"
             )

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from meshmark.errors import UsageError, near
 from meshmark.load.calibration.native import described_columns
-from meshmark.load.calibration.variants import COLUMNS, Table, Variant, Vector
+from meshmark.load.calibration.variants import COLUMNS, Variant, VariantColumns, Vector
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import PRINTABLE, Input, checked, shown
 
@@ -128,7 +128,7 @@ _ONE: Final = Linear({}, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class LoadMetric:
     name: str
     formula: str
     unit: str
@@ -142,7 +142,7 @@ class Metric:
             return np.asarray(_value(self.tree, columns), dtype=np.float64)
 
 
-Metrics = Mapping[str, Metric]
+Metrics = Mapping[str, LoadMetric]
 
 
 def _value(node: ast.expr, columns: Mapping[str, Vector]) -> Vector:
@@ -235,7 +235,7 @@ def _product(a: tuple[Linear, Linear], b: tuple[Linear, Linear]) -> tuple[Linear
     return numerator, denominator
 
 
-def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COLUMNS) -> Metric:
+def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COLUMNS) -> LoadMetric:
     """Return the metric that a formula defines.
 
     Raises:
@@ -262,10 +262,10 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
         raise UsageError(f"{label}: the product of its numbers overflows")
     if ratio is not None and (ratio[0].is_constant and ratio[1].is_constant):
         ratio = None  # such as wall_s - wall_s
-    return Metric(name, formula, unit, tree, ratio, names)
+    return LoadMetric(name, formula, unit, tree, ratio, names)
 
 
-def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
+def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = None) -> dict[str, LoadMetric]:
     """Return metrics from TOML text, without the built-in ones.
 
     Args:
@@ -278,7 +278,7 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = Non
     return metrics_of(checked(MetricsFile, parse_toml(toml, origin), origin).metric, origin, counters)
 
 
-def read_metrics(path: Path) -> dict[str, Metric]:
+def read_metrics(path: Path) -> dict[str, LoadMetric]:
     """Return a user's metrics from a file.
 
     Raises:
@@ -287,12 +287,14 @@ def read_metrics(path: Path) -> dict[str, Metric]:
     return parse_metrics(read_text(path, _MAX_BYTES), str(path))
 
 
-def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
+def metrics_of(
+    tables: Mapping[str, Any], origin: str, counters: Collection[str] | None = None
+) -> dict[str, LoadMetric]:
     """Return the metrics of the table `metric` of a TOML text; arguments and errors as for `parse_metrics`."""
     if not tables:
         return {}
     columns = (*COLUMNS, *(described_columns().counters if counters is None else sorted(counters)))
-    metrics: dict[str, Metric] = {}
+    metrics: dict[str, LoadMetric] = {}
     for name, table in tables.items():
         text = f"{origin}: metric {shown(name)}"
         if not _NAME.fullmatch(name) or name in RESERVED or name in columns:
@@ -307,7 +309,7 @@ def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str]
     return metrics
 
 
-def all_metrics(own: Metrics | None = None) -> dict[str, Metric]:
+def all_metrics(own: Metrics | None = None) -> dict[str, LoadMetric]:
     """Return the built-in metrics and the metrics of a user, which take precedence."""
     return {**parse_metrics(BUILT_IN, "built in", counters=()), **(own or {})}
 
@@ -325,7 +327,7 @@ def of_variants(
     Raises:
         UsageError: the calibration data lack a column of a required metric; the message names both.
     """
-    columns = Table(variants).columns
+    columns = VariantColumns(variants).columns
     for name in needed:
         missing_columns = sorted(metrics[name].names - columns.keys())
         if missing_columns:

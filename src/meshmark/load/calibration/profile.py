@@ -10,7 +10,7 @@ from annotated_types import Interval
 from pydantic import AfterValidator, Field, Strict
 
 from meshmark.errors import UsageError
-from meshmark.load.calibration.metrics import Metric, Metrics
+from meshmark.load.calibration.metrics import LoadMetric, Metrics
 from meshmark.values.inputs import LIST, Input, Label, Name, checked, fields_of, shown, unknown_key
 
 DEFAULT_MEMORY_MIB: Final = 2048
@@ -96,7 +96,7 @@ def parse_profile(raw: Mapping[str, Any], where: str, metrics: Metrics, others: 
     return profile
 
 
-def _target_value(metric: Metric, value: object, where: str) -> float:
+def _target_value(metric: LoadMetric, value: object, where: str) -> float:
     if metric.ratio is None:
         raise UsageError(
             f"{where}: can be reported, not prescribed: {metric.formula[:60]!r} is not a ratio of two sums"

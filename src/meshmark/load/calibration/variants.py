@@ -114,7 +114,7 @@ def served_by(volume_bytes: int, l1_bytes: int, l2_bytes: int, l3_bytes: int, th
     return "memory"
 
 
-class Table:
+class VariantColumns:
     """Columns over variants: one number per variant, for one call.
 
     `columns[name]` has shape (variants,), in the unit at the end of the name. A counter that a variant lacks is NaN.
@@ -178,9 +178,9 @@ class Table:
     def __len__(self) -> int:
         return len(self.variants)
 
-    def only(self, which: NDArray[np.intp]) -> Table:
+    def only(self, which: NDArray[np.intp]) -> VariantColumns:
         """Return the table of a subset of the variants, by index."""
-        subset = object.__new__(Table)
+        subset = object.__new__(VariantColumns)
         subset.variants = tuple(self.variants[i] for i in which)
         subset.columns = {k: v[which] for k, v in self.columns.items()}
         subset.volume_bytes = self.volume_bytes[which]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.applications.application import Application, absent, named_tables, of_tables
-from meshmark.applications.attempt import HIGHEST, LOWEST, Results, home, write_files
+from meshmark.applications.attempt import HIGHEST, LOWEST, ResultsFile, home, write_files
 from meshmark.applications.configuration import Configuration, Folders, argv, configurations, environment, placeholders
 from meshmark.applications.preparation import prepare
 from meshmark.applications.resources.machine_limits import ALL, NEVER_USUAL
@@ -40,7 +40,7 @@ _WRAPPED: Final = ("ranks", "pages")  # dimensions that `meshmark run` implement
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ScenarioApplication:
     """An application in the one configuration that a scenario runs.
 
     Attributes:
@@ -74,7 +74,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CopyVerdict:
     """The verdict on a copy. `value`: figure of merit in `unit`, or None; `reason`: why the result is wrong, or ""."""
 
     program: str
@@ -86,7 +86,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DimensionTerms:
     """The terms in error messages for the file and for a value of a dimension: keys of a scenario, or options."""
 
     file: str
@@ -94,7 +94,9 @@ class Asked:
     example: str  # contains {name} and {value}
 
 
-def described(name: str, dimensions: Mapping[str, Any], threads: int | None, folder: Path, asked: Asked) -> Described:
+def described(
+    name: str, dimensions: Mapping[str, Any], threads: int | None, folder: Path, asked: DimensionTerms
+) -> ScenarioApplication:
     """Return the application of a program in its one configuration.
 
     Args:
@@ -130,15 +132,15 @@ def described(name: str, dimensions: Mapping[str, Any], threads: int | None, fol
             f"{asked.file}: found {len(variations)} combinations of {', '.join(varied)} in {name}; allowed: one",
             example,
         )
-    return Described(name, app, variations[0])
+    return ScenarioApplication(name, app, variations[0])
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class ApplicationCopies:
     """The copies of one program in a run. Runs of a study share the folder of builds and inputs."""
 
     program: str
-    what: Described
+    what: ScenarioApplication
     copies: int
     folders: Folders
 
@@ -175,12 +177,12 @@ class Copies:
         """Return the folder in which a copy runs."""
         return home(self.what.app, self.folders, copy)
 
-    def results(self) -> list[Results]:
+    def results(self) -> list[ResultsFile]:
         """Return the result files of each copy before the run."""
         app, configuration = self.what.app, self.what.one
-        return [Results(app, configuration, self.folders, copy) for copy in range(self.copies)]
+        return [ResultsFile(app, configuration, self.folders, copy) for copy in range(self.copies)]
 
-    def verdict(self, copy: int, results: Results, out: Path, err: Path) -> Verdict:
+    def verdict(self, copy: int, results: ResultsFile, out: Path, err: Path) -> CopyVerdict:
         """Return whether the result of a copy with exit status 0 is right, and its figure of merit."""
         app = self.what.app
         results.add_to(out)
@@ -188,24 +190,24 @@ class Copies:
         if app.figure.pattern:
             figure = app.judged_by.read(0.0, out, err)
             if isinstance(figure, str):
-                return Verdict(**fields, reason=figure.replace("--pattern", "figure.pattern"))
+                return CopyVerdict(**fields, reason=figure.replace("--pattern", "figure.pattern"))
             value = figure.value * app.figure.scale
             if not LOWEST <= value <= HIGHEST:
-                return Verdict(**fields, reason=f"figure.scale: found a figure of {value:g}")
+                return CopyVerdict(**fields, reason=f"figure.scale: found a figure of {value:g}")
             fields |= {"value": value, "unit": app.figure.unit, "better": figure.better}
         text = tail(out) + "\n" + tail(err)
         reason = verified(app.verify, text, self.home(copy), self._placeholders(copy))
-        return Verdict(**fields, reason=reason)
+        return CopyVerdict(**fields, reason=reason)
 
     def _placeholders(self, copy: int) -> dict[str, str]:
         return placeholders(self.what.app, self.what.one, self.folders, copy)
 
 
-def save_verdicts(folder: Path, verdicts: Sequence[Verdict]) -> None:
+def save_verdicts(folder: Path, verdicts: Sequence[CopyVerdict]) -> None:
     write_file(folder / VERDICTS, json.dumps([asdict(v) for v in verdicts], indent=1).encode() + b"\n", private=True)
 
 
-def read_verdicts(folder: Path) -> dict[tuple[str, int], Verdict]:
+def read_verdicts(folder: Path) -> dict[tuple[str, int], CopyVerdict]:
     """Return the verdicts of a run by program and copy, without damaged verdicts; empty if there are none."""
     if not (folder / VERDICTS).exists():
         return {}
@@ -216,7 +218,7 @@ def read_verdicts(folder: Path) -> dict[tuple[str, int], Verdict]:
     verdicts = {}
     for line in lines if isinstance(lines, list) else ():
         if isinstance(line, dict) and _is_verdict(line):
-            verdicts[line["program"], line["copy"]] = Verdict(**line)
+            verdicts[line["program"], line["copy"]] = CopyVerdict(**line)
     return verdicts
 
 

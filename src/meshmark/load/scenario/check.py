@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshmark.errors import AbsentError, UsageError, near, quoted
-from meshmark.load.scenario.placing import Here, check_here, place_copies, threads_of
-from meshmark.load.scenario.scenario import Member, Scenario, about_program
+from meshmark.load.scenario.placing import HostResources, check_here, place_copies, threads_of
+from meshmark.load.scenario.scenario import Scenario, ScenarioProgram, about_program
 from meshmark.values.inputs import found
 
 
-def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | None = None) -> None:
+def check_scenario(scenario: Scenario, here: HostResources, files: Mapping[str, Path] | None = None) -> None:
     """Check that this host can run a scenario, as far as possible without calibration data.
 
     Args:
@@ -54,7 +54,7 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _check_command(p: Member) -> None:
+def _check_command(p: ScenarioProgram) -> None:
     """Search like execvp: in PATH, relative to the program's working directory."""
     executable, folder = p.command[0], Path(p.cwd)
     if "/" in executable:

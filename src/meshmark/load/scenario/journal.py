@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.load.scenario.application import Verdict, read_verdicts
+from meshmark.load.scenario.application import CopyVerdict, read_verdicts
 from meshmark.load.scenario.lines import journal_lines, kept_scenario
-from meshmark.load.scenario.result import Key, LoadRun, ProgramUse, Span, ThreadUse
+from meshmark.load.scenario.result import Key, LoadRun, ProgramUse, ThreadSpan, ThreadUse
 from meshmark.load.scenario.scenario import file_stem
 from meshmark.machine.tree import parse_list
 from meshmark.store.files import open_regular
@@ -24,7 +24,7 @@ JOURNAL: Final = "run.jsonl"
 
 
 @dataclass
-class _Thread:
+class _JournalThread:
     line: Mapping[str, Any]
     samples: list[list[Any]] = field(default_factory=list)  # [t_s, state, cpu, ran_ns, waited_ns, user, system]
     total: Mapping[str, Any] | None = None
@@ -51,7 +51,7 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
     done_lines: dict[Key, dict[str, Any]] = {}
     pages: dict[tuple[Key, int], dict[int, int]] = {}
     windows: dict[Key, list[dict[str, Any]]] = {}
-    threads: dict[int, _Thread] = {}
+    threads: dict[int, _JournalThread] = {}
     start_s, latest_s = None, 0.0
     for line in journal_lines(journal, () if samples else (b'{"type":"sample"', b'{"type":"window"')):
         kind = line["type"]
@@ -64,13 +64,13 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
             if line["event"] == "start":
                 start_s = t_s
         elif kind == "thread":
-            threads[line["thread"]] = _Thread(line)
+            threads[line["thread"]] = _JournalThread(line)
         elif kind == "sample":
             for number, *sample in line["threads"]:
                 if number in threads:
                     threads[number].samples.append([t_s, *sample])
         elif kind == "thread_total":
-            threads.setdefault(line["thread"], _Thread(line)).total = line
+            threads.setdefault(line["thread"], _JournalThread(line)).total = line
         elif kind == "pages":
             key = (line["program"], line["copy"])
             pages[key, line["pid"]] = {int(n): b for n, b in line["bytes"].items()}
@@ -131,7 +131,7 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
     )
 
 
-def _judged(p: ProgramUse, verdict: Verdict | None) -> ProgramUse:
+def _judged(p: ProgramUse, verdict: CopyVerdict | None) -> ProgramUse:
     """Return a copy of an application, judged by its output."""
     if p.how != "ok":
         return p
@@ -152,7 +152,7 @@ def _list(text: str) -> tuple[int, ...]:
         return ()
 
 
-def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
+def _thread_use(t: _JournalThread, begin: float, sample_s: float) -> ThreadUse:
     first_s = float(t.total["from_s"] if t.total else t.line["t_s"])
     spans, migrations, ran_on = spans_of(
         t.samples, first_s, float(t.total["to_s"]) if t.total else None, begin, sample_s
@@ -198,7 +198,7 @@ _PARTS: Final = ("user_s", "system_s", "waiting_s", "sleeping_s")
 
 def spans_of(
     samples: Sequence[Sequence[Any]], first: float, last: float | None, begin: float, sample_s: float
-) -> tuple[tuple[Span, ...], int, tuple[int, ...]]:
+) -> tuple[tuple[ThreadSpan, ...], int, tuple[int, ...]]:
     """Return the samples as spans without gaps, the number of migrations, and the CPUs on which the thread ran.
 
     A sleeping thread is not sampled, so a gap is sleep. The Linux kernel adds to a thread's waiting time only when the
@@ -246,7 +246,7 @@ def spans_of(
         spans.append([position, last, 0.0, 0.0, 0.0, spans[-1][5], False])
     return (
         tuple(
-            Span(
+            ThreadSpan(
                 a - begin,
                 b - begin,
                 ran_s * (1 - share),

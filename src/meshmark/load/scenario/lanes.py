@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from meshmark.load.scenario.result import LoadRun, ProgramUse, Span, ThreadUse, Totals
+from meshmark.load.scenario.result import LoadRun, ProgramUse, ThreadSpan, ThreadUse, Totals
 from meshmark.machine.tree import format_list
 from meshmark.values.units import plain, seconds_of
 
@@ -21,7 +21,7 @@ STATUS: Final = {"timeout": "ended at its timeout", "stopped": "stopped", "cut":
 
 
 @dataclass
-class Lane:
+class ThreadLane:
     """Threads drawn in one row: either consecutive threads, or simultaneous threads drawn as their mean."""
 
     label: str
@@ -51,24 +51,24 @@ class Lane:
         )
 
 
-def lanes(run: LoadRun, max_lanes: int = MAX_LANES) -> list[Lane]:
+def lanes(run: LoadRun, max_lanes: int = MAX_LANES) -> list[ThreadLane]:
     """Return one lane per thread, or one per copy if there would be more than `max_lanes` lanes."""
-    result: list[Lane] = []
+    result: list[ThreadLane] = []
     copies = {p.program: sum(q.program == p.program for q in run.programs) for p in run.programs}
     programs_seen: set[str] = set()
     for p in run.programs:
         own_threads = [t for t in run.threads if (t.program, t.copy) == (p.program, p.copy)]
         name = p.program + (f" · {p.copy + 1}" if copies[p.program] > 1 else "")
-        main = Lane(name, p, own_threads[:1], first=True, group=p.program not in programs_seen)
+        main = ThreadLane(name, p, own_threads[:1], first=True, group=p.program not in programs_seen)
         programs_seen.add(p.program)
         result.append(main)
-        rows: list[Lane] = []
+        rows: list[ThreadLane] = []
         for t in own_threads[1:]:
             if t.wall_s < MIN_DRAWN_S:
                 continue
             row = next((r for r in rows if r.threads[-1].to_s <= t.from_s + 1e-3), None)
             if row is None:
-                row = Lane("", p)
+                row = ThreadLane("", p)
                 rows.append(row)
             row.threads.append(t)
         for i, row in enumerate(rows):
@@ -92,7 +92,9 @@ def lanes(run: LoadRun, max_lanes: int = MAX_LANES) -> list[Lane]:
     return first_lanes
 
 
-def shares(spans: Sequence[Span], begin_s: float, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
+def shares(
+    spans: Sequence[ThreadSpan], begin_s: float, end_s: float, bins: int
+) -> list[tuple[float, float, float, float]]:
     """Return the shares of each bin that are user, system, waiting and sleeping time.
 
     The sum of the shares is below 1 if spans do not fill the bin, and can exceed 1 if spans overlap.
@@ -118,7 +120,7 @@ def shares(spans: Sequence[Span], begin_s: float, end_s: float, bins: int) -> li
     return [(a / width, b / width, c / width, d / width) for a, b, c, d in sums]
 
 
-def lane_shares(lane: Lane, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
+def lane_shares(lane: ThreadLane, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
     bin_shares = shares([s for t in lane.threads for s in t.spans], 0.0, end_s, bins)
     # Normalise: simultaneous threads yield their mean, and partly filled bins at the ends keep full height.
     return [

@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.calibration.profile import RunTime, TargetProfile, Threads
 from meshmark.load.calibration.variants import MAX_PROGRAM_BYTES, Volume
-from meshmark.load.scenario.scenario import Member, Scenario, about_program, file_stem
+from meshmark.load.scenario.scenario import Scenario, ScenarioProgram, about_program, file_stem
 from meshmark.load.synthesis.program import FORMAT
-from meshmark.machine.tree import Tree, format_list, kilobytes
+from meshmark.machine.tree import FileTree, format_list, kilobytes
 from meshmark.store.files import read_json
 from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, checked, found, shown
 from meshmark.values.secrets import mask_variables, mask_words
 
 if TYPE_CHECKING:
-    from meshmark.load.scenario.application import Copies
+    from meshmark.load.scenario.application import ApplicationCopies
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class HostResources:
     """Resources of the host."""
 
     cpus: tuple[int, ...]  # CPUs that this process may use
     memory_bytes: int  # available without swapping; 0: unknown
 
     @staticmethod
-    def now() -> Here:
-        memory = kilobytes(Tree(Path("/")).text("proc/meminfo"), "MemAvailable") or 0
-        return Here(tuple(sorted(os.sched_getaffinity(0))), memory)
+    def now() -> HostResources:
+        memory = kilobytes(FileTree(Path("/")).text("proc/meminfo"), "MemAvailable") or 0
+        return HostResources(tuple(sorted(os.sched_getaffinity(0))), memory)
 
 
-def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] | None = None) -> None:
+def check_here(scenario: Scenario, here: HostResources, memory_bytes: Mapping[str, int] | None = None) -> None:
     """Check that this host has the CPUs and the memory for a scenario.
 
     Args:
@@ -73,7 +73,7 @@ def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] |
         )
 
 
-def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[int, ...]]:
+def place_copies(scenario: Scenario, here: HostResources) -> dict[tuple[str, int], tuple[int, ...]]:
     """Return the CPUs of every copy, by program and copy; () for copies that are not bound.
 
     Copies with the same policy are placed together, in the order of the scenario.
@@ -84,7 +84,7 @@ def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[
     from meshmark.place import native
 
     cpus_by_copy: dict[tuple[str, int], tuple[int, ...]] = {}
-    by_policy: dict[str, list[tuple[Member, int]]] = {}
+    by_policy: dict[str, list[tuple[ScenarioProgram, int]]] = {}
     for p in scenario.programs:
         policy = p.policy or scenario.policy
         for copy in range(p.copies):
@@ -125,7 +125,7 @@ def run_plan(
     cpus: Mapping[tuple[str, int], tuple[int, ...]],
     program_argv: Mapping[str, Sequence[str]],
     output: Path,
-    applications: Mapping[str, Copies],
+    applications: Mapping[str, ApplicationCopies],
 ) -> dict[str, Any]:
     """Return the plan that `meshmark-load run` reads.
 
@@ -186,7 +186,7 @@ def without_secrets(plan: Mapping[str, Any]) -> dict[str, Any]:
 def scenario_json(scenario: Scenario) -> dict[str, Any]:
     """Return the scenario as `scenario.json` of a run folder stores it."""
 
-    def member(p: Member) -> dict[str, Any]:
+    def member(p: ScenarioProgram) -> dict[str, Any]:
         return {
             "name": p.name,
             "copies": p.copies,

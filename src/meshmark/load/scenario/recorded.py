@@ -16,14 +16,14 @@ from typing import Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.scenario.result import LoadRun
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.recording import Recording
+from meshmark.watch.recording import RecordingFile
 
 RECORDING: Final = "machine.parquet"  # in a run's folder
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ValueStep:
     """A value over a time span, in s after the start of the run's clock. `interval`: 95 % interval of an estimate."""
 
     from_s: float
@@ -37,8 +37,8 @@ class MachineUse:
     """The use of the machine during a run. Times at which a value is unknown have no step."""
 
     name: str  # file name of the recording
-    cpu: tuple[Step, ...] = ()  # utilisation of the run's CPUs by any process, 0 to 1
-    memory: tuple[Step, ...] = ()  # B/s over all memory controllers
+    cpu: tuple[ValueStep, ...] = ()  # utilisation of the run's CPUs by any process, 0 to 1
+    memory: tuple[ValueStep, ...] = ()  # B/s over all memory controllers
     estimated: bool = False  # memory bandwidth is estimated by the canary, not counted
     cpu_absent: str = ""  # why `cpu` is empty
     memory_absent: str = ""
@@ -57,7 +57,7 @@ def machine_use(run: LoadRun, path: Path) -> MachineUse:
         UsageError: the recording is from another machine or another time.
         RecordingError: the file is not a recording.
     """
-    recording = Recording(path)
+    recording = RecordingFile(path)
     header = recording.header
     machine = str(run.header.get("machine", ""))
     if header.source != "host" or header.machine != machine:
@@ -113,16 +113,16 @@ def _utc(at: float) -> str:
 
 def _steps(
     frames: Iterable[tuple[Frame, float | None, Interval | None]], begin: float, bench_s: float
-) -> tuple[Step, ...]:
+) -> tuple[ValueStep, ...]:
     steps = []
     for frame, value, interval in frames:
         low, high = max(0.0, frame.at - frame.window_s - begin), min(bench_s, frame.at - begin)
         if value is not None and high > low:
-            steps.append(Step(low, high, value, interval))
+            steps.append(ValueStep(low, high, value, interval))
     return tuple(steps)
 
 
-def _cpu(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) -> tuple[tuple[Step, ...], str]:
+def _cpu(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) -> tuple[tuple[ValueStep, ...], str]:
     metric = header.use["cpu"]
     indices = [i for i, c in enumerate(header.components.get("cpu", ())) if c.get("number") in run.cpus]
 
@@ -135,7 +135,9 @@ def _cpu(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) ->
     return steps, "" if steps else header.why_unknown(metric, indices[0] if indices else None)
 
 
-def _memory(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) -> tuple[tuple[Step, ...], bool, str]:
+def _memory(
+    header: Header, frames: Sequence[Frame], begin: float, run: LoadRun
+) -> tuple[tuple[ValueStep, ...], bool, str]:
     """Return the traffic in B/s over all memory controllers: from their counters, or estimated by the canary."""
     names = {m.name for m in header.metrics}
     is_counted = {"memory.read", "memory.write"} <= names
@@ -156,7 +158,7 @@ def _memory(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun)
     return steps, bool(steps) and not is_counted, "" if steps else header.why_unknown(metric)
 
 
-def traffic(run: LoadRun) -> tuple[Step, ...]:
+def traffic(run: LoadRun) -> tuple[ValueStep, ...]:
     """Return the memory bandwidth of synthetic programs in B/s, from their own counts; empty if none ran."""
     edges: list[tuple[float, float]] = []  # time, change of the rate
     for windows in run.windows.values():
@@ -168,12 +170,12 @@ def traffic(run: LoadRun) -> tuple[Step, ...]:
     steps, rate, since_s = [], 0.0, 0.0
     for time_s, change in sorted(edges):
         if time_s > since_s and rate > 1.0:
-            steps.append(Step(since_s, time_s, rate))
+            steps.append(ValueStep(since_s, time_s, rate))
         since_s, rate = time_s, rate + change
     return tuple(steps)
 
 
-def binned(steps: Sequence[Step], end_s: float, bins: int) -> list[Step | None]:
+def binned(steps: Sequence[ValueStep], end_s: float, bins: int) -> list[ValueStep | None]:
     """Return the means over bins of equal width from 0 to `end_s`; None if less than half of a bin is known."""
     width = end_s / bins
     sums = [[0.0, 0.0, 0.0, 0.0] for _ in range(bins)]  # s, value, low, high
@@ -189,7 +191,9 @@ def binned(steps: Sequence[Step], end_s: float, bins: int) -> list[Step | None]:
                 sums[i][k] += v * part
     has_interval = any(s.interval for s in steps)
     return [
-        None if t < 0.5 * width else Step(i * width, (i + 1) * width, v / t, (a / t, b / t) if has_interval else None)
+        None
+        if t < 0.5 * width
+        else ValueStep(i * width, (i + 1) * width, v / t, (a / t, b / t) if has_interval else None)
         for i, (t, v, a, b) in enumerate(sums)
     ]
 

@@ -37,7 +37,7 @@ RATES: Final[Mapping[str, tuple[str, ...]]] = {  # the counts that make up each 
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ThreadSpan:
     """A thread between two samples. Times in s after the start of the clock; the four parts add up to `wall_s`."""
 
     from_s: float
@@ -72,7 +72,7 @@ class ThreadUse:
     sleeping_s: float
     migrations: int
     cpus: tuple[int, ...]  # CPUs on which the thread ran
-    spans: tuple[Span, ...] = ()
+    spans: tuple[ThreadSpan, ...] = ()
 
     @property
     def wall_s(self) -> float:

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from meshmark import process
-from meshmark.applications.attempt import Results
+from meshmark.applications.attempt import ResultsFile
 from meshmark.applications.configuration import Folders
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.calibration.metrics import Metrics
 from meshmark.load.calibration.native import find_load
-from meshmark.load.scenario.application import Copies, save_verdicts
+from meshmark.load.scenario.application import ApplicationCopies, save_verdicts
 from meshmark.load.scenario.journal import JOURNAL, read_run
 from meshmark.load.scenario.placing import (
-    Here,
+    HostResources,
     check_here,
     place_copies,
     run_plan,
@@ -59,7 +59,7 @@ def run_scenario(
     program_files: Mapping[str, Path] | None = None,
     report: Callable[[Mapping[str, Any]], None] | None = None,
     own: Metrics | None = None,
-    here: Here | None = None,
+    here: HostResources | None = None,
     tick: Callable[[], None] | None = None,
     made: Path | None = None,
     notify: Callable[[str], None] = lambda _: None,
@@ -72,7 +72,7 @@ def run_scenario(
         program_files: programs synthesised for the target profiles of the scenario, by program name.
         report: called with every event (`ready`, `released`, `exit`, …), in order.
         own: the user's metrics for target profiles, in addition to the built-in metrics and the metrics in the file.
-        here: resources of the host; None: `Here.now()`.
+        here: resources of the host; None: `HostResources.now()`.
         tick: called about once per second during the run.
         made: folder for builds and inputs of applications, which several runs may share; None: `out`.
         notify: called with messages about these builds and inputs.
@@ -86,7 +86,7 @@ def run_scenario(
     """
     if isinstance(scenario, Path):
         scenario = read_scenario(scenario, own)
-    here = Here.now() if here is None else here
+    here = HostResources.now() if here is None else here
     load = find_load()
     files: dict[str, Path] = {}
     memory: dict[str, int] = {}
@@ -150,10 +150,10 @@ def _claimed(out: Path) -> IO[bytes]:
         raise MeshmarkError(f"cannot run the scenario in {out}: {error.strerror or error}") from error
 
 
-def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, Copies]:
+def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, ApplicationCopies]:
     """Return the copies of the programs that application files describe, by program name."""
     return {
-        p.name: Copies(
+        p.name: ApplicationCopies(
             p.name,
             p.described,
             p.copies,
@@ -165,7 +165,9 @@ def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, Copies
     }
 
 
-def _judge(out: Path, applications: Mapping[str, Copies], before: Mapping[str, Sequence[Results]]) -> None:
+def _judge(
+    out: Path, applications: Mapping[str, ApplicationCopies], before: Mapping[str, Sequence[ResultsFile]]
+) -> None:
     """Write the verdict on each copy that ended with status 0."""
     verdicts = []
     for p in read_run(out, samples=False, judged=False).programs:

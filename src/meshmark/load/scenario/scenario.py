@@ -42,7 +42,7 @@ from meshmark.values import grammar
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of, found, unknown_key
 
 if TYPE_CHECKING:
-    from meshmark.load.scenario.application import Described
+    from meshmark.load.scenario.application import ScenarioApplication
 
 PRIORITIES: Final = SCHEDULERS
 WAIT_POLICIES: Final = WAITS
@@ -189,17 +189,17 @@ class ProgramTable(Input):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member(ProgramTable):
+class ScenarioProgram(ProgramTable):
     """A program of a scenario; it has exactly one of `command`, `file`, `described` and `profile`."""
 
     profile: TargetProfile | None = None
-    described: Described | None = None  # by an application file
+    described: ScenarioApplication | None = None  # by an application file
 
     @property
     def synthesised(self) -> bool:
         return not self.command and self.described is None
 
-    def single(self, copy: int = 0) -> Member:
+    def single(self, copy: int = 0) -> ScenarioProgram:
         """Return one copy of the program, which starts at 0 s."""
         return replace(self, copies=1, start_s=(0.0,), cpus=(self.cpus[copy],))
 
@@ -234,14 +234,14 @@ PROGRAM_KEYS: Final = tuple(f.name for f in fields(ProgramTable))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario(ScenarioTable):
-    programs: tuple[Member, ...]
+    programs: tuple[ScenarioProgram, ...]
     metrics: Metrics = field(default_factory=dict)  # the user's metrics, from the file and from --metrics
 
     @property
     def processes(self) -> int:
         return sum(p.copies for p in self.programs)
 
-    def member(self, name: str) -> Member:
+    def member(self, name: str) -> ScenarioProgram:
         """Return the program with this name.
 
         Raises:
@@ -283,7 +283,7 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
     file = checked(ScenarioFile, parse_toml(toml, where), where)
     user_metrics = _own_metrics(file.metric, where, own or {})
     metrics = all_metrics(user_metrics)
-    members: list[Member] = []
+    members: list[ScenarioProgram] = []
     for i, table in enumerate(file.program, 1):
         name = f"program{i}" if len(file.program) > 1 else "program"
         members.append(_member({"name": name, **table}, f"{where}: program {i}", metrics, folder))
@@ -317,7 +317,7 @@ def _own_metrics(tables: Mapping[str, Any], where: str, given: Metrics) -> Metri
     return metrics
 
 
-def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) -> Member:
+def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) -> ScenarioProgram:
     if isinstance(raw["name"], str):
         where = f"{where.rpartition(' ')[0]} {quoted(raw['name'], 60)}"
     runnable = [k for k in ("command", "file", "application") if k in raw]
@@ -345,12 +345,12 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
     if member_fields["file"]:
         member_fields["file"] = folder / member_fields["file"]
     if member_fields["application"]:
-        from meshmark.load.scenario.application import Asked, described
+        from meshmark.load.scenario.application import DimensionTerms, described
 
         if member_fields["cwd"]:
             raise UsageError(f"{where}: cwd: found with application; its file decides where it runs")
         threads = member_fields["threads"] if "threads" in raw else None  # threads of a rank
-        terms = Asked(f"{where}: application", f"{where}: dimensions", "dimensions = {{ {name} = {value} }}")
+        terms = DimensionTerms(f"{where}: application", f"{where}: dimensions", "dimensions = {{ {name} = {value} }}")
         application = described(member_fields["application"], member_fields["dimensions"], threads, folder, terms)
         member_fields |= {"described": application, "threads": application.cpus}
     elif member_fields["dimensions"]:
@@ -358,7 +358,7 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
     if not runnable:
         profile = {k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}
         member_fields["profile"] = parse_profile(profile, where, metrics, PROGRAM_KEYS)
-    return Member(**member_fields)
+    return ScenarioProgram(**member_fields)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from meshmark.errors import UsageError
 from meshmark.load.scenario.placing import check_here, place_copies, scenario_json, threads_of
 from meshmark.load.scenario.result import jain
 from meshmark.load.scenario.scenario import Scenario
-from meshmark.load.studies.outcome import Cell, Outcome
+from meshmark.load.studies.outcome import CellRun, StudyCell
 from meshmark.load.studies.results import format_slowdown
 from meshmark.load.studies.study import Study, identity
 from meshmark.store.record import Scalar, median_interval
@@ -62,9 +62,9 @@ class ScenarioStudy(Study):
             "files": {p.name: identity(p.file) for p in programs if p.file},
         }
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return one group: the scenario, and each program, whose copies run in turn, each on its CPUs."""
-        cells = [Cell(name=TOGETHER, scenarios=(self.scenario,))]
+        cells = [StudyCell(name=TOGETHER, scenarios=(self.scenario,))]
         for p in self.scenario.programs if self.alone else ():
             scenarios = []
             for copy in range(p.copies):
@@ -73,10 +73,10 @@ class ScenarioStudy(Study):
                     copy_alone.programs[0], cpus=(self._cpus_by_copy[p.name, copy],), policy=""
                 )
                 scenarios.append(dataclasses.replace(copy_alone, programs=(program,), policy=""))
-            cells.append(Cell(name=f"{p.name} alone", scenarios=tuple(scenarios)))
+            cells.append(StudyCell(name=f"{p.name} alone", scenarios=tuple(scenarios)))
         return [cells]
 
-    def add(self, cell: Cell, alone: Cell) -> None:
+    def add(self, cell: StudyCell, alone: StudyCell) -> None:
         """Add nothing: `conclude` compares the programs of the same runs."""
 
     def conclude(self) -> str:
@@ -105,7 +105,7 @@ class ScenarioStudy(Study):
         self.median_run = self.folder / "runs" / outcomes[len(outcomes) // 2].run if outcomes else None
         return super().conclude()
 
-    def _add_repeated(self, outcomes: Sequence[Outcome], conditions: Mapping[str, Scalar]) -> None:
+    def _add_repeated(self, outcomes: Sequence[CellRun], conditions: Mapping[str, Scalar]) -> None:
         """Add a program that ran in the scenario only."""
         runs = [o for o in outcomes if not o.reason]
         if not runs:
@@ -138,7 +138,7 @@ def _with_files(scenario: Scenario, files: Mapping[str, Path]) -> tuple[Scenario
     return dataclasses.replace(scenario, programs=tuple(members)), memory
 
 
-def _waited(outcomes: Sequence[Outcome]) -> str:
+def _waited(outcomes: Sequence[CellRun]) -> str:
     """Return the median over the runs of the share of the time that a thread waited for a CPU, as text."""
     shares = [
         statistics.fmean(u.waiting_s / (u.threads * u.wall_s) for u in o.of() if u.wall_s > 0)

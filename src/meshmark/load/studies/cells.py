@@ -26,20 +26,20 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.calibration.variants import Variant
-from meshmark.load.scenario.application import Described
-from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.application import ScenarioApplication
+from meshmark.load.scenario.placing import HostResources
 from meshmark.load.scenario.result import LoadRun
 from meshmark.load.scenario.run import run_scenario
-from meshmark.load.scenario.scenario import Canary, Member, Scenario
-from meshmark.load.studies.outcome import JOURNAL, PLAN, Cell, Outcome, open_journal, outcome_of, read_outcomes
+from meshmark.load.scenario.scenario import Canary, Scenario, ScenarioProgram
+from meshmark.load.studies.outcome import JOURNAL, PLAN, CellRun, StudyCell, open_journal, outcome_of, read_outcomes
 from meshmark.load.synthesis import synthesize
 from meshmark.load.synthesis.make import calibrate
-from meshmark.load.synthesis.program import Program, dump_program, read_program
+from meshmark.load.synthesis.program import SyntheticProgram, dump_program, read_program
 from meshmark.store.files import read_json, write_file
 from meshmark.values.inputs import found
 
 Notify = Callable[[str], None]
-Work = Path | Sequence[str] | Described  # file of a synthetic program, a command, or an application
+Work = Path | Sequence[str] | ScenarioApplication  # file of a synthetic program, a command, or an application
 LEAD_S: Final = 0.25  # neighbours start this long before the measured programs
 MEMORY_MIB: Final = 512.0  # of each program; initialising and checking more memory takes longer than the run
 OUTLASTS: Final = 12.0  # run time of a neighbour relative to the measured program, with which the neighbour is stopped
@@ -76,12 +76,12 @@ class _NeighbourStopper:
             self._pids.clear()
 
 
-def order(groups: Sequence[Sequence[Cell]], repetition: int, seed: int) -> list[Cell]:
+def order(groups: Sequence[Sequence[StudyCell]], repetition: int, seed: int) -> list[StudyCell]:
     """Return the cells of one repetition, in an order that depends on the arguments only, for resumed studies."""
     rng = random.Random(f"{seed}/{repetition}")
     shuffled_groups = list(groups)
     rng.shuffle(shuffled_groups)
-    cells_in_order: list[Cell] = []
+    cells_in_order: list[StudyCell] = []
     for group in shuffled_groups:
         cells = list(group)
         if len(cells) > 2:
@@ -124,7 +124,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
     write_file(path, json.dumps(plan, indent=1).encode() + b"\n", private=True)
 
 
-def _is_pointless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:
+def _is_pointless(cell: StudyCell, groups: Sequence[Sequence[StudyCell]], failed: set[str]) -> bool:
     """Return whether a cell failed, or every cell to compare it with failed."""
     if cell.name in failed:
         return True
@@ -139,14 +139,14 @@ def _is_pointless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]
 
 def run_cells(
     folder: Path,
-    groups: Sequence[Sequence[Cell]],
+    groups: Sequence[Sequence[StudyCell]],
     repetitions: int,
     seed: int,
     notify: Notify = silent,
     inspect: Callable[[LoadRun], Mapping[str, float]] | None = None,
-    here: Here | None = None,
+    here: HostResources | None = None,
     timeout_s: float = 0.0,
-) -> dict[str, list[Outcome]]:
+) -> dict[str, list[CellRun]]:
     """Run the cells that the journal lacks, and return all outcomes.
 
     A cell is not repeated after an invalid run (a program failed, or a neighbour ended too early). Cells that have no
@@ -199,14 +199,14 @@ def run_cells(
             )
             result = f"{outcome.time_s('wall'):.3g} s" if not outcome.reason else outcome.reason
             notify(f"{number}/{len(steps)} {cell.name}: {result}; about {remaining_s:.0f} s left")
-    outcomes_by_cell: dict[str, list[Outcome]] = {name: [] for name in by_name}
+    outcomes_by_cell: dict[str, list[CellRun]] = {name: [] for name in by_name}
     for o in sorted(outcomes.values(), key=lambda o: o.repetition):
         outcomes_by_cell[o.cell].append(o)
     return outcomes_by_cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
+class ProgramMaker:
     """Synthesises the programs of a study, and reuses existing ones."""
 
     folder: Path  # folder of the study
@@ -252,7 +252,7 @@ class Maker:
         return self.folder / "programs" / ("".join(c if c.isalnum() or c in "._-" else "_" for c in name) + ".json")
 
 
-def lengthened(program: Program, factor: float) -> Program:
+def lengthened(program: SyntheticProgram, factor: float) -> SyntheticProgram:
     """Return the same mix for `factor` times the run time."""
     return dataclasses.replace(
         program,
@@ -271,7 +271,7 @@ def member(
     threads: int = 1,
     wait_policy: str = "",
     oversubscribe: bool = False,
-) -> Member:
+) -> ScenarioProgram:
     """Return a program with one copy per set of CPUs.
 
     Args:
@@ -287,12 +287,12 @@ def member(
         "oversubscribe": oversubscribe,
     }
     if isinstance(work, Path):
-        return Member(file=work, **fields)
-    if isinstance(work, Described):
-        return Member(application=work.name, described=work, **fields)
+        return ScenarioProgram(file=work, **fields)
+    if isinstance(work, ScenarioApplication):
+        return ScenarioProgram(application=work.name, described=work, **fields)
     loop = ("sh", "-c", 'while "$@"; do :; done', "sh") if endless else ()
-    return Member(command=(*loop, *work), **fields)
+    return ScenarioProgram(command=(*loop, *work), **fields)
 
 
-def scenario(name: str, *members: Member, sample_s: float = 0.1) -> Scenario:
+def scenario(name: str, *members: ScenarioProgram, sample_s: float = 0.1) -> Scenario:
     return Scenario(name=name, programs=members, canary=QUIET, sample_s=sample_s)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from meshmark.errors import UsageError
 from meshmark.load.studies.cells import Work, member
-from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point, format_slowdown
+from meshmark.load.studies.outcome import StudyCell
+from meshmark.load.studies.results import StudyPoint, format_slowdown
 from meshmark.load.studies.study import Study, checked_work
 from meshmark.values.inputs import found
 
@@ -40,7 +40,7 @@ class CopiesStudy(Study):
         self.counts = sorted({1, *(self.counts or default)})
         self.throughput: dict[int, float] = {}
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return one group, with a cell per number of copies. One copy runs on each CPU in turn."""
         cells = []
         for c in self.counts:
@@ -58,7 +58,7 @@ class CopiesStudy(Study):
             )
         return [cells]
 
-    def add(self, cell: Cell, alone: Cell) -> Point | None:
+    def add(self, cell: StudyCell, alone: StudyCell) -> StudyPoint | None:
         """Add run times and throughput."""
         p, count, clock = super().add(cell, alone), int(cell.x), self.options.clock
         runs, flags = self.valid(cell, "elapsed" if count == 1 else "")

@@ -13,18 +13,18 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.calibration.effects import Curve
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, Work, member
-from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point
+from meshmark.load.studies.outcome import StudyCell
+from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study, checked_work, one_cpu_each
 from meshmark.load.synthesis.program import read_program
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldOut:
+class CurvePrediction:
     """A neighbour that the curve predicts."""
 
     predicted: float  # slowdown
-    measured: Point
+    measured: StudyPoint
 
     @property
     def error_points(self) -> float:
@@ -82,7 +82,7 @@ class CurveStudy(Study):
         for k, file in self.held_out.items():
             checked_work(file, f"held_out: {k}")
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return one group: the program alone, and beside each neighbour."""
         fitted = [self._neighbour(rate) for rate in self.rates_gb_per_s]
         feasible = [rate for _, rate, file in fitted if file is not None]
@@ -145,13 +145,13 @@ class CurveStudy(Study):
             self.end("")
             raise MeshmarkError(f"{self.study}: no run next to a neighbour is valid", self.runs_hint)
         self.predict = Curve([p.x for p in self.points], [p.slowdown.ratio for p in self.points])
-        self.predictions: list[HeldOut] = []
+        self.predictions: list[CurvePrediction] = []
         for p in checks:
             if not self.predict.low <= p.x <= self.predict.high:
                 reason = f"{p.label}: {p.x:.3g} GB/s is outside the range of the curve"
                 self.results.absent("prediction_gap", reason, {"neighbour": p.label}, "absent")
                 continue
-            prediction = HeldOut(predicted=self.predict(p.x), measured=p)
+            prediction = CurvePrediction(predicted=self.predict(p.x), measured=p)
             self.predictions.append(prediction)
             self.results.add(
                 "prediction_gap",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from meshmark.errors import UsageError
 from meshmark.load.studies.cells import member
-from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point
+from meshmark.load.studies.outcome import StudyCell
+from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study, one_cpu_each
 from meshmark.store.record import Scalar
 from meshmark.values.inputs import found
@@ -34,7 +34,9 @@ class EqualPrograms(Study):
         if not 2 <= self.copies <= len(self.cpus):
             raise UsageError(f"copies: found {self.copies}; allowed: 2 to {len(self.cpus)}, one per CPU")
 
-    def pair(self, x: float, name: str, metrics: Mapping[str, float], conditions: Mapping[str, Scalar]) -> list[Cell]:
+    def pair(
+        self, x: float, name: str, metrics: Mapping[str, float], conditions: Mapping[str, Scalar]
+    ) -> list[StudyCell]:
         """Return the cells of the program with these metrics; none if the program is impossible."""
         requested = {k: conditions[k] for k in ("write_fraction", "memory_rate_asked") if conditions[k] is not None}
         target = self.target(self.run_time_s, metrics, name=name.replace("/", " per "))
@@ -54,7 +56,7 @@ class EqualPrograms(Study):
             ),
         ]
 
-    def add(self, cell: Cell, alone: Cell) -> Point | None:
+    def add(self, cell: StudyCell, alone: StudyCell) -> StudyPoint | None:
         """Add the point; its condition `memory_rate` is the median bandwidth of one copy alone, by its counts."""
         uses = [u for o in self.outcomes[alone.name] for u in o.of()]
         rate = statistics.median(u.memory_rate(self.options.clock) for u in uses) if uses else 0.0

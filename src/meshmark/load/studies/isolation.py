@@ -9,10 +9,10 @@ from typing import Any
 
 from meshmark.errors import AbsentError, UsageError
 from meshmark.load.calibration.effects import Equivalence, equivalence
-from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.placing import HostResources
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member
-from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point
+from meshmark.load.studies.outcome import StudyCell
+from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study, one_cpu_each
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import format_list
@@ -21,7 +21,7 @@ from meshmark.statistics.verdicts import spoken
 
 def memory_domains() -> list[tuple[int, ...]]:
     """Return the available CPUs of each memory domain of this machine."""
-    allowed_cpus = set(Here.now().cpus)
+    allowed_cpus = set(HostResources.now().cpus)
     cpu_sets = (tuple(c for c in n.near_cpus or n.cpus if c in allowed_cpus) for n in from_sysfs().nodes if n.cpus)
     return [s for s in cpu_sets if s]
 
@@ -71,7 +71,7 @@ class IsolationStudy(Study):
         """Return the parameters with the domains as lists of CPUs."""
         return {**super().parameters(), "domains": [format_list(tuple(d)) for d in self.domains]}
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return one group, with a cell per number of domains."""
         rate = self.rate_gb_per_s
         target = self.target(self.run_time_s, {"memory_gb_per_s": rate}, name=f"{rate:g} GB per s")
@@ -99,7 +99,7 @@ class IsolationStudy(Study):
             )
         return [cells]
 
-    def add(self, cell: Cell, alone: Cell) -> Point | None:
+    def add(self, cell: StudyCell, alone: StudyCell) -> StudyPoint | None:
         """Add the point and its test of equivalence."""
         p = super().add(cell, alone)
         if p is None or len(p.pairs) < 2:

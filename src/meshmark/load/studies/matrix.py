@@ -9,8 +9,8 @@ from typing import Final
 from meshmark.errors import UsageError
 from meshmark.load.calibration.variants import LEVELS, Variant
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member
-from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point
+from meshmark.load.studies.outcome import StudyCell
+from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study
 from meshmark.values.inputs import found
 
@@ -65,11 +65,11 @@ class MatrixStudy(Study):
         self.columns = ("measured \\ beside", *self.classes)
 
     @property
-    def cells(self) -> dict[tuple[str, str], Point]:
+    def cells(self) -> dict[tuple[str, str], StudyPoint]:
         """The points by class of the measured program and class of its neighbour."""
         return {(str(p.conditions["class"]), p.label): p for p in self.points}
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return a group per measured class: alone, and beside each class."""
         files = {}
         for name in self.classes:

@@ -8,8 +8,8 @@ from typing import Final
 
 from meshmark.errors import UsageError
 from meshmark.load.studies.equal_programs import EqualPrograms, checked_fraction
-from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point, format_slowdown
+from meshmark.load.studies.outcome import StudyCell
+from meshmark.load.studies.results import StudyPoint, format_slowdown
 from meshmark.load.synthesis import explain
 
 FRACTIONS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -42,7 +42,7 @@ class MixStudy(EqualPrograms):
             self.rate_gb_per_s = float(f"{0.5 * min(max_rates, default=0.0):.3g}")
         self.rate_gb_per_s = self.rates((self.rate_gb_per_s,), self.target(self.run_time_s))[0]
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return a group per share of writes."""
         rate = self.rate_gb_per_s
         pairs = (
@@ -56,6 +56,6 @@ class MixStudy(EqualPrograms):
         )
         return [pair for pair in pairs if pair]
 
-    def row(self, p: Point) -> list[str]:
+    def row(self, p: StudyPoint) -> list[str]:
         """Return the share, the rate alone and the slowdown."""
         return [f"{p.x:g}", f"{p.number('memory_rate') / 1e9:.3f}", *format_slowdown(p.slowdown)]

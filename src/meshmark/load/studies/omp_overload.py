@@ -13,9 +13,9 @@ from meshmark.errors import UsageError
 from meshmark.load.scenario.result import LoadRun
 from meshmark.load.scenario.scenario import WAIT_POLICIES
 from meshmark.load.studies.cells import LEAD_S, Work, member
-from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.outcome import StudyCell
 from meshmark.load.studies.overload import cpu_shares
-from meshmark.load.studies.results import Point
+from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study, checked_work
 from meshmark.values.inputs import found
 
@@ -113,7 +113,7 @@ class OmpOverloadStudy(Study):
         if self.sequential is not None:
             self.sequential = checked_work(self.sequential, "sequential")
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return a group per wait policy: the parallel programs alone, and next to endless sequential programs."""
         parallel, sequential = self.parallel, self.sequential
         if parallel is None:
@@ -163,7 +163,7 @@ class OmpOverloadStudy(Study):
             "running": sum(w * r for samples in per_copy for w, r in samples) / total_s if total_s > 0 else 0.0,
         }
 
-    def add(self, cell: Cell, alone: Cell) -> Point | None:
+    def add(self, cell: StudyCell, alone: StudyCell) -> StudyPoint | None:
         """Add serialisation, running threads, and the CPU time of the sequential programs over CPU and waiting time."""
         p = super().add(cell, alone)
         if p is None:

@@ -27,8 +27,8 @@ CLOCKS: Final = ("wall", "dedicated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """Scenarios that a study repeats. `x`, `label` and `conditions` describe its results, see `results.Point`."""
+class StudyCell:
+    """Scenarios that a study repeats. `x`, `label` and `conditions` describe its results, see `results.StudyPoint`."""
 
     name: str  # unique in its study
     scenarios: tuple[Scenario, ...]  # one per repetition, in turn
@@ -39,7 +39,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class CopyUse:
     """A copy of a program in one run, times in s. A synthetic program reports its times without its check."""
 
     program: str
@@ -63,7 +63,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class CellRun:
     """The result of one run of a cell."""
 
     cell: str
@@ -71,14 +71,14 @@ class Outcome:
     run: str  # folder in runs/
     start: str
     measured: tuple[str, ...]
-    uses: tuple[Use, ...]
+    uses: tuple[CopyUse, ...]
     totals: Totals
     flags: frozenset[str]
     about: Mapping[str, str] = field(default_factory=dict)  # machine, build, compiler, kernel
     more: Mapping[str, float] = field(default_factory=dict)  # values that the study derives from the run
     reason: str = ""  # why the outcome is excluded; "": valid
 
-    def of(self, *programs: str) -> list[Use]:
+    def of(self, *programs: str) -> list[CopyUse]:
         """Return the copies of these programs, by default of all measured programs."""
         return [u for u in self.uses if u.program in (programs or self.measured)]
 
@@ -90,18 +90,18 @@ class Outcome:
         return {"type": "run", **dataclasses.asdict(self), "flags": sorted(self.flags)}
 
     @staticmethod
-    def from_json(line: Mapping[str, Any]) -> Outcome:
+    def from_json(line: Mapping[str, Any]) -> CellRun:
         """Parse a line of the journal.
 
         Raises:
             KeyError, TypeError, ValueError: The line is not an outcome.
         """
         fields = {k: v for k, v in line.items() if k != "type"}
-        outcome = Outcome(
+        outcome = CellRun(
             **{
                 **fields,
                 "measured": tuple(line["measured"]),
-                "uses": tuple(Use(**u) for u in line["uses"]),
+                "uses": tuple(CopyUse(**u) for u in line["uses"]),
                 "totals": Totals(**line["totals"]),
                 "flags": frozenset(line["flags"]),
             }
@@ -127,9 +127,9 @@ class Outcome:
         return outcome
 
 
-def _use(p: ProgramUse) -> Use:
+def _use(p: ProgramUse) -> CopyUse:
     counts = {k: float(v) for k, v in p.done.items() if isinstance(v, int | float) and not isinstance(v, bool)}
-    return Use(
+    return CopyUse(
         program=p.program,
         copy=p.copy,
         how=p.how,
@@ -143,8 +143,8 @@ def _use(p: ProgramUse) -> Use:
 
 
 def outcome_of(
-    cell: Cell, repetition: int, run: LoadRun, inspect: Callable[[LoadRun], Mapping[str, float]] | None
-) -> Outcome:
+    cell: StudyCell, repetition: int, run: LoadRun, inspect: Callable[[LoadRun], Mapping[str, float]] | None
+) -> CellRun:
     measured = cell.measured or tuple(dict.fromkeys(p.program for p in run.programs))
     measured_programs = [p for p in run.programs if p.program in measured]
     failed = [p for p in measured_programs if p.how != "ok"]
@@ -166,7 +166,7 @@ def outcome_of(
         if measured_programs
         else "no program ran"
     )
-    return Outcome(
+    return CellRun(
         cell=cell.name,
         repetition=repetition,
         run=run.folder.name,
@@ -199,14 +199,14 @@ def open_journal(path: Path) -> Iterator[Any]:
         raise MeshmarkError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def read_outcomes(folder: Path) -> list[Outcome]:
+def read_outcomes(folder: Path) -> list[CellRun]:
     """Return the finished runs of a study in order; skip invalid lines."""
-    outcomes: dict[tuple[str, int], Outcome] = {}
+    outcomes: dict[tuple[str, int], CellRun] = {}
     for raw in whole_lines(folder / JOURNAL):
         try:
             line = json.loads(raw)
             if line["type"] == "run":
-                outcome = Outcome.from_json(line)
+                outcome = CellRun.from_json(line)
                 outcomes[outcome.cell, outcome.repetition] = outcome
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue

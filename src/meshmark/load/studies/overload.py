@@ -9,8 +9,8 @@ from typing import Final
 from meshmark.errors import UsageError
 from meshmark.load.scenario.result import jain
 from meshmark.load.studies.cells import Work, member
-from meshmark.load.studies.outcome import Cell, Outcome
-from meshmark.load.studies.results import Point, format_slowdown
+from meshmark.load.studies.outcome import CellRun, StudyCell
+from meshmark.load.studies.results import StudyPoint, format_slowdown
 from meshmark.load.studies.study import Study, checked_work
 
 # Total by metric.
@@ -26,7 +26,7 @@ _TOTALS: Final = {
 }
 
 
-def cpu_shares(outcome: Outcome, *programs: str) -> list[float]:
+def cpu_shares(outcome: CellRun, *programs: str) -> list[float]:
     """Return the CPU time over CPU and waiting time of each copy."""
     shares = []
     for u in outcome.of(*programs):
@@ -70,7 +70,7 @@ class OverloadStudy(Study):
             raise UsageError("work: found neither a program nor calibration data to synthesise one from")
         self._waits: list[str] = []  # lines with the waiting time of each copy in the run with the median bench time
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return one group, with a cell per number of programs."""
         n = len(self.cpus)
         work = self.work or self.maker.file("program", self.target(self.run_time_s, name="sequential"), rounds=0)
@@ -88,7 +88,7 @@ class OverloadStudy(Study):
             ]
         ]
 
-    def add(self, cell: Cell, alone: Cell) -> Point | None:
+    def add(self, cell: StudyCell, alone: StudyCell) -> StudyPoint | None:
         """Add the totals, the fairness (Jain's index of the copies' CPU shares) and the waiting times."""
         p, count = super().add(cell, alone), int(cell.x)
         runs, flags = self.valid(cell, "bench" if count == 1 else "")

@@ -10,14 +10,14 @@ from typing import Literal
 
 from meshmark.load.scenario.records import INSTRUMENT, METRICS
 from meshmark.load.scenario.result import Slowdown, slowdown
-from meshmark.load.studies.outcome import RECORDS, Clock, Outcome
+from meshmark.load.studies.outcome import RECORDS, CellRun, Clock
 from meshmark.store.files import write_file
 from meshmark.store.record import SCHEMA, Record, Scalar
 from meshmark.store.run import Absence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class StudyPoint:
     """Run times together and alone under these conditions. `pairs`: their ratio in each repetition."""
 
     x: float
@@ -37,11 +37,11 @@ class Point:
 def point(
     x: float,
     label: str,
-    alone: Sequence[Outcome],
-    together: Sequence[Outcome],
+    alone: Sequence[CellRun],
+    together: Sequence[CellRun],
     clock: Clock,
     conditions: Mapping[str, Scalar],
-) -> tuple[Point | None, str]:
+) -> tuple[StudyPoint | None, str]:
     """Return the point, or None and the reason if a run is invalid or missing."""
     for runs in (together, alone):
         if reason := next((o.reason for o in runs if o.reason), ""):
@@ -50,7 +50,7 @@ def point(
     together_by_repetition = {o.repetition: o.time_s(clock) for o in together}
     if not alone_by_repetition or not together_by_repetition:
         return None, "not run"
-    return Point(
+    return StudyPoint(
         x=x,
         label=label,
         slowdown=slowdown(list(alone_by_repetition.values()), list(together_by_repetition.values())),
@@ -66,7 +66,7 @@ def point(
 
 
 @dataclass(kw_only=True)
-class Results:
+class StudyResults:
     """Collects the records and absences of a study."""
 
     study: str
@@ -116,7 +116,7 @@ class Results:
             )
         )
 
-    def add_point(self, p: Point) -> None:
+    def add_point(self, p: StudyPoint) -> None:
         """Add the run times alone and together, and their ratio.
 
         The value of the ratio's record is the median over the pairs. Its conditions contain the estimate over all runs,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from meshmark.errors import UsageError
 from meshmark.load.calibration.effects import Crossing, crossing
 from meshmark.load.studies.equal_programs import EqualPrograms, checked_fraction
-from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point, format_slowdown
+from meshmark.load.studies.outcome import StudyCell
+from meshmark.load.studies.results import StudyPoint, format_slowdown
 from meshmark.store.record import Scalar
 
 
@@ -37,7 +37,7 @@ class SharedBusStudy(EqualPrograms):
         self._fraction = {} if fraction is None else {"write_fraction": checked_fraction(fraction)}
         self.rates_gb_per_s = self.rates(self.rates_gb_per_s, self.target(self.run_time_s, self._fraction))
 
-    def groups(self) -> list[list[Cell]]:
+    def groups(self) -> list[list[StudyCell]]:
         """Return a group per rate."""
         pairs = (
             self.pair(
@@ -55,7 +55,7 @@ class SharedBusStudy(EqualPrograms):
         )
         return [pair for pair in pairs if pair]
 
-    def row(self, p: Point) -> list[str]:
+    def row(self, p: StudyPoint) -> list[str]:
         """Return the requested rate, the rates alone and together, and the slowdown."""
         return [p.label, f"{p.x:.3f}", f"{p.x * self.copies:.3f}", *format_slowdown(p.slowdown)]
 

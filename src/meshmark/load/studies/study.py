@@ -17,24 +17,24 @@ from typing import Any, ClassVar, Final, Self
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.calibration.profile import TargetProfile
 from meshmark.load.calibration.variants import MAX_PROGRAM_BYTES, Variant
-from meshmark.load.scenario.application import Described
-from meshmark.load.scenario.placing import Here
+from meshmark.load.scenario.application import ScenarioApplication
+from meshmark.load.scenario.placing import HostResources
 from meshmark.load.scenario.result import LoadRun
-from meshmark.load.scenario.scenario import Member
+from meshmark.load.scenario.scenario import ScenarioProgram
 from meshmark.load.studies.cells import (
     MAX_REPETITIONS,
     MEMORY_MIB,
     SHARES,
-    Maker,
     Notify,
+    ProgramMaker,
     Work,
     run_cells,
     scenario,
     silent,
     start_study,
 )
-from meshmark.load.studies.outcome import CLOCKS, Cell, Clock, Outcome
-from meshmark.load.studies.results import Point, Results, format_slowdown, point, table
+from meshmark.load.studies.outcome import CLOCKS, CellRun, Clock, StudyCell
+from meshmark.load.studies.results import StudyPoint, StudyResults, format_slowdown, point, table
 from meshmark.load.synthesis import explain
 from meshmark.machine.tree import format_list
 from meshmark.store.files import read_bytes
@@ -60,8 +60,8 @@ class StudyOptions:
 DEFAULT_OPTIONS: Final = StudyOptions()
 
 
-def _host() -> Here:
-    return Here.now()
+def _host() -> HostResources:
+    return HostResources.now()
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Study(ABC):
     variants: Sequence[Variant] = ()
     cpus: Sequence[int] = ()
     options: StudyOptions = DEFAULT_OPTIONS
-    here: Here = field(default_factory=_host)
+    here: HostResources = field(default_factory=_host)
 
     def __post_init__(self) -> None:
         options, available = self.options, format_list(self.here.cpus)
@@ -126,7 +126,7 @@ class Study(ABC):
             **self.parameters(),
         }
         self.common: dict[str, Scalar] = {"cpus": format_list(self.cpus), "clock": options.clock}
-        self.maker = Maker(
+        self.maker = ProgramMaker(
             folder=self.folder,
             variants=self.variants,
             machine=options.machine,
@@ -135,7 +135,7 @@ class Study(ABC):
             notify=options.notify,
         )
         self.impossible: list[tuple[str, Mapping[str, Scalar]]] = []  # reason and conditions of programs
-        self.points: list[Point] = []
+        self.points: list[StudyPoint] = []
         self.rows: list[tuple[Sequence[str], frozenset[str]]] = []  # of the table, with flags; empty: one per point
         self.excluded = ""
 
@@ -145,20 +145,20 @@ class Study(ABC):
         return {f.name: identity(getattr(self, f.name)) for f in fields(self) if f.name not in common}
 
     @abstractmethod
-    def groups(self) -> Sequence[Sequence[Cell]]:
+    def groups(self) -> Sequence[Sequence[StudyCell]]:
         """Return the cells to run, and synthesise their programs. The first cell of a group is its baseline."""
 
     def inspect(self, run: LoadRun) -> Mapping[str, float]:
         """Return values that the study derives from a valid run, to be stored in its outcome."""
         return {}
 
-    def add(self, cell: Cell, alone: Cell) -> Point | None:
+    def add(self, cell: StudyCell, alone: StudyCell) -> StudyPoint | None:
         """Add the results of a cell. `alone`: the baseline of its group, which may be the cell itself."""
         if cell.name == alone.name:
             return None
         return self.compare(cell.x, cell.label, self.outcomes[alone.name], self.outcomes[cell.name], cell.conditions)
 
-    def row(self, p: Point) -> Sequence[str]:
+    def row(self, p: StudyPoint) -> Sequence[str]:
         """Return the table row of a point."""
         return [p.label, *format_slowdown(p.slowdown)]
 
@@ -185,7 +185,7 @@ class Study(ABC):
                 f"{len(invalid)} of {len(outcomes)} runs are excluded: {invalid[0].cell}: {invalid[0].reason}"
             )
         source: Mapping[str, str] = outcomes[0].about if outcomes else {}
-        self.results = Results(
+        self.results = StudyResults(
             study=self.study,
             machine=options.machine or source.get("machine", ""),
             common=self.common,
@@ -229,10 +229,10 @@ class Study(ABC):
         self,
         x: float,
         label: str,
-        alone: Sequence[Outcome],
-        together: Sequence[Outcome],
+        alone: Sequence[CellRun],
+        together: Sequence[CellRun],
         conditions: Mapping[str, Scalar],
-    ) -> Point | None:
+    ) -> StudyPoint | None:
         """Record a point, or the reason why it is absent."""
         p, reason = point(x, label, alone, together, self.options.clock, conditions)
         if p is None:
@@ -242,7 +242,7 @@ class Study(ABC):
             self.points.append(p)
         return p
 
-    def valid(self, cell: Cell, metric: str = "") -> tuple[list[Outcome], frozenset[str]]:
+    def valid(self, cell: StudyCell, metric: str = "") -> tuple[list[CellRun], frozenset[str]]:
         """Return the valid outcomes of a cell and their flags.
 
         Args:
@@ -254,7 +254,7 @@ class Study(ABC):
             self.results.absent(metric, reason, cell.conditions)
         return outcomes, frozenset().union(*(o.flags for o in outcomes))
 
-    def cell(self, name: str, *placements: Sequence[Member], title: str = "", **more: Any) -> Cell:
+    def cell(self, name: str, *placements: Sequence[ScenarioProgram], title: str = "", **more: Any) -> StudyCell:
         """Return a cell.
 
         Args:
@@ -267,7 +267,7 @@ class Study(ABC):
         title = f"{self.study.removeprefix('interference_')}: {title or name}"
         sample_s = more.pop("sample_s", 0.1)
         scenarios = tuple(scenario(title, *members, sample_s=sample_s) for members in placements)
-        return Cell(name=name, measured=self.measured, scenarios=scenarios, **more)
+        return StudyCell(name=name, measured=self.measured, scenarios=scenarios, **more)
 
     def target(self, run_time_s: float, metrics: Mapping[str, float] | None = None, **more: Any) -> TargetProfile:
         """Return the target profile of a program.
@@ -317,7 +317,7 @@ def checked_work(work: Work, key: str = "command") -> Work:
     Raises:
         UsageError: The file or the program does not exist.
     """
-    if isinstance(work, Described):
+    if isinstance(work, ScenarioApplication):
         work.check()
         return work
     if isinstance(work, Path):
@@ -334,7 +334,7 @@ def identity(value: Any) -> Any:
     """Return a parameter as JSON: a file or an application by name and digest."""
     if isinstance(value, Mapping):
         return {k: identity(v) for k, v in value.items()}
-    if isinstance(value, Described):
+    if isinstance(value, ScenarioApplication):
         return value.identity
     if isinstance(value, Path):
         try:

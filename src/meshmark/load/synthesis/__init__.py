@@ -28,23 +28,25 @@ from numpy.typing import NDArray
 from meshmark.errors import MeshmarkError as MeshmarkError
 from meshmark.errors import UsageError
 from meshmark.load.calibration.metrics import Linear as Linear
-from meshmark.load.calibration.metrics import Metric as Metric
+from meshmark.load.calibration.metrics import LoadMetric as LoadMetric
 from meshmark.load.calibration.metrics import Metrics, all_metrics
 from meshmark.load.calibration.order import PLAIN as PLAIN
 from meshmark.load.calibration.order import best_phases as best_phases
 from meshmark.load.calibration.profile import TargetProfile
-from meshmark.load.calibration.variants import Table, Variant
+from meshmark.load.calibration.variants import Variant, VariantColumns
 from meshmark.load.calibration.variants import Vector as Vector
 from meshmark.load.synthesis.calls import finish_program
 from meshmark.load.synthesis.feasible import any_solution, find_max_share, impossible_error, reachable
 from meshmark.load.synthesis.mix import balanced, select_variants, spread_evenly, weights
-from meshmark.load.synthesis.problem import Problem, equation_rows, presolved, usable_variants
-from meshmark.load.synthesis.program import Part as Part
-from meshmark.load.synthesis.program import Program
+from meshmark.load.synthesis.problem import MixProblem, equation_rows, presolved, usable_variants
+from meshmark.load.synthesis.program import ProgramPart as ProgramPart
+from meshmark.load.synthesis.program import SyntheticProgram
 from meshmark.load.synthesis.program import spinning as spinning
 
 
-def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metrics) -> tuple[Problem, float, list[str]]:
+def _problem(
+    variants: Sequence[Variant], target: TargetProfile, metrics: Metrics
+) -> tuple[MixProblem, float, list[str]]:
     """Set up the equations on the usable variants and find the maximum share of one variant.
 
     Raises:
@@ -54,12 +56,12 @@ def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metric
     for name, value in (("run_time_s", target.run_time_s), *sorted(target.metrics.items())):
         if not math.isfinite(value) or name not in ("run_time_s", *metrics):
             raise UsageError(f"{target.name}: {name}: found {value}; allowed: finite values of known metrics")
-    table = Table(variants, target.load_balance)
+    table = VariantColumns(variants, target.load_balance)
     preferred, special = usable_variants(table, target, metrics)
 
-    def on(which: NDArray[np.intp]) -> Problem:
+    def on(which: NDArray[np.intp]) -> MixProblem:
         part = table.only(which)
-        return Problem(part, equation_rows(part, target, metrics), target)
+        return MixProblem(part, equation_rows(part, target, metrics), target)
 
     notes: list[str] = []
     full_problem = on(preferred)
@@ -83,7 +85,7 @@ def synthesize(
     own_metrics: Metrics | None = None,
     machine: str = "",
     versions: Mapping[str, str] | None = None,
-) -> Program:
+) -> SyntheticProgram:
     """Plan a program that meets a target profile.
 
     Args:
@@ -136,13 +138,13 @@ def explain(
         UsageError: A key of the profile excludes all variants; the message names it.
     """
     metrics = all_metrics(own_metrics)
-    table = Table(variants, target.load_balance)
+    table = VariantColumns(variants, target.load_balance)
     part = table.only(usable_variants(table, target, metrics)[0])
-    return reachable(Problem(part, equation_rows(part, target, metrics), target))
+    return reachable(MixProblem(part, equation_rows(part, target, metrics), target))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredTimes:
     """Measured times of a run. `per_call_s` is optional; without it, all variants are scaled alike."""
 
     wall_s: float  # all calls
@@ -152,12 +154,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    program: Program
+    program: SyntheticProgram
     error: float  # relative error of the measured run: wall time over target run time, minus 1
     converged: bool  # the error is within the floor; the program is unchanged
 
 
-def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, floor: float = 0.0) -> Calibration:
+def recalibrate(
+    program: SyntheticProgram, measured: MeasuredTimes, *, damping: float = 0.7, floor: float = 0.0
+) -> Calibration:
     """Adjust the numbers of calls by times measured in the mix rather than for each kernel alone.
 
     In a mix, each call finds the caches as other kernels left them, so calibrated times are 25 to 50 % off. Times move
@@ -211,8 +215,8 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
         }
         variants.append(dataclasses.replace(v, **new_times))
     metrics = all_metrics(program.own_metrics)
-    table = Table(variants, target.load_balance)
-    problem = Problem(table, equation_rows(table, target, metrics), target)
+    table = VariantColumns(variants, target.load_balance)
+    problem = MixProblem(table, equation_rows(table, target, metrics), target)
     current_shares = (
         np.array([p.calls for p in program.parts], dtype=np.float64) * table.columns["wall_s"] / target.run_time_s
     )

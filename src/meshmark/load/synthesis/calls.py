@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from meshmark.load.calibration.metrics import Linear, Metrics
 from meshmark.load.calibration.order import PLAIN, best_phases
 from meshmark.load.calibration.profile import TargetProfile
-from meshmark.load.calibration.variants import Table, Vector
-from meshmark.load.synthesis.problem import Problem, Row, parts_of
-from meshmark.load.synthesis.program import Part, Program
+from meshmark.load.calibration.variants import VariantColumns, Vector
+from meshmark.load.synthesis.problem import MixProblem, TargetRow, parts_of
+from meshmark.load.synthesis.program import ProgramPart, SyntheticProgram
 
 _GRANULARITY: Final = 1e-3  # relative error of a sum above which the program gets a note
 _CLOSE: Final = 1e-5  # relative error of a sum that needs no repair
 _EXCHANGED: Final = 64  # variants considered in an exchange
 
 
-def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]:
+def _whole_calls(problem: MixProblem, x: Vector) -> tuple[NDArray[np.int64], float]:
     """Return integer numbers of calls, at least one each, and the maximum relative error of a target sum."""
     equal, rhs = problem.equations()
     seconds, run_time = problem.seconds, problem.target.run_time_s
@@ -73,7 +73,7 @@ def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]
     return calls, float(np.abs(residual / trust).max())
 
 
-def _quantum(row: Row, seconds: Vector, x: Vector, run_time: float) -> float:
+def _quantum(row: TargetRow, seconds: Vector, x: Vector, run_time: float) -> float:
     """Return the mean contribution of one call to a metric's sum, as a share of the sum, weighted by contribution."""
     contribution = np.abs(row.over) * x
     total = float(contribution.sum())
@@ -115,7 +115,7 @@ def _exchange(per_call: NDArray[np.float64], residual: Vector, calls: NDArray[np
     return change
 
 
-def _sums(table: Table, target: TargetProfile, metrics: Metrics) -> dict[str, Vector]:
+def _sums(table: VariantColumns, target: TargetProfile, metrics: Metrics) -> dict[str, Vector]:
     """Return the sums that must grow evenly: numerators and denominators of the target metrics, per call."""
     sums: dict[str, Vector] = {}
     for name in sorted(target.metrics):
@@ -127,7 +127,7 @@ def _sums(table: Table, target: TargetProfile, metrics: Metrics) -> dict[str, Ve
 
 
 def finish_program(
-    problem: Problem,
+    problem: MixProblem,
     x: Vector,
     metrics: Metrics,
     own: Metrics,
@@ -136,7 +136,7 @@ def finish_program(
     phases: Vector | None,
     calibrations: int,
     notes: list[str],
-) -> Program:
+) -> SyntheticProgram:
     target = problem.target
     calls, error = _whole_calls(problem, x)
     sums = _sums(problem.table, target, metrics)
@@ -153,10 +153,10 @@ def finish_program(
         )
     serial = problem.table.columns["serial_s"]
     parts = tuple(
-        Part(dataclasses.replace(v, serial_s=float(s) if math.isfinite(s) else None), int(n), float(p))
+        ProgramPart(dataclasses.replace(v, serial_s=float(s) if math.isfinite(s) else None), int(n), float(p))
         for v, s, n, p in zip(problem.table.variants, serial, calls, best, strict=True)
     )
-    program = Program(
+    program = SyntheticProgram(
         profile=target,
         parts=parts,
         uniformity=uniformity,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.load.calibration.variants import Vector
-from meshmark.load.synthesis.problem import MIN_DENOMINATOR, ImpossibleError, Problem, Row
+from meshmark.load.synthesis.problem import MIN_DENOMINATOR, ImpossibleError, MixProblem, TargetRow
 
 
 def solve_linear(
@@ -39,7 +39,7 @@ def solve_linear(
     return np.asarray(result.x, dtype=np.float64) if result.status == 0 and result.x is not None else None
 
 
-def floor_rows(rows: Sequence[Row]) -> tuple[NDArray[np.float64], Vector] | None:
+def floor_rows(rows: Sequence[TargetRow]) -> tuple[NDArray[np.float64], Vector] | None:
     """Return rows -d x <= -minimum for each denominator that no other equation keeps above 0, or None."""
     unpinned = [r for r in rows if not r.pinned and float(r.under.max(initial=0.0)) > 0]
     if not unpinned:
@@ -47,7 +47,7 @@ def floor_rows(rows: Sequence[Row]) -> tuple[NDArray[np.float64], Vector] | None
     return np.stack([-r.under / r.under.max() for r in unpinned]), np.full(len(unpinned), -MIN_DENOMINATOR)
 
 
-def any_solution(problem: Problem, max_share: float | None = None) -> Vector | None:
+def any_solution(problem: MixProblem, max_share: float | None = None) -> Vector | None:
     """Return any x that satisfies all equations; None if there is no solution."""
     if len(problem.table) == 0 or any(not r.pinned and not r.under.any() for r in problem.rows):
         return None
@@ -56,7 +56,7 @@ def any_solution(problem: Problem, max_share: float | None = None) -> Vector | N
     return solve_linear(np.zeros(len(problem.table)), equal, rhs, max_share, *(floors or (None, None)))
 
 
-def _range(rows: Sequence[Row], at: int, values: Mapping[str, float], busy: float) -> tuple[float, float] | None:
+def _range(rows: Sequence[TargetRow], at: int, values: Mapping[str, float], busy: float) -> tuple[float, float] | None:
     """Return the minimum and maximum of one metric while the others in `values` hold; None if that is infeasible."""
     row = rows[at]
     n = len(row.over)
@@ -96,7 +96,7 @@ def _inside(value: float, low: float, high: float) -> float:
     return value
 
 
-def _nearest(problem: Problem) -> dict[str, float] | None:
+def _nearest(problem: MixProblem) -> dict[str, float] | None:
     """Return feasible values of all target metrics with the minimum sum of relative changes, or None."""
     rows = problem.rows
     n, m = len(problem.table), len(rows)
@@ -152,7 +152,7 @@ def _nearest(problem: Problem) -> dict[str, float] | None:
     return result
 
 
-def reachable(problem: Problem) -> dict[str, tuple[float, float] | None]:
+def reachable(problem: MixProblem) -> dict[str, tuple[float, float] | None]:
     """Return the range of each target metric while the others hold."""
     values = {r.name: r.value for r in problem.rows}
     return {r.name: _range(problem.rows, i, values, 1 - problem.target.pace) for i, r in enumerate(problem.rows)}
@@ -162,7 +162,7 @@ def _format(value: float) -> str:
     return f"{value:.6g}" if abs(value) > 1e-12 else "0"
 
 
-def impossible_error(problem: Problem) -> ImpossibleError:
+def impossible_error(problem: MixProblem) -> ImpossibleError:
     """Return an error that says why there is no solution, with the ranges and the nearest feasible profile."""
     ranges = reachable(problem)
     values = _nearest(problem)
@@ -182,7 +182,7 @@ def impossible_error(problem: Problem) -> ImpossibleError:
     return ImpossibleError(message, hint, ranges, nearest)
 
 
-def find_max_share(problem: Problem) -> float | None:
+def find_max_share(problem: MixProblem) -> float | None:
     """Return the smallest feasible limit on a variant's share, at least `most_share`; None if there is no solution."""
     limit = problem.target.most_share
     if any_solution(problem, limit) is not None:

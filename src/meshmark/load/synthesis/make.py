@@ -20,8 +20,8 @@ from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.load.calibration.metrics import Metrics, all_metrics
 from meshmark.load.calibration.native import find_load
-from meshmark.load.synthesis import Measured, recalibrate
-from meshmark.load.synthesis.program import Program, dump_program
+from meshmark.load.synthesis import MeasuredTimes, recalibrate
+from meshmark.load.synthesis.program import SyntheticProgram, dump_program
 
 DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU, above which CPU time replaces wall time
 VARIES: Final = 0.05  # error of a trial after a correction, above which times vary too much to keep a plan
@@ -29,7 +29,7 @@ FLOOR: Final = 0.005  # smaller errors are not corrected: repeated runs of one p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class ProgramTrial:
     """A measured run of a program. Times in s.
 
     `metrics` refer to `dedicated_s`: the wall time without waiting for a CPU, or the whole wall time if the program
@@ -63,14 +63,16 @@ def kernels() -> list[dict[str, Any]]:
         raise MeshmarkError(f"cannot run meshmark-load kernels: {error}") from error
 
 
-def shortened(program: Program, seconds: float) -> Program:
+def shortened(program: SyntheticProgram, seconds: float) -> SyntheticProgram:
     """Return the program with proportionally fewer calls, at least one per variant."""
     share = min(1.0, seconds / program.profile.run_time_s)
     parts = tuple(dataclasses.replace(p, calls=max(1, round(p.calls * share))) for p in program.parts)
     return dataclasses.replace(program, parts=parts)
 
 
-def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, str] | None = None) -> Trial:
+def run_program(
+    program: SyntheticProgram, cpus: Sequence[int] = (), env: Mapping[str, str] | None = None
+) -> ProgramTrial:
     """Run a program to completion on `cpus` (empty: on any allowed CPU).
 
     Raises:
@@ -98,7 +100,7 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
     return read_trial(program, [json.loads(line) for line in completed.stdout.splitlines()])
 
 
-def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
+def read_trial(program: SyntheticProgram, lines: Sequence[Mapping[str, Any]]) -> ProgramTrial:
     """Return a trial from the lines of `meshmark-load program`."""
     end = next((x for x in lines if x.get("type") == "end"), None)
     if end is None:
@@ -119,7 +121,7 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
         per_call[x["name"]] = max(float(call_s) / max(1, int(x["calls"])), 1e-9)
     totals = {k: float(v) for k, v in end.items() if isinstance(v, int | float) and not isinstance(v, bool)}
     totals |= {"wall_s": dedicated_s, "cpu_s": cpu_s, "thread_s": dedicated_s * threads}
-    return Trial(
+    return ProgramTrial(
         wall_s=wall_s,
         user_s=float(end["user_s"]),
         system_s=float(end["system_s"]),
@@ -147,14 +149,14 @@ def _metrics(totals: Mapping[str, float], metrics: Metrics) -> dict[str, float]:
 
 
 def calibrate(
-    program: Program,
+    program: SyntheticProgram,
     trial_s: float,
     rounds: int,
     cpus: Sequence[int] = (),
     env: Mapping[str, str] | None = None,
     floor: float = FLOOR,
     progress: Callable[[str], None] = lambda _: None,
-) -> tuple[Program, list[Trial]]:
+) -> tuple[SyntheticProgram, list[ProgramTrial]]:
     """Return the program after up to `rounds` trials, each followed by a correction, and the trials.
 
     If trials disagree, the program receives a note.
@@ -163,7 +165,7 @@ def calibrate(
         trial_s: duration of a trial; the duration of the program is the maximum.
         rounds: maximum number of trials; calibration ends early once the error is within `floor`.
     """
-    trials: list[Trial] = []
+    trials: list[ProgramTrial] = []
     name, error = program.profile.name, 0.0
     for number in range(rounds):
         trial_program = shortened(program, trial_s)
@@ -181,7 +183,7 @@ def calibrate(
             break
         program = recalibrate(
             program,
-            Measured(wall_s=program.totals()["wall_s"] * (1 + error), per_call_s=trial.per_call_s),
+            MeasuredTimes(wall_s=program.totals()["wall_s"] * (1 + error), per_call_s=trial.per_call_s),
             damping=1.0 if number == 0 else 0.7,
         ).program
     if len(trials) > 1 and abs(error) > VARIES and not program.profile.pace:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.calibration.variants import Table, Vector
+from meshmark.load.calibration.variants import VariantColumns, Vector
 from meshmark.load.synthesis.feasible import floor_rows, solve_linear
-from meshmark.load.synthesis.problem import CALLS_EACH, MAX_VARIANTS, MIB, MIN_DENOMINATOR, Problem
+from meshmark.load.synthesis.problem import CALLS_EACH, MAX_VARIANTS, MIB, MIN_DENOMINATOR, MixProblem
 
 
 def spread_evenly(
@@ -72,14 +72,14 @@ def _jitter(n: int, seed: int) -> Vector:
     return 0.5 + (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def weights(table: Table, seed: int) -> Vector:
+def weights(table: VariantColumns, seed: int) -> Vector:
     """Return weights that give each kernel the same total, however many variants it has."""
     count = np.bincount(table.kernel_of, minlength=len(table.kernels))
     return _jitter(len(table), seed) / count[table.kernel_of]
 
 
 def _spread_over_kernels(
-    problem: Problem, max_share: float, price: Vector, floor: float, free_kernels: int
+    problem: MixProblem, max_share: float, price: Vector, floor: float, free_kernels: int
 ) -> Vector | None:
     """Find an x that gives as many kernels as possible a share of `floor`, at the minimum price.
 
@@ -109,7 +109,7 @@ def _spread_over_kernels(
     return None if x is None else np.where(x[:n] > 1e-9, x[:n], 0.0)
 
 
-def _rank_by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
+def _rank_by_kernel(table: VariantColumns, gain: Vector) -> NDArray[np.intp]:
     """Rank variants with a gain: the best of each kernel by falling gain, then the second best of each, and so on."""
     order = np.lexsort((-gain, table.kernel_of))
     kernel_starts = np.flatnonzero(np.diff(table.kernel_of[order], prepend=-1))
@@ -119,7 +119,7 @@ def _rank_by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
     return ranked[gain[ranked] > 0]
 
 
-def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp], Vector]:
+def select_variants(problem: MixProblem, max_share: float) -> tuple[NDArray[np.intp], Vector]:
     """Select variants that suffice for the target profile and for variety, within `memory_mib`.
 
     Returns:
@@ -188,7 +188,7 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
     return indices, x_in_memory[indices]
 
 
-def balanced(problem: Problem, max_share: float, alternative: Vector, min_kernels: int, seed: int) -> Vector:
+def balanced(problem: MixProblem, max_share: float, alternative: Vector, min_kernels: int, seed: int) -> Vector:
     """Return the spread solution, or a mix with the alternative if the spread solution uses too few kernels."""
     x = spread_evenly(*problem.equations(), weights(problem.table, seed), max_share)
     if x is None or any(

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import UsageError, near
-from meshmark.load.calibration.metrics import Linear, Metric, Metrics
+from meshmark.load.calibration.metrics import Linear, LoadMetric, Metrics
 from meshmark.load.calibration.profile import TargetProfile
-from meshmark.load.calibration.variants import Table, Vector
+from meshmark.load.calibration.variants import VariantColumns, Vector
 from meshmark.load.synthesis.program import spinning
 
 MIB: Final = 1 << 20
@@ -44,7 +44,7 @@ class ImpossibleError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TargetRow:
     """One target metric, as rates of each variant."""
 
     name: str
@@ -70,20 +70,20 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MixProblem:
     """The usable variants and their equations."""
 
-    table: Table
-    rows: tuple[Row, ...]
+    table: VariantColumns
+    rows: tuple[TargetRow, ...]
     target: TargetProfile
 
     @property
     def seconds(self) -> Vector:
         return self.table.columns["wall_s"]
 
-    def only(self, which: NDArray[np.intp]) -> Problem:
+    def only(self, which: NDArray[np.intp]) -> MixProblem:
         rows = tuple(dataclasses.replace(r, over=r.over[which], under=r.under[which]) for r in self.rows)
-        return Problem(self.table.only(which), rows, self.target)
+        return MixProblem(self.table.only(which), rows, self.target)
 
     def equations(self) -> tuple[NDArray[np.float64], Vector]:
         """Return the matrix, shape (1 + metrics, variants), and the right-hand side, shape (1 + metrics,).
@@ -110,7 +110,7 @@ def _fixed_denominator(row: Linear, target: TargetProfile, metrics: Metrics) -> 
     return None
 
 
-def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tuple[Row, ...]:
+def equation_rows(table: VariantColumns, target: TargetProfile, metrics: Metrics) -> tuple[TargetRow, ...]:
     """Return one row per target metric, sorted by name."""
     rows = []
     t = table.columns["wall_s"]
@@ -127,7 +127,7 @@ def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tupl
         per_s = under.of(table.columns) / t
         largest = float(np.abs(per_s).max(initial=0.0))
         rows.append(
-            Row(
+            TargetRow(
                 name,
                 value,
                 over.of(table.columns) / t,
@@ -145,7 +145,7 @@ def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tupl
     return tuple(rows)
 
 
-def parts_of(m: Metric) -> tuple[Linear, Linear]:
+def parts_of(m: LoadMetric) -> tuple[Linear, Linear]:
     """Return the numerator and the denominator of a metric.
 
     Raises:
@@ -156,7 +156,9 @@ def parts_of(m: Metric) -> tuple[Linear, Linear]:
     return m.ratio
 
 
-def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def usable_variants(
+    table: VariantColumns, target: TargetProfile, metrics: Metrics
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the usable variants, and of variants to use only if there is no other solution.
 
     Raises:
@@ -219,7 +221,7 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
     return np.flatnonzero(is_preferred), np.flatnonzero(mask & ~is_preferred)
 
 
-def presolved(problem: Problem) -> Problem:
+def presolved(problem: MixProblem) -> MixProblem:
     """Remove variants that an equation forces to 0: terms of one sign that sum to 0 are all 0."""
     keep = np.ones(len(problem.table), dtype=bool)
     for row in problem.rows:

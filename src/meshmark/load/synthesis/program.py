@@ -29,7 +29,7 @@ from meshmark.errors import MeshmarkError, quoted
 from meshmark.load.calibration.metrics import Metrics, MetricTable, all_metrics, metric
 from meshmark.load.calibration.order import Uniformity
 from meshmark.load.calibration.profile import TargetProfile, parse_profile
-from meshmark.load.calibration.variants import COLUMNS, MAX_PROGRAM_BYTES, Table, Variant
+from meshmark.load.calibration.variants import COLUMNS, MAX_PROGRAM_BYTES, Variant, VariantColumns
 from meshmark.store.files import read_text
 from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, Input, Label, Name, checked, fields_of, found
 
@@ -38,7 +38,7 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProgramPart:
     """A variant with its number of calls and its phase."""
 
     variant: Variant
@@ -57,10 +57,10 @@ class PartTable(Variant):
     calls: Annotated[int, Field(ge=1, le=1 << 29)]  # the limit of exact times, see order.py
     phase: Annotated[float, Field(ge=0, lt=1), AfterValidator(_phase)]
 
-    def part(self) -> Part:
+    def part(self) -> ProgramPart:
         variant_fields = fields_of(self)
         calls, phase = variant_fields.pop("calls"), variant_fields.pop("phase")
-        return Part(Variant(**variant_fields), calls, phase)
+        return ProgramPart(Variant(**variant_fields), calls, phase)
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -109,9 +109,9 @@ def spinning(profile: TargetProfile) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class SyntheticProgram:
     profile: TargetProfile
-    parts: tuple[Part, ...]
+    parts: tuple[ProgramPart, ...]
     uniformity: Uniformity
     machine: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)  # versions of the load kernels, by name
@@ -135,9 +135,9 @@ class Program:
     def shares(self) -> tuple[float, ...]:
         return shares(self.profile.threads, self.profile.load_balance)
 
-    def table(self) -> Table:
+    def table(self) -> VariantColumns:
         """Return the columns of the variants, with wall times for the shares of this program."""
-        return Table([p.variant for p in self.parts], self.profile.load_balance)
+        return VariantColumns([p.variant for p in self.parts], self.profile.load_balance)
 
     def totals(self) -> dict[str, float]:
         """Return planned sums over all calls, by column."""
@@ -163,7 +163,7 @@ class Program:
         return {k: values.get(k, math.nan) / v - 1 if v else values.get(k, math.nan) for k, v in targets.items()}
 
 
-def _json(program: Program) -> dict[str, Any]:
+def _json(program: SyntheticProgram) -> dict[str, Any]:
     planned = program.planned()
     targets = program.profile.metrics
     uniformity = program.uniformity
@@ -195,7 +195,7 @@ def _json(program: Program) -> dict[str, Any]:
     }
 
 
-def dump_program(program: Program) -> str:
+def dump_program(program: SyntheticProgram) -> str:
     """Return the text of the file, one line per variant, so that programs can be compared with diff."""
     content = _json(program)
 
@@ -211,7 +211,7 @@ def dump_program(program: Program) -> str:
     return "{" + ",\n ".join(lines) + "}\n"
 
 
-def read_program(path: Path) -> Program:
+def read_program(path: Path) -> SyntheticProgram:
     """Return a program from its file.
 
     Raises:
@@ -220,7 +220,7 @@ def read_program(path: Path) -> Program:
     return parse_program(read_text(path, MAX_PROGRAM_BYTES), str(path))
 
 
-def parse_program(data: str, where: str) -> Program:
+def parse_program(data: str, where: str) -> SyntheticProgram:
     """Return a program from the text of its file.
 
     Args:
@@ -257,7 +257,7 @@ def parse_program(data: str, where: str) -> Program:
         )
 
     planned_table = file.planned
-    program = Program(
+    program = SyntheticProgram(
         profile=profile,
         parts=parts,
         uniformity=Uniformity(planned_table.worst_deviation, planned_table.window_s, planned_table.window_cov),

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from meshmark.describe import description
 from meshmark.errors import near, quoted
-from meshmark.machine.published.reference import FOLDER, Entry, Publication, publication
+from meshmark.machine.published.reference import FOLDER, Publication, PublishedNumber, publication
 from meshmark.machine.tree import MachineError
 from meshmark.store.record import Metric, Record
 
@@ -123,7 +123,7 @@ def _records(of: Paper, row: Mapping[str, Any]) -> Iterator[Record]:
             yield _record(of, {**row, **_spread(row, path, entries)}, group, conditions, entries)
 
 
-def _spread(row: Mapping[str, Any], path: str, entries: Mapping[str, Entry]) -> Mapping[str, float]:
+def _spread(row: Mapping[str, Any], path: str, entries: Mapping[str, PublishedNumber]) -> Mapping[str, float]:
     """Return the printed spread of the runs behind a number, dimensionless."""
     return {"spread": entries[f"{path}.{row['spread']}"].values[0]} if "spread" in row else {}
 
@@ -131,9 +131,9 @@ def _spread(row: Mapping[str, Any], path: str, entries: Mapping[str, Entry]) -> 
 def _record(
     of: Paper,
     row: Mapping[str, Any],
-    numbers: Sequence[tuple[Entry, int]],
+    numbers: Sequence[tuple[PublishedNumber, int]],
     conditions: Mapping[str, Any],
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, PublishedNumber],
 ) -> Record:
     entry = numbers[0][0]
     metric = (
@@ -176,7 +176,7 @@ def _record(
 
 
 def _tables(data: Mapping[str, Any], path: str, where: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the tables at a path, with their paths in the form of `Entry.path`."""
+    """Yield the tables at a path, with their paths in the form of `PublishedNumber.path`."""
     part: Any = data
     for key in path.split("."):
         part = part[key]
@@ -190,7 +190,7 @@ def _resolved(value: Any, table: Mapping[str, Any]) -> Any:
 
 
 def _indexed(path: str) -> str:
-    """Return a path in the form of `Entry.path`: `peak_bandwidth[6].x` for `peak_bandwidth.6.x`."""
+    """Return a path in the form of `PublishedNumber.path`: `peak_bandwidth[6].x` for `peak_bandwidth.6.x`."""
     parts: list[str] = []
     for part in path.split("."):
         if part.isdigit():

@@ -47,15 +47,15 @@ _SUFFIXES: tuple[tuple[str, str, float], ...] = tuple(
 )
 
 
-class Printed(float):
+class PrintedNumber(float):
     """A number of a file, with half a unit of its last printed digit: 0.05 for 11.5, and 0.005 for 11.50."""
 
     half_digit: float
 
     @staticmethod
-    def parse(text: str) -> Printed:
+    def parse(text: str) -> PrintedNumber:
         """Parse a number as TOML writes it. The exponent counts: 1.5e3 was rounded to 100."""
-        number = Printed(text)
+        number = PrintedNumber(text)
         digits, _, exponent = text.replace("_", "").lower().partition("e")
         decimals = len(digits.partition(".")[2])
         number.half_digit = 0.5 * 10.0 ** (int(exponent or 0) - decimals)
@@ -63,7 +63,7 @@ class Printed(float):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PublishedNumber:
     """One number of a publication.
 
     `path` is its dotted path in the file, `printed` is the number in the unit of the key, and `values` is the number
@@ -112,11 +112,11 @@ class Publication:
     kind: str
     data: Mapping[str, Any]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[PublishedNumber]:
         """Return every number outside `[document]`, in the order of the file."""
-        return (part for part in self.content() if isinstance(part, Entry))
+        return (part for part in self.content() if isinstance(part, PublishedNumber))
 
-    def content(self) -> Iterator[Entry | Text]:
+    def content(self) -> Iterator[PublishedNumber | Text]:
         """Yield every number and text outside `[document]`, in the order of the file."""
         for key, value in self.data.items():
             if key not in {"document", "reference_format"}:
@@ -127,7 +127,7 @@ _COMPARES: Final = ("metric", "subject", "baseline")  # keys of a table that com
 _ABOUT: Final = frozenset({"source", "origin"})  # keys that describe the numbers of a table; fields of entries
 
 
-def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[Entry | Text]:
+def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[PublishedNumber | Text]:
     key = path.rsplit(".", 1)[-1]
     if isinstance(value, dict):
         inner = {**around, **{k: value[k] for k in ("source", "origin") if k in value}}
@@ -151,7 +151,7 @@ def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
         qualifier = qualifiers.get(f"{key}_qualifier") or qualifiers.get(f"{key.removesuffix(suffix)}_qualifier")
         computed = around.get("origin") == "computed"
         exact = computed or not unit
-        yield Entry(
+        yield PublishedNumber(
             path=path,
             printed=tuple(numbers),
             half_digits=tuple(0.0 if exact else getattr(v, "half_digit", 0.5) for v in items),
@@ -187,7 +187,7 @@ def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
     all_publications = []
     for path in sorted(folder.glob("*.toml")):
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Printed.parse)
+            data = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=PrintedNumber.parse)
         except (OSError, ValueError) as error:
             raise MachineError(f"{path.name}: {error}") from None
         if path.name == _FACTS:
@@ -225,7 +225,7 @@ def publication(name: str) -> Publication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class ModelFact:
     """One number for a machine model. `value` is in `unit`, as written; None if `origin` is `unknown`."""
 
     machine: str
@@ -239,14 +239,14 @@ class Fact:
 
 
 @cache
-def machine_facts(folder: Path = FOLDER) -> tuple[Fact, ...]:
+def machine_facts(folder: Path = FOLDER) -> tuple[ModelFact, ...]:
     """Return the facts on which machine models are based.
 
     Raises:
         MachineError: The file is missing or malformed.
     """
     return tuple(
-        Fact(
+        ModelFact(
             machine=str(row.get("machine", "")),
             component=str(row.get("component", "")),
             key=str(row.get("key", "")),

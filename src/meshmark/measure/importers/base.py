@@ -16,12 +16,12 @@ class FormatError(UsageError):
     """An item of a file, or the whole file, is damaged, incomplete or of an unknown variant."""
 
 
-class UnknownMeaning(FormatError):
+class UnknownMeaningError(FormatError):
     """The unit or the meaning of a column is unknown. Such a file is refused, since all its rows are in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ToolFacts:
     """The tool that produced the numbers, and facts about its run; "" for facts that the file does not state.
 
     Attributes:
@@ -38,7 +38,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FormatReader:
     """A format.
 
     Attributes:

@@ -11,8 +11,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-from meshmark.measure.importers.base import About, FormatError, Reader
-from meshmark.measure.importers.output import LeftOut, ToolOutput, by_task
+from meshmark.measure.importers.base import FormatError, FormatReader, ToolFacts
+from meshmark.measure.importers.output import LeftOutItem, ToolOutput, by_task
 from meshmark.store.record import Record, Scalar
 
 START_BYTES: Final = 1 << 16
@@ -21,7 +21,7 @@ _BLANK: Final = re.compile(r"\A(?:[ \t]*\n)+")
 
 
 @dataclass(slots=True)
-class Results:
+class ToolResults:
     """The content of another tool's output.
 
     Attributes:
@@ -32,7 +32,7 @@ class Results:
     """
 
     records: list[Record] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutItem] = field(default_factory=list)
     left_out_count: int = 0
     other_lines: int = 0
 
@@ -57,7 +57,7 @@ class Results:
         self.other_lines += min(output.other_lines for output in outputs)
 
 
-def readers() -> list[Reader]:
+def readers() -> list[FormatReader]:
     """Return all readers, by name. The modules of the packages in this folder list their readers in `READERS`."""
     folder, package = os.path.split(__file__)[0], __name__.rpartition(".")[0]
     kinds = [m.name for m in iter_modules([folder], f"{package}.") if m.ispkg]
@@ -65,7 +65,7 @@ def readers() -> list[Reader]:
     return sorted((r for module in modules for r in getattr(module, "READERS", ())), key=lambda r: r.name)
 
 
-def recognised(text: str) -> list[Reader]:
+def recognised(text: str) -> list[FormatReader]:
     """Return the readers that recognise the first 64 KiB of a text, or else the first MiB."""
     start = _BLANK.sub("", text[:MORE_BYTES], count=1)
     all_readers = readers()
@@ -89,7 +89,7 @@ def _tasks(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
     return [("", output)] if recognised(output.again(unlabelled_lines).text) else tasks
 
 
-def read_text(text: str, machine: str) -> Results | None:
+def read_text(text: str, machine: str) -> ToolResults | None:
     """Return the records of other tools' output, and the items that were left out; None if the format is not known.
 
     The provenance of the records contains the reader, its version and the digest of the output, which identify runs
@@ -100,16 +100,16 @@ def read_text(text: str, machine: str) -> Results | None:
         FormatError: Nothing of the text is certain, or the unit or the meaning of a column is unknown.
     """
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
-    results: Results | None = None
+    results: ToolResults | None = None
     outputs = _tasks(ToolOutput(text, machine))
     for task, labelled_output in outputs:
         reader_outputs: list[ToolOutput] = []
         whole_output = labelled_output.without_messages()
         for reader in recognised(whole_output.text):
             output = whole_output.again()
-            output.about = About(reader.tool or reader.name)
+            output.about = ToolFacts(reader.tool or reader.name)
             reader.read(output)
-            results = results or Results()
+            results = results or ToolResults()
             results.take(
                 output,
                 {"task": task} if len(outputs) > 1 else {},

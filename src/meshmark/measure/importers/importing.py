@@ -21,7 +21,7 @@ from typing import IO, Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.importers.card import read_card
-from meshmark.measure.importers.output import MAX_LISTED, LeftOut, decoded, encoding_of
+from meshmark.measure.importers.output import MAX_LISTED, LeftOutItem, decoded, encoding_of
 from meshmark.measure.runs.journal import parse_line, read_journal
 from meshmark.store.export import CSV_FIXED, record_of_csv
 from meshmark.store.files import open_regular
@@ -36,7 +36,7 @@ STEP: Final = "import"
 
 
 @dataclass(slots=True)
-class Part:
+class StepImport:
     """The records and absences of one step of one run. `run` is "" if the input does not name the run."""
 
     records: list[Record]
@@ -72,7 +72,7 @@ def _digest(record: Record) -> bytes:
 
 
 @dataclass(slots=True)
-class Imported:
+class FileImport:
     """The content of a file.
 
     Attributes:
@@ -82,8 +82,8 @@ class Imported:
         other_lines: Number of lines that are not results.
     """
 
-    parts: list[Part] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    parts: list[StepImport] = field(default_factory=list)
+    left_out: list[LeftOutItem] = field(default_factory=list)
     left_out_count: int = 0
     other_lines: int = 0
 
@@ -91,10 +91,10 @@ class Imported:
         """Count an item that is left out, and list it if it is one of the first."""
         self.left_out_count += 1
         if len(self.left_out) < MAX_LISTED:
-            self.left_out.append(LeftOut(f"line {line}", reason))
+            self.left_out.append(LeftOutItem(f"line {line}", reason))
 
 
-def read_output(path: Path, machine: str = "") -> Imported:
+def read_output(path: Path, machine: str = "") -> FileImport:
     """Read the records of a file. Items that are not certainly valid are left out and counted.
 
     Args:
@@ -130,7 +130,7 @@ def read_output(path: Path, machine: str = "") -> Imported:
     return imported
 
 
-def _of_card(data: bytes, path: Path, machine: str) -> Imported | None:
+def _of_card(data: bytes, path: Path, machine: str) -> FileImport | None:
     """Return the content of a machine card; None if the file is empty or too long, or not a card."""
     if not data or len(data) > MAX_TOOL_BYTES:
         return None
@@ -148,21 +148,21 @@ def _of_card(data: bytes, path: Path, machine: str) -> Imported | None:
         )
     # The store may also have the run under the original name of the machine.
     run = f"{card.run}-{machine}" if machine and names != [machine] else card.run
-    parts: dict[str, Part] = {}
+    parts: dict[str, StepImport] = {}
     for step, record in card.records:
         renamed = replace(record, machine=machine) if machine else record
-        parts.setdefault(step, Part([], run=run, step=step)).records.append(renamed)
+        parts.setdefault(step, StepImport([], run=run, step=step)).records.append(renamed)
     for absence in card.absences if parts else ():
         parts.get(absence.step or "", next(iter(parts.values()))).absences.append(absence)
-    imported = Imported([*parts.values()], left_out_count=len(card.left_out))
-    imported.left_out = [LeftOut(where, reason) for where, reason in card.left_out[:MAX_LISTED]]
+    imported = FileImport([*parts.values()], left_out_count=len(card.left_out))
+    imported.left_out = [LeftOutItem(where, reason) for where, reason in card.left_out[:MAX_LISTED]]
     if not parts:
         reason = imported.left_out[0] if imported.left_out else "found no results in this card"
         raise MeshmarkError(f"import: {quoted(path)}: {reason}")
     return imported
 
 
-def _of_tool(data: bytes, path: Path, machine: str) -> Imported | None:
+def _of_tool(data: bytes, path: Path, machine: str) -> FileImport | None:
     """Return the content of another tool's output; None if it is empty or too long, or its format is not known."""
     if not data or len(data) > MAX_TOOL_BYTES:
         return None
@@ -174,10 +174,10 @@ def _of_tool(data: bytes, path: Path, machine: str) -> Imported | None:
         raise UsageError(f"import: {quoted(path)}: {error}") from error
     if results is None:
         return None
-    return Imported([Part(results.records)], results.left_out, results.left_out_count, results.other_lines)
+    return FileImport([StepImport(results.records)], results.left_out, results.left_out_count, results.other_lines)
 
 
-def _read_protocol(file: IO[bytes], path: Path) -> Imported:
+def _read_protocol(file: IO[bytes], path: Path) -> FileImport:
     """Return the records of Meshmark's own lines and CSV."""
     if (start := file.read(400)) and (encoding := encoding_of(start)) not in {"utf-8", "utf-8-sig"}:
         file.seek(0)
@@ -200,8 +200,8 @@ def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
 _Numbered = tuple[int, bytes]
 
 
-def _read_lines(lines: Iterable[bytes]) -> Imported:
-    imported = Imported()
+def _read_lines(lines: Iterable[bytes]) -> FileImport:
+    imported = FileImport()
     journals: list[list[_Numbered]] = []  # each journal ends with an end line or before the next header
     is_open = False
     exported: dict[tuple[str, str], dict[bytes, Record]] = {}
@@ -237,7 +237,7 @@ def _read_lines(lines: Iterable[bytes]) -> Imported:
     for journal in journals:
         _add_journal(imported, journal)
     for (run, step), records in exported.items():
-        imported.parts.append(Part([*records.values()], run=run, step=step if run else STEP))
+        imported.parts.append(StepImport([*records.values()], run=run, step=step if run else STEP))
     if imported.parts or imported.left_out:  # otherwise the file has another format
         for number in cut_lines:
             imported.leave_out(number, "not a complete JSON object")
@@ -255,13 +255,13 @@ def _join_resumed(journals: list[list[_Numbered]], end: dict[str, Any]) -> None:
         journals[-2:] = [earlier_journal + last_journal]
 
 
-def _add_journal(imported: Imported, journal: list[_Numbered]) -> None:
+def _add_journal(imported: FileImport, journal: list[_Numbered]) -> None:
     reading = read_journal((raw for _, raw in journal), STEP)
     for index, reason in zip(reading.invalid_at, reading.invalid_records, strict=True):
         imported.leave_out(journal[index][0], reason)
     imported.other_lines += reading.invalid_lines
     if reading.records:
-        imported.parts.append(Part(reading.records, reading.absences))
+        imported.parts.append(StepImport(reading.records, reading.absences))
     else:
         imported.other_lines += len(reading.absences)  # without a result, it is not known which run they belong to
 
@@ -288,11 +288,11 @@ def _is_csv(file: IO[bytes]) -> bool:
     return bool(start.lstrip(codecs.BOM_UTF8).startswith(CSV_FIXED[0].encode() + b","))
 
 
-def _read_csv(data: bytes, path: Path) -> Imported:
+def _read_csv(data: bytes, path: Path) -> FileImport:
     if len(data) > MAX_BYTES:
         raise UsageError(f"import: {quoted(path)}: found more than {MAX_BYTES >> 20} MiB, which is the limit")
-    imported = Imported()
-    parts: dict[tuple[str, str], Part] = {}
+    imported = FileImport()
+    parts: dict[tuple[str, str], StepImport] = {}
     rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig", "replace")))
     try:
         for row in rows:
@@ -302,7 +302,7 @@ def _read_csv(data: bytes, path: Path) -> Imported:
                 imported.leave_out(rows.line_num, str(error))
                 continue
             key = row.get("run") or "", row.get("step") or STEP
-            parts.setdefault(key, Part([], run=key[0], step=key[1])).records.append(record)
+            parts.setdefault(key, StepImport([], run=key[0], step=key[1])).records.append(record)
     except csv.Error as error:
         imported.leave_out(rows.line_num, f"not CSV: {error}; the rest of the file is ignored")
     imported.parts += parts.values()
@@ -313,7 +313,7 @@ def _read_csv(data: bytes, path: Path) -> Imported:
 
 
 def add_to(
-    store: Store, parts: Sequence[Part], name: str = "", replaced: Collection[str] = ()
+    store: Store, parts: Sequence[StepImport], name: str = "", replaced: Collection[str] = ()
 ) -> list[tuple[str, int]]:
     """Add the parts that the store does not contain. All parts are checked before the first file is written.
 
@@ -340,9 +340,9 @@ def add_to(
     return added_runs
 
 
-def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:
+def _add(store: Store, parts: Sequence[StepImport], name: str) -> list[tuple[str, int]]:
     contents = _Contents(store)
-    plans: list[tuple[str, str, Part, bool]] = []
+    plans: list[tuple[str, str, StepImport, bool]] = []
     run_by_key: dict[str, str] = {}  # if `name` is set: the name of the run by its name in the input, or by its digest
     keys = [part.run or part.digest if name else "" for part in parts]
     steps: dict[str, set[str]] = {}
@@ -380,7 +380,7 @@ class _Contents:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._readable = store.steps()
-        self._planned: dict[tuple[str, str], Part] = {}
+        self._planned: dict[tuple[str, str], StepImport] = {}
         self._stored: dict[str, dict[str, list[Record]]] = {}  # records of the requested runs, by step
 
     def steps(self, run: str) -> set[str]:
@@ -398,12 +398,12 @@ class _Contents:
             return _content(self._stored[run].get(step, []))
         return "" if self._store.unreadable(run, step) else None
 
-    def differs(self, run: str, step: str, part: Part) -> bool:
+    def differs(self, run: str, step: str, part: StepImport) -> bool:
         """Return whether a step of this name exists that has other records than a part."""
         content = self.content(run, step)
         return content is not None and content != _content(part.records)
 
-    def plan(self, run: str, step: str, part: Part) -> bool:
+    def plan(self, run: str, step: str, part: StepImport) -> bool:
         """Plan a step and return whether it must be added. Steps that are planned twice are added once."""
         is_new = step not in self.steps(run)
         self._planned.setdefault((run, step), part)
@@ -411,4 +411,4 @@ class _Contents:
 
 
 def _content(records: Sequence[Record]) -> str:
-    return Part(list(records)).digest
+    return StepImport(list(records)).digest

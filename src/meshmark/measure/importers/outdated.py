@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark.measure.importers.formats import readers
-from meshmark.measure.importers.importing import Part
+from meshmark.measure.importers.importing import StepImport
 from meshmark.store.store import Store
 
 _SHARED: Final = 3  # smallest number of equal values that identifies two runs as the same output
@@ -59,7 +59,7 @@ def outdated_runs(store: Store) -> list[OutdatedRun]:
     return list(outdated.values())
 
 
-def superseded(store: Store, parts: Sequence[Part]) -> list[str]:
+def superseded(store: Store, parts: Sequence[StepImport]) -> list[str]:
     """Return the outdated runs that come from the same output as one of these parts.
 
     The digest of the output decides. A run that does not state it comes from the same output if the machine, the tool
@@ -82,7 +82,7 @@ def superseded(store: Store, parts: Sequence[Part]) -> list[str]:
     return runs
 
 
-def _share_values(store: Store, run: str, part: Part) -> bool:
+def _share_values(store: Store, run: str, part: StepImport) -> bool:
     old_values = {f"{record.value:.9g}" for record in store.query(run=run)}
     shared_values = old_values & {f"{record.value:.9g}" for record in part.records}
     return len(shared_values) >= max(_SHARED, len(old_values) / 2)

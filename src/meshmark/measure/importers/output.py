@@ -5,13 +5,14 @@ and the reason; refuse the file only if nothing is certain, or if the unit or th
 
 A reader is a function with one parameter, a `ToolOutput`. It walks `output.lines` (or takes JSON from
 `documents.json_objects` and CSV from `documents.csv_table`), and reads each row, test or document within
-`with output.item(line.number):`. There it calls `output.take(…)` for a cell whose meaning a `Quantity` states, or
+`with output.item(line.number):`. There it calls `output.take(…)` for a cell whose meaning a `ToolQuantity` states, or
 `output.ours(…)` and `output.theirs(…)` for numbers in SI units. If the block raises `FormatError` or `RecordError`, as
 `number`, `field`, `take` and others do, the records that the block added are dropped, and the row is left out with that
 message; messages in the block therefore need not name the line. `output.leave_out(where, reason)` does the same without
-an exception, and `output.other_lines += 1` counts a line of another program. `UnknownMeaning` passes through `item` and
-refuses the file, as does any `FormatError` outside of an `item` block. A reader need not check that it has read
-anything: `formats.read_text` refuses an output without records, with the reason of the first item that was left out.
+an exception, and `output.other_lines += 1` counts a line of another program. `UnknownMeaningError` passes through
+`item` and refuses the file, as does any `FormatError` outside of an `item` block. A reader need not check that it has
+read anything: `formats.read_text` refuses an output without records, with the reason of the first item that was left
+out.
 
 `decoded` and `ToolOutput` deal with encodings, line ends, control sequences of terminals and rank labels, so readers
 get plain lines without trailing blanks. `output.is_cut(line)` returns whether the text ends within a line, so that its
@@ -32,8 +33,8 @@ from itertools import accumulate
 from typing import Final
 
 from meshmark.describe import descriptions
-from meshmark.measure.importers.base import About, FormatError, UnknownMeaning, unexpected
-from meshmark.measure.importers.quantities import Quantity, unit_of, value
+from meshmark.measure.importers.base import FormatError, ToolFacts, UnknownMeaningError, unexpected
+from meshmark.measure.importers.quantities import ToolQuantity, unit_of, value
 from meshmark.store.record import Better, Metric, Record, RecordError, Scalar
 
 REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
@@ -61,7 +62,7 @@ _MESSAGE: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutputLine:
     """A line of a file. `number` counts from 1; `text` has no line end and no trailing blanks."""
 
     number: int
@@ -69,7 +70,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutItem:
     """An item of a file that was left out. `where` is its place, such as `line 12`; "" if it has no place."""
 
     where: str
@@ -92,12 +93,12 @@ class ToolOutput:
         other_lines: Number of lines that another program printed between the rows.
     """
 
-    def __init__(self, text: str, machine: str, lines: Sequence[Line] | None = None) -> None:
+    def __init__(self, text: str, machine: str, lines: Sequence[OutputLine] | None = None) -> None:
         self.machine = machine
-        self.about = About("")
-        self.lines: Sequence[Line] = _lines(text) if lines is None else lines
+        self.about = ToolFacts("")
+        self.lines: Sequence[OutputLine] = _lines(text) if lines is None else lines
         self.records: list[Record] = []
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[LeftOutItem] = []
         self.left_out_count = 0
         self.other_lines = 0
         self.taken: set[int] = set()  # numbers of the lines whose items were taken
@@ -112,7 +113,7 @@ class ToolOutput:
         output.other_lines = len(self.lines) - len(lines)
         return output
 
-    def again(self, lines: Sequence[Line] | None = None) -> ToolOutput:
+    def again(self, lines: Sequence[OutputLine] | None = None) -> ToolOutput:
         """Return an output for another reader with the same lines, or with the lines `lines`."""
         output = ToolOutput("", self.machine, self.lines if lines is None else lines)
         output._open_line = self._open_line
@@ -133,13 +134,13 @@ class ToolOutput:
         index = min(bisect_right(self._starts, offset) - 1, len(self.lines) - 1)
         return self.lines[index].number if self.lines else 1
 
-    def is_cut(self, line: Line) -> bool:
+    def is_cut(self, line: OutputLine) -> bool:
         """Return whether the text ends within this line, so that its last number may lack digits."""
         return line.number == self._open_line
 
     def stated(self, version: str = "", command: str = "", start: str = "") -> None:
         """Set the source of the following records, as far as the output states it."""
-        self.about = About(self.about.tool, version, command, start)
+        self.about = ToolFacts(self.about.tool, version, command, start)
 
     def ours(self, metric: str, samples: float | Sequence[float], /, **conditions: Scalar) -> None:
         """Add a record of a metric of a Meshmark instrument, so that the result can be compared with Meshmark's own.
@@ -172,7 +173,7 @@ class ToolOutput:
         direction = better or _BETTER.get(unit, "none")
         self._add(self.about.tool, Metric(metric, unit, direction, ""), samples, conditions)
 
-    def take(self, quantity: Quantity, text: str, where: str, /, **more: Scalar) -> None:
+    def take(self, quantity: ToolQuantity, text: str, where: str, /, **more: Scalar) -> None:
         """Add a record of a quantity whose number is `text`.
 
         Args:
@@ -214,7 +215,7 @@ class ToolOutput:
         """
         self.left_out_count += 1
         if len(self.left_out) < MAX_LISTED:
-            self.left_out.append(LeftOut(f"line {where}" if isinstance(where, int) else where, reason))
+            self.left_out.append(LeftOutItem(f"line {where}" if isinstance(where, int) else where, reason))
 
     @contextmanager
     def item(self, where: int | str) -> Iterator[None]:
@@ -222,9 +223,11 @@ class ToolOutput:
         count = len(self.records)
         try:
             yield
-        except UnknownMeaning as error:
+        except UnknownMeaningError as error:
             place = f"line {where}" if isinstance(where, int) else where
-            raise UnknownMeaning(f"{place}: {error}" if place and place not in str(error) else str(error)) from error
+            raise UnknownMeaningError(
+                f"{place}: {error}" if place and place not in str(error) else str(error)
+            ) from error
         except (FormatError, RecordError) as error:
             del self.records[count:]
             self.leave_out(where, str(error))
@@ -236,18 +239,18 @@ class ToolOutput:
 class Cursor:
     """A position in a sequence of lines."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[OutputLine]) -> None:
         self.lines = lines
         self.position = 0
 
-    def skip(self, passes: Callable[[str], object]) -> Sequence[Line]:
+    def skip(self, passes: Callable[[str], object]) -> Sequence[OutputLine]:
         """Skip and return the next lines, as long as `passes` is true for their text."""
         begin = self.position
         while self.position < len(self.lines) and passes(self.lines[self.position].text):
             self.position += 1
         return self.lines[begin : self.position]
 
-    def next(self, begins: Callable[[str], object] = str.strip) -> Line | None:
+    def next(self, begins: Callable[[str], object] = str.strip) -> OutputLine | None:
         """Skip to the first line for whose text `begins` is true, and return that line; None at the end."""
         self.skip(lambda text: not begins(text))
         if self.position == len(self.lines):
@@ -271,12 +274,12 @@ def matrix_row(text: str, columns: Sequence[int]) -> tuple[int, dict[int, str]]:
     return int(row), dict(zip(columns, cells, strict=True))
 
 
-def sections(lines: Iterable[Line], begins: Callable[[str], object]) -> list[list[Line]]:
+def sections(lines: Iterable[OutputLine], begins: Callable[[str], object]) -> list[list[OutputLine]]:
     """Split the lines into parts that start with a line for whose text `begins` is true.
 
     Lines before the first part are left out. This is for files to which several runs were appended.
     """
-    parts: list[list[Line]] = []
+    parts: list[list[OutputLine]] = []
     for line in lines:
         if begins(line.text):
             parts.append([])
@@ -324,7 +327,7 @@ def encoding_of(start: bytes) -> str:
     return "utf-8-sig"
 
 
-def _lines(text: str) -> list[Line]:
+def _lines(text: str) -> list[OutputLine]:
     """Return the lines of a text, without indentation and quotation marks `>` that all lines have."""
     texts = text.split("\n")
     if not texts[-1]:
@@ -332,7 +335,7 @@ def _lines(text: str) -> list[Line]:
     texts = _without_indentation(texts)
     while all(line.startswith(">") for line in texts if line.strip()) and any(map(str.strip, texts)):
         texts = _without_indentation([line[1:] for line in texts])
-    return [Line(number, line.rstrip()) for number, line in enumerate(texts, 1)]
+    return [OutputLine(number, line.rstrip()) for number, line in enumerate(texts, 1)]
 
 
 def _without_indentation(texts: list[str]) -> list[str]:
@@ -351,18 +354,18 @@ def by_task(output: ToolOutput, *, has_stamps: bool = True) -> list[tuple[str, T
     """
     nonempty = [line for line in output.lines if line.text.strip()]
     if has_stamps and _most(_STAMP, nonempty):
-        lines = [Line(line.number, _STAMP.sub("", line.text, count=1)) for line in output.lines]
+        lines = [OutputLine(line.number, _STAMP.sub("", line.text, count=1)) for line in output.lines]
         return by_task(output.again(lines), has_stamps=False)
     for label in _LABELS:
         if not _most(label, nonempty):
             continue
-        tasks: dict[str, list[Line]] = {}
-        unlabelled: list[Line] = []
+        tasks: dict[str, list[OutputLine]] = {}
+        unlabelled: list[OutputLine] = []
         current = unlabelled
         for line in output.lines:
             if (match := label.match(line.text)) is not None:
                 current = tasks.setdefault(match["task"].lstrip("0") or "0", [])
-                current.append(Line(line.number, line.text[match.end() :]))
+                current.append(OutputLine(line.number, line.text[match.end() :]))
             else:
                 current.append(line)
         if max(map(len, tasks.values())) < 3 or 2 * len(tasks) > sum(map(len, tasks.values())):
@@ -371,7 +374,7 @@ def by_task(output: ToolOutput, *, has_stamps: bool = True) -> list[tuple[str, T
     return [("", output)]
 
 
-def _most(label: re.Pattern[str], lines: Sequence[Line]) -> bool:
+def _most(label: re.Pattern[str], lines: Sequence[OutputLine]) -> bool:
     """Return whether most lines begin with a label."""
     labelled = sum(label.match(line.text) is not None for line in lines)
     return labelled >= 3 and labelled > 0.5 * len(lines)

@@ -19,7 +19,7 @@ from meshmark.store.record import Better, Scalar, is_unicode
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class ToolUnit:
     """A unit of another tool.
 
     Attributes:
@@ -34,7 +34,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class ToolQuantity:
     """The meaning of a column or key of another tool.
 
     Attributes:
@@ -77,38 +77,38 @@ _COUNTED: Final = re.compile(
 
 
 @lru_cache(1000)
-def unit_of(text: str) -> Unit:
+def unit_of(text: str) -> ToolUnit:
     """Return the unit that a tool states; the prefixes k, M, G are decimal, and Ki, Mi, Gi are binary.
 
     An unknown unit is returned unchanged, without direction. An empty unit is 1.
     """
     text = text.strip()
     if not text or text in {"1", "-", "none", "None"}:
-        return Unit("1", 1.0, "none")
+        return ToolUnit("1", 1.0, "none")
     if len(text) > 60:
-        return Unit(text, 1.0, "none")
+        return ToolUnit(text, 1.0, "none")
     if text in {"%", "Percent", "percent"}:
-        return Unit("1", 0.01, "none")
+        return ToolUnit("1", 0.01, "none")
     if (time := _TIMES.get(text, _TIMES.get(text.lower()))) is not None:
-        return Unit("s", time, "lower")
+        return ToolUnit("s", time, "lower")
     if (flops := _FLOPS.fullmatch(re.sub(r"/\s*sec(?:ond)?s?$", "/s", text))) is not None:
-        return Unit("flop/s", _PREFIXES[flops[1]], "higher")
+        return ToolUnit("flop/s", _PREFIXES[flops[1]], "higher")
     if (clock := re.fullmatch(r"([kKMGT]?)Hz", text)) is not None:
-        return Unit("Hz", _PREFIXES[clock[1]], "none")
+        return ToolUnit("Hz", _PREFIXES[clock[1]], "none")
     if (factor := _bytes(text)) is not None:
-        return Unit("B", factor, "none")
+        return ToolUnit("B", factor, "none")
     if (rate := re.fullmatch(r"([kKMGT])(b|B)(?:ps|PS)", text)) is not None:
-        return Unit("B/s", _PREFIXES[rate[1]] / (8 if rate[2] == "b" else 1), "higher")
+        return ToolUnit("B/s", _PREFIXES[rate[1]] / (8 if rate[2] == "b" else 1), "higher")
     operations = _OPERATIONS.fullmatch(text)
     if operations is not None and (operations[2] or text.endswith(("PS", "UP"))):
-        return Unit("op/s", _PREFIXES[operations[1]], "higher")
+        return ToolUnit("op/s", _PREFIXES[operations[1]], "higher")
     if (rate := _PER_SECOND.fullmatch(text)) is not None:
         if (factor := _bytes(rate[1])) is not None:
-            return Unit("B/s", factor, "higher")
+            return ToolUnit("B/s", factor, "higher")
         if (counted_match := _COUNTED.fullmatch(rate[1])) is not None:
-            return Unit("op/s", _WORDS[counted_match[1] or ""], "higher")
-        return Unit(text, 1.0, "higher")
-    return Unit(text, 1.0, "none")
+            return ToolUnit("op/s", _WORDS[counted_match[1] or ""], "higher")
+        return ToolUnit(text, 1.0, "higher")
+    return ToolUnit(text, 1.0, "none")
 
 
 def _bytes(text: str) -> float | None:

@@ -25,7 +25,7 @@ def parse_line(raw: bytes) -> dict[str, Any] | None:
 
 
 @dataclass
-class Reading:
+class JournalContent:
     """The content of a journal."""
 
     records: list[Record] = field(default_factory=list)
@@ -42,13 +42,13 @@ class Reading:
         return [r for r in self.records if r.metric == metric]
 
 
-def read_journal(lines: Iterable[bytes], step: str) -> Reading:
+def read_journal(lines: Iterable[bytes], step: str) -> JournalContent:
     """Read a journal, which may be incomplete, resumed or corrupt. The content never raises an exception.
 
     A run that was killed between a result and its `point` line repeats the result when it resumes. The last of several
     results with the same metric and conditions replaces the others.
     """
-    reading = Reading()
+    reading = JournalContent()
     by_identity: dict[str, Record] = {}
     absent: dict[str, Absence] = {}
     for index, raw in enumerate(lines):

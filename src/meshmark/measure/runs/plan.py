@@ -32,7 +32,7 @@ _LONG: Final = frozenset({"linpack"})  # one sample takes up to minutes
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Excerpt):
+class SurveyStep(Excerpt):
     """One run of an instrument. `argv` excludes the path of the program; `budget_s` limits its sampling time."""
 
     id: Annotated[str, Field(pattern=_ID, description="an id of a step: letters, digits, _ . -")]
@@ -50,9 +50,9 @@ class Step(Excerpt):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Excerpt):
+class SurveyPlan(Excerpt):
     spec: str
-    steps: Annotated[tuple[Step, ...], LIST]
+    steps: Annotated[tuple[SurveyStep, ...], LIST]
 
     @property
     def budget_s(self) -> float:
@@ -62,14 +62,14 @@ class Plan(Excerpt):
         write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n", private=True)
 
     @staticmethod
-    def load(path: Path) -> Plan:
+    def load(path: Path) -> SurveyPlan:
         """Read a plan.
 
         Raises:
             MeshmarkError: The file is missing or is not a plan.
         """
         try:
-            return checked(Plan, read_json(path), f"cannot read the plan {path}", MeshmarkError)
+            return checked(SurveyPlan, read_json(path), f"cannot read the plan {path}", MeshmarkError)
         except UsageError as error:  # Meshmark wrote the file, so this is not a usage error
             raise MeshmarkError(f"cannot read the plan {path}: {quoted(error)}") from error
 
@@ -177,7 +177,7 @@ def _values_per_process(d: Description, argv: Sequence[str], cpus: int = 0) -> t
     return option.option, [str(v) for v in values]
 
 
-def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Plan:
+def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> SurveyPlan:
     """Return the plan of one instrument: runs in fresh processes, which share the budget.
 
     Args:
@@ -197,7 +197,7 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
     if can_repeat and d.ranks:
         can_repeat = not any(run.turn for run in launched(d, argv))
     count = repetitions or (REPETITIONS if can_repeat else 1)
-    steps: list[Step] = []
+    steps: list[SurveyStep] = []
     for number in range(1, count + 1):
         repetition_argv = list(argv)
         if count > 1:
@@ -206,8 +206,8 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
                 repetition_argv += ["--seed", str(number)]
         for run in launched(d, repetition_argv):
             id_ = d.name + _suffix(run, number, count)
-            steps.append(Step(id_, d.name, run.argv, run.budget_s, run.ranks, run.mpi, run.threads))
-    return Plan("measure", tuple(steps))
+            steps.append(SurveyStep(id_, d.name, run.argv, run.budget_s, run.ranks, run.mpi, run.threads))
+    return SurveyPlan("measure", tuple(steps))
 
 
 def _suffix(run: Launch, repetition: int, repetitions: int) -> str:
@@ -249,7 +249,7 @@ def in_turns(spec: Spec) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
 
 
 def step_names(spec: Spec) -> list[str]:
-    """Return a different name for each step of a specification, which `Step.repeats` returns for its runs."""
+    """Return a different name for each step of a specification, which `SurveyStep.repeats` returns for its runs."""
     base_names = {step.base for step in spec.step}
     names: list[str] = []
     for step in spec.step:
@@ -261,23 +261,23 @@ def step_names(spec: Spec) -> list[str]:
     return names
 
 
-def make_plan(spec: Spec, machine: str = "") -> Plan:
+def make_plan(spec: Spec, machine: str = "") -> SurveyPlan:
     """Expand a specification into steps, see `in_turns`."""
-    return Plan(spec.name, tuple(step for _, step in steps_of(spec, machine)))
+    return SurveyPlan(spec.name, tuple(step for _, step in steps_of(spec, machine)))
 
 
-def steps_of(spec: Spec, machine: str = "") -> list[tuple[int, Step]]:
+def steps_of(spec: Spec, machine: str = "") -> list[tuple[int, SurveyStep]]:
     """Return the steps of a plan, each with the index of its step in the specification.
 
     Steps of applications have no instrument and no arguments; a caller that allows them sets the command to run.
     """
-    steps: list[tuple[int, Step]] = []
+    steps: list[tuple[int, SurveyStep]] = []
     names = step_names(spec)
     for number, repetition, run_options in in_turns(spec):
         step, options = spec.step[number], run_options
         if step.application:
             id_ = _id(len(steps) + 1, names[number], Launch((), 0.0), repetition, step.repetitions)
-            steps.append((number, Step(id_, "", (), 0.0)))
+            steps.append((number, SurveyStep(id_, "", (), 0.0)))
             continue
         d = description(step.instrument)
         scale = memory_scale(d, arguments(d, options))
@@ -286,6 +286,6 @@ def steps_of(spec: Spec, machine: str = "") -> list[tuple[int, Step]]:
         machine_argv = ("--machine", machine) if machine else ()
         for run in launched(d, (*arguments(d, options), *machine_argv)):
             id_ = _id(len(steps) + 1, names[number], run, repetition, step.repetitions)
-            run_step = Step(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi, run.threads)
+            run_step = SurveyStep(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi, run.threads)
             steps.append((number, run_step))
     return steps

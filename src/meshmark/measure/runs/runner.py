@@ -23,8 +23,8 @@ from meshmark.describe import find_probe
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.boot import remember
 from meshmark.measure.runs import launch
-from meshmark.measure.runs.journal import Reading, parse_line, read_journal
-from meshmark.measure.runs.plan import Plan, Step
+from meshmark.measure.runs.journal import JournalContent, parse_line, read_journal
+from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
 from meshmark.measure.runs.rank_files import rank_files
 from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
@@ -37,7 +37,7 @@ OVERRUN = 4.0  # a step may take this many budgets plus one minute, because the 
 TOLERANCE = 1.2  # a plan starts no repetition that is expected to end after this many budgets
 STDERR_KEPT = 4096
 _USAGE = 2  # exit status of a program that does not accept its options
-Report = Callable[[Step, Mapping[str, Any]], None]
+Report = Callable[[SurveyStep, Mapping[str, Any]], None]
 
 
 @dataclass
@@ -48,15 +48,15 @@ class StepResult:
         refused: The program did not accept its options.
     """
 
-    step: Step
+    step: SurveyStep
     status: str
     elapsed_s: float = 0.0
     message: str = ""
-    reading: Reading = field(default_factory=Reading)
+    reading: JournalContent = field(default_factory=JournalContent)
     refused: bool = False
 
 
-def program_of(step: Step) -> list[str]:
+def program_of(step: SurveyStep) -> list[str]:
     """Return the program and the launcher arguments that precede the step's own arguments.
 
     Raises:
@@ -67,7 +67,7 @@ def program_of(step: Step) -> list[str]:
     return launch.launch_argv(launch.launcher(step.mpi), step.ranks, launch.cpus(), threads=step.threads)
 
 
-class Runner:
+class PlanRunner:
     """Runs the steps of a plan in a run folder.
 
     Args:
@@ -83,10 +83,10 @@ class Runner:
         self._processes: list[dict[str, Any]] = []  # host and process ID of each running rank
         find_probe()  # fail early rather than in every step
 
-    def journal(self, step: Step) -> Path:
+    def journal(self, step: SurveyStep) -> Path:
         return self.folder / "journal" / f"{step.id}.jsonl"
 
-    def run_step(self, step: Step) -> StepResult:
+    def run_step(self, step: SurveyStep) -> StepResult:
         """Run or resume one step. Failures of the probe are part of the result, not exceptions."""
         journal = self.journal(step)
         earlier_reading = self.finished(step)
@@ -105,7 +105,7 @@ class Runner:
             status, problem = -1, f"the journal cannot be written: {error.strerror or error}"
         except AbsentError as error:
             absence = Absence(instrument=step.instrument, reason=str(error), enable=error.hint, step=step.id)
-            return self._result(step, "absent", 0.0, "", Reading(absences=[absence]))
+            return self._result(step, "absent", 0.0, "", JournalContent(absences=[absence]))
         except MeshmarkError as error:
             status, problem = -1, str(error)
         elapsed = time.monotonic() - began
@@ -116,23 +116,23 @@ class Runner:
         return result
 
     @staticmethod
-    def _result(step: Step, status: str, elapsed_s: float, message: str, reading: Reading) -> StepResult:
+    def _result(step: SurveyStep, status: str, elapsed_s: float, message: str, reading: JournalContent) -> StepResult:
         if message:
             status = "failed"
             reading.absences.append(Absence(instrument=step.instrument, reason=message, kind="error", step=step.id))
         return StepResult(step, status, elapsed_s, message, reading)
 
-    def finished(self, step: Step) -> Reading | None:
+    def finished(self, step: SurveyStep) -> JournalContent | None:
         """Return the content of the step's journal if it is complete, otherwise None."""
         reading = read_journal(whole_lines(self.journal(step)), step.id)
         return reading if reading.ended in {"ok", "absent"} else None
 
-    def _pump(self, step: Step, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
+    def _pump(self, step: SurveyStep, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
         """Run the program and copy its output to the journal; return its wait status and a problem, or ""."""
         with rank_files(step.mpi if step.ranks else "", len(launch.cpus_of_hosts())) as variables:
             return self._pump_with(step, argv, sink, {**launch.environment(step.mpi), **variables})
 
-    def _pump_with(self, step: Step, argv: list[str], sink: IO[bytes], env: Mapping[str, str]) -> tuple[int, str]:
+    def _pump_with(self, step: SurveyStep, argv: list[str], sink: IO[bytes], env: Mapping[str, str]) -> tuple[int, str]:
         try:
             child = process.start(
                 argv,
@@ -193,7 +193,7 @@ class Runner:
             problem = launch.failure_message(text, self._processes) if step.ranks else lines[-1][:300] if lines else ""
         return status, problem
 
-    def _journal_lines(self, step: Step, data: bytes, sink: IO[bytes]) -> None:
+    def _journal_lines(self, step: SurveyStep, data: bytes, sink: IO[bytes]) -> None:
         sink.write(data)
         sink.flush()
         complete = False
@@ -210,7 +210,7 @@ class Runner:
             os.fsync(sink.fileno())
 
 
-def _split_output(data: bytes, step: Step) -> tuple[bytes, bytes]:
+def _split_output(data: bytes, step: SurveyStep) -> tuple[bytes, bytes]:
     """Separate lines of the protocol from launcher messages, which MPICH writes to standard output."""
     if not step.ranks:
         return data, b""
@@ -236,7 +236,7 @@ def _kill(child: subprocess.Popen[bytes], after_s: float, term_first: bool = Fal
                 child.kill()
 
 
-def _failure(status: int, problem: str, reading: Reading) -> str:
+def _failure(status: int, problem: str, reading: JournalContent) -> str:
     """Return the reason why a step failed, in one line; "" if it succeeded."""
     if problem and reading.error is None:
         return problem
@@ -254,7 +254,7 @@ def _failure(status: int, problem: str, reading: Reading) -> str:
 
 
 def run_plan(
-    plan: Plan,
+    plan: SurveyPlan,
     folder: Path,
     store: Store,
     run_id: str,
@@ -270,7 +270,7 @@ def run_plan(
     Args:
         stops_at_refusal: Stop at a step that did not accept its options, and store none of its results.
     """
-    runner = Runner(folder, report)
+    runner = PlanRunner(folder, report)
     results = []
     try:
         remember(store)
@@ -316,7 +316,7 @@ class Pace:
         self.elapsed_s = 0.0
         self._took: dict[str, list[float]] = {}
 
-    def allows(self, step: Step) -> bool:
+    def allows(self, step: SurveyStep) -> bool:
         """Return whether the step is the first of its repetitions, or is expected to end in time."""
         durations_s = self._took.get(step.repeats)
         return durations_s is None or self.elapsed_s + sum(durations_s) / len(durations_s) <= self.limit_s
@@ -328,11 +328,11 @@ class Pace:
         self._took.setdefault(result.step.repeats, []).append(result.elapsed_s)
 
 
-def _left_out(step: Step) -> StepResult:
+def _left_out(step: SurveyStep) -> StepResult:
     absence = Absence(
         instrument=step.instrument, reason="the budget ended before this repetition", enable="a larger --budget"
     )
-    return StepResult(step, "absent", reading=Reading(absences=[absence]))
+    return StepResult(step, "absent", reading=JournalContent(absences=[absence]))
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.runs.plan import Plan
+from meshmark.measure.runs.plan import SurveyPlan
 from meshmark.measure.runs.runner import STATE, save_state
 from meshmark.store.files import NoLocksError, read_json
 from meshmark.store.files import lock as lock_of
@@ -25,11 +25,11 @@ KEPT: Final = 8  # maximum number of interrupted measurements; older ones are re
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedMeasurement:
     """A measurement that this process has locked until it ends or calls `remove`."""
 
     folder: Path
-    plan: Plan
+    plan: SurveyPlan
     store: Path
     lock: int | None
 
@@ -43,7 +43,7 @@ class Unfinished:
             os.close(self.lock)
 
 
-def begin(store: Path, run_id: str, plan: Plan, machine: str) -> Unfinished:
+def begin(store: Path, run_id: str, plan: SurveyPlan, machine: str) -> UnfinishedMeasurement:
     """Create a measurement in a store, and remove the oldest interrupted measurements beyond `KEPT`.
 
     Raises:
@@ -65,10 +65,10 @@ def begin(store: Path, run_id: str, plan: Plan, machine: str) -> Unfinished:
     except NoLocksError:  # measuring works without a lock, resuming does not
         lock = None
     plan.save(folder / "plan.json")  # last, because only a folder with a plan can be resumed
-    return Unfinished(folder, plan, store, lock)
+    return UnfinishedMeasurement(folder, plan, store, lock)
 
 
-def newest(store: Path, machine: str, instrument: str = "") -> Unfinished:
+def newest(store: Path, machine: str, instrument: str = "") -> UnfinishedMeasurement:
     """Lock and return the newest interrupted measurement of a machine, optionally of one instrument.
 
     Raises:
@@ -85,14 +85,14 @@ def newest(store: Path, machine: str, instrument: str = "") -> Unfinished:
             ) from error
         if lock is None:
             continue
-        plan = Plan.load(folder / "plan.json") if (folder / "plan.json").exists() else Plan("", ())
+        plan = SurveyPlan.load(folder / "plan.json") if (folder / "plan.json").exists() else SurveyPlan("", ())
         if plan.steps and instrument in {"", plan.steps[0].instrument}:
             try:
                 recorded_machine = str(read_json(folder / STATE)["machine"])
             except (MeshmarkError, KeyError, TypeError) as error:
                 raise MeshmarkError(f"cannot read {folder / STATE}: {error}") from error
             if recorded_machine == machine:
-                return Unfinished(folder, plan, store, lock)
+                return UnfinishedMeasurement(folder, plan, store, lock)
             other_machines.add(recorded_machine)
         os.close(lock)
     of_instrument = f" of {instrument}" if instrument else ""

@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class FitPoint:
     """A value of the survey and the value of the model. `fitted` is true if the fit used the value of the survey."""
 
     what: str
@@ -54,9 +54,9 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class SurveyFit:
     text: str  # the machine file
-    points: tuple[Point, ...]
+    points: tuple[FitPoint, ...]
 
     def rms(self, fitted: bool) -> float:
         """Return the root mean square of the relative errors; NaN without points."""
@@ -113,7 +113,7 @@ def fit(
     line_bytes: int,
     folder: Path,
     progress: Progress | None = None,
-) -> Fit:
+) -> SurveyFit:
     """Fit a machine to the records of one host.
 
     Args:
@@ -127,7 +127,7 @@ def fit(
     path = folder / f"{name}.toml"
     machine = _fit_stream(path, name, numbers, cpus_of)
     points = _compare(machine, records, numbers, cpus_of, progress)
-    return Fit(path.read_text(encoding="utf-8"), tuple(points))
+    return SurveyFit(path.read_text(encoding="utf-8"), tuple(points))
 
 
 def _fit_stream(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequence[int]) -> MachineFile:
@@ -268,7 +268,7 @@ def _compare(
     n: Mapping[str, Any],
     cpus_of: Sequence[int],
     progress: Progress | None,
-) -> list[Point]:
+) -> list[FitPoint]:
     """Simulate every distinct point of the survey that the model covers."""
     total = sum(cpus_of)
     comparisons: dict[str, tuple[Record, Run, Callable[[Answer], float], bool]] = {}
@@ -322,7 +322,7 @@ def _compare(
 
     answers = ask(machine, [run for _, run, _, _ in comparisons.values()], on_line=handle_line)
     points = [
-        Point(name, r.value, read(reply), r.unit, is_fitted, r.flags)
+        FitPoint(name, r.value, read(reply), r.unit, is_fitted, r.flags)
         for (name, (r, _, read, is_fitted)), reply in zip(comparisons.items(), answers, strict=True)
     ]
     return sorted(points, key=lambda p: [(t.isdigit(), int(t) if t.isdigit() else 0, t) for t in p.what.split()])

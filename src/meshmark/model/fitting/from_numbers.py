@@ -18,7 +18,7 @@ from meshmark.model.fitting.key_numbers import (
     conflicts,
 )
 from meshmark.model.fitting.machine_text import Parameters, machine_text
-from meshmark.model.instruments import POINTS, Point
+from meshmark.model.instruments import POINTS, ModelPoint
 from meshmark.model.machine import MachineFile, read_machine
 
 Progress = Callable[[int, int], None]
@@ -30,7 +30,7 @@ _ROUNDS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FittedNumber:
     """A number of the machine and of the model in SI units.
 
     Attributes:
@@ -56,7 +56,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class KeyNumberFit:
     """A machine file that is fitted to key numbers.
 
     Attributes:
@@ -67,7 +67,7 @@ class Fitted:
 
     text: str
     machine: MachineFile
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[FittedNumber, ...]
 
 
 def requests(numbers: KeyNumbers, outstanding: int) -> dict[str, Request]:
@@ -105,10 +105,10 @@ def measured(
     on_line: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> dict[str, float]:
     """Simulate instruments on a machine and return the median of each request by name."""
-    points: dict[str, Point] = {}
+    points: dict[str, ModelPoint] = {}
     for name, (instrument, options, _) in asked.items():
         make, defaults = POINTS[instrument]
-        requested_point = next(p for p in make(machine, {**defaults, **options}) if isinstance(p, Point))
+        requested_point = next(p for p in make(machine, {**defaults, **options}) if isinstance(p, ModelPoint))
         points[name] = requested_point
     answers = iter(ask(machine, [p.run for p in points.values() if p.run is not None], on_line=on_line))
     values = {}
@@ -120,7 +120,7 @@ def measured(
 
 def fit_numbers(
     numbers: KeyNumbers, name: str, folder: Path, progress: Progress | None = None, prefix: str = "--"
-) -> Fitted:
+) -> KeyNumberFit:
     """Fit a machine file to numbers that passed `key_numbers.check`.
 
     Args:
@@ -144,7 +144,7 @@ def fit_numbers(
         parameters = improved
     if progress is not None:
         progress(_ROUNDS, _ROUNDS)
-    return Fitted(text, machine, tuple(_outcomes(numbers, values, prefix)))
+    return KeyNumberFit(text, machine, tuple(_outcomes(numbers, values, prefix)))
 
 
 class _Turnaround:
@@ -234,20 +234,20 @@ _KEYS: Final = {
 }
 
 
-def _outcomes(numbers: KeyNumbers, values: Mapping[str, float], prefix: str) -> list[Outcome]:
+def _outcomes(numbers: KeyNumbers, values: Mapping[str, float], prefix: str) -> list[FittedNumber]:
     reasons = conflicts(numbers, prefix)
     outcomes = []
     for name in QUANTITIES:
         number = numbers.given.get(name)
         if name in values:
             how = ("assumed: " if number is None or number.assumed else "fitted: ") + _KEYS[name]
-            outcome = Outcome(name, None if number is None else number.value, values[name], how)
+            outcome = FittedNumber(name, None if number is None else number.value, values[name], how)
             if outcome.error is not None and abs(outcome.error) > OFF.get(name, 0.02):
                 reason = reasons.get(name) or _MISSED.get(name, "it contradicts the other numbers")
                 outcome = replace(outcome, warning=reason, how=f"nearest: {_KEYS[name]}")
             outcomes.append(outcome)
         elif number is not None:
-            outcomes.append(Outcome(name, number.value, number.value, "assumed" if number.assumed else "given"))
+            outcomes.append(FittedNumber(name, number.value, number.value, "assumed" if number.assumed else "given"))
     return outcomes
 
 

@@ -23,7 +23,7 @@ _FEW: Final = {1: "a number", 2: "an even number"}
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class KeyQuantity:
     """Unit, limits and meaning of a number that describes a machine. `of_two`: it exists only with two sockets."""
 
     unit: str
@@ -33,28 +33,28 @@ class Quantity:
     of_two: bool = False
 
 
-QUANTITIES: Final[Mapping[str, Quantity]] = {
-    "cores": Quantity("1", 1, 2 * MOST_CPUS, "cores of the machine"),
-    "idle-local": Quantity("s", 5e-9, 1e-5, "load latency of idle memory, own socket"),
-    "idle-remote": Quantity("s", 5e-9, 1e-5, "load latency of idle memory, other socket", of_two=True),
-    "read": Quantity("B/s", 1e8, 1e14, "read bandwidth of all cores, each from its own socket"),
-    "triad": Quantity("B/s", 1e8, 1e14, "triad of all cores as STREAM counts it"),
-    "core-read": Quantity("B/s", 1e7, 1e13, "read bandwidth of one core"),
-    "link": Quantity(
+QUANTITIES: Final[Mapping[str, KeyQuantity]] = {
+    "cores": KeyQuantity("1", 1, 2 * MOST_CPUS, "cores of the machine"),
+    "idle-local": KeyQuantity("s", 5e-9, 1e-5, "load latency of idle memory, own socket"),
+    "idle-remote": KeyQuantity("s", 5e-9, 1e-5, "load latency of idle memory, other socket", of_two=True),
+    "read": KeyQuantity("B/s", 1e8, 1e14, "read bandwidth of all cores, each from its own socket"),
+    "triad": KeyQuantity("B/s", 1e8, 1e14, "triad of all cores as STREAM counts it"),
+    "core-read": KeyQuantity("B/s", 1e7, 1e13, "read bandwidth of one core"),
+    "link": KeyQuantity(
         "B/s", 1e7, 1e14, "read bandwidth of one socket's cores from the other socket's memory", of_two=True
     ),
-    "transfer": Quantity(
+    "transfer": KeyQuantity(
         "s", 5e-9, 1e-5, "transfer of a modified line from a core of the other socket (one-socket: of the same one)"
     ),
-    "loaded": Quantity("s", 5e-9, 1e-4, "load latency of own memory while all cores read at the full rate"),
-    "clock": Quantity("Hz", 1e8, 2e10, "clock of the cores"),
-    "l3": Quantity("B", 1 << 16, 1 << 30, "last-level cache of a socket"),
+    "loaded": KeyQuantity("s", 5e-9, 1e-4, "load latency of own memory while all cores read at the full rate"),
+    "clock": KeyQuantity("Hz", 1e8, 2e10, "clock of the cores"),
+    "l3": KeyQuantity("B", 1 << 16, 1 << 30, "last-level cache of a socket"),
 }
 REQUIRED: Final = ("cores", "idle-local", "idle-remote", "read")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class KeyNumber:
     """A number of a machine in SI units.
 
     Attributes:
@@ -77,7 +77,7 @@ class KeyNumbers:
     """
 
     sockets: int
-    given: Mapping[str, Given]
+    given: Mapping[str, KeyNumber]
     store: str = "ordinary"
     channels: int | None = None
 

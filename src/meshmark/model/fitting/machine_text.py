@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from meshmark.model.fitting.key_numbers import LINE_BYTES, Given, KeyNumbers, show
+from meshmark.model.fitting.key_numbers import LINE_BYTES, KeyNumber, KeyNumbers, show
 from meshmark.values.units import counted
 
 
@@ -147,11 +147,11 @@ class _Writer:
         cores = self.numbers.cores_each
         clock = (self.numbers.value("clock") or 3e9) * 1e-9
         l1_reason = "four cycles" if "clock" in self.numbers.given else "four cycles of 3 GHz"
-        l3 = self.numbers.given.get("l3") or Given(cores * 2.0 * (1 << 20), "2 MiB per core", assumed=True)
+        l3 = self.numbers.given.get("l3") or KeyNumber(cores * 2.0 * (1 << 20), "2 MiB per core", assumed=True)
         local = 1e9 * self.numbers.need("idle-local")
-        levels: list[tuple[str, Given, float, str, int]] = [
-            ("L1", Given(32 << 10, "usual", True), 4 / clock, l1_reason, 1),
-            ("L2", Given(1 << 20, "usual", True), 14 / clock, l1_reason.replace("four", "14"), 1),
+        levels: list[tuple[str, KeyNumber, float, str, int]] = [
+            ("L1", KeyNumber(32 << 10, "usual", True), 4 / clock, l1_reason, 1),
+            ("L2", KeyNumber(1 << 20, "usual", True), 14 / clock, l1_reason.replace("four", "14"), 1),
             ("L3", l3, min(25.0, local / 3), "usual", cores),
         ]
         lines = []

@@ -16,7 +16,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MachineFigure:
     """One figure of a machine in `unit` (SI). `how` is "closed form" or "simulated"."""
 
     name: str
@@ -34,18 +34,18 @@ class Figure:
         return {"name": self.name, "value": self.value, "unit": self.unit, "how": self.how}
 
 
-def matrix_figures(matrix: Sequence[Sequence[float]], what: str) -> list[Figure]:
+def matrix_figures(matrix: Sequence[Sequence[float]], what: str) -> list[MachineFigure]:
     """Return the local, mean remote and worst latency of a square matrix of latencies in seconds."""
     n = len(matrix)
     remote = [matrix[a][b] for a in range(n) for b in range(n) if a != b]
-    figures = [Figure(f"{what}, local", math.fsum(matrix[a][a] for a in range(n)) / n, "s", "closed form", True)]
+    figures = [MachineFigure(f"{what}, local", math.fsum(matrix[a][a] for a in range(n)) / n, "s", "closed form", True)]
     if remote:
-        figures.append(Figure(f"{what}, mean remote", math.fsum(remote) / len(remote), "s", "closed form", True))
-        figures.append(Figure(f"{what}, worst", max(remote), "s", "closed form", True))
+        figures.append(MachineFigure(f"{what}, mean remote", math.fsum(remote) / len(remote), "s", "closed form", True))
+        figures.append(MachineFigure(f"{what}, worst", max(remote), "s", "closed form", True))
     return figures
 
 
-def figures(machine: MachineFile, simulate: bool = True, progress: Progress | None = None) -> list[Figure]:
+def figures(machine: MachineFile, simulate: bool = True, progress: Progress | None = None) -> list[MachineFigure]:
     """Return the figures of one machine; without the simulated ones if `simulate` is false."""
     answers = ask(
         machine,
@@ -66,7 +66,9 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
         ]
     remote_hops = [h for a, row in enumerate(hops["hops"]) for b, h in enumerate(row) if a != b]
     if remote_hops:
-        results.append(Figure("hops, mean remote", sum(remote_hops) / len(remote_hops), "1", "closed form", True))
+        results.append(
+            MachineFigure("hops, mean remote", sum(remote_hops) / len(remote_hops), "1", "closed form", True)
+        )
     peak = (
         sum(n["memories"] for n in shape["nodes"])
         * machine.number("memory.channels", 1)
@@ -74,7 +76,7 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
         * 1e9
     )
     if not math.isnan(peak):
-        results.append(Figure("memory peak, all nodes", peak, "B/s", "closed form"))
+        results.append(MachineFigure("memory peak, all nodes", peak, "B/s", "closed form"))
     if loads["links"]:
         # Rate at which uniform reads between all nodes saturate the first link. Every read sends a request one way and
         # a line the other way. Over all pairs of nodes, each link carries the same share of requests and lines.
@@ -87,7 +89,7 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
             default=math.inf,
         )
         if math.isfinite(bound):
-            results.append(Figure("network bound, uniform reads", bound * line, "B/s", "closed form"))
+            results.append(MachineFigure("network bound, uniform reads", bound * line, "B/s", "closed form"))
     if not simulate:
         return results
     _, node_of = nodes_and_cpus(machine)
@@ -115,34 +117,34 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
         return median_of(x["groups"][0][key])
 
     results += [
-        Figure("triad, one CPU, net", group(one_cpu, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
-        Figure("triad, all CPUs, net", group(all_cpus, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
-        Figure("reads of random CPUs, 1 each: latency", group(idle, "latency_s"), "s", "simulated", True),
-        Figure(
+        MachineFigure("triad, one CPU, net", group(one_cpu, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
+        MachineFigure("triad, all CPUs, net", group(all_cpus, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
+        MachineFigure("reads of random CPUs, 1 each: latency", group(idle, "latency_s"), "s", "simulated", True),
+        MachineFigure(
             f"reads of random CPUs, {min(chains, 16)} each: latency",
             group(loaded, "latency_s"),
             "s",
             "simulated",
             True,
         ),
-        Figure(
+        MachineFigure(
             f"reads of random CPUs, {min(chains, 16)} each: bandwidth",
             group(loaded, "bytes_per_s"),
             "B/s",
             "simulated",
         ),
-        Figure("hot spot, all read node 0: bandwidth", group(hot_spot, "bytes_per_s"), "B/s", "simulated"),
-        Figure("random updates, all CPUs", group(updates, "reads_per_s"), "op/s", "simulated"),
+        MachineFigure("hot spot, all read node 0: bandwidth", group(hot_spot, "bytes_per_s"), "B/s", "simulated"),
+        MachineFigure("random updates, all CPUs", group(updates, "reads_per_s"), "op/s", "simulated"),
     ]
     return results
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class FigureComparison:
     """One figure of several machines, the first of which is the baseline; None for a machine that lacks the figure."""
 
-    base: Figure
-    values: dict[str, Figure | None]  # label of the machine → its figure
+    base: MachineFigure
+    values: dict[str, MachineFigure | None]  # label of the machine → its figure
 
     def gain(self, label: str) -> float | None:
         """Return the gain (+) or loss (-) against the baseline as a share of 1; None if it is unknown."""
@@ -175,13 +177,13 @@ class Compared:
         return row
 
 
-def comparison(machines: Sequence[MachineFile], progress: Progress | None = None) -> list[Compared]:
+def comparison(machines: Sequence[MachineFile], progress: Progress | None = None) -> list[FigureComparison]:
     """Return each figure of the first machine beside the same figure of the other machines."""
     tables = [{f.name: f for f in figures(m, progress=progress)} for m in machines]
     labels: list[str] = []
     for m in machines:
         labels.append(m.label if m.label not in labels else f"{m.label} ({len(labels)})")
     return [
-        Compared(base, {label: table.get(name) for label, table in zip(labels, tables, strict=True)})
+        FigureComparison(base, {label: table.get(name) for label, table in zip(labels, tables, strict=True)})
         for name, base in tables[0].items()
     ]

@@ -15,10 +15,10 @@ from meshmark.machine.absence import is_absent
 from meshmark.machine.facts import host_facts, host_id
 from meshmark.measure.repetitions import measured, pool
 from meshmark.measure.runs.budget import BUDGET
-from meshmark.measure.runs.plan import Step, launched
+from meshmark.measure.runs.plan import SurveyStep, launched
 from meshmark.measure.runs.probe import arguments
-from meshmark.measure.runs.runner import Runner
-from meshmark.statistics.verdicts import Measured
+from meshmark.measure.runs.runner import PlanRunner
+from meshmark.statistics.verdicts import MedianEstimate
 from meshmark.store.record import MODE, Record, Scalar
 from meshmark.store.store import Store
 
@@ -29,12 +29,13 @@ HALF: Final = "@half"  # stands for half of the CPUs in the options of a model
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class EffectTerm:
     """One condition of a test and the power of its value in the effect.
 
     Attributes:
         instrument: An instrument or, on a model, a workload.
-        options: Options of the instrument, as in the specification of a survey; on a workload, fields of `Request`.
+        options: Options of the instrument, as in the specification of a survey; on a workload, fields of
+            `PatternRequest`.
         where: Conditions that select one record of the instrument.
         settings: Changed numbers of the machine file; only on models.
         machine: A modelled machine that replaces the machine of the test; "" for the latter.
@@ -49,7 +50,7 @@ class Term:
     machine: str = ""
 
 
-def terms_of(parameters: Mapping[str, Any]) -> list[Term]:
+def terms_of(parameters: Mapping[str, Any]) -> list[EffectTerm]:
     """Return the terms of a test.
 
     `a` is divided by `b`, each a table of options; `more` has further tables with their `Power`. Keys of a table that
@@ -68,7 +69,7 @@ def terms_of(parameters: Mapping[str, Any]) -> list[Term]:
     for table, power in tables:
         options = {k: v for k, v in table.items() if not k[:1].isupper()}
         terms.append(
-            Term(
+            EffectTerm(
                 instrument=str(table.get("Instrument") or parameters["instrument"]),
                 metric=str(table.get("Metric") or parameters["metric"]),
                 options={**parameters.get("both", {}), **options},
@@ -110,7 +111,7 @@ class Bench:
     run: str
     folder: Path
     budget_s: float = BUDGET_S
-    report: Callable[[Step, Mapping[str, Any]], None] | None = None
+    report: Callable[[SurveyStep, Mapping[str, Any]], None] | None = None
     facts_of: Callable[[], Mapping[str, Any]] = host_facts
 
     @cached_property
@@ -192,7 +193,7 @@ class Bench:
             for h in huge
         )
 
-    def take(self, test: str, terms: Sequence[Term]) -> list[Record]:
+    def take(self, test: str, terms: Sequence[EffectTerm]) -> list[Record]:
         """Measure the terms on the host in alternation (A, B, A, B …), in fresh processes that share the budget.
 
         Args:
@@ -208,7 +209,7 @@ class Bench:
         low, high = REPETITIONS
         count = max(low, min(high, int(self.budget_s / (SHORTEST_S * len(terms)))))
         process_s = max(self.budget_s / (count * len(terms)), 0.01)
-        runner = Runner(self.folder, self.report)
+        runner = PlanRunner(self.folder, self.report)
         runs: list[list[Sequence[Record]]] = [[] for _ in terms]
         for repetition in range(1, count + 1):
             for number, term in enumerate(terms):
@@ -216,12 +217,12 @@ class Bench:
                 runs[number].append(self._run(runner, term, f"{test}.{letter}.r{repetition}", repetition, process_s))
         return [selected(pool(repetitions), t.metric, t.where) for repetitions, t in zip(runs, terms, strict=True)]
 
-    def _run(self, runner: Runner, term: Term, step_id: str, seed: int, budget_s: float) -> Sequence[Record]:
+    def _run(self, runner: PlanRunner, term: EffectTerm, step_id: str, seed: int, budget_s: float) -> Sequence[Record]:
         instrument = description(term.instrument)
         options = {k: self.filled(v) for k, v in term.options.items()}
         argv = [*arguments(instrument, {**options, "seed": seed}), BUDGET, f"{budget_s:.6g}s", "--machine", self.host]
         launch = launched(instrument, argv)[0]
-        step = Step(step_id, term.instrument, launch.argv, launch.budget_s, launch.ranks, launch.mpi)
+        step = SurveyStep(step_id, term.instrument, launch.argv, launch.budget_s, launch.ranks, launch.mpi)
         result = runner.run_step(step)
         reading = result.reading
         self.store.add(self.run, step.id, reading.records, reading.absences, self.host)
@@ -233,7 +234,7 @@ class Bench:
             raise AbsentError(f"{term.instrument}: {reasons[0] if reasons else 'nothing was measured'}")
         return records
 
-    def simulate(self, test: str, machine: str, terms: Sequence[Term]) -> list[Record]:
+    def simulate(self, test: str, machine: str, terms: Sequence[EffectTerm]) -> list[Record]:
         """Measure the terms on a modelled machine.
 
         Returns:
@@ -248,11 +249,11 @@ class Bench:
             for number, term in enumerate(terms)
         ]
 
-    def records(self, step: str, machine: str, term: Term) -> list[Record]:
+    def records(self, step: str, machine: str, term: EffectTerm) -> list[Record]:
         """Return all records of a term on a modelled machine and add them to the run as a step."""
         from meshmark.model.instruments import POINTS, measure, nodes_and_cpus
         from meshmark.model.machine import find_machine
-        from meshmark.model.patterns import Request, run_pattern
+        from meshmark.model.patterns import PatternRequest, run_pattern
 
         file = find_machine(term.machine or machine, list(term.settings))
         command = f"{term.instrument} --on {file.label}"
@@ -261,14 +262,14 @@ class Bench:
             options = {k: half if v == HALF else str(v) for k, v in term.options.items()}
             records = measure(term.instrument, file, options, command=command)
         else:
-            records, _ = run_pattern(file, Request(workload=term.instrument, **term.options), command)
+            records, _ = run_pattern(file, PatternRequest(workload=term.instrument, **term.options), command)
         if records:
             self.store.add(self.run, step, records, (), records[0].machine)
         return records
 
 
-def value_of(record: Record) -> Measured:
+def value_of(record: Record) -> MedianEstimate:
     """Return the value and interval of a record; a single value of a model is exact: models are deterministic."""
     if record.source == "model" and record.bounds is None:
-        return Measured(record.value, (record.value, record.value))
+        return MedianEstimate(record.value, (record.value, record.value))
     return measured(record)

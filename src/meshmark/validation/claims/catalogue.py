@@ -50,7 +50,7 @@ _ID: Final = r"^[A-Z][0-9]{2}$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication(Input):
+class PublicationTable(Input):
     """A publication that claims cite."""
 
     title: str
@@ -58,14 +58,14 @@ class Publication(Input):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publications(Input):
+class PublicationsFile(Input):
     """The file of publications."""
 
-    source: dict[str, Publication]
+    source: dict[str, PublicationTable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place(Input):
+class SourceTable(Input):
     """The name of the publication of a claim and the place in it; `also` is a further place."""
 
     of: str
@@ -88,7 +88,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class ClaimTest:
     """One test of a claim.
 
     Attributes:
@@ -107,13 +107,13 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry(Input):
+class ClaimTable(Input):
     """A claim in the format of its file."""
 
     id: Annotated[str, Field(pattern=_ID, description="a letter and two digits")]
     statement: Annotated[str, Field(min_length=10, max_length=200)]
     published: str
-    source: Place
+    source: SourceTable
     relation: Relation
     value: float = 1.0
     range: Annotated[tuple[float, ...], LIST, Field(max_length=2)] = ()
@@ -127,13 +127,13 @@ class Entry(Input):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File(Input):
+class ClaimsFile(Input):
     """A file of claims."""
 
     claims_format: Annotated[int, Field(ge=FORMAT, le=FORMAT)]
     theme: str
     letter: Annotated[str, Field(pattern=r"^[A-Z]$", description="a letter")]
-    claim: Annotated[tuple[Entry, ...], LIST, Field(min_length=1, description="at least one table [[claim]]")]
+    claim: Annotated[tuple[ClaimTable, ...], LIST, Field(min_length=1, description="at least one table [[claim]]")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ class Claim:
     timing: bool
     printed: bool
     note: str
-    tests: tuple[Trial, ...]
+    tests: tuple[ClaimTest, ...]
 
     @property
     def half_digit(self) -> float:
@@ -192,11 +192,11 @@ def read(folder: Path = FOLDER) -> tuple[Claim, ...]:
         MeshmarkError: A file is not valid; the message names the file, the claim and the field.
     """
     claim_by_id: dict[str, Claim] = {}
-    publications = checked(Publications, _parsed(folder / SOURCES), SOURCES, MeshmarkError).source
+    publications = checked(PublicationsFile, _parsed(folder / SOURCES), SOURCES, MeshmarkError).source
     for path in sorted(folder.glob("*.toml")):
         if path.name == SOURCES:
             continue
-        file = checked(File, _parsed(path), path.name, MeshmarkError)
+        file = checked(ClaimsFile, _parsed(path), path.name, MeshmarkError)
         for entry in file.claim:
             if entry.id in claim_by_id or entry.id[0] != file.letter:
                 problem = "occurs twice" if entry.id in claim_by_id else f"must begin with {file.letter}"
@@ -215,7 +215,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise MeshmarkError(f"{path.name}: {quoted(error)}") from error
 
 
-def _claim(entry: Entry, of: Publication, theme: str, origin: str) -> Claim:
+def _claim(entry: ClaimTable, of: PublicationTable, theme: str, origin: str) -> Claim:
     if (entry.relation == "within") != (len(entry.range) == 2):
         raise MeshmarkError(f"{origin}: claim {entry.id}: range: two numbers are required with within, and only there")
     if entry.relation not in {"within", "none"} and entry.value <= 0:
@@ -230,7 +230,7 @@ def _claim(entry: Entry, of: Publication, theme: str, origin: str) -> Claim:
         parameters = {k: v for k, v in table.items() if k not in {"method", "on", *REQUIREMENTS}}
         needs: dict[str, Any] = {k: table[k] for k in REQUIREMENTS if k in table}
         tests.append(
-            Trial(
+            ClaimTest(
                 where=where, method=table["method"], on=tuple(table.get("on", ())), needs=needs, parameters=parameters
             )
         )
@@ -282,7 +282,7 @@ def chosen(ids: Collection[str], theme: str = "") -> list[Claim]:
     return [c for c in claim_by_id.values() if c.id in requested_ids and theme in {"", c.theme}]
 
 
-def trials_of(found: Sequence[Claim], on: str = "") -> list[tuple[Claim, Trial, str]]:
+def trials_of(found: Sequence[Claim], on: str = "") -> list[tuple[Claim, ClaimTest, str]]:
     """Return the tests of these claims and the machine of each: a model, `host` or `computed`.
 
     Args:

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
-from meshmark.machine.published.reference import Entry, publication
+from meshmark.machine.published.reference import PublishedNumber, publication
 from meshmark.statistics.geometric import rounded
 from meshmark.store.record import median, median_rank
 from meshmark.validation.claims.judging import Effect, exact
@@ -24,12 +24,12 @@ Runs = tuple[float, ...]
 
 
 @cache
-def _printed(document: str) -> Mapping[str, Entry]:
+def _printed(document: str) -> Mapping[str, PublishedNumber]:
     """Return the numbers of a publication by path, as printed."""
     return {e.path: e for e in publication(document).entries()}
 
 
-def printed(document: str, path: str) -> Rounded:
+def printed(document: str, path: str) -> RoundedNumber:
     """Return a printed number with the bounds of its rounding. A path that ends with `#2` names the third of a list.
 
     Raises:
@@ -40,11 +40,11 @@ def printed(document: str, path: str) -> Rounded:
     entry = _printed(document).get(name)
     if entry is None or index >= len(entry.printed):
         raise MeshmarkError(f"claims: {document}: found no number '{path}'")
-    return Rounded.of(entry.printed[index], entry.half_digits[index])
+    return RoundedNumber.of(entry.printed[index], entry.half_digits[index])
 
 
 @dataclass(frozen=True, slots=True)
-class Rounded:
+class RoundedNumber:
     """A number that is not negative, and the bounds of its value before rounding."""
 
     value: float
@@ -52,14 +52,14 @@ class Rounded:
     high: float
 
     @staticmethod
-    def of(value: float, half_digit: float) -> Rounded:
-        return Rounded(value, max(0.0, value - half_digit), value + half_digit)
+    def of(value: float, half_digit: float) -> RoundedNumber:
+        return RoundedNumber(value, max(0.0, value - half_digit), value + half_digit)
 
-    def times(self, other: Rounded) -> Rounded:
-        return Rounded(self.value * other.value, self.low * other.low, self.high * other.high)
+    def times(self, other: RoundedNumber) -> RoundedNumber:
+        return RoundedNumber(self.value * other.value, self.low * other.low, self.high * other.high)
 
-    def over(self, other: Rounded) -> Rounded:
-        return Rounded(
+    def over(self, other: RoundedNumber) -> RoundedNumber:
+        return RoundedNumber(
             self.value / other.value, self.low / other.high, self.high / other.low if other.low > 0 else math.inf
         )
 
@@ -67,11 +67,11 @@ class Rounded:
         return Effect(what, self.value, (self.low, self.high), rounded=self.low < self.high)
 
 
-_ONE: Final = Rounded(1.0, 1.0, 1.0)
+_ONE: Final = RoundedNumber(1.0, 1.0, 1.0)
 
 
-def _product(document: str, paths: Sequence[str], factor: float = 1.0) -> Rounded:
-    return reduce(Rounded.times, (printed(document, p) for p in paths), Rounded(factor, factor, factor))
+def _product(document: str, paths: Sequence[str], factor: float = 1.0) -> RoundedNumber:
+    return reduce(RoundedNumber.times, (printed(document, p) for p in paths), RoundedNumber(factor, factor, factor))
 
 
 @method("computed")
@@ -90,7 +90,7 @@ def total(*, what: str, document: str, parts: Sequence[str], over: str = "", mea
     value, low, high = (
         math.fsum(numbers) / divisor for numbers in zip(*((n.value, n.low, n.high) for n in terms), strict=True)
     )
-    return [Rounded(value, low, high).over(printed(document, over) if over else _ONE).effect(what)]
+    return [RoundedNumber(value, low, high).over(printed(document, over) if over else _ONE).effect(what)]
 
 
 # ------------------------------------------------------------------ the ten printed runs of STREAM
@@ -195,10 +195,10 @@ def _geometric(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def _rounded_mean(column: str) -> Rounded:
+def _rounded_mean(column: str) -> RoundedNumber:
     """Return the geometric mean of a column of the SPEC MPI2007 table with the bounds that its rounding allows."""
     values = _programs(column)
-    return Rounded(_geometric(values), *rounded(values, _DECIMALS))
+    return RoundedNumber(_geometric(values), *rounded(values, _DECIMALS))
 
 
 @method("computed")
@@ -225,7 +225,8 @@ def largest_gain(*, what: str, column: str, over: str) -> list[Effect]:
     """Return the largest ratio of two columns among the programs."""
     half = 0.5 * 10.0**-_DECIMALS
     pairs = [
-        (Rounded.of(a, half), Rounded.of(b, half)) for a, b in zip(_programs(column), _programs(over), strict=True)
+        (RoundedNumber.of(a, half), RoundedNumber.of(b, half))
+        for a, b in zip(_programs(column), _programs(over), strict=True)
     ]
     return [max((a.over(b) for a, b in pairs), key=lambda ratio: ratio.value).effect(what)]
 

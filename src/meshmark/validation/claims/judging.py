@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from meshmark.statistics.verdicts import Interval, Measured, alike, judge
+from meshmark.statistics.verdicts import Interval, MedianEstimate, alike, judge
 from meshmark.store.record import Metric, Record, Source
 from meshmark.store.run import Absence
 from meshmark.validation.claims.catalogue import Claim
@@ -71,7 +71,7 @@ def exact(what: str, value: float) -> Effect:
     return Effect(what, value, (value, value))
 
 
-def product(what: str, terms: Sequence[tuple[Measured, float]], factor: float = 1.0) -> Effect:
+def product(what: str, terms: Sequence[tuple[MedianEstimate, float]], factor: float = 1.0) -> Effect:
     """Return the product of measured values, each to the power of 1 or -1; its bounds combine the worst cases.
 
     For two terms, the result is the same as of `values.verdicts.ratio`. If a term is in doubt or too wide, so is the
@@ -144,7 +144,7 @@ def _inside(interval: Interval, allowed: Interval) -> bool | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ClaimVerdict:
     """The result of one test of a claim on one machine.
 
     Attributes:
@@ -201,7 +201,7 @@ class Verdict:
         }
 
 
-def of_effects(claim: Claim, machine: str, basis: Basis, effects: Sequence[Effect], start: str) -> Verdict:
+def of_effects(claim: Claim, machine: str, basis: Basis, effects: Sequence[Effect], start: str) -> ClaimVerdict:
     """Return the verdict of a test with its decisive effect. A test with several effects holds if all effects do."""
     judged = [(word_of(claim, e), e) for e in effects]
     order: tuple[Word, ...] = ("does not hold", "inconclusive", "holds")
@@ -209,7 +209,7 @@ def of_effects(claim: Claim, machine: str, basis: Basis, effects: Sequence[Effec
     indication = ""
     if basis == "measured on a guest" and claim.timing and word in DECIDED:
         word, indication = "indicative only", word
-    return Verdict(
+    return ClaimVerdict(
         claim=claim.id,
         machine=machine,
         basis=basis,
@@ -222,9 +222,9 @@ def of_effects(claim: Claim, machine: str, basis: Basis, effects: Sequence[Effec
     )
 
 
-def untested(claim: Claim, machine: str, basis: Basis, reason: str, start: str) -> Verdict:
+def untested(claim: Claim, machine: str, basis: Basis, reason: str, start: str) -> ClaimVerdict:
     """Return the verdict of a test that could not be made."""
-    return Verdict(
+    return ClaimVerdict(
         claim=claim.id,
         machine=machine,
         basis=basis,
@@ -235,7 +235,7 @@ def untested(claim: Claim, machine: str, basis: Basis, reason: str, start: str) 
     )
 
 
-def to_record(verdict: Verdict, build: str) -> Record | Absence:
+def to_record(verdict: ClaimVerdict, build: str) -> Record | Absence:
     """Return a verdict as a row of the store."""
     conditions = {
         "claim": verdict.claim,
@@ -266,7 +266,7 @@ def to_record(verdict: Verdict, build: str) -> Record | Absence:
     )
 
 
-def from_record(record: Record, run: str, step: str) -> Verdict:
+def from_record(record: Record, run: str, step: str) -> ClaimVerdict:
     """Return the verdict in a row from `to_record`.
 
     Raises:
@@ -276,7 +276,7 @@ def from_record(record: Record, run: str, step: str) -> Verdict:
     low, high = c.get("run_low"), c.get("run_high")
     has_interval = isinstance(low, int | float) and isinstance(high, int | float)
     word = WORDS[WORDS.index(c["verdict"])]
-    return Verdict(
+    return ClaimVerdict(
         claim=str(c["claim"]),
         machine=record.machine,
         basis=next(b for b in BASIS_TEXT if b == c["basis"]),

@@ -10,9 +10,9 @@ from typing import Any, Final
 from meshmark.errors import AbsentError
 from meshmark.model.engine import ask
 from meshmark.model.machine import find_machine
-from meshmark.statistics.verdicts import Measured
+from meshmark.statistics.verdicts import MedianEstimate
 from meshmark.store.record import Record
-from meshmark.validation.claims.bench import Bench, Term, selected, terms_of, value_of
+from meshmark.validation.claims.bench import Bench, EffectTerm, selected, terms_of, value_of
 from meshmark.validation.claims.judging import Effect, exact, product
 from meshmark.validation.claims.registry import method
 
@@ -136,7 +136,9 @@ def drawers(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]
 
 def _curve(bench: Bench, test: str, machine: str, chains: str) -> list[tuple[float, float]]:
     """Return bandwidth in B/s and latency in s of all CPUs for each number of outstanding loads in `chains`."""
-    records = bench.records(f"{test}.a", machine, Term(_LOADED, "load_latency", {"threads": "all", "chains": chains}))
+    records = bench.records(
+        f"{test}.a", machine, EffectTerm(_LOADED, "load_latency", {"threads": "all", "chains": chains})
+    )
 
     def at(metric: str, text: str) -> float:
         return selected(records, metric, {"chains": text}).value
@@ -165,7 +167,7 @@ def loaded_latency(bench: Bench, test: str, machine: str, *, what: str, at_share
 def littles_law(bench: Bench, test: str, machine: str, *, what: str, chains: int) -> list[Effect]:
     """Return the bandwidth of random reads of other nodes over the outstanding bytes divided by the latency."""
     options = {"threads": "all", "chains": str(chains)}
-    records = bench.records(f"{test}.a", machine, Term("random_reads", "load_latency", options))
+    records = bench.records(f"{test}.a", machine, EffectTerm("random_reads", "load_latency", options))
     rate, latency = (selected(records, metric, {}) for metric in ("bandwidth_net", "load_latency"))
     file = find_machine(machine)
     outstanding = min(chains, int(file.number("cpu.outstanding"))) * int(str(rate.conditions["threads"]))
@@ -173,11 +175,11 @@ def littles_law(bench: Bench, test: str, machine: str, *, what: str, chains: int
     return [product(what, [(value_of(rate), 1.0), (value_of(latency), 1.0)], 1 / inflight)]
 
 
-def _extension(record: Record) -> Measured:
+def _extension(record: Record) -> MedianEstimate:
     """Return how much longer a program takes with the others than alone, as a share of 1."""
     bounds = record.bounds or (record.value, record.value)
     low, high = (max(0.0, b - 1) for b in bounds)
-    return Measured(max(record.value - 1, 0.0), (low, high))
+    return MedianEstimate(max(record.value - 1, 0.0), (low, high))
 
 
 @method("model")

@@ -24,12 +24,12 @@ from meshmark.store.record import Record
 from meshmark.store.store import MEASURING, Store, run_name
 from meshmark.validation.claims import computed, measured, modelled  # noqa: F401 (the modules register their methods)
 from meshmark.validation.claims.bench import BUDGET_S, Bench
-from meshmark.validation.claims.catalogue import Claim, Trial, chosen, trials_of
+from meshmark.validation.claims.catalogue import Claim, ClaimTest, chosen, trials_of
 from meshmark.validation.claims.judging import (
     EFFECT,
     INSTRUMENT,
     Basis,
-    Verdict,
+    ClaimVerdict,
     from_record,
     of_effects,
     to_record,
@@ -44,7 +44,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ClaimsRequest:
     """The selection of tests of a run.
 
     Attributes:
@@ -58,7 +58,7 @@ class Request:
     on: str = ""
     budget_s: float = BUDGET_S
 
-    def trials(self) -> list[tuple[Claim, Trial, str]]:
+    def trials(self) -> list[tuple[Claim, ClaimTest, str]]:
         """Return the tests, with the machine of each.
 
         Raises:
@@ -79,7 +79,7 @@ class Request:
 
 
 @contextmanager
-def begun(store: Store, request: Request) -> Iterator[tuple[str, Path]]:
+def begun(store: Store, request: ClaimsRequest) -> Iterator[tuple[str, Path]]:
     """Yield the name of a new run and the folder of its journals; meanwhile, other processes cannot resume the run."""
     run = run_name(KIND)
     folder = store.folder / MEASURING / run
@@ -89,7 +89,7 @@ def begun(store: Store, request: Request) -> Iterator[tuple[str, Path]]:
 
 
 @contextmanager
-def resumed(store: Store) -> Iterator[tuple[str, Path, Request]]:
+def resumed(store: Store) -> Iterator[tuple[str, Path, ClaimsRequest]]:
     """Yield name, folder and request of the newest incomplete run of this store.
 
     Raises:
@@ -106,7 +106,7 @@ def resumed(store: Store) -> Iterator[tuple[str, Path, Request]]:
             continue  # another process executes this run
         try:
             raw = read_json(path)
-            request = Request(tuple(raw["ids"]), str(raw["theme"]), str(raw["on"]), float(raw["budget_s"]))
+            request = ClaimsRequest(tuple(raw["ids"]), str(raw["theme"]), str(raw["on"]), float(raw["budget_s"]))
         except (MeshmarkError, KeyError, TypeError, ValueError) as error:
             os.close(lock_handle)
             raise MeshmarkError(f"cannot read {path}: {quoted(error)}", f"rm -r {path.parent}") from error
@@ -130,7 +130,7 @@ def _locked(path: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def run_tests(bench: Bench, request: Request, progress: Progress | None = None) -> list[Verdict]:
+def run_tests(bench: Bench, request: ClaimsRequest, progress: Progress | None = None) -> list[ClaimVerdict]:
     """Run the tests of a request that do not have a verdict in the run yet, and finish the run.
 
     Args:
@@ -166,7 +166,7 @@ def step_of(claim: Claim, machine: str) -> str:
     return f"{claim.id}-{machine}"
 
 
-def _done(bench: Bench) -> dict[str, Verdict]:
+def _done(bench: Bench) -> dict[str, ClaimVerdict]:
     """Return the verdicts of an earlier, incomplete part of the run by step."""
     verdict_by_step = dict(_read(bench.store, run=bench.run))
     for absence in bench.store.absences(run=bench.run, instrument=INSTRUMENT):
@@ -184,7 +184,7 @@ def _done(bench: Bench) -> dict[str, Verdict]:
 _BASES: Final[tuple[Basis, ...]] = ("measured", "measured on a guest", "modelled", "computed", "printed")
 
 
-def _test(bench: Bench, claim: Claim, trial: Trial, machine: str, step: str) -> Verdict:
+def _test(bench: Bench, claim: Claim, trial: ClaimTest, machine: str, step: str) -> ClaimVerdict:
     """Execute one test and store its verdict after its evidence."""
     start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     basis: Basis
@@ -218,26 +218,26 @@ def _build() -> str:
     return version("meshmark")
 
 
-def _read(store: Store, **equal: str) -> Iterator[tuple[str, Verdict]]:
+def _read(store: Store, **equal: str) -> Iterator[tuple[str, ClaimVerdict]]:
     for run, step, record in store.rows(instrument=INSTRUMENT, metric=EFFECT.name, **equal):
         with suppress(KeyError, ValueError, StopIteration):  # the row is from another version
             yield step, from_record(record, run, step)
 
 
-def history(store: Store) -> dict[str, list[Verdict]]:
+def history(store: Store) -> dict[str, list[ClaimVerdict]]:
     """Return every verdict in a store by claim, oldest first, without tests that could not be made."""
-    verdicts_by_claim: dict[str, list[Verdict]] = {}
+    verdicts_by_claim: dict[str, list[ClaimVerdict]] = {}
     for _, verdict in _read(store):
         verdicts_by_claim.setdefault(verdict.claim, []).append(verdict)
     return {k: sorted(v, key=lambda x: x.start) for k, v in verdicts_by_claim.items()}
 
 
-def latest(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def latest(verdicts: Sequence[ClaimVerdict]) -> list[ClaimVerdict]:
     """Return the newest verdict on each machine, in the order in which the machines first occur."""
     return list({(v.machine, v.basis): v for v in verdicts}.values())
 
 
-def counts(verdicts: Sequence[Verdict]) -> Mapping[str, int]:
+def counts(verdicts: Sequence[ClaimVerdict]) -> Mapping[str, int]:
     """Return the number of verdicts by word, and under `counted` the number of verdicts that are evidence."""
     count_by_word: dict[str, int] = {}
     for v in verdicts:
@@ -245,7 +245,7 @@ def counts(verdicts: Sequence[Verdict]) -> Mapping[str, int]:
     return {**count_by_word, "counted": sum(v.counts for v in verdicts)}
 
 
-def agreement(one: Sequence[Verdict], other: Sequence[Verdict]) -> tuple[int, int]:
+def agreement(one: Sequence[ClaimVerdict], other: Sequence[ClaimVerdict]) -> tuple[int, int]:
     """Return how many tests have the same verdict in both runs, and how many tests are in both runs."""
     text_by_test = {(v.claim, v.machine): v.text for v in one}
     common = [v for v in other if (v.claim, v.machine) in text_by_test]

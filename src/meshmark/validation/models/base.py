@@ -13,15 +13,15 @@ from meshmark.describe import stream_kernels
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import measure
 from meshmark.model.machine import MachineFile, find_machine
-from meshmark.model.patterns import Program, program_cycles, programs_run
-from meshmark.model.statements import Claim, published_numbers
+from meshmark.model.patterns import PatternProgram, program_cycles, programs_run
+from meshmark.model.statements import MachineStatement, published_numbers
 from meshmark.model.workloads import stream_actor, stream_trial
 
 Numbers = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StatementResult:
     """Result of a model for a statement.
 
     Attributes:
@@ -50,9 +50,9 @@ class Sensitivity:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    claim: Claim
-    finding: Finding
+class StatementRow:
+    claim: MachineStatement
+    finding: StatementResult
     fitted_in: tuple[str, ...] = field(default=())  # machine files that were fitted to the statement
     depends: tuple[Sensitivity, ...] | None = field(default=None)  # strongest first; None if not examined
 
@@ -66,7 +66,7 @@ class Row:
         return "fitted" if self.claim.role == "predict" and self.fitted_in and not is_calibration else self.claim.role
 
 
-Check = Callable[[], Finding]
+Check = Callable[[], StatementResult]
 
 
 CHECKS: Final[dict[str, Check]] = {}
@@ -155,30 +155,30 @@ def published_number(document: str, path: str) -> float:
 
 def within_percent(
     value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4
-) -> Finding:
+) -> StatementResult:
     """Return whether a value differs from the published value by at most `percent`."""
     error = 100 * (value / published - 1)
     inside = abs(error) <= percent + 1e-9
     text = f"{value:.{digits}g} {unit}".strip()
-    return Finding(text, inside, "" if inside else why, error, numbers=(value,))
+    return StatementResult(text, inside, "" if inside else why, error, numbers=(value,))
 
 
-def within_limits(value: float, low: float, high: float, unit: str = "", why: str = "") -> Finding:
+def within_limits(value: float, low: float, high: float, unit: str = "", why: str = "") -> StatementResult:
     """Return whether a value is within two limits."""
     inside = low <= value <= high
-    return Finding(f"{value:.3g} {unit}".strip(), inside, "" if inside else why, numbers=(value,))
+    return StatementResult(f"{value:.3g} {unit}".strip(), inside, "" if inside else why, numbers=(value,))
 
 
-def relation(holds: bool, text: str, why: str = "", numbers: Numbers = ()) -> Finding:
+def relation(holds: bool, text: str, why: str = "", numbers: Numbers = ()) -> StatementResult:
     """Return whether a relation holds."""
-    return Finding(text, holds, "" if holds else why, numbers=tuple(numbers))
+    return StatementResult(text, holds, "" if holds else why, numbers=tuple(numbers))
 
 
 def slowdown(
     m: MachineFile, cpus: Sequence[int], gb_per_s: float, on: MachineFile | None = None, in_step: bool = False
 ) -> float:
     """Return the co-run slowdown of programs in per cent. `on` is the machine of the co-run if it differs from `m`."""
-    programs = [Program(tuple(cpus), gb_per_s, 1 / 3)]
+    programs = [PatternProgram(tuple(cpus), gb_per_s, 1 / 3)]
     cycles = program_cycles(m, programs)
     phases_s = ask(on or m, [programs_run(cycles, programs, in_step)])[0]["groups"][0]["phase_s"]
     slowdowns = cycles[0].slowdowns(phases_s)

@@ -9,7 +9,7 @@ from meshmark.model.instruments import nodes_and_cpus
 from meshmark.model.machine import MachineFile
 from meshmark.model.workloads import trial
 from meshmark.validation.models.base import (
-    Finding,
+    StatementResult,
     check,
     machine,
     published_number,
@@ -18,7 +18,7 @@ from meshmark.validation.models.base import (
 
 
 @check("D01")
-def node_and_network_peaks() -> Finding:
+def node_and_network_peaks() -> StatementResult:
     m = machine("cray-x1")
     memory = m.number("node.controllers") * m.number("memory.channel_gb_per_s")
     network = 2 * 2 * m.number("links.planes.bandwidth_gb_per_s")  # two ports per plane, both directions
@@ -51,11 +51,11 @@ def swap(m: MachineFile, distance: int, block: int, pairs: Sequence[int]) -> flo
 
 
 @check("D02")
-def swap_does_not_depend_on_distance() -> Finding:
+def swap_does_not_depend_on_distance() -> StatementResult:
     m = machine("cray-x1")
     rates = [8 * 2**20 / swap(m, d, 8 * 2**20, [0]) for d in (1, 3, 7, 15)]
     change = 100 * (max(rates) / min(rates) - 1)
-    return Finding(
+    return StatementResult(
         f"{change:.1f} % between 1 and 4 hops, 8 MiB",
         change <= 10,
         series=(("B/s", tuple(rates)),),
@@ -64,7 +64,7 @@ def swap_does_not_depend_on_distance() -> Finding:
 
 
 @check("D03")
-def contention_above_eight_pairs() -> Finding:
+def contention_above_eight_pairs() -> StatementResult:
     m = machine("cray-x1", "node.cpus=4")
     previous = (512.0, 1.0)  # size, slowdown
     for size in (2**k for k in range(9, 22)):
@@ -74,14 +74,14 @@ def contention_above_eight_pairs() -> Finding:
             fraction = (1.1 - previous[1]) / (slowdown - previous[1])
             threshold = previous[0] * (size / previous[0]) ** fraction
             inside = 4 <= threshold / 1024 <= 16
-            return Finding(
+            return StatementResult(
                 f"{threshold / 1024:.3g} KiB",
                 inside,
                 "depends on the assumed message overhead of 7.3 µs",
                 numbers=(threshold,),
             )
         previous = (size, slowdown)
-    return Finding("none up to 2 MiB", False, "the network carries all pairs at full rate")
+    return StatementResult("none up to 2 MiB", False, "the network carries all pairs at full rate")
 
 
 def contention(m: MachineFile, size: int) -> tuple[float, float]:
@@ -106,22 +106,22 @@ def contention(m: MachineFile, size: int) -> tuple[float, float]:
 
 
 @check("D04")
-def co_array_solver_over_mpi() -> Finding:
+def co_array_solver_over_mpi() -> StatementResult:
     m = machine("cray-x1")
     transfer_s = 2e-6 / 2  # the transfer of a line is far below both overheads
     ratio = (m.number("messages.overhead_us") * 1e-6 + transfer_s) / (
         m.number("messages.one_sided_overhead_us") * 1e-6 + transfer_s
     )
-    return Finding(f"{ratio:.2g}", ratio >= 3 * 0.75, "the ratio of two assumed overheads", numbers=(ratio,))
+    return StatementResult(f"{ratio:.2g}", ratio >= 3 * 0.75, "the ratio of two assumed overheads", numbers=(ratio,))
 
 
 @check("D05")
-def topology_changes() -> Finding:
+def topology_changes() -> StatementResult:
     # According to another slide, the largest hypercube has 512 MSPs; an X1 node has four.
     nodes = published_number("cray_x1_2005", "system.x1.network.hypercube_msps_max") / machine("cray-x1").number(
         "node.cpus"
     )
-    return Finding(
+    return StatementResult(
         f"hypercube up to {nodes:g} nodes; the smaller change is not modelled",
         None,
         "a change at 4 modules would follow from the ports of a module, which are not published",
@@ -130,5 +130,5 @@ def topology_changes() -> Finding:
 
 
 @check("D06")
-def halo_protocols() -> Finding:
-    return Finding("not modelled", None, "the five MPI protocols differ in software, which is not modelled")
+def halo_protocols() -> StatementResult:
+    return StatementResult("not modelled", None, "the five MPI protocols differ in software, which is not modelled")

@@ -22,9 +22,9 @@ from meshmark.validation.models import altix, cray_x1, e325, gs1280, xeon5500  #
 from meshmark.validation.models.base import (
     CHECKS,
     Check,
-    Finding,
-    Row,
     Sensitivity,
+    StatementResult,
+    StatementRow,
     examined,
     machine,
 )
@@ -59,7 +59,7 @@ FRAMING: Final = "router.flit_bytes"
 
 
 @dataclass(frozen=True, slots=True)
-class Assumed:
+class AssumedNumber:
     """An assumed number of a machine file, or an element of an assumed list."""
 
     key: str
@@ -95,7 +95,7 @@ def value_at(of: MachineFile, key: str) -> Any:
     return node
 
 
-def assumed_numbers(of: MachineFile) -> list[Assumed]:
+def assumed_numbers(of: MachineFile) -> list[AssumedNumber]:
     """Return the assumed numbers of a machine, without zeros and without shares of 1, which are no assumptions."""
     assumptions = []
     for key, origin in of.origins.items():
@@ -103,7 +103,7 @@ def assumed_numbers(of: MachineFile) -> list[Assumed]:
             value = value_at(of, key)
             elements = enumerate(value) if isinstance(value, list) else [(-1, value)]
             numbers = [(i, float(v)) for i, v in elements if isinstance(v, int | float) and v > 0]
-            assumptions += [Assumed(key, i, v) for i, v in numbers if not (key.endswith("_share") and v == 1)]
+            assumptions += [AssumedNumber(key, i, v) for i, v in numbers if not (key.endswith("_share") and v == 1)]
     return assumptions
 
 
@@ -114,7 +114,7 @@ def dependence(check: Check) -> tuple[Sensitivity, ...]:
     """
     with examined() as used_machines:
         base_numbers = check().numbers
-        numbers: dict[tuple[str, Assumed], list[str]] = {}
+        numbers: dict[tuple[str, AssumedNumber], list[str]] = {}
         for name in sorted(used_machines):
             for number in assumed_numbers(machine(name)):
                 numbers.setdefault((machine(name).root, number), []).append(name)
@@ -133,7 +133,7 @@ def dependence(check: Check) -> tuple[Sensitivity, ...]:
     return tuple(sorted((s for s in sensitivities if abs(s.elasticity) >= 0.01), key=lambda f: -abs(f.elasticity)))
 
 
-def restates(row: Row) -> Sensitivity | None:
+def restates(row: StatementRow) -> Sensitivity | None:
     """Return the assumed number to which the result of a statement on values is proportional; None if it has none.
 
     A statement on an order or a sign does not change with the numbers and therefore restates none of them.
@@ -146,7 +146,7 @@ def restates(row: Row) -> Sensitivity | None:
 
 def validate(
     only: Sequence[str] = (), progress: Callable[[int, int], None] | None = None, sensitivity: bool = False
-) -> list[Row]:
+) -> list[StatementRow]:
     """Check all statements, or only the statements in `only`.
 
     Args:
@@ -164,9 +164,9 @@ def validate(
     rows = []
     for number, claim in enumerate(selected_claims):
         function = CHECKS.get(claim.id)
-        finding = function() if function else Finding("not modelled", None, "there is no model of it yet")
+        finding = function() if function else StatementResult("not modelled", None, "there is no model of it yet")
         depends = dependence(function) if sensitivity and function and finding.numbers else None
-        rows.append(Row(claim, finding, fitted_to().get(claim.id, ()), depends))
+        rows.append(StatementRow(claim, finding, fitted_to().get(claim.id, ()), depends))
         if progress is not None:
             progress(number + 1, len(selected_claims))
     return rows

@@ -12,7 +12,7 @@ from meshmark.model.instruments import fill_order, measure
 from meshmark.model.statements import copy_5400, copy_5500_each, table_3
 from meshmark.model.workloads import stream_actor, trial
 from meshmark.validation.models.base import (
-    Finding,
+    StatementResult,
     check,
     level_ns,
     machine,
@@ -24,7 +24,7 @@ from meshmark.validation.models.base import (
 
 
 @check("G01")
-def peaks() -> Finding:
+def peaks() -> StatementResult:
     memory = 2 * 24 * 1333 / 1000
     qpi, fsb = (
         2 * machine("xeon5500").number("links.qpi.bandwidth_gb_per_s"),
@@ -38,7 +38,7 @@ def peaks() -> Finding:
 
 
 @check("G02")
-def gross_over_net_traffic() -> Finding:
+def gross_over_net_traffic() -> StatementResult:
     m = machine("xeon5400")
     ratios = []
     for kernel in ("copy", "triad"):
@@ -57,15 +57,15 @@ def copy_rate(name: str, cpus: Sequence[int], store: str = "streaming") -> float
 
 
 @check("G03")
-def streaming_copy_of_the_5400() -> Finding:
+def streaming_copy_of_the_5400() -> StatementResult:
     modelled = [copy_rate("xeon5400", range(n)) for n in (1, 2, 4, 8)]
     inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(modelled, copy_5400().values(), strict=True))
     text = ", ".join(f"{v:.2f}" for v in modelled) + " GB/s"
-    return Finding(text, inside, series=(("GB/s", tuple(modelled)),), numbers=tuple(modelled))
+    return StatementResult(text, inside, series=(("GB/s", tuple(modelled)),), numbers=tuple(modelled))
 
 
 @check("G04")
-def copy_of_the_5400_with_normal_stores() -> Finding:
+def copy_of_the_5400_with_normal_stores() -> StatementResult:
     return within_percent(
         copy_rate("xeon5400", [0], "ordinary"),
         3.5,
@@ -85,7 +85,7 @@ def xeon5500_copy() -> list[float]:
 
 
 @check("G05")
-def copy_per_core_of_the_5500() -> Finding:
+def copy_per_core_of_the_5500() -> StatementResult:
     modelled = xeon5500_copy()
     inside = all(abs(o / p - 1) <= 0.07 for o, p in zip(modelled, copy_5500_each(), strict=True))
     reason = (
@@ -93,7 +93,7 @@ def copy_per_core_of_the_5500() -> Finding:
         "13 %, one third costs nothing. Ten fill buffers shared by reads and writes give 8.1 GB/s but miss G08 and "
         "G15; write batches of 8 give 8.6, of 32 give 8.0, and miss both too"
     )
-    return Finding(
+    return StatementResult(
         ", ".join(f"{v:.2f}" for v in modelled) + " GB/s per core",
         inside,
         "" if inside else reason,
@@ -103,23 +103,23 @@ def copy_per_core_of_the_5500() -> Finding:
 
 
 @check("G06")
-def copy_of_sixteen_smt_processes() -> Finding:
+def copy_of_sixteen_smt_processes() -> StatementResult:
     finding = within_percent(copy_rate("xeon5500", range(8)) / 16, 1.9, 7, "GB/s per thread")
     return replace(finding, why="the model has no SMT threads: the total of eight cores is divided by sixteen")
 
 
 @check("G07")
-def one_core_against_eight() -> Finding:
+def one_core_against_eight() -> StatementResult:
     finding = within_percent(copy_rate("xeon5500", [4]) / copy_rate("xeon5400", range(8)), 1.0, 5)
     return replace(finding, why="both rates were fitted, to G03 and G05")
 
 
 @check("G08")
-def one_core_with_normal_stores() -> Finding:
+def one_core_with_normal_stores() -> StatementResult:
     modelled = copy_rate("xeon5500", [4], "ordinary")
     ratio = modelled / copy_rate("xeon5400", [0], "ordinary")
     inside = abs(modelled / 11.5 - 1) <= 0.1 and abs(ratio / 3.2 - 1) <= 0.1
-    return Finding(
+    return StatementResult(
         f"{modelled:.2f} GB/s, {ratio:.2f} x",
         inside,
         ""
@@ -144,7 +144,7 @@ def loaded_latency_ns(name: str, runs_of: Sequence[tuple[Sequence[int], int]]) -
 
 
 @check("G09")
-def latency_of_the_5400_under_load() -> Finding:
+def latency_of_the_5400_under_load() -> StatementResult:
     modelled = loaded_latency_ns("xeon5400", [(range(n), 1) for n in (1, 2, 4, 8)])
     inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, table_3("xeon5400").values(), strict=True))
     reason = (
@@ -152,7 +152,7 @@ def latency_of_the_5400_under_load() -> Finding:
         "4.1.4), 7.5 ns: four and eight processes would see 110 ns if the first two share a die, which is not "
         "published; the row cycle of the banks (57.5 ns) adds at most 1 ns, the shared L2 about 2 ns"
     )
-    return Finding(
+    return StatementResult(
         ", ".join(f"{v:.0f}" for v in modelled) + " ns",
         inside,
         "" if inside else reason,
@@ -162,7 +162,7 @@ def latency_of_the_5400_under_load() -> Finding:
 
 
 @check("G10")
-def latency_of_the_5500_under_load() -> Finding:
+def latency_of_the_5500_under_load() -> StatementResult:
     spread = (4, 0, 5, 1, 6, 2, 7, 3)
     modelled = loaded_latency_ns("xeon5500", [*((spread[:n], 1) for n in (1, 2, 4, 8)), (range(8), 2)])
     inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, table_3("xeon5500").values(), strict=True))
@@ -171,7 +171,7 @@ def latency_of_the_5500_under_load() -> Finding:
         "220 MiB per process give 74 75 76 76 84-88 ns, but their size is not published and would be fitted; the row "
         "cycle of the banks (49.5 ns) adds less than 1 ns"
     )
-    return Finding(
+    return StatementResult(
         ", ".join(f"{v:.0f}" for v in modelled) + " ns",
         inside,
         "" if inside else reason,
@@ -181,7 +181,7 @@ def latency_of_the_5500_under_load() -> Finding:
 
 
 @check("G11")
-def cache_latencies() -> Finding:
+def cache_latencies() -> StatementResult:
     modelled = [level_ns("xeon5500", 16 << 10), level_ns("xeon5500", 128 << 10), level_ns("xeon5400", 128 << 10)]
     return relation(
         all(abs(o / p - 1) <= 0.15 for o, p in zip(modelled, (2, 4, 6), strict=True)),
@@ -212,11 +212,11 @@ def streaming_plateau_ends(name: str) -> list[int]:
 
 
 @check("G12")
-def ends_of_plateaus() -> Finding:
+def ends_of_plateaus() -> StatementResult:
     new, old = plateau_ends("xeon5500"), plateau_ends("xeon5400")
     streaming, streaming_old = streaming_plateau_ends("xeon5500"), streaming_plateau_ends("xeon5400")
     doubled = streaming == [2 * end for end in new] and set(streaming_old) <= {2 * end for end in old}
-    return Finding(
+    return StatementResult(
         f"{new} and {old} KiB; with streaming stores {streaming} and {streaming_old} KiB",
         new == [32, 256, 8192] and old == [32, 4096] and doubled,
         "the sizes of the caches are inputs, 4 instead of 6 MiB among them; that streaming stores leave them to the "
@@ -226,7 +226,7 @@ def ends_of_plateaus() -> Finding:
 
 
 @check("G13")
-def l2_copy_bandwidth() -> Finding:
+def l2_copy_bandwidth() -> StatementResult:
     footprint = 128 << 10
     names = ("xeon5500", "xeon5400")
     modelled = [copy_by_footprint(name, "ordinary", [footprint])[0] for name in names]
@@ -240,7 +240,7 @@ def l2_copy_bandwidth() -> Finding:
 
 
 @check("G14")
-def fewer_dimms() -> Finding:
+def fewer_dimms() -> StatementResult:
     loss = 100 * (1 - copy_rate("xeon5500", range(4)) / copy_rate("xeon5500", range(4, 8)))
     finding = within_limits(loss, 13, 21, "%")
     return replace(finding, why="the rate of the socket with four DIMMs (memory.node_share) is an input")
@@ -258,10 +258,10 @@ def bound_triad(threads: int) -> float:
 
 
 @check("G15")
-def bound_stream() -> Finding:
+def bound_stream() -> StatementResult:
     modelled = [bound_triad(n) for n in (2, 4, 8)]
     inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(modelled, (25081, 36845, 36034), strict=True))
-    return Finding(
+    return StatementResult(
         ", ".join(f"{v:.0f}" for v in modelled) + " MB/s",
         inside,
         "" if inside else "assumes six DIMMs per socket, as stated in part 1 but not in part 2",
@@ -290,10 +290,10 @@ def unbound_triad(threads: int, trials: int = 10) -> float:
 
 
 @check("G16")
-def unbound_stream() -> Finding:
+def unbound_stream() -> StatementResult:
     modelled = [unbound_triad(n) for n in (2, 4, 8)]
     inside = all(abs(o / p - 1) <= 0.08 for o, p in zip(modelled, (22009, 33750, 31795), strict=True))
-    return Finding(
+    return StatementResult(
         ", ".join(f"{v:.0f}" for v in modelled) + " MB/s",
         inside,
         "" if inside else "assumes that one thread in eight migrated away from its memory",

@@ -101,7 +101,7 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
     return chart
 
 
-def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = False) -> alt.Scale:
+def _colours(records: Sequence[Record], subject: ranking.RankingSubject, best: bool = False) -> alt.Scale:
     """Return a colour scale over all measured protocols, so that each has the same colour in every chart."""
     names = list(dict.fromkeys(p for ranked in ranking.rankings(records, subject) for p in ranked.protocols))
     range_ = colours(len(names))
@@ -231,7 +231,7 @@ def collectives(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _overlay(_curves(times, "operation", "algorithm"), "time per operation", TIME)
 
 
-def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevelMixin | None:
+def _ratios(records: Sequence[Record], subject: ranking.RankingSubject) -> alt.TopLevelMixin | None:
     """Draw ratios of times with two libraries: one panel per pair of libraries, one line per protocol."""
     panels: list[tuple[str, alt.LayerChart | alt.FacetChart]] = []
     for pair in ranking.comparisons(ranking.rankings(records, subject)):
@@ -273,7 +273,7 @@ def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevel
 
 
 def _ratio_chart(
-    pair: ranking.Comparison, rows: list[Row], colours: alt.Scale, panel: int
+    pair: ranking.LibraryComparison, rows: list[Row], colours: alt.Scale, panel: int
 ) -> alt.LayerChart | alt.FacetChart:
     a, b, _ = pair
     names = list(dict.fromkeys(r["series"] for r in rows))

@@ -9,8 +9,8 @@ from typing import Final
 
 import altair as alt
 
-from meshmark.compare.join import Comparison
-from meshmark.compare.kinds import LEVEL, MEMORY, Kind, kinds
+from meshmark.compare.join import ResultComparison
+from meshmark.compare.kinds import LEVEL, MEMORY, ResultKind, kinds
 from meshmark.compare.normalise import Per
 from meshmark.measure.repetitions import point_key
 from meshmark.statistics.verdicts import is_speed
@@ -43,7 +43,7 @@ _GAP: Final = 0.75  # empty share of a machine's band, which separates machines
 
 @drawing
 def ratios(
-    _: Sequence[Record], comparisons: Sequence[Comparison], ideal: float | None = None
+    _: Sequence[Record], comparisons: Sequence[ResultComparison], ideal: float | None = None
 ) -> alt.TopLevelMixin | None:
     """Draw the geometric mean of the ratios of each metric and side, with lines at 1 and at the ideal ratio.
 
@@ -131,7 +131,7 @@ class _Headline:
     kernel: str = ""
     otherwise: bool = False
 
-    def takes(self, r: Record, kind: Kind) -> bool:
+    def takes(self, r: Record, kind: ResultKind) -> bool:
         if (r.instrument, r.metric) != (self.instrument, self.metric) or r.value <= 0:
             return False
         if kind.words.get(LEVEL) != frozenset({"memory"}) or kind.words.get(MEMORY) == frozenset():
@@ -155,13 +155,13 @@ _UNITS: Final[dict[Per, tuple[str, str]]] = {
 
 
 @drawing
-def bandwidth_over_machines(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+def bandwidth_over_machines(_: Sequence[Record], comparisons: Sequence[ResultComparison]) -> alt.TopLevelMixin | None:
     """Draw the memory bandwidth of each side, in the order of the sides."""
     return _over_machines(comparisons, _BANDWIDTHS, *_UNITS[comparisons[0].per])
 
 
 @drawing
-def latency_over_machines(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+def latency_over_machines(_: Sequence[Record], comparisons: Sequence[ResultComparison]) -> alt.TopLevelMixin | None:
     """Draw the memory latency of each side, in the order of the sides."""
     title, label = "time per load", NS
     if comparisons[0].per == "clock":
@@ -170,7 +170,7 @@ def latency_over_machines(_: Sequence[Record], comparisons: Sequence[Comparison]
 
 
 def _over_machines(
-    comparisons: Sequence[Comparison], headlines: Sequence[_Headline], title: str, label: str
+    comparisons: Sequence[ResultComparison], headlines: Sequence[_Headline], title: str, label: str
 ) -> alt.TopLevelMixin | None:
     sides = sides_of(comparisons)
     if len(sides) == 2 and sides[0][1].machine == sides[1][1].machine:
@@ -220,7 +220,7 @@ def _over_machines(
     ).properties(height=300)
 
 
-def _trends(comparisons: Sequence[Comparison], headline: _Headline) -> list[dict[int, Record]]:
+def _trends(comparisons: Sequence[ResultComparison], headline: _Headline) -> list[dict[int, Record]]:
     """Return results of one kind by the number of their side, A's first: with one thread, and with the most threads.
 
     The results of a trend are all compared with the same result of A. If several results of A are possible, it is

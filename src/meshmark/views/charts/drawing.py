@@ -102,7 +102,7 @@ def _uncertainty(r: Row) -> tuple[bool, bool, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawing:
     """A chart and its named data.
 
     Altair validates and copies every row several times, which takes half a minute for the 65 280 pairs of 256 CPUs.
@@ -117,17 +117,17 @@ _rows: ContextVar[dict[str, list[Row]]] = ContextVar("rows of the chart being dr
 _all_records: ContextVar[Sequence[Record]] = ContextVar("records that the chart is drawn from", default=())
 
 
-def drawing(draw: Callable[Input, alt.TopLevelMixin | None]) -> Callable[Input, Drawn | None]:
+def drawing(draw: Callable[Input, alt.TopLevelMixin | None]) -> Callable[Input, Drawing | None]:
     """Decorate a function that draws a chart, so that the rows which it uses are collected."""
 
     @functools.wraps(draw)
-    def drawn(*args: Input.args, **kwargs: Input.kwargs) -> Drawn | None:
+    def drawn(*args: Input.args, **kwargs: Input.kwargs) -> Drawing | None:
         token = _rows.set({})
         first: Any = args[0] if args else ()
         records = _all_records.set(first)
         try:
             chart = draw(*args, **kwargs)
-            return None if chart is None else Drawn(chart, _rows.get())
+            return None if chart is None else Drawing(chart, _rows.get())
         finally:
             _rows.reset(token)
             _all_records.reset(records)
@@ -313,7 +313,7 @@ def sized(record: Record, key: str) -> str:
     return UNKNOWN if value is None else size(value)
 
 
-def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
+def themed(drawn: Drawing, wide: bool = True) -> dict[str, Any]:
     """Return the Vega-Lite specification with the common style; the page sets the colours of texts."""
     spec: dict[str, Any] = drawn.chart.to_dict()
     spec["datasets"] = {**spec.get("datasets", {}), **drawn.data}
@@ -341,7 +341,7 @@ def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
     return spec
 
 
-def for_file(drawn: Drawn) -> dict[str, Any]:
+def for_file(drawn: Drawing) -> dict[str, Any]:
     """Return the specification for PNG and SVG: white background, fixed size."""
     spec = themed(drawn, wide=False)
     if "concat" not in spec:
@@ -365,11 +365,11 @@ def write_specs(specs: Mapping[str, dict[str, Any]], folder: Path) -> list[Path]
     return paths
 
 
-def write_charts(drawn: Mapping[str, Drawn], folder: Path) -> list[Path]:
+def write_charts(drawn: Mapping[str, Drawing], folder: Path) -> list[Path]:
     return write_specs({name: for_file(chart) for name, chart in drawn.items()}, folder)
 
 
-def charts_or_reason(drawn: Mapping[str, Drawn], folder: Path) -> tuple[list[Path], str]:
+def charts_or_reason(drawn: Mapping[str, Drawing], folder: Path) -> tuple[list[Path], str]:
     """Write charts like `write_charts`, but return no paths and the reason if charts cannot be drawn.
 
     The reason is "" if they were drawn.
@@ -380,7 +380,7 @@ def charts_or_reason(drawn: Mapping[str, Drawn], folder: Path) -> tuple[list[Pat
         return [], reason_of(error)
 
 
-def chart_page(template: str, drawn: Mapping[str, Drawn], **data: Any) -> str:
+def chart_page(template: str, drawn: Mapping[str, Drawing], **data: Any) -> str:
     """Render a template with its data, charts and the chart library into a self-contained page.
 
     If the chart library cannot be bundled, the page states the reason in place of each chart.

@@ -12,7 +12,7 @@ import altair as alt
 from meshmark.errors import MeshmarkError
 from meshmark.measure.repetitions import measured
 from meshmark.statistics.cache_gain import UNKNOWN as NO_REASON
-from meshmark.statistics.cache_gain import Cache, recorded_caches, superlinear_reason
+from meshmark.statistics.cache_gain import CacheProperties, recorded_caches, superlinear_reason
 from meshmark.statistics.verdicts import Interval, ratio
 from meshmark.store.record import Record
 from meshmark.values import grammar
@@ -235,7 +235,7 @@ def _superlinear(found: Sequence[Efficiency], topology: Mapping[str, Any]) -> li
     return rows
 
 
-def _reason(e: Efficiency, caches: Sequence[Cache]) -> str:
+def _reason(e: Efficiency, caches: Sequence[CacheProperties]) -> str:
     """Return the cache level that the threads gained; the kernel's volume stands in for an unrecorded memory size."""
     cpus = [_cpus(r) for r in (e.alone, e.many)]
     if not all(cpus):

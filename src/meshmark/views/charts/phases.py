@@ -13,9 +13,9 @@ from meshmark.statistics.power_law import MIN_POINTS, PowerLaw, power_law
 from meshmark.store.record import Record
 from meshmark.values.units import NBSP, counted, number
 from meshmark.views.charts.comm import TIME
-from meshmark.views.charts.drawing import FULL, Drawn, Row, chart_of, drawing, log_axis, row, tooltip
+from meshmark.views.charts.drawing import FULL, Drawing, Row, chart_of, drawing, log_axis, row, tooltip
 from meshmark.views.charts.program_charts import COLOURS
-from meshmark.views.content.programs import Program, Split, problem_of, steps
+from meshmark.views.content.programs import StepDisplay, StepParts, problem_of, steps
 from meshmark.views.content.selection import listed, value_of
 from meshmark.views.render import render_sections
 from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
@@ -31,7 +31,7 @@ class Phases:
     """The same step of one library on several numbers of ranks, ascending."""
 
     title: str
-    splits: Mapping[int, Split]
+    splits: Mapping[int, StepParts]
 
     @property
     def largest(self) -> int:
@@ -48,24 +48,24 @@ class Phases:
         return phase.startswith(WHOLE) or phase in self.splits[ranks].parts
 
 
-def names_of(program: Program) -> list[str]:
+def names_of(program: StepDisplay) -> list[str]:
     """Return the names of the whole step and of its phases."""
     return [f"{WHOLE} {_step(program)}", *program.parts]
 
 
-def _step(program: Program) -> str:
+def _step(program: StepDisplay) -> str:
     """Return `step` or `iteration`."""
     return program.step.split()[-1]
 
 
-def phases(records: Sequence[Record], program: Program) -> list[Phases]:
+def phases(records: Sequence[Record], program: StepDisplay) -> list[Phases]:
     """Return the steps that were measured with at least two numbers of ranks, for each library and problem.
 
     If several steps do the same work, for example by several protocols, only the step that is fastest with the most
     ranks is returned. If there are several grids with the same number of ranks, only the fastest is returned.
     """
     problem = tuple(k for k in program.within if k != "grid")  # the grid of ranks depends on their number
-    groups: dict[tuple[object, ...], list[Split]] = {}
+    groups: dict[tuple[object, ...], list[StepParts]] = {}
     for library_steps in steps(records, program):
         for split in library_steps.splits:
             key = (library_steps.machine, library_steps.library, *(split.total.conditions.get(k) for k in problem))
@@ -88,9 +88,9 @@ def phases(records: Sequence[Record], program: Program) -> list[Phases]:
     return results
 
 
-def _by_hosts(splits: Sequence[Split]) -> list[list[Split]]:
+def _by_hosts(splits: Sequence[StepParts]) -> list[list[StepParts]]:
     """Return the splits as one group, or grouped by number of hosts if a number of ranks was measured on several."""
-    groups: dict[float, list[Split]] = {}
+    groups: dict[float, list[StepParts]] = {}
     hosts_of: dict[float, set[float]] = {}
     for split in splits:
         hosts = value_of(split.total, "hosts", 1.0)
@@ -99,9 +99,9 @@ def _by_hosts(splits: Sequence[Split]) -> list[list[Split]]:
     return [list(splits)] if all(len(hosts) == 1 for hosts in hosts_of.values()) else list(groups.values())
 
 
-def _fastest(splits: Sequence[Split]) -> dict[str, dict[int, Split]]:
+def _fastest(splits: Sequence[StepParts]) -> dict[str, dict[int, StepParts]]:
     """Return the fastest step by name and number of ranks."""
-    fastest: dict[str, dict[int, Split]] = {}
+    fastest: dict[str, dict[int, StepParts]] = {}
     for split in splits:
         ranks = int(value_of(split.total, "ranks"))
         by_ranks = fastest.setdefault(split.name, {})
@@ -113,7 +113,7 @@ def _fastest(splits: Sequence[Split]) -> dict[str, dict[int, Split]]:
 # ------------------------------------------------------------------ chart
 
 
-def phase_chart(program: Program) -> Callable[[Sequence[Record]], Drawn | None]:
+def phase_chart(program: StepDisplay) -> Callable[[Sequence[Record]], Drawing | None]:
     """Return the function that draws the phases of a program over the number of ranks."""
 
     @drawing
@@ -170,7 +170,7 @@ def _panel(one: Phases, names: Sequence[str], step: str) -> alt.LayerChart | alt
 # ------------------------------------------------------------------ table
 
 
-def phase_table(program: Program) -> Callable[[Sequence[Record]], str]:
+def phase_table(program: StepDisplay) -> Callable[[Sequence[Record]], str]:
     """Return the function that renders the exponents and shares of the phases of a program."""
 
     def table(records: Sequence[Record]) -> str:
@@ -216,7 +216,7 @@ def signed(value: float) -> str:
     return f"−{text}" if value < 0 and float(text) else text
 
 
-def _share(split: Split, phase: str) -> tuple[str, str]:
+def _share(split: StepParts, phase: str) -> tuple[str, str]:
     """Return the share of a phase in the sum of all, and its conservative interval from the intervals of all phases."""
     if phase not in split.parts or math.isnan(split.share(phase)):
         return "–", "–"

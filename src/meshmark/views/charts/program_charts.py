@@ -29,8 +29,8 @@ from meshmark.views.content.programs import (
     GYRO,
     POP,
     SWIM,
-    Program,
-    Split,
+    StepDisplay,
+    StepParts,
     best_of,
     grids,
     order_of,
@@ -65,7 +65,7 @@ _STROKES: Final = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
 
 
 def _bars(
-    labelled: Sequence[tuple[str, Split]], program: Program, limit: float, width: int
+    labelled: Sequence[tuple[str, StepParts]], program: StepDisplay, limit: float, width: int
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw a stacked bar per step, with a mark at the measured time; the axis ends at `limit`."""
     rows: list[Row] = []
@@ -125,13 +125,13 @@ def _bars(
     return alt.layer(bars, whisker, mark, text).properties(width=width, height=alt.Step(26 if len(order) <= 12 else 20))
 
 
-def _reach(splits: Sequence[Split]) -> float:
+def _reach(splits: Sequence[StepParts]) -> float:
     """Return the end of the axis: the longest bar, or the end of its interval if it is not much longer."""
     longest = max(max(s.total.value, sum(max(0.0, r.value) for r in s.parts.values())) for s in splits)
     return min(1.5 * longest, max([longest, *(s.total.bounds[1] for s in splits if s.total.bounds)]))
 
 
-def _program_chart(records: Sequence[Record], program: Program) -> alt.TopLevelMixin | None:
+def _program_chart(records: Sequence[Record], program: StepDisplay) -> alt.TopLevelMixin | None:
     """Draw one panel per library and problem; panels of the same problem share their axis."""
     groups = shown(records, program)
     if not groups:
@@ -217,7 +217,7 @@ def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """
     groups = steps(records, ANATOMY)
     several_ranks = len({group.where for group in groups}) > 1
-    by_program: dict[str, list[tuple[str, Split]]] = {}  # library and step by program and protocol
+    by_program: dict[str, list[tuple[str, StepParts]]] = {}  # library and step by program and protocol
     for group in groups:
         for s in group.splits:
             label = f"{group.library}, {group.where}" if several_ranks else group.library
@@ -235,7 +235,7 @@ def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return chart
 
 
-def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]]) -> alt.LayerChart | alt.FacetChart:
+def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, StepParts]]) -> alt.LayerChart | alt.FacetChart:
     """Draw the steps with another latency, relative to the measured step."""
     rows: list[Row] = []
     for label, split in labelled:

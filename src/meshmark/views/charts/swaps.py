@@ -30,7 +30,7 @@ _RING: Final = 1.5  # half the width of the map, relative to the radius of the r
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _CpuLocation:
     """The location of a rank's CPU.
 
     Attributes:
@@ -44,7 +44,7 @@ class _Place:
     core: int
 
 
-def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int, _Place]:
+def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int, _CpuLocation]:
     """Return locations by rank; {} unless every rank was always bound to its own CPU of this machine."""
     bindings = {str(r.conditions.get("rank_cpus")) for r in records}
     numbers_ = bindings.pop().split(",") if len(bindings) == 1 else []
@@ -62,16 +62,16 @@ def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int,
     nodes = [n["cpus"] for n in topology.get("nodes") or [] if n["cpus"]]
     shared = {cpu: min(group) for group in last for cpu in group} if level > 1 and len(last) > len(nodes) else {}
 
-    def place(cpu: int) -> _Place:
+    def place(cpu: int) -> _CpuLocation:
         part = parts[cpu]
         node = part["node"] if isinstance(part["node"], int) else -1
         package = part["package"] if isinstance(part["package"], int) else -1
-        return _Place(cpu, package, node, shared.get(cpu, -1), part["core"])
+        return _CpuLocation(cpu, package, node, shared.get(cpu, -1), part["core"])
 
     return {rank: place(cpu) for rank, cpu in enumerate(cpus)}
 
 
-def _between(a: _Place, b: _Place, topology: Mapping[str, Any]) -> tuple[int, str]:
+def _between(a: _CpuLocation, b: _CpuLocation, topology: Mapping[str, Any]) -> tuple[int, str]:
     """Return the closest level that two CPUs share: a sort key and its name."""
     if a.core == b.core:
         return 0, "same core"
@@ -89,7 +89,7 @@ def _between(a: _Place, b: _Place, topology: Mapping[str, Any]) -> tuple[int, st
 # ------------------------------------------------------------------ contention
 
 
-def _label(distance: int, places: Mapping[int, _Place], topology: Mapping[str, Any]) -> str:
+def _label(distance: int, places: Mapping[int, _CpuLocation], topology: Mapping[str, Any]) -> str:
     """Return a distance of ranks as text, with the topological distance of its pairs."""
     levels = sorted(
         {
@@ -182,14 +182,14 @@ def _cells(base: alt.Chart, scale: alt.Scale, legend: alt.Legend | None) -> alt.
 
 
 @dataclass(frozen=True, slots=True)
-class _Pairs:
+class _LibraryPairs:
     """All pairs of one library and message size: times of short messages or bandwidths of long messages."""
 
     library: str
     bytes: float
     rows: list[Row]  # one per pair, from the lower rank
     ranks: list[int]
-    places: Mapping[int, _Place]
+    places: Mapping[int, _CpuLocation]
     unit: str
     better: Better
 
@@ -208,7 +208,7 @@ class _Pairs:
         return tooltip("pair", "CPUs", *(["between"] if self.places else []))
 
 
-def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pairs]:
+def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_LibraryPairs]:
     """Return the pairs of each library with the shortest and the longest message."""
     required = ("message_bytes", "from_rank", "to_rank")
     alone = [
@@ -241,7 +241,9 @@ def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pair
                 rows.append(row(r, a=a, b=b, pair=f"ranks {a} and {b}", CPUs=cpus, between=between, level=level))
             if rows:
                 results.append(
-                    _Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places, matches[0].unit, matches[0].better)
+                    _LibraryPairs(
+                        library, bytes_, clearest(rows, "a", "b"), ranks, places, matches[0].unit, matches[0].better
+                    )
                 )
     ends = {(p.library, f(q.bytes for q in results if q.library == p.library)) for p in results for f in (min, max)}
     return [p for p in results if (p.library, p.bytes) in ends]
@@ -271,7 +273,7 @@ def pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLeve
     return chart
 
 
-def _matrix(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
+def _matrix(p: _LibraryPairs) -> alt.LayerChart | alt.FacetChart:
     rows = [{**r, "a": i, "b": j} for r in p.rows for i, j in ((r["a"], r["b"]), (r["b"], r["a"]))]
     scale = scale_for(p.unit, max(r["value"] for r in rows))  # a common unit keeps the values short
     for r in rows:
@@ -288,7 +290,7 @@ def _matrix(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
     return alt.layer(cells, *([text] if figures else []))
 
 
-def _legend(p: _Pairs) -> alt.Legend:
+def _legend(p: _LibraryPairs) -> alt.Legend:
     return alt.Legend(
         orient="bottom",
         direction="horizontal",
@@ -299,7 +301,7 @@ def _legend(p: _Pairs) -> alt.Legend:
     )
 
 
-def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
+def _ring(p: _LibraryPairs) -> alt.LayerChart | alt.FacetChart:
     """Draw ranks on a ring in the order of the machine's topology, with one line per pair."""
 
     def key(rank: int) -> tuple[int, ...]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Final
 
-from meshmark.compare.join import Comparison, Mean, Pair
+from meshmark.compare.join import MetricMean, ResultComparison, ResultPair
 from meshmark.compare.pairing import identity
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.errors import UsageError
 from meshmark.measure.repetitions import point_key
 from meshmark.store.record import Record, varying
@@ -46,7 +46,7 @@ _NAMES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedCell:
+class ComparisonCell:
     """The result of a side beside the result of A.
 
     Attributes:
@@ -65,7 +65,7 @@ class ComparedCell:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ComparisonRow:
     """A result of A and the results that it is compared with.
 
     Attributes:
@@ -76,11 +76,11 @@ class Line:
 
     point: str
     a: str
-    cells: Sequence[ComparedCell | None]
+    cells: Sequence[ComparisonCell | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ComparisonBlock:
     """The compared results of a metric.
 
     Attributes:
@@ -92,7 +92,7 @@ class Block:
     metric: str
     common: str
     means: Sequence[str]
-    lines: Sequence[Line]
+    lines: Sequence[ComparisonRow]
 
     @property
     def name(self) -> str:
@@ -101,7 +101,7 @@ class Block:
         return name[:1].upper() + name[1:]
 
 
-def sides_of(comparisons: Sequence[Comparison]) -> list[tuple[str, Side]]:
+def sides_of(comparisons: Sequence[ResultComparison]) -> list[tuple[str, ResultSide]]:
     """Return A and the sides that it is compared with, by their letters."""
     return list(zip(LETTERS, [comparisons[0].a, *(c.b for c in comparisons)], strict=False))
 
@@ -116,13 +116,13 @@ def check_number(sides: int) -> None:
         raise UsageError(f"compare: found {sides} side{'s' * (sides != 1)}; allowed: 2 to {MOST_SIDES}")
 
 
-def blocks(comparisons: Sequence[Comparison]) -> list[Block]:
+def blocks(comparisons: Sequence[ResultComparison]) -> list[ComparisonBlock]:
     """Return the compared results by instrument and metric, in the order of the results.
 
     Args:
         comparisons: The comparisons of A with each of the other sides.
     """
-    groups: dict[tuple[str, str], dict[str, list[Pair | None]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[ResultPair | None]]] = {}
     for i, c in enumerate(comparisons):
         for n, p in enumerate(c.pairs):
             rows = groups.setdefault((p.a.instrument, p.a.metric), {})
@@ -131,7 +131,7 @@ def blocks(comparisons: Sequence[Comparison]) -> list[Block]:
     return [_block(comparisons, *name, [*rows.values()], [m.get(name) for m in means]) for name, rows in groups.items()]
 
 
-def _row_key(p: Pair, number: int, comparisons: int) -> str:
+def _row_key(p: ResultPair, number: int, comparisons: int) -> str:
     """Return the key of a row.
 
     Results of the other sides that are compared with the same result of A share a row, unless one of them has the same
@@ -141,12 +141,12 @@ def _row_key(p: Pair, number: int, comparisons: int) -> str:
 
 
 def _block(
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[ResultComparison],
     instrument: str,
     metric: str,
-    rows: Sequence[Sequence[Pair | None]],
-    means: Sequence[Mean | None],
-) -> Block:
+    rows: Sequence[Sequence[ResultPair | None]],
+    means: Sequence[MetricMean | None],
+) -> ComparisonBlock:
     first = [next(p for p in row if p is not None) for row in rows]
     a_records = [p.a for p in first]
     keys = list(dict.fromkeys(k for r in a_records for k in identity(r)))
@@ -156,7 +156,7 @@ def _block(
         [k for k in keys if k not in columns and a_records[0].conditions.get(k) is not None], a_records[0]
     )
     order = sorted(range(len(rows)), key=lambda i: [in_order(a_records[i].conditions.get(k)) for k in columns])
-    return Block(
+    return ComparisonBlock(
         instrument,
         metric,
         common,
@@ -165,12 +165,14 @@ def _block(
     )
 
 
-def _line(comparisons: Sequence[Comparison], row: Sequence[Pair | None], first: Pair, columns: Sequence[str]) -> Line:
+def _line(
+    comparisons: Sequence[ResultComparison], row: Sequence[ResultPair | None], first: ResultPair, columns: Sequence[str]
+) -> ComparisonRow:
     cells = [None if p is None else _cell(c, p) for c, p in zip(comparisons, row, strict=True)]
-    return Line(_point(first, columns, len(row) == 1), _value(comparisons[0].a, first.a), cells)
+    return ComparisonRow(_point(first, columns, len(row) == 1), _value(comparisons[0].a, first.a), cells)
 
 
-def _point(p: Pair, columns: Sequence[str], two_sides: bool) -> str:
+def _point(p: ResultPair, columns: Sequence[str], two_sides: bool) -> str:
     differing = [k for k in p.differ if k != "cpus" or "threads" not in p.differ] if two_sides else []
     present = [k for k in columns if k not in differing and p.a.conditions.get(k) is not None]
     differences = [
@@ -182,9 +184,9 @@ def _point(p: Pair, columns: Sequence[str], two_sides: bool) -> str:
     return ", ".join(point)
 
 
-def _cell(c: Comparison, p: Pair) -> ComparedCell:
+def _cell(c: ResultComparison, p: ResultPair) -> ComparisonCell:
     has_ratio = p.ratio is not None and math.isfinite(p.ratio.value)
-    return ComparedCell(
+    return ComparisonCell(
         value=_value(c.b, p.b, p.a),
         ratio=ratio_text(p.ratio.value) if p.ratio is not None and has_ratio else "–",
         interval=interval_text(p.ratio.interval if p.ratio else None),
@@ -195,7 +197,7 @@ def _cell(c: Comparison, p: Pair) -> ComparedCell:
     )
 
 
-def _value(side: Side, record: Record, scaled_as: Record | None = None) -> str:
+def _value(side: ResultSide, record: Record, scaled_as: Record | None = None) -> str:
     """Return the value of a record, or the values of its modes, as text."""
     if modes := modes_of(side.records, record):
         return modes_texts(modes)[0]
@@ -203,7 +205,7 @@ def _value(side: Side, record: Record, scaled_as: Record | None = None) -> str:
     return show(record.value, record.unit, scale)
 
 
-def compared_table(lines: Sequence[Line], axis: tuple[float, float] | None = None) -> TextTable:
+def compared_table(lines: Sequence[ComparisonRow], axis: tuple[float, float] | None = None) -> TextTable:
     """Return a table of results of A and the other sides, with ratios and verdicts.
 
     Args:
@@ -232,7 +234,7 @@ def compared_table(lines: Sequence[Line], axis: tuple[float, float] | None = Non
     return TextTable(head, rows, numbers=range(1, 5), folds=(0, 7))
 
 
-def _of_several(cell: ComparedCell | None) -> tuple[str, TextCell | str]:
+def _of_several(cell: ComparisonCell | None) -> tuple[str, TextCell | str]:
     if cell is None:
         return "–", ""
     text = f"{cell.ratio} {_SHORT.get(cell.word, cell.word)}"
@@ -244,14 +246,14 @@ def verdict_emphasis(better: bool | None) -> Emphasis:
     return "verdict" if better is None else "good" if better else "bad"
 
 
-def mean_text(mean: Mean) -> str:
+def mean_text(mean: MetricMean) -> str:
     """Return a mean as text: `1.07 (1.05 – 1.09), geometric mean of 12`."""
     more = f", {text}" if (text := remark(mean)) else ""
     bounds = f" ({interval_text(mean.interval)})" if mean.interval else ""
     return f"{ratio_text(mean.value)}{bounds}, geometric mean of {mean.pairs}{more}"
 
 
-def remark(mean: Mean) -> str:
+def remark(mean: MetricMean) -> str:
     """Return the doubts about a mean: `3 doubtful, 2 not comparable`; "" if all pairs have a reliable ratio."""
     doubtful = f"{mean.doubtful} doubtful" if mean.doubtful else ""
     left_out = f"{mean.left_out} not comparable" if mean.left_out else ""

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from meshmark.compare.hops import by_hops, fit
-from meshmark.compare.join import Comparison
+from meshmark.compare.join import ResultComparison
 from meshmark.compare.pairing import NO_METRIC
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import ResultSide
 from meshmark.store.record import Record
 from meshmark.values.units import NBSP, scale_for, show
 from meshmark.views.content.compared_rows import LETTERS, named, sides_of
@@ -18,7 +18,7 @@ from meshmark.views.content.compared_rows import LETTERS, named, sides_of
 _PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycles", "peak": ", as shares of the peak"}
 
 
-def summary(c: Comparison) -> str:
+def summary(c: ResultComparison) -> str:
     """Return the count of each verdict: `180 results on both: 12 slower, 168 equal (margin 2 %)`."""
     if not c.pairs:
         return "no result of A pairs with one of B"
@@ -27,7 +27,7 @@ def summary(c: Comparison) -> str:
     return f"{results}{_PER[c.per]}: {counts} (margin {100 * c.margin:g}{NBSP}%)"
 
 
-def reasons(c: Comparison) -> list[str]:
+def reasons(c: ResultComparison) -> list[str]:
     """Return why results are not comparable or inconclusive, one line per verdict, with the count of each reason."""
     texts = []
     for word in ("not comparable", "inconclusive"):
@@ -44,7 +44,7 @@ def _kind(reason: str) -> str:
     return " and ".join(sorted(kinds)) or "the interval of the ratio includes 1"
 
 
-def left_over(c: Comparison) -> list[str]:
+def left_over(c: ResultComparison) -> list[str]:
     """Return the results that only one side has, as lines.
 
     There is one line per metric and reason with the number of results or the value of a single one, then one line
@@ -75,7 +75,7 @@ def _values(records: Sequence[Record]) -> str:
     return many + " to ".join(texts)
 
 
-def published(comparisons: Sequence[Comparison]) -> list[str]:
+def published(comparisons: Sequence[ResultComparison]) -> list[str]:
     """Return where the compared numbers were published, and their known misprints, as lines."""
     records_by_side = [[p.a for c in comparisons for p in c.pairs], *([p.b for p in c.pairs] for c in comparisons)]
     lines = []
@@ -90,13 +90,13 @@ def published(comparisons: Sequence[Comparison]) -> list[str]:
     return lines
 
 
-def with_hops(comparisons: Sequence[Comparison]) -> list[tuple[str, Side, list[Record]]]:
+def with_hops(comparisons: Sequence[ResultComparison]) -> list[tuple[str, ResultSide, list[Record]]]:
     """Return the sides with their latencies by hops, with the same access pattern as A if they have measured it."""
     a_latencies = by_hops(comparisons[0].a.points)
     return [(letter, side, by_hops(side.points, a_latencies)) for letter, side in sides_of(comparisons)]
 
 
-def hops_texts(comparisons: Sequence[Comparison]) -> list[str]:
+def hops_texts(comparisons: Sequence[ResultComparison]) -> list[str]:
     """Return a line for each side that has remote latencies by hops.
 
     Example: `A: latency of remote memory 106 ns + 36.9 ns per hop (33.6 – 40.1 ns), 15 nodes`.
@@ -114,7 +114,7 @@ def hops_texts(comparisons: Sequence[Comparison]) -> list[str]:
     return lines
 
 
-def side_text(side: Side) -> str:
+def side_text(side: ResultSide) -> str:
     """Return machine, start and source of a side: `vm-2d3a42d6, 2026-11-25 15:53 UTC, run …`.
 
     The start of a publication is a month or a year.
@@ -123,12 +123,12 @@ def side_text(side: Side) -> str:
     return f"{side.machine}{start}, {side.what}"
 
 
-def lettered(comparisons: Sequence[Comparison]) -> list[tuple[str, Comparison]]:
+def lettered(comparisons: Sequence[ResultComparison]) -> list[tuple[str, ResultComparison]]:
     """Return the comparisons by the letter of the side that is compared with A."""
     return list(zip(LETTERS[1:], comparisons, strict=False))
 
 
-def summaries(comparisons: Sequence[Comparison]) -> list[tuple[str, list[str]]]:
+def summaries(comparisons: Sequence[ResultComparison]) -> list[tuple[str, list[str]]]:
     """Return how many results each comparison has with each verdict, and lines that say why some have no verdict.
 
     If there are several comparisons, each line begins with the letter of the side.

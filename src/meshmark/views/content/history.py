@@ -8,9 +8,9 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final
 
-from meshmark.compare.history import MIN_RUNS, RATE, Change, History, Point
+from meshmark.compare.history import MIN_RUNS, RATE, History, HistoryPoint, LevelChange
 from meshmark.compare.pairing import identity
-from meshmark.statistics.verdicts import MARGIN, Measured
+from meshmark.statistics.verdicts import MARGIN, MedianEstimate
 from meshmark.store.record import Record, varying
 from meshmark.store.series import RunValue
 from meshmark.values.units import NBSP, ratio_text, scale_for, show
@@ -23,7 +23,7 @@ _DAY_S: Final = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ChangeGroup:
     """The changes between the same two runs, as a table.
 
     Attributes:
@@ -37,7 +37,7 @@ class Group:
     table: TextTable
 
 
-def groups(h: History) -> list[Group]:
+def groups(h: History) -> list[ChangeGroup]:
     """Return the changes grouped by the two runs that they are between, newest first."""
     texts = point_texts(h.points)
     result = []
@@ -46,7 +46,7 @@ def groups(h: History) -> list[Group]:
         facts = dict.fromkeys(fact for c in changes for fact in c.facts)
         before, after = changes[0].between
         result.append(
-            Group(
+            ChangeGroup(
                 when=f"{when(before)} – {when(after)} UTC",
                 runs=f"{last} → {first}",
                 facts=", ".join(facts) or "nothing recorded",
@@ -56,7 +56,7 @@ def groups(h: History) -> list[Group]:
     return result
 
 
-def point_texts(points: Sequence[Point]) -> dict[int, str]:
+def point_texts(points: Sequence[HistoryPoint]) -> dict[int, str]:
     """Return the conditions that distinguish the points of a metric, by the identity of the point's record."""
     by_metric: dict[tuple[str, str], list[Record]] = {}
     for p in points:
@@ -69,7 +69,7 @@ def point_texts(points: Sequence[Point]) -> dict[int, str]:
     return texts
 
 
-def _table(changes: Sequence[Change], texts: Mapping[int, str]) -> TextTable:
+def _table(changes: Sequence[LevelChange], texts: Mapping[int, str]) -> TextTable:
     """Return a row for each change, by metric and point."""
     head = ["metric", "point", "before", "95 %", "after", "95 %", "after/before", "95 %", "it is", "runs"]
     names = {id(c): (named(c.record.instrument, c.record.metric), texts[id(c.record)]) for c in changes}
@@ -78,10 +78,10 @@ def _table(changes: Sequence[Change], texts: Mapping[int, str]) -> TextTable:
     return TextTable(head, rows, numbers=(*range(2, 8), 9), folds=(0, 1))
 
 
-def _row(c: Change, metric: str, point: str) -> Cells:
+def _row(c: LevelChange, metric: str, point: str) -> Cells:
     unit, scale = c.record.unit, scale_for(c.record.unit, c.before.measured.value)
 
-    def value(side: Measured) -> tuple[str, str]:
+    def value(side: MedianEstimate) -> tuple[str, str]:
         ends = [show(v, unit, scale).rpartition(NBSP)[0] or show(v, unit) for v in side.bounds or ()]
         return show(side.value, unit, scale), " – ".join(ends) or "–"
 

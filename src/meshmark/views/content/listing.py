@@ -16,7 +16,7 @@ _TRIALS: Final = "trial_"  # prefix of the rates of the libraries that were trie
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class RecordListing:
     """Results that have the same conditions, with different values.
 
     Attributes:
@@ -39,7 +39,7 @@ def visible(records: Sequence[Record], hidden: Collection[str] = ()) -> list[str
     return [k for k in set_conditions(records) if not (k in _HIDDEN or k in hidden or k.startswith(_TRIALS))]
 
 
-def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[list[str], list[Listing]]:
+def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[list[str], list[RecordListing]]:
     """Return the conditions that all results share, and a listing for each set of conditions.
 
     A set is the conditions that some of the results have besides the shared ones.
@@ -58,7 +58,7 @@ def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[l
         members.sort(key=lambda r: (r.metric, *(in_order(r.conditions.get(k)) for k in columns)))
         common = [k for k in present if k not in columns]
         result.append(
-            Listing(members, len({r.metric for r in members}) > 1, columns, _determined(columns, members), common)
+            RecordListing(members, len({r.metric for r in members}) > 1, columns, _determined(columns, members), common)
         )
     return [k for k in keys if k not in differing], result
 
@@ -94,7 +94,7 @@ def result_tables(records: Sequence[Record], hidden: Collection[str], limit: int
     return conditions_text(shared, records[0]) if records else "", tables
 
 
-def _table(listing: Listing, records: Sequence[Record]) -> TextTable:
+def _table(listing: RecordListing, records: Sequence[Record]) -> TextTable:
     """Return a table of value, interval and flags, followed by the conditions in which the results differ."""
     metric = ["metric"] * listing.metrics
     values = ["median", "95 % interval", "flags"]

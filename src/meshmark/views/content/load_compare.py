@@ -7,9 +7,9 @@ import math
 from meshmark.load.compare import (
     HEADINGS,
     TOTALS,
-    Comparison,
-    Copy,
-    Matched,
+    CopyTimes,
+    LoadComparison,
+    ProgramComparison,
     change_text,
     flags_text,
     rows_of,
@@ -19,7 +19,7 @@ from meshmark.load.compare import (
 from meshmark.views.tables import Cells, Dot, TableSection, TextCell, TextTable, ratio_dot, ratio_range
 
 
-def load_sections(c: Comparison) -> list[TableSection]:
+def load_sections(c: LoadComparison) -> list[TableSection]:
     """Return the programs of both runs, the totals, and the conditions that differ."""
     totals = [[TOTALS[n], value_text(n, a), value_text(n, b), change_text(a, b)] for n, a, b in c.totals]
     only = [f"only in {letter}: {', '.join(names)}" for letter, names in (("A", c.only_a), ("B", c.only_b)) if names]
@@ -33,7 +33,7 @@ def load_sections(c: Comparison) -> list[TableSection]:
     ]
 
 
-def _programs(c: Comparison) -> TextTable:
+def _programs(c: LoadComparison) -> TextTable:
     """Return a row for each copy, and one over all copies of a program if there are several."""
     intervals = [m.slowdown.interval or (m.slowdown.ratio,) for m in c.programs if m.slowdown]
     copies = [copy.ratio for m in c.programs for copy in m.copies]
@@ -51,7 +51,7 @@ def _programs(c: Comparison) -> TextTable:
     return TextTable(head, rows, numbers=range(1, 7), folds=[len(head) - 1])
 
 
-def _dot(m: Matched, copy: Copy | None, axis: tuple[float, float]) -> Dot | None:
+def _dot(m: ProgramComparison, copy: CopyTimes | None, axis: tuple[float, float]) -> Dot | None:
     ratio = copy.ratio if copy is not None else m.slowdown.ratio if m.slowdown else math.nan
     shows_interval = copy is None or len(m.copies) == 1
     return ratio_dot(ratio, m.slowdown.interval if shows_interval and m.slowdown else None, *axis)

@@ -22,7 +22,7 @@ _SLOWEST: Final = "median of the slowest rank ± half its 95 % interval"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class StepDisplay:
     """How to show a program's steps.
 
     Attributes:
@@ -42,7 +42,7 @@ class Program:
 
 
 _COMPUTING: Final = {"computing": "compute_time"}
-POP: Final = Program(
+POP: Final = StepDisplay(
     "pop",
     "iteration_time",
     "an iteration",
@@ -51,7 +51,7 @@ POP: Final = Program(
     ("grid",),
     ranked=True,
 )
-GYRO: Final = Program(
+GYRO: Final = StepDisplay(
     "gyro",
     "step_time",
     "a step",
@@ -60,7 +60,7 @@ GYRO: Final = Program(
     ("grid", "radii", "flops_per_point"),
     ranked=False,
 )
-SWIM: Final = Program(
+SWIM: Final = StepDisplay(
     "swim",
     "step_time",
     "a step",
@@ -69,7 +69,7 @@ SWIM: Final = Program(
     ("cells", "steps"),
     ranked=True,
 )
-ANATOMY: Final = Program(
+ANATOMY: Final = StepDisplay(
     "anatomy",
     "step_time",
     "a step",
@@ -87,7 +87,7 @@ ANATOMY: Final = Program(
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class StepParts:
     """A step and its parts, from one run."""
 
     name: str
@@ -113,7 +113,7 @@ class Steps:
     where: str  # "2 ranks, grid 2x1"
     transport: str
     within: tuple[object, ...]
-    splits: tuple[Split, ...]
+    splits: tuple[StepParts, ...]
 
     @property
     def grid(self) -> str:
@@ -181,7 +181,7 @@ def order_of(record: Record) -> tuple[int, ...]:
     return positions[0], positions[2], positions[1], int(value_of(record, "modes"))
 
 
-def steps(records: Sequence[Record], program: Program) -> list[Steps]:
+def steps(records: Sequence[Record], program: StepDisplay) -> list[Steps]:
     """Return the steps of each library, number of ranks and problem, in the order of the records."""
     # Anatomy also has steps with another latency, which are predictions.
     measurements = [r for r in records if r.instrument == program.instrument and _factor(r) == 1]
@@ -189,7 +189,7 @@ def steps(records: Sequence[Record], program: Program) -> list[Steps]:
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
     for r in measurements:
         points.setdefault(_key(r, *keys), {}).setdefault(r.metric, []).append(r)
-    groups: dict[tuple[object, ...], list[Split]] = {}
+    groups: dict[tuple[object, ...], list[StepParts]] = {}
     for by_metric in points.values():
         totals = selected(by_metric.get(program.metric, []), (), program.metric, above_zero=True)
         if not totals:
@@ -200,7 +200,7 @@ def steps(records: Sequence[Record], program: Program) -> list[Steps]:
             _condition_text(k, total.conditions[k]) for k in program.names if total.conditions.get(k) is not None
         )
         name = name or program.step
-        groups.setdefault(_key(total, *program.within), []).append(Split(name, total, parts))
+        groups.setdefault(_key(total, *program.within), []).append(StepParts(name, total, parts))
     results = []
     for key, splits in groups.items():
         if program.ranked:
@@ -232,7 +232,7 @@ def best_of(same: Sequence[Steps]) -> Steps:
     return min(same, key=lambda s: s.splits[0].total.value)
 
 
-def shown(records: Sequence[Record], program: Program) -> list[Steps]:
+def shown(records: Sequence[Record], program: StepDisplay) -> list[Steps]:
     """Return the steps to show in tables; for pop, the steps on the best grid, with a note on how it was determined."""
     if program is not POP:
         return steps(records, program)
@@ -256,7 +256,7 @@ def shown(records: Sequence[Record], program: Program) -> list[Steps]:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelStep:
     """The fastest step of swim by a programming model with a number of threads or ranks.
 
     Attributes:
@@ -272,7 +272,7 @@ class Model:
     share: Record | None
 
 
-def programming_models(records: Sequence[Record]) -> dict[str, list[Model]]:
+def programming_models(records: Sequence[Record]) -> dict[str, list[ModelStep]]:
     """Return the programming models on each grid that threads stepped, by number of workers, the fastest first.
 
     Returns:
@@ -299,10 +299,10 @@ def programming_models(records: Sequence[Record]) -> dict[str, list[Model]]:
     for (machine, cells, steps_), variants in points.items():
         if not any(name == "threads" for name, *_ in variants):
             continue
-        fastest: dict[tuple[str, int], Model] = {}
+        fastest: dict[tuple[str, int], ModelStep] = {}
         for (name, count, variant), same in variants.items():
             step = clearest(same)
-            model = Model(name, count, variant, step, _share(records, step))
+            model = ModelStep(name, count, variant, step, _share(records, step))
             best = fastest.setdefault((model.name, model.workers), model)
             if step.value < best.step.value:
                 fastest[model.name, model.workers] = model
@@ -348,7 +348,7 @@ class Prediction:
         return _factor(self.more) if self.more else 2.0
 
 
-def prediction(records: Sequence[Record], split: Split) -> Prediction:
+def prediction(records: Sequence[Record], split: StepParts) -> Prediction:
     """Return the prediction for a split of anatomy."""
     key = _key(split.total, *ANATOMY.names)
     same = [r for r in records if r.instrument == "anatomy" and _key(r, *ANATOMY.names) == key]
@@ -380,7 +380,7 @@ def times(factor: float) -> str:
     return "twice the latency" if factor == 2 else f"{factor:g} times the latency"
 
 
-def prediction_lines(split: Split, predicted: Prediction, known: frozenset[str] = frozenset()) -> list[str]:
+def prediction_lines(split: StepParts, predicted: Prediction, known: frozenset[str] = frozenset()) -> list[str]:
     """Describe the step with another latency.
 
     Args:
@@ -409,7 +409,7 @@ def prediction_lines(split: Split, predicted: Prediction, known: frozenset[str] 
 # ------------------------------------------------------------------ tables
 
 
-def program_sections(records: Sequence[Record], program: Program) -> list[TableSection]:
+def program_sections(records: Sequence[Record], program: StepDisplay) -> list[TableSection]:
     """Return the parts of a program's steps; for anatomy with its predictions, for pop with all grids."""
     sections = []
     head = [program.names[0], program.step, *(["vs. best"] if program.ranked else []), *program.parts]
@@ -437,7 +437,7 @@ def _table(head: Sequence[str], rows: Sequence[tuple[list[str], frozenset[str]]]
     return TextTable([*head, ""], body, numbers=range(1, len(head)))
 
 
-def _row(one: Steps, split: Split, program: Program) -> list[str]:
+def _row(one: Steps, split: StepParts, program: StepDisplay) -> list[str]:
     relative = [f"{split.total.value / one.splits[0].total.value:.2f}"] if program.ranked else []
     cells = [split.name, f"{show(split.total.value, 's')} {half_percent(split.total)}", *relative]
     for part in program.parts:
@@ -447,7 +447,7 @@ def _row(one: Steps, split: Split, program: Program) -> list[str]:
     return cells
 
 
-def _lines(records: Sequence[Record], group: Steps, program: Program, known: frozenset[str]) -> list[str]:
+def _lines(records: Sequence[Record], group: Steps, program: StepDisplay, known: frozenset[str]) -> list[str]:
     if program is ANATOMY:
         predictions = {s.name: prediction_lines(s, prediction(records, s), known) for s in group.splits}
         return [f"{name}: {line}" for name, lines in predictions.items() for line in lines]

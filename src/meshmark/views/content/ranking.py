@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from meshmark.measure.repetitions import measured
 from meshmark.statistics import verdicts
-from meshmark.statistics.verdicts import Ranked, Ratio
+from meshmark.statistics.verdicts import MedianRanking, Ratio
 from meshmark.store.record import Record
 from meshmark.values.units import counted, number, scale_for
 from meshmark.values.units import size as format_bytes
@@ -27,7 +27,7 @@ BEST: Final = "best protocol of each library"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RankingSubject:
     """The times to rank or compare: a metric of these instruments, by the conditions `names`, over `over`."""
 
     title: str
@@ -40,9 +40,9 @@ class Subject:
         return counted(at, "word") if self.over == "words" else format_bytes(at)
 
 
-HALO: Final = Subject("halo exchange", ("halo",), "exchange_time", ("protocol",), "words")
-MESSAGE: Final = Subject("one message", ("pingpong",), "message_latency", ("protocol",), "message_bytes")
-COLLECTIVES: Final = Subject(
+HALO: Final = RankingSubject("halo exchange", ("halo",), "exchange_time", ("protocol",), "words")
+MESSAGE: Final = RankingSubject("one message", ("pingpong",), "message_latency", ("protocol",), "message_bytes")
+COLLECTIVES: Final = RankingSubject(
     "collectives",
     ("allreduce", "barrier", "bcast", "reduce", "alltoall", "exchange"),
     "collective_time",
@@ -52,7 +52,7 @@ COLLECTIVES: Final = Subject(
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class LibraryRanking:
     """Exchange times of one library with a number of ranks.
 
     Attributes:
@@ -68,7 +68,7 @@ class Ranking:
     protocols: tuple[str, ...]
     sizes: tuple[int, ...]
     cells: Mapping[tuple[str, int], Record]
-    subject: Subject = HALO
+    subject: RankingSubject = HALO
 
     @property
     def common(self) -> tuple[int, ...]:
@@ -87,7 +87,7 @@ class Ranking:
         logs = [math.log(self.cells[protocol, s].value / self.lowest(s).value) for s in self.common]
         return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
-    def ranked(self, size: int) -> Ranked:
+    def ranked(self, size: int) -> MedianRanking:
         """Return the verdict about the protocols at a size."""
         return verdicts.rank({p: measured(r) for p in self.protocols if (r := self.cells.get((p, size)))})
 
@@ -103,7 +103,7 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SizeRange:
     """Consecutive sizes with one verdict.
 
     Attributes:
@@ -118,11 +118,11 @@ class Stretch:
     others: tuple[str, ...]
 
 
-class Comparison(NamedTuple):
+class LibraryComparison(NamedTuple):
     """Times with library `b` divided by times with library `a`, by protocol and size."""
 
-    a: Ranking
-    b: Ranking
+    a: LibraryRanking
+    b: LibraryRanking
     ratios: Mapping[tuple[str, int], Ratio]
 
     @property
@@ -194,7 +194,7 @@ def half_text(ratio: Ratio) -> str:
     return "±?" if half == math.inf else f"±{'>99' if half > 99 else f'{half:.2f}'}"
 
 
-def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking]:
+def rankings(records: Iterable[Record], subject: RankingSubject = HALO) -> list[LibraryRanking]:
     """Return one ranking for each library, number of ranks, and grid or partner, in the order of the records."""
     groups: dict[tuple[str, ...], dict[tuple[str, int], list[Record]]] = {}
     for r in selected(
@@ -213,7 +213,7 @@ def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking
         sizes = tuple(sorted({size for _, size in cells}))
         transport = transport_of(next(iter(cells.values())))
         protocols = tuple(dict.fromkeys(p for p, _ in cells))
-        unsorted = Ranking(machine, library, where, transport, protocols, sizes, cells, subject)
+        unsorted = LibraryRanking(machine, library, where, transport, protocols, sizes, cells, subject)
         order = tuple(sorted(unsorted.protocols, key=unsorted.over_lowest))
         results.append(replace(unsorted, protocols=order))
     return results
@@ -241,9 +241,9 @@ def _uncertainty(r: Record) -> tuple[bool, bool, float]:
     return bool(r.flags), r.bounds is None, (high - low) / r.value
 
 
-def stretches(ranking: Ranking) -> list[Stretch]:
+def stretches(ranking: LibraryRanking) -> list[SizeRange]:
     """Split the common sizes into the fewest stretches in which one protocol wins or is equal at every size."""
-    result: list[Stretch] = []
+    result: list[SizeRange] = []
     sizes: list[int] = []
     names: list[str] = []
     decided = True
@@ -254,7 +254,7 @@ def stretches(ranking: Ranking) -> list[Stretch]:
 
         order = sorted(names, key=over)
         winner = order.pop(0) if decided else ""
-        result.append(Stretch(sizes[0], sizes[-1], winner, tuple(order)))
+        result.append(SizeRange(sizes[0], sizes[-1], winner, tuple(order)))
 
     for size in ranking.common:
         verdict = ranking.ranked(size)
@@ -272,7 +272,7 @@ def stretches(ranking: Ranking) -> list[Stretch]:
     return result
 
 
-def winner_lines(ranking: Ranking) -> list[str]:
+def winner_lines(ranking: LibraryRanking) -> list[str]:
     """Describe each stretch, such as `from 256 words: persistent; equal: packed`, and what is not ranked."""
     parts, lines = stretches(ranking), []
     for i, s in enumerate(parts):
@@ -288,7 +288,7 @@ def winner_lines(ranking: Ranking) -> list[str]:
     return lines + _exclusions(ranking)
 
 
-def _exclusions(ranking: Ranking) -> list[str]:
+def _exclusions(ranking: LibraryRanking) -> list[str]:
     """Return the protocols that were not judged, with reasons, in at most one line."""
     counts: Counter[tuple[str, str]] = Counter()
     for size in ranking.common:
@@ -313,7 +313,7 @@ def _where(i: int, stretches: int, first: int, last: int, text: Callable[[int], 
     return f"from {text(first)}" if i == stretches - 1 else f"from {text(first)} to {text(last)}"
 
 
-def comparisons(found: Sequence[Ranking]) -> list[Comparison]:
+def comparisons(found: Sequence[LibraryRanking]) -> list[LibraryComparison]:
     """Compare pairs of libraries with the same number of ranks and grid, at the points that both have."""
     pairs = []
     for a, b in combinations(found, 2):
@@ -321,7 +321,7 @@ def comparisons(found: Sequence[Ranking]) -> list[Comparison]:
             continue
         ratios = {key: ratio_of(b.cells[key], a_record) for key, a_record in a.cells.items() if key in b.cells}
         if ratios:
-            pairs.append(Comparison(a, b, ratios))
+            pairs.append(LibraryComparison(a, b, ratios))
     return pairs
 
 
@@ -342,7 +342,7 @@ def ranking_sections(records: Iterable[Record]) -> list[TableSection]:
     return [_ranking_section(ranking) for ranking in rankings(records)]
 
 
-def _ranking_section(ranking: Ranking) -> TableSection:
+def _ranking_section(ranking: LibraryRanking) -> TableSection:
     scales = {s: scale_for("s", ranking.lowest(s).value) for s in ranking.sizes}
     best = {s: ranking.best(s) for s in ranking.common}
 
@@ -368,17 +368,17 @@ def _ranking_section(ranking: Ranking) -> TableSection:
     )
 
 
-def _relative_text(ranking: Ranking, protocol: str) -> str:
+def _relative_text(ranking: LibraryRanking, protocol: str) -> str:
     ratio = ranking.over_lowest(protocol)
     return "–" if math.isnan(ratio) else f"{ratio:.2f}"
 
 
-def comparison_sections(records: Iterable[Record], subject: Subject) -> list[TableSection]:
+def comparison_sections(records: Iterable[Record], subject: RankingSubject) -> list[TableSection]:
     """Return the ratios of each pair of libraries, and which library is faster at which sizes."""
     return [_ratio_section(pair) for pair in comparisons(rankings(records, subject))]
 
 
-def _ratio_section(pair: Comparison) -> TableSection:
+def _ratio_section(pair: LibraryComparison) -> TableSection:
     a, b, ratios = pair
     sizes = sorted({s for _, s in ratios})
 
@@ -407,7 +407,7 @@ def _ratio_section(pair: Comparison) -> TableSection:
     )
 
 
-def run_order_note(pair: Comparison) -> str:
+def run_order_note(pair: LibraryComparison) -> str:
     """Explain how far the order of the runs affects the comparison."""
     if not pair.alternated:
         return "measured one library after the other: changes of the machine in between appear as differences"

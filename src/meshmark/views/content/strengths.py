@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from meshmark.compare.classes import Published, published_of_class
+from meshmark.compare.classes import PublishedPair, published_of_class
 from meshmark.compare.sides import Sides
 from meshmark.measure.repetitions import measured, point_key
-from meshmark.statistics.verdicts import Interval, Measured
+from meshmark.statistics.verdicts import Interval, MedianEstimate
 from meshmark.store.record import Record
 from meshmark.store.run import RunInfo
 from meshmark.store.store import Store
@@ -32,7 +32,7 @@ _PUBLISHED: Final = (1.25, 0.8)  # limits for published machines, few of which h
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierRun:
     """An earlier run of the same machine: its name, its start (ISO 8601), and its results, repetitions pooled."""
 
     run: str
@@ -63,7 +63,7 @@ class Strength:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparison:
+class _ReferenceComparison:
     """A figure beside a reference.
 
     Attributes:
@@ -77,9 +77,9 @@ class _Comparison:
 
     subject: str
     title: str
-    value: Measured
+    value: MedianEstimate
     unit: str
-    reference: Measured
+    reference: MedianEstimate
     beside: str
     limits: tuple[float, float]
     better: str = "higher"
@@ -138,11 +138,11 @@ def _beside(
     limits: tuple[float, float],
     note: str = "",
     published: bool = False,
-) -> _Comparison:
+) -> _ReferenceComparison:
     """Compare a record with another record, or with a constant in its unit."""
     reference_value = measured(reference) if isinstance(reference, Record) else _constant(reference)
     flags = record.flags | (reference.flags if isinstance(reference, Record) else frozenset())
-    return _Comparison(
+    return _ReferenceComparison(
         subject=subject,
         title=title,
         value=measured(record),
@@ -158,7 +158,7 @@ def _beside(
 
 
 def strengths(
-    records: Sequence[Record], run: RunInfo, found: Figures, earlier: Sequence[Earlier] = ()
+    records: Sequence[Record], run: RunInfo, found: Figures, earlier: Sequence[EarlierRun] = ()
 ) -> list[Strength]:
     """Return at most three good and three bad points, good first, those without flags before others.
 
@@ -176,7 +176,7 @@ def strengths(
     judged.sort(key=lambda c: (bool(c.flags), c.published, -c.beyond))
     points = []
     for good in (True, False):
-        subjects: dict[str, _Comparison] = {}
+        subjects: dict[str, _ReferenceComparison] = {}
         for c in judged:
             if c.is_good is good:
                 subjects.setdefault(c.subject, c)
@@ -184,7 +184,7 @@ def strengths(
     return points
 
 
-def earlier_runs(records: Sequence[Record], run: RunInfo, store: Store) -> list[Earlier]:
+def earlier_runs(records: Sequence[Record], run: RunInfo, store: Store) -> list[EarlierRun]:
     """Return the last runs of a store that started before this run, on the same host, newest first."""
     if not store.folder.is_dir() or not records or records[0].source != "host" or not run.started:
         return []
@@ -198,11 +198,13 @@ def earlier_runs(records: Sequence[Record], run: RunInfo, store: Store) -> list[
         and {*row["instruments"]} & {r.instrument for r in records}
     ]
     sides = Sides(store, store.folder, "")
-    return [Earlier(str(r["run"]), str(r["start"]), sides.run(str(r["run"])).records) for r in rows[: -_RUNS - 1 : -1]]
+    return [
+        EarlierRun(str(r["run"]), str(r["start"]), sides.run(str(r["run"])).records) for r in rows[: -_RUNS - 1 : -1]
+    ]
 
 
-def _constant(value: float) -> Measured:
-    return Measured(value, (value, value))
+def _constant(value: float) -> MedianEstimate:
+    return MedianEstimate(value, (value, value))
 
 
 def _number(facts: Mapping[str, Any], part: str, key: str) -> float:
@@ -212,7 +214,7 @@ def _number(facts: Mapping[str, Any], part: str, key: str) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def _memory(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
+def _memory(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
     title, triad = found["triad_all"]
     peak = _number(host, "memory", "peak_bytes_per_s")
     if triad is not None and peak > 0:
@@ -231,7 +233,7 @@ def _memory(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) 
         yield _beside("load", title, knee, triad, reference, (0.8, 0.4))
 
 
-def _nodes(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
+def _nodes(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
     """Compare the farthest memory with the nearest, with the same pages."""
     nearest = found["memory_latency"][1] or found["memory_latency_small_pages"][1]
     if nearest is None:
@@ -250,13 +252,13 @@ def _nodes(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -
         yield _beside("nodes", title, farthest_memory, nearest, reference, (1 / 1.4, 0.5))
 
 
-def _caches(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
+def _caches(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
     """Compare the footprint up to which the latency of each cache holds with the reported size of the cache.
 
     Footprints are powers of two, so half of a size need not be bad.
     """
     for reported, level in cache_levels(records).items():
-        yield _Comparison(
+        yield _ReferenceComparison(
             subject="caches",
             title=f"Cache of {size(reported)}",
             value=_constant(value_of(level, "to_bytes")),
@@ -269,7 +271,7 @@ def _caches(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) 
         )
 
 
-def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
+def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
     title, peak = found["peak_fp64"]
     dense_title, dense = found["dgemm"]
     if peak is not None and dense is not None and dense.conditions.get("threads") == peak.conditions.get("threads"):
@@ -291,14 +293,14 @@ def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any])
         bounds = (threads * single.bounds[0], threads * single.bounds[1]) if single.bounds else None
         reference = f"the peak of one CPU ({show(single.value, single.unit)}) times {threads:g}"
         comparison = _beside("all CPUs", title, peak, single, reference, (0.95, 0.6))
-        yield replace(comparison, reference=Measured(threads * single.value, bounds))
+        yield replace(comparison, reference=MedianEstimate(threads * single.value, bounds))
     clock, reported = found["core_frequency"][1], _number(host, "cpu", "claimed_hz")
     if clock is not None and reported > 0:
         reference = f"the base clock that the operating system reports ({show(reported, 'Hz')})"
         yield _beside("clock", "Highest core clock", clock, reported, reference, (1.1, 0.95))
 
 
-def _of_earlier(found: Figures, earlier: Sequence[Earlier]) -> Iterator[_Comparison]:
+def _of_earlier(found: Figures, earlier: Sequence[EarlierRun]) -> Iterator[_ReferenceComparison]:
     """Compare each figure with the newest earlier run that has it."""
     earlier_figures = [
         (run, {key: r for key, (_, r) in figures(run.records).items() if r is not None}) for run in earlier
@@ -317,7 +319,7 @@ def _of_earlier(found: Figures, earlier: Sequence[Earlier]) -> Iterator[_Compari
             yield _beside(f"{key} over time", title, record, earlier_record, reference, _CHANGED)
 
 
-def _of_papers(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
+def _of_papers(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
     """Compare figures with the newest published machine of the class.
 
     The class is the same architecture and, for totals, the same number of packages.
@@ -334,7 +336,7 @@ def _of_papers(records: Sequence[Record], found: Figures, host: Mapping[str, Any
         yield _published(match)
 
 
-def _published(match: Published) -> _Comparison:
+def _published(match: PublishedPair) -> _ReferenceComparison:
     record = match.record
     latency = record.metric == "load_latency"
     quantity = "Latency" if latency else f"{str(record.conditions.get('kernel')).capitalize()} bandwidth"
@@ -345,7 +347,7 @@ def _published(match: Published) -> _Comparison:
     return _beside(quantity, title, record, match.reference, reference, _PUBLISHED, note, published=True)
 
 
-_OWN: Final[tuple[Callable[[Sequence[Record], Figures, Mapping[str, Any]], Iterator[_Comparison]], ...]] = (
+_OWN: Final[tuple[Callable[[Sequence[Record], Figures, Mapping[str, Any]], Iterator[_ReferenceComparison]], ...]] = (
     _memory,
     _nodes,
     _caches,

@@ -16,7 +16,7 @@ from meshmark.store.files import write_file, write_text
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.values.units import NBSP, counted, number, percent, scale_for, seconds, show, size
-from meshmark.views.charts.drawing import Drawn, chart_page, charts_or_reason, condition_text, sized
+from meshmark.views.charts.drawing import Drawing, chart_page, charts_or_reason, condition_text, sized
 from meshmark.views.content.card import (
     INSTRUMENT_OF,
     MEMORY_PAGES,
@@ -43,10 +43,10 @@ from meshmark.views.content.selection import (
     usual_stride,
     value_of,
 )
-from meshmark.views.content.strengths import Earlier, strengths
-from meshmark.views.html import Fact, Level, Span, Strip, Tile, flag_counts
+from meshmark.views.content.strengths import EarlierRun, strengths
+from meshmark.views.html import CardRow, MemoryLevel, SampleStrip, TextSpan, Tile, flag_counts
 from meshmark.views.pages.absent import absent_groups
-from meshmark.views.pages.sections import SECTIONS, Section
+from meshmark.views.pages.sections import SECTIONS, ChartSection
 from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
 from meshmark.views.topology_svg import topology_svg
 
@@ -66,7 +66,7 @@ def write_report(
     absences: Sequence[Absence],
     run: RunInfo,
     out: Path,
-    earlier: Sequence[Earlier] = (),
+    earlier: Sequence[EarlierRun] = (),
     steps: Sequence[StepRecord] | None = None,
 ) -> ReportPaths:
     """Write `report.html`, `card.json` and `charts/` to the folder `out`, each file atomically.
@@ -90,16 +90,16 @@ def write_report(
 
 
 def report_page(
-    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, earlier: Sequence[Earlier] = ()
+    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, earlier: Sequence[EarlierRun] = ()
 ) -> str:
     """Return the page without writing files. Any records yield a page; it lists the records that no chart can show."""
     records = cleaned(records)
     return _page(records, absences, run, _draw(records, run), earlier)
 
 
-def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, Drawn], dict[str, str]]:
+def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, Drawing], dict[str, str]]:
     """Return the charts, and notes on the records that the charts skip, both by section name."""
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, Drawing] = {}
     notes: dict[str, str] = {}
     topology = _facts(run, "topology")
     for section in SECTIONS:
@@ -115,8 +115,8 @@ def _page(
     records: Sequence[Record],
     absences: Sequence[Absence],
     run: RunInfo,
-    drawn_notes: tuple[Mapping[str, Drawn], Mapping[str, str]],
-    earlier: Sequence[Earlier],
+    drawn_notes: tuple[Mapping[str, Drawing], Mapping[str, str]],
+    earlier: Sequence[EarlierRun],
 ) -> str:
     drawn, notes = drawn_notes
     # Every requested instrument has results or absences.
@@ -301,7 +301,7 @@ def condition_summary(record: Record) -> str:
     return " · ".join(texts)
 
 
-def _strip(record: Record) -> Strip | None:
+def _strip(record: Record) -> SampleStrip | None:
     """Return all samples as ticks on a line from minimum to maximum; None if there is nothing to see."""
     low, high = sorted(record.ends)
     if len(record.samples) < 2 or high == low:
@@ -311,27 +311,27 @@ def _strip(record: Record) -> Strip | None:
         return 2 + 196 * (value - low) / (high - low)
 
     text = f"{len(record.samples)} samples from {show(low, record.unit)} to {show(high, record.unit)}"
-    return Strip(text, [x(s) for s in record.samples], x(record.value))
+    return SampleStrip(text, [x(s) for s in record.samples], x(record.value))
 
 
-def _span(value: Any, unit: str = "") -> Span:
+def _span(value: Any, unit: str = "") -> TextSpan:
     """Return a formatted fact, or the reason why it is absent."""
     if isinstance(value, Mapping) and set(value) == {"absent"}:
-        return Span(f"absent: {value['absent']}", "absent")
+        return TextSpan(f"absent: {value['absent']}", "absent")
     if value is None:
-        return Span("absent", "absent")
+        return TextSpan("absent", "absent")
     if unit and isinstance(value, int | float):
-        return Span(show(float(value), unit))
+        return TextSpan(show(float(value), unit))
     if isinstance(value, list):  # the different values of a property of CPUs
-        return Span(", ".join(_span(v, unit).text for v in value) or "none")
-    return Span(str(value))
+        return TextSpan(", ".join(_span(v, unit).text for v in value) or "none")
+    return TextSpan(str(value))
 
 
 def _flags_text(flags: Collection[str]) -> str:
     return f" ({', '.join(sorted(flags))})" if flags else ""
 
 
-def _machine(records: Sequence[Record], run: RunInfo) -> list[Fact]:
+def _machine(records: Sequence[Record], run: RunInfo) -> list[CardRow]:
     if not run.host:
         return _clock_fact(records) + _levels(records, {})
     cpu, memory = _facts(run, "cpu"), _facts(run, "memory")
@@ -343,23 +343,27 @@ def _machine(records: Sequence[Record], run: RunInfo) -> list[Fact]:
     triad = figures(records)["triad_all"][1]
     if isinstance(peak, int | float) and peak > 0 and triad:
         triad_text = f"; triad of {sized(triad, 'footprint_bytes')} reaches {percent(triad.value / peak)}"
-        bandwidth.append(Span(triad_text + _flags_text(triad.flags)))
+        bandwidth.append(TextSpan(triad_text + _flags_text(triad.flags)))
     facts = [
-        Fact("Processor", [_span(cpu.get("model"))]),
-        Fact("Vector instructions", [_span(isa)]),
+        CardRow("Processor", [_span(cpu.get("model"))]),
+        CardRow("Vector instructions", [_span(isa)]),
         *_clock_fact(records, _span(cpu.get("claimed_hz"), "Hz")),
         *_levels(records, run.host),
-        Fact("Memory", [_span(memory.get("total_bytes"), "B")], [Span("channels "), _span(memory.get("channels"))]),
-        Fact("Hardware bandwidth", bandwidth),
+        CardRow(
+            "Memory", [_span(memory.get("total_bytes"), "B")], [TextSpan("channels "), _span(memory.get("channels"))]
+        ),
+        CardRow("Hardware bandwidth", bandwidth),
     ]
     virtual = _facts(run, "virtual")
     if virtual:
-        facts.append(Fact("Guest", [Span(f"yes, {virtual.get('hypervisor')}" if virtual.get("guest") else "no")]))
+        facts.append(
+            CardRow("Guest", [TextSpan(f"yes, {virtual.get('hypervisor')}" if virtual.get("guest") else "no")])
+        )
     doubts = _facts(run, "topology").get("doubts") or []
-    return facts + [Fact("Doubt", [Span(str(d))]) for d in (doubts if isinstance(doubts, list) else [])]
+    return facts + [CardRow("Doubt", [TextSpan(str(d))]) for d in (doubts if isinstance(doubts, list) else [])]
 
 
-def _clock_fact(records: Sequence[Record], claimed: Span | None = None) -> list[Fact]:
+def _clock_fact(records: Sequence[Record], claimed: TextSpan | None = None) -> list[CardRow]:
     frequencies = [r for r in records if r.metric == "core_frequency"]
     if not frequencies and claimed is None:
         return []
@@ -371,17 +375,17 @@ def _clock_fact(records: Sequence[Record], claimed: Span | None = None) -> list[
     return [Fact("Clock", [text], [Span("reported "), claimed] if claimed is not None else [])]
 
 
-def _settings(run: RunInfo) -> list[Fact]:
+def _settings(run: RunInfo) -> list[CardRow]:
     """Return the settings that an administrator can change, as far as they are readable."""
     facts = []
     pages, settings, firmware = (_facts(run, k) for k in ("pages", "settings", "firmware"))
     if pages:
-        defrag = [Span("defrag "), _span(pages.get("thp_defrag"))]
-        facts.append(Fact("Transparent huge pages", [_span(pages.get("thp"))], defrag))
+        defrag = [TextSpan("defrag "), _span(pages.get("thp_defrag"))]
+        facts.append(CardRow("Transparent huge pages", [_span(pages.get("thp"))], defrag))
         huge = pages.get("huge")
         if isinstance(huge, list):
             huge = [f"{size(float(p['size_bytes']))}: {p['total']}" for p in huge]
-        facts.append(Fact("Explicit huge pages", [_span(huge)]))
+        facts.append(CardRow("Explicit huge pages", [_span(huge)]))
     for key, title in (
         ("governor", "Governor"),
         ("boost", "Boost"),
@@ -391,15 +395,15 @@ def _settings(run: RunInfo) -> list[Fact]:
         ("prefetchers", "Hardware prefetchers"),
     ):
         if key in settings:
-            facts.append(Fact(title, [_span(settings.get(key))]))
+            facts.append(CardRow(title, [_span(settings.get(key))]))
     if firmware:
         date = firmware.get("bios_date")
-        note = [Span(date)] if isinstance(date, str) and date else []
-        facts.append(Fact("Firmware", [_span(firmware.get("bios_version"))], note))
-    return [*facts, Fact("Kernel", [_span(_facts(run, "kernel").get("release"))])]
+        note = [TextSpan(date)] if isinstance(date, str) and date else []
+        facts.append(CardRow("Firmware", [_span(firmware.get("bios_version"))], note))
+    return [*facts, CardRow("Kernel", [_span(_facts(run, "kernel").get("release"))])]
 
 
-def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
+def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[CardRow]:
     """Return the cache sizes that the system reports, and the levels that the latency curve shows."""
     facts = []
     caches = host.get("caches")
@@ -420,9 +424,9 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
         for r in sorted(same_pages, key=lambda r: value_of(r, "from_bytes")):
             end, start = (size(value_of(r, k)) for k in ("to_bytes", "from_bytes"))
             where = f"to {end}" if r.conditions.get("kind") == "cache" else f"memory, from {start}"
-            measured.append(Level(show(r.value, "s"), where, r.flags))
+            measured.append(MemoryLevel(show(r.value, "s"), where, r.flags))
         strides = {text for r in same_pages if (text := unusual_stride(r))}
-        facts.append(Fact(", ".join(("Levels, measured", f"pages {pages}", *strides)), levels=measured))
+        facts.append(CardRow(", ".join(("Levels, measured", f"pages {pages}", *strides)), levels=measured))
     return facts
 
 
@@ -442,7 +446,7 @@ def _commands(records: Sequence[Record], *instruments: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SectionContent:
     """A section in the form that `report.html` shows.
 
     Attributes:
@@ -473,15 +477,15 @@ class _Part:
 
 
 def _part(
-    section: Section, drawn: bool, note: str, records: Sequence[Record], absences: Sequence[Absence], run: RunInfo
-) -> _Part:
+    section: ChartSection, drawn: bool, note: str, records: Sequence[Record], absences: Sequence[Absence], run: RunInfo
+) -> _SectionContent:
     topology = [_facts(run, "topology")] if section.needs_topology else []
     # Only the first section of an instrument contains its table.
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
     results = [r for r in records if r.instrument in {section.instrument, *section.more} and section.name == first]
     shared, tables = _tables(results)
     modelled = bool(records) and all(r.source == "model" for r in records)
-    return _Part(
+    return _SectionContent(
         section.title,
         section.instrument,
         section.name,
@@ -506,7 +510,7 @@ def _tables(mine: Sequence[Record]) -> tuple[str, list[TableSection]]:
     return result_tables(mine, hidden, MAX_ROWS)
 
 
-def _others(records: Sequence[Record]) -> list[_Part]:
+def _others(records: Sequence[Record]) -> list[_SectionContent]:
     """Return tables of the results of instruments without a section."""
     covered = {"clock", *(i for s in SECTIONS for i in (s.instrument, *s.more))}
     others: dict[str, list[Record]] = {}
@@ -517,11 +521,11 @@ def _others(records: Sequence[Record]) -> list[_Part]:
     for name, results in others.items():
         shared, tables = _tables(results)
         commands = _commands(results, name)
-        parts.append(_Part(name, name, shared=shared, tables=tables, results=len(results), commands=commands))
+        parts.append(_SectionContent(name, name, shared=shared, tables=tables, results=len(results), commands=commands))
     return parts
 
 
-def _clock(records: Sequence[Record]) -> list[_Part]:
+def _clock(records: Sequence[Record]) -> list[_SectionContent]:
     clocks = sorted((r for r in records if r.instrument == "clock"), key=lambda r: r.metric)
     if not clocks:
         return []
@@ -539,7 +543,7 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
     table = TextTable(["metric", "clock", "CPU", "median", "95 % interval", "flags"], rows, numbers=(3, 4))
     caption = "Cost and resolution of each clock, and the measured frequency of each core."
     return [
-        _Part(
+        _SectionContent(
             "Clocks",
             "clock",
             "clocks",
@@ -552,7 +556,7 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
     ]
 
 
-def _provenance(records: Sequence[Record], run: RunInfo) -> list[Fact]:
+def _provenance(records: Sequence[Record], run: RunInfo) -> list[CardRow]:
     builds = sorted({" ".join(str(v) for k in ("build", "compiler") if (v := r.provenance.get(k))) for r in records})
     facts = {
         "Run": run.run_id,
@@ -563,7 +567,9 @@ def _provenance(records: Sequence[Record], run: RunInfo) -> list[Fact]:
         "Version": run.version,
         "Build": "; ".join(b for b in builds if b),
     }
-    return [Fact(name, [Span(text, "code" if name == "Command" else "")]) for name, text in facts.items() if text]
+    return [
+        CardRow(name, [TextSpan(text, "code" if name == "Command" else "")]) for name, text in facts.items() if text
+    ]
 
 
 def _steps(run: RunInfo) -> TextTable:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.compare.hops import fit
-from meshmark.compare.join import Comparison, Pair
+from meshmark.compare.join import ResultComparison, ResultPair
 from meshmark.compare.pairing import identity
 from meshmark.measure.repetitions import measurement_key
 from meshmark.store.record import Record, varying
@@ -17,7 +17,7 @@ from meshmark.views.charts.compared_charts import bandwidth_over_machines, laten
 from meshmark.views.charts.drawing import (
     GB,
     NS,
-    Drawn,
+    Drawing,
     Row,
     bytes_axis,
     chart_of,
@@ -31,7 +31,7 @@ from meshmark.views.charts.drawing import (
     row,
     tooltip,
 )
-from meshmark.views.content.compared_rows import LEGEND, LETTERS, Block, blocks, compared_table, sides_of
+from meshmark.views.content.compared_rows import LEGEND, LETTERS, ComparisonBlock, blocks, compared_table, sides_of
 from meshmark.views.content.compared_text import (
     hops_texts,
     left_over,
@@ -48,7 +48,7 @@ from meshmark.views.tables import TextTable, ratio_range
 _ORDER: Final = ("slower", "worse", "faster", "better", "lower", "higher", "not comparable", "inconclusive", "equal")
 
 
-def comparison_page(comparisons: Sequence[Comparison], ideal: float | None = None) -> str:
+def comparison_page(comparisons: Sequence[ResultComparison], ideal: float | None = None) -> str:
     """Return the self-contained page of a comparison.
 
     Args:
@@ -67,7 +67,7 @@ def comparison_page(comparisons: Sequence[Comparison], ideal: float | None = Non
     )
 
 
-def _facts(comparisons: Sequence[Comparison]) -> TextTable:
+def _facts(comparisons: Sequence[ResultComparison]) -> TextTable:
     several = len(comparisons) > 1
     rows = [
         [name, a_fact, f"{letter}: {fact}" if several else fact]
@@ -90,14 +90,14 @@ def _ideal_text(ideal: float | None) -> str:
     return f" The other line is what would be ideal: {ideal:g} times the rate, or {inverse} times the time, of A."
 
 
-def charts(comparisons: Sequence[Comparison], ideal: float | None = None) -> dict[str, Drawn]:
+def charts(comparisons: Sequence[ResultComparison], ideal: float | None = None) -> dict[str, Drawing]:
     """Return the charts for which at least two sides have results, by name."""
     more = {"means": {"ideal": ideal}}
     drawn = {name: draw((), comparisons, **more.get(name, {})) for name, _, _, draw in _CHARTS}
     return {name: chart for name, chart in drawn.items() if chart is not None}
 
 
-def parts(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+def parts(comparisons: Sequence[ResultComparison]) -> dict[str, Any]:
     """Return what a template shows beside the charts: sides, facts, and blocks of results with ratios on one axis."""
     compared = blocks(comparisons)
     ends = [cell.at for b in compared for line in b.lines for cell in line.cells if cell is not None and cell.at]
@@ -116,7 +116,7 @@ def parts(comparisons: Sequence[Comparison]) -> dict[str, Any]:
     }
 
 
-def _placed(block: Block, axis: tuple[float, float]) -> Mapping[str, Any]:
+def _placed(block: ComparisonBlock, axis: tuple[float, float]) -> Mapping[str, Any]:
     """Return a block with its table; results that differ come first."""
     lines = sorted(
         block.lines, key=lambda line: min(_ORDER.index(cell.word) for cell in line.cells if cell is not None)
@@ -129,13 +129,13 @@ _FOLDED: Final = 12  # rows of a block; longer ones are folded
 
 
 @drawing
-def _latency(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+def _latency(_: Sequence[Record], comparisons: Sequence[ResultComparison]) -> alt.TopLevelMixin | None:
     """Draw the latency curves of all sides over each other."""
     return _curves(comparisons, "latency", "load_latency", "time per load", NS, pattern="random", processes=1)
 
 
 @drawing
-def _hops(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+def _hops(_: Sequence[Record], comparisons: Sequence[ResultComparison]) -> alt.TopLevelMixin | None:
     """Draw latency by the number of hops of all sides, with a line through the remote latencies."""
     rows: list[Row] = []
     ends: list[Row] = []
@@ -160,14 +160,14 @@ def _hops(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLeve
 
 
 @drawing
-def _matrix(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+def _matrix(_: Sequence[Record], comparisons: Sequence[ResultComparison]) -> alt.TopLevelMixin | None:
     """Draw B over A for each pair of CPUs, or for each CPU and memory node; None with more than two sides."""
     if len(comparisons) > 1:
         return None
     (c,), charts = comparisons, []
     for metric, across, down in (("line_latency", "to_cpu", "from_cpu"), ("load_latency", "memory_node", "cpu")):
         pairs = [p for p in c.pairs if p.a.metric == metric and p.a.instrument != "loaded" and p.ratio]
-        groups: dict[str, list[Pair]] = {}
+        groups: dict[str, list[ResultPair]] = {}
         for p in pairs:
             if all(isinstance(p.a.conditions.get(k), int) for k in (across, down)):
                 rest = conditions_text([k for k in identity(p.a) if k not in {across, down}], p.a)
@@ -179,7 +179,7 @@ def _matrix(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLe
     return maps
 
 
-def _map(pairs: Sequence[Pair], across: str, down: str, name: str) -> Any:
+def _map(pairs: Sequence[ResultPair], across: str, down: str, name: str) -> Any:
     rows: list[Row] = [
         {
             "x": p.a.conditions[across],
@@ -219,13 +219,13 @@ _NUMBERS: Final = 16  # most columns of a map with numbers in its cells
 
 
 @drawing
-def _bandwidth(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+def _bandwidth(_: Sequence[Record], comparisons: Sequence[ResultComparison]) -> alt.TopLevelMixin | None:
     """Draw the bandwidth curves of all sides over each other."""
     return _curves(comparisons, "bandwidth", "bandwidth_net", "net bandwidth", GB, kernel="triad")
 
 
 def _curves(
-    comparisons: Sequence[Comparison], instrument: str, metric: str, label: str, unit: str, **equal: str | int
+    comparisons: Sequence[ResultComparison], instrument: str, metric: str, label: str, unit: str, **equal: str | int
 ) -> alt.TopLevelMixin | None:
     rows = []
     for letter, side in sides_of(comparisons):
@@ -246,7 +246,7 @@ def _curves(
 
 
 @drawing
-def _loaded(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+def _loaded(_: Sequence[Record], comparisons: Sequence[ResultComparison]) -> alt.TopLevelMixin | None:
     """Draw latency over bandwidth of all sides, each with the kinds of load that have the most points."""
     rows: list[Row] = []
     for letter, side in sides_of(comparisons):
@@ -279,7 +279,7 @@ def _loaded(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLe
 _OF_A_CURVE: Final = ("mode", "threads", "read_share", "pages", "cpu_node", "memory_node")
 _CURVES: Final = 2  # curves of a side; the ones with the most points are shown
 
-_CHARTS: Final[tuple[tuple[str, str, str, Callable[..., Drawn | None]], ...]] = (
+_CHARTS: Final[tuple[tuple[str, str, str, Callable[..., Drawing | None]], ...]] = (
     (
         "means",
         "Ratios",

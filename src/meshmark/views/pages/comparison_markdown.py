@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from meshmark.compare.join import WORDS, Comparison
+from meshmark.compare.join import WORDS, ResultComparison
 from meshmark.values.units import NBSP
-from meshmark.views.content.compared_rows import Block, Line, blocks, named, sides_of
+from meshmark.views.content.compared_rows import ComparisonBlock, ComparisonRow, blocks, named, sides_of
 from meshmark.views.content.compared_text import left_over, lettered, side_text, summaries
 from meshmark.views.markdown import BOLD, escaped, folded, table
 
 _SHOWN = frozenset(WORDS) - {"equal", "inconclusive", "not comparable"}
 
 
-def markdown(comparisons: Sequence[Comparison]) -> str:
+def markdown(comparisons: Sequence[ResultComparison]) -> str:
     """Return the whole comment, in the Markdown of GitHub and GitLab.
 
     Args:
@@ -48,7 +48,7 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
     return "\n\n".join(parts).replace(NBSP, " ") + "\n"
 
 
-def _heading(comparisons: Sequence[Comparison]) -> str:
+def _heading(comparisons: Sequence[ResultComparison]) -> str:
     """Return the verdicts of all sides: `B is slower in 2 and faster in 1 of 14 results`."""
     texts = []
     for letter, c in lettered(comparisons):
@@ -64,7 +64,7 @@ def _heading(comparisons: Sequence[Comparison]) -> str:
     return "; ".join(texts)
 
 
-def _table(comparisons: Sequence[Comparison], rows: Iterable[tuple[Block, Line]]) -> str:
+def _table(comparisons: Sequence[ResultComparison], rows: Iterable[tuple[ComparisonBlock, ComparisonRow]]) -> str:
     letters = [letter for letter, _ in lettered(comparisons)]
     columns = ["metric", "point", "A"]
     for letter in letters:

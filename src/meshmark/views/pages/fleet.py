@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import altair as alt
 
-from meshmark.fleet.cases import Named, Worse
+from meshmark.fleet.cases import NamedNode, WorseMetric
 from meshmark.fleet.data.facts import HARDWARE
-from meshmark.fleet.data.values import Point
+from meshmark.fleet.data.values import FleetPoint
 from meshmark.fleet.folder import date_of, time_of
 from meshmark.fleet.health.assessment import Suspects
 from meshmark.fleet.health.trends import Trend
@@ -20,7 +20,7 @@ from meshmark.fleet.nodesets import fold
 from meshmark.fleet.overview import ClassOverview, Overview
 from meshmark.statistics.arrays import Array
 from meshmark.values.units import NBSP, show
-from meshmark.views.charts.drawing import Drawn, Row, chart_of, chart_page, colours, condition_text, drawing
+from meshmark.views.charts.drawing import Drawing, Row, chart_of, chart_page, colours, condition_text, drawing
 from meshmark.views.content.compared_rows import named
 from meshmark.views.content.selection import natural
 from meshmark.views.tables import TextTable
@@ -44,7 +44,7 @@ STATES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeCell:
     """A cell of the map.
 
     Attributes:
@@ -65,13 +65,13 @@ class Rack:
     """Nodes that are drawn together; `name` is "" for the nodes that are not in a rack."""
 
     name: str
-    nodes: Sequence[Node]
+    nodes: Sequence[NodeCell]
     width: int
     height: int
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CaseRow:
     """A line of the open cases."""
 
     node: str
@@ -98,7 +98,7 @@ class ClassPart:
 def fleet_page(of: Overview) -> str:
     """Return the self-contained page of a fleet."""
     newest = of.seen.newest()
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, Drawing] = {}
     parts = []
     for n, overview in enumerate(of.classes):
         chart = _chart((), of, overview)
@@ -150,7 +150,7 @@ def _racks(of: Overview) -> list[Rack]:
     }
     row_of = {name: i for i, name in enumerate(of.seen.panel.nodes)}
 
-    def node(name: str, x: int, y: int) -> Node:
+    def node(name: str, x: int, y: int) -> NodeCell:
         case = open_cases.get(name)
         if case is not None:
             state, text = ("wrong" if case.wrong else "named"), "; ".join(_what(of, case))
@@ -165,7 +165,7 @@ def _racks(of: Overview) -> list[Rack]:
         else:
             state = "well" if name in judged else "alone"
             text = STATES[state]
-        return Node(name, state, text, x, y, row_of.get(name, -1))
+        return NodeCell(name, state, text, x, y, row_of.get(name, -1))
 
     racks = []
     for rack, names in of.racks.items():
@@ -217,7 +217,7 @@ def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ cases
 
 
-def _what(of: Overview, case: Named) -> list[str]:
+def _what(of: Overview, case: NamedNode) -> list[str]:
     points = of.seen.panel.points
     point_by_key = {p.key: p for p in points}
     worst = []
@@ -229,9 +229,9 @@ def _what(of: Overview, case: Named) -> list[str]:
     return [*case.wrong, *worst, *([f"and {_count(unlisted, 'more metric')}"] if unlisted else [])]
 
 
-def _case(of: Overview, case: Named) -> Case:
+def _case(of: Overview, case: NamedNode) -> CaseRow:
     rack = next((name for name, nodes in of.racks.items() if name and case.node in nodes), "")
-    return Case(
+    return CaseRow(
         node=case.node,
         rack=rack,
         what=_what(of, case),
@@ -415,23 +415,23 @@ def _drawn_points(trend: Trend, one: ClassOverview) -> list[int]:
     return [index_of[key] for key in keys[:_LINES]]
 
 
-def _title(point: Point, points: Sequence[Point]) -> str:
+def _title(point: FleetPoint, points: Sequence[FleetPoint]) -> str:
     """Return a metric at a point in words, such as `bandwidth net, 16 KiB`."""
     where = _conditions(_varying(point, points))
     return _metric(point) + (f", {where}" if where else "")
 
 
-def _metric(of: Point | Worse) -> str:
+def _metric(of: FleetPoint | WorseMetric) -> str:
     program = _program(of)
     return (f"{program} {of.metric}" if program else named(of.instrument, of.metric)).replace("_", " ")
 
 
-def _program(of: Point | Worse) -> str:
+def _program(of: FleetPoint | WorseMetric) -> str:
     """Return the application that was measured; "" for instruments."""
     return str(of.conditions.get("program", "")) if of.instrument == "app" else ""
 
 
-def _varying(point: Point, points: Sequence[Point]) -> dict[str, Any]:
+def _varying(point: FleetPoint, points: Sequence[FleetPoint]) -> dict[str, Any]:
     """Return the conditions that distinguish a point from others of its metric."""
     conditions, program = point.conditions, _program(point)
     same_metric = [p for p in points if (p.instrument, p.metric) == (point.instrument, point.metric)]

@@ -8,10 +8,10 @@ from typing import Final
 
 import altair as alt
 
-from meshmark.compare.history import Change, History, Point
+from meshmark.compare.history import History, HistoryPoint, LevelChange
 from meshmark.store.record import Record
 from meshmark.values.units import ratio_text, show
-from meshmark.views.charts.drawing import GB, NS, Drawn, Row, chart_of, chart_page, drawing
+from meshmark.views.charts.drawing import GB, NS, Drawing, Row, chart_of, chart_page, drawing
 from meshmark.views.content.compared_rows import named
 from meshmark.views.content.history import METHOD, ages, groups, left_out, point_texts, summary
 from meshmark.views.tables import TextTable
@@ -24,7 +24,7 @@ def history_page(h: History, now: datetime, stale_s: float) -> str:
     """Return the self-contained page, with a chart for each point that changed, newest changes first."""
     texts = point_texts(h.points)
     changed = sorted((p for p in h.points if p.changes), key=lambda p: p.changes[-1].after.runs[0].start, reverse=True)
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, Drawing] = {}
     charts = []
     for n, p in enumerate(changed[:CHARTS]):
         chart = _chart((), p)
@@ -49,7 +49,7 @@ def history_page(h: History, now: datetime, stale_s: float) -> str:
 
 
 @drawing
-def _chart(_: Sequence[Record], p: Point) -> alt.TopLevelMixin | None:
+def _chart(_: Sequence[Record], p: HistoryPoint) -> alt.TopLevelMixin | None:
     """Draw the values of the runs with their intervals over time, the median of each segment, and each change."""
     unit = p.record.unit
     rows: list[Row] = [
@@ -102,6 +102,6 @@ def _chart(_: Sequence[Record], p: Point) -> alt.TopLevelMixin | None:
 _TIPS: Final[Mapping[str, str]] = {"at": "start", "text": "median", "run": "run", "flags": "flags"}
 
 
-def _label(c: Change) -> str:
+def _label(c: LevelChange) -> str:
     text = f"{ratio_text(c.ratio.value)}: {', '.join(c.facts) or 'nothing recorded'}"
     return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"

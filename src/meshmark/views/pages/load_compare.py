@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshmark.load.compare import Comparison
+from meshmark.load.compare import LoadComparison
 from meshmark.load.scenario.recorded import recorded_use, recording_in
 from meshmark.values.units import seconds_of
 from meshmark.views.content.load_compare import load_sections
@@ -10,7 +10,7 @@ from meshmark.views.gantt import gantt_svg, max_traffic
 from meshmark.views.render import render
 
 
-def compare_html(c: Comparison) -> str:
+def compare_html(c: LoadComparison) -> str:
     """Return the self-contained page: both charts on one time axis, times, totals and differences."""
     end_s = max(c.a.first.bench_s, c.b.first.bench_s, 1e-3)
     charts = []

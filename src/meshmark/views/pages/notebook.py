@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import altair as alt
 
-from meshmark.compare.join import Comparison
+from meshmark.compare.join import ResultComparison
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.model.machine import MachineFile
 from meshmark.store.export import Row
 from meshmark.store.record import Record
 from meshmark.values.units import plain
-from meshmark.views.charts.drawing import Drawn, for_file
+from meshmark.views.charts.drawing import Drawing, for_file
 from meshmark.views.content.listing import result_tables
 from meshmark.views.content.selection import cleaned
 from meshmark.views.mesh import mesh_svg
@@ -30,7 +30,7 @@ _PALETTE: Final = "inferno"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ResultGroup:
     """The results of an instrument on a machine, below the conditions that they share."""
 
     head: str
@@ -53,7 +53,7 @@ def records_html(rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
         if not listed:
             break
         rows_left -= sum(len(section.table.rows) for section in listed)
-        shown_groups.append(Group(f"{machine}: {instrument}", common, listed))
+        shown_groups.append(ResultGroup(f"{machine}: {instrument}", common, listed))
     return render("notebook/records.html", groups=shown_groups, shown=ROWS - rows_left, total=len(rows), notes=notes)
 
 
@@ -96,7 +96,7 @@ def _cell(value: Any, unit: str) -> str:
     return "–" if value is None else plain(value, unit) if isinstance(value, float) else str(value)
 
 
-def comparison_html(c: Comparison) -> str:
+def comparison_html(c: ResultComparison) -> str:
     """Render the pairs of a comparison, metric by metric, with ratios on an axis."""
     return render("notebook/comparison.html", **comparison.parts([c]))
 
@@ -123,20 +123,20 @@ def machine_html(machine: MachineFile, figures: Sequence[tuple[str, str, str]], 
 # ------------------------------------------------------------------ charts
 
 
-def altair_chart(drawn: Drawn) -> Any:
+def altair_chart(drawn: Drawing) -> Any:
     """Return a chart of the report as an `altair` chart, with the size and style of the report's files."""
     kind: Any = type(drawn.chart)
     return kind.from_dict(for_file(drawn), validate=False)  # Altair validates the chart when it is shown
 
 
-def charts_of(records: Sequence[Record]) -> dict[str, Drawn]:
+def charts_of(records: Sequence[Record]) -> dict[str, Drawing]:
     """Return the charts that these records give, by the name of their section, in the order of the report."""
     usable = cleaned(records)
     charts = {s.name: s.draw(usable, {}) if s.needs_topology else s.draw(usable) for s in SECTIONS}
     return {name: drawn for name, drawn in charts.items() if drawn is not None}
 
 
-def chosen(charts: Mapping[str, Drawn], name: str, known: Sequence[str]) -> Drawn:
+def chosen(charts: Mapping[str, Drawing], name: str, known: Sequence[str]) -> Drawing:
     """Return a chart by name; "" is the first chart.
 
     Args:

@@ -24,7 +24,7 @@ TITLES: Final = {"cpu": "CPUs", "memory": "Memory", "link": "Links", "io": "I/O"
 
 
 @dataclass(slots=True)
-class Binned:
+class UseBins:
     """Use of a class over time: `use[component][bin]`, which is None if it is unknown in the whole bin."""
 
     component_class: str
@@ -35,7 +35,7 @@ class Binned:
     use: list[list[float | None]]
 
 
-def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Binned]:
+def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[UseBins]:
     """Return means over equal time bins, for every class whose use is recorded.
 
     The use of a class is the metric that colours it on the map.
@@ -68,12 +68,12 @@ def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Bi
         ]
         names = tuple(str(c.get("name", i)) for i, c in enumerate(header.components[kind]))
         at_s = tuple(begin + width * (b + 1) for b in range(count))
-        classes.append(Binned(kind, metric, metrics[metric].estimated, names, at_s, use))
+        classes.append(UseBins(kind, metric, metrics[metric].estimated, names, at_s, use))
     return classes
 
 
 def raster(
-    b: Binned, low: float, high: float, palette: str, unit_s: float, difference: bool = False
+    b: UseBins, low: float, high: float, palette: str, unit_s: float, difference: bool = False
 ) -> alt.VConcatChart:
     """Draw the chart of one class.
 

@@ -18,14 +18,14 @@ from meshmark.views.charts import (
     program_charts,
     swaps,
 )
-from meshmark.views.charts.drawing import Drawn
+from meshmark.views.charts.drawing import Drawing
 from meshmark.views.content import contention, programs, ranking
 from meshmark.views.render import render_sections
 from meshmark.views.tables import TableSection
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ChartSection:
     """One chart of the report; `caption` explains how to read it.
 
     Attributes:
@@ -42,7 +42,7 @@ class Section:
     title: str
     instrument: str
     caption: str
-    draw: Callable[..., Drawn | None]
+    draw: Callable[..., Drawing | None]
     more: tuple[str, ...] = ()
     details: Callable[..., str] | None = None
     needs_topology: bool = False
@@ -64,10 +64,10 @@ def _below(tables: Callable[..., Sequence[TableSection]], *arguments: object) ->
     return lambda records, *_: render_sections(tables(records, *arguments))
 
 
-def _scaling(program: programs.Program) -> Section:
+def _scaling(program: programs.StepDisplay) -> ChartSection:
     """Return the section of a program's phases over the number of ranks."""
     name = program.instrument
-    return Section(
+    return ChartSection(
         f"{name}_phases",
         f"Communication: {name}, phases over ranks",
         name,
@@ -83,7 +83,7 @@ def _scaling(program: programs.Program) -> Section:
 
 
 SECTIONS = (
-    Section(
+    ChartSection(
         "latency",
         "Latency by footprint",
         "latency",
@@ -94,7 +94,7 @@ SECTIONS = (
         needs_topology=True,
         options=("latency --footprint 2KiB..1GiB",),
     ),
-    Section(
+    ChartSection(
         "strides",
         "Latency by stride",
         "latency",
@@ -103,7 +103,7 @@ SECTIONS = (
         charts.strides,
         options=("latency --pattern stride --stride 64..64KiB --footprint 256MiB",),
     ),
-    Section(
+    ChartSection(
         "company",
         "Latency with several CPUs",
         "latency",
@@ -111,7 +111,7 @@ SECTIONS = (
         charts.concurrent_latency,
         options=("latency --footprint 256MiB --processes 1..all",),
     ),
-    Section(
+    ChartSection(
         "bandwidth",
         "Bandwidth by kernel",
         "bandwidth",
@@ -120,7 +120,7 @@ SECTIONS = (
         charts.bandwidth_kernels,
         options=("bandwidth --kernel copy,scale,add,triad,read,write,update",),
     ),
-    Section(
+    ChartSection(
         "bandwidth_footprint",
         "Bandwidth by footprint",
         "bandwidth",
@@ -129,14 +129,14 @@ SECTIONS = (
         charts.bandwidth_footprint,
         options=("bandwidth --kernel triad --threads 1 --footprint 16KiB..1GiB",),
     ),
-    Section(
+    ChartSection(
         "lines",
         "Core-to-core latency",
         "lines",
         "Time to transfer a cache line from one CPU to another.",
         charts.lines,
     ),
-    Section(
+    ChartSection(
         "loaded",
         "Latency under load",
         "loaded",
@@ -146,14 +146,14 @@ SECTIONS = (
         charts.loaded,
         details=charts.loaded_details,
     ),
-    Section(
+    ChartSection(
         "gups",
         "Random updates",
         "gups",
         "Updates of random table entries, one at a time (plain) or with software prefetching (ahead).",
         charts.gups,
     ),
-    Section(
+    ChartSection(
         "compute",
         "Compute",
         "peak",
@@ -162,7 +162,7 @@ SECTIONS = (
         more=("dgemm", "linpack", "mod2d", "mod2e", "fft"),
         options=("peak", "dgemm", "linpack"),
     ),
-    Section(
+    ChartSection(
         "roofline",
         "Roofline",
         "peak",
@@ -171,7 +171,7 @@ SECTIONS = (
         compute_charts.roofline,
         options=("peak", "bandwidth --kernel triad"),
     ),
-    Section(
+    ChartSection(
         "loops",
         "Vector loops by length",
         "loops",
@@ -182,7 +182,7 @@ SECTIONS = (
         details=loops.half_length_table,
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "prefetch",
         "Software prefetch by distance",
         "prefetch",
@@ -190,8 +190,8 @@ SECTIONS = (
         loops.prefetch,
         shown="drawn",
     ),
-    Section("io", "Storage", "io", "Direct reads and writes, measured with fio.", charts.io),
-    Section(
+    ChartSection("io", "Storage", "io", "Direct reads and writes, measured with fio.", charts.io),
+    ChartSection(
         "kernels",
         "Load kernels",
         "kernels",
@@ -199,7 +199,7 @@ SECTIONS = (
         "lines with the level that holds the data. Hollow points are flagged.",
         compute_charts.kernel_rates,
     ),
-    Section(
+    ChartSection(
         "efficiency",
         "Parallel efficiency of kernels",
         "kernels",
@@ -211,7 +211,7 @@ SECTIONS = (
         needs_topology=True,
         options=("kernels --threads 1,all",),
     ),
-    Section(
+    ChartSection(
         "app",
         "Applications",
         "app",
@@ -221,7 +221,7 @@ SECTIONS = (
         details=applications.details,
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "composite",
         "Composite",
         "app",
@@ -230,7 +230,7 @@ SECTIONS = (
         applications.composites,
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "experiment",
         "Experiment",
         "experiment",
@@ -239,7 +239,7 @@ SECTIONS = (
         experiments.pairs,
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "halo",
         "Communication: halo exchange",
         "halo",
@@ -249,7 +249,7 @@ SECTIONS = (
         more=("defects",),
         details=comm.halo_details,
     ),
-    Section(
+    ChartSection(
         "halo_libraries",
         "Communication: halo exchange, library comparison",
         "halo",
@@ -260,21 +260,21 @@ SECTIONS = (
         details=_below(ranking.comparison_sections, ranking.HALO),
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "pingpong",
         "Communication: message latency",
         "pingpong",
         "Half of a round trip (send), or the time to complete a put or get while the other rank is idle.",
         comm.pingpong,
     ),
-    Section(
+    ChartSection(
         "pingpong_bandwidth",
         "Communication: message bandwidth",
         "pingpong",
         "Bandwidth of consecutive messages, one at a time.",
         comm.pingpong_bandwidth,
     ),
-    Section(
+    ChartSection(
         "pingpong_libraries",
         "Communication: messages, library comparison",
         "pingpong",
@@ -283,7 +283,7 @@ SECTIONS = (
         details=_below(ranking.comparison_sections, ranking.MESSAGE),
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "swap",
         "Communication: contention by distance",
         "swap",
@@ -294,7 +294,7 @@ SECTIONS = (
         details=_below(contention.contention_sections),
         needs_topology=True,
     ),
-    Section(
+    ChartSection(
         "swap_pairs",
         "Communication: all pairs of ranks",
         "swap",
@@ -306,7 +306,7 @@ SECTIONS = (
         needs_topology=True,
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "collectives",
         "Communication: collectives",
         "allreduce",
@@ -314,7 +314,7 @@ SECTIONS = (
         comm.collectives,
         more=("barrier", "bcast", "reduce", "alltoall", "exchange"),
     ),
-    Section(
+    ChartSection(
         "collectives_libraries",
         "Communication: collectives, library comparison",
         "allreduce",
@@ -324,7 +324,7 @@ SECTIONS = (
         details=_below(ranking.comparison_sections, ranking.COLLECTIVES),
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "anatomy",
         "Communication: breakdown of a step",
         "anatomy",
@@ -335,7 +335,7 @@ SECTIONS = (
         details=_below(programs.program_sections, programs.ANATOMY),
     ),
     _scaling(programs.ANATOMY),
-    Section(
+    ChartSection(
         "pop",
         "Communication: pop, an ocean model's solver",
         "pop",
@@ -345,7 +345,7 @@ SECTIONS = (
         details=_below(programs.program_sections, programs.POP),
     ),
     _scaling(programs.POP),
-    Section(
+    ChartSection(
         "pop_grids",
         "Communication: pop by grid of ranks",
         "pop",
@@ -354,7 +354,7 @@ SECTIONS = (
         program_charts.pop_grids,
         shown="drawn",
     ),
-    Section(
+    ChartSection(
         "gyro",
         "Communication: gyro, transposes of a field",
         "gyro",
@@ -364,7 +364,7 @@ SECTIONS = (
         details=_below(programs.program_sections, programs.GYRO),
     ),
     _scaling(programs.GYRO),
-    Section(
+    ChartSection(
         "swim",
         "Communication: swim, shallow water",
         "swim",
@@ -374,7 +374,7 @@ SECTIONS = (
         details=_below(programs.program_sections, programs.SWIM),
     ),
     _scaling(programs.SWIM),
-    Section(
+    ChartSection(
         "swim_models",
         "Shallow water by programming model",
         "swim_threads",
@@ -384,7 +384,7 @@ SECTIONS = (
         program_charts.swim_models,
         details=_below(programs.model_sections),
     ),
-    Section(
+    ChartSection(
         "npb",
         "Communication: NAS benchmarks",
         "npb",

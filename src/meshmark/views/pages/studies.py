@@ -14,14 +14,14 @@ import altair as alt
 
 from meshmark.errors import UsageError
 from meshmark.load.studies.outcome import RECORDS
-from meshmark.measure.runs.journal import Reading, read_journal
+from meshmark.measure.runs.journal import JournalContent, read_journal
 from meshmark.store.files import write_text
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record, set_conditions, varying
 from meshmark.values.units import show
-from meshmark.views.charts.drawing import PALETTE, Drawn, Row, chart_page, row, tooltip
+from meshmark.views.charts.drawing import PALETTE, Drawing, Row, chart_page, row, tooltip
 from meshmark.views.content.selection import cleaned, number, number_in, selected, value_of
-from meshmark.views.html import Fact, Span, absent_table, flag_counts
+from meshmark.views.html import CardRow, TextSpan, absent_table, flag_counts
 from meshmark.views.tables import Cells, TextCell, TextTable
 
 _NONE: Final = "none (fewer than 4 runs)"
@@ -52,7 +52,7 @@ def _data(name: str, rows: Sequence[Row]) -> tuple[alt.Chart, dict[str, list[Row
     return alt.Chart(alt.NamedData(name=name)), {name: list(rows)}
 
 
-def _curve(rows: list[Row], x: alt.X, series: str | None = None, rule: float | None = None) -> Drawn:
+def _curve(rows: list[Row], x: alt.X, series: str | None = None, rule: float | None = None) -> Drawing:
     """Draw slowdowns with intervals, and a dashed line at `rule`."""
     rows.sort(
         key=lambda r: (r.get("line") is False, str(r.get("series", "")), r["x"])
@@ -79,7 +79,7 @@ def _curve(rows: list[Row], x: alt.X, series: str | None = None, rule: float | N
     ]
     level, more = _data("level", [{"y": rule or 1.0}])
     layers.append(level.mark_rule(strokeDash=[5, 4], opacity=0.6).encode(y="y:Q"))
-    return Drawn(alt.layer(*layers), {**data, **more})
+    return Drawing(alt.layer(*layers), {**data, **more})
 
 
 _GB: Final = "format(datum.value / 1e9, '~r') + ' GB/s'"
@@ -98,7 +98,7 @@ def _counts(rows: Sequence[Row], title: str) -> alt.X:
     )
 
 
-def shared_bus(records: Sequence[Record]) -> Drawn | None:
+def shared_bus(records: Sequence[Record]) -> Drawing | None:
     """Draw slowdown by the memory rate of each program alone, with the threshold as a dashed line."""
     slowdowns = _of(records, "shared_bus", "slowdown", "memory_rate", "copies")
     if not slowdowns:
@@ -116,7 +116,7 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
     return _curve(rows, _gb("memory rate of one program alone"), "series", level)
 
 
-def mix(records: Sequence[Record]) -> Drawn | None:
+def mix(records: Sequence[Record]) -> Drawing | None:
     """Draw slowdown by share of writes."""
     slowdowns = _of(records, "mix", "slowdown", "write_fraction")
     rows = [
@@ -127,7 +127,7 @@ def mix(records: Sequence[Record]) -> Drawn | None:
     return _curve(rows, alt.X("x:Q", title="share of writes", axis=axis)) if rows else None
 
 
-def isolation(records: Sequence[Record]) -> Drawn | None:
+def isolation(records: Sequence[Record]) -> Drawing | None:
     """Draw slowdown by number of loaded memory domains."""
     rows = [
         _slowdown(r, x=value_of(r, "domains"), label=f"{value_of(r, 'domains'):g} domains")
@@ -136,7 +136,7 @@ def isolation(records: Sequence[Record]) -> Drawn | None:
     return _curve(rows, _counts(rows, "loaded memory domains")) if rows else None
 
 
-def copies(records: Sequence[Record]) -> Drawn | None:
+def copies(records: Sequence[Record]) -> Drawing | None:
     """Draw slowdown by number of copies of a command."""
     rows = [
         _slowdown(r, x=value_of(r, "copies"), label=f"{value_of(r, 'copies'):g} copies")
@@ -145,7 +145,7 @@ def copies(records: Sequence[Record]) -> Drawn | None:
     return _curve(rows, _counts(rows, "copies")) if rows else None
 
 
-def interference_curve(records: Sequence[Record]) -> Drawn | None:
+def interference_curve(records: Sequence[Record]) -> Drawing | None:
     """Draw slowdown by the neighbours' memory rate.
 
     Held-out points, which validate the prediction, are not connected.
@@ -163,7 +163,7 @@ def interference_curve(records: Sequence[Record]) -> Drawn | None:
     return _curve(rows, _gb("memory rate of the neighbours"), "series") if rows else None
 
 
-def interference_matrix(records: Sequence[Record]) -> Drawn | None:
+def interference_matrix(records: Sequence[Record]) -> Drawing | None:
     """Draw a heat map of the slowdown of the row's class while the column's class co-runs.
 
     Flagged cells are framed.
@@ -203,7 +203,7 @@ def interference_matrix(records: Sequence[Record]) -> Drawn | None:
     layers = [cells, base.mark_text(fontSize=14, dy=-7, fontWeight=600).encode(text="text:N", color=colour)]
     if len(names) <= 8:  # with more, the text would not fit; the tooltip shows it
         layers.append(base.mark_text(fontSize=11, dy=10).encode(text="between:N", color=colour))
-    return Drawn(alt.layer(*layers), data)
+    return Drawing(alt.layer(*layers), data)
 
 
 _PARTS: Final = {"user_sum": "user", "system_sum": "system", "idle": "idle or other programs", "waiting_sum": "waiting"}
@@ -212,7 +212,7 @@ _GANTT_COLOURS: Final = ("#0072B2", "#56B4E9", "#B4BCC4", "#D55E00")  # colours 
 
 def _bars(
     rows: list[Row], x: str, title: str, order: Sequence[str], stack: bool, colours: Sequence[str] = PALETTE
-) -> Drawn:
+) -> Drawing:
     base, data = _data("bars", rows)
     scale = alt.Scale(domain=list(order), range=list(colours)[: len(order)])
     encoded: dict[str, Any] = {
@@ -230,13 +230,13 @@ def _bars(
         encoded["xOffset"] = alt.XOffset("series:N", sort=list(order))
     bars = base.mark_bar(strokeWidth=1.5).encode(**encoded)
     if stack:
-        return Drawn(bars, data)
+        return Drawing(bars, data)
     shared = {k: encoded[k] for k in ("x", "xOffset")}
     ends = base.mark_rule(strokeWidth=1.5).encode(**shared, y=alt.Y("low:Q", title=title), y2="high:Q")
-    return Drawn(alt.layer(bars, ends), data)
+    return Drawing(alt.layer(bars, ends), data)
 
 
-def overload(records: Sequence[Record]) -> Drawn | None:
+def overload(records: Sequence[Record]) -> Drawing | None:
     """Draw CPU time (user, system, idle) beside the time that the programs waited for a CPU."""
     rows = [
         row(
@@ -253,7 +253,7 @@ def overload(records: Sequence[Record]) -> Drawn | None:
     return _bars(rows, "case", "time, s", list(_PARTS.values()), True, _GANTT_COLOURS) if rows else None
 
 
-def omp_overload(records: Sequence[Record]) -> Drawn | None:
+def omp_overload(records: Sequence[Record]) -> Drawing | None:
     """Draw slowdown and serialisation, alone and co-running, by wait policy."""
     rows = [
         _slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
@@ -267,7 +267,7 @@ def omp_overload(records: Sequence[Record]) -> Drawn | None:
     return _bars(rows, "policy", "slowdown; share of time", order, stack=False) if rows else None
 
 
-def co_running(records: Sequence[Record]) -> Drawn | None:
+def co_running(records: Sequence[Record]) -> Drawing | None:
     """Draw the co-run slowdown of each program of a scenario, with intervals and a dashed line at no slowdown."""
     slowdowns = _of(records, "scenario", "slowdown", texts=("program",))
     rows = [_slowdown(r, program=str(r.conditions["program"])) for r in slowdowns]
@@ -284,12 +284,12 @@ def co_running(records: Sequence[Record]) -> Drawn | None:
         tooltip=tooltip("program"),
     )
     level, more = _data("level", [{"x": 1.0}])
-    return Drawn(
+    return Drawing(
         alt.layer(level.mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x="x:Q"), intervals, points), {**data, **more}
     )
 
 
-STUDIES: Final[Mapping[str, tuple[str, Callable[[Sequence[Record]], Drawn | None]]]] = {
+STUDIES: Final[Mapping[str, tuple[str, Callable[[Sequence[Record]], Drawing | None]]]] = {
     "shared_bus": ("Programs on a shared memory bus: slowdown by memory rate", shared_bus),
     "mix": ("Slowdown by share of writes", mix),
     "isolation": ("Slowdown by number of loaded memory domains", isolation),
@@ -302,7 +302,7 @@ STUDIES: Final[Mapping[str, tuple[str, Callable[[Sequence[Record]], Drawn | None
 }
 
 
-def draw(records: Sequence[Record]) -> dict[str, Drawn]:
+def draw(records: Sequence[Record]) -> dict[str, Drawing]:
     """Return all charts for which there are records, by study."""
     charts = {name: chart(records) for name, (_, chart) in STUDIES.items()}
     return {name: d for name, d in charts.items() if d is not None}
@@ -339,7 +339,7 @@ _MANY_ROWS: Final = 12  # longer tables are collapsed
 _SHOWN_ELSEWHERE: Final = {"study", "estimate", "estimate_low", "estimate_high", "alone_runs", "together_runs"}
 
 
-def read_study(folder: Path) -> Reading:
+def read_study(folder: Path) -> JournalContent:
     """Return the records and absences of a finished study.
 
     Raises:
@@ -404,7 +404,7 @@ def study_page(folder: Path) -> str:
         absent=absent_table(absent),
         flag_counts=flag_counts(records),
         records=len(records),
-        provenance=[Fact(k, [Span(str(v))]) for k, v in provenance if v not in (None, "")],
+        provenance=[CardRow(k, [TextSpan(str(v))]) for k, v in provenance if v not in (None, "")],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshmark.compare.join import Comparison
+from meshmark.compare.join import ResultComparison
 from meshmark.values.units import NBSP, ratio_text
 from meshmark.views.content.compared_rows import LEGEND, blocks, compared_table, interval_text, named, remark, sides_of
 from meshmark.views.content.compared_text import hops_texts, left_over, lettered, published, side_text, summaries
@@ -12,7 +12,7 @@ from meshmark.views.tables import Cells, TextCell, TextTable
 from meshmark.views.terminal.screen import print_table, table_console
 
 
-def print_comparison(comparisons: Sequence[Comparison], every: bool) -> None:
+def print_comparison(comparisons: Sequence[ResultComparison], every: bool) -> None:
     """Print all results that are not shown to be equal, metric by metric, then the number of each verdict.
 
     Args:
@@ -56,7 +56,7 @@ def print_comparison(comparisons: Sequence[Comparison], every: bool) -> None:
         console.print(f"{equal} equal result{'s are' if equal > 1 else ' is'} not listed (--all)", style="dim")
 
 
-def _means(comparisons: Sequence[Comparison]) -> TextTable:
+def _means(comparisons: Sequence[ResultComparison]) -> TextTable:
     several = len(comparisons) > 1
     columns = [
         "geometric mean of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.doctor.finding import Finding, Judged
+from meshmark.doctor.finding import HostFinding, Judged
 from meshmark.views.tables import Cells, Emphasis, TextCell, TextTable
 from meshmark.views.terminal.screen import print_table, table_console
 
@@ -19,7 +19,7 @@ _EMPHASIS: Final[dict[Judged, Emphasis]] = {
 }
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
+def print_findings(findings: Sequence[HostFinding]) -> None:
     """Print a table of the findings, and the commands that change them."""
     rows: list[Cells] = [
         [TextCell(f.judged.partition("-")[0], _EMPHASIS[f.judged]), f.name, f.found, f.why] for f in findings

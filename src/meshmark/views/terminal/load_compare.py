@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from meshmark.load.compare import Comparison
+from meshmark.load.compare import LoadComparison
 from meshmark.views.content.load_compare import load_sections
 from meshmark.views.terminal.screen import print_sections, table_console
 
 
-def print_load_comparison(c: Comparison) -> None:
+def print_load_comparison(c: LoadComparison) -> None:
     """Print both sides, the programs, the totals, and the conditions that differ."""
     console = table_console()
     for letter, side in (("A", c.a), ("B", c.b)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from meshmark.store.record import MODE, Record, varying
 from meshmark.values.units import percent, plain
-from meshmark.views.content.listing import Listing, conditions_text, listings, shown, title, visible
+from meshmark.views.content.listing import RecordListing, conditions_text, listings, shown, title, visible
 from meshmark.views.content.selection import bounds_text, modes_of, modes_texts
 from meshmark.views.tables import Cells, TextCell, TextTable
 from meshmark.views.terminal.screen import print_table, table_console
@@ -46,7 +46,7 @@ def print_records(records: list[Record]) -> None:
     print_modes(records)
 
 
-def _print_listing(console: Console, listing: Listing) -> list[str]:
+def _print_listing(console: Console, listing: RecordListing) -> list[str]:
     """Print a listing and return the columns that are left out because they do not fit, the least informative first."""
     records = listing.records
     common_flags = frozenset.intersection(*(r.flags for r in records))
@@ -58,7 +58,7 @@ def _print_listing(console: Console, listing: Listing) -> list[str]:
     return print_table(console, _table(listing, common_flags))
 
 
-def _table(listing: Listing, everywhere: frozenset[str]) -> TextTable:
+def _table(listing: RecordListing, everywhere: frozenset[str]) -> TextTable:
     records = listing.records
     published = all(r.source == "paper" for r in records)
     names = ["metric"] if listing.metrics else []

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from meshmark.watch.findings.hotspots import Detector, HotSpot
-from meshmark.watch.findings.oversubscription import Oversubscribed, Oversubscription
+from meshmark.watch.findings.oversubscription import OversubscribedCpus, Oversubscription
 from meshmark.watch.frames import Frame, Header
 
-Finding = Oversubscribed | HotSpot
+Finding = OversubscribedCpus | HotSpot
 
 
 class Findings:

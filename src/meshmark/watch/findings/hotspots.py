@@ -134,7 +134,7 @@ def hot_now(values: Sequence[float | None], min_use: float) -> set[int]:
 
 
 @dataclass(slots=True)
-class Run:
+class HotPeriod:
     """The time for which a component has been hot, with gaps of at most one tick.
 
     Attributes:
@@ -157,7 +157,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class HotPeriodEnd:
     """A run that has ended."""
 
     end: int  # number of the first tick after the run
@@ -193,8 +193,8 @@ class Detector:
         self._estimated = {k for k, name in self._use.items() for m in header.metrics if m.name == name and m.estimated}
         self._past: deque[Frame] = deque(maxlen=KEPT)
         self._hot: dict[str, deque[set[int]]] = {c: deque(maxlen=KEPT) for c in CLASSES}
-        self._runs: dict[str, dict[int, Run]] = {c: {} for c in CLASSES}
-        self._turns: dict[str, deque[Turn]] = {c: deque(maxlen=MAX_TURNS) for c in CLASSES}
+        self._runs: dict[str, dict[int, HotPeriod]] = {c: {} for c in CLASSES}
+        self._turns: dict[str, deque[HotPeriodEnd]] = {c: deque(maxlen=MAX_TURNS) for c in CLASSES}
         self._tick = 0
 
     def add(self, frame: Frame) -> list[HotSpot]:
@@ -218,13 +218,13 @@ class Detector:
         runs, metric = self._runs[kind], self._use[kind]
         for i in now:
             if i not in runs:
-                runs[i] = Run(self._tick, self._tick, frame.t_s, frame.value(metric, i) or 0.0)
+                runs[i] = HotPeriod(self._tick, self._tick, frame.t_s, frame.value(metric, i) or 0.0)
         for i, run in list(runs.items()):
             if i in now or (frame.value(metric, i) or 0.0) >= GOES_ON * run.use:
                 run.last = self._tick
             elif self._tick - run.last > 1:
                 del runs[i]
-                self._turns[kind].append(Turn(run.last + 1, run.ticks, self._place(kind, i)))
+                self._turns[kind].append(HotPeriodEnd(run.last + 1, run.ticks, self._place(kind, i)))
 
     def _stands_out(self, kind: str, number: int) -> bool:
         """Return whether a component has been hot for longer than the turns of other places explain."""

@@ -22,7 +22,7 @@ _SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class CpuCrowd:
     """CPUs and the mean number of threads that run on them or wait for them, with their programs, busiest first."""
 
     cpus: tuple[int, ...]
@@ -35,7 +35,7 @@ class Crowd:
 
 
 @dataclass(frozen=True, slots=True)
-class Oversubscribed:
+class OversubscribedCpus:
     """CPUs on which more threads are runnable than there are CPUs.
 
     Attributes:
@@ -76,10 +76,10 @@ class Oversubscription:
         cpus = header.components.get("cpu", ())
         numbers = (cpu.get("number") for cpu in cpus)
         self._cpus = tuple(n if isinstance(n, int) else i for i, n in enumerate(numbers))
-        self._past: deque[dict[tuple[int, ...], Crowd]] = deque(maxlen=KEPT)
+        self._past: deque[dict[tuple[int, ...], CpuCrowd]] = deque(maxlen=KEPT)
         self._since: dict[tuple[int, ...], float] = {}
 
-    def add(self, frame: Frame) -> Oversubscribed | None:
+    def add(self, frame: Frame) -> OversubscribedCpus | None:
         """Add a frame and return the CPUs that are oversubscribed; None if there are none."""
         crowds = {crowd.cpus: crowd for crowd in self._crowds(frame) if crowd.is_crowded}
         self._past.append(crowds)
@@ -90,7 +90,7 @@ class Oversubscription:
             return None
         cpus = self._cpus if self._cpus in persistent else min(persistent)
         crowds_of_cpus = [past[cpus] for past in self._past if cpus in past]
-        return Oversubscribed(
+        return OversubscribedCpus(
             cpus,
             () if cpus == self._cpus else tuple(i for i, number in enumerate(self._cpus) if number in cpus),
             sum(crowd.threads for crowd in crowds_of_cpus) / len(crowds_of_cpus),
@@ -98,12 +98,12 @@ class Oversubscription:
             crowds_of_cpus[-1].programs[:_SHOWN],
         )
 
-    def _crowds(self, frame: Frame) -> list[Crowd]:
+    def _crowds(self, frame: Frame) -> list[CpuCrowd]:
         """Return the whole machine, and each set of CPUs to which busy programs are restricted."""
         programs = [_title(p) for p in frame.processes]
         running = frame.value("host.running", 0)
         # The sampler itself runs while it reads the run queue.
-        machine = [Crowd(self._cpus, running - 1, tuple(programs))] if running is not None and self._cpus else []
+        machine = [CpuCrowd(self._cpus, running - 1, tuple(programs))] if running is not None and self._cpus else []
         threads: dict[tuple[int, ...], float] = defaultdict(float)
         names: dict[tuple[int, ...], list[str]] = defaultdict(list)
         for program in frame.processes:
@@ -111,7 +111,7 @@ class Oversubscription:
             if cpus and len(cpus) < len(self._cpus):
                 threads[cpus] += _demand(program, cpus)
                 names[cpus].append(_title(program))
-        return machine + [Crowd(cpus, number, tuple(names[cpus])) for cpus, number in threads.items()]
+        return machine + [CpuCrowd(cpus, number, tuple(names[cpus])) for cpus, number in threads.items()]
 
 
 def _title(program: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from meshmark.watch.frames import Frame, Metric
+from meshmark.watch.frames import Frame, FrameMetric
 
 STATS: Final = ("mean", "min", "max", "p95")
 
@@ -21,7 +21,7 @@ class Interval:
     end_s: float
     values: dict[str, array[float]] = field(default_factory=dict)
 
-    def add(self, frame: Frame, metrics: Iterable[Metric]) -> None:
+    def add(self, frame: Frame, metrics: Iterable[FrameMetric]) -> None:
         """Append the values of a frame; the interval ends with it."""
         for metric in metrics:
             row = frame.values.get(metric.name)
@@ -29,7 +29,7 @@ class Interval:
                 self.values.setdefault(metric.name, array("d")).extend(math.nan if v is None else v for v in row)
         self.end_s = frame.at
 
-    def summaries(self, metric: Metric, count: int) -> list[tuple[float, float, float, float] | None]:
+    def summaries(self, metric: FrameMetric, count: int) -> list[tuple[float, float, float, float] | None]:
         """Return `STATS` of each of `count` components, percentiles by nearest rank; None if all values are unknown."""
         import numpy as np
 

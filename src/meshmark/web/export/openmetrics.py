@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.whole import Components, whole_frame, whole_header
 from meshmark.web.export.intervals import STATS, Interval
-from meshmark.web.fleet.live_fleet import Reading
+from meshmark.web.fleet.live_fleet import NodeReport
 
 WINDOW_S: Final = 15.0
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -105,7 +105,7 @@ def text(window: Window) -> bytes:
     return bytes(generate_latest(window))  # type: ignore[no-untyped-call]
 
 
-def reading_of(data: bytes) -> Reading:
+def reading_of(data: bytes) -> NodeReport:
     """Return what a machine reports in such a text; the machine is "" if the text has no metric of Meshmark."""
     components, machine = Components(), b""
     for kind, quantity, unit, component, host, number in _MEAN.findall(data):
@@ -113,4 +113,4 @@ def reading_of(data: bytes) -> Reading:
         with contextlib.suppress(ValueError):  # invalid numbers such as 1-2
             name = b".".join((kind, quantity)).decode()
             components.add(name, _NAME_OF.get(unit.decode(), "1"), component.decode("utf-8", "replace"), float(number))
-    return Reading(machine.decode("utf-8", "replace"), 0.0, *components.whole())
+    return NodeReport(machine.decode("utf-8", "replace"), 0.0, *components.whole())

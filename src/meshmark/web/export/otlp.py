@@ -144,14 +144,14 @@ class Exporter:
             return self._queue.popleft() if self._queue else None
 
     def _send_all(self) -> None:
-        from meshmark.web.export.otlp_client import Client, NotSent  # 0.3 s, in parallel with the first interval
+        from meshmark.web.export.otlp_client import Client, SendError  # 0.3 s, in parallel with the first interval
 
         client = Client(self.header, self._endpoint, STATS[:1] if self._whole_of else STATS)
         wait_s = FIRST_WAIT_S
         while (interval := self._next()) is not None:
             try:
                 rejected_points, reason = client.send(interval)
-            except NotSent as failure:
+            except SendError as failure:
                 if str(failure) != self._failure:  # report a failure once, not at every attempt
                     self._failure = str(failure)
                     outcome = f"keeping the last {MAX_QUEUED} intervals to retry" if failure.retry else "interval lost"

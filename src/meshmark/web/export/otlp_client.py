@@ -91,7 +91,7 @@ def metrics_data(header: Header, interval: Interval, stats: Sequence[str] = STAT
     return sdk.MetricsData([sdk.ResourceMetrics(Resource(resource), [scope], "")])
 
 
-class NotSent(Exception):
+class SendError(Exception):
     """Reports why a message was not accepted, whether to retry it, and the wait that the collector requests."""
 
     def __init__(self, reason: str, retry: bool, wait_s: float = 0.0) -> None:
@@ -138,7 +138,7 @@ class Client:
         """Send one interval, and return how many data points the collector rejected, and its reason.
 
         Raises:
-            NotSent: the collector did not accept the interval.
+            SendError: the collector did not accept the interval.
         """
         try:
             data = encode_metrics(metrics_data(self._header, interval, self._stats)).SerializeToString()
@@ -152,14 +152,14 @@ class Client:
                     if len(body) > MAX_ANSWER or time.monotonic() > end_s:
                         return 0, ""  # not OTLP, but the status reports success
         except httpx.TimeoutException as error:
-            raise NotSent(f"no response within {TIMEOUT_S:g} s", retry=True) from error
+            raise SendError(f"no response within {TIMEOUT_S:g} s", retry=True) from error
         except FAILURES as error:  # includes a file of certificates that is missing
-            raise NotSent(reason_of(error), retry=True) from error
+            raise SendError(reason_of(error), retry=True) from error
         except Exception as error:  # the sending thread must not end
-            raise NotSent(f"the interval cannot be sent: {quoted(error, 200)}", retry=False) from error
+            raise SendError(f"the interval cannot be sent: {quoted(error, 200)}", retry=False) from error
         if not response.is_success:
             retry_after = response.headers.get("retry-after", "")
-            raise NotSent(
+            raise SendError(
                 f"HTTP {response.status_code} {response.reason_phrase}",
                 response.status_code in _RETRYABLE,
                 float(retry_after) if retry_after.isdecimal() and len(retry_after) < 6 else 0.0,

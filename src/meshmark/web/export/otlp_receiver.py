@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.watch.whole import ALL, Components
-from meshmark.web.fleet.live_fleet import Reading
+from meshmark.web.fleet.live_fleet import NodeReport
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -80,7 +80,7 @@ def unpacked_within(body: bytes, encoding: str, limit: int) -> bytes | None:
     return data
 
 
-def readings(body: bytes, content_type: str, encoding: str = "") -> list[tuple[Reading, int]]:
+def readings(body: bytes, content_type: str, encoding: str = "") -> list[tuple[NodeReport, int]]:
     """Return what the machines in a body report, each with the number of its data points.
 
     Raises:
@@ -174,7 +174,7 @@ def _keys_of(descriptor: Descriptor) -> Mapping[int, Descriptor]:
     return {f.number << 3 | _LENGTH: f.message_type for f in descriptor.fields if f.message_type is not None}
 
 
-def _reading(resource: Any) -> tuple[Reading, int]:
+def _reading(resource: Any) -> tuple[NodeReport, int]:
     machine = next((a.value.string_value for a in resource.resource.attributes if a.key == "host.name"), "")
     components, names = Components(), set[str]()
     count, end_ns = 0, 0
@@ -195,7 +195,7 @@ def _reading(resource: Any) -> tuple[Reading, int]:
                 if component is not None and math.isfinite(value := point.as_double or float(point.as_int)):
                     components.add(name, unit, component, value)
             end_ns = end_ns or (points[0].time_unix_nano if points else 0)  # the same for all points
-    return Reading(machine, end_ns / 1e9, *components.whole()), count
+    return NodeReport(machine, end_ns / 1e9, *components.whole()), count
 
 
 def _component(attributes: Any) -> str | None:

@@ -32,7 +32,7 @@ from meshmark.web.fleet.live_fleet import STATES, Cases, LiveFleet, grouped, sho
 from meshmark.web.fleet.remote_maps import RemoteMaps
 from meshmark.web.guard import Guard
 from meshmark.web.hub import event_text
-from meshmark.web.server import STATIC, STYLE_SHEET_ROUTE, EventStream, NotFound, Static, guarded, map_routes
+from meshmark.web.server import STATIC, STYLE_SHEET_ROUTE, EventStream, NotFoundError, Static, guarded, map_routes
 
 POST: Final = "/v1/metrics"
 TICK_S: Final = 0.5  # between two events
@@ -69,7 +69,7 @@ class FleetParts:
     counted: Callable[[Mapping[str, int]], None] = lambda _: None
 
 
-class Feed:
+class FleetFeed:
     """Produces events for pages."""
 
     def __init__(self, parts: FleetParts) -> None:
@@ -236,7 +236,7 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
     if not (STATIC / "fleet.js").is_file():
         raise MeshmarkError(f"the page is not built: {STATIC.name}/fleet.js is missing", "make setup builds it")
     live = parts.live
-    feed = Feed(parts)
+    feed = FleetFeed(parts)
 
     async def front(_: Request) -> Response:
         return HTMLResponse(utf8(render("site/fleet.html", title=f"Fleet {parts.cluster}", up="", states=STATES)))
@@ -254,7 +254,7 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
     async def node(request: Request) -> Response:
         name = request.path_params["name"]
         if live.number(name) is None:
-            raise NotFound(f"node: found no '{quoted(name)}'", "api/nodes lists all")
+            raise NotFoundError(f"node: found no '{quoted(name)}'", "api/nodes lists all")
         times, past = live.history(name)
         content = {**live.node(name, time.monotonic()), "at": times, "past": past, "units": live.metrics}
         return JSONResponse({**content, "map": f"node/{quote(name)}/" if parts.maps.has(name) else ""})

@@ -40,7 +40,7 @@ _HASH: Final = re.compile(r"-[0-9a-f]{8}")  # suffix of machine names
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class NodeReport:
     """One report of a node.
 
     Attributes:
@@ -118,7 +118,7 @@ class LiveFleet:
 
     # -------------------------------------------------------------- data
 
-    def add(self, reading: Reading, source: str, now: float, wall: float, name: str = "") -> str:
+    def add(self, reading: NodeReport, source: str, now: float, wall: float, name: str = "") -> str:
         """Store what a node reported.
 
         Args:

@@ -11,9 +11,9 @@ from starlette.requests import Request
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.web.export.pull import Target
-from meshmark.web.hub import Hub, Past
+from meshmark.web.hub import Hub, StoredFrames
 from meshmark.web.live import LiveMachine, Sampler
-from meshmark.web.server import NotFound
+from meshmark.web.server import NotFoundError
 
 MAX_MAPS: Final = 16  # maps that are open at once
 
@@ -35,17 +35,17 @@ class RemoteMaps:
         return self._find(name) is not None
 
     def target(self, name: str) -> Target:
-        """Return the address of a node; raise NotFound if it is not known."""
+        """Return the address of a node; raise NotFoundError if it is not known."""
         target = self._find(name)
         if target is None:
-            raise NotFound(f"node: found no '{quoted(name)}' whose map is known")
+            raise NotFoundError(f"node: found no '{quoted(name)}' whose map is known")
         return target
 
     def known(self, request: Request) -> None:
         self.target(request.path_params["name"])
 
     @contextlib.asynccontextmanager
-    async def find(self, request: Request) -> AsyncIterator[Hub | Past]:
+    async def find(self, request: Request) -> AsyncIterator[Hub | StoredFrames]:
         """Yield the frames of the node that a request names."""
         name = request.path_params["name"]
         self.target(name)

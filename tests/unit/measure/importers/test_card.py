@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshmark.compare.join import Comparison, compare
-from meshmark.compare.sides import Side, Sides
+from meshmark.compare.join import ResultComparison, compare
+from meshmark.compare.sides import ResultSide, Sides
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.importers import card as of_card
 from meshmark.measure.importers.card import read_card, to_text
@@ -53,7 +53,7 @@ def written(folder: Path, rows: Sequence[tuple[str, Record]], name: str = "card.
     return path
 
 
-def compared(a: Side, b: Side) -> Comparison:
+def compared(a: ResultSide, b: ResultSide) -> ResultComparison:
     comparison = compare(a, b)
     assert comparison.pairs and all(p.ratio is not None and p.ratio.value == 1 for p in comparison.pairs)
     return comparison

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.importers.importing import Part, add_to, read_output
+from meshmark.measure.importers.importing import StepImport, add_to, read_output
 from meshmark.store.export import to_csv, to_jsonl
 from meshmark.store.layout import file_name
 from meshmark.store.record import Record, median_interval
@@ -128,7 +128,7 @@ def test_a_damaged_file_is_not_replaced(tmp_path: Path) -> None:
 
 def test_importers_of_one_run_wait_for_one_another(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
-    parts = [Part([Record.from_json(result(n=n))], run="r", step="a") for n in range(8)]
+    parts = [StepImport([Record.from_json(result(n=n))], run="r", step="a") for n in range(8)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda part: add_to(Store(store.folder), [part]), parts))
     assert len(store.query()) == 8

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.measure.importers.importing import Part, add_to, read_output
+from meshmark.measure.importers.importing import StepImport, add_to, read_output
 from meshmark.measure.importers.outdated import outdated_runs, superseded
 from meshmark.store.record import Record
 from meshmark.store.store import Store
@@ -69,7 +69,7 @@ def stored(record: Record, **provenance: Any) -> Record:
     return replace(record, provenance={**record.provenance, **provenance})
 
 
-def read_stream(folder: Path, name: str = "n042") -> Part:
+def read_stream(folder: Path, name: str = "n042") -> StepImport:
     file = folder / f"{name}.txt"
     file.write_bytes((FIXTURES / "stream.txt").read_bytes())
     return read_output(file).parts[0]

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from meshmark.measure.importers.base import FormatError, UnknownMeaning, number
+from meshmark.measure.importers.base import FormatError, UnknownMeaningError, number
 from meshmark.measure.importers.documents import csv_table, json_documents, json_objects
-from meshmark.measure.importers.formats import Results
+from meshmark.measure.importers.formats import ToolResults
 from meshmark.measure.importers.output import MAX_LISTED, ToolOutput, by_task, decoded
 from support.imports import reasons_of, taken_from
 
@@ -74,8 +74,8 @@ def test_an_item_is_taken_as_a_whole_or_left_out_with_its_line() -> None:
             number("1e999", "rate")
     assert output.left_out_count == MAX_LISTED + 5 and len(output.left_out) == MAX_LISTED
     assert str(output.left_out[7]) == "line 7: rate: found '1e999', a number is required"
-    with pytest.raises(UnknownMeaning, match="line 3: furlongs"), output.item(3):
-        raise UnknownMeaning("furlongs")
+    with pytest.raises(UnknownMeaningError, match="line 3: furlongs"), output.item(3):
+        raise UnknownMeaningError("furlongs")
 
 
 def test_json_is_found_among_other_text() -> None:
@@ -137,7 +137,7 @@ def test_a_value_of_a_line_is_left_out_although_another_one_is_taken() -> None:
 
 
 def test_what_the_tasks_of_a_launcher_left_out_is_added_up() -> None:
-    results = Results()
+    results = ToolResults()
     for task in range(2):
         output = ToolOutput("x\n", "n1")
         output.leave_out(task + 1, "odd")

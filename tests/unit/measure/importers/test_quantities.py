@@ -9,7 +9,7 @@ import pytest
 
 from meshmark.measure.importers.base import FormatError, field, number, size
 from meshmark.measure.importers.quantities import (
-    Unit,
+    ToolUnit,
     finite,
     measured,
     named,
@@ -67,7 +67,7 @@ def test_units_of_other_tools_become_si_units(text: str, si: str, factor: float,
 
 
 def test_an_unknown_unit_has_no_direction() -> None:
-    assert unit_of("ops") == Unit("ops", 1.0, "none")
+    assert unit_of("ops") == ToolUnit("ops", 1.0, "none")
 
 
 @pytest.mark.parametrize(

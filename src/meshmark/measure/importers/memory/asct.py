@@ -14,19 +14,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, count, matched
+from meshmark.measure.importers.base import FormatError, FormatReader, count, matched
 from meshmark.measure.importers.documents import csv_table, json_documents
 from meshmark.measure.importers.output import ToolOutput
-from meshmark.measure.importers.quantities import Quantity, optional, value
+from meshmark.measure.importers.quantities import ToolQuantity, optional, value
 from meshmark.store.record import Scalar
 
 _SHARES: Final = {"All Reads": 1.0, "3:1 Reads-Writes": 0.75, "2:1 Reads-Writes": 2 / 3, "1:1 Reads-Writes": 0.5}
 _CORES: Final = "c2c-latency"
-_RATE: Final = Quantity("bandwidth.bandwidth_net", "GB/s", above_zero=True)
-_LATENCY: Final = Quantity("latency.load_latency", "ns", {"pattern": "random"}, above_zero=True)
+_RATE: Final = ToolQuantity("bandwidth.bandwidth_net", "GB/s", above_zero=True)
+_LATENCY: Final = ToolQuantity("latency.load_latency", "ns", {"pattern": "random"}, above_zero=True)
 _PACED: Final = {"mode": "paced"}
 # The required columns of each benchmark: the metric or the condition that a column states; "" for neither.
-_COLUMNS: Final[dict[str, dict[str, Quantity | str]]] = {
+_COLUMNS: Final[dict[str, dict[str, ToolQuantity | str]]] = {
     "latency-sweep": {
         "Lower Bound": "",
         "Upper Bound": "",
@@ -41,12 +41,12 @@ _COLUMNS: Final[dict[str, dict[str, Quantity | str]]] = {
     "peak-bandwidth": {"Traffic type": "traffic", "Peak BW [GB/s]": _RATE},
     "loaded-latency": {
         "Injected NOPs": "injected_nops",
-        "Loaded latency [ns]": Quantity("loaded.load_latency", "ns", _PACED, above_zero=True),
-        "Bandwidth [GB/s]": Quantity("loaded.bandwidth_net", "GB/s", _PACED, above_zero=True),
+        "Loaded latency [ns]": ToolQuantity("loaded.load_latency", "ns", _PACED, above_zero=True),
+        "Bandwidth [GB/s]": ToolQuantity("loaded.bandwidth_net", "GB/s", _PACED, above_zero=True),
     },
     _CORES: dict.fromkeys(("CPUA", "CPUB", "LATENCY", "CPUA_NODE", "MEMBIND_NODE"), ""),
 }
-_MORE: Final = {"% of Peak Theoretical": Quantity("peak_share", "%", better="higher", above_zero=True)}
+_MORE: Final = {"% of Peak Theoretical": ToolQuantity("peak_share", "%", better="higher", above_zero=True)}
 _NAMES: Final = ("level", "traffic")
 _MATRICES: Final = {"idle-latency": _LATENCY, "cross-numa-bandwidth": _RATE}
 _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
@@ -137,7 +137,7 @@ def _benchmark(output: ToolOutput, name: str, rows: Iterable[tuple[object, dict[
                 continue
             conditions = _conditions(name, row)
             for column, quantity in {**_COLUMNS[name], **_MORE}.items():
-                if isinstance(quantity, Quantity) and (row.get(column) or column not in _MORE):
+                if isinstance(quantity, ToolQuantity) and (row.get(column) or column not in _MORE):
                     output.take(quantity, row[column], column, **conditions)
     for (from_cpu, to_cpu, cpu_node, home_node), times in series.items():
         output.ours(
@@ -161,7 +161,7 @@ def _conditions(name: str, row: dict[str, str]) -> dict[str, Scalar]:
     return conditions
 
 
-def _matrix(output: ToolOutput, quantity: Quantity, rows: list[tuple[str, dict[str, str]]], where: str) -> None:
+def _matrix(output: ToolOutput, quantity: ToolQuantity, rows: list[tuple[str, dict[str, str]]], where: str) -> None:
     """Read a matrix of nodes: each column is a memory node, each row is a node of CPUs."""
     for label, row in rows:
         for memory, cell in list(row.items())[1:]:
@@ -178,4 +178,4 @@ def _name(text: str, column: str) -> str:
     return matched(r"[\w :()-]{1,60}", text, "a name", column)[0]
 
 
-READERS: Final = [Reader("asct", "Arm System Characterization Tool, JSON and CSV", recognises, read, version=2)]
+READERS: Final = [FormatReader("asct", "Arm System Characterization Tool, JSON and CSV", recognises, read, version=2)]

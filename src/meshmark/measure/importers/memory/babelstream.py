@@ -11,9 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, count, has, number, unexpected
+from meshmark.measure.importers.base import (
+    FormatError,
+    FormatReader,
+    UnknownMeaningError,
+    count,
+    has,
+    number,
+    unexpected,
+)
 from meshmark.measure.importers.documents import csv_cells, row_of
-from meshmark.measure.importers.output import Line, ToolOutput, sections
+from meshmark.measure.importers.output import OutputLine, ToolOutput, sections
 from meshmark.measure.importers.quantities import facts, unit_of
 from meshmark.store.record import Scalar
 
@@ -57,7 +65,7 @@ def read(output: ToolOutput) -> None:
                 _read_text(output, run, text)
 
 
-def _has_failed_above(output: ToolOutput, head: Line) -> bool:
+def _has_failed_above(output: ToolOutput, head: OutputLine) -> bool:
     return any(_FAILED.search(line.text) for line in output.lines if line.number < head.number)
 
 
@@ -66,7 +74,7 @@ def _rate_unit(prefix: str) -> float:
     return unit_of(f"{prefix[0].upper()}{prefix[1:].lower()}B/s").factor
 
 
-def _read_text(output: ToolOutput, run: Sequence[Line], text: str) -> None:
+def _read_text(output: ToolOutput, run: Sequence[OutputLine], text: str) -> None:
     title = _TEXT.search(text)
     if title is None:
         raise FormatError("a version and an implementation are required below 'BabelStream'")
@@ -88,7 +96,7 @@ def _read_text(output: ToolOutput, run: Sequence[Line], text: str) -> None:
         if line.text.startswith("Function"):
             head = _TABLE.fullmatch(line.text)
             if head is None:
-                raise UnknownMeaning(f"line {line.number}: found the columns '{quoted(line.text, 60)}'")
+                raise UnknownMeaningError(f"line {line.number}: found the columns '{quoted(line.text, 60)}'")
             scale = _rate_unit(head[1])
         elif (triad := _TRIAD.fullmatch(line.text)) and not scale:
             with output.item(line.number):
@@ -110,7 +118,7 @@ def _read_text(output: ToolOutput, run: Sequence[Line], text: str) -> None:
         raise FormatError("the run has no rates")
 
 
-def _read_csv(output: ToolOutput, rows: Sequence[Line], scale: float) -> None:
+def _read_csv(output: ToolOutput, rows: Sequence[OutputLine], scale: float) -> None:
     output.stated()
     for line in filter(lambda line: line.text.strip(","), rows):
         with output.item(line.number):
@@ -150,4 +158,4 @@ def _kernel(
     return rate * best
 
 
-READERS: Final = [Reader("babelstream", "BabelStream, text or CSV", has(_TEXT, _HEAD), read, version=2)]
+READERS: Final = [FormatReader("babelstream", "BabelStream, text or CSV", has(_TEXT, _HEAD), read, version=2)]

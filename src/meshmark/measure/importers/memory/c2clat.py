@@ -9,7 +9,7 @@ import re
 from itertools import combinations
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, has, number, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, has, number, unexpected
 from meshmark.measure.importers.output import Cursor, ToolOutput, matrix_row
 
 _HEAD: Final = re.compile(r"[ \t]*CPU(?:[ \t]+\d{1,6})+")
@@ -41,4 +41,4 @@ def read(output: ToolOutput) -> None:
                 )
 
 
-READERS: Final = [Reader("c2clat", "c2clat, text", has(_START), read)]
+READERS: Final = [FormatReader("c2clat", "c2clat, text", has(_START), read)]

@@ -12,7 +12,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, count, has, number, unexpected
+from meshmark.measure.importers.base import (
+    FormatError,
+    FormatReader,
+    UnknownMeaningError,
+    count,
+    has,
+    number,
+    unexpected,
+)
 from meshmark.measure.importers.output import Cursor, ToolOutput, matrix_row, sections
 from meshmark.measure.importers.quantities import slug
 from meshmark.store.record import Scalar
@@ -26,7 +34,7 @@ _HEAD: Final = re.compile(r"(?:\s*\d{1,6})+")
 def read(output: ToolOutput) -> None:
     """Read the time of each pair of cores."""
     if (unit := re.search(r"latency\S* in (\w+):", output.text)) and unit[1] != "nanoseconds":
-        raise UnknownMeaning(f"found times in {unit[1][:20]}, nanoseconds are required")
+        raise UnknownMeaningError(f"found times in {unit[1][:20]}, nanoseconds are required")
     _read_csv(output)
     for section in sections(output.lines, _TITLE.match):
         title = section[0].text.partition(") ")[2]
@@ -73,5 +81,5 @@ def _add(output: ToolOutput, from_cpu: int, to_cpu: int, cell: str, stated: dict
 
 
 READERS: Final = [
-    Reader("core_to_core_latency", "core-to-core-latency, CSV and text", has(_CSV, _TABLE), read, version=2)
+    FormatReader("core_to_core_latency", "core-to-core-latency, CSV and text", has(_CSV, _TABLE), read, version=2)
 ]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, has, number
-from meshmark.measure.importers.output import Line, ToolOutput, sections
-from meshmark.measure.importers.quantities import Quantity, facts
+from meshmark.measure.importers.base import FormatError, FormatReader, has, number
+from meshmark.measure.importers.output import OutputLine, ToolOutput, sections
+from meshmark.measure.importers.quantities import ToolQuantity, facts
 from meshmark.store.record import Scalar
 
 _BEGINS: Final = "LIKWID MICRO BENCHMARK"
@@ -20,11 +20,11 @@ _KERNELS: Final = {"load": "read", "store": "write", "stream": "triad", "triad":
 _INSTRUCTIONS: Final = {"sse": "sse2", "avx512": "avx512", "neon": "neon", "sve": "sve"}
 _SIZE: Final = ("Size (Byte)", "Size")
 _QUANTITIES: Final = {
-    "MByte/s": Quantity("bandwidth.bandwidth_net", "MB/s"),
-    "MFlops/s": Quantity("flop_rate", "Mflop/s"),
-    "Cycles per update": Quantity("cycles_per_update", "1", better="lower"),
-    "CPU Clock": Quantity("cpu_clock", "Hz"),
-    "Time": Quantity("elapsed", "s"),
+    "MByte/s": ToolQuantity("bandwidth.bandwidth_net", "MB/s"),
+    "MFlops/s": ToolQuantity("flop_rate", "Mflop/s"),
+    "Cycles per update": ToolQuantity("cycles_per_update", "1", better="lower"),
+    "CPU Clock": ToolQuantity("cpu_clock", "Hz"),
+    "Time": ToolQuantity("elapsed", "s"),
 }
 _MORE: Final = (*_QUANTITIES, "Iterations")
 _PAIR: Final = re.compile(r"([A-Z][\w /().-]*?):\s+(\S.*?)(?: sec)?")
@@ -39,7 +39,7 @@ def read(output: ToolOutput) -> None:
             _run(output, run)
 
 
-def _run(output: ToolOutput, run: Sequence[Line]) -> None:
+def _run(output: ToolOutput, run: Sequence[OutputLine]) -> None:
     values: dict[str, str] = {}
     for line in run:
         pair = _PAIR.fullmatch(line.text.strip())
@@ -90,5 +90,5 @@ def _kernel(test: str) -> dict[str, Scalar]:
 
 
 READERS: Final = [
-    Reader("likwid_bench", "likwid-bench, text", has(rf"^{_BEGINS}[ \t]*\n(?:-+\n)?Test: \S"), read, version=2)
+    FormatReader("likwid_bench", "likwid-bench, text", has(rf"^{_BEGINS}[ \t]*\n(?:-+\n)?Test: \S"), read, version=2)
 ]

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, matched
+from meshmark.measure.importers.base import FormatError, FormatReader, matched
 from meshmark.measure.importers.output import ToolOutput
-from meshmark.measure.importers.quantities import Quantity, value
+from meshmark.measure.importers.quantities import ToolQuantity, value
 from meshmark.store.record import Scalar
 
 _STRIDE: Final = re.compile(r'"stride=(\d{1,9})')
@@ -22,10 +22,10 @@ _POINT: Final = re.compile(r"\d{1,12}\.\d+ \S+")
 _NUMBER: Final = r"(?:0\.\d{6}|[1-9]\d{0,12}\.\d{2}(?:\d{4})?)"
 _OTHER: Final = re.compile(r"([A-Za-z][\w ,/()<>&.*+-]*?): (\d+\.?\d*) (microseconds|nanoseconds|[KM]B/sec)")
 _OTHERS: Final = {
-    "microseconds": Quantity("operation_time", "us"),
-    "nanoseconds": Quantity("operation_time", "ns"),
-    "MB/sec": Quantity("operation_bandwidth", "MB/s"),
-    "KB/sec": Quantity("operation_bandwidth", "kB/s"),
+    "microseconds": ToolQuantity("operation_time", "us"),
+    "nanoseconds": ToolQuantity("operation_time", "ns"),
+    "MB/sec": ToolQuantity("operation_bandwidth", "MB/s"),
+    "KB/sec": ToolQuantity("operation_bandwidth", "kB/s"),
 }
 _SWITCHES: Final = re.compile(
     r'"size=(\d{1,9})k ovr=\d+\.\d+'
@@ -140,4 +140,4 @@ def _rate(output: ToolOutput, text: str, operation: str | None) -> None:
         output.theirs("operation_bandwidth", "B/s", rate, size_bytes=size, operation=operation)
 
 
-READERS: Final = [Reader("lmbench", "lmbench: lat_mem_rd, bw_mem and results files", recognises, read, version=3)]
+READERS: Final = [FormatReader("lmbench", "lmbench: lat_mem_rd, bw_mem and results files", recognises, read, version=3)]

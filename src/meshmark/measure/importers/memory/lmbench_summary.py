@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, has, matched, unexpected
-from meshmark.measure.importers.output import Line, ToolOutput
-from meshmark.measure.importers.quantities import Quantity
+from meshmark.measure.importers.base import FormatError, FormatReader, has, matched, unexpected
+from meshmark.measure.importers.output import OutputLine, ToolOutput
+from meshmark.measure.importers.quantities import ToolQuantity
 from meshmark.store.record import Scalar
 
 _SUMMARY: Final = re.compile(r"L M B E N C H +(\d) ?\. ?(\d) +S U M M A R Y")
@@ -21,16 +21,16 @@ _TITLE: Final = re.compile(r"(\S.*?) (?:- times )?in (microseconds|nanoseconds|M
 _RULE: Final = re.compile(r"-+(?: +-+){2,}")
 _CELL: Final = re.compile(r"(\d*\.?\d+\.?)([KM]?)")
 _QUANTITIES: Final = {
-    "microseconds": Quantity("operation_time", "us"),
-    "nanoseconds": Quantity("operation_time", "ns"),
-    "MB/s": Quantity("operation_bandwidth", "MB/s"),
+    "microseconds": ToolQuantity("operation_time", "us"),
+    "nanoseconds": ToolQuantity("operation_time", "ns"),
+    "MB/s": ToolQuantity("operation_bandwidth", "MB/s"),
 }
 _SUFFIXES: Final = {"": "", "K": "e3", "M": "e6"}
 _NOT_MEASURED: Final = {"Guesses", "Mhz"}
 
 
 @dataclass(slots=True)
-class _Table:
+class _LmbenchTable:
     """A table. `columns` are the begin, end and name of each column; the first two are host and system."""
 
     title: str
@@ -40,14 +40,14 @@ class _Table:
 
 def read(output: ToolOutput) -> None:
     """Read the cells of all tables whose title states a unit."""
-    table: _Table | None = None
+    table: _LmbenchTable | None = None
     head: list[str] = []
     for line in output.lines:
         text = line.text
         if summary := _SUMMARY.search(text):
             output.stated(f"{summary[1]}.{summary[2]}")
         elif title := _TITLE.fullmatch(text.strip()):
-            table, head = _Table(title[1].strip("*, "), title[2], []), []
+            table, head = _LmbenchTable(title[1].strip("*, "), title[2], []), []
         elif not text.strip():
             if table is not None and table.columns:
                 table = None
@@ -77,7 +77,7 @@ def _nearest(spans: list[tuple[int, int]], begin: int, end: int) -> int:
     return max(range(len(spans)), key=lambda i: min(end, spans[i][1]) - max(begin, spans[i][0]))
 
 
-def _row(output: ToolOutput, table: _Table, line: Line) -> None:
+def _row(output: ToolOutput, table: _LmbenchTable, line: OutputLine) -> None:
     if len(table.columns) < 3 or len(line.text) <= table.columns[1][1]:
         raise unexpected(line.text, "a host, its system and the cells of the columns")
     host = line.text[: table.columns[0][1]].split()
@@ -109,4 +109,4 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
         output.take(_QUANTITIES[table.unit], match[1] + _SUFFIXES[match[2]], name, operation=name, **conditions)
 
 
-READERS: Final = [Reader("lmbench_summary", "lmbench, summary", has(_SUMMARY), read, tool="lmbench")]
+READERS: Final = [FormatReader("lmbench_summary", "lmbench, summary", has(_SUMMARY), read, tool="lmbench")]

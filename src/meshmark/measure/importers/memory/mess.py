@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from meshmark.measure.importers.base import Reader, UnknownMeaning, matched, number, unexpected
+from meshmark.measure.importers.base import FormatReader, UnknownMeaningError, matched, number, unexpected
 from meshmark.measure.importers.documents import csv_cells, csv_table
 from meshmark.measure.importers.output import ToolOutput
-from meshmark.measure.importers.quantities import Quantity, measured, named, scalar, value
+from meshmark.measure.importers.quantities import ToolQuantity, measured, named, scalar, value
 from meshmark.store.record import Scalar
 
-_CURVE_RATE: Final = Quantity("loaded.bandwidth_net", "MB/s", above_zero=True)
-_CURVE_CYCLES: Final = Quantity("load_cycles", "1", better="lower", above_zero=True)
+_CURVE_RATE: Final = ToolQuantity("loaded.bandwidth_net", "MB/s", above_zero=True)
+_CURVE_CYCLES: Final = ToolQuantity("load_cycles", "1", better="lower", above_zero=True)
 _SHARES: Final = ("read_pct_rounded", "rd_percentage", "rw_ratio")  # percent of reads
 _KNOWN: Final = {
     *(*_SHARES, "pause", "rd_percentage_actual_mean", "rd_percentage_actual_std"),
@@ -42,10 +42,10 @@ def read(output: ToolOutput) -> None:
     begin, header = next(((line.number, line.text) for line in output.lines if _is_header(line.text)), (1, ""))
     names = csv_cells(header)
     if len(set(names)) != len(names):
-        raise UnknownMeaning(f"line {begin}: found two columns of one name")
+        raise UnknownMeaningError(f"line {begin}: found two columns of one name")
     bandwidth, latency = ("bandwidth_mean", "latency_mean") if "bandwidth_mean" in names else ("bandwidth", "latency")
     if missing := {bandwidth, latency} - {*names}:
-        raise UnknownMeaning(f"line {begin}: found no column {min(missing)}")
+        raise UnknownMeaningError(f"line {begin}: found no column {min(missing)}")
     share = next(name for name in _SHARES if name in names)
     for line, row in csv_table(output, _is_header, {bandwidth, latency, share}):
         with output.item(line):
@@ -89,6 +89,6 @@ def read_bwlat(output: ToolOutput) -> None:
 
 
 READERS: Final = [
-    Reader("mess", "Mess memory_curves.csv", recognises, read, version=2),
-    Reader("mess_bwlat", "Mess simulator bwlat_*.txt", recognises_bwlat, read_bwlat, version=2),
+    FormatReader("mess", "Mess memory_curves.csv", recognises, read, version=2),
+    FormatReader("mess_bwlat", "Mess simulator bwlat_*.txt", recognises_bwlat, read_bwlat, version=2),
 ]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, has, matched, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, UnknownMeaningError, has, matched, unexpected
 from meshmark.measure.importers.output import ToolOutput, matrix_row
-from meshmark.measure.importers.quantities import Quantity
+from meshmark.measure.importers.quantities import ToolQuantity
 from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(r"^[ \t]*Intel\(R\) Memory Latency Checker - v(\d+\.\d+\w*)", re.MULTILINE)
@@ -41,9 +41,9 @@ _ROW: Final = re.compile(
 )
 _POINT: Final = re.compile(r"(\d{1,9})\s+(\d{1,12}\.\d\d)\s+(\d{1,12}\.\d)")
 _COMMAND: Final = {"c": "cpu", "j": "memory_node", "i": "initializing_cpu", "l": "stride_bytes"}
-_LATENCY: Final = Quantity("latency.load_latency", "ns")
-_TRANSFER: Final = Quantity("lines.line_latency", "ns", {"trip": "round"})
-_RATES: Final = {net: Quantity(f"bandwidth.bandwidth_{net}", "MB/s") for net in ("net", "gross")}
+_LATENCY: Final = ToolQuantity("latency.load_latency", "ns")
+_TRANSFER: Final = ToolQuantity("lines.line_latency", "ns", {"trip": "round"})
+_RATES: Final = {net: ToolQuantity(f"bandwidth.bandwidth_{net}", "MB/s") for net in ("net", "gross")}
 _MIXES: Final[dict[str, dict[str, Scalar]]] = {
     "all reads": {"kernel": "read", "read_share": 1.0},
     "stream-triad like": {"kernel": "triad"},
@@ -52,7 +52,7 @@ _MIXES: Final[dict[str, dict[str, Scalar]]] = {
 
 
 @dataclass(slots=True)
-class _Section:
+class _MlcSection:
     """One test of a run.
 
     Attributes:
@@ -82,7 +82,7 @@ class _Section:
 
 
 @dataclass(slots=True)
-class _Run:
+class _MlcRun:
     """The facts that the lines above a section state."""
 
     stated: dict[str, Scalar] = field(default_factory=dict)
@@ -93,28 +93,28 @@ class _Run:
 
 def read(output: ToolOutput) -> None:
     """Read the cells of all sections."""
-    run = _Run()
-    section: _Section | None = None
+    run = _MlcRun()
+    section: _MlcSection | None = None
     has_title = False
     for line in output.lines:
         text = line.text.strip()
         if title := _TITLE.match(line.text):
             output.stated(title[1])
-            run, section, has_title = _Run(), None, True
+            run, section, has_title = _MlcRun(), None, True
         elif not has_title or not text:
             continue
         elif kind := next((kind for pattern, kind in _SECTIONS if pattern.match(text)), ""):
             unit = re.search(r"\(in (\w+)\)", text)
             if unit is not None and unit[1] != "ns":
-                raise UnknownMeaning(f"line {line.number}: found times in '{quoted(unit[1], 20)}', ns is required")
+                raise UnknownMeaningError(f"line {line.number}: found times in '{quoted(unit[1], 20)}', ns is required")
             pattern = re.search(r"(random|sequential) access", text)
-            section = _Section(kind, {}, pattern[1] if pattern else "")
+            section = _MlcSection(kind, {}, pattern[1] if pattern else "")
         elif not _header(output, run, section, text):
             with output.item(line.number):
                 _row(output, run, section, text)
 
 
-def _header(output: ToolOutput, run: _Run, section: _Section | None, text: str) -> bool:
+def _header(output: ToolOutput, run: _MlcRun, section: _MlcSection | None, text: str) -> bool:
     """Read a line that is not a row of numbers; return False if it is a row of numbers."""
     if command := re.match(r"Command line parameters:\s*(.*)", text):
         output.stated(output.about.version, f"mlc {command[1]}".strip())
@@ -129,7 +129,7 @@ def _header(output: ToolOutput, run: _Run, section: _Section | None, text: str) 
         (section or run).stated["pages"] = "small"
     elif text.startswith(("Bandwidths are in", "Delay")):
         if "MB/sec" not in text or (text.startswith("Delay") and "(ns)" not in text):
-            raise UnknownMeaning(f"'{quoted(text, 60)}': MB/sec are required, and (ns) of a delay")
+            raise UnknownMeaningError(f"'{quoted(text, 60)}': MB/sec are required, and (ns) of a delay")
     elif section is None:
         return not _ROW.match(text)
     elif text.startswith("Using only one thread"):
@@ -161,7 +161,7 @@ def _options(command: str) -> dict[str, Scalar]:
     return conditions
 
 
-def _row(output: ToolOutput, run: _Run, section: _Section | None, text: str) -> None:
+def _row(output: ToolOutput, run: _MlcRun, section: _MlcSection | None, text: str) -> None:
     if iteration := _ITERATION.match(text):
         if iteration[2] != "ns":
             raise unexpected(iteration[2], "ns", "idle latency")
@@ -173,7 +173,7 @@ def _row(output: ToolOutput, run: _Run, section: _Section | None, text: str) -> 
         _ROWS[section.kind](output, run, section, text)
 
 
-def _peak(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+def _peak(output: ToolOutput, run: _MlcRun, section: _MlcSection, text: str) -> None:
     required = "a mix of reads and writes with its rate in MB/s"
     name, cell = matched(_RATE, text, required).groups()
     matched(r"\d{1,12}\.\d" if section.kind == "peak" else r"\d{1,12}\.\d\d", cell, required)
@@ -193,7 +193,7 @@ def _peak(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
     output.take(_RATES["gross" if mix and not mix[3] else "net"], cell, name, **common, **conditions)
 
 
-def _traffic(output: ToolOutput, run: _Run, section: _Section) -> tuple[str, dict[str, Scalar]]:
+def _traffic(output: ToolOutput, run: _MlcRun, section: _MlcSection) -> tuple[str, dict[str, Scalar]]:
     """Return `net` or `gross`, and the conditions of the kind of traffic.
 
     The traffic is reads, or the kind that the option -W selected, which MLC does not print.
@@ -207,7 +207,7 @@ def _traffic(output: ToolOutput, run: _Run, section: _Section) -> tuple[str, dic
     return "gross", {**common, "traffic": f"W{option[1]}", "read_share": _OPTIONS.get(option[1]), "kernel": "mix"}
 
 
-def _idle(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+def _idle(output: ToolOutput, run: _MlcRun, section: _MlcSection, text: str) -> None:
     pattern = {"random": "random", "sequential": "stride"}.get(section.traffic, run.pattern)
     conditions = {**run.stated, **section.stated, "pattern": pattern, "footprint_bytes": run.buffer}
     row, cells = section.matrix_row(text)
@@ -215,7 +215,7 @@ def _idle(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
         output.take(_LATENCY, cell, "latency", **{**conditions, "cpu_node": row, "memory_node": column})
 
 
-def _between(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+def _between(output: ToolOutput, run: _MlcRun, section: _MlcSection, text: str) -> None:
     row, cells = section.matrix_row(text)
     net, conditions = _traffic(output, run, section)
     for column, cell in cells.items():
@@ -224,18 +224,20 @@ def _between(output: ToolOutput, run: _Run, section: _Section, text: str) -> Non
         )
 
 
-def _loaded(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+def _loaded(output: ToolOutput, run: _MlcRun, section: _MlcSection, text: str) -> None:
     net, conditions = _traffic(output, run, section)
     delay, time, rate = matched(_POINT, text, "a delay, its latency in ns and its rate in MB/s").groups()
     if delay in section.rows:
         raise unexpected(text, "another delay")
     section.rows.add(delay)
     conditions |= {"mode": "paced", "inject_delay": int(delay)}
-    output.take(Quantity("loaded.load_latency", "ns"), time, "latency", **{**conditions, "kernel": None})
-    output.take(Quantity("loaded.bandwidth_net", "MB/s") if net == "net" else _RATES[net], rate, "rate", **conditions)
+    output.take(ToolQuantity("loaded.load_latency", "ns"), time, "latency", **{**conditions, "kernel": None})
+    output.take(
+        ToolQuantity("loaded.bandwidth_net", "MB/s") if net == "net" else _RATES[net], rate, "rate", **conditions
+    )
 
 
-def _transfer(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+def _transfer(output: ToolOutput, run: _MlcRun, section: _MlcSection, text: str) -> None:
     common = {**run.stated, **section.stated}
     if remote := _REMOTE.match(text):
         section.home, section.columns = remote[2], []
@@ -265,4 +267,4 @@ _ROWS: Final = {
     "loaded": _loaded,
     "transfers": _transfer,
 }
-READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", has(_TITLE), read, version=3)]
+READERS: Final = [FormatReader("mlc", "Intel Memory Latency Checker, text", has(_TITLE), read, version=3)]

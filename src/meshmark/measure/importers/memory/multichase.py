@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, count, matched, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, count, matched, unexpected
 from meshmark.measure.importers.documents import csv_cells, row_of
-from meshmark.measure.importers.output import Cursor, Line, ToolOutput, matrix_row
-from meshmark.measure.importers.quantities import Quantity, value
+from meshmark.measure.importers.output import Cursor, OutputLine, ToolOutput, matrix_row
+from meshmark.measure.importers.quantities import ToolQuantity, value
 from meshmark.store.record import Scalar
 
 _TIME: Final = r"(?:\d{3,15}\.\d|\d{1,2}\.\d{3})"  # three decimals below 100 ns
@@ -30,7 +30,7 @@ _HEAD: Final = (
 )
 _LOADS: Final = {"stream-copy": "copy", "stream-sum": "read", "stream-triad": "triad"}
 _NONE: Final = "--------"
-_LATENCY: Final = Quantity("latency.load_latency", "ns", above_zero=True)
+_LATENCY: Final = ToolQuantity("latency.load_latency", "ns", above_zero=True)
 
 
 def recognises(start: str) -> bool:
@@ -73,7 +73,7 @@ def read(output: ToolOutput) -> None:
                 _read_multiload(output, row_of(_HEAD, csv_cells(lines_below[0].text)))
 
 
-def _read_samples(output: ToolOutput, above: Sequence[Line], below: Sequence[Line]) -> None:
+def _read_samples(output: ToolOutput, above: Sequence[OutputLine], below: Sequence[OutputLine]) -> None:
     """Read the samples of `multichase -v`; each sample is the mean over the threads."""
     parameters = dict(re.findall(r"^(\w+) = (\S+)", "\n".join(line.text for line in above), re.MULTILINE))
     if "chase" not in parameters:
@@ -127,13 +127,13 @@ def _read_multiload(output: ToolOutput, row: dict[str, str]) -> None:
     else:
         kernel = _LOADS.get(row["MemLdArg"], row["MemLdArg"])
         common |= {"kernel": kernel, "threads": loads, "footprint_bytes": size * loads}
-    rate = Quantity("loaded.bandwidth_net" if chases else "bandwidth.bandwidth_net", "MiB/s", above_zero=True)
+    rate = ToolQuantity("loaded.bandwidth_net" if chases else "bandwidth.bandwidth_net", "MiB/s", above_zero=True)
     for statistic, column in (("mean", "LdAvgMibs"), ("best", "LdMaxMibs")):
         if loads:
             output.take(rate, row[column], column, **common, statistic=statistic)
 
 
-def _read_pingpong(output: ToolOutput, below: Sequence[Line]) -> None:
+def _read_pingpong(output: ToolOutput, below: Sequence[OutputLine]) -> None:
     lines = Cursor(below)
     head = lines.next(lambda text: text.strip() not in {"", "times are in ns"})
     if head is None or not re.fullmatch(r"(?:\s+\d{1,9})+", head.text):
@@ -157,4 +157,4 @@ def _read_pingpong(output: ToolOutput, below: Sequence[Line]) -> None:
         output.leave_out(head.number, f"the matrix has {rows} of {len(columns)} whole rows")
 
 
-READERS: Final = [Reader("multichase", "multichase, multiload and pingpong, text", recognises, read, version=2)]
+READERS: Final = [FormatReader("multichase", "multichase, multiload and pingpong, text", recognises, read, version=2)]

@@ -11,16 +11,24 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, field, has, matched, unexpected
+from meshmark.measure.importers.base import (
+    FormatError,
+    FormatReader,
+    UnknownMeaningError,
+    field,
+    has,
+    matched,
+    unexpected,
+)
 from meshmark.measure.importers.documents import json_objects
-from meshmark.measure.importers.output import Line, ToolOutput, matrix_row, sections
-from meshmark.measure.importers.quantities import Quantity, finite, optional
+from meshmark.measure.importers.output import OutputLine, ToolOutput, matrix_row, sections
+from meshmark.measure.importers.quantities import ToolQuantity, finite, optional
 from meshmark.store.record import Scalar
 
 _TEXT: Final = re.compile(r"^nvbandwidth Version: v?(\S{1,20})", re.MULTILINE)
 _QUANTITIES: Final = {
-    "ns": Quantity("latency", "ns", above_zero=True),
-    "GB/s": Quantity("bandwidth", "GB/s", above_zero=True),
+    "ns": ToolQuantity("latency", "ns", above_zero=True),
+    "GB/s": ToolQuantity("bandwidth", "GB/s", above_zero=True),
 }
 _PLACES: Final = re.compile(r"(\w+)\(row\)\s*(->|<-|<->)\s*(\w+)\(column\)")
 
@@ -48,15 +56,15 @@ def read(output: ToolOutput) -> None:
                 _test(output, name, test)
 
 
-def _meaning(text: str) -> tuple[Quantity, dict[str, Scalar]]:
+def _meaning(text: str) -> tuple[ToolQuantity, dict[str, Scalar]]:
     """Return the quantity of a matrix, and the conditions that its description states.
 
     Raises:
-        UnknownMeaning: The unit is not known.
+        UnknownMeaningError: The unit is not known.
     """
     unit = next((unit for unit in _QUANTITIES if text.endswith(f"({unit})")), "")
     if not unit:
-        raise UnknownMeaning(f"found '{quoted(text, 60)}', (GB/s) or (ns) is required")
+        raise UnknownMeaningError(f"found '{quoted(text, 60)}', (GB/s) or (ns) is required")
     places = _PLACES.search(text)
     return _QUANTITIES[unit], {"row": places[1], "column": places[3], "direction": places[2]} if places else {}
 
@@ -82,11 +90,11 @@ def _test(output: ToolOutput, name: str, test: Any) -> None:
         raise FormatError(f"sum: found {expected!r:.40}, the cells give {total:.6g}; a number is damaged")
 
 
-def _read_text(output: ToolOutput, run: Sequence[Line]) -> None:
+def _read_text(output: ToolOutput, run: Sequence[OutputLine]) -> None:
     """Read the matrices of the text, which is printed without --json; parts of bidirectional tests have a condition."""
     output.stated(run[0].text.partition(":")[2].strip().removeprefix("v"))
     name = ""
-    quantity: Quantity | None = None
+    quantity: ToolQuantity | None = None
     description: dict[str, Scalar] = {}
     columns: list[int] = []
     for line in run:
@@ -115,5 +123,7 @@ def _read_text(output: ToolOutput, run: Sequence[Line]) -> None:
 
 
 READERS: Final = [
-    Reader("nvbandwidth", "nvbandwidth, text or JSON", has(r'"nvbandwidth"\s{0,9}:\s{0,9}\{', _TEXT), read, version=2)
+    FormatReader(
+        "nvbandwidth", "nvbandwidth, text or JSON", has(r'"nvbandwidth"\s{0,9}:\s{0,9}\{', _TEXT), read, version=2
+    )
 ]

@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning
-from meshmark.measure.importers.output import Line, ToolOutput, sections
-from meshmark.measure.importers.quantities import Quantity, facts
+from meshmark.measure.importers.base import FormatError, FormatReader, UnknownMeaningError
+from meshmark.measure.importers.output import OutputLine, ToolOutput, sections
+from meshmark.measure.importers.quantities import ToolQuantity, facts
 from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(r"STREAM(?:_MPI)?[ \t]+(?:MPI )?version[ \t]+\$[ ]?Revision: ([\d.]+)", re.IGNORECASE)
@@ -48,7 +48,7 @@ def read(output: ToolOutput) -> None:
         first += len(run)
 
 
-def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
+def _run(output: ToolOutput, section: Sequence[OutputLine], before: str) -> None:
     text = "\n".join(line.text for line in section)
     title = _TITLE.search(text)
     output.stated(title[1] if title else "")
@@ -59,7 +59,7 @@ def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
         problem = (
             f"the run says '{failure[0].strip()[:60]}'" if failure else "the run does not say 'Solution Validates'"
         )
-    columns: list[Quantity | None] | None = None
+    columns: list[ToolQuantity | None] | None = None
     seen: set[str] = set()
     rows = 0
     for line in section:
@@ -89,21 +89,21 @@ def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
         output.leave_out(section[0].number, f"the run has no rate of {', '.join(missing)}")
 
 
-def _columns(line: Line) -> list[Quantity | None]:
+def _columns(line: OutputLine) -> list[ToolQuantity | None]:
     """Return the quantity of each column after the first; None for times."""
     cells = [cell for cell in re.split(r"[ \t]*\|[ \t]*|[ \t]{2,}", line.text.strip(" \t|")) if cell]
-    columns: list[Quantity | None] = []
+    columns: list[ToolQuantity | None] = []
     for name in cells[1:]:
         rate = _RATE.fullmatch(name.strip())
         if rate is None and "time" not in name.lower():
-            raise UnknownMeaning(
+            raise UnknownMeaningError(
                 f"line {line.number}: found the column '{name.strip()[:40]}', a rate in MB/s or a time"
             )
         statistic = {"statistic": _STATISTICS.get((rate[1] or "").lower(), "best")} if rate else {}
         unit = f"{rate[2][0].upper()}{rate[2][1:-1].lower()}B/s" if rate else ""
-        columns.append(Quantity("bandwidth.bandwidth_net", unit, statistic, above_zero=True) if rate else None)
+        columns.append(ToolQuantity("bandwidth.bandwidth_net", unit, statistic, above_zero=True) if rate else None)
     if not any(columns):
-        raise UnknownMeaning(f"line {line.number}: found no column of rates in MB/s or GB/s")
+        raise UnknownMeaningError(f"line {line.number}: found no column of rates in MB/s or GB/s")
     return columns
 
 
@@ -125,4 +125,4 @@ def _conditions(text: str, before: str) -> tuple[dict[str, Scalar], int]:
     return conditions, elements * int(str(width))
 
 
-READERS: Final = [Reader("stream", "STREAM, text (C, Fortran, MPI)", recognises, read, version=2)]
+READERS: Final = [FormatReader("stream", "STREAM, text (C, Fortran, MPI)", recognises, read, version=2)]

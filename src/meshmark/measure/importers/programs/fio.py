@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, field, has, matched, place_of, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, field, has, matched, place_of, unexpected
 from meshmark.measure.importers.documents import json_objects
 from meshmark.measure.importers.output import ToolOutput
 from meshmark.measure.importers.quantities import measured, named, optional, scalar, string
@@ -51,7 +51,7 @@ _STATED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FioDirection:
     """One direction of a process or of a group of processes. `where` is its place; "" if messages need not name it."""
 
     where: str
@@ -216,16 +216,16 @@ def read_job(
         raise FormatError("found no operation, reads or writes are required")
 
 
-def _parts(members: list[tuple[str, Any]], direction: str) -> list[_Part]:
+def _parts(members: list[tuple[str, Any]], direction: str) -> list[_FioDirection]:
     """Return one direction of each process. Messages name the process only if there are several processes."""
     return [
-        _Part("" if len(members) == 1 else where, field(job, direction, dict))
+        _FioDirection("" if len(members) == 1 else where, field(job, direction, dict))
         for where, job in members
         if direction in job
     ]
 
 
-def _direction(output: ToolOutput, parts: list[_Part], conditions: dict[str, Scalar], place: str) -> None:
+def _direction(output: ToolOutput, parts: list[_FioDirection], conditions: dict[str, Scalar], place: str) -> None:
     rates, operations = [part.rate for part in parts], [part.number("iops") for part in parts]
     if not all(rates) or not all(operations):
         raise FormatError("found a rate of 0, a rate above 0 is required")
@@ -244,12 +244,14 @@ def _direction(output: ToolOutput, parts: list[_Part], conditions: dict[str, Sca
             _percentiles(output, parts, name, metric, conditions)
 
 
-def _means(parts: list[_Part], name: str) -> list[float]:
+def _means(parts: list[_FioDirection], name: str) -> list[float]:
     """Return the mean latency of each process that measured it."""
     return [mean for part in parts if (mean := part.mean(name)) is not None]
 
 
-def _percentiles(output: ToolOutput, parts: list[_Part], name: str, metric: str, conditions: dict[str, Scalar]) -> None:
+def _percentiles(
+    output: ToolOutput, parts: list[_FioDirection], name: str, metric: str, conditions: dict[str, Scalar]
+) -> None:
     """Add percentiles of latency, with one sample per process."""
     series: dict[float, list[float]] = {}
     for part in parts:
@@ -401,4 +403,4 @@ def _number(values: Any, key: str, where: str) -> float:
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_joined)
-READERS: Final = [Reader("fio", "fio, JSON", has(r'"fio version"\s*:'), read, version=2)]
+READERS: Final = [FormatReader("fio", "fio, JSON", has(r'"fio version"\s*:'), read, version=2)]

@@ -11,8 +11,8 @@ import re
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, ctime, matched, number
-from meshmark.measure.importers.output import Line, ToolOutput
+from meshmark.measure.importers.base import FormatError, FormatReader, ctime, matched, number
+from meshmark.measure.importers.output import OutputLine, ToolOutput
 from meshmark.measure.importers.programs.fio import read_job
 from meshmark.measure.importers.quantities import unit_of
 
@@ -74,7 +74,7 @@ def _bytes(text: str) -> str:
     return str(round(number(size[1], "bs") * 1024 ** " KMGT".index(size[2] or " ")))
 
 
-def _line(output: ToolOutput, job: dict[str, Any], line: Line) -> None:
+def _line(output: ToolOutput, job: dict[str, Any], line: OutputLine) -> None:
     with output.item(line.number):
         if rate := _RATE.fullmatch(line.text):
             if output.is_cut(line):
@@ -140,4 +140,4 @@ def recognises(start: str) -> bool:
     return re.search(rf"^{_JOB.pattern}", start, re.MULTILINE) is not None and '"fio version"' not in start
 
 
-READERS: Final = [Reader("fio_text", "fio, text", recognises, read, tool="fio")]
+READERS: Final = [FormatReader("fio_text", "fio, text", recognises, read, tool="fio")]

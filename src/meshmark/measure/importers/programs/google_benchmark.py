@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, field, matched, number
+from meshmark.measure.importers.base import FormatError, FormatReader, field, matched, number
 from meshmark.measure.importers.documents import csv_table, json_objects
-from meshmark.measure.importers.output import Line, ToolOutput, sections
+from meshmark.measure.importers.output import OutputLine, ToolOutput, sections
 from meshmark.measure.importers.quantities import (
-    Unit,
+    ToolUnit,
     facts,
     finite,
     measured,
@@ -35,12 +35,12 @@ from meshmark.store.record import Scalar
 _DEVIATIONS: Final = {"stddev", "cv", "BigO", "RMS"}  # statistics that are not values of the quantity
 _SUFFIX: Final = re.compile(r"_(mean|median|stddev|cv|BigO|RMS)$")
 _UNITS: Final = {
-    "bytes_per_second": Unit("B/s", 1.0, "higher"),
-    "items_per_second": Unit("op/s", 1.0, "higher"),
-    "allocs_per_iter": Unit("1", 1.0, "lower"),
-    "max_bytes_used": Unit("B", 1.0, "lower"),
-    "total_allocated_bytes": Unit("B", 1.0, "lower"),
-    "net_heap_growth": Unit("1", 1.0, "lower"),  # bytes, negative if more were freed
+    "bytes_per_second": ToolUnit("B/s", 1.0, "higher"),
+    "items_per_second": ToolUnit("op/s", 1.0, "higher"),
+    "allocs_per_iter": ToolUnit("1", 1.0, "lower"),
+    "max_bytes_used": ToolUnit("B", 1.0, "lower"),
+    "total_allocated_bytes": ToolUnit("B", 1.0, "lower"),
+    "net_heap_growth": ToolUnit("1", 1.0, "lower"),  # bytes, negative if more were freed
 }
 _TIMES: Final = ("real_time", "cpu_time")
 _WORDS: Final = ("name", "time_unit", "label")
@@ -118,7 +118,7 @@ def _csv_entries(output: ToolOutput) -> list[dict[str, Any]]:
     return entries
 
 
-def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any]]:
+def _text_entries(output: ToolOutput, run: Sequence[OutputLine]) -> list[dict[str, Any]]:
     """Return the rows below a header of the text in the form of JSON entries."""
     header = _TEXT.match(run[0].text)
     columns = [] if header is None or "UserCounters..." in header["counters"] else header["counters"].split()
@@ -233,11 +233,11 @@ def _records(output: ToolOutput, run: str, entries: list[dict[str, Any]], added:
             continue
         if not isinstance(value, int | float) and key not in {*_TIMES, *_UNITS}:
             continue
-        quantity = unit if key in _TIMES else _UNITS.get(key, Unit("1", 1.0, "none"))
+        quantity = unit if key in _TIMES else _UNITS.get(key, ToolUnit("1", 1.0, "none"))
         with output.item(quoted(run, 60)):
             name = string({"counter": key}, "counter")
             samples = [measured(finite(entry, key, "", quantity.factor), quantity.si, key) for entry in entries]
             output.theirs(name, quantity.si, samples, quantity.better, **conditions)
 
 
-READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON, CSV or text", recognises, read, version=2)]
+READERS: Final = [FormatReader("google_benchmark", "Google Benchmark, JSON, CSV or text", recognises, read, version=2)]

@@ -14,7 +14,7 @@ import re
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, field, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, field, unexpected
 from meshmark.measure.importers.documents import csv_table, json_objects
 from meshmark.measure.importers.output import ToolOutput
 from meshmark.measure.importers.quantities import finite, measured, named, numbers, scalar, string, value
@@ -177,4 +177,4 @@ def _failures(result: dict[str, Any], runs: int) -> int:
     return sum(code != 0 for code in codes)
 
 
-READERS: Final = [Reader("hyperfine", "hyperfine, JSON, CSV, Markdown or text", recognises, read, version=2)]
+READERS: Final = [FormatReader("hyperfine", "hyperfine, JSON, CSV, Markdown or text", recognises, read, version=2)]

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, number
+from meshmark.measure.importers.base import FormatError, FormatReader, number
 from meshmark.measure.importers.documents import csv_cells
-from meshmark.measure.importers.output import Line, ToolOutput
-from meshmark.measure.importers.quantities import Unit, measured, named, scalar, scaled, unit_of, value
+from meshmark.measure.importers.output import OutputLine, ToolOutput
+from meshmark.measure.importers.quantities import ToolUnit, measured, named, scalar, scaled, unit_of, value
 from meshmark.store.record import Scalar
 
 _COLUMN: Final = re.compile(r"([A-Za-z_][\w.+-]*)(?:\[([^\[\]\s][^\[\]]{0,30})\])?")
@@ -65,7 +65,7 @@ def recognises(start: str) -> bool:
 
 def read(output: ToolOutput) -> None:
     """Read the values of each row."""
-    tables: list[tuple[str, str, list[tuple[str, str]], list[Line]]] = []
+    tables: list[tuple[str, str, list[tuple[str, str]], list[OutputLine]]] = []
     title = ""
     for line in output.lines:
         text = line.text.strip()
@@ -91,12 +91,12 @@ def read(output: ToolOutput) -> None:
 
 
 def _row(
-    output: ToolOutput, line: Line, mark: str, columns: Sequence[tuple[str, str]], conditions: dict[str, Scalar]
+    output: ToolOutput, line: OutputLine, mark: str, columns: Sequence[tuple[str, str]], conditions: dict[str, Scalar]
 ) -> None:
     cells = _cells(line.text, mark)
     if len(cells) != len(columns):
         raise FormatError(f"found {len(cells)} cells, {len(columns)} are required by the header")
-    values: list[tuple[str, Unit, str]] = []
+    values: list[tuple[str, ToolUnit, str]] = []
     for (name, text), cell in zip(columns, cells, strict=True):
         unit = unit_of(text)
         if not text and not name.startswith("jube_"):
@@ -122,4 +122,4 @@ def _row(
             output.theirs(metric if statistic else name, unit.si, figure, unit.better, **all_conditions)
 
 
-READERS: Final = [Reader("jube", "JUBE result table, csv or pretty", recognises, read, version=2)]
+READERS: Final = [FormatReader("jube", "JUBE result table, csv or pretty", recognises, read, version=2)]

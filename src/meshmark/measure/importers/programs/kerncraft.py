@@ -10,7 +10,7 @@ import re
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, field, number, size, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, field, number, size, unexpected
 from meshmark.measure.importers.output import ToolOutput
 from meshmark.measure.importers.quantities import finite, optional, scaled, string, unit_of, value
 
@@ -153,4 +153,4 @@ def _block(
                     )
 
 
-READERS: Final = [Reader("kerncraft", "kerncraft machine description, YAML", recognises, read, version=2)]
+READERS: Final = [FormatReader("kerncraft", "kerncraft machine description, YAML", recognises, read, version=2)]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, matched, number
-from meshmark.measure.importers.output import Line, ToolOutput
-from meshmark.measure.importers.quantities import Unit, scaled, slug, unit_of
+from meshmark.measure.importers.base import FormatError, FormatReader, UnknownMeaningError, matched, number
+from meshmark.measure.importers.output import OutputLine, ToolOutput
+from meshmark.measure.importers.quantities import ToolUnit, scaled, slug, unit_of
 from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(
@@ -26,13 +26,13 @@ _COLUMN: Final = re.compile(r"(HWThread|Core|GPU) (\d{1,6})")
 _REGION_LINES: Final = ("Region Info", "RDTSC Runtime [s]", "call count")
 _MISSING: Final = {"-", "nan", "-nan", "inf", "-inf"}
 _UNITS: Final = {
-    "MUOPS/s": Unit("op/s", 1e6, "higher"),
-    "J": Unit("J", 1.0, "lower"),
-    "W": Unit("W", 1.0, "none"),
-    "%": Unit("1", 1e-2, "none"),
-    "C": Unit("1", 1.0, "none"),
-    "FLOP/Byte": Unit("flop/B", 1.0, "none"),
-    "Byte/FLOP": Unit("B/flop", 1.0, "none"),
+    "MUOPS/s": ToolUnit("op/s", 1e6, "higher"),
+    "J": ToolUnit("J", 1.0, "lower"),
+    "W": ToolUnit("W", 1.0, "none"),
+    "%": ToolUnit("1", 1e-2, "none"),
+    "C": ToolUnit("1", 1.0, "none"),
+    "FLOP/Byte": ToolUnit("flop/B", 1.0, "none"),
+    "Byte/FLOP": ToolUnit("B/flop", 1.0, "none"),
 }
 _KNOWN: Final = {"s", "B", "B/s", "flop/s", "op/s", "Hz"}
 _COUNTS: Final = re.compile(
@@ -41,7 +41,7 @@ _COUNTS: Final = re.compile(
 
 
 @dataclass(slots=True)
-class _Table:
+class _LikwidTable:
     """A table of counters or metrics; `cpus` has the conditions of each column."""
 
     line: int
@@ -63,7 +63,7 @@ def recognises(start: str) -> bool:
 
 def read(output: ToolOutput) -> None:
     """Read the counters and metrics of each hardware thread in each group and region."""
-    table: _Table | None = None
+    table: _LikwidTable | None = None
     box_conditions: dict[str, Scalar] = {}  # conditions of tables that are drawn with lines
     has_csv = False
     for line in output.lines:
@@ -89,14 +89,16 @@ def read(output: ToolOutput) -> None:
     _close(output, table)
 
 
-def _boxed(output: ToolOutput, table: _Table | None, stated: dict[str, Scalar], line: Line) -> _Table | None:
+def _boxed(
+    output: ToolOutput, table: _LikwidTable | None, stated: dict[str, Scalar], line: OutputLine
+) -> _LikwidTable | None:
     """Read a line of a table that is drawn with lines; return the table of the lines below it."""
     cells = [cell.strip() for cell in line.text.strip().strip("|").split("|")]
-    row = Line(line.number, ",".join(cells))
+    row = OutputLine(line.number, ",".join(cells))
     if cells[0] in {"Event", "Metric", "Region Info"}:
         if cells[0] == "Region Info" or cells[-4:] == ["Sum", "Min", "Max", "Avg"]:
             return None
-        table = _Table(line.number, cells[0] == "Metric", 0, stated)
+        table = _LikwidTable(line.number, cells[0] == "Metric", 0, stated)
         _columns(table, row)
     elif table is not None:
         with output.item(line.number):
@@ -106,12 +108,12 @@ def _boxed(output: ToolOutput, table: _Table | None, stated: dict[str, Scalar], 
     return table
 
 
-def _close(output: ToolOutput, table: _Table | None) -> None:
+def _close(output: ToolOutput, table: _LikwidTable | None) -> None:
     if table is not None and table.rows < table.length:
         output.leave_out(table.line, f"the table has {table.rows} of {table.length} rows; it is not complete")
 
 
-def _opened(line: Line) -> _Table | None:
+def _opened(line: OutputLine) -> _LikwidTable | None:
     """Return the table that begins on a line; None for a table of statistics or a structure."""
     if line.text.startswith("STRUCT,"):
         return None
@@ -121,28 +123,28 @@ def _opened(line: Line) -> _Table | None:
     conditions: dict[str, Scalar] = {"group": title["group"], "group_number": int(title["number"])}
     if title["region"]:
         conditions["region"] = quoted(title["region"], 100)
-    return _Table(line.number, title["kind"] == "Metric", int(title["length"]), conditions)
+    return _LikwidTable(line.number, title["kind"] == "Metric", int(title["length"]), conditions)
 
 
-def _columns(table: _Table, line: Line) -> None:
+def _columns(table: _LikwidTable, line: OutputLine) -> None:
     header = line.text.split(",")
     if line.text.startswith(_REGION_LINES):
         return
     fixed = 1 if table.metric else 2
     if header[:fixed] != (["Metric"] if table.metric else ["Event", "Counter"]):
-        raise UnknownMeaning(f"line {line.number}: found '{quoted(line.text, 40)}', column names are required")
+        raise UnknownMeaningError(f"line {line.number}: found '{quoted(line.text, 40)}', column names are required")
     for column, name in enumerate(header[fixed:], fixed):
         match = _COLUMN.fullmatch(name.strip())
         if match is not None:
             table.cpus[column] = {"gpu" if match[1] == "GPU" else "cpu": int(match[2])}
         elif name.strip():
-            raise UnknownMeaning(f"line {line.number}: found column '{quoted(name, 40)}', HWThread is required")
+            raise UnknownMeaningError(f"line {line.number}: found column '{quoted(name, 40)}', HWThread is required")
     if not table.cpus:
-        raise UnknownMeaning(f"line {line.number}: found no column of a hardware thread")
+        raise UnknownMeaningError(f"line {line.number}: found no column of a hardware thread")
     table.width = len(header)
 
 
-def _row(output: ToolOutput, table: _Table, line: Line) -> None:
+def _row(output: ToolOutput, table: _LikwidTable, line: OutputLine) -> None:
     cells = [cell.strip() for cell in line.text.split(",")]
     if len(cells) != table.width or (output.is_cut(line) and max(table.cpus) == table.width - 1):
         raise FormatError(f"found {len(cells)} whole cells, {table.width} are required")
@@ -156,17 +158,17 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
             output.theirs(name, unit.si, value, unit.better, **table.stated, **cpu, **counter)
 
 
-def _metric(text: str) -> tuple[str, Unit]:
+def _metric(text: str) -> tuple[str, ToolUnit]:
     """Return the name and the unit of a metric such as `DP [MFLOP/s]` or of an event."""
     match = re.fullmatch(r"(.+?)\s*\[(.+)\]", text)
     if match is None:
-        return text, Unit("1", 1.0, "lower" if text == "CPI" else "none")
+        return text, ToolUnit("1", 1.0, "lower" if text == "CPI" else "none")
     unit = _UNITS.get(match[2], unit_of(match[2]))
     if _COUNTS.fullmatch(match[2]) and unit.si not in _KNOWN:
-        unit = Unit(match[2], 1.0, "none")
+        unit = ToolUnit(match[2], 1.0, "none")
     elif match[2] not in _UNITS and unit.si not in _KNOWN:
         raise FormatError(f"{quoted(match[1], 40)}: the unit '{quoted(match[2], 20)}' is not known")
     return slug(match[1]) or match[1], unit
 
 
-READERS: Final = [Reader("likwid_perfctr", "likwid-perfctr, text or CSV (-O)", recognises, read, version=2)]
+READERS: Final = [FormatReader("likwid_perfctr", "likwid-perfctr, text or CSV (-O)", recognises, read, version=2)]

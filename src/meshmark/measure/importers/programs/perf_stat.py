@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, ctime, matched, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, ctime, matched, unexpected
 from meshmark.measure.importers.output import ToolOutput
 from meshmark.measure.importers.quantities import named, scaled, slug, unit_of
 from meshmark.store.record import Scalar
@@ -71,7 +71,7 @@ _COMMAS: Final = re.compile(
 
 
 @dataclass(slots=True)
-class Row:
+class CounterLine:
     """A line with a counter, derived metrics, or both.
 
     Attributes:
@@ -91,7 +91,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Run:
+class PerfRun:
     """The samples of one run of perf, and the counter or metric group of the last line."""
 
     # Conditions and samples by metric, unit and conditions.
@@ -99,7 +99,7 @@ class Run:
     event: str = ""
     group: str = ""
 
-    def take(self, row: Row) -> None:
+    def take(self, row: CounterLine) -> None:
         """Add the samples of a line."""
         if row.event or row.group:
             self.event, self.group = row.event, row.group
@@ -146,11 +146,11 @@ def read(output: ToolOutput) -> None:
     shape = None if is_json else _CSV.search(output.text)
     if not is_json and shape is None:
         raise FormatError("perf stat: found no line of a counter")
-    run = Run()
+    run = PerfRun()
     for line in output.lines:
         if (started := _STARTED.match(line.text)) is not None:
             run.add_to(output)
-            run = Run()
+            run = PerfRun()
             output.stated(start=ctime(started[1]))
         elif line.text.startswith("#") or not line.text.strip():
             continue
@@ -200,7 +200,7 @@ def _metric(text: str, value: str) -> tuple[str, str, float] | None:
 # ------------------------------------------------------------------ JSON
 
 
-def _json_row(text: str) -> Row:
+def _json_row(text: str) -> CounterLine:
     try:
         text = re.sub(r",\s*\}$", "}", text)  # Linux 6.5 ends lines without a metric with a comma
         values = json.loads(_UNQUOTED.sub(r'\1"\2"', text), parse_int=str, parse_float=str, parse_constant=str)
@@ -208,7 +208,9 @@ def _json_row(text: str) -> Row:
         raise unexpected(text, "an object of JSON") from None
     if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
         raise unexpected(text, "an object of strings and numbers")
-    row = Row(interval="interval" in values, repeated="variance" in values, share=values.get("pcnt-running", ""))
+    row = CounterLine(
+        interval="interval" in values, repeated="variance" in values, share=values.get("pcnt-running", "")
+    )
     only_metrics = not {"counter-value", "metric-value", "metricgroup"} & values.keys()
     for key, value in values.items():
         if key in _KEYS:
@@ -256,7 +258,7 @@ def _cells(text: str, mark: str) -> list[str]:
     return cells
 
 
-def _csv_row(cells: Sequence[str]) -> Row:
+def _csv_row(cells: Sequence[str]) -> CounterLine:
     for begin in range(min(5, len(cells))):
         if (row := _counter(cells[begin:])) is not None:
             _place(row, cells[:begin])
@@ -264,7 +266,7 @@ def _csv_row(cells: Sequence[str]) -> Row:
     nonempty = [index for index, cell in enumerate(cells) if cell.strip()]
     begin = next((index for index, cell in enumerate(cells) if not cell.strip()), len(cells))
     rest = [cells[index].strip() for index in nonempty if index >= begin]
-    row = Row()
+    row = CounterLine()
     if len(rest) == 2 and nonempty[-2:] == [len(cells) - 2, len(cells) - 1]:
         row.metrics = [(rest[0], rest[1])]
     elif len(rest) in {3, 4} and rest[-3].isdecimal() and re.fullmatch(r"\d{1,3}[.,]\d\d", rest[-2]):
@@ -275,13 +277,13 @@ def _csv_row(cells: Sequence[str]) -> Row:
     return row
 
 
-def _counter(cells: Sequence[str]) -> Row | None:
+def _counter(cells: Sequence[str]) -> CounterLine | None:
     """Return the counter in cells that begin with its value; None if the cells are not a counter."""
     value, unit, event, *rest = [*cells, "", "", ""]
     value = value.strip()
     if value not in _MISSING and re.fullmatch(r"\d+(?:[.,]\d+)?", value) is None:
         return None
-    row = Row(value=value, unit=unit.strip())
+    row = CounterLine(value=value, unit=unit.strip())
     if re.fullmatch(r"[^\d\W]*(?:/[a-z]+)?|%", row.unit) is None or not event.strip() or event[:1].isspace():
         return None
     if rest and not rest[0].endswith("%") and not rest[0].isdecimal():  # with --cgroup
@@ -295,7 +297,7 @@ def _counter(cells: Sequence[str]) -> Row | None:
     return row
 
 
-def _place(row: Row, cells: Sequence[str]) -> None:
+def _place(row: CounterLine, cells: Sequence[str]) -> None:
     """Set the place and the interval of a line from the cells before its counter."""
     for index, text in enumerate(cells):
         cell = text.strip()
@@ -320,4 +322,4 @@ def place_of_counter(text: str) -> tuple[str, Scalar]:
     raise unexpected(text, "the name of a CPU, core, socket, node or thread")
 
 
-READERS: Final = [Reader("perf_stat", "perf stat -j and perf stat -x, JSON and CSV", recognises, read, version=2)]
+READERS: Final = [FormatReader("perf_stat", "perf stat -j and perf stat -x, JSON and CSV", recognises, read, version=2)]

@@ -11,9 +11,9 @@ import re
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, has, unexpected
-from meshmark.measure.importers.output import Line, ToolOutput
-from meshmark.measure.importers.programs.perf_stat import PERCENT, Row, Run, place_of_counter
+from meshmark.measure.importers.base import FormatError, FormatReader, has, unexpected
+from meshmark.measure.importers.output import OutputLine, ToolOutput
+from meshmark.measure.importers.programs.perf_stat import PERCENT, CounterLine, PerfRun, place_of_counter
 from meshmark.measure.importers.quantities import unit_of
 
 _TITLE: Final = re.compile(
@@ -41,14 +41,14 @@ _CLOCKS: Final = {"task-clock", "cpu-clock"}  # in ms; perf before Linux 3.14 pr
 
 def read(output: ToolOutput) -> None:
     """Read the counters, their derived metrics and the run times of each run."""
-    run: Run | None = None
+    run: PerfRun | None = None
     is_repeated = has_times = has_intervals = False
     for line in output.lines:
         title = _TITLE.match(line.text)
         if title or _INTERVALS.match(line.text):
             if run is not None:
                 run.add_to(output)
-            run, has_times, has_intervals = Run(), False, title is None
+            run, has_times, has_intervals = PerfRun(), False, title is None
             is_repeated = title is not None and title["runs"] is not None
             output.stated(command=_command(title["command"]) if title else "")
         elif run is not None and (elapsed := _TIME.fullmatch(line.text)):
@@ -67,7 +67,7 @@ def _command(text: str) -> str:
     return text[1:-1] if re.fullmatch(r"'.*'", text) else text
 
 
-def _line(output: ToolOutput, run: Run, line: Line, *, has_intervals: bool) -> None:
+def _line(output: ToolOutput, run: PerfRun, line: OutputLine, *, has_intervals: bool) -> None:
     counter = _COUNTER.fullmatch(line.text)
     if has_intervals and (counter is None or not counter["time"]) and not line.text.lstrip().startswith("#"):
         output.other_lines += 1  # a line of the program that was measured
@@ -81,16 +81,16 @@ def _line(output: ToolOutput, run: Run, line: Line, *, has_intervals: bool) -> N
             rest = group["rest"] if group else line.text.strip()
             if not rest.startswith("#"):
                 raise FormatError(f"found '{quoted(line.text.strip(), 60)}', a value and an event are required")
-            row = Row(group=group["group"] if group else "")
+            row = CounterLine(group=group["group"] if group else "")
         _add_metrics(row, rest)
         run.take(row)
 
 
-def _row(counter: re.Match[str]) -> Row:
+def _row(counter: re.Match[str]) -> CounterLine:
     unit = counter["unit"] or counter["after"] or ("msec" if counter["event"] in _CLOCKS else "")
     if unit and unit != "Joules" and unit_of(unit).si not in _KNOWN_UNITS:
         raise unexpected(unit, "a unit", counter["event"])
-    row = Row(event=counter["event"], value=_plain(counter["value"], bool(unit)), unit=unit, share="100")
+    row = CounterLine(event=counter["event"], value=_plain(counter["value"], bool(unit)), unit=unit, share="100")
     row.interval = counter["time"] is not None
     if counter["place"]:
         kind, name = place_of_counter(counter["place"])
@@ -115,7 +115,7 @@ def _plain(text: str, has_unit: bool) -> str:
     return re.sub(r"\D", "", head) + ("." + decimals if decimals else "")
 
 
-def _add_metrics(row: Row, rest: str) -> None:
+def _add_metrics(row: CounterLine, rest: str) -> None:
     row.repeated = _SPREAD.search(rest) is not None
     text = _SPREAD.sub("", rest).strip()
     if share := _SHARE.search(text):
@@ -133,7 +133,7 @@ def _add_metrics(row: Row, rest: str) -> None:
 
 
 READERS: Final = [
-    Reader(
+    FormatReader(
         "perf_stat_text",
         "perf stat, text",
         has(re.compile(_TITLE.pattern, re.MULTILINE), re.compile(_INTERVALS.pattern, re.MULTILINE)),

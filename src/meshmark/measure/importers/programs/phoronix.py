@@ -16,7 +16,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, number
+from meshmark.measure.importers.base import FormatError, FormatReader, number
 from meshmark.measure.importers.documents import json_objects
 from meshmark.measure.importers.output import ToolOutput
 from meshmark.measure.importers.quantities import measured, optional, scaled, unit_of
@@ -40,7 +40,7 @@ _BAR_GRAPHS: Final = {"", "BAR_GRAPH"}
 
 
 @dataclass(slots=True)
-class _Result:
+class _PhoronixResult:
     """The facts of one test, and its results: system, value and single runs, as printed in the file."""
 
     where: str
@@ -54,12 +54,12 @@ class _Result:
 
 
 @dataclass(slots=True)
-class _File:
+class _PhoronixFile:
     """The content of a file: version of the client and time by system, the client that wrote the file, and results."""
 
     systems: dict[str, tuple[str, str]] = field(default_factory=dict)
     client: str = ""
-    results: list[_Result] = field(default_factory=list)
+    results: list[_PhoronixResult] = field(default_factory=list)
 
 
 def recognises(start: str) -> bool:
@@ -93,7 +93,7 @@ def read(output: ToolOutput) -> None:
                     _record(output, result, value, runs, system=None if has_one_system else system, arguments=arguments)
 
 
-def _of_xml(output: ToolOutput) -> _File:
+def _of_xml(output: ToolOutput) -> _PhoronixFile:
     text = output.text
     if "<!DOCTYPE" in text or "<!ENTITY" in text:  # entities can expand without bound
         raise FormatError("Phoronix Test Suite: found a document type, none is allowed")
@@ -118,7 +118,7 @@ def _of_xml(output: ToolOutput) -> _File:
             (_text(entry, "Identifier"), _text(entry, "Value"), _text(entry, "RawString").split(":"))
             for entry in element.findall("Data/Entry")
         ]
-        file.results.append(_Result(f"result {index}", facts, entries))
+        file.results.append(_PhoronixResult(f"result {index}", facts, entries))
     return file
 
 
@@ -126,8 +126,8 @@ def _text(element: ElementTree.Element, path: str) -> str:
     return (element.findtext(path) or "").strip()
 
 
-def _of_json(output: ToolOutput) -> _File:
-    file = _File()
+def _of_json(output: ToolOutput) -> _PhoronixFile:
+    file = _PhoronixFile()
     for place, document in json_objects(output, "results", dict):
         for name, system in _objects(document.get("systems")):
             file.systems[name] = optional(system, "client_version"), optional(system, "timestamp")
@@ -136,7 +136,7 @@ def _of_json(output: ToolOutput) -> _File:
             facts["identifier"] = facts["identifier"] or name
             facts["units"] = facts["units"] or optional(values, "scale")
             facts["description"] = facts["description"] or facts["arguments"]
-            result = _Result(f"{place}results: {quoted(name, 60)}", facts, [])
+            result = _PhoronixResult(f"{place}results: {quoted(name, 60)}", facts, [])
             for host, entry in _objects(values.get("results")):
                 runs = entry.get("all_results", entry.get("raw_values"))
                 texts = [str(run) for run in runs] if isinstance(runs, list) else str(runs or "").split(":")
@@ -152,7 +152,7 @@ def _objects(values: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from ((str(name), value) for name, value in values.items() if isinstance(value, dict))
 
 
-def _record(output: ToolOutput, result: _Result, value: str, runs: list[str], **conditions: Scalar) -> None:
+def _record(output: ToolOutput, result: _PhoronixResult, value: str, runs: list[str], **conditions: Scalar) -> None:
     test, description = result.facts["identifier"], result.facts["description"]
     where = quoted(test, 60)
     if not value:
@@ -178,4 +178,4 @@ def _record(output: ToolOutput, result: _Result, value: str, runs: list[str], **
     output.theirs(_NAMES.get(unit.si, "score"), unit.si, samples, better, **conditions)
 
 
-READERS: Final = [Reader("phoronix", "Phoronix Test Suite, composite.xml or JSON", recognises, read, version=2)]
+READERS: Final = [FormatReader("phoronix", "Phoronix Test Suite, composite.xml or JSON", recognises, read, version=2)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, field, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, field, unexpected
 from meshmark.measure.importers.documents import json_objects
 from meshmark.measure.importers.output import ToolOutput
 from meshmark.measure.importers.quantities import measured, named, numbers, optional, string
@@ -70,4 +70,4 @@ def _benchmark(output: ToolOutput, benchmark: Any, shared: dict[str, Any], where
     output.theirs(metric, si, samples, better, **named(conditions))
 
 
-READERS: Final = [Reader("pyperf", "pyperf, JSON", recognises, read, version=2)]
+READERS: Final = [FormatReader("pyperf", "pyperf, JSON", recognises, read, version=2)]

@@ -15,7 +15,7 @@ from dataclasses import astuple
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, field, number, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, field, number, unexpected
 from meshmark.measure.importers.documents import csv_cells, json_documents, row_of
 from meshmark.measure.importers.output import ToolOutput
 from meshmark.measure.importers.quantities import finite, measured, named, optional, scalar, scaled, string, unit_of
@@ -274,4 +274,4 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-READERS: Final = [Reader("reframe", "ReFrame, performance log or JSON report", recognises, read, version=3)]
+READERS: Final = [FormatReader("reframe", "ReFrame, performance log or JSON report", recognises, read, version=3)]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, has, number, unexpected
-from meshmark.measure.importers.output import Line, ToolOutput, sections
-from meshmark.measure.importers.quantities import Quantity
+from meshmark.measure.importers.base import FormatError, FormatReader, has, number, unexpected
+from meshmark.measure.importers.output import OutputLine, ToolOutput, sections
+from meshmark.measure.importers.quantities import ToolQuantity
 from meshmark.store.record import Scalar
 
 _BEGIN: Final = "Begin of Summary section."
@@ -44,7 +44,7 @@ def read(output: ToolOutput) -> None:
         raise FormatError(f"found no '{_BEGIN}'; the run is not complete")
 
 
-def _values(output: ToolOutput, section: Sequence[Line]) -> dict[str, tuple[int, str]]:
+def _values(output: ToolOutput, section: Sequence[OutputLine]) -> dict[str, tuple[int, str]]:
     """Return the line and the value of each key of a section."""
     values: dict[str, tuple[int, str]] = {}
     for line in section[1:]:
@@ -75,7 +75,7 @@ def _count(values: dict[str, tuple[int, str]], key: str) -> int:
     return int(value)
 
 
-def _quantities(values: dict[str, tuple[int, str]]) -> dict[str, Quantity]:
+def _quantities(values: dict[str, tuple[int, str]]) -> dict[str, ToolQuantity]:
     """Return the meaning of all keys that have results."""
 
     def count(key: str) -> int:
@@ -85,10 +85,10 @@ def _quantities(values: dict[str, tuple[int, str]]) -> dict[str, Quantity]:
     hpl: dict[str, Scalar] = {"n": count("HPL_N"), "block": count("HPL_NB"), "grid": grid}
     table = {"table_bytes": 8 * count("MPIRandomAccess_N")}
     quantities = {
-        "HPL_Tflops": Quantity("linpack.flop_rate", "Tflop/s", hpl),
-        "PTRANS_GBs": Quantity("transpose_rate", "GB/s", {"n": count("PTRANS_n")}),
-        "MPIRandomAccess_GUPs": Quantity("distributed_update_rate", "GUP/s", table),
-        "MPIFFT_Gflops": Quantity("distributed_fft_rate", "Gflop/s", {"n": count("MPIFFT_N")}),
+        "HPL_Tflops": ToolQuantity("linpack.flop_rate", "Tflop/s", hpl),
+        "PTRANS_GBs": ToolQuantity("transpose_rate", "GB/s", {"n": count("PTRANS_n")}),
+        "MPIRandomAccess_GUPs": ToolQuantity("distributed_update_rate", "GUP/s", table),
+        "MPIFFT_Gflops": ToolQuantity("distributed_fft_rate", "Gflop/s", {"n": count("MPIFFT_N")}),
     }
     for beginning, running in _RUNNING:
         for kernel, arrays in _ARRAYS.items():
@@ -99,13 +99,13 @@ def _quantities(values: dict[str, tuple[int, str]]) -> dict[str, Quantity]:
                 "running": running,
                 "statistic": "mean" if beginning == "Star" else "best",
             }
-            quantities[f"{beginning}STREAM_{kernel}"] = Quantity("bandwidth.bandwidth_net", "GB/s", stream)
+            quantities[f"{beginning}STREAM_{kernel}"] = ToolQuantity("bandwidth.bandwidth_net", "GB/s", stream)
         dgemm: dict[str, Scalar] = {"n": count("DGEMM_N"), "running": running}
         access: dict[str, Scalar] = {"table_bytes": 8 * count("RandomAccess_N"), "running": running}
         quantities |= {
-            f"{beginning}DGEMM_Gflops": Quantity("dgemm.flop_rate", "Gflop/s", dgemm),
-            f"{beginning}RandomAccess_GUPs": Quantity("gups.update_rate", "GUP/s", access),
-            f"{beginning}FFT_Gflops": Quantity("fft_rate", "Gflop/s", {**dgemm, "n": count("FFT_N")}),
+            f"{beginning}DGEMM_Gflops": ToolQuantity("dgemm.flop_rate", "Gflop/s", dgemm),
+            f"{beginning}RandomAccess_GUPs": ToolQuantity("gups.update_rate", "GUP/s", access),
+            f"{beginning}FFT_Gflops": ToolQuantity("fft_rate", "Gflop/s", {**dgemm, "n": count("FFT_N")}),
         }
     for key, statistic in _STATISTICS:
         pair: dict[str, Scalar] = {"protocol": "send", "statistic": statistic}
@@ -115,11 +115,11 @@ def _quantities(values: dict[str, tuple[int, str]]) -> dict[str, Quantity]:
     return quantities
 
 
-def _messages(key: str, latency: str, rate: str, stated: dict[str, Scalar]) -> dict[str, Quantity]:
+def _messages(key: str, latency: str, rate: str, stated: dict[str, Scalar]) -> dict[str, ToolQuantity]:
     return {
-        f"{key}Latency_usec": Quantity(latency, "us", {**stated, "message_bytes": 8}),
-        f"{key}Bandwidth_GBytes": Quantity(rate, "GB/s", {**stated, "message_bytes": 2_000_000}),
+        f"{key}Latency_usec": ToolQuantity(latency, "us", {**stated, "message_bytes": 8}),
+        f"{key}Bandwidth_GBytes": ToolQuantity(rate, "GB/s", {**stated, "message_bytes": 2_000_000}),
     }
 
 
-READERS: Final = [Reader("hpcc", "HPC Challenge, summary of hpccoutf.txt", has(_TITLE, _START), read, version=2)]
+READERS: Final = [FormatReader("hpcc", "HPC Challenge, summary of hpccoutf.txt", has(_TITLE, _START), read, version=2)]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.measure.importers.base import FormatError, Reader, has
-from meshmark.measure.importers.output import Line, ToolOutput, sections
-from meshmark.measure.importers.quantities import Quantity, slug
+from meshmark.measure.importers.base import FormatError, FormatReader, has
+from meshmark.measure.importers.output import OutputLine, ToolOutput, sections
+from meshmark.measure.importers.quantities import ToolQuantity, slug
 from meshmark.store.record import Scalar
 
 _BEGIN: Final = re.compile(r"HPCG-Benchmark(?: version: (\S+))?")
@@ -20,10 +20,10 @@ _RESULT: Final = "Final Summary::HPCG result is"
 _VALID: Final = f"{_RESULT} VALID with a GFLOP/s rating of"
 # Patterns of the keys of results; their group is the kernel or the traffic.
 _QUANTITIES: Final = (
-    (re.compile(rf"{_VALID}()"), "kernel", Quantity("flop_rate", "Gflop/s", above_zero=True)),
-    (re.compile(r"GFLOP/s Summary::Raw (.*)"), "kernel", Quantity("flop_rate", "Gflop/s")),
-    (re.compile(r"GB/s Summary::Raw (.*?)(?: B/W)?"), "traffic", Quantity("bandwidth", "GB/s")),
-    (re.compile(r"Benchmark Time Summary::(?!Optimization phase$)(.*)"), "kernel", Quantity("elapsed", "s")),
+    (re.compile(rf"{_VALID}()"), "kernel", ToolQuantity("flop_rate", "Gflop/s", above_zero=True)),
+    (re.compile(r"GFLOP/s Summary::Raw (.*)"), "kernel", ToolQuantity("flop_rate", "Gflop/s")),
+    (re.compile(r"GB/s Summary::Raw (.*?)(?: B/W)?"), "traffic", ToolQuantity("bandwidth", "GB/s")),
+    (re.compile(r"Benchmark Time Summary::(?!Optimization phase$)(.*)"), "kernel", ToolQuantity("elapsed", "s")),
 )
 
 
@@ -35,7 +35,7 @@ def read(output: ToolOutput) -> None:
             _run(output, run)
 
 
-def _run(output: ToolOutput, run: Sequence[Line]) -> None:
+def _run(output: ToolOutput, run: Sequence[OutputLine]) -> None:
     values = _values(output, run)
     if _VALID not in values:
         outcome = next((key for key in values if key.startswith(_RESULT)), "no final summary")
@@ -53,7 +53,7 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
                     output.take(quantity, value, key, **part, **conditions)
 
 
-def _values(output: ToolOutput, run: Sequence[Line]) -> dict[str, tuple[int, str]]:
+def _values(output: ToolOutput, run: Sequence[OutputLine]) -> dict[str, tuple[int, str]]:
     """Return line and value of each key, such as `GFLOP/s Summary::Raw MG`; keys of YAML get the same form."""
     values: dict[str, tuple[int, str]] = {}
     begin = _BEGIN.fullmatch(run[0].text.strip())
@@ -78,4 +78,6 @@ def _count(values: dict[str, tuple[int, str]], key: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,12}", text) else None
 
 
-READERS: Final = [Reader("hpcg", "HPCG, result file", has(rf"^[ \t]*(?:{_BEGIN.pattern}[ \t]*$|{_RESULT} )"), read)]
+READERS: Final = [
+    FormatReader("hpcg", "HPCG, result file", has(rf"^[ \t]*(?:{_BEGIN.pattern}[ \t]*$|{_RESULT} )"), read)
+]

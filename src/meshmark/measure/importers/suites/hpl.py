@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, matched
-from meshmark.measure.importers.output import Line, ToolOutput, sections
+from meshmark.measure.importers.base import FormatError, FormatReader, UnknownMeaningError, matched
+from meshmark.measure.importers.output import OutputLine, ToolOutput, sections
 from meshmark.measure.importers.quantities import value
 from meshmark.store.record import Scalar
 
@@ -43,7 +43,7 @@ def read(output: ToolOutput) -> None:
             if head := _HEAD.fullmatch(text):
                 has_head = True
                 if head[1] != "Gflops":
-                    raise UnknownMeaning(
+                    raise UnknownMeaningError(
                         f"line {line.number}: found rates in '{quoted(head[1], 20)}', Gflops are required"
                     )
             elif _IS_ROW.match(text):
@@ -53,7 +53,7 @@ def read(output: ToolOutput) -> None:
                     _row(output, text, "" if is_unchecked else _problem(run[index + 1 :]))
 
 
-def _problem(below: Sequence[Line]) -> str:
+def _problem(below: Sequence[OutputLine]) -> str:
     """Return the reason why a result is not valid; "" if its residual passed the check."""
     for line in below:
         if check := _CHECK.match(line.text.strip()):
@@ -78,4 +78,4 @@ def _row(output: ToolOutput, text: str, problem: str) -> None:
     output.theirs("elapsed", "s", value(row["time"], "s", "time", above_zero=True), **conditions)
 
 
-READERS: Final = [Reader("hpl", "HPL, text", recognises, read)]
+READERS: Final = [FormatReader("hpl", "HPL, text", recognises, read)]

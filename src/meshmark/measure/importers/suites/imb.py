@@ -14,10 +14,19 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, count, ctime, has, matched, number
+from meshmark.measure.importers.base import (
+    FormatError,
+    FormatReader,
+    UnknownMeaningError,
+    count,
+    ctime,
+    has,
+    matched,
+    number,
+)
 from meshmark.measure.importers.documents import row_of
-from meshmark.measure.importers.output import Line, ToolOutput, sections
-from meshmark.measure.importers.quantities import Quantity
+from meshmark.measure.importers.output import OutputLine, ToolOutput, sections
+from meshmark.measure.importers.quantities import ToolQuantity
 from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(
@@ -36,16 +45,16 @@ _RANKS: Final = re.compile(
 _FAILED: Final = re.compile(r"(?:\d+\s+){1,2}(time-out|out-of-mem|int-overflow)\.?;(.*)")
 _COUNTS: Final = {"Group", "#bytes", "#repetitions"}
 _COLUMNS: Final = {
-    "t[usec]": Quantity("operation_time", "us"),
-    "t_min[usec]": Quantity("operation_time", "us", {"over_ranks": "minimum"}),
-    "t_max[usec]": Quantity("operation_time", "us", {"over_ranks": "maximum"}),
-    "t_avg[usec]": Quantity("operation_time", "us", {"over_ranks": "mean"}),
-    "t_pure[usec]": Quantity("pure_time", "us"),
-    "t_ovrl[usec]": Quantity("overlapped_time", "us"),
-    "t_CPU[usec]": Quantity("compute_time", "us"),
-    "Mbytes/sec": Quantity("bandwidth", "MB/s"),
-    "Msg/sec": Quantity("message_rate", "op/s"),
-    "overlap[%]": Quantity("overlap", "%", better="higher"),
+    "t[usec]": ToolQuantity("operation_time", "us"),
+    "t_min[usec]": ToolQuantity("operation_time", "us", {"over_ranks": "minimum"}),
+    "t_max[usec]": ToolQuantity("operation_time", "us", {"over_ranks": "maximum"}),
+    "t_avg[usec]": ToolQuantity("operation_time", "us", {"over_ranks": "mean"}),
+    "t_pure[usec]": ToolQuantity("pure_time", "us"),
+    "t_ovrl[usec]": ToolQuantity("overlapped_time", "us"),
+    "t_CPU[usec]": ToolQuantity("compute_time", "us"),
+    "Mbytes/sec": ToolQuantity("bandwidth", "MB/s"),
+    "Msg/sec": ToolQuantity("message_rate", "op/s"),
+    "overlap[%]": ToolQuantity("overlap", "%", better="higher"),
 }
 # Meshmark's metric by benchmark of MPI-1 and metric of IMB. Both count each message of an exchange four times.
 _COLLECTIVES: Final = ("Allreduce", "Alltoall", "Barrier", "Bcast", "Reduce", "Exchange")
@@ -58,7 +67,7 @@ _OURS: Final = {
 
 
 @dataclass(slots=True)
-class _Section:
+class _ImbSection:
     """A benchmark with a number of ranks.
 
     Attributes:
@@ -81,7 +90,7 @@ def read(output: ToolOutput) -> None:
         _run(output, run)
 
 
-def _run(output: ToolOutput, run: Sequence[Line]) -> None:
+def _run(output: ToolOutput, run: Sequence[OutputLine]) -> None:
     text = "\n".join(line.text for line in run)
     title, command, date = (pattern.search(text) for pattern in (_TITLE, _COMMAND, _DATE))
     if title is None:
@@ -93,12 +102,12 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
         "off_cache": True if "-off_cache" in output.about.command else None,
         "device": "gpu" if title["gpu"] else None,
     }
-    section: _Section | None = None
+    section: _ImbSection | None = None
     seen: set[str] = set()
     for line in run:
         if benchmark := _BENCHMARK.match(line.text):
             _check_rows(output, section, line.number)
-            section = _Section(part, "MB/s" if is_recent else "MiB/s", benchmark[2], {**common})
+            section = _ImbSection(part, "MB/s" if is_recent else "MiB/s", benchmark[2], {**common})
             seen.add(benchmark[2].lower())
         elif line.text.startswith("# All processes entering MPI_Finalize"):
             _check_rows(output, section, line.number)
@@ -111,12 +120,12 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
             output.leave_out(number_of_line, f"{quoted(name, 40)} is in the list of benchmarks, but has no results")
 
 
-def _check_rows(output: ToolOutput, section: _Section | None, line: int) -> None:
+def _check_rows(output: ToolOutput, section: _ImbSection | None, line: int) -> None:
     if section is not None and not section.rows:
         output.leave_out(line, f"found no rows of {quoted(section.name, 40)} above")
 
 
-def _listed(run: Sequence[Line]) -> list[tuple[str, int]]:
+def _listed(run: Sequence[OutputLine]) -> list[tuple[str, int]]:
     """Return the benchmarks in the list at the start of a run, each with its line number."""
     names: list[tuple[str, int]] = []
     in_list = False
@@ -130,14 +139,14 @@ def _listed(run: Sequence[Line]) -> list[tuple[str, int]]:
     return names
 
 
-def _line(output: ToolOutput, section: _Section, line: Line) -> None:
+def _line(output: ToolOutput, section: _ImbSection, line: OutputLine) -> None:
     text = line.text
     if ranks := _RANKS.match(text):
         section.stated |= {key: int(count) for key, count in ranks.groupdict().items() if count}
     elif "#repetitions" in text:
         section.columns = text.split()
         if unknown := {*section.columns} - {*_COUNTS, *_COLUMNS, "defects"}:
-            raise UnknownMeaning(f"line {line.number}: the column '{quoted(min(unknown), 40)}' is not known")
+            raise UnknownMeaningError(f"line {line.number}: the column '{quoted(min(unknown), 40)}' is not known")
     elif text.startswith("#"):
         if mode := re.search(r"(MODE: \S+)", text):
             section.setting = mode[1]
@@ -151,7 +160,7 @@ def _line(output: ToolOutput, section: _Section, line: Line) -> None:
         output.other_lines += 1
 
 
-def _row(output: ToolOutput, section: _Section, text: str) -> None:
+def _row(output: ToolOutput, section: _ImbSection, text: str) -> None:
     if failure := _FAILED.match(text.strip()):
         raise FormatError(f"{section.name}: {failure[1]}; not measured")
     if not section.columns or "ranks" not in section.stated:
@@ -174,7 +183,7 @@ def _row(output: ToolOutput, section: _Section, text: str) -> None:
             output.take(quantity, cell, column, **row_conditions, **conditions)
 
 
-def _meaning(section: _Section, column: str) -> tuple[Quantity, dict[str, Scalar]]:
+def _meaning(section: _ImbSection, column: str) -> tuple[ToolQuantity, dict[str, Scalar]]:
     """Return the quantity of a column, and the conditions that belong to it."""
     quantity, name = _COLUMNS[column], section.name
     if column == "Mbytes/sec":
@@ -189,5 +198,5 @@ def _meaning(section: _Section, column: str) -> tuple[Quantity, dict[str, Scalar
 
 
 READERS: Final = [
-    Reader("imb", "Intel MPI Benchmarks (MPI1, NBC, RMA, EXT, P2P, MT), text", has(_TITLE), read, version=3),
+    FormatReader("imb", "Intel MPI Benchmarks (MPI1, NBC, RMA, EXT, P2P, MT), text", has(_TITLE), read, version=3),
 ]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, count, has, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, UnknownMeaningError, count, has, unexpected
 from meshmark.measure.importers.documents import row_of
-from meshmark.measure.importers.output import Line, ToolOutput
-from meshmark.measure.importers.quantities import Quantity
+from meshmark.measure.importers.output import OutputLine, ToolOutput
+from meshmark.measure.importers.quantities import ToolQuantity
 from meshmark.store.record import Scalar
 
 _HEAD: Final = re.compile(r"#\s+size\s+count\s.*\balgbw\b.*\bbusbw\b")
@@ -27,15 +27,15 @@ _RUN: Final = re.compile(r"# nThread (\d{1,6}) nGpus (\d{1,6}) ")
 _AVERAGE: Final = re.compile(r"# Avg bus bandwidth\s*:\s*(\S+)")
 _TEXTS: Final = {"type": "datatype", "redop": "reduction", "root": "root"}
 _QUANTITIES: Final = {
-    "time": Quantity("operation_time", "us"),
-    "algbw": Quantity("algorithm_bandwidth", "GB/s"),
-    "busbw": Quantity("bus_bandwidth", "GB/s"),
+    "time": ToolQuantity("operation_time", "us"),
+    "algbw": ToolQuantity("algorithm_bandwidth", "GB/s"),
+    "busbw": ToolQuantity("bus_bandwidth", "GB/s"),
 }
 _NAMES: Final = {"size", "count", "#wrong", "error", *_TEXTS, *_QUANTITIES}
 
 
 @dataclass(slots=True)
-class _Run:
+class _NcclRun:
     """The facts that the lines above the rows state."""
 
     collective: str = ""
@@ -52,14 +52,14 @@ class _Run:
 
 def read(output: ToolOutput) -> None:
     """Read the time and the rates of each size, out of place and in place."""
-    run = _Run()
+    run = _NcclRun()
     for line in output.lines:
         text = line.text.strip()
         if version := _VERSION.match(text):
-            run = _Run()
+            run = _NcclRun()
             output.stated(version[1])
         elif begin := _RUN.match(text):
-            run = _Run(run.collective, _options(text, int(begin[1]), int(begin[2])))
+            run = _NcclRun(run.collective, _options(text, int(begin[1]), int(begin[2])))
         elif (collective := _COLLECTIVE.search(text)) and not text.startswith("#  Rank"):
             run.collective = collective[1]
         elif re.match(r"#\s+Rank\s+\d+ ", text):
@@ -67,17 +67,19 @@ def read(output: ToolOutput) -> None:
         elif _HEAD.match(text):
             run.columns, run.has_units = text.lstrip("#").split(), False
             if unknown := [name for name in run.columns if name not in _NAMES]:
-                raise UnknownMeaning(f"line {line.number}: the column '{quoted(unknown[0], 40)}' is not known")
+                raise UnknownMeaningError(f"line {line.number}: the column '{quoted(unknown[0], 40)}' is not known")
         elif run.columns and re.match(r"#\s+\(B\)", text):
             units = re.findall(r"\((\S+?)\)", text)
             if not {*units} <= {"B", "elements", "elts", "us", "GB/s"}:
-                raise UnknownMeaning(f"line {line.number}: found '{quoted(text, 60)}', (us) and (GB/s) are required")
+                raise UnknownMeaningError(
+                    f"line {line.number}: found '{quoted(text, 60)}', (us) and (GB/s) are required"
+                )
             run.has_units = True
         elif average := _AVERAGE.match(text):
             with output.item(line.number):
                 if output.is_cut(line):
                     raise FormatError("the text ends within the line")
-                output.take(Quantity("mean_bus_bandwidth", "GB/s"), average[1], "average", **run.conditions)
+                output.take(ToolQuantity("mean_bus_bandwidth", "GB/s"), average[1], "average", **run.conditions)
         elif run.columns and re.match(r"\d", text):
             with output.item(line.number):
                 _row(output, run, line)
@@ -96,7 +98,7 @@ def _options(text: str, threads: int, gpus: int) -> dict[str, Scalar]:
     }
 
 
-def _row(output: ToolOutput, run: _Run, line: Line) -> None:
+def _row(output: ToolOutput, run: _NcclRun, line: OutputLine) -> None:
     cells = line.text.split()
     if len(cells) != len(run.columns) or output.is_cut(line):
         raise FormatError(f"found {len(cells)} whole cells, {len(run.columns)} are required")
@@ -118,4 +120,4 @@ def _row(output: ToolOutput, run: _Run, line: Line) -> None:
                 output.take(quantity, row[column], column, **conditions, statistic="mean", place=place)
 
 
-READERS: Final = [Reader("nccl_tests", "nccl-tests and rccl-tests, text", has(rf"^[ \t]*{_HEAD.pattern}"), read)]
+READERS: Final = [FormatReader("nccl_tests", "nccl-tests and rccl-tests, text", has(rf"^[ \t]*{_HEAD.pattern}"), read)]

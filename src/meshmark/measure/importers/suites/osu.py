@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, UnknownMeaning, count, has, matched, number
+from meshmark.measure.importers.base import FormatError, FormatReader, UnknownMeaningError, count, has, matched, number
 from meshmark.measure.importers.documents import row_of
-from meshmark.measure.importers.output import Line, ToolOutput
-from meshmark.measure.importers.quantities import Quantity, slug, unit_of
+from meshmark.measure.importers.output import OutputLine, ToolOutput
+from meshmark.measure.importers.quantities import ToolQuantity, slug, unit_of
 from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(r"[# ]{1,3}OSU (?P<title>\S.*?)(?: Test)?(?: v(?P<version>\d[\w.]*))?\s*$")
@@ -42,7 +42,7 @@ _OVER: Final = {"avg latency": "mean", "latency": "mean", "min latency": "minimu
 
 
 @dataclass(slots=True)
-class _Table:
+class _OsuTable:
     """The output of one program.
 
     Attributes:
@@ -66,11 +66,11 @@ class _Table:
 
 def read(output: ToolOutput) -> None:
     """Read every row of every program."""
-    table: _Table | None = None
+    table: _OsuTable | None = None
     for line in output.lines:
         text = line.text.strip()
         if title := _TITLE.match(text):
-            table = _Table(title["title"])
+            table = _OsuTable(title["title"])
             output.stated(title["version"] or "")
         elif table is not None and (text.startswith("#") or _is_column_line(table, text)):
             table = _header(table, text)
@@ -83,24 +83,24 @@ def read(output: ToolOutput) -> None:
             table.is_closed = table.rows > 0
 
 
-def _is_column_line(table: _Table, text: str) -> bool:
+def _is_column_line(table: _OsuTable, text: str) -> bool:
     """Return whether a line without `#` names columns of times; the non-blocking barrier prints such a line."""
     return not table.columns and re.fullmatch(r"(?:[A-Z][\w .]{0,30}\([u%]s?\)\s*)+", text) is not None
 
 
-def _startup(output: ToolOutput, table: _Table, startup: re.Match[str]) -> None:
+def _startup(output: ToolOutput, table: _OsuTable, startup: re.Match[str]) -> None:
     for statistic, milliseconds in zip(("minimum", "maximum", "mean"), startup.groups()[1:], strict=True):
         conditions: dict[str, Scalar] = {"program": table.title, "ranks": int(startup[1]), "over_ranks": statistic}
-        output.take(Quantity("startup_time", "ms"), milliseconds, statistic, **conditions)
+        output.take(ToolQuantity("startup_time", "ms"), milliseconds, statistic, **conditions)
     table.rows += 1
 
 
-def _profile(table: _Table, text: str) -> _Table | None:
+def _profile(table: _OsuTable, text: str) -> _OsuTable | None:
     """Return the table of rates by window size to which a header line belongs; None for any other line."""
     name = text.lstrip("# ").strip()
     if name in _PROFILES:
         if table.rows:
-            table = _Table(table.title, stated=table.stated)
+            table = _OsuTable(table.title, stated=table.stated)
         table.profile = _PROFILES[name]
         return table
     if table.profile and re.fullmatch(r"#(?:\s+\d{1,9})+", text):
@@ -110,7 +110,7 @@ def _profile(table: _Table, text: str) -> _Table | None:
     return None
 
 
-def _header(table: _Table, text: str) -> _Table:
+def _header(table: _OsuTable, text: str) -> _OsuTable:
     """Return the table to which a header line belongs. Further column names begin a new table without a title."""
     if (profile := _profile(table, text)) is not None:
         return profile
@@ -122,7 +122,7 @@ def _header(table: _Table, text: str) -> _Table:
     sized = names[:1] == ["Size"]
     if sized or (names and names[0].endswith("(us)") and ":" not in text):
         if table.columns:
-            table = _Table("")
+            table = _OsuTable("")
         table.columns, table.sized = names[sized:], sized
         return table
     conditions = dict(_BRACKETS.findall(text))
@@ -137,7 +137,7 @@ def _header(table: _Table, text: str) -> _Table:
     return table
 
 
-def _row(output: ToolOutput, table: _Table, line: Line) -> None:
+def _row(output: ToolOutput, table: _OsuTable, line: OutputLine) -> None:
     cells = line.text.split()
     if table.has_operations and len(cells) != 1 + len(table.columns):
         output.other_lines += 1
@@ -168,18 +168,18 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
         table.rows += 1
 
 
-def _meaning(table: _Table, column: str) -> tuple[Quantity, dict[str, Scalar]]:
+def _meaning(table: _OsuTable, column: str) -> tuple[ToolQuantity, dict[str, Scalar]]:
     """Return the quantity of a column such as `Avg Latency(us)` or `MB/s`, and the conditions that the column states.
 
     Raises:
-        UnknownMeaning: The unit is not known.
+        UnknownMeaningError: The unit is not known.
     """
     name, bracket, unit = column.partition("(")
     unit = unit.rstrip(")").strip() if bracket else column.strip()
     name = name.strip().lower() if bracket else ""
     si = unit_of(unit).si
     if si not in {"s", "B/s", "op/s", "1"} or not unit:
-        raise UnknownMeaning(f"column '{quoted(column, 40)}': the unit is not known")
+        raise UnknownMeaningError(f"column '{quoted(column, 40)}': the unit is not known")
     library, _, program = table.title.partition(" ")
     conditions: dict[str, Scalar] = {"statistic": "mean"}
     if library.startswith("MPI-"):
@@ -187,19 +187,19 @@ def _meaning(table: _Table, column: str) -> tuple[Quantity, dict[str, Scalar]]:
     tool_conditions = {**conditions, "program": table.title}
     if si != "s":
         metric = {"B/s": "bandwidth", "op/s": "message_rate"}.get(si, slug(name) or "share")
-        return Quantity(metric, unit, better="higher"), tool_conditions
+        return ToolQuantity(metric, unit, better="higher"), tool_conditions
     is_mpi = library in {"MPI", "MPI-CUDA", "MPI-ROCM", "MPI-OPENACC"}
     if is_mpi and program == "Latency" and name in {"latency", "avg latency"}:
         ranks: dict[str, Scalar] = {"protocol": "send", "from_rank": 0, "to_rank": 1, "ranks": 2}
-        return Quantity("pingpong.message_latency", unit), {**conditions, **ranks}
+        return ToolQuantity("pingpong.message_latency", unit), {**conditions, **ranks}
     if is_mpi and program in _OURS and name in _OVER:
         conditions |= {"operation": _OURS[program], "algorithm": "library", "over_ranks": _OVER[name]}
-        return Quantity(f"{_OURS[program]}.collective_time", unit), conditions
+        return ToolQuantity(f"{_OURS[program]}.collective_time", unit), conditions
     if tail := re.fullmatch(r"p(\d+) tail lat", name):
-        return Quantity("latency", unit), {**tool_conditions, "statistic": "percentile", "percentile": int(tail[1])}
+        return ToolQuantity("latency", unit), {**tool_conditions, "statistic": "percentile", "percentile": int(tail[1])}
     if name in _OVER:
-        return Quantity("latency", unit), {**tool_conditions, "over_ranks": _OVER[name]}
-    return Quantity(slug(name) or "time", unit), tool_conditions
+        return ToolQuantity("latency", unit), {**tool_conditions, "over_ranks": _OVER[name]}
+    return ToolQuantity(slug(name) or "time", unit), tool_conditions
 
 
-READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", has(_BEGINS), read, version=3)]
+READERS: Final = [FormatReader("osu", "OSU micro-benchmarks, text", has(_BEGINS), read, version=3)]

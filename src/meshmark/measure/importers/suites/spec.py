@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.importers.base import FormatError, Reader, count, has, matched, number, unexpected
+from meshmark.measure.importers.base import FormatError, FormatReader, count, has, matched, number, unexpected
 from meshmark.measure.importers.documents import csv_cells, row_of
-from meshmark.measure.importers.output import Line, ToolOutput
+from meshmark.measure.importers.output import OutputLine, ToolOutput
 from meshmark.measure.importers.quantities import named
 from meshmark.store.record import Scalar
 
@@ -34,7 +34,7 @@ _REFERENCE: Final = {"", "ref", "refrate", "refspeed", "mref", "lref"}  # worklo
 
 
 @dataclass
-class _Program:
+class _SpecProgram:
     """The valid runs of one program with one tuning: times in s, and SPEC's ratios."""
 
     times: list[float] = field(default_factory=list)
@@ -105,7 +105,9 @@ def read(output: ToolOutput) -> None:
                 _score(output, csv_cells(line.text)[1:], conditions)
 
 
-def _table(output: ToolOutput, lines: Sequence[Line], start: int) -> tuple[dict[tuple[str, str], _Program], int, bool]:
+def _table(
+    output: ToolOutput, lines: Sequence[OutputLine], start: int
+) -> tuple[dict[tuple[str, str], _SpecProgram], int, bool]:
     """Read one of the two tables.
 
     Returns:
@@ -116,13 +118,13 @@ def _table(output: ToolOutput, lines: Sequence[Line], start: int) -> tuple[dict[
         raise FormatError('SPEC: found no header \'Benchmark,"Base # Copies","Base Run Time",…\' of a table')
     ends = (index for index in range(start + 1, len(lines)) if _END.match(lines[index].text))
     end = next(ends, len(lines))
-    programs: dict[tuple[str, str], _Program] = {}
+    programs: dict[tuple[str, str], _SpecProgram] = {}
     for line in lines[start + 1 : end]:
         with output.item(line.number):
             row = row_of(header, csv_cells(line.text))
             for tune in (tune for tune in _TUNES if _is_complete(header, tune.capitalize())):
                 with output.item(line.number):
-                    program = programs.setdefault((row["Benchmark"], tune), _Program())
+                    program = programs.setdefault((row["Benchmark"], tune), _SpecProgram())
                     program.add(tune, _facts(row, tune.capitalize()), _counts(row, tune.capitalize()))
     valid = {key: program for key, program in programs.items() if program.times}
     return valid, end, "Est. " in lines[start].text
@@ -167,7 +169,7 @@ def _score(output: ToolOutput, cells: Sequence[str], conditions: dict[str, Scala
 def read_raw(output: ToolOutput) -> None:
     """Read times and ratios of each program, and the means that the file states."""
     runs: dict[tuple[str, str], dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
-    means: list[tuple[Line, re.Match[str]]] = []
+    means: list[tuple[OutputLine, re.Match[str]]] = []
     for line in output.lines:
         if (match := _LINE.fullmatch(line.text)) is not None and not output.is_cut(line):
             runs[match[2], match[3]][match[4]][match[5]] = match[6].strip()
@@ -180,7 +182,7 @@ def read_raw(output: ToolOutput) -> None:
         where = f"{quoted(name, 40)}: {tune}"
         if len(iterations) < count:
             output.leave_out(where, f"found {len(iterations)} of {count} runs of a program")
-        program = _Program()
+        program = _SpecProgram()
         sizes: dict[str, Scalar] = {}
         for iteration, run in iterations.items():
             with output.item(f"{where}: {iteration}"):
@@ -196,6 +198,6 @@ def read_raw(output: ToolOutput) -> None:
 
 
 READERS: Final = [
-    Reader("spec", "SPEC CPU, OMP and MPI, CSV", recognises, read, version=2),
-    Reader("spec_raw", "SPEC CPU, OMP and MPI, raw file (.rsf)", has(_RAW), read_raw, version=2, tool="spec"),
+    FormatReader("spec", "SPEC CPU, OMP and MPI, CSV", recognises, read, version=2),
+    FormatReader("spec_raw", "SPEC CPU, OMP and MPI, raw file (.rsf)", has(_RAW), read_raw, version=2, tool="spec"),
 ]

@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.layout import Box, Map, Plate
+from meshmark.watch.layout import ComponentBox, MachineMap, Plate
 from meshmark.watch.palette import PALETTES, STEPS
 
 ACROSS: Final = 8.5  # pixels of the map per character, horizontally and vertically
@@ -74,7 +74,7 @@ class Canvas:
 
 def draw(
     header: Header,
-    machine_map: Map,
+    machine_map: MachineMap,
     frame: Frame | None,
     low: float = 0.0,
     high: float = 1.0,
@@ -137,7 +137,7 @@ def draw(
         canvas.put(column(x), round(y / down - 0.4), "◆", dim)
     rows_of: dict[tuple[float, float], int] = {}  # by the corner of a box
     for x, y, w, h, label in machine_map.outlines:
-        all_boxes: list[Box | Plate] = [*machine_map.boxes, *machine_map.plates]
+        all_boxes: list[ComponentBox | Plate] = [*machine_map.boxes, *machine_map.plates]
         inside = [b for b in all_boxes if x <= b.x < x + w and y <= b.y < y + h]
         top = round(y / down)
         tops = sorted({b.y for b in inside})
