@@ -33,11 +33,11 @@ class Comparison:
         summary: How many results were compared, with the number of each verdict and the margin.
     """
 
-    def __init__(self, found: ResultComparison) -> None:
+    def __init__(self, comparison: ResultComparison) -> None:
         from meshmark.views.content.compared_text import side_text, summary
 
-        self._found = found
-        self.a, self.b, self.summary = side_text(found.a), side_text(found.b), summary(found)
+        self._found = comparison
+        self.a, self.b, self.summary = side_text(comparison.a), side_text(comparison.b), summary(comparison)
 
     @property
     def pairs(self) -> Table:
@@ -173,9 +173,9 @@ class Fit:
         rms_predicted: The same of the points that it did not use, which tells what the model is worth.
     """
 
-    def __init__(self, found: SurveyFit) -> None:
-        self._found = found
-        self.text, self.rms_fitted, self.rms_predicted = found.text, found.rms(True), found.rms(False)
+    def __init__(self, fit: SurveyFit) -> None:
+        self._found = fit
+        self.text, self.rms_fitted, self.rms_predicted = fit.text, fit.rms(True), fit.rms(False)
 
     @property
     def points(self) -> Table:
@@ -336,10 +336,10 @@ class Recording:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.__exit__(kind, why, trace)
+            self._live.__exit__(kind, error, trace)
             self._live = None
             self._source = iter(())
 

@@ -128,8 +128,8 @@ def looked(
         return answer(list(words), environment)
 
     findings = examine(asked or kind, host=host, attempt=attempt)
-    assert [ORDER.index(f.judged) for f in findings] == sorted(ORDER.index(f.judged) for f in findings)
-    assert all(f.found and f.why and len(f.found) <= 200 for f in findings)
+    assert [ORDER.index(f.verdict) for f in findings] == sorted(ORDER.index(f.verdict) for f in findings)
+    assert all(f.value and f.effect and len(f.value) <= 200 for f in findings)
     return {f.name.partition(": ")[2]: f for f in findings}
 
 
@@ -141,12 +141,12 @@ def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: Co
 @pytest.mark.parametrize("kind", ["openmpi", "mpich", "mpi"])
 def test_what_does_not_spring_is_well_and_says_what_was_seen(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     finding = looked(monkeypatch, well, kind)
-    verdicts = {name: f.judged for name, f in finding.items()}
+    verdicts = {name: f.verdict for name, f in finding.items()}
     unknown_names = {"hosts with a common kernel", "stale shared memory"} if kind == "mpi" else set()
     assert {n for n, j in verdicts.items() if j != "ok"} == unknown_names
     assert len(finding) == (9 if kind == "openmpi" else 7)
     assert not any(f.command for f in finding.values())
-    assert "10.0 µs" in finding["more ranks than CPUs"].found and "32 scalar puts" in finding["co-arrays"].found
+    assert "10.0 µs" in finding["more ranks than CPUs"].value and "32 scalar puts" in finding["co-arrays"].value
 
 
 def test_root_is_refused_and_told_how_to_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,15 +155,15 @@ def test_root_is_refused_and_told_how_to_be_taken(monkeypatch: pytest.MonkeyPatc
 
     attempt = CommandResult(1, "", "-----\nmpirun has detected an attempt to run as root.\n")
     finding = looked(monkeypatch, but(refuses, attempt))["started by root"]
-    assert finding.judged == "hidden" and "refuses" in finding.found
+    assert finding.verdict == "hidden" and "refuses" in finding.value
     assert finding.command == "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
     env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     finding = looked(monkeypatch, but(refuses, attempt), environment=env)["started by root"]
-    assert finding.judged == "ok" and "allowed by OMPI_ALLOW_RUN_AS_ROOT" in finding.found
-    assert looked(monkeypatch, but(refuses, attempt), root=False)["started by root"].found == "not running as root"
+    assert finding.verdict == "ok" and "allowed by OMPI_ALLOW_RUN_AS_ROOT" in finding.value
+    assert looked(monkeypatch, but(refuses, attempt), root=False)["started by root"].value == "not running as root"
     # Permission to run as root does not help if a launcher refuses for another reason.
     other = looked(monkeypatch, but(lambda words, _: words[-1] == "/bin/true", attempt))["started by root"]
-    assert other.judged == "hidden" and "attempt to run as root" in other.found and not other.command
+    assert other.verdict == "hidden" and "attempt to run as root" in other.value and not other.command
 
 
 def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,18 +174,18 @@ def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.Monk
     slow = CommandResult(0, result("exchange_time", 5e-3), "")
     for kind, cure in (("openmpi", "mpi_yield_when_idle 1"), ("mpich", "MPIR_CVAR_POLLS_BEFORE_YIELD=16")):
         slow_finding = looked(monkeypatch, but(spins, slow), kind)["more ranks than CPUs"]
-        assert slow_finding.judged == "spoils-measurements" and cure in slow_finding.command
-        assert "4 ranks on 2 CPUs: 5.00 ms" in slow_finding.found and "10.0 µs" in slow_finding.found
+        assert slow_finding.verdict == "spoils-measurements" and cure in slow_finding.command
+        assert "4 ranks on 2 CPUs: 5.00 ms" in slow_finding.value and "10.0 µs" in slow_finding.value
     # If yielding does not help, there is no command for it, but the trap is reported nevertheless.
     answer = but(lambda w, _: "irecv_isend" in w and w[w.index("-n") + 1] == "4", slow)
     slow_finding = looked(monkeypatch, answer, "mpich")["more ranks than CPUs"]
-    assert slow_finding.judged == "spoils-measurements" and not slow_finding.command
-    assert "1.00 µs with one CPU per rank" in slow_finding.found
+    assert slow_finding.verdict == "spoils-measurements" and not slow_finding.command
+    assert "1.00 µs with one CPU per rank" in slow_finding.value
     never = looked(monkeypatch, but(spins, CommandResult(124, "", "", timed_out=True)))["more ranks than CPUs"]
-    assert never.judged == "spoils-measurements" and "did not end within 20 s" in never.found
+    assert never.verdict == "spoils-measurements" and "did not end within 20 s" in never.value
     finding = looked(monkeypatch, but(lambda w, _: "irecv_isend" in w, CommandResult(1, "", "not enough slots\n")))
     failed = finding["more ranks than CPUs"]
-    assert failed.judged == "unknown" and "not enough slots" in failed.found
+    assert failed.verdict == "unknown" and "not enough slots" in failed.value
 
 
 def test_ranks_on_one_cpu_are_seen_within_a_job_and_between_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,13 +199,13 @@ def test_ranks_on_one_cpu_are_seen_within_a_job_and_between_jobs(monkeypatch: py
         return answer
 
     within = looked(monkeypatch, bound(["0", "0"]))["two ranks on one CPU"]
-    assert within.judged == "spoils-measurements" and "both ranks of one job are bound to CPU 0" in within.found
+    assert within.verdict == "spoils-measurements" and "both ranks of one job are bound to CPU 0" in within.value
     between = looked(monkeypatch, bound(["0", "1"]))["two ranks on one CPU"]
-    assert between.judged == "spoils-measurements" and "two concurrent jobs are both bound to CPU 0" in between.found
+    assert between.verdict == "spoils-measurements" and "two concurrent jobs are both bound to CPU 0" in between.value
     assert "--bind-to none" in between.command
-    assert looked(monkeypatch, bound(["0-1", "0-1"]))["two ranks on one CPU"].judged == "ok"
-    assert looked(monkeypatch, bound(["0", "0"]), cpus=(0,))["two ranks on one CPU"].found == "only one CPU"
-    assert looked(monkeypatch, bound([]))["two ranks on one CPU"].judged == "unknown"
+    assert looked(monkeypatch, bound(["0-1", "0-1"]))["two ranks on one CPU"].verdict == "ok"
+    assert looked(monkeypatch, bound(["0", "0"]), cpus=(0,))["two ranks on one CPU"].value == "only one CPU"
+    assert looked(monkeypatch, bound([]))["two ranks on one CPU"].verdict == "unknown"
 
 
 def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,15 +215,15 @@ def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.
         return "pingpong" in words and "UCX_TLS" not in environment
 
     finding = looked(monkeypatch, but(as_started, short), "mpich")["hosts with a common kernel"]
-    assert finding.judged == "spoils-measurements" and finding.command == "export UCX_TLS=tcp,self"
-    assert "shared memory, 300 ns" in finding.found and "with the remedy: network mesh0, 20.0 µs" in finding.found
+    assert finding.verdict == "spoils-measurements" and finding.command == "export UCX_TLS=tcp,self"
+    assert "shared memory, 300 ns" in finding.value and "with the remedy: network mesh0, 20.0 µs" in finding.value
     unchanged = looked(monkeypatch, but(lambda w, _: "pingpong" in w, short), "mpich")["hosts with a common kernel"]
-    assert unchanged.judged == "spoils-measurements" and not unchanged.command
+    assert unchanged.verdict == "spoils-measurements" and not unchanged.command
     forbidden = CommandResult(1, "", "unshare: unshare failed: Operation not permitted\n")
     finding = looked(monkeypatch, but(lambda w, _: "pingpong" in w, forbidden), root=False)[
         "hosts with a common kernel"
     ]
-    assert finding.judged == "unknown" and "Operation not permitted" in finding.found and "sudo" in finding.command
+    assert finding.verdict == "unknown" and "Operation not permitted" in finding.value and "sudo" in finding.command
 
 
 def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -250,14 +250,16 @@ def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.Monke
         file.close()
         answer = seen("openmpi")
         assert (
-            answer.judged == "spoils-measurements" and answer.found.startswith("3 files in") and "3 MiB" in answer.found
+            answer.verdict == "spoils-measurements"
+            and answer.value.startswith("3 files in")
+            and "3 MiB" in answer.value
         )
         assert answer.command == f"rm {tmp_path}/vader_segment.n1.0.1a.* {tmp_path}/vader_segment.n1.0.2b.1"
         mapping.close()
-    assert seen("openmpi").found.startswith("5 files in")
+    assert seen("openmpi").value.startswith("5 files in")
     assert seen("mpich").command == f"rm {tmp_path}/mpich_shar_tmpAb9"
     (tmp_path / "mpich_shar_tmpAb9").unlink()
-    assert seen("mpich").judged == "ok"
+    assert seen("mpich").verdict == "ok"
 
 
 def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,17 +274,17 @@ def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatc
     assert finding.judged == "hidden" and "was terminated by SIGSEGV after its results" in finding.found
     assert finding.command == "oshrun --mca opal_common_ucx_opal_mem_hooks 0 …"
     unchanged = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, crash))["end of OpenSHMEM programs"]
-    assert unchanged.judged == "hidden" and not unchanged.command
+    assert unchanged.verdict == "hidden" and not unchanged.command
     attempt = CommandResult(77, absent("this build has no OpenSHMEM"), "")
     finding = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, attempt))["end of OpenSHMEM programs"]
-    assert finding.judged == "hidden" and "absent: this build has no OpenSHMEM" in finding.found
+    assert finding.verdict == "hidden" and "absent: this build has no OpenSHMEM" in finding.value
     assert "libopenmpi-dev" in finding.command
 
 
 def test_windows_that_cannot_be_made_over_tcp_are_seen_with_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = CommandResult(77, absent("MPI_Win_allocate: MPI_ERR_WIN: invalid window"), "")
     finding = looked(monkeypatch, but(lambda w, _: "rma_fence" in w and "rdma,sm,pt2pt" not in w, attempt))
-    assert finding["windows over TCP"].judged == "hidden" and "MPI_ERR_WIN" in finding["windows over TCP"].found
+    assert finding["windows over TCP"].verdict == "hidden" and "MPI_ERR_WIN" in finding["windows over TCP"].value
     assert finding["windows over TCP"].command == "mpirun --mca osc rdma,sm,pt2pt …"
     assert not looked(monkeypatch, but(lambda w, _: "rma_fence" in w, attempt))["windows over TCP"].command
 
@@ -290,17 +292,17 @@ def test_windows_that_cannot_be_made_over_tcp_are_seen_with_their_cure(monkeypat
 def test_words_beside_their_place_are_told_by_size_and_shift(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = CommandResult(0, windows(7), "")
     odd_sizes = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
-    assert odd_sizes.judged == "spoils-measurements" and odd_sizes.command.startswith("in the program: round sizes")
-    assert "get and put fail from 16 words in a window of 136 bytes, shifted by -8 bytes" in odd_sizes.found
-    assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in odd_sizes.found
+    assert odd_sizes.verdict == "spoils-measurements" and odd_sizes.command.startswith("in the program: round sizes")
+    assert "get and put fail from 16 words in a window of 136 bytes, shifted by -8 bytes" in odd_sizes.value
+    assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in odd_sizes.value
     # If even windows fail, rounding does not help.
     attempt = CommandResult(0, windows(7, beyond=(0, 8)), "")
     odd_sizes = looked(monkeypatch, but(lambda w, _: "window" in w, attempt), "mpich")["windows of odd sizes"]
-    assert "(8 of 8 messages, 4 in" in odd_sizes.found and not odd_sizes.command
+    assert "(8 of 8 messages, 4 in" in odd_sizes.value and not odd_sizes.command
     finding = looked(monkeypatch, but(lambda w, _: "window" in w, CommandResult(139, "", "")), "mpich")[
         "windows of odd sizes"
     ]
-    assert finding.judged == "unknown" and "SIGSEGV" in finding.found
+    assert finding.verdict == "unknown" and "SIGSEGV" in finding.value
 
 
 def test_what_co_arrays_lose_is_counted_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,9 +310,9 @@ def test_what_co_arrays_lose_is_counted_with_what_helps(monkeypatch: pytest.Monk
         return "caf_scalar,caf_element,caf_event" in words and "MPIR_CVAR_NOLOCAL" not in environment
 
     lossy = looked(monkeypatch, but(tried, CommandResult(0, coarrays(16), "")), "mpich")["co-arrays"]
-    assert lossy.judged == "spoils-measurements"
-    assert "16 of 32 scalar puts, 16 of 64 element puts, 16 of 64 event posts" in lossy.found
-    assert "none where an image's part is a multiple of 16 bytes" in lossy.found
+    assert lossy.verdict == "spoils-measurements"
+    assert "16 of 32 scalar puts, 16 of 64 element puts, 16 of 64 event posts" in lossy.value
+    assert "none where an image's part is a multiple of 16 bytes" in lossy.value
     assert lossy.command.startswith("export MPIR_CVAR_NOLOCAL=1") and "2 words or 4 events" in lossy.command
     # A cure that was not seen to help is not suggested.
     pattern = "caf_scalar,caf_element,caf_event"
@@ -320,17 +322,17 @@ def test_what_co_arrays_lose_is_counted_with_what_helps(monkeypatch: pytest.Monk
     assert unchanged.command.startswith("in the program:") and "NOLOCAL" not in unchanged.command
     any_size = CommandResult(0, coarrays(16, bad=(8, 16)), "")
     unchanged = looked(monkeypatch, but(lambda w, _: pattern in w, any_size), "openmpi")["co-arrays"]
-    assert unchanged.judged == "spoils-measurements" and "multiple" not in unchanged.found and not unchanged.command
+    assert unchanged.verdict == "spoils-measurements" and "multiple" not in unchanged.value and not unchanged.command
     finding = looked(monkeypatch, but(tried, CommandResult(139, coarrays(0), "")), "mpich")["co-arrays"]
-    assert finding.judged == "unknown" and "SIGSEGV" in finding.found
+    assert finding.verdict == "unknown" and "SIGSEGV" in finding.value
     attempt = CommandResult(77, absent("this build has no co-arrays"), "")
     lossy = looked(monkeypatch, but(tried, attempt), "mpich")["co-arrays"]
-    assert lossy.judged == "hidden" and "libcoarrays-mpich-dev" in lossy.command
+    assert lossy.verdict == "hidden" and "libcoarrays-mpich-dev" in lossy.command
 
 
 def test_libraries_that_are_not_here_are_told_with_what_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = looked(monkeypatch, well, "openmpi", asked="all", root=False)["installed"]
-    assert finding.name.startswith("MPICH") and finding.judged == "hidden"
+    assert finding.name.startswith("MPICH") and finding.verdict == "hidden"
     assert finding.command.startswith("sudo apt-get install mpich libmpich-dev")
     with pytest.raises(AbsentError, match="mpich"):
         looked(monkeypatch, well, "openmpi", asked="mpich")

@@ -77,7 +77,11 @@ class MadeNetwork:
                     time = time + abs(self.dice.normal(0, 0.2, len(POINTS)))
                 samples.append((r, a, b, time.tolist()))
         return PairCampaign(
-            campaign, list(names), POINTS, PairTimes.of(len(names), len(rounds), len(POINTS), samples), len(samples)
+            campaign,
+            list(names),
+            POINTS,
+            PairTimes.from_pairs(len(names), len(rounds), len(POINTS), samples),
+            len(samples),
         )
 
     def look(self, rounds: int = 8) -> NetworkState:

@@ -25,13 +25,13 @@ from meshmark.statistics.scaling import ScalingPoint, confidence_of_each, scalin
 from meshmark.store.record import median, median_interval
 
 
-def answer(found: Trials, app: Application, machine: Topology, profiles: Sequence[Profile] = ()) -> dict[str, Any]:
+def answer(trials: Trials, app: Application, machine: Topology, profiles: Sequence[Profile] = ()) -> dict[str, Any]:
     """Return the object that `--json` prints after the records. Values have the unit of the metric.
 
     Args:
         machine: Topology of this machine, for its caches, cores and CPUs.
     """
-    configs = [c for c in found.all if found.of(c.label)]
+    configs = [c for c in trials.all if trials.of(c.label)]
     merit = _merit(app)
     return {
         "type": "application",
@@ -39,27 +39,27 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "metric": FIGURE if app.figure.pattern else "elapsed",
         "unit": merit.unit,
         "better": merit.better,
-        "margin": found.plan.margin,
+        "margin": trials.plan.margin,
         "verified": bool(app.verify.pattern or app.verify.command),
-        "stopped": found.stopped,
-        "seed": found.plan.seed,
-        "run": found.plan.run,
-        "configurations": [_row(found, item) for item in configs],
-        "failed": dict(found.excluded),
-        "pairs": [asdict(p) | {"text": p.text(merit)} for p in _pairs(found, app, configs)],
-        "working_sets": [asdict(item) for item in _working_sets(found, app, configs)],
+        "stopped": trials.stopped,
+        "seed": trials.plan.seed,
+        "run": trials.plan.run,
+        "configurations": [_row(trials, item) for item in configs],
+        "failed": dict(trials.excluded),
+        "pairs": [asdict(p) | {"text": p.text(merit)} for p in _pairs(trials, app, configs)],
+        "working_sets": [asdict(item) for item in _working_sets(trials, app, configs)],
         "prefetchers": [
             asdict(item)
             for item in prefetcher_effects(
-                _values(found, configs), configs, merit, found.plan.margin, _confidence(configs)
+                _values(trials, configs), configs, merit, trials.plan.margin, _confidence(configs)
             )
         ],
-        "clocks": clock_effects(_values(found, configs), configs, merit.better),
-        "scaling": _scalings(found, app, configs, machine),
+        "clocks": clock_effects(_values(trials, configs), configs, merit.better),
+        "scaling": _scalings(trials, app, configs, machine),
         "levels": [
             {"configuration": c.label, **asdict(level_pair)}
             for c in configs
-            if (level_pair := levels(found.of(c.label))) is not None
+            if (level_pair := levels(trials.of(c.label))) is not None
         ],
         "profiles": [asdict(item) for item in profiles],
     }
@@ -71,22 +71,22 @@ def _merit(app: Application) -> MeritUnit:
     return MeritUnit(better, app.figure.unit if app.figure.pattern else "s")
 
 
-def _row(found: Trials, one: Configuration) -> dict[str, Any]:
-    runs = list(found.of(one.label).values())
+def _row(trials: Trials, configuration: Configuration) -> dict[str, Any]:
+    runs = list(trials.of(configuration.label).values())
     values = [a.value or 0.0 for a in runs]
-    warm = found.warm(one.label)
+    warm = trials.warm(configuration.label)
     medians = RunMedians.of(runs)
     sorted_values = sorted(values)
     return {
-        "configuration": one.label,
-        "values": dict(one.values),
+        "configuration": configuration.label,
+        "values": dict(configuration.values),
         "value": median(values),
         "interval": median_interval(values),
         "lowest": sorted_values[0],
         "highest": sorted_values[-1],
         "runs": len(runs),
         "flags": sorted(result_flags(runs)),
-        "failed": found.failures.get(one.label, 0),
+        "failed": trials.failures.get(configuration.label, 0),
         "neighbours": neighbours_of(runs),
         "elapsed_s": medians.elapsed_s,
         "user_s": medians.cpu_s - medians.system_s,
@@ -100,26 +100,26 @@ def _row(found: Trials, one: Configuration) -> dict[str, Any]:
     }
 
 
-def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[ConfigurationPair]:
+def _pairs(trials: Trials, app: Application, ran: list[Configuration]) -> list[ConfigurationPair]:
     """Compare each configuration with the first, at the confidence of `_confidence`."""
     if len(ran) < 2:
         return []
-    values = _values(found, ran)
+    values = _values(trials, ran)
     first = ran[0].label
     confidence = _confidence(ran)
     return [
-        compare(c.label, first, (values[c.label], values[first]), _merit(app), found.plan.margin, confidence)
+        compare(c.label, first, (values[c.label], values[first]), _merit(app), trials.plan.margin, confidence)
         for c in ran[1:]
     ]
 
 
-def _values(found: Trials, ran: list[Configuration]) -> dict[str, dict[int, float]]:
+def _values(trials: Trials, ran: list[Configuration]) -> dict[str, dict[int, float]]:
     """Return the values of each configuration by label and round."""
-    return {c.label: {r: a.value or 0.0 for r, a in found.of(c.label).items()} for c in ran}
+    return {c.label: {r: a.value or 0.0 for r, a in trials.of(c.label).items()} for c in ran}
 
 
-def _working_sets(found: Trials, app: Application, ran: list[Configuration]) -> list[WorkingSet]:
-    return working_sets(_values(found, ran), ran, _merit(app), found.plan.margin, _confidence(ran))
+def _working_sets(trials: Trials, app: Application, ran: list[Configuration]) -> list[WorkingSet]:
+    return working_sets(_values(trials, ran), ran, _merit(app), trials.plan.margin, _confidence(ran))
 
 
 def _confidence(ran: Sequence[Configuration]) -> float:
@@ -132,7 +132,7 @@ def _confidence(ran: Sequence[Configuration]) -> float:
     return confidence_of_each(len(ran) - 1)
 
 
-def _scalings(found: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:
+def _scalings(trials: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:
     """Return the scaling with each dimension that counts workers, for each combination of the other dimensions."""
     groups = {
         (name, others): {configuration.count(name): configuration for configuration in configurations}
@@ -142,17 +142,17 @@ def _scalings(found: Trials, app: Application, ran: list[Configuration], machine
     confidence = confidence_of_each(len(groups))
     results = []
     for (name, others), members in groups.items():
-        runs = {n: found.of(c.label) for n, c in members.items()}
+        runs = {n: trials.of(c.label) for n, c in members.items()}
         speeds = {
             n: {r: _speed(app, n, name, a) for r, a in runs_by_round.items()} for n, runs_by_round in runs.items()
         }
         fit = scaling(speeds, confidence=confidence)
-        kinds = fit.kinds(found.plan.margin)
+        kinds = fit.kinds(trials.plan.margin)
         fewest = min(members)
         # Number of units in each worker, such as the threads of a copy.
         units_each = math.prod(members[fewest].count(count_name) for count_name in COUNTS if count_name != name)
         medians = {
-            n: RunMedians.of(list(runs_by_round.values()), found.warm(members[n].label))
+            n: RunMedians.of(list(runs_by_round.values()), trials.warm(members[n].label))
             for n, runs_by_round in runs.items()
         }
         results.append(
@@ -170,9 +170,9 @@ def _scalings(found: Trials, app: Application, ran: list[Configuration], machine
     return results
 
 
-def _speed(app: Application, count: int, name: str, one: ConfigurationRun) -> float:
+def _speed(app: Application, count: int, name: str, run: ConfigurationRun) -> float:
     """Return the work per time; for copies, the work of all copies together."""
-    value = one.value or 0.0
+    value = run.value or 0.0
     if app.figure.pattern and app.figure.better == "higher":
         return value
     return (count if name == "copies" else 1) / value

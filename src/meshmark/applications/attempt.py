@@ -116,7 +116,7 @@ class _CopyProcess:
 
 def attempt(
     app: Application,
-    one: Configuration,
+    configuration: Configuration,
     folders: Folders,
     number: int,
     *,
@@ -138,15 +138,15 @@ def attempt(
         AbsentError: Its program is not installed.
         MeshmarkError: The disk of the folder is full.
     """
-    result = ConfigurationRun(configuration=one.label, round=number)
+    result = ConfigurationRun(configuration=configuration.label, round=number)
     start_s = time.monotonic()
     emptied(folders.run)
-    copies = one.count("copies")
+    copies = configuration.count("copies")
     for index in range(copies):
-        write_files(app, one, folders, index)
-    results = [ResultsFile(app, one, folders, index) for index in range(copies)]
+        write_files(app, configuration, folders, index)
+    results = [ResultsFile(app, configuration, folders, index) for index in range(copies)]
     other_work = OtherWork()
-    reason, group = _run_copies(app, one, folders, copies, observed, under, most_s)
+    reason, group = _run_copies(app, configuration, folders, copies, observed, under, most_s)
     result.elapsed_s, result.reason = group.elapsed_s, reason
     if not result.reason:
         for index, copy in enumerate(group.copies):
@@ -159,12 +159,12 @@ def attempt(
         shares = other_work.shares(cpu_s)
         result.counts |= group.beside.counts | shares.counts
         result.flags = sorted({*result.flags, *shares.flags})
-    if all(one.values.get(name, default) == default for name, default in AS_IT_IS.items()):
+    if all(configuration.values.get(name, default) == default for name, default in AS_IT_IS.items()):
         result.findings = []  # no placement was requested
     for index, copy in enumerate(group.copies):
         if result.reason:
             break
-        values = placeholders(app, one, folders, index)
+        values = placeholders(app, configuration, folders, index)
         _verify(result, app, copy, home(app, folders, index), values)
     if result.reason:
         result.value = None
@@ -179,9 +179,9 @@ def home(app: Application, folders: Folders, copy: int) -> Path:
     return folders.run / f"copy{copy}" if app.scratch else app.source
 
 
-def write_files(app: Application, one: Configuration, folders: Folders, copy: int) -> None:
+def write_files(app: Application, configuration: Configuration, folders: Folders, copy: int) -> None:
     """Write the files of a copy into its folder."""
-    values = placeholders(app, one, folders, copy)
+    values = placeholders(app, configuration, folders, copy)
     copy_folder = home(app, folders, copy)
     if app.scratch:
         make_folder(copy_folder)
@@ -210,7 +210,7 @@ class _StartedCopies:
 
 def _run_copies(
     app: Application,
-    one: Configuration,
+    configuration: Configuration,
     folders: Folders,
     copies: int,
     observed: bool,
@@ -220,14 +220,18 @@ def _run_copies(
     """Start all copies and wait for their end. Return why they failed, "" if all succeeded, and the copies."""
     running: list[_CopyProcess] = []
     token = str(folders.root.absolute())
-    with limited(one.values, from_sysfs) as tasks, beside(one.values, from_sysfs) as neighbours, _adopting():
+    with (
+        limited(configuration.values, from_sysfs) as tasks,
+        beside(configuration.values, from_sysfs) as neighbours,
+        _adopting(),
+    ):
         earlier_children = set(_children())
         join = _CopyLimits(tasks, neighbours.cpus)
         neighbours.begin()
         start_s = time.perf_counter()
         try:
             running.extend(
-                _start(app, one, folders, index, observed, token, () if index else under, join)
+                _start(app, configuration, folders, index, observed, token, () if index else under, join)
                 for index in range(copies)
             )
             reason = _wait(running, app, folders, start_s, most_s)
@@ -251,7 +255,7 @@ def left_running(count: int) -> str:
 
 def _start(
     app: Application,
-    one: Configuration,
+    configuration: Configuration,
     folders: Folders,
     copy: int,
     observed: bool,
@@ -259,13 +263,13 @@ def _start(
     under: Sequence[str],
     join: _CopyLimits,
 ) -> _CopyProcess:
-    values = placeholders(app, one, folders, copy)
+    values = placeholders(app, configuration, folders, copy)
     record, out, err = (folders.run / f"{copy}.{kind}" for kind in ("jsonl", "out", "err"))
-    words = [*under, *argv(app, one, values, record, observed=observed)]
+    words = [*under, *argv(app, configuration, values, record, observed=observed)]
     copy_folder = home(app, folders, copy)
     if missing := absent(app, filled(app.command[0], values), copy_folder):
         raise missing
-    scheduler = one.values.get("scheduler", "other")
+    scheduler = configuration.values.get("scheduler", "other")
     preparation = process.Preparation(
         at_parent_death=signal.SIGTERM,
         cpus=join.cpus or (),
@@ -284,10 +288,10 @@ def _start(
                 stderr=errors,
                 env={
                     **os.environ,
-                    **environment(app, one, values),
+                    **environment(app, configuration, values),
                     _TOKEN: token,
                     "MESHMARK_RECORDED_COMMAND": json.dumps(
-                        mask_words(filled(word, {**values, **one.values}) for word in app.command)
+                        mask_words(filled(word, {**values, **configuration.values}) for word in app.command)
                     ),
                 },
                 start_new_session=True,
@@ -371,8 +375,8 @@ def _failed(each: _CopyProcess, app: Application, elapsed_s: float) -> str:
 class ResultsFile:
     """The file of results of a copy that is about to run. A file that an earlier run wrote does not count."""
 
-    def __init__(self, app: Application, one: Configuration, folders: Folders, copy: int) -> None:
-        self._path = home(app, folders, copy) / filled(app.output, placeholders(app, one, folders, copy))
+    def __init__(self, app: Application, configuration: Configuration, folders: Folders, copy: int) -> None:
+        self._path = home(app, folders, copy) / filled(app.output, placeholders(app, configuration, folders, copy))
         self._before = self._written()
 
     def text(self) -> str:
@@ -404,7 +408,7 @@ def _cut_verdict(err: Path) -> None:
             file.truncate(start + match.start())
 
 
-def _read(found: ConfigurationRun, app: Application, copies: Sequence[_CopyProcess]) -> None:
+def _read(run: ConfigurationRun, app: Application, copies: Sequence[_CopyProcess]) -> None:
     """Read the times and the figures of merit of the copies."""
     values: list[FigureValue] = []
     elapsed_times: list[float] = []
@@ -412,41 +416,43 @@ def _read(found: ConfigurationRun, app: Application, copies: Sequence[_CopyProce
         try:
             lines = [json.loads(x) for x in copy.record.read_text(encoding="utf-8", errors="replace").splitlines()]
         except (OSError, ValueError) as error:
-            found.reason = f"the record cannot be read: {error}"
+            run.reason = f"the record cannot be read: {error}"
             return
-        read_record(found, lines, elapsed_times)
+        read_record(run, lines, elapsed_times)
         value = app.judged_by.read(elapsed_times[-1] if elapsed_times else 0.0, copy.out, copy.err)
         if isinstance(value, str):
-            found.reason = no_figure(value)
+            run.reason = no_figure(value)
             return
         values.append(value)
-    take_figure(found, app, values, elapsed_times)
+    take_figure(run, app, values, elapsed_times)
 
 
-def no_figure(why: str) -> str:
+def no_figure(reason: str) -> str:
     """Return a reason of `FigureOfMerit.matched` with the name of the key of the application file."""
-    return why.replace("--pattern", "figure.pattern")
+    return reason.replace("--pattern", "figure.pattern")
 
 
-def take_figure(found: ConfigurationRun, app: Application, values: Sequence[FigureValue], own: Sequence[float]) -> None:
+def take_figure(
+    run: ConfigurationRun, app: Application, values: Sequence[FigureValue], own_values: Sequence[float]
+) -> None:
     """Set the value of a run from the values of its copies.
 
     Args:
-        own: Elapsed times of the copies, in s.
+        own_values: Elapsed times of the copies, in s.
     """
-    found.better = values[0].better
+    run.better = values[0].better
     values_of_copies = [v.value for v in values]
     # The rates of copies that run at the same time add up; the time of a run is the time of its last copy.
-    total = math.fsum(values_of_copies) if found.better == "higher" else max(values_of_copies)
-    found.value = total * app.figure.scale if app.figure.pattern else found.elapsed_s
-    if len(values) == 1 and own:
-        found.elapsed_s = own[0]
-        found.value = found.value if app.figure.pattern else own[0]
-    if not LOWEST <= found.value <= HIGHEST:
-        found.reason = f"figure.scale: found a figure of {found.value:g}; allowed: {LOWEST:g} to {HIGHEST:g}"
+    total = math.fsum(values_of_copies) if run.better == "higher" else max(values_of_copies)
+    run.value = total * app.figure.scale if app.figure.pattern else run.elapsed_s
+    if len(values) == 1 and own_values:
+        run.elapsed_s = own_values[0]
+        run.value = run.value if app.figure.pattern else own_values[0]
+    if not LOWEST <= run.value <= HIGHEST:
+        run.reason = f"figure.scale: found a figure of {run.value:g}; allowed: {LOWEST:g} to {HIGHEST:g}"
 
 
-def read_record(found: ConfigurationRun, lines: Sequence[Any], own: list[float]) -> None:
+def read_record(run: ConfigurationRun, lines: Sequence[Any], own: list[float]) -> None:
     """Add the times of a copy to the times of the run, and append its elapsed time to `own`."""
     for line in lines:
         if line.get("type") == "result":
@@ -454,34 +460,32 @@ def read_record(found: ConfigurationRun, lines: Sequence[Any], own: list[float])
             if metric == "elapsed":
                 own.append(value)
                 conditions = line["conditions"]
-                found.peak_bytes = max(found.peak_bytes, float(conditions.get("largest_bytes", 0)))
+                run.peak_bytes = max(run.peak_bytes, float(conditions.get("largest_bytes", 0)))
                 for key in ("minor_faults", "major_faults", "switches_involuntary"):
-                    found.counts[key] = found.counts.get(key, 0.0) + float(conditions.get(key, 0))
+                    run.counts[key] = run.counts.get(key, 0.0) + float(conditions.get(key, 0))
             elif metric in _TIMES:
-                found.times[metric] = found.times.get(metric, 0.0) + value
-            found.flags = sorted({*found.flags, *line["flags"]} & FLAGS)
+                run.times[metric] = run.times.get(metric, 0.0) + value
+            run.flags = sorted({*run.flags, *line["flags"]} & FLAGS)
         elif line.get("type") == "note" and line.get("kind") == "placement" and "report" in line:
-            _see(found, line["report"])
+            _see(run, line["report"])
 
 
-def _see(found: ConfigurationRun, report: Mapping[str, Any]) -> None:
+def _see(run: ConfigurationRun, report: Mapping[str, Any]) -> None:
     """Record where the threads and pages of a copy were."""
     cpus = {str(t.get("ran_on", "")) for t in report.get("threads", ()) if t.get("ran_on") not in (None, "", "none")}
-    known_cpus = set(filter(None, str(found.seen.get("cpus", "")).split(" ")))
-    found.seen["cpus"] = " ".join(sorted(known_cpus | cpus))
-    pages: dict[str, float] = found.seen.setdefault("node_bytes", {})
+    known_cpus = set(filter(None, str(run.seen.get("cpus", "")).split(" ")))
+    run.seen["cpus"] = " ".join(sorted(known_cpus | cpus))
+    pages: dict[str, float] = run.seen.setdefault("node_bytes", {})
     for node, size in (report.get("pages") or {}).items():
         pages[str(node)] = pages.get(str(node), 0.0) + float(size)
-    found.findings += [printable(str(f)) for f in report.get("findings", ())]
+    run.findings += [printable(str(f)) for f in report.get("findings", ())]
 
 
-def _verify(
-    found: ConfigurationRun, app: Application, each: _CopyProcess, here: Path, values: Mapping[str, str]
-) -> None:
+def _verify(run: ConfigurationRun, app: Application, each: _CopyProcess, here: Path, values: Mapping[str, str]) -> None:
     text = tail(each.out) + "\n" + tail(each.err)
-    found.reason = verified(app.verify, text, here, values)
-    if found.reason:
-        found.flags = sorted({*found.flags, "unverified"})
+    run.reason = verified(app.verify, text, here, values)
+    if run.reason:
+        run.flags = sorted({*run.flags, "unverified"})
 
 
 # ------------------------------------------------------------------ processes and files

@@ -324,8 +324,8 @@ def _of_instrument(table: MemberTable, at: str) -> dict[str, Any]:
 RANKS: Final = frozenset({"npb", "swim", "pop", "gyro", "halo", "anatomy", "alltoall", "allreduce"})
 
 
-def _metric(of: Description, name: str, at: str) -> Any:
-    metrics = {m.name: m for m in of.metrics if m.better != "none"}
+def _metric(description: Description, name: str, at: str) -> Any:
+    metrics = {m.name: m for m in description.metrics if m.better != "none"}
     if name not in metrics:
         raise UsageError(f"{at}: metric: found '{quoted(name)}'; allowed: {', '.join(metrics)}", near(name, metrics))
     return metrics[name]

@@ -95,12 +95,12 @@ class Folders:
         return self.here or self.root / "run"
 
 
-def placeholders(app: Application, one: Configuration, folders: Folders, copy: int = 0) -> dict[str, str]:
+def placeholders(app: Application, configuration: Configuration, folders: Folders, copy: int = 0) -> dict[str, str]:
     """Return the values of all names in braces."""
-    build = one.values.get("build", "")
+    build = configuration.values.get("build", "")
     return {
         **dict.fromkeys(COUNTS, "1"),
-        **reveal_variables(one.values),
+        **reveal_variables(configuration.values),
         "source": str(app.source),
         "inputs": str(folders.inputs),
         "build": str(folders.build(build)) if build else "",
@@ -109,27 +109,31 @@ def placeholders(app: Application, one: Configuration, folders: Folders, copy: i
     }
 
 
-def environment(app: Application, one: Configuration, values: Mapping[str, str]) -> dict[str, str]:
+def environment(app: Application, configuration: Configuration, values: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a run in addition to the environment of this process."""
-    variables = openmpi_as_root() if "ranks" in one.values else {}
-    is_confined = one.values.get("cache_method") == NEIGHBOURS
+    variables = openmpi_as_root() if "ranks" in configuration.values else {}
+    is_confined = configuration.values.get("cache_method") == NEIGHBOURS
     if (
-        "ranks" in one.values
-        and (one.count("copies") > 1 or is_confined)
-        and one.values.get("bind", AS_IT_IS["bind"]) == AS_IT_IS["bind"]
+        "ranks" in configuration.values
+        and (configuration.count("copies") > 1 or is_confined)
+        and configuration.values.get("bind", AS_IT_IS["bind"]) == AS_IT_IS["bind"]
     ):
         # The launcher of each copy would bind its ranks to the same first cores, whatever CPUs it may use.
         variables |= openmpi_unbound()
     variables |= {name: filled(reveal_value(name, text), values) for name, text in app.env.items()}
-    if "threads" in one.values:
-        variables["OMP_NUM_THREADS"] = one.values["threads"]
-    if "wait" in one.values:
-        variables["OMP_WAIT_POLICY"] = one.values["wait"]
-    variables.update({n: reveal_value(n, v) for n, v in one.values.items() if n not in DIMENSIONS and n.isupper()})
+    if "threads" in configuration.values:
+        variables["OMP_NUM_THREADS"] = configuration.values["threads"]
+    if "wait" in configuration.values:
+        variables["OMP_WAIT_POLICY"] = configuration.values["wait"]
+    variables.update(
+        {n: reveal_value(n, v) for n, v in configuration.values.items() if n not in DIMENSIONS and n.isupper()}
+    )
     return variables
 
 
-def argv(app: Application, one: Configuration, values: Mapping[str, str], record: Path, *, observed: bool) -> list[str]:
+def argv(
+    app: Application, configuration: Configuration, values: Mapping[str, str], record: Path, *, observed: bool
+) -> list[str]:
     """Return the command line of one copy.
 
     Args:
@@ -137,12 +141,12 @@ def argv(app: Application, one: Configuration, values: Mapping[str, str], record
         record: File for times and observations.
         observed: Also observe where the threads and pages are, which takes some time of another CPU.
     """
-    options = [w for name, default in AS_IT_IS.items() for w in (f"--{name}", one.values.get(name, default))]
-    bind = one.values.get("bind", AS_IT_IS["bind"])
-    if "ranks" in one.values:
-        options += ["--launcher", "openmpi", "-n", one.values["ranks"]]
+    options = [w for name, default in AS_IT_IS.items() for w in (f"--{name}", configuration.values.get(name, default))]
+    bind = configuration.values.get("bind", AS_IT_IS["bind"])
+    if "ranks" in configuration.values:
+        options += ["--launcher", "openmpi", "-n", configuration.values["ranks"]]
     elif bind != AS_IT_IS["bind"] and not bind[:1].isdigit():
-        options += ["-n", one.values.get("threads", "1")]
+        options += ["-n", configuration.values.get("threads", "1")]
     options += ["--verify"] if observed else []
     command = [filled(word, values) for word in reveal_words(app.command)]
     return [str(native.find_place()), "run", *options, "--record", str(record), "--", *command]

@@ -32,14 +32,14 @@ _COUNTS: Final = {
 }
 
 
-def conditions_of(app: Application, one: Configuration) -> dict[str, Scalar]:
+def conditions_of(app: Application, configuration: Configuration) -> dict[str, Scalar]:
     """Return the conditions of the records of a configuration."""
-    values: dict[str, Scalar] = {n: int(v) if n in COUNTS else v for n, v in one.values.items()}
+    values: dict[str, Scalar] = {n: int(v) if n in COUNTS else v for n, v in configuration.values.items()}
     return {"program": app.name, "command": shlex.join(app.command), **values}
 
 
 def records(
-    found: Trials,
+    trials: Trials,
     app: Application,
     machine: str,
     command_line: str,
@@ -60,24 +60,24 @@ def records(
     provenance: dict[str, Scalar] = {
         "build": build,
         "command": command_line,
-        "start": found.plan.started,
-        "seed": found.plan.seed,
-        "margin": found.plan.margin,
+        "start": trials.plan.started,
+        "seed": trials.plan.seed,
+        "margin": trials.plan.margin,
         "verified": bool(app.verify.pattern or app.verify.command),
     }
-    for configuration in found.all:
-        runs = found.of(configuration.label)
+    for configuration in trials.all:
+        runs = trials.of(configuration.label)
         if not runs:
             continue
         profile = next((p for p in profiles if p.configuration == configuration.label and not p.reason), None)
-        own_provenance = {**provenance, "failed": found.failures.get(configuration.label, 0)}
-        rows += records_of(app, configuration, runs, machine, own_provenance, found.warm(configuration.label), profile)
+        own_provenance = {**provenance, "failed": trials.failures.get(configuration.label, 0)}
+        rows += records_of(app, configuration, runs, machine, own_provenance, trials.warm(configuration.label), profile)
     return rows
 
 
 def records_of(
     app: Application,
-    one: Configuration,
+    configuration: Configuration,
     runs: Mapping[int, ConfigurationRun],
     machine: str,
     provenance: Mapping[str, Scalar],
@@ -93,19 +93,19 @@ def records_of(
     flags = result_flags([*runs.values()])
     if warm is not None and warm.findings:
         flags |= {"misplaced"}
-    conditions = conditions_of(app, one)
+    conditions = conditions_of(app, configuration)
     if warm is not None and warm.seen.get("cpus"):
         conditions["observed_cpus"] = str(warm.seen["cpus"])
     conditions |= shares_during(runs.values())
     conditions |= neighbours_of(list(runs.values()))
     extra_provenance: dict[str, Scalar] = {}
-    series = [(metric, samples, flags, conditions) for metric, samples in _series(app, one, runs)]
+    series = [(metric, samples, flags, conditions) for metric, samples in _series(app, configuration, runs)]
     series += [
         (observation, [value], frozenset(), {**conditions, **extra_conditions})
         for observation, value, extra_conditions in _observed(warm)
     ]
     if profile is not None:
-        record_conditions = conditions_of(app, one)
+        record_conditions = conditions_of(app, configuration)
         series += [
             (SHARE, [share], frozenset(), {**record_conditions, **extra_conditions})
             for share, extra_conditions in _shares(profile)
@@ -133,7 +133,7 @@ def neighbours_of(runs: Sequence[ConfigurationRun]) -> dict[str, float]:
 
 
 def _series(
-    app: Application, one: Configuration, runs: Mapping[int, ConfigurationRun]
+    app: Application, configuration: Configuration, runs: Mapping[int, ConfigurationRun]
 ) -> Iterator[tuple[Metric, list[float]]]:
     attempts = [runs[r] for r in sorted(runs)]
     if app.figure.pattern:
@@ -147,7 +147,7 @@ def _series(
         if all(name in a.times for a in attempts):
             yield Metric(name, "s", "lower", text), [a.times[name] for a in attempts]
     if "copies" in app.dimensions:
-        copies = one.count("copies")
+        copies = configuration.count("copies")
         yield Metric("throughput", "1/s", "higher", "copies per time"), [copies / a.elapsed_s for a in attempts]
     if all(a.peak_bytes > 0 for a in attempts):  # 0: not known
         yield (
@@ -190,9 +190,9 @@ def _shares(profile: Profile) -> Iterator[tuple[float, dict[str, Scalar]]]:
         )
 
 
-def absences(found: Trials, failed_builds: Mapping[str, str], profiles: Sequence[Profile] = ()) -> list[Absence]:
+def absences(trials: Trials, failed_builds: Mapping[str, str], profiles: Sequence[Profile] = ()) -> list[Absence]:
     """Return why configurations have no result or no profile."""
-    reasons = {**{f"build={n}": message for n, message in failed_builds.items()}, **found.excluded}
+    reasons = {**{f"build={n}": message for n, message in failed_builds.items()}, **trials.excluded}
     entries = [
         Absence(instrument=INSTRUMENT, metric="", reason=f"{label}: {message}", kind="error")
         for label, message in reasons.items()

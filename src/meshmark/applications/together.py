@@ -84,11 +84,11 @@ def measured(
             notify(f"{member.name}: {error}")
     members = {Configuration({"member": m.name}).label: m for m in composite.members}
 
-    def run(one: Configuration, number: int, observed: bool, most_s: float) -> ConfigurationRun:
-        member = members[one.label]
+    def run(configuration: Configuration, number: int, observed: bool, most_s: float) -> ConfigurationRun:
+        member = members[configuration.label]
         folders = folders_of(member, folder)
         outcome = attempt(member.application, member.configuration, folders, number, observed=observed, most_s=most_s)
-        outcome.configuration = one.label
+        outcome.configuration = configuration.label
         if outcome.reason == _NO_RESULT and member.instrument:
             outcome.reason = (
                 f"found no single verified result of {member.instrument}; its options must select one point, and "
@@ -102,24 +102,24 @@ def measured(
     return trials
 
 
-def failed(found: Trials, composite: Composite) -> str:
+def failed(trials: Trials, composite: Composite) -> str:
     """Return which member failed, and why; "" if every member has `MIN_RUNS` verified runs."""
     for configuration in composite.listed:
         name = configuration.values["member"]
-        if configuration.label in found.excluded:
-            return f"member {name} failed: {found.excluded[configuration.label]}"
-        if (count := len(found.of(configuration.label))) < MIN_RUNS:
-            suffix = found.stopped and f", since {found.stopped}"
+        if configuration.label in trials.excluded:
+            return f"member {name} failed: {trials.excluded[configuration.label]}"
+        if (count := len(trials.of(configuration.label))) < MIN_RUNS:
+            suffix = trials.stopped and f", since {trials.stopped}"
             return f"member {name} has {count} of at least {MIN_RUNS} runs{suffix}"
     return ""
 
 
-def refused(found: Trials, composite: Composite) -> str:
+def refused(trials: Trials, composite: Composite) -> str:
     """Return why there is no composite; "" if there is one."""
-    return failed(found, composite) or ("" if composite.reference else "there is no reference to divide by")
+    return failed(trials, composite) or ("" if composite.reference else "there is no reference to divide by")
 
 
-def ratios(found: Trials, composite: Composite) -> dict[str, list[float]]:
+def ratios(trials: Trials, composite: Composite) -> dict[str, list[float]]:
     """Return the ratios of the runs to the median of the reference, by member that ran; empty without a reference."""
     if composite.reference is None:
         return {}
@@ -127,18 +127,18 @@ def ratios(found: Trials, composite: Composite) -> dict[str, list[float]]:
     return {
         m.name: ratios_to(values, median(reference[m.name]), m.better)
         for m in composite.members
-        if (values := _values(found, m))
+        if (values := _values(trials, m))
     }
 
 
-def result(found: Trials, composite: Composite) -> GeometricMean | None:
+def result(trials: Trials, composite: Composite) -> GeometricMean | None:
     """Return the composite; None if it is refused.
 
     Its interval includes the spread of the reference for members with several runs of the reference.
     """
-    if refused(found, composite) or composite.reference is None:
+    if refused(trials, composite) or composite.reference is None:
         return None
-    composite_mean = mean_of(ratios(found, composite))
+    composite_mean = mean_of(ratios(trials, composite))
     reference_runs = {m.name: composite.reference.runs[m.name] for m in composite.members}
     if not any(len(runs) > 1 for runs in reference_runs.values()):
         return composite_mean  # exact by definition
@@ -149,21 +149,23 @@ def result(found: Trials, composite: Composite) -> GeometricMean | None:
     return GeometricMean(composite_mean.value, over(composite_mean, base).terms)
 
 
-def _values(found: Trials, member: CompositeMember) -> list[float]:
-    runs = found.of(Configuration({"member": member.name}).label)
+def _values(trials: Trials, member: CompositeMember) -> list[float]:
+    runs = trials.of(Configuration({"member": member.name}).label)
     return [runs[r].value or 0.0 for r in sorted(runs)]
 
 
-def _of_member(found: Trials, member: CompositeMember) -> Trials:
+def _of_member(trials: Trials, member: CompositeMember) -> Trials:
     """Return the runs of a member as runs of its application."""
     label, configuration = Configuration({"member": member.name}).label, member.configuration
-    view = Trials(found.plan, [configuration])
-    view.attempts = [replace(a, configuration=configuration.label) for a in found.attempts if a.configuration == label]
-    view.failures = {configuration.label: found.failures.get(label, 0)}
+    view = Trials(trials.plan, [configuration])
+    view.attempts = [replace(a, configuration=configuration.label) for a in trials.attempts if a.configuration == label]
+    view.failures = {configuration.label: trials.failures.get(label, 0)}
     return view
 
 
-def composite_records(found: Trials, composite: Composite, machine: str, command_line: str, build: str) -> list[Record]:
+def composite_records(
+    trials: Trials, composite: Composite, machine: str, command_line: str, build: str
+) -> list[Record]:
     """Return the records of the applications of all members that ran, with their ratios, and of the composite.
 
     Args:
@@ -173,10 +175,10 @@ def composite_records(found: Trials, composite: Composite, machine: str, command
     reference = composite.reference
     reference_name: dict[str, Scalar] = {} if reference is None else {"reference": reference.machine}
     origin: dict[str, Scalar] = {} if reference is None else {"reference_source": reference.source}
-    by_member = ratios(found, composite)
+    by_member = ratios(trials, composite)
     for member in composite.members:
         member_conditions: dict[str, Scalar] = {"composite": composite.name, "member": member.name}
-        own_records = records(_of_member(found, member), member.application, machine, command_line, build)
+        own_records = records(_of_member(trials, member), member.application, machine, command_line, build)
         rows += [replace(r, conditions={**r.conditions, **member_conditions}) for r in own_records]
         if own_records and member.name in by_member:
             first = own_records[0]
@@ -192,7 +194,7 @@ def composite_records(found: Trials, composite: Composite, machine: str, command
                     provenance={**first.provenance, **origin},
                 )
             )
-    overall = result(found, composite)
+    overall = result(trials, composite)
     if overall is not None:
         interval = overall.interval
         bounds: dict[str, Scalar] = {} if interval is None else {"run_low": interval[0], "run_high": interval[1]}
@@ -217,38 +219,38 @@ def composite_records(found: Trials, composite: Composite, machine: str, command
     return rows
 
 
-def composite_absences(found: Trials, composite: Composite) -> list[Absence]:
+def composite_absences(trials: Trials, composite: Composite) -> list[Absence]:
     """Return why members have no result, and why there is no composite."""
-    labels = {c.label: c.values["member"] for c in found.all}
+    labels = {c.label: c.values["member"] for c in trials.all}
     entries = [
         Absence(instrument=INSTRUMENT, metric=FIGURE, reason=f"{labels[label]}: {reason}", kind="error")
-        for label, reason in found.excluded.items()
+        for label, reason in trials.excluded.items()
     ]
-    if reason := refused(found, composite):
+    if reason := refused(trials, composite):
         entries.append(Absence(instrument=INSTRUMENT, metric=COMPOSITE.name, reason=f"{composite.name}: {reason}"))
     return entries
 
 
-def composite_answer(found: Trials, composite: Composite) -> dict[str, Any]:
+def composite_answer(trials: Trials, composite: Composite) -> dict[str, Any]:
     """Return the object that `--json` prints after the records. Figures have the unit of the member."""
-    overall, reference = result(found, composite), composite.reference
-    by_member = ratios(found, composite)
+    overall, reference = result(trials, composite), composite.reference
+    by_member = ratios(trials, composite)
     return {
         "type": "composite",
         "name": composite.name,
         "reference": None if reference is None else {"machine": reference.machine, "source": reference.source},
         "value": None if overall is None else overall.value,
         "interval": None if overall is None else overall.interval,
-        "refused": refused(found, composite),
-        "members": [_row(found, composite, m, by_member.get(m.name, ())) for m in composite.members],
-        "stopped": found.stopped,
-        "seed": found.plan.seed,
-        "run": found.plan.run,
+        "refused": refused(trials, composite),
+        "members": [_row(trials, composite, m, by_member.get(m.name, ())) for m in composite.members],
+        "stopped": trials.stopped,
+        "seed": trials.plan.seed,
+        "run": trials.plan.run,
     }
 
 
-def _row(found: Trials, composite: Composite, member: CompositeMember, by_run: Sequence[float]) -> dict[str, Any]:
-    label, values = Configuration({"member": member.name}).label, _values(found, member)
+def _row(trials: Trials, composite: Composite, member: CompositeMember, by_run: Sequence[float]) -> dict[str, Any]:
+    label, values = Configuration({"member": member.name}).label, _values(trials, member)
     reference = composite.reference
     return {
         "member": member.name,
@@ -260,23 +262,23 @@ def _row(found: Trials, composite: Composite, member: CompositeMember, by_run: S
         "reference": None if reference is None else median(reference.runs[member.name]),
         "ratio": median(by_run) if by_run else None,
         "ratios": [min(by_run), max(by_run)] if by_run else None,
-        "flags": sorted(result_flags(list(found.of(label).values()))),
-        "failed": found.failures.get(label, 0),
-        "reason": found.excluded.get(label, ""),
+        "flags": sorted(result_flags(list(trials.of(label).values()))),
+        "failed": trials.failures.get(label, 0),
+        "reason": trials.excluded.get(label, ""),
     }
 
 
-def reference_toml(found: Trials, composite: Composite, machine: str) -> str:
+def reference_toml(trials: Trials, composite: Composite, machine: str) -> str:
     """Return the text of a reference file with these runs as the reference.
 
     Raises:
         MeshmarkError: A member failed.
     """
-    if reason := failed(found, composite):
+    if reason := failed(trials, composite):
         raise MeshmarkError(f"no reference: {reason}")
-    lines = ["[reference]", f'machine = "{machine}"', f'source = "measured by run {found.plan.run}"', ""]
+    lines = ["[reference]", f'machine = "{machine}"', f'source = "measured by run {trials.plan.run}"', ""]
     for member in composite.members:
-        runs = ", ".join(f"{v!r}" for v in _values(found, member))
+        runs = ", ".join(f"{v!r}" for v in _values(trials, member))
         lines += [
             "[[reference.figure]]",
             f'member = "{member.name}"',

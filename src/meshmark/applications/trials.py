@@ -98,12 +98,12 @@ class Trials:
     stopped: str = ""
     before_s: float = 0.0
 
-    def add(self, one: ConfigurationRun) -> None:
-        self.attempts.append(one)
-        if one.value is None:
-            count = self.failures[one.configuration] = self.failures.get(one.configuration, 0) + 1
+    def add(self, run: ConfigurationRun) -> None:
+        self.attempts.append(run)
+        if run.value is None:
+            count = self.failures[run.configuration] = self.failures.get(run.configuration, 0) + 1
             if count >= FAILURES:
-                self.excluded.setdefault(one.configuration, one.reason)
+                self.excluded.setdefault(run.configuration, run.reason)
 
     @property
     def spent_s(self) -> float:
@@ -163,28 +163,28 @@ def conduct(
 
 
 def _go_on(
-    found: Trials, run: Run, write: Callable[[Mapping[str, Any]], None], notify: Callable[[Trials], None]
+    trials: Trials, run: Run, write: Callable[[Mapping[str, Any]], None], notify: Callable[[Trials], None]
 ) -> str:
     """Run all missing rounds. Return why they ended early; "" if all rounds ran."""
-    plan = found.plan
+    plan = trials.plan
     # A run that failed just before an interruption is repeated, as it would have been without the interruption.
-    completed_runs = {(a.configuration, a.round) for a in found.attempts if a.value is not None}
+    completed_runs = {(a.configuration, a.round) for a in trials.attempts if a.value is not None}
     for round_ in range(1 - plan.warmup, plan.rounds + 1):
-        configurations = found.left()
+        configurations = trials.left()
         random.Random(f"{plan.seed} {round_}").shuffle(configurations)  # independent of all other rounds
         for configuration in configurations:
             if (configuration.label, round_) in completed_runs:
                 continue
             for _ in range(FAILURES):  # a failed run is repeated, since the machine may have caused the failure
-                rest_s, usual_s = plan.budget_s - found.spent_s, found.usual_s(configuration.label)
-                if found.attempts and usual_s > rest_s:
+                rest_s, usual_s = plan.budget_s - trials.spent_s, trials.usual_s(configuration.label)
+                if trials.attempts and usual_s > rest_s:
                     return BUDGET
                 attempt = run(configuration, round_, round_ == 1 - plan.warmup <= 0, max(rest_s, _LONGER * usual_s))
                 if attempt.reason == BUDGET:
                     return BUDGET
                 write(attempt.to_json())
-                found.add(attempt)
-                notify(found)
-                if attempt.value is not None or configuration.label in found.excluded:
+                trials.add(attempt)
+                notify(trials)
+                if attempt.value is not None or configuration.label in trials.excluded:
                     break
     return ""

@@ -21,7 +21,7 @@ OUTPUT_BYTES: Final = 1 << 30  # maximum size of a file that the command writes
 _TAIL_BYTES: Final = 1 << 16
 
 
-def verified(wanted: VerifyTable, text: str, folder: Path, values: Mapping[str, str]) -> str:
+def verified(table: VerifyTable, text: str, folder: Path, values: Mapping[str, str]) -> str:
     """Return why a run is wrong; "" if it is right.
 
     Args:
@@ -29,19 +29,19 @@ def verified(wanted: VerifyTable, text: str, folder: Path, values: Mapping[str, 
         folder: Folder in which the run took place.
         values: Values of placeholders.
     """
-    if reason := by_pattern(wanted, text):
+    if reason := by_pattern(table, text):
         return reason
-    return _by_command(wanted, folder, values) if wanted.command else ""
+    return _by_command(table, folder, values) if table.command else ""
 
 
-def by_pattern(wanted: VerifyTable, text: str) -> str:
+def by_pattern(table: VerifyTable, text: str) -> str:
     """Return why the output of a run is wrong; "" if it is right or there is no pattern."""
-    if not wanted.pattern:
+    if not table.pattern:
         return ""
-    matches = list(re.finditer(wanted.pattern, text, re.M))
+    matches = list(re.finditer(table.pattern, text, re.M))
     if not matches:
         return "verify.pattern: found no match in the output"
-    if wanted.expected is None:
+    if table.expected is None:
         return ""
     for match in matches:
         word = match.group(match.re.groups and 1)
@@ -55,9 +55,9 @@ def by_pattern(wanted: VerifyTable, text: str) -> str:
     return ""
 
 
-def _by_command(wanted: VerifyTable, folder: Path, values: Mapping[str, str]) -> str:
-    assert wanted.command is not None
-    words = [filled(word, values) for word in wanted.command]
+def _by_command(table: VerifyTable, folder: Path, values: Mapping[str, str]) -> str:
+    assert table.command is not None
+    words = [filled(word, values) for word in table.command]
     # The output goes to a file: a process that the command leaves behind could keep a pipe open, and it may be large.
     with tempfile.TemporaryFile() as out:
         try:
@@ -84,9 +84,9 @@ def _by_command(wanted: VerifyTable, folder: Path, values: Mapping[str, str]) ->
         return by_status(status, out.read().decode(errors="replace"))
 
 
-def not_run(program: str, why: str) -> str:
+def not_run(program: str, reason: str) -> str:
     """Return why the command has no verdict."""
-    return f"verify.command: cannot run {quoted(program)}: {why}"
+    return f"verify.command: cannot run {quoted(program)}: {reason}"
 
 
 def by_status(status: int | None, text: str) -> str:

@@ -66,7 +66,7 @@ def doctor(
     if failed:
         consequence = "the metrics that it cannot read are unknown"
         findings.append(HostFinding("sampler", failed, "unknown", consequence))
-    if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
+    if all(f.verdict == "unknown" for f in findings if not f.name.startswith("sampler")):
         raise MeshmarkError(f"doctor: nothing could be read below {root or '/'}", "--root: a folder with proc and sys")
     current_findings, interval_s = _slow_now(root or Path("/"))
     _print(in_order([*current_findings, *findings]), as_json)
@@ -105,7 +105,7 @@ def _print_process(pid: int, as_json: bool) -> None:
 
 def _say_slow(findings: Sequence[HostFinding], subject: str) -> None:
     """Print one line with the causes that slow a machine or a process."""
-    causes = [finding.name for finding in findings if finding.judged == "slows"]
+    causes = [finding.name for finding in findings if finding.verdict == "slows"]
     say(f"{subject}: {'slowed by ' + ', '.join(causes) if causes else 'nothing slows it now'}")
 
 
@@ -118,7 +118,7 @@ def _print(findings: Sequence[HostFinding], as_json: bool) -> None:
     from meshmark.views.terminal.findings import print_findings
 
     print_findings(findings)
-    counts = {j: sum(f.judged == j for f in findings) for j in ORDER}
+    counts = {j: sum(f.verdict == j for f in findings) for j in ORDER}
     say(
         f"{counts['slows']} slow programs now, {counts['spoils-measurements']} affect measurements, "
         f"{counts['hidden']} hide data, {counts['unknown']} unknown, {counts['ok']} OK"
@@ -172,7 +172,7 @@ def check_os(
             print(json.dumps(finding.to_json()))
     else:
         print_findings(findings)
-    failed, unknown, ok = (sum(f.judged == status for f in findings) for status in ("wrong", "unknown", "ok"))
+    failed, unknown, ok = (sum(f.verdict == status for f in findings) for status in ("wrong", "unknown", "ok"))
     say(f"{failed} wrong, {unknown} unknown, {ok} ok")
     if strict and failed:
         raise SystemExit(1)

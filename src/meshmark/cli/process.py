@@ -74,10 +74,10 @@ def open_streams() -> bool:
     return has_output
 
 
-def _replaced(why: UnicodeError) -> tuple[str, int]:
-    if not isinstance(why, UnicodeEncodeError):
-        raise why
-    return "".join(_INSTEAD.get(c, "?") for c in why.object[why.start : why.end]), why.end
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_INSTEAD.get(c, "?") for c in error.object[error.start : error.end]), error.end
 
 
 def flushed() -> OSError | None:

@@ -33,12 +33,12 @@ def show_published(name: str, as_json: bool) -> None:
         _show_paper(machine)
 
 
-def _show_paper(of: Paper) -> None:
+def _show_paper(paper: Paper) -> None:
     from meshmark.views.terminal.tables import print_tables
 
-    records = of.records()
-    print(of.title)
-    for line in _about(of.publication):
+    records = paper.records()
+    print(paper.title)
+    for line in _about(paper.publication):
         print(line)
     print()
     print_tables(records)
@@ -50,7 +50,7 @@ def _show_paper(of: Paper) -> None:
         print("\nmisprints:")
         for text in sorted(misprints):
             print(f"  {text}")
-    print(f"\nall of its numbers: meshmark machine show {PAPER}{of.publication.name}")
+    print(f"\nall of its numbers: meshmark machine show {PAPER}{paper.publication.name}")
 
 
 def _by_place(records: Iterable[Record]) -> dict[str, dict[str, None]]:
@@ -61,18 +61,18 @@ def _by_place(records: Iterable[Record]) -> dict[str, dict[str, None]]:
     return places
 
 
-def _show_publication(of: Publication, as_json: bool) -> None:
+def _show_publication(publication: Publication, as_json: bool) -> None:
     if as_json:
-        for entry in of.content():
+        for entry in publication.content():
             print(json.dumps(_entry_json(entry)))
         return
-    for line in _about(of):
+    for line in _about(publication):
         print(line)
-    for key, text in of.data["document"].items():
+    for key, text in publication.data["document"].items():
         if isinstance(text, str) and key not in {"title", "kind"}:
             print(f"{key}: {text}")
     place = ""
-    for entry in of.content():
+    for entry in publication.content():
         if entry.path.startswith("discrepancy["):
             continue  # listed below
         if entry.place != place:
@@ -84,7 +84,7 @@ def _show_publication(of: Publication, as_json: bool) -> None:
         numbers = ", ".join(f"{v:g}" for v in entry.printed)
         notes = [n for n in (entry.comparison, entry.qualifier, "computed, not printed" if entry.computed else "") if n]
         print(f"  {entry.path} = {numbers}" + (f"  ({'; '.join(notes)})" if notes else ""))
-    if discrepancies := of.data.get("discrepancy", []):
+    if discrepancies := publication.data.get("discrepancy", []):
         print("\nmisprints and contradictions:")
         for mismatch in discrepancies:
             details = "".join(
@@ -109,7 +109,7 @@ def _entry_json(entry: PublishedNumber | Text) -> Mapping[str, Any]:
     }
 
 
-def _about(of: Publication) -> Iterable[str]:
-    authors = f"{', '.join(of.authors)}: " if of.authors else ""
-    year = f", {of.year}" if of.year else ""
-    yield f"{authors}{of.title}{year}" + (f" ({of.kind})" if of.kind else "")
+def _about(publication: Publication) -> Iterable[str]:
+    authors = f"{', '.join(publication.authors)}: " if publication.authors else ""
+    year = f", {publication.year}" if publication.year else ""
+    yield f"{authors}{publication.title}{year}" + (f" ({publication.kind})" if publication.kind else "")

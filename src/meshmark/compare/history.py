@@ -174,17 +174,17 @@ def history(
 
 
 def over_time(
-    machine: str, found: Iterable[Series], rows: Iterable[Row], now: datetime, since: str = "", until: str = ""
+    machine: str, series: Iterable[Series], rows: Iterable[Row], now: datetime, since: str = "", until: str = ""
 ) -> History:
     """Return the history of a machine.
 
     Args:
-        found: Its values.
+        series: Its values.
         rows: Its software and settings over time, as `store.machines.machines` returns them.
         now: Time with a zone.
         since, until: Beginning of a date, such as 2026-11, whose beginning or end limits the starts; "": no limit.
     """
-    points, without_start = _points(found)
+    points, without_start = _points(series)
     begin, end = since.removesuffix("Z"), until.removesuffix("Z")
     selected_points = [
         _PendingPoint(record, tuple(r for r in runs if r.start >= begin and (not end or r.start[: len(end)] <= end)))
@@ -212,12 +212,12 @@ def over_time(
 # ------------------------------------------------------------------ points
 
 
-def _points(found: Iterable[Series]) -> tuple[dict[str, tuple[Record, list[RunValue]]], int]:
+def _points(series: Iterable[Series]) -> tuple[dict[str, tuple[Record, list[RunValue]]], int]:
     """Return the record and the runs of each point, oldest first, and the number of results without a valid start."""
     without_start = 0
     dated_series: list[tuple[Record, list[RunValue]]] = []
     utc_by_start: dict[str, str] = {}
-    for s in found:
+    for s in series:
         runs = []
         for run in s.runs:
             if run.start not in utc_by_start:
@@ -318,8 +318,8 @@ class _PendingPoint:
     p: list[float] = field(default_factory=list)
 
 
-def _judged(made: Sequence[_PendingPoint], rows: Sequence[Row]) -> list[HistoryPoint]:
-    for point in made:
+def _judged(points: Sequence[_PendingPoint], rows: Sequence[Row]) -> list[HistoryPoint]:
+    for point in points:
         values = [run.value for run in point.runs if not run.flags]
         if len(values) < MIN_RUNS:
             point.status = "too few runs"
@@ -328,8 +328,8 @@ def _judged(made: Sequence[_PendingPoint], rows: Sequence[Row]) -> list[HistoryP
         elif len({*values}) > 1:
             candidates = splits(values)
             point.at, point.p = [s.at for s in candidates], [s.p for s in candidates]
-    _limit_false_discoveries([p for p in made if p.status == "steady"])
-    return [_with_changes(point, rows) for point in made]
+    _limit_false_discoveries([p for p in points if p.status == "steady"])
+    return [_with_changes(point, rows) for point in points]
 
 
 def _limit_false_discoveries(tested: Sequence[_PendingPoint]) -> None:
@@ -419,7 +419,7 @@ def facts_between(rows: Sequence[Row], one: RunValue, other: RunValue) -> list[s
 # ------------------------------------------------------------------ for programs
 
 
-def to_json(found: History, now: datetime, stale_s: float) -> list[dict[str, Any]]:
+def to_json(history: History, now: datetime, stale_s: float) -> list[dict[str, Any]]:
     """Return one object per change, newest first, per point and per instrument, then one of the whole history.
 
     `type` distinguishes them.
@@ -438,13 +438,13 @@ def to_json(found: History, now: datetime, stale_s: float) -> list[dict[str, Any
         return {"value": of.measured.value, "low": low, "high": high, "runs": len(of.runs), **ends}
 
     objects: list[dict[str, Any]] = []
-    for c in found.changes:
+    for c in history.changes:
         low, high = c.ratio.interval or (None, None)
         last, first = c.between
         objects.append(
             {
                 "type": "change",
-                "machine": found.machine,
+                "machine": history.machine,
                 **identity_of(c.record),
                 "after_run": last.run,
                 "before_run": first.run,
@@ -459,17 +459,17 @@ def to_json(found: History, now: datetime, stale_s: float) -> list[dict[str, Any
                 "facts": list(c.facts),
             }
         )
-    for p in found.points:
+    for p in history.points:
         counts = {"runs": len(p.judged), "flagged": len(p.runs) - len(p.judged)}
         change_counts = {"changes": len(p.changes), "small": p.small}
         objects.append({"type": "point", **identity_of(p.record), "status": p.status, **counts, **change_counts})
-    for name, newest in found.newest.items():
+    for name, newest in history.newest.items():
         age = (now - newest).total_seconds()
         newest_text = newest.isoformat().replace("+00:00", "Z")
         objects.append(
             {"type": "instrument", "instrument": name, "newest": newest_text, "age_s": age, "stale": age > stale_s}
         )
-    counts = {"points": len(found.points), "runs": len(found.runs), "flagged": found.flagged}
-    flags = {"flags": dict(found.flags), "without_start": found.without_start, "clock": found.clock}
+    counts = {"points": len(history.points), "runs": len(history.runs), "flagged": history.flagged}
+    flags = {"flags": dict(history.flags), "without_start": history.without_start, "clock": history.clock}
     method = {"margin": MARGIN, "false_discovery_rate": RATE, "min_runs": MIN_RUNS, "min_segment": MIN_SEGMENT}
-    return [*objects, {"type": "history", "machine": found.machine, **counts, **flags, **method}]
+    return [*objects, {"type": "history", "machine": history.machine, **counts, **flags, **method}]

@@ -90,11 +90,11 @@ def fit_import(
     return ImportFit(fitted.text, (*points, *predicted), fitted, tuple(notes))
 
 
-def _fitted_points(found: ImportNumbers, fitted: KeyNumberFit) -> list[FitPoint]:
+def _fitted_points(numbers: ImportNumbers, fitted: KeyNumberFit) -> list[FitPoint]:
     return [
-        FitPoint(o.name, o.given, o.model, o.unit, True, frozenset().union(*(r.flags for r in found.used[o.name])))
+        FitPoint(o.name, o.given, o.model, o.unit, True, frozenset().union(*(r.flags for r in numbers.used[o.name])))
         for o in fitted.outcomes
-        if o.given is not None and o.name in found.used
+        if o.given is not None and o.name in numbers.used
     ]
 
 
@@ -108,25 +108,25 @@ def _unused(records: Sequence[Record]) -> str:
 
 
 def _predictions(
-    records: Sequence[Record], found: ImportNumbers, machine: MachineFile, curve: Sequence[tuple[float, float]]
+    records: Sequence[Record], numbers: ImportNumbers, machine: MachineFile, curve: Sequence[tuple[float, float]]
 ) -> tuple[list[FitPoint], set[int]]:
     """Return the points that the fit did not use, and the `id` of their results.
 
     Args:
         curve: Bandwidth and latency of the model under load; empty if the results have no loaded points.
     """
-    used_ids = {id(r) for group in found.used.values() for r in group}
-    points = _curve_points(_spread([p for p in found.curve if id(p.latency) not in used_ids]), curve)
-    tested_ids = {id(r) for p in found.curve for r in (p.latency, p.bandwidth)}
+    used_ids = {id(r) for group in numbers.used.values() for r in group}
+    points = _curve_points(_spread([p for p in numbers.curve if id(p.latency) not in used_ids]), curve)
+    tested_ids = {id(r) for p in numbers.curve for r in (p.latency, p.bandwidth)}
     requests: dict[str, tuple[Record, Request]] = {}
     mixes: dict[str, tuple[Record, dict[str, Any]]] = {}
     for r in records:
         if id(r) in used_ids:
             continue
-        if request := _request(r, found):
+        if request := _request(r, numbers):
             requests.setdefault(request[0], (r, request[1]))
             tested_ids.add(id(r))
-        elif actor := _mix(r, found, machine):
+        elif actor := _mix(r, numbers, machine):
             mixes.setdefault(f"mix, {float(str(r.conditions['read_share'])):.0%} reads", (r, actor))
             tested_ids.add(id(r))
     values = measured(machine, {name: request for name, (_, request) in requests.items()})
@@ -156,24 +156,24 @@ def _request(r: Record, found: ImportNumbers) -> tuple[str, Request] | None:
     return None
 
 
-def _threads(r: Record, found: ImportNumbers) -> int | None:
+def _threads(r: Record, numbers: ImportNumbers) -> int | None:
     """Return the number of cores that a result used: all, all of one socket, or one; None for other numbers."""
-    kind, node = found.kinds[id(r)], r.conditions.get("cpu_node")
+    kind, node = numbers.kinds[id(r)], r.conditions.get("cpu_node")
     if node is not None:
-        is_local = node == r.conditions.get("memory_node") and found.nodes == found.numbers.sockets
-        return found.numbers.cores_each if is_local else None
+        is_local = node == r.conditions.get("memory_node") and numbers.nodes == numbers.numbers.sockets
+        return numbers.numbers.cores_each if is_local else None
     if is_of_machine(kind):
-        return int(found.numbers.need("cores"))
+        return int(numbers.numbers.need("cores"))
     return 1 if kind.workers is not None and kind.workers.count == 1 else None
 
 
-def _mix(r: Record, found: ImportNumbers, machine: MachineFile) -> dict[str, Any] | None:
+def _mix(r: Record, numbers: ImportNumbers, machine: MachineFile) -> dict[str, Any] | None:
     """Return an actor that mixes reads and writes as a tool does; None for other results.
 
     With write-allocate (regular) stores, a written line is read as well: 2:1 means that one line is read, one line is
     read in order to be written, and one line is written.
     """
-    share, kind = r.conditions.get("read_share"), found.kinds[id(r)]
+    share, kind = r.conditions.get("read_share"), numbers.kinds[id(r)]
     is_mix = (r.instrument, r.conditions.get("kernel")) == ("bandwidth", "mix") and is_of_memory(kind)
     if not is_mix or not is_of_machine(kind) or not isinstance(share, float) or r.conditions.get("store") is not None:
         return None
@@ -185,19 +185,19 @@ def _mix(r: Record, found: ImportNumbers, machine: MachineFile) -> dict[str, Any
     streams = [{"op": "read", **access} for _ in range(reads - writes)]
     streams += [{"op": op, **access} for _ in range(writes) for op in ("own", "write")]
     chains = int(machine.number("cpu.stream_outstanding"))
-    return {"cpus": list(range(int(found.numbers.need("cores")))), "chains": chains, "streams": streams}
+    return {"cpus": list(range(int(numbers.numbers.need("cores")))), "chains": chains, "streams": streams}
 
 
-def _model_curve(found: ImportNumbers, machine: MachineFile) -> list[tuple[float, float]]:
+def _model_curve(numbers: ImportNumbers, machine: MachineFile) -> list[tuple[float, float]]:
     """Return bandwidth and latency of the model while all cores read, from an idle machine to full load."""
     lines = int(machine.number("cpu.outstanding"))
     chains = sorted({max(1, round(lines * n / 12)) for n in range(1, 13)})
-    threads = str(int(found.numbers.need("cores")))
+    threads = str(int(numbers.numbers.need("cores")))
     records = measure("loaded", machine, {"threads": threads, "chains": ",".join(map(str, chains))})
     rates, latencies = (
         [r.value for r in records if r.metric == metric] for metric in ("bandwidth_net", "load_latency")
     )
-    return [(0.0, found.numbers.need("idle-local")), *zip(rates, latencies, strict=True)]
+    return [(0.0, numbers.numbers.need("idle-local")), *zip(rates, latencies, strict=True)]
 
 
 def _curve_points(
@@ -212,16 +212,16 @@ def _curve_points(
     return points
 
 
-def _knee(found: ImportNumbers) -> LoadedPoint | None:
+def _knee(numbers: ImportNumbers) -> LoadedPoint | None:
     """Return the loaded point nearest to three quarters of the highest bandwidth; None if none is near it."""
-    if "loaded" not in found.used:
+    if "loaded" not in numbers.used:
         return None
-    highest = found.curve[-1].bandwidth.value
-    candidates = [p for p in found.curve if 0.5 * highest <= p.bandwidth.value <= 0.9 * highest]
+    highest = numbers.curve[-1].bandwidth.value
+    candidates = [p for p in numbers.curve if 0.5 * highest <= p.bandwidth.value <= 0.9 * highest]
     return min(candidates, key=lambda p: abs(p.bandwidth.value - 0.75 * highest), default=None)
 
 
-def _channels(found: ImportNumbers, machine: MachineFile, knee: LoadedPoint) -> int:
+def _channels(numbers: ImportNumbers, machine: MachineFile, knee: LoadedPoint) -> int:
     """Return the channels of a socket at which the model is nearest to a loaded point.
 
     More channels with the same total bandwidth are slower, so that accesses queue for longer at each of them.
@@ -230,7 +230,7 @@ def _channels(found: ImportNumbers, machine: MachineFile, knee: LoadedPoint) -> 
     errors: dict[int, float] = {}
     for count in _CHANNELS:
         settings = [f"memory.channels={count}", f"memory.channel_gb_per_s={rate * channels / count:.6g}"]
-        latency = _interpolated(_model_curve(found, machine.with_settings(settings)), knee.bandwidth.value)
+        latency = _interpolated(_model_curve(numbers, machine.with_settings(settings)), knee.bandwidth.value)
         errors[count] = abs(latency - knee.latency.value) if latency is not None else float("inf")
     return min(errors, key=lambda count: errors[count])
 

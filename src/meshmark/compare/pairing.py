@@ -82,7 +82,7 @@ def matches(
 def unpaired(
     ones: Sequence[Record],
     others: Sequence[Record],
-    found: Sequence[ResultMatch],
+    matches: Sequence[ResultMatch],
     of_all: Mapping[int, ResultKind] | None = None,
 ) -> list[list[UnpairedResult]]:
     """Return the results of each side that are in no pair.
@@ -90,7 +90,7 @@ def unpaired(
     Args:
         of_all: See `matches`.
     """
-    paired = {id(r) for m in found for r in (m.a, m.b)}
+    paired = {id(r) for m in matches for r in (m.a, m.b)}
     of_all = of_all or kinds(ones) | kinds(others)
 
     def side_unpaired(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[UnpairedResult]:

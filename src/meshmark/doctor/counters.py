@@ -166,11 +166,11 @@ class CounterHost:
         return f"echo {value} | {self._as_root}tee /{name}"
 
 
-def unknown(name: str, file: str, why: str) -> HostFinding:
-    return HostFinding(name, f"/{file} does not exist or is not readable", "unknown", why)
+def unknown(name: str, file: str, reason: str) -> HostFinding:
+    return HostFinding(name, f"/{file} does not exist or is not readable", "unknown", reason)
 
 
-def not_in_kernel(host: CounterHost, name: str, file: str, why: str) -> HostFinding:
+def not_in_kernel(host: CounterHost, name: str, file: str, reason: str) -> HostFinding:
     """Return the finding about a missing setting: ok if the running kernel has other settings in its folder.
 
     Otherwise, it is unknown.
@@ -178,8 +178,8 @@ def not_in_kernel(host: CounterHost, name: str, file: str, why: str) -> HostFind
     folder, _, setting = file.rpartition("/")
     names = host.names(folder) if host.live else None
     if names and setting not in names:
-        return HostFinding(name, "not in this kernel", "ok", why)
-    return unknown(name, file, why)
+        return HostFinding(name, "not in this kernel", "ok", reason)
+    return unknown(name, file, reason)
 
 
 # ------------------------------------------------------------------ counters

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-Judged = Literal["wrong", "slows", "spoils-measurements", "hidden", "unknown", "ok"]
-ORDER: Final[tuple[Judged, ...]] = ("wrong", "slows", "spoils-measurements", "hidden", "unknown", "ok")
+Judgement = Literal["wrong", "slows", "spoils-measurements", "hidden", "unknown", "ok"]
+ORDER: Final[tuple[Judgement, ...]] = ("wrong", "slows", "spoils-measurements", "hidden", "unknown", "ok")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,24 +15,30 @@ class HostFinding:
     """One property that was checked.
 
     Attributes:
-        found: Value of the property on this host; if it is unknown, the reason why it could not be checked.
-        judged: Judgement of the value. `wrong` breaks what placement relies on; `slows` makes programs take longer at
+        value: Value of the property on this host; if it is unknown, the reason why it could not be checked.
+        verdict: Judgement of the value. `wrong` breaks what placement relies on; `slows` makes programs take longer at
             this moment; `hidden` withholds data from Meshmark.
-        why: Effect on measuring, watching or placing, in one line.
+        effect: Effect on measuring, watching or placing, in one line.
         command: Command that changes the value; "" if no command does, or nothing needs to change.
     """
 
     name: str
-    found: str
-    judged: Judged
-    why: str
+    value: str
+    verdict: Judgement
+    effect: str
     command: str = ""
 
     def to_json(self) -> dict[str, str]:
-        return {"name": self.name, "found": self.found, "judged": self.judged, "why": self.why, "command": self.command}
+        return {
+            "name": self.name,
+            "found": self.value,
+            "judged": self.verdict,
+            "why": self.effect,
+            "command": self.command,
+        }
 
 
-def by_limits(value: float, spoils: float, slows: float) -> Judged:
+def by_limits(value: float, spoils: float, slows: float) -> Judgement:
     """Return the judgement of a value for which lower is better.
 
     Args:
@@ -45,12 +51,12 @@ def by_limits(value: float, spoils: float, slows: float) -> Judged:
 
 def in_order(findings: Iterable[HostFinding]) -> list[HostFinding]:
     """Return the findings with one line of text each, worst first; among equals, findings with a command first."""
-    return sorted(map(_one_line, findings), key=lambda f: (ORDER.index(f.judged), not f.command))
+    return sorted(map(_one_line, findings), key=lambda f: (ORDER.index(f.verdict), not f.command))
 
 
 def _one_line(finding: HostFinding) -> HostFinding:
     """Return the finding without control characters and line breaks, which files may contain."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in finding.found).split())[:400]
+    text = " ".join("".join(c if c.isprintable() else " " for c in finding.value).split())[:400]
     if not text:  # a corrupt file
-        return replace(finding, found="nothing readable", judged="unknown", command="")
-    return replace(finding, found=text, command=" ".join(finding.command.split()))
+        return replace(finding, value="nothing readable", verdict="unknown", command="")
+    return replace(finding, value=text, command=" ".join(finding.command.split()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark import process
-from meshmark.doctor.finding import HostFinding, Judged
+from meshmark.doctor.finding import HostFinding, Judgement
 from meshmark.errors import MeshmarkError
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import FileTree, parse_list
@@ -175,7 +175,7 @@ def scheduling(tree: FileTree, topology: Topology, starts: int, threads: int) ->
     return HostFinding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judgement, effect, command)
 
 
-def judge(unbound: float, bound: float) -> Judged:
+def judge(unbound: float, bound: float) -> Judgement:
     """Judge whether the scheduler makes unbound starts vary.
 
     Args:

@@ -218,7 +218,7 @@ def records(advice: Advice, machine: str, command_line: str, started: str, build
 
 def _record(
     advice: Advice,
-    one: Candidate,
+    candidate: Candidate,
     metric: Metric,
     samples: Sequence[float],
     machine: str,
@@ -226,8 +226,8 @@ def _record(
     started: str,
     build: str,
 ) -> Record:
-    runs = advice.of(one.name)
-    cpus = format_list(sorted({c for part in one.parts for c in part}))
+    runs = advice.of(candidate.name)
+    cpus = format_list(sorted({c for part in candidate.parts for c in part}))
     inherited = advice.plan.inherited
     return Record.of(
         metric,
@@ -239,16 +239,16 @@ def _record(
             "program": Path(advice.plan.command[0]).name,
             "command": shlex.join(advice.plan.command),
             "copies": 1,
-            "candidate": one.name,
-            "policy": one.policy,
-            "slots": len(one.parts),
-            "slot_kind": one.slots,
-            "cpus": cpus if one.parts else inherited.cpus or cpus,
-            "each": one.pinned,
-            "threads": one.threads,
-            "memory": inherited.memory if one.memory == "default" else one.memory,
-            "pages": one.pages,
-            "wait_policy": one.wait,
+            "candidate": candidate.name,
+            "policy": candidate.policy,
+            "slots": len(candidate.parts),
+            "slot_kind": candidate.slots,
+            "cpus": cpus if candidate.parts else inherited.cpus or cpus,
+            "each": candidate.pinned,
+            "threads": candidate.threads,
+            "memory": inherited.memory if candidate.memory == "default" else candidate.memory,
+            "pages": candidate.pages,
+            "wait_policy": candidate.wait,
             **{k: v for k, v in _evidence(runs).items() if k != "threads"},
             **shares_during(runs),
         },
@@ -257,7 +257,7 @@ def _record(
     )
 
 
-def to_json(advice: Advice, found: CommandLines) -> dict[str, Any]:
+def to_json(advice: Advice, command_lines: CommandLines) -> dict[str, Any]:
     """Return the result as one JSON object.
 
     Shares are fractions of 1; values are in s or in the unit of the figure.
@@ -296,8 +296,8 @@ def to_json(advice: Advice, found: CommandLines) -> dict[str, Any]:
         "flags": sorted(result_flags(advice.compared)),
         "disturbance": disturbance(advice.compared),
         "not_held": not_held(advice),
-        "lines": dict(found.ready),
-        "lines_left_out": dict(found.left_out),
+        "lines": dict(command_lines.ready),
+        "lines_left_out": dict(command_lines.left_out),
         "runs": len(advice.outcomes),
         "spent_s": advice.spent_s,
         "stopped": verdict.stopped,

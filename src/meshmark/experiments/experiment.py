@@ -320,35 +320,35 @@ def outcomes(path: Path) -> Iterator[ExperimentRun]:
 # ------------------------------------------------------------------ records
 
 
-def records(found: Experiment, machine: str, command_line: str, build: str) -> list[Record]:
+def records(experiment: Experiment, machine: str, command_line: str, build: str) -> list[Record]:
     """Return one record per setting and metric, then the ratio, each with all samples; empty without a complete pair.
 
     The metrics of a setting are `elapsed`, `user` and `system` in s, and the figure by which the runs are judged.
     `run_low` and `run_high` of `ratio` (unit 1) are the bounds of the interval that is valid at any time.
 
     Args:
-        found: The experiment.
+        experiment: The experiment.
         machine: Name of this machine. Records of a setting with a host have the name of that host.
         command_line: Command line of Meshmark.
         build: Version of Meshmark.
     """
-    plan, rows = found.plan, list[Record]()
-    if not found.pairs:
+    plan, rows = experiment.plan, list[Record]()
+    if not experiment.pairs:
         return rows
     provenance: dict[str, Scalar] = {
         "build": build,
         "command": command_line,
         "start": plan.started,
         "seed": plan.seed,
-        "pairs": len(found.pairs),
-        "failed": found.failures(),
-        "stopped": found.stopped,
+        "pairs": len(experiment.pairs),
+        "failed": experiment.failures(),
+        "stopped": experiment.stopped,
     }
     conditions = {"program": Path(plan.command[0]).name, "command": shlex.join(plan.command)}
     for side, setting in plan.settings.items():
-        runs = [p[side] for p in found.pairs]
+        runs = [p[side] for p in experiment.pairs]
         side_condition = {"side": side.upper()} if plan.a == plan.b else {}
-        for metric, samples in _series(found, runs):
+        for metric, samples in _series(experiment, runs):
             rows.append(
                 Record.of(
                     metric,
@@ -361,7 +361,7 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
                     provenance=provenance,
                 )
             )
-    interval = found.interval()
+    interval = experiment.interval()
     bounds = {"run_low": interval[0], "run_high": interval[1]} if interval else {}
     rows.append(
         Record.of(
@@ -376,30 +376,33 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
                 "setting_b": plan.b,
                 "of": plan.figure.name,
                 **bounds,
-                **shares_during(found.counted),
+                **shares_during(experiment.counted),
             },
-            flags=result_flags(found.counted),
-            provenance={**provenance, "margin": plan.margin, "confidence": CONFIDENCE, "verdict": found.verdict()},
+            flags=result_flags(experiment.counted),
+            provenance={**provenance, "margin": plan.margin, "confidence": CONFIDENCE, "verdict": experiment.verdict()},
         )
     )
     return rows
 
 
-def _series(found: Experiment, runs: Sequence[ExperimentRun]) -> Iterator[tuple[Metric, list[float]]]:
+def _series(experiment: Experiment, runs: Sequence[ExperimentRun]) -> Iterator[tuple[Metric, list[float]]]:
     yield Metric("elapsed", "s", "lower", "elapsed time"), [o.elapsed_s for o in runs]
     for name, times in (("user", [o.user_s for o in runs]), ("system", [o.system_s for o in runs])):
         if None not in times:
             yield Metric(name, "s", "lower", f"CPU time, {name}"), cast(list[float], times)
-    if (name := found.plan.figure.name) != "elapsed":
-        yield Metric(name, found.unit, found.better, "what the command printed"), [cast(float, o.value) for o in runs]
+    if (name := experiment.plan.figure.name) != "elapsed":
+        yield (
+            Metric(name, experiment.unit, experiment.better, "what the command printed"),
+            [cast(float, o.value) for o in runs],
+        )
 
 
-def to_json(found: Experiment) -> dict[str, Any]:
+def to_json(experiment: Experiment) -> dict[str, Any]:
     """Return the result as one JSON object. Values have the unit of the metric; `ratio` is B over A."""
-    plan = found.plan
-    low, high = found.interval() or (None, None)
-    runs = sum(found.runs.values())
-    best = found.best()
+    plan = experiment.plan
+    low, high = experiment.interval() or (None, None)
+    runs = sum(experiment.runs.values())
+    best = experiment.best()
     return {
         "type": "experiment",
         "schema": 1,
@@ -407,27 +410,27 @@ def to_json(found: Experiment) -> dict[str, Any]:
         "b": plan.b,
         "command": plan.command,
         "metric": plan.figure.name,
-        "unit": found.unit,
-        "better": found.better,
-        "of_a": median([cast(float, p["a"].value) for p in found.pairs]) if found.pairs else None,
-        "of_b": median([cast(float, p["b"].value) for p in found.pairs]) if found.pairs else None,
-        "ratio": median(found.ratios) if found.pairs else None,
+        "unit": experiment.unit,
+        "better": experiment.better,
+        "of_a": median([cast(float, p["a"].value) for p in experiment.pairs]) if experiment.pairs else None,
+        "of_b": median([cast(float, p["b"].value) for p in experiment.pairs]) if experiment.pairs else None,
+        "ratio": median(experiment.ratios) if experiment.pairs else None,
         "low": low,
         "high": high,
         "confidence": CONFIDENCE,
-        "verdict": found.verdict(),
+        "verdict": experiment.verdict(),
         "best": best.upper() if best else None,
         "margin": plan.margin,
-        "pairs": len(found.pairs),
+        "pairs": len(experiment.pairs),
         "warmup": plan.warmup,
         "runs": runs,
-        "failed": {side: len(reasons) for side, reasons in found.failed.items()},
-        "failed_share": found.failures() / runs if runs else 0.0,
-        "failure": next((f"{s.upper()}: {reasons[-1]}" for s, reasons in found.failed.items() if reasons), ""),
-        "flags": sorted(result_flags(found.counted)),
-        "disturbance": disturbance(found.counted),
+        "failed": {side: len(reasons) for side, reasons in experiment.failed.items()},
+        "failed_share": experiment.failures() / runs if runs else 0.0,
+        "failure": next((f"{s.upper()}: {reasons[-1]}" for s, reasons in experiment.failed.items() if reasons), ""),
+        "flags": sorted(result_flags(experiment.counted)),
+        "disturbance": disturbance(experiment.counted),
         "seed": plan.seed,
-        "stopped": found.stopped,
-        "spent_s": found.spent_s,
+        "stopped": experiment.stopped,
+        "spent_s": experiment.spent_s,
         "run": plan.run,
     }

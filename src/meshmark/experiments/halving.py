@@ -30,7 +30,7 @@ KEPT_FIRST, KEPT_LATER = 1 / 3, 1 / 2  # shares of the candidates that remain af
 FINALISTS: Final = 2  # rounds with at most this many candidates count for the interval
 DECISION_PAIRS: Final = (6, 8, 11, 16, 23, 32)  # numbers of pairs to decide at; 95 % intervals need at least 6
 FLOOR_MIN_RUNS: Final = 4  # runs of the baseline that `floor_of` needs
-HOPELESS_PAIRS: Final = 6  # pairs after which a candidate is dropped unless it is better than the baseline
+FUTILITY_PAIRS: Final = 6  # pairs after which a candidate is dropped unless it is better than the baseline
 MINIMUM_EFFECT: Final = 0.02
 EXHAUSTIVE: Final = 10  # runs per candidate in an exhaustive comparison
 _RULED_OUT: Final = 0.75  # share of the floor that must be ruled out; the floor is uncertain by about a quarter
@@ -169,9 +169,9 @@ class Race:
                 self.stopped = "the baseline failed twice"
             self.alive.remove(name)
 
-    def stop(self, why: str) -> None:
-        """End the race early, for the reason `why`."""
-        self.stopped = self.stopped or why
+    def stop(self, reason: str) -> None:
+        """End the race early, for the reason `reason`."""
+        self.stopped = self.stopped or reason
 
     # -------------------------------------------------------------- decisions
 
@@ -256,7 +256,7 @@ class Race:
             differences = self._differences(name, self.baseline)
             estimate[name] = shift(differences)[0] if differences else -math.inf  # no successful run yet
             can_improve = estimate[name] - _CLEARLY * noise * math.sqrt(2 / max(1, len(differences))) <= -effect
-            if can_improve and (len(differences) < HOPELESS_PAIRS or estimate[name] < 0):
+            if can_improve and (len(differences) < FUTILITY_PAIRS or estimate[name] < 0):
                 retained.append(name)
         if not retained:
             retained = [min(others, key=lambda n: estimate[n])]

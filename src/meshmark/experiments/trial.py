@@ -97,7 +97,7 @@ class CandidateRunner:
         self.around = around
         self.program = native.find_place()
 
-    def run(self, one: Candidate, number: int, limit_s: float) -> CandidateRun:
+    def run(self, candidate: Candidate, number: int, limit_s: float) -> CandidateRun:
         """Run a candidate once. Failures of the command are part of the outcome, not exceptions.
 
         Raises:
@@ -106,7 +106,7 @@ class CandidateRunner:
         make_folder(self.runs)
         record, out, err = (self.runs / f"{number:04}.{end}" for end in ("jsonl", "out", "err"))
         record.unlink(missing_ok=True)
-        options = one.options()
+        options = candidate.options()
         for option in ("--memory", "--pages"):  # overrides the site's defaults
             options += [option, "default"] if option not in options else []
         argv = [
@@ -129,9 +129,9 @@ class CandidateRunner:
                 errors,
                 limit_s,
                 cwd=self.around.folder,
-                env={**os.environ, **self.around.environment, **one.environment()},
+                env={**os.environ, **self.around.environment, **candidate.environment()},
             )
-        outcome = CandidateRun(one.name, None, exit_report.elapsed_s)
+        outcome = CandidateRun(candidate.name, None, exit_report.elapsed_s)
         if (status := exit_report.status) is None:
             outcome.reason = f"took longer than {limit_s:.3g} s"
             return outcome
@@ -144,7 +144,7 @@ class CandidateRunner:
             exit_text = process.signal_name(-status) if status < 0 else f"status {status}"
             outcome.reason = f"ended with {exit_text}: {printable(last.removeprefix('meshmark: error: '))}"
         else:
-            self._read(record, one, outcome)
+            self._read(record, candidate, outcome)
             outcome.flags = sorted({*outcome.flags, *shares.flags})
             outcome.evidence |= shares.counts
             outcome.reason = outcome.reason or self.around.wrong(text)
@@ -166,7 +166,7 @@ class CandidateRunner:
         err.unlink()
         return outcome
 
-    def _read(self, path: Path, one: Candidate, outcome: CandidateRun) -> None:
+    def _read(self, path: Path, candidate: Candidate, outcome: CandidateRun) -> None:
         try:
             lines = [json.loads(x) for x in path.read_text(encoding="utf-8", errors="replace").splitlines()]
         except (OSError, ValueError) as error:
@@ -184,7 +184,7 @@ class CandidateRunner:
                 outcome.times[record.metric] = record.value
                 outcome.flags = sorted({*outcome.flags, *record.flags})
             elif line.get("type") == "note" and line.get("kind") == "placement":
-                outcome.evidence, outcome.findings = evidence(line, one, self.node_of)
+                outcome.evidence, outcome.findings = evidence(line, candidate, self.node_of)
         if outcome.times.get("elapsed", 0.0) <= 0:
             outcome.reason = "the record has no elapsed time"
 
@@ -219,7 +219,9 @@ def positive(text: str | None) -> float | None:
     return value if value is not None and value > 0 else None
 
 
-def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]) -> tuple[dict[str, float], list[str]]:
+def evidence(
+    note: Mapping[str, Any], candidate: Candidate, node_of: Mapping[int, int]
+) -> tuple[dict[str, float], list[str]]:
     """Return the evidence and the findings in the placement note of `meshmark run --verify --record`.
 
     Returns:
@@ -249,7 +251,7 @@ def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]
     total = math.fsum(pages.values())
     if total > 0:
         observed_cpus = {c for t in threads for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))}
-        cpus = {c for part in one.parts for c in part} or observed_cpus
+        cpus = {c for part in candidate.parts for c in part} or observed_cpus
         near_nodes = {node_of[c] for c in cpus if c in node_of}
         if near_nodes:
             values["remote_share"] = math.fsum(b for n, b in pages.items() if n not in near_nodes) / total

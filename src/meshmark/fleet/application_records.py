@@ -171,7 +171,7 @@ def verdict(
         machine: Machine of the node.
         provenance: Provenance of its records.
     """
-    app, configuration = what.app, what.one
+    app, configuration = what.app, what.configuration
     result, runs, failures, last_failure = ApplicationOutcome(), dict[int, ConfigurationRun](), 0, ""
     is_cut = False
     for raw in step.runs:
@@ -211,7 +211,7 @@ def attempt_of(what: NodeApplication, line: RunLine) -> ConfigurationRun:
     """Return a run as an attempt, by the rules of `measure app`."""
     app = what.app
     attempt = ConfigurationRun(
-        configuration=what.one.label,
+        configuration=what.configuration.label,
         round=line.number,
         elapsed_s=line.elapsed_s,
         spent_s=line.spent_s,
@@ -272,13 +272,13 @@ def _unverified(what: NodeApplication, line: RunLine) -> str:
     return by_status(status, line.verify.out)
 
 
-def _is_wrong(what: NodeApplication, line: RunLine, made: ConfigurationRun) -> bool:
+def _is_wrong(what: NodeApplication, line: RunLine, run: ConfigurationRun) -> bool:
     """Return whether a run computed a wrong result.
 
     The run printed a number other than the expected one, or its verification command ran and rejected the result.
     Output without a match, or with a missing part, is not evidence.
     """
-    if "unverified" not in made.flags:
+    if "unverified" not in run.flags:
         return False
     if not line.cut and by_pattern(what.app.verify, line.text).startswith("verify.expected:"):
         return True
@@ -295,9 +295,9 @@ def _program(what: NodeApplication) -> str:
     return filled(what.app.command[0], what.values)
 
 
-def _named(what: NodeApplication, why: str) -> str:
-    label = f" {what.one.label}" if what.one.values else ""
-    return f"{what.app.name}{label}: {why}"
+def _named(what: NodeApplication, reason: str) -> str:
+    label = f" {what.configuration.label}" if what.configuration.values else ""
+    return f"{what.app.name}{label}: {reason}"
 
 
 def _absence(reason: str, step: NodeStep, kind: Literal["absent", "error"] = "error") -> Absence:

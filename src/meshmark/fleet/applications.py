@@ -58,7 +58,7 @@ class NodeApplication:
     """
 
     app: Application
-    one: Configuration
+    configuration: Configuration
     tables: Mapping[str, Any]
     warm: bool = True
 
@@ -85,7 +85,7 @@ class NodeApplication:
     @property
     def values(self) -> dict[str, str]:
         """Return the values of the placeholders on nodes."""
-        return {**dict.fromkeys(COUNTS, "1"), **self.one.values, "source": str(self.app.source), "copy": "0"}
+        return {**dict.fromkeys(COUNTS, "1"), **self.configuration.values, "source": str(self.app.source), "copy": "0"}
 
     @property
     def definition(self) -> str:
@@ -123,7 +123,7 @@ def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
     Raises:
         UsageError: The runs may take longer than a day.
     """
-    app, configuration = what.app, what.one
+    app, configuration = what.app, what.configuration
     values = what.values
     without_ranks = Configuration(
         {name: value for name, value in configuration.values.items() if name != "ranks"}

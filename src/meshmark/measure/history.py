@@ -109,16 +109,16 @@ def in_store(records: Sequence[Record], store: Store, run: str) -> list[str]:
     return texts
 
 
-def lines(found: Sequence[Departure], records: Sequence[Record]) -> list[str]:
+def lines(departures: Sequence[Departure], records: Sequence[Record]) -> list[str]:
     """Return a line for each of the first departures, and one line with the number of further ones.
 
     Args:
-        found: The departures, largest first.
+        departures: The departures, largest first.
         records: All results of the run; the conditions in which they differ are named.
     """
     keys = varying(set_conditions(records), records)
-    texts = [f"departs from this host's history: {d.text(keys)}" for d in found[:_SHOWN]]
-    further_count = len(found) - _SHOWN
+    texts = [f"departs from this host's history: {d.text(keys)}" for d in departures[:_SHOWN]]
+    further_count = len(departures) - _SHOWN
     return [
         *texts,
         *([f"and {further_count} more results depart from this host's history"] if further_count > 0 else []),

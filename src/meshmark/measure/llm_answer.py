@@ -80,7 +80,7 @@ def predictions(trial: Sequence[SettingResult], weights_bytes: int, memory: Avai
 
 
 def predicted_answer(
-    trial: Sequence[SettingResult], weights_bytes: int, asked: LlmRequest, memory: AvailableMemory, reason: str
+    trial: Sequence[SettingResult], weights_bytes: int, request: LlmRequest, memory: AvailableMemory, reason: str
 ) -> list[str]:
     """Return the answer for a size of weights that was not measured, as sentences; the first sentence states the rate.
 
@@ -91,7 +91,7 @@ def predicted_answer(
     fitting = [p for p in trial if not memory.lacks(p, weights_bytes)]
     best, other_points, word = best_of(fitting or trial, "read")
     value = best.read.value / weights_bytes
-    size, measured = _size(weights_bytes), _size(asked.trial_bytes)
+    size, measured = _size(weights_bytes), _size(request.trial_bytes)
     rate = f"{number(value)} tokens/s{_bounds_text(best.read, weights_bytes)}"
     proviso = "" if fitting else ", if the memory were large enough"
     lines = [
@@ -106,7 +106,7 @@ def predicted_answer(
         f"With {measured}, the load itself reached {_percent(best.share)} of this bandwidth, which would give "
         f"{number(best.share * value)} tokens/s.",
     ]
-    if asked.cached:
+    if request.cached:
         lines.append(f"There is memory for {measured} only, part of which caches may hold: the rate may be too high.")
     return lines + _flag_lines([best.read])
 

@@ -114,13 +114,13 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
     growth: dict[str, float] = {}  # factor by which the sampling time of a point should grow
     differing_points: set[str] = set()  # points whose runs differ
     for r in records:
-        if not r.interval_asked or r.metric.endswith(MODE):
+        if not r.requested_half_width or r.metric.endswith(MODE):
             continue
         key = measurement_key(r)
         needed = max(1.0, MIN_SAMPLES / len(r.samples))
         steady = not r.flags and "run_modes" not in r.conditions
         if steady and not r.converged and r.interval is not None:
-            width_ratio = (r.interval[1] - r.interval[0]) / 2 / abs(r.value) / r.interval_asked
+            width_ratio = (r.interval[1] - r.interval[0]) / 2 / abs(r.value) / r.requested_half_width
             needed = max(needed, width_ratio**2)
             if width_ratio <= 1:
                 differing_points.add(key)

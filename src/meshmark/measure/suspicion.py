@@ -39,10 +39,10 @@ class Suspicion:
     remedy: str
 
 
-def lines(found: Iterable[Suspicion]) -> list[str]:
+def lines(suspicions: Iterable[Suspicion]) -> list[str]:
     """Return one line for all results of a metric that are suspicious for the same reason."""
     groups: dict[tuple[str, ...], list[Record]] = {}
-    for s in found:
+    for s in suspicions:
         groups.setdefault((s.record.instrument, s.record.metric, s.reason, s.remedy), []).append(s.record)
     texts = []
     for (instrument, metric, reason, remedy), group in groups.items():

@@ -231,8 +231,8 @@ class _MachineFileReader:
         self.unknown: dict[str, str] = {}
         self.bare: dict[str, Any] = {}  # numbers that lack a required origin
 
-    def error(self, key: str, why: str) -> MachineFileError:
-        return MachineFileError(f"{self.path.name}: {key}: {why}")
+    def error(self, key: str, reason: str) -> MachineFileError:
+        return MachineFileError(f"{self.path.name}: {key}: {reason}")
 
     def machine(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the plain values of a machine file.
@@ -398,6 +398,6 @@ def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
     return machine.with_settings(settings or [])
 
 
-def check_text(machine: MachineFile, why: MeshmarkError) -> MachineFileError:
+def check_text(machine: MachineFile, error: MeshmarkError) -> MachineFileError:
     """Return an error of the simulator, prefixed with the name of the machine file."""
-    return MachineFileError(f"{machine.path.name}: {why}")
+    return MachineFileError(f"{machine.path.name}: {error}")

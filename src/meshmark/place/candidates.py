@@ -257,19 +257,21 @@ def _product(space: SearchSpace, resources: PlacementResources, busy: int, pinne
                             )
 
 
-def _effect(one: Candidate, resources: PlacementResources) -> tuple[object, ...]:
+def _effect(candidate: Candidate, resources: PlacementResources) -> tuple[object, ...]:
     """Return the effective settings of a candidate on this machine; candidates with equal effects are duplicates."""
-    all_cpus = sorted({c for p in one.parts for c in p})
+    all_cpus = sorted({c for p in candidate.parts for c in p})
     # A single mask of all allowed CPUs has no effect.
-    cpus: object = one.parts if one.pinned else None if len(all_cpus) in {0, resources.cpus} else tuple(all_cpus)
-    memory = _memory_effect(one, resources)
-    pages = "default" if one.pages == "thp" and resources.thp == "always" else one.pages
-    return cpus, one.threads, memory, pages, one.wait
+    cpus: object = (
+        candidate.parts if candidate.pinned else None if len(all_cpus) in {0, resources.cpus} else tuple(all_cpus)
+    )
+    memory = _memory_effect(candidate, resources)
+    pages = "default" if candidate.pages == "thp" and resources.thp == "always" else candidate.pages
+    return cpus, candidate.threads, memory, pages, candidate.wait
 
 
-def _memory_effect(one: Candidate, resources: PlacementResources) -> str:
+def _memory_effect(candidate: Candidate, resources: PlacementResources) -> str:
     """Return the effective memory policy: `local`, which is also the default of Linux, or a policy and its nodes."""
-    policy_text = resources.inherited.memory if one.memory == "default" else one.memory
+    policy_text = resources.inherited.memory if candidate.memory == "default" else candidate.memory
     policy, _, node_list = policy_text.partition("=")
     if resources.memory_nodes < 2 or policy in {"default", "local"}:
         return "local"
@@ -278,8 +280,8 @@ def _memory_effect(one: Candidate, resources: PlacementResources) -> str:
     if node_list:
         nodes = set(parse_list(node_list))
     else:
-        nodes = {resources.node_of[c] for part in one.parts for c in part if c in resources.node_of}
-        if one.parts and not resources.node_of:
+        nodes = {resources.node_of[c] for part in candidate.parts for c in part if c in resources.node_of}
+        if candidate.parts and not resources.node_of:
             return policy  # applies to the nodes of its CPUs, which are unknown
     all_nodes = not nodes or len(nodes) >= resources.memory_nodes
     if all_nodes and policy in {"bind", "preferred"}:

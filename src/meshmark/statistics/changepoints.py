@@ -64,13 +64,13 @@ def splits(values: Sequence[float] | NDArray[np.float64]) -> list[LevelSplit]:
     return strongest(x, sorted(positions))
 
 
-def strongest(x: NDArray[np.float64], found: Sequence[int]) -> list[LevelSplit]:
+def strongest(x: NDArray[np.float64], candidates: Sequence[int]) -> list[LevelSplit]:
     """Return the splits that remain significant between their neighbours when the weakest are removed one by one.
 
     Args:
-        found: Indices of the candidates, ascending.
+        candidates: Indices of the candidates, ascending.
     """
-    positions = list(found)
+    positions = list(candidates)
     while True:
         edges = [0, *positions, len(x)]
         p = [_p(x, *edges[i : i + 3]) for i in range(len(positions))]

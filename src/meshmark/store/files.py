@@ -121,11 +121,11 @@ def written(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
         raise MeshmarkError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _interrupt(why: BaseException | None) -> KeyboardInterrupt | None:
+def _interrupt(error: BaseException | None) -> KeyboardInterrupt | None:
     """Return the interrupt during whose handling an exception was raised; None if there was no interrupt."""
-    while why is not None and not isinstance(why, KeyboardInterrupt):
-        why = why.__context__
-    return why
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error
 
 
 @contextlib.contextmanager

@@ -287,7 +287,7 @@ class Record:
         return (bounds[1] - bounds[0]) / 2 / abs(self.value) if bounds and self.value else None
 
     @property
-    def interval_asked(self) -> float | None:
+    def requested_half_width(self) -> float | None:
         """The requested half width of the interval over the value; None if no width was requested."""
         width = self.conditions.get("interval_asked")
         return float(width) if isinstance(width, int | float) and not isinstance(width, bool) else None
@@ -295,7 +295,7 @@ class Record:
     @property
     def converged(self) -> bool:
         """True if the interval is as narrow as requested, or no width was requested."""
-        width = self.interval_asked
+        width = self.requested_half_width
         if width is None or self.value == 0:
             return True
         return self.half_width is not None and self.half_width <= width * (1 + 1e-9)

@@ -150,9 +150,9 @@ def wide_text(half_width: float | None, asked: float | None) -> str:
 
     Args:
         half_width: Half the interval over the value; None without an interval.
-        asked: The requested half width over the value; None if none was requested.
+        requested: The requested half width over the value; None if none was requested.
     """
-    if asked is None:
+    if requested is None:
         return ""
     actual = "too few samples" if half_width is None else half_width_text(half_width)
     return f"{actual}, requested ±{100 * asked:g}{NBSP}%"

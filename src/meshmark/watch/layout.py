@@ -279,7 +279,7 @@ def _own_caches(header: Header, cpus: Set[int]) -> str:
 
 
 def _draw_nodes(
-    made: MachineMap,
+    machine_map: MachineMap,
     header: Header,
     centre: Any,
     size_of: tuple[float, float, float],
@@ -302,7 +302,7 @@ def _draw_nodes(
         if sizes is ROOMY:
             core_caches = _own_caches(header, set(by_node["cpu"].get(n, [])))
             label = f"node {label}" + (f"; each core: {core_caches}" if core_caches else "")
-        made.outlines.append((x0, y0, width, height, label))
+        machine_map.outlines.append((x0, y0, width, height, label))
         y = y0 + LABEL
         for kind in ("io", "cpu", "cache", "link", "memory"):
             if kind == "cache":
@@ -310,7 +310,7 @@ def _draw_nodes(
                 for k, (text, sharers) in enumerate(mine_caches):
                     box_width = inner / len(mine_caches)
                     sharing = f", shared by {len(sharers)} CPUs" if len(sharers) > 1 else ""
-                    made.plates.append(Plate(x0 + 6 + k * box_width, y, box_width - 2, CACHE, text + sharing))
+                    machine_map.plates.append(Plate(x0 + 6 + k * box_width, y, box_width - 2, CACHE, text + sharing))
                 y += bool(caches) * (CACHE + 3.0)
                 continue
             indices = buses.get(n, []) if kind == "link" else by_node[kind].get(n, [])
@@ -321,13 +321,13 @@ def _draw_nodes(
                     name = str(header.components["cpu"][i].get("number", i))
                     corner = (x0 + 6 + k % columns * box_width, y + k // columns * cell[1])
                     label = f"CPU {name}" if sizes is ROOMY else name
-                    made.boxes.append(ComponentBox("cpu", i, *corner, box_width - 2, cell[1] - 2, label))
+                    machine_map.boxes.append(ComponentBox("cpu", i, *corner, box_width - 2, cell[1] - 2, label))
                 y = y0 + height - 6 - below
             elif kind in bars:
                 for k, i in enumerate(indices):
                     box_width = inner / len(indices)
                     name = str(header.components[kind][i].get("name", i)) if sizes is ROOMY else ""
-                    made.boxes.append(ComponentBox(kind, i, x0 + 6 + k * box_width, y, box_width - 2, bar, name))
+                    machine_map.boxes.append(ComponentBox(kind, i, x0 + 6 + k * box_width, y, box_width - 2, bar, name))
                 y += bar + 3.0
 
 

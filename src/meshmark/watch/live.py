@@ -101,7 +101,7 @@ class LiveSampler:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
         self._lines.close()

@@ -266,8 +266,8 @@ def _spoiled() -> tuple[type[Exception], ...]:
     return (OSError, ValueError, TypeError, MemoryError, pa.ArrowException)
 
 
-def _first_line(why: Exception) -> str:
-    return (str(why).splitlines() or [type(why).__name__])[0][:80]
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:80]
 
 
 def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:

@@ -227,9 +227,9 @@ def _without_token(request: Request) -> Response:
     return HTMLResponse(str(page), headers={"cache-control": "no-store"})
 
 
-def _log(request: Request, why: Exception) -> None:
-    frames = traceback.extract_tb(why.__traceback__)
+def _log(request: Request, error: Exception) -> None:
+    frames = traceback.extract_tb(error.__traceback__)
     location = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    line = f"meshmark: error: {quoted(request.url.path)}: {type(why).__name__}: {quoted(why)}{location}"
+    line = f"meshmark: error: {quoted(request.url.path)}: {type(error).__name__}: {quoted(error)}{location}"
     with contextlib.suppress(OSError, ValueError):  # standard error may be closed
         print(line.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)

@@ -165,11 +165,11 @@ async def _style_sheet(_: Request) -> Response:
 STYLE_SHEET_ROUTE: Final = Route("/page.css", _style_sheet)
 
 
-async def _refused(_: Request, why: Exception) -> Response:
+async def _refused(_: Request, error: Exception) -> Response:
     """Return the response to a MeshmarkError in one line."""
-    assert isinstance(why, MeshmarkError)
-    text = " ".join(str(why).split()) + (f" ({why.hint})" if why.hint else "") + "\n"
-    return PlainTextResponse(utf8(text), 404 if isinstance(why, NotFoundError) else 503)
+    assert isinstance(error, MeshmarkError)
+    text = " ".join(str(error).split()) + (f" ({error.hint})" if error.hint else "") + "\n"
+    return PlainTextResponse(utf8(text), 404 if isinstance(error, NotFoundError) else 503)
 
 
 def guarded(

@@ -86,13 +86,13 @@ def of(checks: list[HostFinding], name: str) -> HostFinding:
 
 def test_a_machine_as_it_should_be_is_well_and_a_tree_is_not_tried(tmp_path: Path) -> None:
     checks = examine(made(tmp_path), starts=5)
-    assert {c.name for c in checks if c.judged == "unknown"} == TRIED | {"scheduling quality"}
-    assert not [c for c in checks if c.judged == "wrong"]
-    assert of(checks, "NUMA description").found == "2 nodes, 2 packages"
-    assert of(checks, "node distances").found == "local 10, remote 21"
-    assert of(checks, "spill order").found == "0→1; 1→0"
-    assert of(checks, "kernel memory per node").found == "node 0 4 MiB, node 1 4 MiB"
-    assert of(checks, "SMT").found == "one thread per core"
+    assert {c.name for c in checks if c.verdict == "unknown"} == TRIED | {"scheduling quality"}
+    assert not [c for c in checks if c.verdict == "wrong"]
+    assert of(checks, "NUMA description").value == "2 nodes, 2 packages"
+    assert of(checks, "node distances").value == "local 10, remote 21"
+    assert of(checks, "spill order").value == "0→1; 1→0"
+    assert of(checks, "kernel memory per node").value == "node 0 4 MiB, node 1 4 MiB"
+    assert of(checks, "SMT").value == "one thread per core"
 
 
 ONE_NODE: dict[str, str | None] = {
@@ -197,7 +197,7 @@ def test_each_check_judges_what_it_reads(
     tmp_path: Path, name: str, changes: dict[str, str | None], judged: str, found: str, remedy: str
 ) -> None:
     check = of(examine(made(tmp_path, **changes)), name)
-    assert check.judged == judged and found in check.found
+    assert check.verdict == judged and found in check.value
     assert remedy in check.command and bool(check.command) == bool(remedy)
 
 
@@ -211,16 +211,16 @@ def test_sub_nodes_as_far_from_their_own_package_as_from_the_other_are_flattened
             ("meminfo", f"Node {n} MemTotal: 4194304 kB"),
         )
     }
-    assert "flattened: 20 both within and between" in of(examine(made(tmp_path, **distances)), "node distances").found
+    assert "flattened: 20 both within and between" in of(examine(made(tmp_path, **distances)), "node distances").value
     rows = ("10 12 20 20", "12 10 20 20", "20 20 10 12", "20 20 12 10")
     rows_ = {f"{NODE}/node{n}/distance": row for n, row in enumerate(rows)}
-    assert of(examine(made(tmp_path, **{**distances, **rows_})), "node distances").judged == "ok"
+    assert of(examine(made(tmp_path, **{**distances, **rows_})), "node distances").verdict == "ok"
 
 
 def test_the_worst_comes_first_and_nothing_of_a_file_reaches_the_terminal(tmp_path: Path) -> None:
     checks = examine(made(tmp_path, **{"proc/sys/vm/zone_reclaim_mode": "1", f"{CPU}/isolated": "\x1b[2J"}))
-    order = [ORDER.index(c.judged) for c in checks]
-    assert order == sorted(order) and checks[0].judged == "wrong"
+    order = [ORDER.index(c.verdict) for c in checks]
+    assert order == sorted(order) and checks[0].verdict == "wrong"
     assert "\x1b" not in json.dumps([c.to_json() for c in checks], ensure_ascii=False)
 
 
@@ -232,7 +232,7 @@ def test_recorded_machines_are_read_without_a_doubtful_word(name: str, tmp_path:
     (root,) = {p.parents[1] for p in tmp_path.rglob("proc/cpuinfo")} or {tmp_path}
     checks = examine(root)
     assert {c.name for c in checks} >= TRIED | {"NUMA description", "spill order", "SMT"}
-    assert of(checks, "node distances").judged == "ok"
+    assert of(checks, "node distances").verdict == "ok"
 
 
 # ------------------------------------------------------------------ the running machine
@@ -241,8 +241,8 @@ def test_recorded_machines_are_read_without_a_doubtful_word(name: str, tmp_path:
 def test_this_machine_keeps_bindings_and_first_touch_or_says_why_not() -> None:
     checks = examine()
     for name in TRIED:
-        assert of(checks, name).judged in {"ok", "unknown"}, of(checks, name)
-    assert of(checks, "thread affinity").judged == "ok"
+        assert of(checks, name).verdict in {"ok", "unknown"}, of(checks, name)
+    assert of(checks, "thread affinity").verdict == "ok"
     assert os.sched_getaffinity(0) == set(map(int, os.sched_getaffinity(0)))
 
 
@@ -250,14 +250,14 @@ def test_a_binding_that_is_not_kept_is_wrong(monkeypatch: pytest.MonkeyPatch) ->
     before = os.sched_getaffinity(0)
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)  # a sandbox that only reports success
     if len(before) > 1:
-        assert of(examine(), "thread affinity").judged == "wrong"
+        assert of(examine(), "thread affinity").verdict == "wrong"
 
 
 def test_pages_elsewhere_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "pages_touched", lambda _=None: {0: 1, 7: 1})
     checks = examine()
-    assert of(checks, "first touch").judged == of(checks, "home allocation").judged == "wrong"
-    assert "50.0 %" in of(checks, "first touch").found
+    assert of(checks, "first touch").verdict == of(checks, "home allocation").verdict == "wrong"
+    assert "50.0 %" in of(checks, "first touch").value
 
 
 def test_a_kernel_that_refuses_is_absent_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,7 @@ def test_a_kernel_that_refuses_is_absent_with_its_reason(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(trials, "pages_touched", refuse)
     for name in ("first touch", "home allocation"):
-        assert of(examine(), name).judged == "unknown" and "not implemented" in of(examine(), name).found
+        assert of(examine(), name).verdict == "unknown" and "not implemented" in of(examine(), name).value
 
 
 # ------------------------------------------------------------------ the order of all targets
@@ -298,15 +298,15 @@ def ordered(
 
 def test_the_order_of_all_nodes_is_that_of_the_distances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check = ordered(tmp_path, monkeypatch, lambda node, among: min(among, key=lambda n: (n == 2, abs(n - node))))
-    assert (check.judged, check.found) == ("ok", "0→1,2; 1→0,2; 2→1,0")
+    assert (check.verdict, check.value) == ("ok", "0→1,2; 1→0,2; 2→1,0")
 
 
 def test_a_far_node_before_a_near_one_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check = ordered(tmp_path, monkeypatch, lambda _, among: max(among))
-    assert check.judged == "wrong" and "0→2,1; 1→2,0; 2→1,0: from node 0-1 not by distance" in check.found
+    assert check.verdict == "wrong" and "0→2,1; 1→2,0; 2→1,0: from node 0-1 not by distance" in check.value
     # The kernel itself adds to distances: a difference of no more than that gives no order.
     distances = {f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 11 13", "11 10 13", "13 13 10"))}
-    assert ordered(tmp_path, monkeypatch, lambda _, among: max(among), **distances).judged == "ok"
+    assert ordered(tmp_path, monkeypatch, lambda _, among: max(among), **distances).verdict == "ok"
 
 
 def test_an_order_that_cannot_be_asked_for_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,17 +317,18 @@ def test_an_order_that_cannot_be_asked_for_is_absent(tmp_path: Path, monkeypatch
 
     check = ordered(tmp_path / "a", monkeypatch, refuse)
     assert (
-        check.judged == "ok" and check.found == "0→1,2; 1→0,2; node 2 not tested: it has no CPU, which needs Linux 5.17"
+        check.verdict == "ok"
+        and check.value == "0→1,2; 1→0,2; node 2 not tested: it has no CPU, which needs Linux 5.17"
     )
     status = {"proc/self/status": "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t0-1\n"}
     check = ordered(tmp_path / "b", monkeypatch, refuse, **status)
-    assert (check.judged, check.found) == ("unknown", "node 2 not tested: it has no CPU, which needs Linux 5.17")
+    assert (check.verdict, check.value) == ("unknown", "node 2 not tested: it has no CPU, which needs Linux 5.17")
     full = ZONES.format(0, 99) + ZONES.format(1, 99) + ZONES.format(2, 5000)
     check = ordered(tmp_path / "c", monkeypatch, refuse, **{"proc/zoneinfo": full})
-    assert (check.judged, check.found) == ("unknown", "no node has two others with free memory")
+    assert (check.verdict, check.value) == ("unknown", "no node has two others with free memory")
     monkeypatch.setattr(trials, "MAX_ORDER_S", -1.0)
     check = ordered(tmp_path / "d", monkeypatch, refuse)
-    assert check.judged == "unknown" and "node 0 not tested" in check.found
+    assert check.verdict == "unknown" and "node 0 not tested" in check.value
 
 
 # ------------------------------------------------------------------ a provoked spill
@@ -352,8 +353,8 @@ def provoked(
 
 def test_a_spill_to_the_other_node_is_right_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check = provoked(tmp_path, monkeypatch, lambda _, n: Spill(3 << 20, {1 - n: 5}))
-    assert check.judged == "ok"
-    assert check.found == "node 0 spills to 1 (distance 21) after 3 MiB; node 1 spills to 0 (distance 21) after 3 MiB"
+    assert check.verdict == "ok"
+    assert check.value == "node 0 spills to 1 (distance 21) after 3 MiB; node 1 spills to 0 (distance 21) after 3 MiB"
 
 
 def test_a_spill_past_a_nearer_node_is_wrong_but_not_where_that_is_full(
@@ -370,10 +371,10 @@ def test_a_spill_past_a_nearer_node_is_wrong_but_not_where_that_is_full(
         return Spill(1, {2 if node != 2 else 0: 5})
 
     check = provoked(tmp_path / "a", monkeypatch, to_the_third, **third)
-    assert check.judged == "wrong" and "from node 0-1 not to the nearest" in check.found
+    assert check.verdict == "wrong" and "from node 0-1 not to the nearest" in check.value
     full = "".join(ZONES.format(n, 5000 if n == 2 else 50) for n in range(3))
     check = provoked(tmp_path / "b", monkeypatch, to_the_third, **third, **{"proc/zoneinfo": full})
-    assert check.judged == "ok", check
+    assert check.verdict == "ok", check
 
 
 def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +383,7 @@ def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.Monk
 
     tight = {"proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 1200000 kB"}
     check = provoked(tmp_path / "a", monkeypatch, never, **tight)
-    assert check.judged == "unknown" and "node 0 not tested: 1024 MiB free, 352 MiB may be used" in check.found
+    assert check.verdict == "unknown" and "node 0 not tested: 1024 MiB free, 352 MiB may be used" in check.value
     group = "sys/fs/cgroup"
     files = {
         "proc/self/cgroup": "0::/job/step",
@@ -390,9 +391,9 @@ def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.Monk
         f"{group}/job/memory.current": str(100 << 20),
     }
     check = provoked(tmp_path / "b", monkeypatch, never, **files)
-    assert check.judged == "unknown" and "348 MiB may be used" in check.found
+    assert check.verdict == "unknown" and "348 MiB may be used" in check.value
     check = provoked(tmp_path / "c", monkeypatch, never, **ONE_NODE)
-    assert check.judged == "unknown" and "nothing to spill to" in check.found
+    assert check.verdict == "unknown" and "nothing to spill to" in check.value
 
 
 def test_filling_ends_with_the_first_pages_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,13 +484,13 @@ def test_a_spread_that_binding_would_take_away_is_wrong(
 
     monkeypatch.setattr(starts, "triad", triad)
     check = of(examine(starts=2, threads=1), "scheduling quality")
-    assert check.judged == judged and requests == ["none", "balance"] * 2
-    assert f"spread {100 * free:.3g} %" in check.found and f"spread {100 * bound:.3g} %" in check.found
+    assert check.verdict == judged and requests == ["none", "balance"] * 2
+    assert f"spread {100 * free:.3g} %" in check.value and f"spread {100 * bound:.3g} %" in check.value
 
 
 def test_without_the_native_program_the_test_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MESHMARK_PLACE", str(tmp_path / "none"))
-    assert of(examine(starts=2), "scheduling quality").judged == "unknown"
+    assert of(examine(starts=2), "scheduling quality").verdict == "unknown"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -33,7 +33,7 @@ def test_absent_metrics_of_the_sampler_are_reported_with_their_hint(tmp_path: Pa
         {"metric": "l3.total", "why": "none"},
     ]
     findings = [f for f in looked(made(tmp_path), absences) if f.name.startswith("sampler")]
-    assert [(f.name, f.found, f.judged, f.command) for f in findings] == [
+    assert [(f.name, f.value, f.verdict, f.command) for f in findings] == [
         ("sampler: memory.busy, link.busy", "no counters", "hidden", "do this"),
         ("sampler: eth0", "no speed", "hidden", ""),
     ]
@@ -41,7 +41,7 @@ def test_absent_metrics_of_the_sampler_are_reported_with_their_hint(tmp_path: Pa
 
 def test_the_worst_comes_first(tmp_path: Path) -> None:
     changes = {"proc/sys/kernel/numa_balancing": "1", "proc/sys/kernel/nmi_watchdog": "1", "proc/cpuinfo": None}
-    ranks = [ORDER.index(f.judged) for f in looked(made(tmp_path, **changes))]
+    ranks = [ORDER.index(f.verdict) for f in looked(made(tmp_path, **changes))]
     assert ranks == sorted(ranks) and ranks[0] == ORDER.index("spoils-measurements") and len(set(ranks)) == 4
 
 
@@ -50,17 +50,17 @@ def test_recorded_machines_are_examined(tmp_path: Path, name: str) -> None:
     with tarfile.open(MACHINES / f"{name}.tar.xz") as archive:
         archive.extractall(tmp_path)
     findings = looked(tmp_path / "root")
-    assert of(findings, "hypervisor").judged == "spoils-measurements"
-    assert of(findings, "clock source").judged in {"ok", "spoils-measurements"}
-    assert of(findings, "SMT").judged == "ok"
+    assert of(findings, "hypervisor").verdict == "spoils-measurements"
+    assert of(findings, "clock source").verdict in {"ok", "spoils-measurements"}
+    assert of(findings, "SMT").verdict == "ok"
     nodes = len(list((tmp_path / "root/sys/devices/system/node").glob("node[0-9]*")))
-    assert of(findings, "nodes of this process").judged in {"ok", "hidden"}
+    assert of(findings, "nodes of this process").verdict in {"ok", "hidden"}
     balancing = of(findings, "NUMA balancing")
     recorded_names = (tmp_path / "root/proc/sys/kernel/numa_balancing").read_text().strip()
     spoils = recorded_names != "0" and nodes > 1
-    assert balancing.judged == ("spoils-measurements" if spoils else "ok")
+    assert balancing.verdict == ("spoils-measurements" if spoils else "ok")
     for f in findings:
-        assert f.found and f.why and "\n" not in f.found + f.why + f.command
+        assert f.value and f.effect and "\n" not in f.value + f.effect + f.command
 
 
 PIECES = st.sampled_from(
@@ -99,7 +99,7 @@ PIECES = st.sampled_from(
 def test_no_tree_causes_a_traceback(tmp_path_factory: pytest.TempPathFactory, files: dict[str, list[str]]) -> None:
     changes = {k: "\n".join(v).encode("utf-8", "replace").decode() for k, v in files.items()}
     for f in looked(made(tmp_path_factory.mktemp("tree"), **changes)):
-        assert f.judged in ORDER and f.found.isprintable() and f.command.isprintable() and f.found
+        assert f.verdict in ORDER and f.value.isprintable() and f.command.isprintable() and f.value
         json.dumps(f.to_json())
 
 

@@ -33,7 +33,7 @@ def test_kinds_of_cores_are_named_and_judged_by_those_that_this_process_may_use(
 
     monkeypatch.setattr("meshmark.doctor.counters.host_facts", with_kinds)
     finding = of(looked(made(tmp_path, **{"proc/self/status": AS_USER.replace("0-3", allowed)})), "kinds of cores")
-    assert finding.judged == judged and found in finding.found and command in finding.command
+    assert finding.verdict == judged and found in finding.value and command in finding.command
 
 
 def test_a_machine_whose_cores_are_alike_has_no_such_finding(tmp_path: Path) -> None:

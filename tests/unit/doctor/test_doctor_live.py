@@ -37,21 +37,21 @@ def test_the_answer_of_the_kernel_decides_about_counters(
 ) -> None:
     root = made(tmp_path, **{"proc/sys/kernel/perf_event_paranoid": paranoid, "proc/self/status": status})
     finding = of(live(monkeypatch, root, lambda *_: error), "system-wide counters")
-    assert finding.judged == judged and said in finding.found
+    assert finding.verdict == judged and said in finding.value
 
 
 def test_cycles_that_cannot_be_counted_are_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = lambda kind, *_: errno.ENOENT if kind == 0 else 0  # noqa: E731
     finding = of(live(monkeypatch, made(tmp_path), answer), "counters of the cores")
-    assert finding.judged == "hidden" and "ENOENT" in finding.found
+    assert finding.verdict == "hidden" and "ENOENT" in finding.value
     refuse = lambda kind, *_: errno.EACCES if kind == 0 else 0  # noqa: E731
-    assert of(live(monkeypatch, made(tmp_path), refuse), "counters of the cores").judged == "ok"
+    assert of(live(monkeypatch, made(tmp_path), refuse), "counters of the cores").verdict == "ok"
 
 
 def test_programs_are_installed_by_the_installer_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = {"fio": "/usr/bin/fio", "apt-get": "/usr/bin/apt-get"}
     findings = live(monkeypatch, made(tmp_path), lambda *_: 0, **programs)
-    assert of(findings, "fio").judged == "ok" and of(findings, "fio").found == "/usr/bin/fio"
+    assert of(findings, "fio").verdict == "ok" and of(findings, "fio").value == "/usr/bin/fio"
     assert of(findings, "mpirun").command == "sudo apt-get install openmpi-bin"
     findings = live(monkeypatch, made(tmp_path), lambda *_: 0, dnf="/usr/bin/dnf")
     assert of(findings, "mpirun").command == "sudo dnf install openmpi"
@@ -60,10 +60,10 @@ def test_programs_are_installed_by_the_installer_that_is_there(tmp_path: Path, m
 
 def test_a_setting_that_this_kernel_lacks_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = made(tmp_path, **{"proc/sys/kernel/numa_balancing": None})
-    assert of(looked(root), "NUMA balancing").judged == "unknown"
-    assert of(live(monkeypatch, root, lambda *_: 0), "NUMA balancing").found == "not in this kernel"
+    assert of(looked(root), "NUMA balancing").verdict == "unknown"
+    assert of(live(monkeypatch, root, lambda *_: 0), "NUMA balancing").value == "not in this kernel"
     made(tmp_path, **{"proc/sys/kernel/numa_balancing": "cannot be read as a number"})
-    assert of(live(monkeypatch, root, lambda *_: 0), "NUMA balancing").judged == "unknown"
+    assert of(live(monkeypatch, root, lambda *_: 0), "NUMA balancing").verdict == "unknown"
 
 
 def test_a_counter_of_this_system_is_asked_for_without_harm() -> None:

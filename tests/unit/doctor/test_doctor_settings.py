@@ -15,9 +15,9 @@ NEVER_RECORDED = {"model-specific registers (MSR)", "fio", "numactl", "mpirun"}
 
 def test_a_well_configured_machine_is_ok(tmp_path: Path) -> None:
     findings = looked(made(tmp_path))
-    assert {f.name for f in findings if f.judged != "ok"} == NEVER_RECORDED
+    assert {f.name for f in findings if f.verdict != "ok"} == NEVER_RECORDED
     assert not [f for f in findings if f.command]
-    assert of(findings, "counters of memory controllers and links").found == "2 units: uncore_imc"
+    assert of(findings, "counters of memory controllers and links").value == "2 units: uncore_imc"
 
 
 NODES = "sys/devices/system/node"
@@ -390,13 +390,13 @@ def test_each_setting_is_judged(
     tmp_path: Path, name: str, changes: dict[str, str | None], judged: str, found: str, command: str
 ) -> None:
     finding = of(looked(made(tmp_path, **changes)), name)
-    assert finding.judged == judged and found in finding.found
+    assert finding.verdict == judged and found in finding.value
     assert command in finding.command and bool(command) == bool(finding.command)
 
 
 def test_settings_of_an_empty_tree_are_unknown(tmp_path: Path) -> None:
     findings = looked(tmp_path)
-    assert {f.judged for f in findings} == {"unknown"}
+    assert {f.verdict for f in findings} == {"unknown"}
     assert {f.command for f in findings} == {""}
 
 
@@ -425,7 +425,7 @@ def test_a_setting_without_its_file_is_unknown(tmp_path: Path, file: str, name: 
         f"{NODES}/online": f"{NODES}/node",
     }
     changes |= {k: None for k in GOOD if file in renamed_files and k.startswith(renamed_files[file])}
-    assert of(looked(made(tmp_path, **changes)), name).judged == "unknown"
+    assert of(looked(made(tmp_path, **changes)), name).verdict == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -470,14 +470,14 @@ def test_a_limit_is_changed_in_the_group_and_in_the_file_that_have_it(
 def test_masks_alone_state_what_the_process_may_use(tmp_path: Path) -> None:
     status = "Name:\tpython3\nCpus_allowed:\t00000000,00000003\nMems_allowed:\t00000000,00000001\n"
     findings = looked(made(tmp_path, **{"proc/self/status": status}))
-    assert of(findings, "CPUs of this process").found == "2 of 4: 0-1"
-    assert of(findings, "nodes of this process").found == "1 of 2: 0"
+    assert of(findings, "CPUs of this process").value == "2 of 4: 0-1"
+    assert of(findings, "nodes of this process").value == "1 of 2: 0"
 
 
 def test_no_command_names_a_group_that_the_recording_lacks(tmp_path: Path) -> None:
     findings = looked(made(tmp_path, **{"proc/self/cgroup": None, "proc/self/status": STATUS_2}))
     finding = of(findings, "CPUs of this process")
-    assert (finding.judged, finding.command) == ("hidden", "")
+    assert (finding.verdict, finding.command) == ("hidden", "")
 
 
 # ------------------------------------------------------------------ containers
@@ -499,8 +499,8 @@ def test_remedies_of_a_container_refer_to_its_host(tmp_path: Path, sign: dict[st
     }
     findings = looked(made(tmp_path, **{**bad_settings, **sign}))
     assert of(findings, "NUMA balancing").command == "on the host: sudo sysctl kernel.numa_balancing=0"
-    assert of(findings, "system-wide counters").judged == "hidden"
-    assert of(findings, "CPU quota").found == "0.5 CPUs"
+    assert of(findings, "system-wide counters").verdict == "hidden"
+    assert of(findings, "CPU quota").value == "0.5 CPUs"
     assert of(findings, "CPU quota").command == "on the host: docker update --cpu-quota -1 CONTAINER"
 
 
@@ -526,9 +526,9 @@ def test_root_of_a_user_namespace_is_not_root_of_the_machine(tmp_path: Path) -> 
         "proc/sys/kernel/nmi_watchdog": "1",
     }
     findings = looked(made(tmp_path, **changes))
-    assert of(findings, "system-wide counters").judged == "hidden"
-    assert "user namespace" in of(findings, "system-wide counters").found
+    assert of(findings, "system-wide counters").verdict == "hidden"
+    assert "user namespace" in of(findings, "system-wide counters").value
     assert of(findings, "NMI watchdog").command == "on the host: sudo sysctl kernel.nmi_watchdog=0"
-    assert of(findings, "locked memory").judged == "unknown"
+    assert of(findings, "locked memory").verdict == "unknown"
     full = looked(made(tmp_path / "full", **{**changes, "proc/self/uid_map": INITIAL_UID_MAP}))
-    assert of(full, "system-wide counters").judged == "ok" and of(full, "locked memory").judged == "ok"
+    assert of(full, "system-wide counters").verdict == "ok" and of(full, "locked memory").verdict == "ok"

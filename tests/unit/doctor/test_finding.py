@@ -17,9 +17,9 @@ def test_the_worst_come_first_and_among_equals_those_with_a_command() -> None:
 
 def test_a_finding_has_no_line_breaks_or_control_characters() -> None:
     (finding,) = in_order([HostFinding("a", " two\n\x1b[1m lines\0 ", "ok", "y", "run\n  this")])
-    assert (finding.found, finding.command, finding.judged) == ("two [1m lines", "run this", "ok")
+    assert (finding.value, finding.command, finding.verdict) == ("two [1m lines", "run this", "ok")
     (long,) = in_order([HostFinding("a", "x" * 500, "wrong", "y")])
-    assert long.found == "x" * 400
+    assert long.value == "x" * 400
 
 
 def test_a_finding_without_anything_readable_is_unknown() -> None:

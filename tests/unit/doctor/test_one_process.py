@@ -83,18 +83,18 @@ def look(tmp_path: Path) -> Look:
 def test_nothing_slows_a_process_that_has_its_cpus(look: Look) -> None:
     group = {"sys/fs/cgroup/job/cpu.pressure": PSI.format("0.00")}
     findings = look({"cpu_s": 14, "ran_s": (7, 7)}, **group)
-    assert {f.judged for f in findings} == {"ok"} and not any(f.command for f in findings)
-    assert of(findings, "process state").found == f"a) (b c (pid {PID}, user 4294967), 2 threads, sleeping"
-    assert of(findings, "CPU share").found == "2.00 CPUs in 2.0 s"
-    assert of(findings, "threads and CPUs").found == "2 active threads on 4 allowed CPUs (0-3)"
+    assert {f.verdict for f in findings} == {"ok"} and not any(f.command for f in findings)
+    assert of(findings, "process state").value == f"a) (b c (pid {PID}, user 4294967), 2 threads, sleeping"
+    assert of(findings, "CPU share").value == "2.00 CPUs in 2.0 s"
+    assert of(findings, "threads and CPUs").value == "2 active threads on 4 allowed CPUs (0-3)"
 
 
 def test_waiting_is_a_share_of_the_time_in_which_its_threads_could_run(look: Look) -> None:
     finding = of(look({"ran_s": (5.5, 5.5), "waited_s": (2.5, 2.5)}), "waiting for a CPU")
-    assert finding.judged == "slows" and finding.found.startswith("75 % ") and "(3.00 of 4.00 s)" in finding.found
+    assert finding.verdict == "slows" and finding.value.startswith("75 % ") and "(3.00 of 4.00 s)" in finding.value
     nice = of(look({"ran_s": (5.5, 5.5), "waited_s": (2.5, 2.5)}, nice=5), "waiting for a CPU")
     assert nice.command == f"sudo renice -n 0 -p {PID}"
-    assert of(look({"ran_s": (6.9, 6.9), "waited_s": (1.1, 1.1)}), "waiting for a CPU").judged == "spoils-measurements"
+    assert of(look({"ran_s": (6.9, 6.9), "waited_s": (1.1, 1.1)}), "waiting for a CPU").verdict == "spoils-measurements"
 
 
 def test_a_sleeping_process_does_not_wait_for_a_cpu(look: Look) -> None:
@@ -105,7 +105,7 @@ def test_a_sleeping_process_does_not_wait_for_a_cpu(look: Look) -> None:
 def test_more_active_threads_than_allowed_cpus_slow_it_and_the_mask_can_be_widened(look: Look) -> None:
     later = {"ran_s": (6, 6), "waited_s": (2, 2)}
     finding = of(look(later, cpus=("2", "2")), "threads and CPUs")
-    assert finding.judged == "slows" and finding.found == "2 active threads on 1 allowed CPU (2)"
+    assert finding.verdict == "slows" and finding.value == "2 active threads on 1 allowed CPU (2)"
     assert finding.command.endswith(f"taskset -acp 0-3 {PID}")
     group = {"sys/fs/cgroup/job/cpuset.cpus.effective": "2\n", "sys/fs/cgroup/job/cpuset.cpus": "2\n"}
     assert of(look(later, cpus=("2", "2"), **group), "threads and CPUs").command == (
@@ -114,7 +114,7 @@ def test_more_active_threads_than_allowed_cpus_slow_it_and_the_mask_can_be_widen
 
 
 def test_threads_that_are_bound_to_a_cpu_each_do_not_share_it(look: Look) -> None:
-    assert of(look({"ran_s": (7, 7)}, cpus=("0", "1")), "threads and CPUs").judged == "ok"
+    assert of(look({"ran_s": (7, 7)}, cpus=("0", "1")), "threads and CPUs").verdict == "ok"
 
 
 def test_the_quota_and_the_pressure_of_its_own_control_group_count(look: Look) -> None:
@@ -123,26 +123,26 @@ def test_the_quota_and_the_pressure_of_its_own_control_group_count(look: Look) -
     later = {f"{folder}/cpu.stat": "nr_periods 20\nnr_throttled 20\nthrottled_usec 1000000\n"}
     findings = look(later, **first, **{f"{folder}/memory.pressure": PSI.format("20.00")})
     quota = of(findings, "throttling by CPU quota")
-    assert quota.judged == "slows" and quota.command == "echo max | sudo tee /sys/fs/cgroup/job/cpu.max"
+    assert quota.verdict == "slows" and quota.command == "echo max | sudo tee /sys/fs/cgroup/job/cpu.max"
     pressure = of(findings, "pressure in the control group")
-    assert pressure.judged == "slows" and "memory 20 % (group /job)" in pressure.found
+    assert pressure.verdict == "slows" and "memory 20 % (group /job)" in pressure.value
 
 
 def test_faults_swap_and_switches_are_counted(look: Look) -> None:
     findings = look({"faults": 205, "involuntary": 200, "swap_kb": 2048})
-    assert (of(findings, "major page faults").judged, of(findings, "major page faults").found) == (
+    assert (of(findings, "major page faults").verdict, of(findings, "major page faults").value) == (
         "slows",
         "200 in 2.0 s",
     )
     swap = of(findings, "memory in swap")
-    assert (swap.judged, swap.found) == ("spoils-measurements", "2 MiB")
+    assert (swap.verdict, swap.value) == ("spoils-measurements", "2 MiB")
     switches = of(findings, "context switches")
-    assert switches.judged == "spoils-measurements" and switches.found == "0/s voluntary, 100/s involuntary"
+    assert switches.verdict == "spoils-measurements" and switches.value == "0/s voluntary, 100/s involuntary"
 
 
 def test_a_stopped_process_can_be_continued(look: Look) -> None:
     finding = of(look({}, state="T"), "process state")
-    assert finding.judged == "slows" and finding.command.endswith(f"kill -CONT {PID}")
+    assert finding.verdict == "slows" and finding.command.endswith(f"kill -CONT {PID}")
 
 
 def test_a_process_that_ends_or_is_replaced_meanwhile_is_one_line(look: Look, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_what_is_not_a_visible_process_is_refused(
 
 def test_a_kernel_without_waiting_times_leaves_them_unknown(look: Look) -> None:
     without = {f"proc/{PID}/task/{tid}/schedstat": "" for tid in (PID, PID + 1)}
-    assert of(look(without, **without), "waiting for a CPU").judged == "unknown"
+    assert of(look(without, **without), "waiting for a CPU").verdict == "unknown"
 
 
 def test_the_command_reports_a_real_process_and_refuses_others_in_one_line() -> None:

@@ -64,7 +64,7 @@ def test_expected_times_are_as_far_apart_as_those_of_other_messages() -> None:
     for between in (0.0, 0.05):
         network = MadeNetwork(200, SwitchTree(), 7, between=between)
         findings = network.look()
-        terms = without_noise(findings.seen.met, findings.places, findings.terms)
+        terms = without_noise(findings.seen.pair_times, findings.places, findings.terms)
         distances = Distances(network.tree, network.nodes, terms, network.nodes)
         indices = choose(distances, np.arange(200), 20)
         true_time = np.mean([network.own[f"n{i + 1}"][0] for i in indices.tolist()]) - np.median(

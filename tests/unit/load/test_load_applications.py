@@ -128,7 +128,7 @@ def test_threads_are_those_of_the_program(tmp_path: Path) -> None:
     load_run = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\nthreads = 2\noversubscribe = true\n")
     assert [p.how for p in load_run.programs] == ["ok"]
     application = described("app.toml", {}, None, tmp_path, ASKED)
-    assert application.one.values == {"threads": "1"}
+    assert application.configuration.values == {"threads": "1"}
 
 
 def test_threads_are_also_those_of_a_program_whose_file_names_none(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_record_knows_whether_its_interval_is_as_narrow_as_requested(
     common: Any = {"machine": "m", "instrument": "loaded", "provenance": {}, "source": "host"}
     conditions = {} if asked is None else {"interval_asked": asked}
     record = Record.of(Metric("a", "1", "none", "a"), samples, conditions=conditions, **common)
-    assert (record.half_width, record.interval_asked, record.converged) == (half, asked, converged)
+    assert (record.half_width, record.requested_half_width, record.converged) == (half, asked, converged)
 
 
 def test_the_spread_is_relative_to_the_least_sample() -> None:

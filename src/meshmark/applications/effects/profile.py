@@ -89,19 +89,19 @@ def frequency_hz(cpu_s: float) -> int:
     return int(min(max(SAMPLES / max(cpu_s, 1e-3), low), high)) | 1
 
 
-def wilson(count: int, of: int) -> tuple[float, float]:
+def wilson(count: int, total: int) -> tuple[float, float]:
     """Return the 95 % interval of the share `count / of`.
 
     Args:
-        count: Number from 0 to `of`.
-        of: Total number, at least 1.
+        count: Number from 0 to `total`.
+        total: Total number, at least 1.
 
     Source:
         Wilson, J. Amer. Statist. Assoc. 22 (1927), 209-212.
     """
     from scipy.stats import binomtest
 
-    low, high = binomtest(count, of).proportion_ci(_CONFIDENCE, "wilson")
+    low, high = binomtest(count, total).proportion_ci(_CONFIDENCE, "wilson")
     return float(low), float(high)
 
 

@@ -103,11 +103,11 @@ def _refused(text: str, paranoid: int | None) -> AbsentError:
 
 
 def profile_all(
-    found: Trials, every: Sequence[Configuration], folder: Path, perf: Perf | AbsentError, run: RunUnder
+    trials: Trials, every: Sequence[Configuration], folder: Path, perf: Perf | AbsentError, run: RunUnder
 ) -> list[Profile]:
     """Return the profile of each configuration that ran.
 
-    An interrupt ends the profiling and is recorded in `found.stopped`.
+    An interrupt ends the profiling and is recorded in `trials.stopped`.
 
     Args:
         every: All configurations, including those that could not be built. Files are named by the position in it.
@@ -117,14 +117,14 @@ def profile_all(
     Raises:
         MeshmarkError: The journal cannot be read.
     """
-    items = [item for item in every if found.of(item.label)]
+    items = [item for item in every if trials.of(item.label)]
     if isinstance(perf, AbsentError):
         return [Profile(configuration=item.label, reason=str(perf), enable=perf.hint) for item in items]
-    if found.stopped == INTERRUPTED:
+    if trials.stopped == INTERRUPTED:
         return []
     profile_by_label = {item.configuration: item for item in runs_in(folder / JOURNAL, Profile.from_json)}
     profiles: list[Profile] = []
-    spent_s = found.spent_s
+    spent_s = trials.spent_s
     profile_folder = folder / FOLDER
     profile_folder.mkdir(exist_ok=True)
     with appending(folder / JOURNAL) as write:
@@ -132,15 +132,15 @@ def profile_all(
             if item.label in profile_by_label:
                 profiles.append(profile_by_label[item.label])
                 continue
-            if spent_s + found.usual_s(item.label) > found.plan.budget_s:
+            if spent_s + trials.usual_s(item.label) > trials.plan.budget_s:
                 profiles.append(
                     Profile(configuration=item.label, reason=BUDGET, enable="resume with a larger --budget")
                 )
                 continue
             try:
-                profile, took_s = _profiled(found, item, profile_folder / f"{every.index(item) + 1}.data", perf, run)
+                profile, took_s = _profiled(trials, item, profile_folder / f"{every.index(item) + 1}.data", perf, run)
             except KeyboardInterrupt:
-                found.stopped = INTERRUPTED
+                trials.stopped = INTERRUPTED
                 break
             spent_s += took_s
             write(profile.to_json())
@@ -148,15 +148,17 @@ def profile_all(
     return profiles
 
 
-def _profiled(found: Trials, one: Configuration, to: Path, perf: Perf, run: RunUnder) -> tuple[Profile, float]:
+def _profiled(
+    trials: Trials, configuration: Configuration, to: Path, perf: Perf, run: RunUnder
+) -> tuple[Profile, float]:
     """Profile one run and keep the profile. Return the profile and the time of the run, in s."""
     temporary = to.with_name(f".{to.name}")
     out, err = to.with_suffix(".out"), to.with_suffix(".err")
-    cpu_s = RunMedians.of(list(found.of(one.label).values())).cpu_s / one.count("copies")
-    profile = Profile(configuration=one.label, tool=perf.version, frequency_hz=frequency_hz(cpu_s))
+    cpu_s = RunMedians.of(list(trials.of(configuration.label).values())).cpu_s / configuration.count("copies")
+    profile = Profile(configuration=configuration.label, tool=perf.version, frequency_hz=frequency_hz(cpu_s))
     try:
         temporary.unlink(missing_ok=True)  # left by a run that was killed; perf would rename it
-        attempt = run(one, perf.record(profile.frequency_hz, temporary))
+        attempt = run(configuration, perf.record(profile.frequency_hz, temporary))
         if attempt.reason:
             return replace(profile, reason=f"its run under perf failed: {attempt.reason}"), attempt.spent_s
         exit_report = run_to_end(perf.report(temporary), _ENVIRONMENT, out, err, _LIMIT_S)

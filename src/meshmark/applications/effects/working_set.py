@@ -64,5 +64,5 @@ def working_sets(
     return sets
 
 
-def _part(one: Configuration) -> float:
-    return cache_bytes("cache", one.values["cache"]) or math.inf
+def _part(configuration: Configuration) -> float:
+    return cache_bytes("cache", configuration.values["cache"]) or math.inf

@@ -108,21 +108,21 @@ def _opened(cpu: int, how: int, register: Register, what: str) -> Iterator[int]:
             os.close(handle)
 
 
-def _absent(why: OSError, device: Path, register: Register, what: str, *, opened: bool) -> AbsentError:
-    is_permission_error = why.errno in (errno.EPERM, errno.EACCES)
+def _absent(error: OSError, device: Path, register: Register, what: str, *, opened: bool) -> AbsentError:
+    is_permission_error = error.errno in (errno.EPERM, errno.EACCES)
     if is_permission_error and opened:
         return AbsentError(
-            f"{_AT}: the kernel refuses to {what} {device}: {why.strerror}",
+            f"{_AT}: the kernel refuses to {what} {device}: {error.strerror}",
             "boot without lockdown (Secure Boot) and with msr.allow_writes=on",
         )
     if is_permission_error:
-        return AbsentError(f"{_AT}: {device} may not be opened: {why.strerror}", "run as root, with CAP_SYS_RAWIO")
-    if why.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
+        return AbsentError(f"{_AT}: {device} may not be opened: {error.strerror}", "run as root, with CAP_SYS_RAWIO")
+    if error.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
         return AbsentError(f"{_AT}: found no registers in {device}", "modprobe msr, as root")
-    if why.errno == errno.EIO:
+    if error.errno == errno.EIO:
         return AbsentError(
             f"{_AT}: cannot {what} register {register.number:X}h in {device}: this processor does not have it or its "
             f"bits, or a hypervisor hides it",
             "on the host rather than in a virtual machine, if this is one",
         )
-    return AbsentError(f"{_AT}: cannot {what} {device}: {why.strerror}")
+    return AbsentError(f"{_AT}: cannot {what} {device}: {error.strerror}")

@@ -208,11 +208,11 @@ def _runner(fleet: Fleet) -> Path:
     return shared_copy(fleet, find_native("meshmark-node"))
 
 
-def _ingested(name: str, found: IngestResult) -> dict[str, Any]:
-    return {"type": "ingested", "campaign": name, **dataclasses.asdict(found)}
+def _ingested(name: str, ingestion: IngestResult) -> dict[str, Any]:
+    return {"type": "ingested", "campaign": name, **dataclasses.asdict(ingestion)}
 
 
-def say_ingested(found: IngestResult, what: str = "node") -> None:
+def say_ingested(ingestion: IngestResult, what: str = "node") -> None:
     from meshmark.fleet.nodesets import fold
 
     say(f"meshmark: ingested the results of {counted(len(found.nodes) - len(found.refusals), what)}")
@@ -223,21 +223,21 @@ def say_ingested(found: IngestResult, what: str = "node") -> None:
         )
     for name, reason in found.skipped.items():
         say(f"warning: {name} was skipped: {reason}")
-    for name, reason in found.doubts.items():
+    for name, reason in ingestion.doubts.items():
         say(f"warning: {name}: {reason}")
-    for reason, failed_nodes in list(found.failures.items())[:_FAILURES]:
+    for reason, failed_nodes in list(ingestion.failures.items())[:_FAILURES]:
         say(f"warning: {fold(failed_nodes)}: {reason}")
     if (unlisted := len(found.failures) - _FAILURES) > 0:
         say(f"warning: and {counted(unlisted, 'other failure')} of applications; --json lists all")
 
 
-def _report(progress: CampaignProgress, found: IngestResult, as_json: bool) -> None:
+def _report(progress: CampaignProgress, ingestion: IngestResult, as_json: bool) -> None:
     if as_json:
         for name, state in progress.nodes.items():
             print(json.dumps({"type": "node", "node": name, **dataclasses.asdict(state)}))
-        print(json.dumps(_ingested(progress.campaign, found)))
+        print(json.dumps(_ingested(progress.campaign, ingestion)))
         return
-    say_ingested(found)
+    say_ingested(ingestion)
     rows = [
         {"node": name, "status": state.status, "why": state.why}
         for name, state in progress.nodes.items()

@@ -85,11 +85,11 @@ class fleet_progress:  # noqa: N801 (used like a function)
             self.said_s = progress.elapsed_s
             self._say_last()
 
-    def took_in(self, read: int, of: int) -> None:
-        """Show that `read` of `of` files of nodes were read."""
-        text = f"{read} of {of} files read"
+    def took_in(self, read: int, total: int) -> None:
+        """Show that `read` of `total` files of nodes were read."""
+        text = f"{read} of {total} files read"
         if self.bar is not None:
-            self.bar.update(self.task, description="ingestion", completed=read, total=of, counts=text, left="")
+            self.bar.update(self.task, description="ingestion", completed=read, total=total, counts=text, left="")
         elif time.monotonic() - self.taking_s >= _LINE_S:
             self.taking_s = time.monotonic()
             self._say_last()

@@ -358,7 +358,7 @@ def _after(folder: Path) -> str:
 
 
 def _single(
-    found: Scenario,
+    scenario: Scenario,
     folder: Path,
     files: Mapping[str, Path],
     here: HostResources,
@@ -378,9 +378,9 @@ def _single(
         with (
             interruptible(lambda: _after(folder)),
             watched(folder, watch),
-            LoadProgress(found, expected_end_s(found, files)) as live,
+            LoadProgress(scenario, expected_end_s(scenario, files)) as live,
         ):
-            result = run_scenario(found, folder, files, live.take, here=here, tick=live.draw, notify=say)
+            result = run_scenario(scenario, folder, files, live.take, here=here, tick=live.draw, notify=say)
     except RunCutError as error:
         with contextlib.suppress(MeshmarkError):  # such as the full disk that interrupted the run
             _show(error.run, as_json, kept)
@@ -391,7 +391,7 @@ def _single(
 
 
 def _compared(
-    found: Scenario,
+    scenario: Scenario,
     folder: Path,
     files: Mapping[str, Path],
     here: HostResources,
@@ -413,7 +413,7 @@ def _compared(
 
     options = StudyOptions(repetitions=repetitions, seed=seed, notify=say)
     with resumable(folder):
-        result = ScenarioStudy(folder, scenario=found, files=files, alone=alone, here=here, options=options).run()
+        result = ScenarioStudy(folder, scenario=scenario, files=files, alone=alone, here=here, options=options).run()
     if result.median_run is not None:
         _show(read_run(result.median_run), as_json, kept)
     end(result, as_json, kept)

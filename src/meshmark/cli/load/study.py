@@ -284,7 +284,7 @@ def _work(study: str, command: list[str] | None, application: str, dimensions: l
     option_names = DimensionTerms("--app", "--dimension", "--dimension {name}={value}")
     work = described(application, dimension_values, None, Path(), option_names)
     if work.cpus > 1:
-        raise UsageError(f"--dimension: found {work.one.label}; allowed: one rank, since a copy gets one CPU")
+        raise UsageError(f"--dimension: found {work.configuration.label}; allowed: one rank, since a copy gets one CPU")
     return work
 
 

@@ -314,17 +314,17 @@ class RunProgress:
             self.bar.start()
         return self
 
-    def __call__(self, found: Trials) -> None:
-        attempt = found.attempts[-1]
+    def __call__(self, trials: Trials) -> None:
+        attempt = trials.attempts[-1]
         if attempt.value is None:
             line = f"{attempt.configuration}: {attempt.reason}"
             say(line) if self.bar is None else self.bar.console.print(line, markup=False, highlight=False)
         if self.bar is not None:
-            self.bar.update(self.task, completed=len(found.attempts), description=attempt.configuration)
+            self.bar.update(self.task, completed=len(trials.attempts), description=attempt.configuration)
         elif time.monotonic() - self.said_s >= _LINE_S:
             self.said_s = time.monotonic()
-            completed = len(found.attempts)
-            remaining_s = min(self.budget_s - found.spent_s, found.usual_s() * max(0, self.runs - completed))
+            completed = len(trials.attempts)
+            remaining_s = min(self.budget_s - trials.spent_s, trials.usual_s() * max(0, self.runs - completed))
             say(f"{completed} of {self.runs} runs, about {_time(max(0.0, remaining_s))} left")
 
     def __exit__(self, *_: object) -> None:
@@ -339,7 +339,7 @@ def _time(seconds: float) -> str:
 
 
 def _keep(
-    found: Trials,
+    trials: Trials,
     prepared: PreparationResult,
     profiles: list[Profile],
     app: Application,
@@ -359,11 +359,11 @@ def _keep(
     from meshmark.views.terminal.application import print_application
 
     command_line = shlex.join(mask_words(["measure", "app", *sys.argv[3:]]))
-    new_records = records(found, app, host_id(), command_line, installed("meshmark"), profiles)
+    new_records = records(trials, app, host_id(), command_line, installed("meshmark"), profiles)
     if new_records and not no_store:
-        new_absences = absences(found, prepared.failed, profiles)
-        keep(Store(store or data_home() / "store"), found.plan.run, "app", new_records, new_absences)
-    result = answer(found, app, from_sysfs(), profiles)
+        new_absences = absences(trials, prepared.failed, profiles)
+        keep(Store(store or data_home() / "store"), trials.plan.run, "app", new_records, new_absences)
+    result = answer(trials, app, from_sysfs(), profiles)
     if as_json:
         for record in new_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))

@@ -190,7 +190,7 @@ def _conducted(plan: ApplicationPlan, composite: Composite, folder: Path, resume
             return measured(plan, composite, folder, say, show)
 
 
-def _keep(found: Trials, composite: Composite, store: Path | None, no_store: bool, as_json: bool) -> None:
+def _keep(trials: Trials, composite: Composite, store: Path | None, no_store: bool, as_json: bool) -> None:
     """Store the records, and print the records or the table."""
     from importlib.metadata import version as installed
 
@@ -201,11 +201,11 @@ def _keep(found: Trials, composite: Composite, store: Path | None, no_store: boo
     from meshmark.views.terminal.composite import print_composite
 
     command_line = shlex.join(mask_words(["measure", "composite", *sys.argv[3:]]))
-    new_records = composite_records(found, composite, host_id(), command_line, installed("meshmark"))
+    new_records = composite_records(trials, composite, host_id(), command_line, installed("meshmark"))
     if new_records and not no_store:
-        absences = composite_absences(found, composite)
-        keep(Store(store or data_home() / "store"), found.plan.run, "composite", new_records, absences)
-    answer = composite_answer(found, composite)
+        absences = composite_absences(trials, composite)
+        keep(Store(store or data_home() / "store"), trials.plan.run, "composite", new_records, absences)
+    answer = composite_answer(trials, composite)
     if as_json:
         for record in new_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))

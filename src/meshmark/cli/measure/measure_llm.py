@@ -88,41 +88,41 @@ def measure_llm(d: Description, argv: Sequence[str], repetitions: int, store: Pa
         _measure_and_answer(session, llm_request)
 
 
-def _measure_and_answer(session: _Session, asked: LlmRequest) -> None:
+def _measure_and_answer(session: _Session, request: LlmRequest) -> None:
     from meshmark.measure.llm import of_size, prepare_s_per_byte
 
     start_s = time.monotonic()
-    total_s, trial_s = _budgets(session, asked)
-    trial = session.measure(asked.trial_argv, trial_s, session.repetitions)
+    total_s, trial_s = _budgets(session, request)
+    trial = session.measure(request.trial_argv, trial_s, session.repetitions)
     if not trial:
         session.print_records()
         session.measured[0].check()
         return
     prepare_s = prepare_s_per_byte(session.measured[0].results)
-    comparable = of_size(trial, asked.trial_bytes, asked.trial_sizes)
+    comparable = of_size(trial, request.trial_bytes, request.trial_sizes)
     full_points: dict[int, list[SettingResult]] = {}
     reasons: dict[int, str] = {}
-    for number, size in enumerate(asked.large):
-        remaining_s = (total_s - (time.monotonic() - start_s)) / (len(asked.large) - number)
-        full_points[size], reasons[size] = _large(session, asked, size, comparable, prepare_s, remaining_s)
+    for number, size in enumerate(request.large):
+        remaining_s = (total_s - (time.monotonic() - start_s)) / (len(request.large) - number)
+        full_points[size], reasons[size] = _large(session, request, size, comparable, prepare_s, remaining_s)
     session.print_records()
-    _print_answers(session, asked, trial, comparable, full_points, reasons)
+    _print_answers(session, request, trial, comparable, full_points, reasons)
     session.measured[0].check()
 
 
-def _budgets(session: _Session, asked: LlmRequest) -> tuple[float, float]:
+def _budgets(session: _Session, request: LlmRequest) -> tuple[float, float]:
     """Return the budgets of the command and of its trial in s: `--budget`, or in proportion to the sizes that fit."""
     from meshmark.measure.runs.budget import BUDGET, MAX_S, budget_s
 
-    options = dict(itertools.pairwise(asked.argv))
-    trial_s = budget_s(session.d, asked.trial_argv)
-    fitting_sizes = [s for s in asked.large if s <= session.memory.usable()]
+    options = dict(itertools.pairwise(request.argv))
+    trial_s = budget_s(session.d, request.trial_argv)
+    fitting_sizes = [s for s in request.large if s <= session.memory.usable()]
     if BUDGET in options:
-        usual_s = budget_s(session.d, [w for w in asked.trial_argv if w not in {BUDGET, options[BUDGET]}])
+        usual_s = budget_s(session.d, [w for w in request.trial_argv if w not in {BUDGET, options[BUDGET]}])
         total_s = trial_s
         return total_s, min(usual_s, total_s * _TRIAL_SHARE) if fitting_sizes else total_s
     total_s = (
-        max(trial_s, min(MAX_S, trial_s * (1 + sum(fitting_sizes) / asked.trial_bytes))) if fitting_sizes else trial_s
+        max(trial_s, min(MAX_S, trial_s * (1 + sum(fitting_sizes) / request.trial_bytes))) if fitting_sizes else trial_s
     )
     if total_s > trial_s:
         say(f"note: the budget is up to {duration(total_s)} for weights of this size; --budget changes it")
@@ -130,7 +130,12 @@ def _budgets(session: _Session, asked: LlmRequest) -> tuple[float, float]:
 
 
 def _large(
-    session: _Session, asked: LlmRequest, size: int, compared: Sequence[SettingResult], prepare_s: float, rest_s: float
+    session: _Session,
+    request: LlmRequest,
+    size: int,
+    compared: Sequence[SettingResult],
+    prepare_s: float,
+    rest_s: float,
 ) -> tuple[list[SettingResult], str]:
     """Measure a large size if it fits, and return its settings; if it does not fit, return none and the reason."""
     from meshmark.measure.llm import WEIGHTS, choose
@@ -142,7 +147,7 @@ def _large(
     if not choice.points:
         return [], _not_measured(session, choice, compared, size)
     is_single = len(choice.points) == 1
-    argv = choice.points[0].argv(asked.argv, size) if is_single else replaced(asked.argv, WEIGHTS, str(size))
+    argv = choice.points[0].argv(request.argv, size) if is_single else replaced(request.argv, WEIGHTS, str(size))
     measured_points = session.measure(argv, rest_s, choice.runs)
     reasons = [a.reason for a in session.measured[-1].absences]
     return measured_points, "" if measured_points else next(iter(reasons), "the instrument measured nothing")
@@ -161,7 +166,7 @@ def _round_s(seconds: float) -> int:
 
 def _print_answers(
     session: _Session,
-    asked: LlmRequest,
+    request: LlmRequest,
     trial: Sequence[SettingResult],
     compared: Sequence[SettingResult],
     full: dict[int, list[SettingResult]],
@@ -171,16 +176,16 @@ def _print_answers(
     from meshmark.measure.llm import of_size
     from meshmark.measure.llm_answer import measured_answer, predicted_answer, predictions
 
-    for size in sorted({*asked.small, *asked.large}):
-        points = full.get(size) or (of_size(trial, size, asked.trial_sizes) if size in asked.small else [])
+    for size in sorted({*request.small, *request.large}):
+        points = full.get(size) or (of_size(trial, size, request.trial_sizes) if size in request.small else [])
         if points:
             comparable = compared if size in full else ()
-            lines = measured_answer(points, size, comparable, asked.trial_bytes, session.topology)
+            lines = measured_answer(points, size, comparable, request.trial_bytes, session.topology)
         elif size in full and compared:
             if not session.as_json:
                 print()
                 print_rows(predictions(compared, size, session.memory), False)
-            lines = predicted_answer(compared, size, asked, session.memory, reasons[size])
+            lines = predicted_answer(compared, size, request, session.memory, reasons[size])
         else:
             lines = [f"{round_size(size)} of weights: absent, since the budget ended before the first sample."]
         if session.as_json:

@@ -211,15 +211,15 @@ def _write(numbers: KeyNumbers, file: Path, as_json: bool) -> None:
     say_next(file, _NEXT_OF_TEMPLATE)
 
 
-def print_outcomes(found: KeyNumberFit, doubts: Mapping[str, str], as_json: bool, prefix: str = "--") -> None:
+def print_outcomes(fit: KeyNumberFit, doubts: Mapping[str, str], as_json: bool, prefix: str = "--") -> None:
     """Print the numbers of a machine and of its model, then warnings about numbers that contradict each other.
 
     Args:
         doubts: Reasons by name of the numbers that contradict others.
         prefix: Text before the name of a number in warnings.
     """
-    print_rows([_json(o) if as_json else _row(o) for o in found.outcomes], as_json)
-    for o in found.outcomes:
+    print_rows([_json(o) if as_json else _row(o) for o in fit.outcomes], as_json)
+    for o in fit.outcomes:
         if o.given is not None and (reason := doubts.get(o.name) or o.warning):
             model_text = f"; the model gives {show(o.name, o.model)}" if o.warning else ""
             say(f"warning: {prefix}{o.name} {show(o.name, o.given)}: {reason}{model_text}")

@@ -207,12 +207,12 @@ def _conducted(plan: ExperimentPlan, folder: Path, resumed: bool) -> Experiment:
             turns.restore()
 
 
-def _end_if_interrupted(found: Experiment) -> None:
+def _end_if_interrupted(experiment: Experiment) -> None:
     from meshmark.experiments.experiment import INTERRUPTED
 
-    if found.stopped == INTERRUPTED:
+    if experiment.stopped == INTERRUPTED:
         text, status = ended()
-        say(f"meshmark: {text}; resume with meshmark experiment --resume {found.plan.run}")
+        say(f"meshmark: {text}; resume with meshmark experiment --resume {experiment.plan.run}")
         raise SystemExit(status)
 
 
@@ -235,19 +235,19 @@ class _PairProgress:
         self._last = time.monotonic()
         self._every_s = _EVERY_ON_TERMINAL_S if sys.stderr.isatty() else _EVERY_S
 
-    def __call__(self, found: Experiment) -> None:
+    def __call__(self, experiment: Experiment) -> None:
         now = time.monotonic()
-        if now - self._last < self._every_s or not found.pairs:
+        if now - self._last < self._every_s or not experiment.pairs:
             return
         self._last = now
         from meshmark.views.terminal.experiment import interval_text
 
-        ratios = sorted(found.ratios)
+        ratios = sorted(experiment.ratios)
         ratio = ratios[len(ratios) // 2]
-        remaining_s = max(0.0, found.plan.budget_s - found.spent_s)
-        failed = f", {found.failures()} runs failed" if found.failures() else ""
+        remaining_s = max(0.0, experiment.plan.budget_s - experiment.spent_s)
+        failed = f", {experiment.failures()} runs failed" if experiment.failures() else ""
         say(
-            f"pair {len(found.pairs)}: B over A {ratio:.3f}, {interval_text(found.interval())}{failed}, "
+            f"pair {len(experiment.pairs)}: B over A {ratio:.3f}, {interval_text(experiment.interval())}{failed}, "
             f"at most {_time(remaining_s)} left"
         )
 
@@ -259,7 +259,7 @@ def _time(seconds: float) -> str:
 
 
 def _keep(
-    found: Experiment, folder: Path, form: Literal["json", "markdown", "text"], store: Path | None, no_store: bool
+    experiment: Experiment, folder: Path, form: Literal["json", "markdown", "text"], store: Path | None, no_store: bool
 ) -> None:
     """Store the records, and print the records or the result."""
     from importlib.metadata import version as installed
@@ -271,13 +271,13 @@ def _keep(
     from meshmark.store.store import Store
     from meshmark.views.terminal.experiment import markdown, print_experiment
 
-    answer = to_json(found)
+    answer = to_json(experiment)
     new_records = records(
-        found, host_id(), shlex.join(mask_words(["experiment", *sys.argv[2:]])), installed("meshmark")
+        experiment, host_id(), shlex.join(mask_words(["experiment", *sys.argv[2:]])), installed("meshmark")
     )
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
     if new_records and not no_store:
-        keep(Store(store or data_home() / "store"), found.plan.run, "experiment", new_records)
+        keep(Store(store or data_home() / "store"), experiment.plan.run, "experiment", new_records)
     if form == "json":
         for record in new_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
@@ -288,17 +288,19 @@ def _keep(
         print_experiment(answer)
 
 
-def _check(found: Experiment, limit: float | None, text: str, allow_unjudged: bool) -> None:
+def _check(experiment: Experiment, limit: float | None, text: str, allow_unjudged: bool) -> None:
     """Raise if the command failed repeatedly, if B is worse by more than the limit, or if this is inconclusive."""
     from meshmark.experiments.experiment import to_json
 
-    answer = to_json(found)
-    if re.search(r"in a row failed$", found.stopped):
-        raise MeshmarkError(f"experiment: {found.stopped}: {answer['failure']}")
+    answer = to_json(experiment)
+    if re.search(r"in a row failed$", experiment.stopped):
+        raise MeshmarkError(f"experiment: {experiment.stopped}: {answer['failure']}")
     if limit is None:
         return
     ratio, low, high = answer["ratio"], answer["low"], answer["high"]
     if answer["best"] == "A" and not 1 / (1 + limit) <= ratio <= 1 + limit:
         raise MeshmarkError(f"B is worse than A by more than {text}: B over A {ratio:.3f} ({low:.3f} – {high:.3f})")
     is_judged = bool(answer["pairs"]) and answer["verdict"] != "inconclusive"
-    check_judged(f"experiment: {int(is_judged)} of 1 result judged", int(is_judged), 1, allow_unjudged, found.stopped)
+    check_judged(
+        f"experiment: {int(is_judged)} of 1 result judged", int(is_judged), 1, allow_unjudged, experiment.stopped
+    )

@@ -150,17 +150,17 @@ def ideal_ratio(text: str, html: Path | None) -> float | None:
     return number
 
 
-def _gate(found: list[ResultComparison], limit: str, min_judged: int, allow_unjudged: bool) -> None:
+def _gate(comparisons: list[ResultComparison], limit: str, min_judged: int, allow_unjudged: bool) -> None:
     """Raise if a result is worse by more than the limit, or if too few could be judged."""
     from meshmark.views.content.compared_text import reasons
 
     worse = [
         f"{c.b.name}: {p.a.instrument} {p.a.metric} is {p.ratio.value:.3g} of {c.a.name}'s"
-        for c in found
+        for c in comparisons
         for p in c.worse()
         if p.ratio is not None
     ]
-    judged_count = sum(p.word not in {"not comparable", "inconclusive"} for c in found for p in c.pairs)
-    counts = (judged_count, sum(len(c.pairs) for c in found), "results")
-    all_reasons = "; ".join(text for c in found for text in reasons(c))
+    judged_count = sum(p.word not in {"not comparable", "inconclusive"} for c in comparisons for p in c.pairs)
+    counts = (judged_count, sum(len(c.pairs) for c in comparisons), "results")
+    all_reasons = "; ".join(text for c in comparisons for text in reasons(c))
     check_results("compare", counts, worse, limit, min_judged, allow_unjudged, all_reasons)

@@ -131,14 +131,14 @@ def history(
         _gate(machine_history, limit, fail_on, min_judged, allow_unjudged)
 
 
-def _nothing(kept: Store, machine: str, host: str, other: bool, selected: str) -> None:
+def _nothing(store: Store, machine: str, host: str, other: bool, selected: str) -> None:
     """Raise the error of a history without points.
 
     Args:
         other: Whether the machine has results from another time or without a start.
         selected: The instrument or the metric; "" for all.
     """
-    known_machines = {str(row["machine"]) for row in kept.runs()}
+    known_machines = {str(row["machine"]) for row in store.runs()}
     if host != "host" and machine not in known_machines:
         hint = near(machine, {"host", *known_machines}) or "meshmark store machines"
         raise UsageError(f"HOST: found no machine '{quoted(machine)}' in the store", hint)
@@ -150,15 +150,15 @@ def _nothing(kept: Store, machine: str, host: str, other: bool, selected: str) -
     raise AbsentError(f"{message} that matches '{quoted(selected)}'", "meshmark list metrics")
 
 
-def _gate(found: History, limit: float, text: str, min_judged: int, allow_unjudged: bool) -> None:
+def _gate(history: History, limit: float, text: str, min_judged: int, allow_unjudged: bool) -> None:
     """Raise if the last change of a point made it worse by more than the limit, or if too few could be judged."""
     worse = [
-        f"{found.machine}: {c.record.instrument} {c.record.metric} is {c.ratio.value:.3g} of what it was before "
+        f"{history.machine}: {c.record.instrument} {c.record.metric} is {c.ratio.value:.3g} of what it was before "
         f"{c.between[1].start[:10]}"
-        for c in sorted(found.worse(limit), key=lambda c: c.between[1].start, reverse=True)
+        for c in sorted(history.worse(limit), key=lambda c: c.between[1].start, reverse=True)
     ]
-    judged_count = sum(p.status in {"changed", "steady"} for p in found.points)
-    other_counts = [f"{status} ({n})" for status, n in found.counts().items() if status not in {"changed", "steady"}]
-    flags = [f"flagged results left out ({found.flagged})"] if found.flagged else []
-    counts = (judged_count, len(found.points), "points")
+    judged_count = sum(p.status in {"changed", "steady"} for p in history.points)
+    other_counts = [f"{status} ({n})" for status, n in history.counts().items() if status not in {"changed", "steady"}]
+    flags = [f"flagged results left out ({history.flagged})"] if history.flagged else []
+    counts = (judged_count, len(history.points), "points")
     check_results("history", counts, worse, text, min_judged, allow_unjudged, ", ".join([*other_counts, *flags]))

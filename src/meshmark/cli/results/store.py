@@ -30,9 +30,9 @@ def existing(folder: Path | None) -> Store:
     return Store(folder or data_home() / "store")
 
 
-def check_runs(kept: Store, field: str, runs: list[str]) -> None:
+def check_runs(store: Store, field: str, runs: list[str]) -> None:
     """Raise UsageError if one of the runs is not in the store."""
-    run_names = [row["run"] for row in kept.runs()]
+    run_names = [row["run"] for row in store.runs()]
     if unknown := [run for run in runs if run not in run_names]:
         raise UsageError(f"{field}: found no run '{unknown[0]}'", near(unknown[0], run_names) or "meshmark store list")
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from meshmark.doctor.finding import HostFinding, Judged
+from meshmark.doctor.finding import HostFinding, Judgement
 from meshmark.doctor.mpi.attempt import CommandResult
 from meshmark.doctor.mpi.tested import NAMESPACES, ROOT_VARIABLES, TestedLauncher, forbidden_namespaces, transport_of
 from meshmark.values.units import plain
@@ -99,7 +99,7 @@ def oversubscribed(tested: TestedLauncher) -> Iterator[HostFinding]:
     time_lost = (
         dedicated_s is not None and len(cpus) > 1 and min(default_s, yielding_s) > _SLOWDOWN * ranks * dedicated_s
     )
-    judgement: Judged = "spoils-measurements" if yielding_helps or time_lost else "ok"
+    judgement: Judgement = "spoils-measurements" if yielding_helps or time_lost else "ok"
     yield HostFinding(name, observation, judgement, effect, command if yielding_helps else "")
 
 

@@ -123,7 +123,7 @@ def begin(
     name: str,
     plan: NodePlan,
     engine: NodeSource,
-    wanted: NodeSelection,
+    selection: NodeSelection,
     settings: Mapping[str, Any],
     groups: Callable[[list[str]], Mapping[str, Sequence[str]]] | None = None,
 ) -> None:
@@ -137,19 +137,19 @@ def begin(
         MeshmarkError: The engine does not answer, or the folder cannot be written.
     """
     node_by_name = {node.name: node for node in engine.nodes()}
-    names = expand(wanted.nodes, "--nodes") if wanted.nodes else sorted(node_by_name)
+    names = expand(selection.nodes, "--nodes") if selection.nodes else sorted(node_by_name)
     if not node_by_name and isinstance(engine, Batch):
         raise UsageError(f"{engine.name}: found no node", "check the queue or partition in fleet.toml")
     if unknown := [n for n in names if n not in node_by_name]:
         raise UsageError(
             f"--nodes: found {fold(unknown)}, which {engine.name} does not list", f"it lists {fold(node_by_name)[:200]}"
         )
-    if wanted.idle_only:
+    if selection.idle_only:
         names = [n for n in names if node_by_name[n].state == "idle"]
-    if wanted.random:
-        names = sorted(random.Random(wanted.seed).sample(names, min(wanted.random, len(names))))
+    if selection.random:
+        names = sorted(random.Random(selection.seed).sample(names, min(selection.random, len(names))))
     if not names:
-        raise UsageError("--nodes: found no node that is idle" if wanted.idle_only else "--nodes: found no node")
+        raise UsageError("--nodes: found no node that is idle" if selection.idle_only else "--nodes: found no node")
     if isinstance(engine, TimeLimitEngine):
         plan = plan.within(engine.longest_s())
     group_setting = {"groups": groups(names)} if groups else {}
@@ -463,15 +463,15 @@ class Campaign:
         self._ids[job] = id_
         return True
 
-    def _forget(self, job: str, why: str) -> None:
+    def _forget(self, job: str, reason: str) -> None:
         """End a job that measures nothing, and do not count it as a try of its nodes."""
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
         self._void.add(job)
-        self._journal().write({"event": "ended", "job": job, "why": why, "counts": False})
+        self._journal().write({"event": "ended", "job": job, "why": reason, "counts": False})
         for node in nodes:
             state = self.nodes[node]
-            state.tries, state.status, state.why = state.tries - 1, "waiting", why
+            state.tries, state.status, state.why = state.tries - 1, "waiting", reason
 
 
 def _replay(campaign: Campaign, event: Event) -> None:

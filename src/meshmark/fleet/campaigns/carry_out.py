@@ -22,8 +22,8 @@ class ProgressDisplay(Protocol):
     def __call__(self, progress: CampaignProgress) -> None:
         """Show the state of the nodes after a query of the engine."""
 
-    def took_in(self, read: int, of: int) -> None:
-        """Show that `read` of `of` files of nodes were read."""
+    def took_in(self, read: int, total: int) -> None:
+        """Show that `read` of `total` files of nodes were read."""
 
 
 class NoDisplay:
@@ -32,7 +32,7 @@ class NoDisplay:
     def __call__(self, progress: CampaignProgress) -> None:
         pass
 
-    def took_in(self, read: int, of: int) -> None:
+    def took_in(self, read: int, total: int) -> None:
         pass
 
 

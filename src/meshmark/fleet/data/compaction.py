@@ -171,6 +171,6 @@ def _tables(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
             waiting = []
 
 
-def _unreadable(path: Path, why: Exception) -> _UnreadableError:
-    reason = str(why).splitlines()[0] if str(why) else type(why).__name__
+def _unreadable(path: Path, error: Exception) -> _UnreadableError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return _UnreadableError(f"{path.name}: cannot be read: {quoted(reason)}")

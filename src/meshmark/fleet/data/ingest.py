@@ -197,7 +197,7 @@ def _claimed(own: Path, handle: int | None) -> Iterator[tuple[str, list[Path]]]:
             os.close(handle)
 
 
-def _claim(folder: Path, found: IngestResult) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
+def _claim(folder: Path, ingestion: IngestResult) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
     """Claim the files of the inbox: rename them into a new folder, which is locked first."""
     waiting = sorted(_inbox(folder).glob(f"*{SUFFIX}"))
     claim, handle = _new_claim(folder / "taken")
@@ -207,7 +207,7 @@ def _claim(folder: Path, found: IngestResult) -> contextlib.AbstractContextManag
         except FileNotFoundError:  # another ingestion was faster
             continue
         except OSError as error:  # such as a mount point, or a file of another user in a folder with the sticky bit
-            found.skipped[path.name] = f"cannot be moved: {error.strerror}"
+            ingestion.skipped[path.name] = f"cannot be moved: {error.strerror}"
     return _claimed(claim, handle)
 
 
@@ -228,7 +228,9 @@ def _new_claim(folder: Path) -> tuple[Path, int | None]:
             return claim, None  # only its age shows whether the claim is abandoned
 
 
-def _abandoned(folder: Path, found: IngestResult) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
+def _abandoned(
+    folder: Path, ingestion: IngestResult
+) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
     """Return the claims of ingestions that were killed; anything else in the folder is left there and reported."""
     claims: list[contextlib.AbstractContextManager[tuple[str, list[Path]]]] = []
     for claim in sorted((folder / "taken").glob("*")):
@@ -236,7 +238,7 @@ def _abandoned(folder: Path, found: IngestResult) -> list[contextlib.AbstractCon
         try:
             status = claim.lstat()
             if not stat.S_ISDIR(status.st_mode):
-                found.skipped[f"taken/{claim.name}"] = "is not the folder of an ingestion"
+                ingestion.skipped[f"taken/{claim.name}"] = "is not the folder of an ingestion"
                 continue
             (claim / ".lock").touch()  # the ingestion may have been killed before it created the lock
             if (handle := lock(claim / ".lock")) is None:
@@ -247,7 +249,7 @@ def _abandoned(folder: Path, found: IngestResult) -> list[contextlib.AbstractCon
         except FileNotFoundError:  # another ingestion was faster
             continue
         except OSError as error:
-            found.skipped[f"taken/{claim.name}"] = f"cannot be read: {error.strerror}"
+            ingestion.skipped[f"taken/{claim.name}"] = f"cannot be read: {error.strerror}"
             continue
         claims.append(_claimed(claim, handle))
     return claims
@@ -390,24 +392,24 @@ def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attemp
     return [table]
 
 
-def _complete(work: _IngestContext, stem: str, part: _ChunkResult, found: IngestResult) -> None:
-    """Write the rows of nodes, which completes a part, remove their files, and add the part to `found`."""
+def _complete(work: _IngestContext, stem: str, part: _ChunkResult, ingestion: IngestResult) -> None:
+    """Write the rows of nodes, which completes a part, remove their files, and add the part to `ingestion`."""
     import pyarrow as pa
 
     if part.nodes:
-        _doubts(part.nodes, found)
+        _doubts(part.nodes, ingestion)
         path = work.fleet.table("nodes", work.campaign, work.cluster) / f"{stem}.parquet"
         write_parquet(path, pa.Table.from_pylist(part.nodes, schema=nodes_schema()))
     unlink(part.done)
-    found.nodes = list(dict.fromkeys([*found.nodes, *(row["node"] for row in part.nodes)]))
-    found.refusals |= {
+    ingestion.nodes = list(dict.fromkeys([*ingestion.nodes, *(row["node"] for row in part.nodes)]))
+    ingestion.refusals |= {
         row["node"]: row["status"].removeprefix(REFUSED) for row in part.nodes if row["status"].startswith(REFUSED)
     }
     for reason, nodes in part.failures.items():
-        found.failures[reason] = sorted({*found.failures.get(reason, ()), *nodes})
-    found.again += part.again
+        ingestion.failures[reason] = sorted({*ingestion.failures.get(reason, ()), *nodes})
+    ingestion.again += part.again
     for path, reason in part.refused.items():
-        found.skipped[path.name] = reason
+        ingestion.skipped[path.name] = reason
         _set_aside(work.fleet, work.campaign, path)
 
 
@@ -463,7 +465,7 @@ def _node_row(result: NodeResult, of: dict[str, str], wrong: Sequence[str]) -> d
     }
 
 
-def _doubts(nodes: Sequence[dict[str, Any]], found: IngestResult) -> None:
+def _doubts(nodes: Sequence[dict[str, Any]], ingestion: IngestResult) -> None:
     """Note what is suspicious about nodes: other host names, a machine with two names, wrong clocks, other builds."""
     now = datetime.now(UTC)
     same_name_count = sum(row["hostname"].partition(".")[0] == row["node"].partition(".")[0] for row in nodes)
@@ -483,7 +485,7 @@ def _doubts(nodes: Sequence[dict[str, Any]], found: IngestResult) -> None:
             texts.append(f"its runner is of another build, {quoted(row['build'] or 'unknown')}")
         row["doubt"] = "; ".join(texts)
         if doubt := "; ".join(filter(None, (*texts, row["damage"]))):
-            found.doubts[row["node"]] = doubt
+            ingestion.doubts[row["node"]] = doubt
 
 
 def _ahead(started: str, campaign: str, now: datetime) -> float | None:

@@ -101,10 +101,10 @@ def own_name(nodes: Sequence[str]) -> str:
     return f'"$(h=$(hostname); for n in {names}; do [ "${{n%%.*}}" = "${{h%%.*}}" ] && echo "$n"; done)"'
 
 
-def node(name: str, state: State, why: str = "") -> EngineNode:
+def node(name: str, state: State, reason: str = "") -> EngineNode:
     """Return a node that an engine reports; an invalid name is replaced, and its node is out."""
     if is_node_name(name):
-        return EngineNode(name, state, why)
+        return EngineNode(name, state, reason)
     return EngineNode(
         re.sub(r"[^A-Za-z0-9._-]", "_", f"unusable-{name[:200]}"), "out", f"a name of a node has {NODE_NAME}"
     )

@@ -85,11 +85,11 @@ class FleetState:
         ]
         return sorted({*suspects, *self.wrong})
 
-    def reason(self, one: Suspects) -> str:
+    def reason(self, suspects: Suspects) -> str:
         """Return why a class is not judged; "" if it is judged."""
-        if one.screening is not None:
+        if suspects.screening is not None:
             return ""
-        if not one.of.judged:
+        if not suspects.of.judged:
             return "too few to compare"
         if self.flagged:
             return f"not judged, since {self.flagged} of {counted(self.results, 'result')} are flagged"
@@ -158,19 +158,19 @@ def campaigns_of(fleet: Fleet, cluster: str, kind: str = "", until: str = "") ->
     return [name for name in names if name.partition("-")[0] == kind]
 
 
-def _suspects(panel: NodePanel, of: NodeClass, newest: str, known: set[str]) -> Suspects:
+def _suspects(panel: NodePanel, node_class: NodeClass, newest: str, known: set[str]) -> Suspects:
     import numpy as np
 
-    values = panel.values[of.members]
+    values = panel.values[node_class.members]
     # Metrics that most nodes have, in most values.
-    is_common = (~np.isnan(values)).any(axis=1).mean(axis=0) > 0.5 if len(of.members) else np.zeros(0, bool)
+    is_common = (~np.isnan(values)).any(axis=1).mean(axis=0) > 0.5 if len(node_class.members) else np.zeros(0, bool)
     points = [int(i) for i in np.flatnonzero(is_common)]
-    if not of.judged or not points:
-        return Suspects(of, points, None)
+    if not node_class.judged or not points:
+        return Suspects(node_class, points, None)
     today = sum(campaign == newest for campaign in panel.of)
-    skipped = {i for i, m in enumerate(of.members) if panel.nodes[m] in known}
+    skipped = {i for i, m in enumerate(node_class.members) if panel.nodes[m] in known}
     groups = groups_of([panel.points[i] for i in points])
-    return Suspects(of, points, screen(values[:, :, points], today, groups, skipped))
+    return Suspects(node_class, points, screen(values[:, :, points], today, groups, skipped))
 
 
 def groups_of(points: Sequence[FleetPoint]) -> Array:

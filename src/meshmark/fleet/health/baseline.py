@@ -194,13 +194,13 @@ def scores(z: Array, worse: Sequence[Tail], better: Sequence[Tail]) -> Scores:
     return Scores(up, normal)
 
 
-def statistics(found: Scores, weights: Weights, groups: Array) -> list[Array]:
+def statistics(scores: Scores, weights: Weights, groups: Array) -> list[Array]:
     """Return three statistics of each node: how much worse its worst metric is, how unusual the pattern of all metrics
     is, and how much worse several metrics of a group are. Each statistic has about an exponential tail."""
     import numpy as np
 
-    normal = found.normal
-    worst_metric = -found.worse.min(axis=1)
+    normal = scores.normal
+    worst_metric = -scores.worse.min(axis=1)
     distance = ((normal @ weights.whiten) ** 2).sum(axis=1)
     shifted = normal @ weights.innovate
     everything = np.ones((len(groups), 1), bool)
@@ -228,19 +228,19 @@ class _SimulatedClass:
     weights: Weights
 
 
-def _singles(values: Array, found: NodeLocations) -> Array:
+def _singles(values: Array, locations: NodeLocations) -> Array:
     """Return values without changes that affect all nodes, shape (n · k, p).
 
     NaN: not measured, or a value of one of a few nodes far away from the class.
     """
     import numpy as np
 
-    far = np.abs(found.own - found.centre) > _FAR[0] * found.scale
+    far = np.abs(locations.own - locations.centre) > _FAR[0] * locations.scale
     far &= far.sum(axis=0) <= max(1, _FAR[1] * len(far))
     return np.asarray(np.where(far[:, None], np.nan, values - nan_median(values, axis=0)).reshape(-1, values.shape[2]))
 
 
-def _noise(dice: Generator, singles: Array, k: int, draws: int) -> Array:
+def _noise(rng: Generator, singles: Array, k: int, draws: int) -> Array:
     """Return locations of k values of different nodes, shape (draws, p).
 
     Args:
@@ -252,9 +252,9 @@ def _noise(dice: Generator, singles: Array, k: int, draws: int) -> Array:
     for column in rows.T:
         missing = np.isnan(column)
         if missing.any():
-            column[missing] = dice.choice(column[~missing], missing.sum()) if not missing.all() else 0.0
+            column[missing] = rng.choice(column[~missing], missing.sum()) if not missing.all() else 0.0
     chunks = [
-        location(rows[dice.integers(len(rows), size=(min(_CHUNK, draws - start), k))])
+        location(rows[rng.integers(len(rows), size=(min(_CHUNK, draws - start), k))])
         for start in range(0, draws, _CHUNK)
     ]
     locations = np.concatenate(chunks)
@@ -270,7 +270,7 @@ def _between(z: Array, scale: Array, noise: Array) -> tuple[Array, Array]:
     return between, scaled(between + noise)
 
 
-def _simulated(dice: Generator, made: Array, scale: Array, noise: Array, n: int) -> list[_SimulatedClass]:
+def _simulated(rng: Generator, made: Array, scale: Array, noise: Array, n: int) -> list[_SimulatedClass]:
     """Return healthy nodes, standardized by classes of n nodes with their errors of centre, scale and correlation.
 
     The error of the scale is the error for a normal distribution, since the scale of values with two modes jumps.
@@ -279,10 +279,10 @@ def _simulated(dice: Generator, made: Array, scale: Array, noise: Array, n: int)
 
     classes = []
     for chunk in np.array_split(made / scale, next(count for most, count in _CLASSES if n <= most)):
-        nodes = made[dice.integers(len(made), size=min(n, _ENOUGH))]
+        nodes = made[rng.integers(len(made), size=min(n, _ENOUGH))]
         centre = np.median(nodes, axis=0)
         _, correlated = _between((nodes - centre) / np.maximum(deviation(nodes - centre), 1e-9), scale, noise)
         freedom = _PRECISE * n
-        factor = np.sqrt(dice.chisquare(freedom, chunk.shape[1]) / freedom)
+        factor = np.sqrt(rng.chisquare(freedom, chunk.shape[1]) / freedom)
         classes.append(_SimulatedClass((chunk - centre / scale) / factor, Weights.of(correlated)))
     return classes

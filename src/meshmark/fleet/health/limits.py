@@ -50,13 +50,13 @@ def with_limits(fleet: Fleet, cluster: str, seen: FleetState) -> NodePlan:
     return replace(plan, steps=steps, limits=limits)
 
 
-def _limits(seen: FleetState, one: Suspects) -> list[Mapping[str, Any]]:
-    assert one.screening is not None
-    base = one.screening.baseline
-    values = seen.panel.values[one.of.members][:, :, one.points] - base.middle
-    spread = deviation(values.reshape(-1, len(one.points)))
+def _limits(seen: FleetState, suspects: Suspects) -> list[Mapping[str, Any]]:
+    assert suspects.screening is not None
+    base = suspects.screening.baseline
+    values = seen.panel.values[suspects.of.members][:, :, suspects.points] - base.middle
+    spread = deviation(values.reshape(-1, len(suspects.points)))
     result: list[Mapping[str, Any]] = []
-    for k, index in enumerate(one.points):
+    for k, index in enumerate(suspects.points):
         point = seen.panel.points[index]
         if point.instrument == INSTRUMENT:
             continue

@@ -128,7 +128,7 @@ def _distances(
         raise UsageError(f"--bytes: found {size}; allowed: {', '.join(map(str, sizes))}, which were measured")
     metric = sizes.index(size) if size is not None else 0
     places = TreePlaces.of(tree, exchange.nodes)
-    terms = without_noise(exchange.met, places, fit_terms(exchange.met, places, tree))
+    terms = without_noise(exchange.pair_times, places, fit_terms(exchange.pair_times, places, tree))
     unknown = len({*names} - {*exchange.nodes})
     source = (
         f"expected times of messages of {sizes[metric]} bytes, from {counted(exchange.pairs, 'pair')} of {campaign}"

@@ -38,17 +38,19 @@ class PairTimes:
     times: Array
 
     @staticmethod
-    def of(nodes: int, rounds: int, metrics: int, met: Sequence[tuple[int, int, int, Sequence[float]]]) -> PairTimes:
+    def from_pairs(
+        nodes: int, rounds: int, metrics: int, pairs: Sequence[tuple[int, int, int, Sequence[float]]]
+    ) -> PairTimes:
         """Return the times of the pairs.
 
         Args:
-            met: Round, both nodes and times of each pair.
+            pairs: Round, both nodes and times of each pair.
         """
         import numpy as np
 
         partner = np.full((nodes, rounds), -1)
         times = np.full((nodes, rounds, metrics), np.nan)
-        for r, a, b, values in met:
+        for r, a, b, values in pairs:
             partner[a, r], partner[b, r] = b, a
             times[a, r] = times[b, r] = values
         return PairTimes(partner, times)
@@ -83,19 +85,19 @@ class SlowSwitch:
     z: Array
 
 
-def fit_terms(met: PairTimes, places: TreePlaces, tree: SwitchTree) -> TimeTerms:
+def fit_terms(pair_times: PairTimes, places: TreePlaces, tree: SwitchTree) -> TimeTerms:
     """Return the terms of a campaign."""
-    terms = _fitted(met, places, {})
+    terms = _fitted(pair_times, places, {})
     while len(terms.switches) < _MOST:
-        candidates = [s for s in slow_switches(met, places, tree, terms) if s.name not in terms.switches]
+        candidates = [s for s in slow_switches(pair_times, places, tree, terms) if s.name not in terms.switches]
         worst = max(candidates, key=lambda s: float(s.z.max()), default=None)
         if worst is None or worst.z.max() < _CLEAR:
             break
-        terms = _fitted(met, places, {**terms.switches, worst.name: worst.by})
+        terms = _fitted(pair_times, places, {**terms.switches, worst.name: worst.by})
     return terms
 
 
-def own_times(met: PairTimes, places: TreePlaces, terms: TimeTerms, *, without: str = "") -> Array:
+def own_times(pair_times: PairTimes, places: TreePlaces, terms: TimeTerms, *, without: str = "") -> Array:
     """Return the times of each node without the terms of distances, partners and switches.
 
     Args:
@@ -106,15 +108,17 @@ def own_times(met: PairTimes, places: TreePlaces, terms: TimeTerms, *, without: 
     """
     import numpy as np
 
-    rows = np.arange(len(met.partner))[:, None]
-    residuals = met.times - terms.levels[places.levels(rows, met.partner)] - terms.nodes[met.partner]
+    rows = np.arange(len(pair_times.partner))[:, None]
+    residuals = (
+        pair_times.times - terms.levels[places.levels(rows, pair_times.partner)] - terms.nodes[pair_times.partner]
+    )
     for name, term in terms.switches.items():
         if name != without:
-            residuals -= crossings(met, places, name)[:, :, None] * term
+            residuals -= crossings(pair_times, places, name)[:, :, None] * term
     return np.asarray(residuals)
 
 
-def without_noise(met: PairTimes, places: TreePlaces, terms: TimeTerms) -> TimeTerms:
+def without_noise(pair_times: PairTimes, places: TreePlaces, terms: TimeTerms) -> TimeTerms:
     """Return terms for the prediction of other times, in which the terms of nodes are shrunk by their share of noise.
 
     The term of each node is multiplied by the share of the variance between nodes that is not noise. The terms of nodes
@@ -122,7 +126,7 @@ def without_noise(met: PairTimes, places: TreePlaces, terms: TimeTerms) -> TimeT
     """
     import numpy as np
 
-    residuals = own_times(met, places, terms) - terms.nodes[:, None]
+    residuals = own_times(pair_times, places, terms) - terms.nodes[:, None]
     count = np.maximum((~np.isnan(residuals)).sum(axis=1), 1)
     noise = _TRIMMED * deviation(residuals.reshape(-1, residuals.shape[2])) ** 2 / count
     total = deviation(terms.nodes) ** 2
@@ -131,16 +135,16 @@ def without_noise(met: PairTimes, places: TreePlaces, terms: TimeTerms) -> TimeT
     return TimeTerms(terms.levels, np.where(far, 1.0, share) * terms.nodes, terms.switches)
 
 
-def crossings(met: PairTimes, places: TreePlaces, switch: str) -> Array:
+def crossings(pair_times: PairTimes, places: TreePlaces, switch: str) -> Array:
     """Return whether each message crosses the boundary of a switch, shape (nodes, rounds)."""
     import numpy as np
 
-    below = np.zeros(len(met.partner), bool)
+    below = np.zeros(len(pair_times.partner), bool)
     below[places.below(switch)] = True
-    return np.asarray((below[:, None] != below[met.partner]) & (met.partner >= 0))
+    return np.asarray((below[:, None] != below[pair_times.partner]) & (pair_times.partner >= 0))
 
 
-def slow_switches(met: PairTimes, places: TreePlaces, tree: SwitchTree, terms: TimeTerms) -> list[SlowSwitch]:
+def slow_switches(pair_times: PairTimes, places: TreePlaces, tree: SwitchTree, terms: TimeTerms) -> list[SlowSwitch]:
     """Return the switches that can be judged, with how slow the nodes below them are for nodes outside."""
     import numpy as np
 
@@ -149,7 +153,7 @@ def slow_switches(met: PairTimes, places: TreePlaces, tree: SwitchTree, terms: T
         names = [s.name for s in tree.switches if s.height == height and len(places.below(s.name)) >= MIN_BELOW]
         if len(names) < MIN_SWITCHES:
             continue
-        times_by_switch = {name: outside(met, places, terms, name) for name in names}
+        times_by_switch = {name: outside(pair_times, places, terms, name) for name in names}
         median = nan_median(np.array([nan_median(times, axis=0) for times in times_by_switch.values()]), axis=0)
         spread = deviation(np.concatenate([times - nan_median(times, axis=0) for times in times_by_switch.values()]))
         for name, times in times_by_switch.items():
@@ -159,25 +163,25 @@ def slow_switches(met: PairTimes, places: TreePlaces, tree: SwitchTree, terms: T
     return switches
 
 
-def outside(met: PairTimes, places: TreePlaces, terms: TimeTerms, switch: str) -> Array:
+def outside(pair_times: PairTimes, places: TreePlaces, terms: TimeTerms, switch: str) -> Array:
     """Return how slow each node below a switch is with partners outside, shape (nodes below, metrics)."""
     import numpy as np
 
     below = places.below(switch)
-    residuals = own_times(met, places, terms, without=switch)
-    return location(np.where(crossings(met, places, switch)[below, :, None], residuals[below], np.nan))
+    residuals = own_times(pair_times, places, terms, without=switch)
+    return location(np.where(crossings(pair_times, places, switch)[below, :, None], residuals[below], np.nan))
 
 
-def _fitted(met: PairTimes, places: TreePlaces, switches: dict[str, Array]) -> TimeTerms:
+def _fitted(pair_times: PairTimes, places: TreePlaces, switches: dict[str, Array]) -> TimeTerms:
     import numpy as np
 
-    n, _, p = met.times.shape
+    n, _, p = pair_times.times.shape
     rows = np.arange(n)[:, None]
-    level = np.where(met.partner >= 0, places.levels(rows, met.partner), 0)
+    level = np.where(pair_times.partner >= 0, places.levels(rows, pair_times.partner), 0)
     heights = places.above.shape[1] + 1
     terms = TimeTerms(np.zeros((heights, p)), np.zeros((n, p)), dict(switches))
     for turn in range(_TURNS):
-        residuals = own_times(met, places, terms)
+        residuals = own_times(pair_times, places, terms)
         change = np.zeros((heights, p))
         for h in np.unique(level[level > 0]):
             change[h] = np.nan_to_num(nan_median((residuals - terms.nodes[:, None])[level == h], axis=0))
@@ -188,6 +192,6 @@ def _fitted(met: PairTimes, places: TreePlaces, switches: dict[str, Array]) -> T
             terms.levels + change, terms.nodes + step * (nodes - terms.nodes) if turn else terms.nodes, terms.switches
         )
         for name in terms.switches:
-            switch_term = nan_median(outside(met, places, terms, name) - terms.nodes[places.below(name)], axis=0)
+            switch_term = nan_median(outside(pair_times, places, terms, name) - terms.nodes[places.below(name)], axis=0)
             terms.switches[name] = np.nan_to_num(switch_term)
     return terms

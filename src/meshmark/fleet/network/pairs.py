@@ -104,7 +104,7 @@ def begin_pairs(
     fleet: Fleet,
     site: Site,
     engine: Engine,
-    wanted: NodeSelection,
+    selection: NodeSelection,
     plan: NodePlan,
     draw: Callable[[list[str]], list[list[Pair]]],
     kind: str = KIND,
@@ -134,7 +134,7 @@ def begin_pairs(
         }
 
     name = new_campaign(kind)
-    begin(fleet, name, plan, engine, wanted, {"cluster": site.cluster, **settings}, groups)
+    begin(fleet, name, plan, engine, selection, {"cluster": site.cluster, **settings}, groups)
     return name
 
 

@@ -86,14 +86,14 @@ def _ordered(a: int, b: int) -> Pair:
 
 
 def _fresh(
-    dice: Generator, places: TreePlaces, nodes: Ints, level: int, met: Counter[int], seen: set[Pair]
+    rng: Generator, places: TreePlaces, nodes: Ints, level: int, counts: Counter[int], seen: set[Pair]
 ) -> list[Pair]:
-    """Draw a round that repeats few earlier pairs, and add its pairs to `met` and `seen`."""
-    pairs = _round(dice, places, nodes, level, met)
+    """Draw a round that repeats few earlier pairs, and add its pairs to `counts` and `seen`."""
+    pairs = _round(rng, places, nodes, level, counts)
     for k, pair in enumerate(pairs):
         if _ordered(*pair) not in seen:
             continue
-        for other in dice.permutation(len(pairs))[:_TRIES].tolist():
+        for other in rng.permutation(len(pairs))[:_TRIES].tolist():
             (a, b), (c, d) = pair, pairs[other]
             old, new = (pair, (c, d)), ((a, d), (c, b))
             if (
@@ -104,7 +104,7 @@ def _fresh(
                 pairs[k], pairs[other] = new
                 break
     seen.update(_ordered(*pair) for pair in pairs)
-    met.update(i for pair in pairs for i in pair)
+    counts.update(i for pair in pairs for i in pair)
     return pairs
 
 
@@ -115,27 +115,27 @@ def _distances(places: TreePlaces, pairs: Sequence[Pair]) -> list[int]:
     return sorted(places.levels(a, b).tolist())
 
 
-def _round(dice: Generator, places: TreePlaces, nodes: Ints, level: int, met: Counter[int]) -> list[Pair]:
+def _round(rng: Generator, places: TreePlaces, nodes: Ints, level: int, counts: Counter[int]) -> list[Pair]:
     """Draw a random matching of nodes: as many pairs as possible at this distance, the others at any distance."""
     pools: dict[int, list[int]] = {}
-    for i in _mixed(dice, nodes, met):
+    for i in _mixed(rng, nodes, counts):
         pools.setdefault(int(places.above[i, level]), []).append(i)
     pairs: list[Pair] = []
     unmatched: list[int] = []
     for pool in pools.values():
-        matched, rest = _across(dice, pool, places.above[pool, level - 1])
+        matched, rest = _across(rng, pool, places.above[pool, level - 1])
         pairs += matched
         unmatched += rest
-    unmatched = _mixed(dice, unmatched, met)[len(unmatched) % 2 :]
+    unmatched = _mixed(rng, unmatched, counts)[len(unmatched) % 2 :]
     return pairs + list(zip(unmatched[::2], unmatched[1::2], strict=True))
 
 
-def _mixed(dice: Generator, nodes: Collection[int] | Ints, met: Counter[int]) -> list[int]:
+def _mixed(rng: Generator, nodes: Collection[int] | Ints, counts: Counter[int]) -> list[int]:
     """Return nodes in random order, nodes with the most partners so far first, since the first may be left out."""
-    return sorted((int(i) for i in dice.permutation(list(nodes))), key=lambda i: -met[i])
+    return sorted((int(i) for i in rng.permutation(list(nodes))), key=lambda i: -counts[i])
 
 
-def _across(dice: Generator, pool: Sequence[int], parts: Ints) -> tuple[list[Pair], list[int]]:
+def _across(rng: Generator, pool: Sequence[int], parts: Ints) -> tuple[list[Pair], list[int]]:
     """Return pairs of nodes of different parts, and the unmatched nodes.
 
     Nodes are ordered by part, and each is paired with the node at half the length further. That node is in another part
@@ -147,8 +147,8 @@ def _across(dice: Generator, pool: Sequence[int], parts: Ints) -> tuple[list[Pai
     surplus = 2 * int(sizes.max()) - len(pool)
     eligible = np.flatnonzero(part_index == sizes.argmax()) if surplus > 0 else np.arange(len(pool))
     excluded = set(eligible[: surplus if surplus > 0 else len(pool) % 2].tolist())
-    order = dice.permutation(len(sizes))
-    retained = [int(i) for i in dice.permutation(len(pool)) if int(i) not in excluded]
+    order = rng.permutation(len(sizes))
+    retained = [int(i) for i in rng.permutation(len(pool)) if int(i) not in excluded]
     retained.sort(key=lambda i: int(order[part_index[i]]))
     half = len(retained) // 2
     pairs = [(pool[a], pool[b]) for a, b in zip(retained[:half], retained[half:], strict=True)]

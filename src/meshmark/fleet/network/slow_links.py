@@ -46,14 +46,14 @@ class PairCampaign:
     Attributes:
         nodes: Names of nodes; nodes that measured nothing are left out.
         points: Metrics: the time of messages of each size, the smallest first.
-        met: The times of messages.
+        pair_times: The times of messages.
         pairs: Number of pairs that measured.
     """
 
     campaign: str
     nodes: list[str]
     points: list[FleetPoint]
-    met: PairTimes
+    pair_times: PairTimes
     pairs: int
 
 
@@ -117,7 +117,11 @@ def read_exchange(fleet: Fleet, campaign: str, cluster: str) -> PairCampaign:
     rounds = 1 + max(r for r, _, _ in pair_by_name.values())
     records = [(r, index[a], index[b], times[pair]) for pair, (r, a, b) in pair_by_name.items() if pair in times]
     return PairCampaign(
-        campaign, nodes, list(points.values()), PairTimes.of(len(nodes), rounds, len(points), records), len(records)
+        campaign,
+        nodes,
+        list(points.values()),
+        PairTimes.from_pairs(len(nodes), rounds, len(points), records),
+        len(records),
     )
 
 
@@ -147,8 +151,8 @@ def judge_exchange(seen: PairCampaign, tree: SwitchTree, known: set[str]) -> Net
     import numpy as np
 
     places = TreePlaces.of(tree, seen.nodes)
-    terms = fit_terms(seen.met, places, tree)
-    values = own_times(seen.met, places, terms)
+    terms = fit_terms(seen.pair_times, places, tree)
+    values = own_times(seen.pair_times, places, terms)
     offsets = {}
     for name in terms.switches:  # the nodes below it are compared with one another
         below = places.below(name)
@@ -158,7 +162,7 @@ def judge_exchange(seen: PairCampaign, tree: SwitchTree, known: set[str]) -> Net
     if len(seen.nodes) >= MIN_NODES:
         skipped = {i for i, node in enumerate(seen.nodes) if node in known}
         screening = screen(values, values.shape[1], known=skipped)
-    slow = [s for s in slow_switches(seen.met, places, tree, terms) if s.z.max() >= _SUSPECT_Z]
+    slow = [s for s in slow_switches(seen.pair_times, places, tree, terms) if s.z.max() >= _SUSPECT_Z]
     return NetworkState(
         seen,
         tree,
@@ -288,8 +292,8 @@ def _as_before(seen: NetworkState, fresh: PairCampaign) -> tuple[list[int], Pair
     rows = {node: i for i, node in enumerate(seen.seen.nodes)}
     column_by_key = {p.key: i for i, p in enumerate(fresh.points)}
     columns = np.array([column_by_key.get(p.key, -1) for p in seen.seen.points])
-    times = np.where(columns >= 0, fresh.met.times[:, :, columns], np.nan)
-    return [rows[node] for node in fresh.nodes], PairTimes(fresh.met.partner, times)
+    times = np.where(columns >= 0, fresh.pair_times.times[:, :, columns], np.nan)
+    return [rows[node] for node in fresh.nodes], PairTimes(fresh.pair_times.partner, times)
 
 
 def _switch_test(seen: NetworkState, switch: SlowSwitch, own: Array, baseline: Baseline) -> NetworkTest:
@@ -314,7 +318,7 @@ def _switch_test(seen: NetworkState, switch: SlowSwitch, own: Array, baseline: B
     return NetworkTest(SWITCH + switch.name, combined, [m for m in metrics if m.p <= 0.05] or metrics[:1])
 
 
-def decide_network(fleet: Fleet, cluster: str, seen: NetworkState, found: Sequence[NetworkTest]) -> list[NamedNode]:
+def decide_network(fleet: Fleet, cluster: str, seen: NetworkState, tests: Sequence[NetworkTest]) -> list[NamedNode]:
     """Name nodes and switches, and remember that this campaign has been decided on.
 
     Raises:
@@ -327,9 +331,9 @@ def decide_network(fleet: Fleet, cluster: str, seen: NetworkState, found: Sequen
             raise MeshmarkError(f"{campaign}: was judged before", f"meshmark fleet pairs {fleet.root}")
         discoveries = Discoveries(state.discoveries)
         tested = len(seen.seen.nodes) + len(seen.tree.switches)
-        decisions = discoveries.decide([t.p for t in found], max(tested, len(found), 1))
+        decisions = discoveries.decide([t.p for t in tests], max(tested, len(tests), 1))
         named = []
-        for test, is_named in zip(found, decisions, strict=True):
+        for test, is_named in zip(tests, decisions, strict=True):
             relevant = [m for m in test.metrics if m.by >= SMALLEST]
             if is_named and relevant:
                 kind = "switch" if test.name.startswith(SWITCH) else "network"
@@ -348,7 +352,7 @@ def shifts(seen: NetworkState) -> dict[str, dict[str, float]]:
     """Return by how much each node and each switch that can be judged is slower, by the keys of points."""
     node_shifts = location(seen.values) - nan_median(location(seen.values), axis=0)
     rows = dict(zip(seen.seen.nodes, node_shifts, strict=True))
-    for switch in slow_switches(seen.seen.met, seen.places, seen.tree, seen.terms):
+    for switch in slow_switches(seen.seen.pair_times, seen.places, seen.tree, seen.terms):
         rows[SWITCH + switch.name] = switch.by
     keys = [p.key for p in seen.seen.points]
     return {
@@ -361,7 +365,7 @@ def levels(seen: NetworkState) -> list[dict[str, Any]]:
     """Return the median times of messages at each distance, in s."""
     import numpy as np
 
-    meetings = seen.seen.met
+    meetings = seen.seen.pair_times
     level = seen.places.levels(np.arange(len(meetings.partner))[:, None], meetings.partner)
     result = []
     for h in np.unique(level[meetings.partner >= 0]):

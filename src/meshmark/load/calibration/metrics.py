@@ -309,9 +309,9 @@ def metrics_of(
     return metrics
 
 
-def all_metrics(own: Metrics | None = None) -> dict[str, LoadMetric]:
+def all_metrics(user_metrics: Metrics | None = None) -> dict[str, LoadMetric]:
     """Return the built-in metrics and the metrics of a user, which take precedence."""
-    return {**parse_metrics(BUILT_IN, "built in", counters=()), **(own or {})}
+    return {**parse_metrics(BUILT_IN, "built in", counters=()), **(user_metrics or {})}
 
 
 def of_variants(

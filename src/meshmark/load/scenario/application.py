@@ -49,12 +49,12 @@ class ScenarioApplication:
 
     name: str
     app: Application
-    one: Configuration
+    configuration: Configuration
 
     @property
     def cpus(self) -> int:
         """Number of CPUs that a copy can use: the threads of all its ranks."""
-        return self.one.count("threads") * self.one.count("ranks")
+        return self.configuration.count("threads") * self.configuration.count("ranks")
 
     def check(self) -> None:
         """Check that the program is installed or that a build makes it.
@@ -70,7 +70,7 @@ class ScenarioApplication:
     @property
     def identity(self) -> str:
         """Return the name, the values and a digest of the tables, which a resumed study must not change."""
-        return f"{self.name} {self.one.label} {hashlib.sha256(repr(self.app).encode()).hexdigest()[:16]}"
+        return f"{self.name} {self.configuration.label} {hashlib.sha256(repr(self.app).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class DimensionTerms:
 
 
 def described(
-    name: str, dimensions: Mapping[str, Any], threads: int | None, folder: Path, asked: DimensionTerms
+    name: str, dimensions: Mapping[str, Any], threads: int | None, folder: Path, terms: DimensionTerms
 ) -> ScenarioApplication:
     """Return the application of a program in its one configuration.
 
@@ -108,11 +108,11 @@ def described(
         UsageError: The file is invalid, or more than one configuration remains.
     """
     if key := next((d for d in dimensions if d in _KEYS), ""):
-        raise UsageError(f"{asked.dimension}: found {key}, which is {_KEYS[key]} of a [[program]]; allowed: others")
+        raise UsageError(f"{terms.dimension}: found {key}, which is {_KEYS[key]} of a [[program]]; allowed: others")
     try:
         tables, source = named_tables(name, dimensions, folder)
     except UsageError as error:
-        raise UsageError(f"{asked.file}: {str(error).removeprefix('FILE: ')}", error.hint) from error
+        raise UsageError(f"{terms.file}: {str(error).removeprefix('FILE: ')}", error.hint) from error
     dimension_table = tables.get("dimensions", {})
     if isinstance(dimension_table, dict):  # other types are refused below
         dimensions_kept = {k: v for k, v in dimension_table.items() if k not in _KEYS}
@@ -121,15 +121,15 @@ def described(
         tables["dimensions"] = dimensions_kept
     app = of_tables(tables, name, source)
     if refused := next((d for d in _OF_MEASURE_APP if app.dimensions.get(d, (ALL,)) != (ALL,)), ""):
-        raise UsageError(f"{asked.dimension}: found {refused}, which only measure app varies; allowed: {ALL}")
+        raise UsageError(f"{terms.dimension}: found {refused}, which only measure app varies; allowed: {ALL}")
     if refused := next((d for d in NEVER_USUAL if d in app.dimensions), ""):
-        raise UsageError(f"{asked.dimension}: found {refused}, which only measure app varies; allowed: others")
+        raise UsageError(f"{terms.dimension}: found {refused}, which only measure app varies; allowed: others")
     variations = configurations(app)
     if len(variations) != 1:
         varied = [n for n, values in app.dimensions.items() if len(values) > 1]
-        example = asked.example.format(name=varied[0], value=json.dumps(app.dimensions[varied[0]][0]))
+        example = terms.example.format(name=varied[0], value=json.dumps(app.dimensions[varied[0]][0]))
         raise UsageError(
-            f"{asked.file}: found {len(variations)} combinations of {', '.join(varied)} in {name}; allowed: one",
+            f"{terms.file}: found {len(variations)} combinations of {', '.join(varied)} in {name}; allowed: one",
             example,
         )
     return ScenarioApplication(name, app, variations[0])
@@ -151,7 +151,7 @@ class ApplicationCopies:
             AbsentError: The program is not installed.
             MeshmarkError: A build or the inputs cannot be created.
         """
-        app, configuration = self.what.app, self.what.one
+        app, configuration = self.what.app, self.what.configuration
         make_folder(self.folders.root)
         preparation = prepare(app, self.folders, notify)
         if reason := preparation.failed.get(configuration.values.get("build", "")):
@@ -164,12 +164,12 @@ class ApplicationCopies:
 
     def command(self, copy: int) -> list[str]:
         """Return the command line of a copy; `meshmark run` starts its ranks, and sets its page size."""
-        app, configuration = self.what.app, self.what.one
+        app, configuration = self.what.app, self.what.configuration
         words = argv(app, configuration, self._placeholders(copy), self.folders.run / f"{copy}.jsonl", observed=False)
         return words if any(d in configuration.values for d in _WRAPPED) else words[words.index("--") + 1 :]
 
     def environment(self, copy: int) -> dict[str, str]:
-        configuration = self.what.one
+        configuration = self.what.configuration
         variables = environment(self.what.app, configuration, self._placeholders(copy))
         return {**openmpi_unbound(), **variables} if "ranks" in configuration.values else variables
 
@@ -179,7 +179,7 @@ class ApplicationCopies:
 
     def results(self) -> list[ResultsFile]:
         """Return the result files of each copy before the run."""
-        app, configuration = self.what.app, self.what.one
+        app, configuration = self.what.app, self.what.configuration
         return [ResultsFile(app, configuration, self.folders, copy) for copy in range(self.copies)]
 
     def verdict(self, copy: int, results: ResultsFile, out: Path, err: Path) -> CopyVerdict:
@@ -200,7 +200,7 @@ class ApplicationCopies:
         return CopyVerdict(**fields, reason=reason)
 
     def _placeholders(self, copy: int) -> dict[str, str]:
-        return placeholders(self.what.app, self.what.one, self.folders, copy)
+        return placeholders(self.what.app, self.what.configuration, self.folders, copy)
 
 
 def save_verdicts(folder: Path, verdicts: Sequence[CopyVerdict]) -> None:

@@ -204,7 +204,7 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
             "oversubscribe": p.oversubscribe,
             "command": mask_words(p.described.app.command if p.described else p.command),
             "application": p.application,
-            "configuration": p.described.one.label if p.described else "",
+            "configuration": p.described.configuration.label if p.described else "",
             "file": str(p.file) if p.file else None,
             "prescription": p.profile.to_json() if p.profile else None,
         }

@@ -58,10 +58,10 @@ def run_scenario(
     out: Path,
     program_files: Mapping[str, Path] | None = None,
     report: Callable[[Mapping[str, Any]], None] | None = None,
-    own: Metrics | None = None,
+    user_metrics: Metrics | None = None,
     here: HostResources | None = None,
     tick: Callable[[], None] | None = None,
-    made: Path | None = None,
+    builds: Path | None = None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> LoadRun:
     """Run a scenario in a new folder and read the result. A program that fails is an event, not an error.
@@ -71,10 +71,10 @@ def run_scenario(
         out: folder of the run, created if necessary; refused if it contains a run.
         program_files: programs synthesised for the target profiles of the scenario, by program name.
         report: called with every event (`ready`, `released`, `exit`, …), in order.
-        own: the user's metrics for target profiles, in addition to the built-in metrics and the metrics in the file.
+        user_metrics: the user's metrics for target profiles, in addition to the built-in metrics and those of the file.
         here: resources of the host; None: `HostResources.now()`.
         tick: called about once per second during the run.
-        made: folder for builds and inputs of applications, which several runs may share; None: `out`.
+        builds: folder for builds and inputs of applications, which several runs may share; None: `out`.
         notify: called with messages about these builds and inputs.
 
     Raises:
@@ -85,7 +85,7 @@ def run_scenario(
         KeyboardInterrupt: raised after all programs are terminated and their results written.
     """
     if isinstance(scenario, Path):
-        scenario = read_scenario(scenario, own)
+        scenario = read_scenario(scenario, user_metrics)
     here = HostResources.now() if here is None else here
     load = find_load()
     files: dict[str, Path] = {}
@@ -107,7 +107,7 @@ def run_scenario(
     refuse_run_in(out)
     cpus = place_copies(scenario, here)
     output = out.resolve() / "output"
-    applications = _applications(scenario, out, made or out)
+    applications = _applications(scenario, out, builds or out)
     argv = {n: (str(load), "program", str(f), "--wait") for n, f in files.items()}
     plan = run_plan(scenario, cpus, argv, output, applications)
     public = without_secrets(plan)
@@ -150,14 +150,14 @@ def _claimed(out: Path) -> IO[bytes]:
         raise MeshmarkError(f"cannot run the scenario in {out}: {error.strerror or error}") from error
 
 
-def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, ApplicationCopies]:
+def _applications(scenario: Scenario, out: Path, builds: Path) -> dict[str, ApplicationCopies]:
     """Return the copies of the programs that application files describe, by program name."""
     return {
         p.name: ApplicationCopies(
             p.name,
             p.described,
             p.copies,
-            Folders(made.resolve() / "applications" / name, out.resolve() / "copies" / name),
+            Folders(builds.resolve() / "applications" / name, out.resolve() / "copies" / name),
         )
         for p in scenario.programs
         if p.described is not None

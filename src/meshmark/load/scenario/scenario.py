@@ -257,32 +257,32 @@ class Scenario(ScenarioTable):
         return replace(self, name=f"{self.name}: {name} alone", programs=(self.member(name).single(copy),))
 
 
-def read_scenario(path: Path, own: Metrics | None = None) -> Scenario:
+def read_scenario(path: Path, user_metrics: Metrics | None = None) -> Scenario:
     """Return a scenario from its file; paths in it are relative to its folder.
 
     Args:
-        own: the user's metrics for target profiles, in addition to the built-in metrics and the metrics in the file.
+        user_metrics: the user's metrics for target profiles, in addition to the built-in metrics and those of the file.
 
     Raises:
         UsageError: one line that names the file, the key, what was found and what is allowed.
     """
-    return parse_scenario(read_text(path, _MAX_BYTES), str(path), own, path.parent)
+    return parse_scenario(read_text(path, _MAX_BYTES), str(path), user_metrics, path.parent)
 
 
-def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Path = Path()) -> Scenario:
+def parse_scenario(toml: str, where: str, user_metrics: Metrics | None = None, folder: Path = Path()) -> Scenario:
     """Return a scenario from TOML text.
 
     Args:
         where: the name of the text in error messages.
-        own: the user's metrics for target profiles, in addition to the built-in metrics and the metrics in the text.
+        user_metrics: the user's metrics for target profiles, in addition to the built-in metrics and those of the text.
         folder: base of relative paths.
 
     Raises:
         UsageError: one line that names the key, what was found and what is allowed.
     """
     file = checked(ScenarioFile, parse_toml(toml, where), where)
-    user_metrics = _own_metrics(file.metric, where, own or {})
-    metrics = all_metrics(user_metrics)
+    scenario_metrics = _own_metrics(file.metric, where, user_metrics or {})
+    metrics = all_metrics(scenario_metrics)
     members: list[ScenarioProgram] = []
     for i, table in enumerate(file.program, 1):
         name = f"program{i}" if len(file.program) > 1 else "program"
@@ -293,7 +293,7 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
                 "which another program has" if namesake == name_of_last else f"which has the files of {found(namesake)}"
             )
             raise UsageError(f"{where}: program {i}: name: found {found(name_of_last)}, {reason}")
-    scenario = Scenario(programs=tuple(members), metrics=user_metrics, **fields_of(file.scenario))
+    scenario = Scenario(programs=tuple(members), metrics=scenario_metrics, **fields_of(file.scenario))
     if scenario.processes > MAX_PROCESSES:
         raise UsageError(f"{where}: copies: found {scenario.processes} in all programs; allowed: {MAX_PROCESSES}")
     return scenario

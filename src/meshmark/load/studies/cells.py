@@ -183,7 +183,7 @@ def run_cells(
             start_s = time.monotonic()
             report = _NeighbourStopper(scenario, cell.measured) if cell.measured else None
             try:
-                run = run_scenario(scenario, run_folder, report=report, here=here, made=folder, notify=notify)
+                run = run_scenario(scenario, run_folder, report=report, here=here, builds=folder, notify=notify)
             except MeshmarkError as error:
                 error.args = (f"{cell.name}: {error}",)
                 raise

@@ -130,7 +130,7 @@ def finish_program(
     problem: MixProblem,
     x: Vector,
     metrics: Metrics,
-    own: Metrics,
+    user_metrics: Metrics,
     machine: str,
     versions: Mapping[str, str],
     phases: Vector | None,
@@ -162,7 +162,7 @@ def finish_program(
         uniformity=uniformity,
         machine=machine,
         versions=dict(versions),
-        own_metrics={k: m for k, m in own.items() if k in target.metrics},
+        own_metrics={k: m for k, m in user_metrics.items() if k in target.metrics},
         calibrations=calibrations,
     )
     if len(program.kernels) < target.least_kernels:

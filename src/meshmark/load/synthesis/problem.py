@@ -177,10 +177,10 @@ def usable_variants(
         raise UsageError(f"{where}: the calibration data have no {missing_columns[0]}, which a target metric needs")
     mask = np.ones(len(table), dtype=bool)
 
-    def keep(those: NDArray[np.bool_], why: str) -> None:
+    def keep(those: NDArray[np.bool_], reason: str) -> None:
         nonlocal mask
         if not (mask & those).any():
-            raise UsageError(f"{where}: {why}")
+            raise UsageError(f"{where}: {reason}")
         mask = mask & those
 
     variants = table.variants

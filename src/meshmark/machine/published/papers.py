@@ -109,9 +109,9 @@ def paper(name: str) -> Paper:
     return papers_by_name[short_name]
 
 
-def _records(of: Paper, row: Mapping[str, Any]) -> Iterator[Record]:
-    entries = {e.path: e for e in of.publication.entries()}
-    for path, table in _tables(of.publication.data, row["table"], row.get("where", {})):
+def _records(paper: Paper, row: Mapping[str, Any]) -> Iterator[Record]:
+    entries = {e.path: e for e in paper.publication.entries()}
+    for path, table in _tables(paper.publication.data, row["table"], row.get("where", {})):
         keys = [row["samples"]] if "samples" in row else row["values"]
         numbers = [(entries[f"{path}.{key}"], i) for key in keys for i in range(len(entries[f"{path}.{key}"].values))]
         groups = [numbers] if "samples" in row else [[number] for number in numbers]
@@ -120,7 +120,7 @@ def _records(of: Paper, row: Mapping[str, Any]) -> Iterator[Record]:
             if "numbered" in row:
                 conditions[row["numbered"]] = count
             conditions |= {k: values[count] for k, values in row.get("each", {}).items()}
-            yield _record(of, {**row, **_spread(row, path, entries)}, group, conditions, entries)
+            yield _record(paper, {**row, **_spread(row, path, entries)}, group, conditions, entries)
 
 
 def _spread(row: Mapping[str, Any], path: str, entries: Mapping[str, PublishedNumber]) -> Mapping[str, float]:
@@ -129,7 +129,7 @@ def _spread(row: Mapping[str, Any], path: str, entries: Mapping[str, PublishedNu
 
 
 def _record(
-    of: Paper,
+    paper: Paper,
     row: Mapping[str, Any],
     numbers: Sequence[tuple[PublishedNumber, int]],
     conditions: Mapping[str, Any],
@@ -142,12 +142,14 @@ def _record(
         else description(row["instrument"]).metric(row["metric"])
     )
     if entry.unit != metric.unit:
-        raise MachineError(f"{of.name}.toml: {entry.path}: found {entry.unit or 'no unit'}; {metric.unit} is required")
+        raise MachineError(
+            f"{paper.name}.toml: {entry.path}: found {entry.unit or 'no unit'}; {metric.unit} is required"
+        )
     provenance: dict[str, str | float] = {
-        "publication": of.publication.title,
+        "publication": paper.publication.title,
         "place": entry.place,
         "number": entry.path,
-        "start": _date(of.publication),
+        "start": _date(paper.publication),
     }
     if entry.qualifier:
         provenance["qualifier"] = entry.qualifier
@@ -163,12 +165,12 @@ def _record(
     if "peak" in row:
         provenance["peak"] = entries[_indexed(row["peak"])].values[0]
     if "misprint" in row:
-        provenance["misprint"] = _finding(of.publication, row["misprint"])
+        provenance["misprint"] = _finding(paper.publication, row["misprint"])
     return Record.of(
         metric,
         [e.values[i] for e, i in numbers],
         source="paper",
-        machine=PAPER + of.name,
+        machine=PAPER + paper.name,
         instrument=row["instrument"],
         conditions=conditions,
         provenance=provenance,
@@ -200,12 +202,18 @@ def _indexed(path: str) -> str:
     return ".".join(parts)
 
 
-def _finding(of: Publication, name: str) -> str:
-    discrepancy = next(d for d in of.data["discrepancy"] if d["id"] == name)
+def _finding(publication: Publication, name: str) -> str:
+    discrepancy = next(d for d in publication.data["discrepancy"] if d["id"] == name)
     return f"printed: {discrepancy['printed']}; found: {discrepancy['finding']}"
 
 
-def _date(of: Publication) -> str:
+def _date(publication: Publication) -> str:
     """Return the month of the publication, or only its year; "" if both are unknown."""
-    month = of.data["document"].get("month")
-    return "" if of.year is None else f"{of.year}-{month:02}" if isinstance(month, int) else str(of.year)
+    month = publication.data["document"].get("month")
+    return (
+        ""
+        if publication.year is None
+        else f"{publication.year}-{month:02}"
+        if isinstance(month, int)
+        else str(publication.year)
+    )

@@ -6,13 +6,13 @@ and the reason; refuse the file only if nothing is certain, or if the unit or th
 A reader is a function with one parameter, a `ToolOutput`. It walks `output.lines` (or takes JSON from
 `documents.json_objects` and CSV from `documents.csv_table`), and reads each row, test or document within
 `with output.item(line.number):`. There it calls `output.take(…)` for a cell whose meaning a `ToolQuantity` states, or
-`output.ours(…)` and `output.theirs(…)` for numbers in SI units. If the block raises `FormatError` or `RecordError`, as
-`number`, `field`, `take` and others do, the records that the block added are dropped, and the row is left out with that
-message; messages in the block therefore need not name the line. `output.leave_out(where, reason)` does the same without
-an exception, and `output.other_lines += 1` counts a line of another program. `UnknownMeaningError` passes through
-`item` and refuses the file, as does any `FormatError` outside of an `item` block. A reader need not check that it has
-read anything: `formats.read_text` refuses an output without records, with the reason of the first item that was left
-out.
+`output.add_meshmark_metric(…)` and `output.add_tool_metric(…)` for numbers in SI units. If the block raises
+`FormatError` or `RecordError`, as `number`, `field`, `take` and others do, the records that the block added are
+dropped, and the row is left out with that message; messages in the block therefore need not name the line.
+`output.leave_out(where, reason)` does the same without an exception, and `output.other_lines += 1` counts a line of
+another program. `UnknownMeaningError` passes through `item` and refuses the file, as does any `FormatError` outside of
+an `item` block. A reader need not check that it has read anything: `formats.read_text` refuses an output without
+records, with the reason of the first item that was left out.
 
 `decoded` and `ToolOutput` deal with encodings, line ends, control sequences of terminals and rank labels, so readers
 get plain lines without trailing blanks. `output.is_cut(line)` returns whether the text ends within a line, so that its
@@ -138,11 +138,11 @@ class ToolOutput:
         """Return whether the text ends within this line, so that its last number may lack digits."""
         return line.number == self._open_line
 
-    def stated(self, version: str = "", command: str = "", start: str = "") -> None:
+    def set_source(self, version: str = "", command: str = "", start: str = "") -> None:
         """Set the source of the following records, as far as the output states it."""
         self.about = ToolFacts(self.about.tool, version, command, start)
 
-    def ours(self, metric: str, samples: float | Sequence[float], /, **conditions: Scalar) -> None:
+    def add_meshmark_metric(self, metric: str, samples: float | Sequence[float], /, **conditions: Scalar) -> None:
         """Add a record of a metric of a Meshmark instrument, so that the result can be compared with Meshmark's own.
 
         Args:
@@ -153,7 +153,7 @@ class ToolOutput:
         instrument, _, name = metric.partition(".")
         self._add(instrument, descriptions()[instrument].metric(name), samples, conditions)
 
-    def theirs(
+    def add_tool_metric(
         self,
         metric: str,
         unit: str,
@@ -185,9 +185,9 @@ class ToolOutput:
         """
         number = value(text, quantity.unit, where, above_zero=quantity.above_zero)
         if "." in quantity.metric:
-            self.ours(quantity.metric, number, **{**quantity.conditions, **more})
+            self.add_meshmark_metric(quantity.metric, number, **{**quantity.conditions, **more})
         else:
-            self.theirs(
+            self.add_tool_metric(
                 quantity.metric, unit_of(quantity.unit).si, number, quantity.better, **{**quantity.conditions, **more}
             )
 

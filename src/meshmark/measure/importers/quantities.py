@@ -203,7 +203,7 @@ _TAKEN: Final = {"about", "instrument", "metric", "unit", "better", "samples"}
 
 
 def named(conditions: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return conditions that a user of the other tool named, as keyword arguments of `ours` and `theirs`.
+    """Return conditions that a user of the other tool named, as keyword arguments of methods of `ToolOutput`.
 
     A condition with the name of another argument gets an underscore. Conditions with an empty name or with lone
     surrogates are left out.

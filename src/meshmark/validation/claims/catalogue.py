@@ -215,7 +215,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise MeshmarkError(f"{path.name}: {quoted(error)}") from error
 
 
-def _claim(entry: ClaimTable, of: PublicationTable, theme: str, origin: str) -> Claim:
+def _claim(entry: ClaimTable, publication: PublicationTable, theme: str, origin: str) -> Claim:
     if (entry.relation == "within") != (len(entry.range) == 2):
         raise MeshmarkError(f"{origin}: claim {entry.id}: range: two numbers are required with within, and only there")
     if entry.relation not in {"within", "none"} and entry.value <= 0:
@@ -241,7 +241,7 @@ def _claim(entry: ClaimTable, of: PublicationTable, theme: str, origin: str) -> 
         theme=theme,
         statement=entry.statement,
         published=entry.published,
-        source=Source(title=of.title, year=of.year, place=entry.source.place, also=entry.source.also),
+        source=Source(title=publication.title, year=publication.year, place=entry.source.place, also=entry.source.also),
         relation=entry.relation,
         value=entry.value,
         range=entry.range,
@@ -282,14 +282,14 @@ def chosen(ids: Collection[str], theme: str = "") -> list[Claim]:
     return [c for c in claim_by_id.values() if c.id in requested_ids and theme in {"", c.theme}]
 
 
-def trials_of(found: Sequence[Claim], on: str = "") -> list[tuple[Claim, ClaimTest, str]]:
+def trials_of(claims: Sequence[Claim], on: str = "") -> list[tuple[Claim, ClaimTest, str]]:
     """Return the tests of these claims and the machine of each: a model, `host` or `computed`.
 
     Args:
         on: `host`, `guest`, `computed` or a modelled machine; "" for all.
     """
     tests = []
-    for claim in found:
+    for claim in claims:
         for test in claim.tests:
             for machine in test.on or (test.where,):
                 if on == "guest" and (test.where != "host" or claim.timing):

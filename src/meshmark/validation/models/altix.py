@@ -57,7 +57,7 @@ def threshold_of_the_shared_bus() -> StatementResult:
 def montecito_over_madison() -> StatementResult:
     rates = (1.5, 2.14, 2.5)
     ratios = [altix_slowdown("altix4700", r, 2) / (altix_slowdown("altix3700", r, 2) or 1e-9) for r in rates]
-    return within_percent(math.fsum(ratios) / len(ratios), 0.5, 25, why="the bus of the measured blade is not known")
+    return within_percent(math.fsum(ratios) / len(ratios), 0.5, 25, reason="the bus of the measured blade is not known")
 
 
 @check("E05")

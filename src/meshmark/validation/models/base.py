@@ -154,24 +154,24 @@ def published_number(document: str, path: str) -> float:
 
 
 def within_percent(
-    value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4
+    value: float, published: float, percent: float, unit: str = "", reason: str = "", digits: int = 4
 ) -> StatementResult:
     """Return whether a value differs from the published value by at most `percent`."""
     error = 100 * (value / published - 1)
     inside = abs(error) <= percent + 1e-9
     text = f"{value:.{digits}g} {unit}".strip()
-    return StatementResult(text, inside, "" if inside else why, error, numbers=(value,))
+    return StatementResult(text, inside, "" if inside else reason, error, numbers=(value,))
 
 
-def within_limits(value: float, low: float, high: float, unit: str = "", why: str = "") -> StatementResult:
+def within_limits(value: float, low: float, high: float, unit: str = "", reason: str = "") -> StatementResult:
     """Return whether a value is within two limits."""
     inside = low <= value <= high
-    return StatementResult(f"{value:.3g} {unit}".strip(), inside, "" if inside else why, numbers=(value,))
+    return StatementResult(f"{value:.3g} {unit}".strip(), inside, "" if inside else reason, numbers=(value,))
 
 
-def relation(holds: bool, text: str, why: str = "", numbers: Numbers = ()) -> StatementResult:
+def relation(holds: bool, text: str, reason: str = "", numbers: Numbers = ()) -> StatementResult:
     """Return whether a relation holds."""
-    return StatementResult(text, holds, "" if holds else why, numbers=tuple(numbers))
+    return StatementResult(text, holds, "" if holds else reason, numbers=tuple(numbers))
 
 
 def slowdown(

@@ -90,7 +90,7 @@ def slower_only_between_two_and_sixteen_mib() -> StatementResult:
 @check("A09")
 def triad_over_gs320() -> StatementResult:
     ratio = triad(machine("gs1280-4"), range(4)) / triad(machine("gs320-4"), range(4))
-    return within_percent(ratio, 7, 15, why="4 CPUs each; the port and module bandwidths of the GS320 are assumed")
+    return within_percent(ratio, 7, 15, reason="4 CPUs each; the port and module bandwidths of the GS320 are assumed")
 
 
 @check("A10")
@@ -100,7 +100,7 @@ def triad_over_p690() -> StatementResult:
         ratio,
         5,
         15,
-        why="8 CPUs each; the p690's memory bandwidth is derived from a cache port, its latency from a bound",
+        reason="8 CPUs each; the p690's memory bandwidth is derived from a cache port, its latency from a bound",
     )
 
 
@@ -332,7 +332,7 @@ def gups_over_gs320() -> StatementResult:
         update_rate("gs1280-32", 32) / update_rate("gs320-32", 32),
         11,
         30,
-        why="32 CPUs each; the GS320's global ports are assumed at 1.75 GB/s per direction (1.6 would give 7.6)",
+        reason="32 CPUs each; the GS320's global ports are assumed at 1.75 GB/s per direction (1.6 would give 7.6)",
     )
 
 

@@ -74,19 +74,19 @@ class AssumedNumber:
         increased = self.value * CHANGE
         return increased if self.key.endswith(DIVISIBLE) else max(self.value + 1, round(increased))
 
-    def setting(self, of: MachineFile) -> str:
+    def setting(self, machine: MachineFile) -> str:
         """Return the assignment of `--set` that changes this number."""
         value = f"{self.changed:.12g}"
         if self.element >= 0:
-            elements = [f"{v:.12g}" for v in value_at(of, self.key)]
+            elements = [f"{v:.12g}" for v in value_at(machine, self.key)]
             elements[self.element] = value
             value = f"[{','.join(elements)}]"
         return f"{self.key}={value}"
 
 
-def value_at(of: MachineFile, key: str) -> Any:
+def value_at(machine: MachineFile, key: str) -> Any:
     """Return a value of a machine by its dotted key; None if it is missing."""
-    node: Any = of.data
+    node: Any = machine.data
     for part in key.split("."):
         name, _, number = part.rstrip("]").partition("[")
         node = node.get(name) if isinstance(node, dict) else None
@@ -95,12 +95,12 @@ def value_at(of: MachineFile, key: str) -> Any:
     return node
 
 
-def assumed_numbers(of: MachineFile) -> list[AssumedNumber]:
+def assumed_numbers(machine: MachineFile) -> list[AssumedNumber]:
     """Return the assumed numbers of a machine, without zeros and without shares of 1, which are no assumptions."""
     assumptions = []
-    for key, origin in of.origins.items():
+    for key, origin in machine.origins.items():
         if origin.kind == "assumed" and key != FRAMING:
-            value = value_at(of, key)
+            value = value_at(machine, key)
             elements = enumerate(value) if isinstance(value, list) else [(-1, value)]
             numbers = [(i, float(v)) for i, v in elements if isinstance(v, int | float) and v > 0]
             assumptions += [AssumedNumber(key, i, v) for i, v in numbers if not (key.endswith("_share") and v == 1)]

@@ -191,22 +191,22 @@ def efficiency_details(records: Sequence[Record], topology: Mapping[str, Any]) -
     return render_sections(sections)
 
 
-def _counts(found: Collection[Efficiency]) -> TextTable:
+def _counts(efficiencies: Collection[Efficiency]) -> TextTable:
     """Return the number of variants with one row per number of threads and one column per verdict."""
     columns = ["threads", *_COLOURS]
     rows = []
-    for threads in sorted({e.threads for e in found}):
-        count = Counter(e.verdict for e in found if e.threads == threads)
+    for threads in sorted({e.threads for e in efficiencies}):
+        count = Counter(e.verdict for e in efficiencies if e.threads == threads)
         rows.append([str(threads), *(str(count[name]) for name in _COLOURS)])
     return TextTable(columns, rows, numbers=range(1, len(columns)))
 
 
-def _doubts(found: Sequence[Efficiency]) -> list[str]:
+def _doubts(efficiencies: Sequence[Efficiency]) -> list[str]:
     """Return sentences about the variants that are not judged, and about the absence of super-linear variants."""
     lines = []
-    if not any(e.verdict == SUPER for e in found):
+    if not any(e.verdict == SUPER for e in efficiencies):
         lines.append("No variant is super-linear: no interval of a variant that can be judged is wholly above 100 %.")
-    doubts = Counter(e.doubt for e in found if e.verdict == UNCLEAR)
+    doubts = Counter(e.doubt for e in efficiencies if e.verdict == UNCLEAR)
     if doubts:
         reasons = "; ".join(f"{counted(n, 'variant')}: {reason}" for reason, n in doubts.most_common())
         lines.append(f"Not judged: {reasons}.")
@@ -225,10 +225,10 @@ def _without(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def _superlinear(found: Sequence[Efficiency], topology: Mapping[str, Any]) -> list[list[str]]:
+def _superlinear(efficiencies: Sequence[Efficiency], topology: Mapping[str, Any]) -> list[list[str]]:
     caches = recorded_caches(topology)
     rows = []
-    for e in sorted((e for e in found if e.verdict == SUPER), key=lambda e: (-e.threads, -e.value)):
+    for e in sorted((e for e in efficiencies if e.verdict == SUPER), key=lambda e: (-e.threads, -e.value)):
         low, high = e.interval or (e.value, e.value)
         interval = f"{100 * low:.1f} – {_percent(high)}"
         rows.append([variant(e.many), _percent(e.value), interval, _reason(e, caches)])

@@ -127,7 +127,7 @@ def phase_chart(program: StepDisplay) -> Callable[[Sequence[Record]], Drawing | 
     return draw
 
 
-def _panel(one: Phases, names: Sequence[str], step: str) -> alt.LayerChart | alt.FacetChart:
+def _panel(phases: Phases, names: Sequence[str], step: str) -> alt.LayerChart | alt.FacetChart:
     """Draw the phases of a step with the ideal line.
 
     The panel has points with intervals, and fitted lines, or lines between the points if they are too few for a fit.
@@ -135,13 +135,13 @@ def _panel(one: Phases, names: Sequence[str], step: str) -> alt.LayerChart | alt
     points: list[Row] = []
     lines: list[Row] = []
     for phase in names[:-1]:
-        times = one.times(phase)
+        times = phases.times(phase)
         points += [row(r, phase=phase, ranks=n) for n, r in times.items()]
         fit = power_law({n: r.value for n, r in times.items()})
         lines += [{"phase": phase, "ranks": n, "value": fit.at(n) if fit else times[n].value} for n in times]
-    fewest = min(one.splits)
-    start = one.splits[fewest].total.value
-    ideal: list[Row] = [{"phase": IDEAL, "ranks": n, "value": start * fewest / n} for n in one.splits]
+    fewest = min(phases.splits)
+    start = phases.splits[fewest].total.value
+    ideal: list[Row] = [{"phase": IDEAL, "ranks": n, "value": start * fewest / n} for n in phases.splits]
     colours = {**COLOURS, names[0]: _TOTAL_COLOUR, IDEAL: _IDEAL_COLOUR}
     scale = alt.Scale(domain=list(names), range=[colours[n] for n in names])
     dashes = alt.Scale(domain=list(names), range=[[2, 4] if n == IDEAL else [1, 0] for n in names])
@@ -151,7 +151,7 @@ def _panel(one: Phases, names: Sequence[str], step: str) -> alt.LayerChart | alt
         "ranks:Q",
         title="ranks",
         scale=alt.Scale(type="log", base=2, nice=False, padding=14),
-        axis=alt.Axis(values=sorted(one.splits), format="d", labelOverlap=True),
+        axis=alt.Axis(values=sorted(phases.splits), format="d", labelOverlap=True),
     )
     y = log_axis([*points, *({**r, "low": r["value"], "high": r["value"]} for r in ideal)], f"time per {step}", TIME)
     dash = alt.StrokeDash("phase:N", title=None, scale=dashes, legend=legend)
@@ -164,7 +164,7 @@ def _panel(one: Phases, names: Sequence[str], step: str) -> alt.LayerChart | alt
         fillOpacity=FULL,
         tooltip=tooltip("phase", "ranks"),
     )
-    return alt.layer(line, whiskers, dots).properties(title=one.title, width=385, height=300)
+    return alt.layer(line, whiskers, dots).properties(title=phases.title, width=385, height=300)
 
 
 # ------------------------------------------------------------------ table
@@ -191,12 +191,12 @@ def phase_table(program: StepDisplay) -> Callable[[Sequence[Record]], str]:
     return table
 
 
-def _cells(one: Phases, phase: str) -> Cells:
+def _cells(phases: Phases, phase: str) -> Cells:
     """Return the row of a phase: its exponent and share, each with an interval."""
-    times = one.times(phase)
+    times = phases.times(phase)
     fit = power_law({n: r.value for n, r in times.items()})
     exponent, interval = _exponent(fit) if fit else ("–", f"no fit: {_points(times)}, {MIN_POINTS} are needed")
-    share, bounds = ("–", "–") if phase.startswith(WHOLE) else _share(one.splits[one.largest], phase)
+    share, bounds = ("–", "–") if phase.startswith(WHOLE) else _share(phases.splits[phases.largest], phase)
     flags = frozenset[str]().union(*(r.flags for r in times.values()))
     return [phase, exponent, interval, share, bounds, TextCell("", flags=flags)]
 

@@ -117,11 +117,11 @@ def contention(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.To
     return chart
 
 
-def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) -> alt.LayerChart | alt.FacetChart:
-    places = _places([r for f in found.cells.values() for r in (f.alone, f.together)], topology)
-    names = {d: _label(d, places, topology) for d in found.distances if found.of(d)}
+def _contention_map(contention: Contention, topology: Mapping[str, Any], wide: bool) -> alt.LayerChart | alt.FacetChart:
+    places = _places([r for f in contention.cells.values() for r in (f.alone, f.together)], topology)
+    names = {d: _label(d, places, topology) for d in contention.distances if contention.of(d)}
     rows: list[Row] = []
-    for (distance, bytes_), f in found.cells.items():
+    for (distance, bytes_), f in contention.cells.items():
         rows.append(
             {
                 "distance": names[distance],
@@ -138,7 +138,7 @@ def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) 
             }
         )
     highest = max([2.0, *(r["value"] for r in rows)])
-    columns, lines = [size(s) for s in found.sizes], list(names.values())
+    columns, lines = [size(s) for s in contention.sizes], list(names.values())
     # Long labels leave no room beside the axis for a title.
     y_axis = alt.Axis(
         labelOverlap=True, labelLimit=240, titleAngle=0, titleAlign="right", titleAnchor="end", titleX=-10, titleY=-8
@@ -160,7 +160,7 @@ def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) 
         for starts in (True, False)
     ]
     return alt.layer(cells, *(texts if figures else [])).properties(
-        title=f"{found.library}, {found.where}",
+        title=f"{contention.library}, {contention.where}",
         width=max(150, min(760 if wide else 300, 70 * len(columns))),
         height=max(50, min(560, 26 * len(lines))),
     )

@@ -37,9 +37,9 @@ def _max_threads(records: Sequence[Record], instrument: str) -> float:
     return max((value_of(r, "threads") for r in records if r.instrument == instrument), default=1)
 
 
-def balance(found: Figures) -> tuple[Record, Record] | None:
+def balance(figures: Figures) -> tuple[Record, Record] | None:
     """Return the fp64 peak and the triad with the same number of threads; None if there is no such pair."""
-    peak, triad = found["peak_fp64"][1], found["triad_all"][1]
+    peak, triad = figures["peak_fp64"][1], figures["triad_all"][1]
     if peak and triad and triad.value > 0 and peak.conditions.get("threads") == triad.conditions.get("threads"):
         return peak, triad
     return None

@@ -119,7 +119,7 @@ def contentions(records: Iterable[Record]) -> list[Contention]:
     return results
 
 
-def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
+def start_lines(contention: Contention, known: Collection[str] = ()) -> list[str]:
     """Describe where contention starts, such as `distance 1: from 64 KiB, 1.62 (1.58 – 1.66)`.
 
     Adjacent distances with the same description share a line.
@@ -134,10 +134,10 @@ def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
 
     def sentence(distance: int) -> tuple[str, str]:
         """Return the part that distances may share, and the part about this distance."""
-        cells = found.of(distance)
+        cells = contention.of(distance)
         if not cells:
             return "only one pair", ""
-        start = found.start(distance)
+        start = contention.start(distance)
         if start is None:
             largest = size(cells[-1][0])
             if all(f.word == "equal" for _, f in cells):
@@ -146,17 +146,18 @@ def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
             return f"inconclusive up to {largest}", f"; at most {figure(highest)} at {size(size_bytes)}"
         unclear = [size(s) for s, f in cells if s > start and not f.starts]
         return f"from {size(start)}", (
-            f", {figure(found.cells[distance, start])}" + (f"; inconclusive at {', '.join(unclear)}" if unclear else "")
+            f", {figure(contention.cells[distance, start])}"
+            + (f"; inconclusive at {', '.join(unclear)}" if unclear else "")
         )
 
     lines = []
-    for shared, group in groupby(((d, *sentence(d)) for d in found.distances), key=lambda x: x[1]):
+    for shared, group in groupby(((d, *sentence(d)) for d in contention.distances), key=lambda x: x[1]):
         same = list(group)
         if len(same) == 1:
             lines.append(f"distance {same[0][0]}: {shared}{same[0][2]}")
             continue
-        start = found.start(same[0][0])
-        values = [found.cells[d, start].ratio.value for d, *_ in same] if start is not None else []
+        start = contention.start(same[0][0])
+        values = [contention.cells[d, start].ratio.value for d, *_ in same] if start is not None else []
         figures = f", {min(values):.2f} to {max(values):.2f}" if values else ""
         lines.append(f"distances {same[0][0]} to {same[-1][0]}: {shared}{figures}")
     return lines

@@ -42,15 +42,15 @@ REMEDIES: Final = {
 }
 
 
-def sentences(records: Sequence[Record], found: Figures) -> list[Sentence]:
+def sentences(records: Sequence[Record], figures: Figures) -> list[Sentence]:
     """Return what the machine does, one sentence per subject.
 
     Args:
-        found: The figures of the records, see `card.figures`.
+        figures: The figures of the records, see `card.figures`.
     """
     if len({(r.machine, r.source) for r in records}) != 1:
         return []  # the records are from several machines, or there are none
-    subjects = [sentence for describe in _SUBJECTS if (sentence := describe(records, found)) is not None]
+    subjects = [sentence for describe in _SUBJECTS if (sentence := describe(records, figures)) is not None]
     if records[0].source == "host":
         return subjects
     return [
@@ -144,8 +144,8 @@ def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
     return _sentence(f"Caches hold at least ({source}): {_series(parts)}", *levels.values()) if parts else None
 
 
-def _memory(records: Sequence[Record], found: Figures) -> Sentence | None:
-    single, parallel = found["triad_one"][1], found["triad_all"][1]
+def _memory(records: Sequence[Record], figures: Figures) -> Sentence | None:
+    single, parallel = figures["triad_one"][1], figures["triad_all"][1]
     rates = ""
     if single is not None and parallel is not None and single is not parallel:
         rates = (
@@ -154,7 +154,7 @@ def _memory(records: Sequence[Record], found: Figures) -> Sentence | None:
         )
     elif (triad := parallel or single) is not None:
         rates = f"Triad reaches {_value(records, triad)} on {_threads(triad)}"
-    latency = next((r for k in MEMORY_PAGES if (r := found[k][1]) is not None), None)
+    latency = next((r for k in MEMORY_PAGES if (r := figures[k][1]) is not None), None)
     latency = latency or next((r for k in MEMORY_PAGES if (r := farthest(records, k)) is not None), None)
     if latency is None:
         return _sentence(rates, single, parallel) if rates else None
@@ -169,12 +169,12 @@ def _memory(records: Sequence[Record], found: Figures) -> Sentence | None:
     return _sentence(text, single, parallel, latency)
 
 
-def _under_load(records: Sequence[Record], found: Figures) -> Sentence | None:
+def _under_load(records: Sequence[Record], figures: Figures) -> Sentence | None:
     knees = [r for r in records if r.metric == "knee_bandwidth" and r.value > 0]
     if not knees:
         return None
     knee = max(knees, key=lambda r: (value_of(r, "threads"), not r.flags, r.value))
-    triad = found["triad_all"][1]
+    triad = figures["triad_all"][1]
     share = ""
     if triad is not None and triad.conditions.get("threads") == knee.conditions.get("threads") and triad.value > 0:
         share = f", {percent(knee.value / triad.value)} of triad's rate"
@@ -184,12 +184,12 @@ def _under_load(records: Sequence[Record], found: Figures) -> Sentence | None:
     return _sentence(text, knee, triad if share else None)
 
 
-def _compute(records: Sequence[Record], found: Figures) -> Sentence | None:
-    peak, pair = found["peak_fp64"][1], balance(found)
+def _compute(records: Sequence[Record], figures: Figures) -> Sentence | None:
+    peak, pair = figures["peak_fp64"][1], balance(figures)
     if peak is None:
         return None
     text = f"The fp64 peak of {_threads(peak)} is {_value(records, peak)}"
-    dense = found["dgemm"][1]
+    dense = figures["dgemm"][1]
     sources = [peak]
     if dense is not None and dense.conditions.get("threads") == peak.conditions.get("threads") and peak.value > 0:
         text += f", of which dgemm reaches {percent(dense.value / peak.value)}"

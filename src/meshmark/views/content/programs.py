@@ -220,8 +220,8 @@ def grids(records: Sequence[Record]) -> list[list[Steps]]:
     for group in steps(records, POP):
         groups.setdefault(_key(group.splits[0].total), []).append(group)
 
-    def rows(one: Steps) -> tuple[int, str]:
-        tall = one.grid.partition("x")[0]
+    def rows(steps: Steps) -> tuple[int, str]:
+        tall = steps.grid.partition("x")[0]
         return len(tall), tall
 
     return [sorted(same, key=rows) for same in groups.values()]
@@ -437,8 +437,8 @@ def _table(head: Sequence[str], rows: Sequence[tuple[list[str], frozenset[str]]]
     return TextTable([*head, ""], body, numbers=range(1, len(head)))
 
 
-def _row(one: Steps, split: StepParts, program: StepDisplay) -> list[str]:
-    relative = [f"{split.total.value / one.splits[0].total.value:.2f}"] if program.ranked else []
+def _row(steps: Steps, split: StepParts, program: StepDisplay) -> list[str]:
+    relative = [f"{split.total.value / steps.splits[0].total.value:.2f}"] if program.ranked else []
     cells = [split.name, f"{show(split.total.value, 's')} {half_percent(split.total)}", *relative]
     for part in program.parts:
         r = split.parts.get(part)

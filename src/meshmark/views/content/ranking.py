@@ -313,10 +313,10 @@ def _where(i: int, stretches: int, first: int, last: int, text: Callable[[int], 
     return f"from {text(first)}" if i == stretches - 1 else f"from {text(first)} to {text(last)}"
 
 
-def comparisons(found: Sequence[LibraryRanking]) -> list[LibraryComparison]:
+def comparisons(rankings: Sequence[LibraryRanking]) -> list[LibraryComparison]:
     """Compare pairs of libraries with the same number of ranks and grid, at the points that both have."""
     pairs = []
-    for a, b in combinations(found, 2):
+    for a, b in combinations(rankings, 2):
         if a.library == b.library or (a.machine, a.where, a.subject) != (b.machine, b.where, b.subject):
             continue
         ratios = {key: ratio_of(b.cells[key], a_record) for key, a_record in a.cells.items() if key in b.cells}

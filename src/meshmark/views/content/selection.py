@@ -152,15 +152,15 @@ def skipped_text(skipped: dict[int, tuple[str, ...]]) -> str:
     return f"{count} result{'s lack' if count > 1 else ' lacks'} {', '.join(k.replace('_', ' ') for k in keys)}"
 
 
-def modes_of(records: Iterable[Record], of: Record) -> list[Record]:
+def modes_of(records: Iterable[Record], record: Record) -> list[Record]:
     """Return the records of the modes of a point, lowest first; [] if all runs of the point are at one level."""
-    if not of.conditions.get("run_modes"):
+    if not record.conditions.get("run_modes"):
         return []
-    same = {k: v for k, v in of.conditions.items() if k not in OBSERVED}
+    same = {k: v for k, v in record.conditions.items() if k not in OBSERVED}
     modes = [
         r
         for r in records
-        if (r.machine, r.instrument, r.metric) == (of.machine, of.instrument, of.metric + MODE)
+        if (r.machine, r.instrument, r.metric) == (record.machine, record.instrument, record.metric + MODE)
         and all(r.conditions.get(k) == v for k, v in same.items())
     ]
     return sorted(modes, key=lambda r: value_of(r, "run_mode"))
@@ -189,7 +189,7 @@ def interval_text(record: Record) -> str:
     If the interval is wider than requested, the reached and the requested width follow.
     """
     text = bounds_text(record)
-    return text if record.converged else f"{text} ({wide_text(record.half_width, record.interval_asked)})"
+    return text if record.converged else f"{text} ({wide_text(record.half_width, record.requested_half_width)})"
 
 
 def natural(text: str) -> list[tuple[int, str]]:

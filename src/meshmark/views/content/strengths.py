@@ -158,19 +158,19 @@ def _beside(
 
 
 def strengths(
-    records: Sequence[Record], run: RunInfo, found: Figures, earlier: Sequence[EarlierRun] = ()
+    records: Sequence[Record], run: RunInfo, figures: Figures, earlier: Sequence[EarlierRun] = ()
 ) -> list[Strength]:
     """Return at most three good and three bad points, good first, those without flags before others.
 
     Args:
-        found: The figures of the records, see `card.figures`.
+        figures: The figures of the records, see `card.figures`.
         earlier: Earlier runs of the same machine, newest first.
     """
     if len({(r.machine, r.source) for r in records}) != 1:
         return []  # the records are from several machines, or there are none
-    candidates = [c for compare in _OWN for c in compare(records, found, run.host)]
+    candidates = [c for compare in _OWN for c in compare(records, figures, run.host)]
     if records[0].source == "host":
-        candidates += [*_of_earlier(found, earlier), *_of_papers(records, found, run.host)]
+        candidates += [*_of_earlier(figures, earlier), *_of_papers(records, figures, run.host)]
     usable = [c for c in candidates if all(_LEAST < m.value < 1 / _LEAST for m in (c.value, c.reference))]
     judged = [c for c in usable if c.is_good is not None]
     judged.sort(key=lambda c: (bool(c.flags), c.published, -c.beyond))
@@ -214,13 +214,13 @@ def _number(facts: Mapping[str, Any], part: str, key: str) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def _memory(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
-    title, triad = found["triad_all"]
+def _memory(records: Sequence[Record], figures: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
+    title, triad = figures["triad_all"]
     peak = _number(host, "memory", "peak_bytes_per_s")
     if triad is not None and peak > 0:
         reference = f"the theoretical peak of the memory modules ({show(peak, 'B/s')})"
         yield _beside("bandwidth", title, triad, peak, reference, (0.8, 0.6))
-    small, huge = found["memory_latency_small_pages"], found["memory_latency"][1]
+    small, huge = figures["memory_latency_small_pages"], figures["memory_latency"][1]
     if small[1] is not None and huge is not None:
         reference = f"the latency with huge pages ({show(huge.value, 's')})"
         yield _beside("pages", small[0], small[1], huge, reference, (0.95, 0.8))
@@ -233,9 +233,9 @@ def _memory(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) 
         yield _beside("load", title, knee, triad, reference, (0.8, 0.4))
 
 
-def _nodes(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
+def _nodes(records: Sequence[Record], figures: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
     """Compare the farthest memory with the nearest, with the same pages."""
-    nearest = found["memory_latency"][1] or found["memory_latency_small_pages"][1]
+    nearest = figures["memory_latency"][1] or figures["memory_latency_small_pages"][1]
     if nearest is None:
         return
     others = [
@@ -252,7 +252,7 @@ def _nodes(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -
         yield _beside("nodes", title, farthest_memory, nearest, reference, (1 / 1.4, 0.5))
 
 
-def _caches(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
+def _caches(records: Sequence[Record], figures: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
     """Compare the footprint up to which the latency of each cache holds with the reported size of the cache.
 
     Footprints are powers of two, so half of a size need not be bad.
@@ -271,9 +271,9 @@ def _caches(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) 
         )
 
 
-def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
-    title, peak = found["peak_fp64"]
-    dense_title, dense = found["dgemm"]
+def _compute(records: Sequence[Record], figures: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
+    title, peak = figures["peak_fp64"]
+    dense_title, dense = figures["dgemm"]
     if peak is not None and dense is not None and dense.conditions.get("threads") == peak.conditions.get("threads"):
         reference = f"the machine's own fp64 peak ({show(peak.value, peak.unit)})"
         yield _beside("dgemm", dense_title, dense, peak, reference, (0.85, 0.6))
@@ -294,7 +294,7 @@ def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any])
         reference = f"the peak of one CPU ({show(single.value, single.unit)}) times {threads:g}"
         comparison = _beside("all CPUs", title, peak, single, reference, (0.95, 0.6))
         yield replace(comparison, reference=MedianEstimate(threads * single.value, bounds))
-    clock, reported = found["core_frequency"][1], _number(host, "cpu", "claimed_hz")
+    clock, reported = figures["core_frequency"][1], _number(host, "cpu", "claimed_hz")
     if clock is not None and reported > 0:
         reference = f"the base clock that the operating system reports ({show(reported, 'Hz')})"
         yield _beside("clock", "Highest core clock", clock, reported, reference, (1.1, 0.95))
@@ -319,7 +319,7 @@ def _of_earlier(found: Figures, earlier: Sequence[EarlierRun]) -> Iterator[_Refe
             yield _beside(f"{key} over time", title, record, earlier_record, reference, _CHANGED)
 
 
-def _of_papers(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
+def _of_papers(records: Sequence[Record], figures: Figures, host: Mapping[str, Any]) -> Iterator[_ReferenceComparison]:
     """Compare figures with the newest published machine of the class.
 
     The class is the same architecture and, for totals, the same number of packages.

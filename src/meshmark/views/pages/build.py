@@ -240,10 +240,10 @@ def _tiles(
     records: Sequence[Record],
     absences: Sequence[Absence],
     requested: Collection[str],
-    found: Figures,
+    figures: Figures,
 ) -> list[Tile]:
     tiles = []
-    for key, (title, figure) in found.items():
+    for key, (title, figure) in figures.items():
         # The section on clocks lists the frequency of every core.
         if key == "core_frequency" or INSTRUMENT_OF[key] not in requested:
             continue
@@ -265,9 +265,9 @@ def _tiles(
             value, counts = modes_texts(modes)
             lines.insert(0, f"{counts}; median {show(record.value, record.unit)}")
         tiles.append(Tile(name, value, lines, command_of(record), _strip(record), record.flags))
-    if (pair := balance(found)) is not None:
+    if (pair := balance(figures)) is not None:
         peak, triad = pair
-        threads = found["triad_all"][0].partition(", ")[2]
+        threads = figures["triad_all"][0].partition(", ")[2]
         value = f"{peak.value / triad.value:.2f} flop/byte"
         lines = [f"fp64 peak over triad, {threads}", f"triad of {sized(triad, 'footprint_bytes')}"]
         if any(modes_of(records, r) for r in pair):

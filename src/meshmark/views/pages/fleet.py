@@ -95,42 +95,43 @@ class ClassPart:
     not_drawn: int
 
 
-def fleet_page(of: Overview) -> str:
+def fleet_page(overview: Overview) -> str:
     """Return the self-contained page of a fleet."""
-    newest = of.seen.newest()
+    newest = overview.seen.newest()
     drawn: dict[str, Drawing] = {}
     parts = []
-    for n, overview in enumerate(of.classes):
-        chart = _chart((), of, overview)
+    for n, class_overview in enumerate(overview.classes):
+        chart = _chart((), overview, class_overview)
         if chart is not None:
             drawn[f"class-{n}"] = chart
-        parts.append(_class_part(of, overview, f"class-{n}" if chart is not None else "", newest))
-    racks = _racks(of)
+        parts.append(_class_part(overview, class_overview, f"class-{n}" if chart is not None else "", newest))
+    racks = _racks(overview)
     return chart_page(
         "fleet.html",
         drawn,
-        title=f"Fleet {of.cluster}",
-        summary=_summary(of),
+        title=f"Fleet {overview.cluster}",
+        summary=_summary(overview),
         racks=racks,
         states={k: v for k, v in STATES.items() if any(node.state == k for rack in racks for node in rack.nodes)},
-        metrics=_map_data(of, newest),
-        cases=[_case(of, case) for case in of.open],
-        suspects=fold(set(of.seen.suspects()) - {case.node for case in of.open}),
-        closed=[(case.node, case.campaign, campaign) for case, campaign in of.closed],
-        left=_left(of),
+        metrics=_map_data(overview, newest),
+        cases=[_case(overview, case) for case in overview.open],
+        suspects=fold(set(overview.seen.suspects()) - {case.node for case in overview.open}),
+        closed=[(case.node, case.campaign, campaign) for case, campaign in overview.closed],
+        left=_left(overview),
         classes=parts,
     )
 
 
-def _summary(of: Overview) -> list[str]:
-    latest = of.seen
+def _summary(overview: Overview) -> list[str]:
+    latest = overview.seen
     nodes = len(latest.panel.nodes)
     judged = sum(len(node_class.of.members) for node_class in latest.classes if node_class.screening)
-    left = f", {_count(len(of.left), 'node')} left out" if of.left else ""
-    first, last = date_of(of.campaigns[0]), date_of(of.campaigns[-1])
+    left = f", {_count(len(overview.left), 'node')} left out" if overview.left else ""
+    first, last = date_of(overview.campaigns[0]), date_of(overview.campaigns[-1])
     return [
         f"{latest.campaign}: {_count(nodes, 'node')} measured, {judged:,} compared with others of their class{left}.",
-        f"{_count(len(of.open), 'open case')}. {_count(len(of.campaigns), 'campaign')} from {first} to {last}.",
+        f"{_count(len(overview.open), 'open case')}. "
+        f"{_count(len(overview.campaigns), 'campaign')} from {first} to {last}.",
     ]
 
 
@@ -141,23 +142,26 @@ def _count(n: int, word: str) -> str:
 # ------------------------------------------------------------------ the map
 
 
-def _racks(of: Overview) -> list[Rack]:
+def _racks(overview: Overview) -> list[Rack]:
     """Return the racks with every node of the campaign; nodes without a rack are together in a rack of their own."""
-    open_cases = {case.node: case for case in of.open}
-    suspects = set(of.seen.suspects())
+    open_cases = {case.node: case for case in overview.open}
+    suspects = set(overview.seen.suspects())
     judged = {
-        of.seen.panel.nodes[m] for node_class in of.seen.classes if node_class.screening for m in node_class.of.members
+        overview.seen.panel.nodes[m]
+        for node_class in overview.seen.classes
+        if node_class.screening
+        for m in node_class.of.members
     }
-    row_of = {name: i for i, name in enumerate(of.seen.panel.nodes)}
+    row_of = {name: i for i, name in enumerate(overview.seen.panel.nodes)}
 
     def node(name: str, x: int, y: int) -> NodeCell:
         case = open_cases.get(name)
         if case is not None:
-            state, text = ("wrong" if case.wrong else "named"), "; ".join(_what(of, case))
-        elif name in of.left:
-            state, text = "left", of.left[name]
-        elif name in of.seen.wrong:
-            state, text = "wrong", "; ".join(of.seen.wrong[name])
+            state, text = ("wrong" if case.wrong else "named"), "; ".join(_what(overview, case))
+        elif name in overview.left:
+            state, text = "left", overview.left[name]
+        elif name in overview.seen.wrong:
+            state, text = "wrong", "; ".join(overview.seen.wrong[name])
         elif name in suspects:
             state, text = "unusual", STATES["unusual"]
         elif name not in row_of:
@@ -168,7 +172,7 @@ def _racks(of: Overview) -> list[Rack]:
         return NodeCell(name, state, text, x, y, row_of.get(name, -1))
 
     racks = []
-    for rack, names in of.racks.items():
+    for rack, names in overview.racks.items():
         cells = places(len(names), bool(rack))
         nodes = [node(name, x, y) for name, (x, y) in zip(names, cells, strict=True)]
         racks.append(Rack(rack, nodes, 1 + max(x for x, _ in cells), 1 + max(y for _, y in cells)))
@@ -186,16 +190,16 @@ def places(count: int, in_rack: bool) -> list[tuple[int, int]]:
     return [(i // rows, rows - 1 - i % rows) for i in range(count)]
 
 
-def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:
+def _map_data(overview: Overview, newest: Array) -> list[dict[str, Any]]:
     """Return for each metric the deviation of each node from its class, as signed bytes in base64.
 
     The unit is a tenth of the standard deviation of the class; higher is worse, and -128 means not measured.
     """
     import numpy as np
 
-    panel = of.seen.panel
+    panel = overview.seen.panel
     deviations = np.full((len(panel.nodes), len(panel.points)), np.nan)
-    for node_class in of.seen.classes:
+    for node_class in overview.seen.classes:
         if node_class.screening is not None:
             baseline = node_class.screening.baseline
             cells = np.ix_(node_class.of.members, node_class.points)
@@ -217,8 +221,8 @@ def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ cases
 
 
-def _what(of: Overview, case: NamedNode) -> list[str]:
-    points = of.seen.panel.points
+def _what(overview: Overview, case: NamedNode) -> list[str]:
+    points = overview.seen.panel.points
     point_by_key = {p.key: p for p in points}
     worst = []
     for m in case.metrics[:3]:
@@ -229,12 +233,12 @@ def _what(of: Overview, case: NamedNode) -> list[str]:
     return [*case.wrong, *worst, *([f"and {_count(unlisted, 'more metric')}"] if unlisted else [])]
 
 
-def _case(of: Overview, case: NamedNode) -> CaseRow:
-    rack = next((name for name, nodes in of.racks.items() if name and case.node in nodes), "")
+def _case(overview: Overview, case: NamedNode) -> CaseRow:
+    rack = next((name for name, nodes in overview.racks.items() if name and case.node in nodes), "")
     return CaseRow(
         node=case.node,
         rack=rack,
-        what=_what(of, case),
+        what=_what(overview, case),
         since=date_of(case.since) if case.since else "always",
         named=date_of(case.campaign),
         differs=[f"{fact}: {value} (class: {usual})" for fact, (value, usual) in case.differs.items()],
@@ -242,10 +246,10 @@ def _case(of: Overview, case: NamedNode) -> CaseRow:
     )
 
 
-def _left(of: Overview) -> TextTable | None:
+def _left(overview: Overview) -> TextTable | None:
     """Return the nodes without a result by reason, or None."""
     reasons: dict[str, list[str]] = {}
-    for node, reason in of.left.items():
+    for node, reason in overview.left.items():
         reasons.setdefault(reason, []).append(node)
     if not reasons:
         return None
@@ -259,30 +263,30 @@ def _left(of: Overview) -> TextTable | None:
 # ------------------------------------------------------------------ classes
 
 
-def _class_part(of: Overview, one: ClassOverview, chart: str, newest: Array) -> ClassPart:
-    suspects = of.seen.classes[one.at]
+def _class_part(overview: Overview, class_overview: ClassOverview, chart: str, newest: Array) -> ClassPart:
+    suspects = overview.seen.classes[class_overview.at]
     facts = [f"{k.replace('_', ' ')} {v}" for k, v in suspects.of.common.items() if k not in HARDWARE]
     common = "; ".join(facts) or "nothing recorded"
-    reason = of.seen.reason(suspects)
+    reason = overview.seen.reason(suspects)
     judged = f"; {reason}" if reason else ""
     summary = f"{_count(len(suspects.of.members), 'node')}{judged}. Most have: {common}."
-    changes = _changes(of, one)
-    drawn = _drawn_points(one.trend, one)
+    changes = _changes(overview, class_overview)
+    drawn = _drawn_points(class_overview.trend, class_overview)
     return ClassPart(
         suspects.of.name,
         summary,
-        _metrics(of, suspects, newest),
+        _metrics(overview, suspects, newest),
         changes,
         chart,
-        max(0, len({s.point.key for s in one.steps}) - len(drawn)),
+        max(0, len({s.point.key for s in class_overview.steps}) - len(drawn)),
     )
 
 
-def _metrics(of: Overview, suspects: Suspects, newest: Array) -> TextTable:
+def _metrics(overview: Overview, suspects: Suspects, newest: Array) -> TextTable:
     """Return each metric of a class with its median, the width of its middle half, and its worst node."""
     import numpy as np
 
-    panel = of.seen.panel
+    panel = overview.seen.panel
     values = newest[suspects.of.members]
     rows = []
     for k in sorted(suspects.points, key=lambda k: natural(_title(panel.points[k], panel.points))):
@@ -312,27 +316,27 @@ def _metrics(of: Overview, suspects: Suspects, newest: Array) -> TextTable:
     )
 
 
-def _changes(of: Overview, one: ClassOverview) -> TextTable | None:
+def _changes(overview: Overview, class_overview: ClassOverview) -> TextTable | None:
     """Return what changed in a class, newest first: levels of its metrics and facts of its nodes."""
     changes = [
         (
             s.at,
             [
-                _title(s.point, one.trend.points),
+                _title(s.point, class_overview.trend.points),
                 f"{100 * s.by:+.1f}{NBSP}%".replace("-", "−"),
                 "worse" if s.worse else "better",
             ],
         )
-        for s in one.steps
+        for s in class_overview.steps
     ]
     changes += [
         (f.at, [f.fact.replace("_", " "), f"{f.before} → {f.after}", f"{f.nodes} of {_count(f.of, 'node')}"])
-        for f in one.facts
+        for f in class_overview.facts
     ]
     if not changes:
         return None
     changes.sort(key=lambda item: -item[0])
-    rows = [[date_of(of.campaigns[index]), *cells] for index, cells in changes[:_MANY]]
+    rows = [[date_of(overview.campaigns[index]), *cells] for index, cells in changes[:_MANY]]
     return TextTable(["since", "what", "change", ""], rows, folds={1, 2, 3})
 
 
@@ -341,25 +345,29 @@ def _signed(by: float) -> str:
 
 
 @drawing
-def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMixin | None:
+def _chart(_: Sequence[Any], overview: Overview, class_overview: ClassOverview) -> alt.TopLevelMixin | None:
     """Draw the median of a class over time relative to its first value, with a rule where a fact of its nodes changed.
 
     The chart shows the metrics that changed or, if none did, one metric of each instrument.
     """
-    if len(of.campaigns) < 2 or not one.trend.points:
+    if len(overview.campaigns) < 2 or not class_overview.trend.points:
         return None
     rows: list[Row] = []
-    points = _drawn_points(one.trend, one)
+    points = _drawn_points(class_overview.trend, class_overview)
     for k in points:
-        point, centre, spread = one.trend.points[k], one.trend.centre[:, k], one.trend.spread[:, k]
+        point, centre, spread = (
+            class_overview.trend.points[k],
+            class_overview.trend.centre[:, k],
+            class_overview.trend.spread[:, k],
+        )
         first = next((float(v) for v in centre if not math.isnan(v)), math.nan)
         for index, (value, half_width) in enumerate(zip(centre, spread, strict=True)):
             if not math.isnan(value):
                 relative = 100 * (float(value) / first - 1)
                 rows.append(
                     {
-                        "at": time_of(of.campaigns[index]),
-                        "metric": _title(point, one.trend.points),
+                        "at": time_of(overview.campaigns[index]),
+                        "metric": _title(point, class_overview.trend.points),
                         "value": round(relative, 3),
                         "low": round(relative - 100 * float(half_width), 3),
                         "high": round(relative + 100 * float(half_width), 3),
@@ -368,7 +376,10 @@ def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMi
                 )
     if not rows:
         return None
-    marks = [{"at": time_of(of.campaigns[f.at]), "text": f"{f.fact.replace('_', ' ')} {f.after}"} for f in one.facts]
+    marks = [
+        {"at": time_of(overview.campaigns[f.at]), "text": f"{f.fact.replace('_', ' ')} {f.after}"}
+        for f in class_overview.facts
+    ]
     names = list(dict.fromkeys(r["metric"] for r in rows))
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
     scale = alt.Scale(domain=names, range=colours(len(names)))
@@ -404,9 +415,9 @@ _TIMES: Final = {
 }
 
 
-def _drawn_points(trend: Trend, one: ClassOverview) -> list[int]:
+def _drawn_points(trend: Trend, class_overview: ClassOverview) -> list[int]:
     """Return the indices of the points that a chart shows."""
-    changed = list(dict.fromkeys(s.point.key for s in sorted(one.steps, key=lambda s: -abs(s.by))))
+    changed = list(dict.fromkeys(s.point.key for s in sorted(class_overview.steps, key=lambda s: -abs(s.by))))
     representatives: dict[str, str] = {}
     for p in sorted(trend.points, key=lambda p: p.metric != "figure_of_merit"):
         representatives.setdefault(_program(p) or p.instrument, p.key)
@@ -421,14 +432,14 @@ def _title(point: FleetPoint, points: Sequence[FleetPoint]) -> str:
     return _metric(point) + (f", {where}" if where else "")
 
 
-def _metric(of: FleetPoint | WorseMetric) -> str:
-    program = _program(of)
-    return (f"{program} {of.metric}" if program else named(of.instrument, of.metric)).replace("_", " ")
+def _metric(point: FleetPoint | WorseMetric) -> str:
+    program = _program(point)
+    return (f"{program} {point.metric}" if program else named(point.instrument, point.metric)).replace("_", " ")
 
 
-def _program(of: FleetPoint | WorseMetric) -> str:
+def _program(point: FleetPoint | WorseMetric) -> str:
     """Return the application that was measured; "" for instruments."""
-    return str(of.conditions.get("program", "")) if of.instrument == "app" else ""
+    return str(point.conditions.get("program", "")) if point.instrument == "app" else ""
 
 
 def _varying(point: FleetPoint, points: Sequence[FleetPoint]) -> dict[str, Any]:

@@ -14,21 +14,21 @@ from meshmark.views.terminal.screen import print_table, table_console
 _FUNCTIONS: Final = 5  # most functions of a configuration
 
 
-def print_application(found: Mapping[str, Any]) -> None:
+def print_application(answer: Mapping[str, Any]) -> None:
     """Print the table of configurations, comparisons, scaling and exceptions.
 
     Args:
-        found: The object that `--json` prints last.
+        answer: The object that `--json` prints last.
     """
     console = table_console()
-    print_table(console, _table(found))
+    print_table(console, _table(answer))
     functions = function_table(
         (
             (
                 profile["configuration"],
                 [HotFunction(f["function"], f["object"], f["share"], f["interval"]) for f in profile["functions"]],
             )
-            for profile in found["profiles"]
+            for profile in answer["profiles"]
         ),
         _FUNCTIONS,
     )
@@ -36,30 +36,30 @@ def print_application(found: Mapping[str, Any]) -> None:
         console.print()
         print_table(console, functions)
     for block in (_profiles, _pairs, _working_sets, _neighbours, _prefetchers, _clocks, _scaling, _exceptions, _notes):
-        lines = list(block(found))
+        lines = list(block(answer))
         if lines:
             console.print()
         for line in lines:
             console.print(line, soft_wrap=True)
 
 
-def _table(found: Mapping[str, Any]) -> TextTable:
+def _table(answer: Mapping[str, Any]) -> TextTable:
     """Return a table with a row for each configuration."""
-    scale = scale_for(found["unit"], max((abs(r["value"]) for r in found["configurations"]), default=1.0))
+    scale = scale_for(answer["unit"], max((abs(r["value"]) for r in answer["configurations"]), default=1.0))
 
     def between(ends: Sequence[float] | None) -> str:
         return "–" if ends is None else " – ".join(number(v / scale.factor, 4) for v in ends)
 
-    figure = found["metric"] + (f" [{scale.symbol}]" if scale.symbol else "")
+    figure = answer["metric"] + (f" [{scale.symbol}]" if scale.symbol else "")
     rows = []
-    for row in found["configurations"]:
+    for row in answer["configurations"]:
         ends = (row["lowest"], row["highest"])
         rows.append(
             [
                 row["configuration"],
                 number(row["value"] / scale.factor, 4),
                 between(row["interval"]),
-                between(ends if found["better"] == "lower" else ends[::-1]),
+                between(ends if answer["better"] == "lower" else ends[::-1]),
                 plain(row["user_s"], "s", 3),
                 plain(row["system_s"], "s", 3),
                 "–" if row["waiting_share"] is None else percent(row["waiting_share"]),
@@ -72,10 +72,10 @@ def _table(found: Mapping[str, Any]) -> TextTable:
     return TextTable(columns, rows, numbers=range(1, len(columns)), folds=[0], spare=spare)
 
 
-def _profiles(found: Mapping[str, Any]) -> Iterator[str]:
+def _profiles(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield where the profiles are, and why some are missing."""
     missing: dict[str, list[str]] = {}
-    for profile in found["profiles"]:
+    for profile in answer["profiles"]:
         if profile["reason"]:
             enable = f"; {profile['enable']}" if profile["enable"] else ""
             missing.setdefault(profile["reason"] + enable, []).append(profile["configuration"])
@@ -84,14 +84,14 @@ def _profiles(found: Mapping[str, Any]) -> Iterator[str]:
         where = profile["file"] or "not kept, since others of this run are large"
         yield f"{profile['configuration']}: {profile['samples']:,} samples of {profile['event']}{lost_text}: {where}"
     for reason, labels in missing.items():
-        labels_text = "all configurations" if len(labels) == len(found["profiles"]) else ", ".join(labels)
+        labels_text = "all configurations" if len(labels) == len(answer["profiles"]) else ", ".join(labels)
         yield f"no profile: {reason}: {labels_text}"
 
 
-def _pairs(found: Mapping[str, Any]) -> Iterator[str]:
-    if found["pairs"]:
-        yield f"against {found['pairs'][0]['to']}:"
-    for pair in found["pairs"]:
+def _pairs(answer: Mapping[str, Any]) -> Iterator[str]:
+    if answer["pairs"]:
+        yield f"against {answer['pairs'][0]['to']}:"
+    for pair in answer["pairs"]:
         spread = ""
         if pair["spread_interval"] and not pair["spread_interval"][0] <= 1 <= pair["spread_interval"][1]:
             low, high = pair["spread_interval"]
@@ -99,15 +99,15 @@ def _pairs(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {pair['of']}: {pair['text']}{spread}"
 
 
-def _working_sets(found: Mapping[str, Any]) -> Iterator[str]:
-    for working_set in found["working_sets"]:
+def _working_sets(answer: Mapping[str, Any]) -> Iterator[str]:
+    for working_set in answer["working_sets"]:
         others = f", {working_set['others']}" if working_set["others"] else ""
         yield f"cache{others}: {working_set['text']}"
 
 
-def _neighbours(found: Mapping[str, Any]) -> Iterator[str]:
+def _neighbours(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield how well the processes that limited the cache kept their part of it."""
-    rows = [row for row in found["configurations"] if row["neighbours"]]
+    rows = [row for row in answer["configurations"] if row["neighbours"]]
     for row in rows:
         measurement = row["neighbours"]
         times = (
@@ -127,33 +127,33 @@ def _neighbours(found: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _prefetchers(found: Mapping[str, Any]) -> Iterator[str]:
-    for comparison in found["prefetchers"]:
+def _prefetchers(answer: Mapping[str, Any]) -> Iterator[str]:
+    for comparison in answer["prefetchers"]:
         others = f", {comparison['others']}" if comparison["others"] else ""
         yield f"prefetchers{others}: {comparison['text']}"
 
 
-def _clocks(found: Mapping[str, Any]) -> Iterator[str]:
-    for comparison in found["clocks"]:
+def _clocks(answer: Mapping[str, Any]) -> Iterator[str]:
+    for comparison in answer["clocks"]:
         yield f"{', '.join(filter(None, ('clock', comparison['others'])))}: {comparison['text']}"
 
 
-def _scaling(found: Mapping[str, Any]) -> Iterator[str]:
-    for fit in found["scaling"]:
+def _scaling(answer: Mapping[str, Any]) -> Iterator[str]:
+    for fit in answer["scaling"]:
         yield f"{scaling_title(fit)}:"
         for line in scaling_lines(fit):
             yield f"  {line}"
 
 
-def _exceptions(found: Mapping[str, Any]) -> Iterator[str]:
-    for levels in found["levels"]:
+def _exceptions(answer: Mapping[str, Any]) -> Iterator[str]:
+    for levels in answer["levels"]:
         yield (
-            f"{levels['configuration']}: two levels: {plain(levels['low'], found['unit'])} in {levels['low_runs']} "
-            f"runs, {plain(levels['high'], found['unit'])} in {levels['high_runs']}; {levels['evidence']}"
+            f"{levels['configuration']}: two levels: {plain(levels['low'], answer['unit'])} in {levels['low_runs']} "
+            f"runs, {plain(levels['high'], answer['unit'])} in {levels['high_runs']}; {levels['evidence']}"
         )
-    for label, reason in found["failed"].items():
+    for label, reason in answer["failed"].items():
         yield f"{label}: left out: {reason}"
-    rows = found["configurations"]
+    rows = answer["configurations"]
     for flag in sorted({flag for row in rows for flag in row["flags"]}):
         flagged = [row["configuration"] for row in rows if flag in row["flags"]]
         labels_text = "all configurations" if len(flagged) == len(rows) else ", ".join(flagged)
@@ -163,8 +163,8 @@ def _exceptions(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{row['configuration']}: placement: {text}"
 
 
-def _notes(found: Mapping[str, Any]) -> Iterator[str]:
-    if not found["verified"]:
+def _notes(answer: Mapping[str, Any]) -> Iterator[str]:
+    if not answer["verified"]:
         yield "note: results are not verified, since the application has no [verify]"
     if found["stopped"]:
         yield f"note: {found['stopped']} before all runs; --resume {found['run']} continues"

@@ -10,11 +10,11 @@ from meshmark.views.tables import TextTable
 from meshmark.views.terminal.screen import print_table, table_console
 
 
-def print_composite(found: Mapping[str, Any]) -> None:
+def print_composite(answer: Mapping[str, Any]) -> None:
     """Print the members and the composite of a measurement.
 
     Args:
-        found: The object that `--json` prints last.
+        answer: The object that `--json` prints last.
     """
     console = table_console()
     rows = [
@@ -26,31 +26,31 @@ def print_composite(found: Mapping[str, Any]) -> None:
             "–" if row["ratios"] is None else " – ".join(number(v, 4) for v in row["ratios"]),
             str(len(row["values"])) + (f" + {row['failed']} failed" if row["failed"] else ""),
         ]
-        for row in found["members"]
+        for row in answer["members"]
     ]
     columns = ["member", "median", "reference", "ratio", "lowest – highest", "runs"]
     print_table(console, TextTable(columns, rows, numbers=range(1, 6), folds=[0]))
     console.print()
-    console.print(_whole(found), soft_wrap=True)
-    for row in found["members"]:
+    console.print(_whole(answer), soft_wrap=True)
+    for row in answer["members"]:
         if row["reason"]:
             console.print(f"{row['member']}: left out: {row['reason']}", soft_wrap=True)
-    for flag in sorted({flag for row in found["members"] for flag in row["flags"]}):
-        flagged = [row["member"] for row in found["members"] if flag in row["flags"]]
-        members = "all members" if len(flagged) == len(found["members"]) else ", ".join(flagged)
+    for flag in sorted({flag for row in answer["members"] for flag in row["flags"]}):
+        flagged = [row["member"] for row in answer["members"] if flag in row["flags"]]
+        members = "all members" if len(flagged) == len(answer["members"]) else ", ".join(flagged)
         console.print(f"{flag}: {FLAG_TEXT[flag]}: {members}", soft_wrap=True)
     if found["stopped"]:
         console.print(f"note: {found['stopped']}; --resume {found['run']} continues", soft_wrap=True)
 
 
-def _whole(found: Mapping[str, Any]) -> str:
-    if found["value"] is None:
-        return f"no composite: {found['refused']}"
-    interval = found["interval"]
+def _whole(answer: Mapping[str, Any]) -> str:
+    if answer["value"] is None:
+        return f"no composite: {answer['refused']}"
+    interval = answer["interval"]
     bounds = "" if interval is None else f" (95 %: {number(interval[0], 4)} to {number(interval[1], 4)})"
     return (
-        f"composite {found['name']}: {number(found['value'], 4)}{bounds}, geometric mean of "
-        f"{len(found['members'])} ratios to {found['reference']['machine']}"
+        f"composite {answer['name']}: {number(answer['value'], 4)}{bounds}, geometric mean of "
+        f"{len(answer['members'])} ratios to {answer['reference']['machine']}"
     )
 
 
@@ -85,14 +85,14 @@ def print_composites(found: Sequence[Mapping[str, Any]]) -> None:
     console.print()
 
 
-def print_comparison(found: Mapping[str, Any]) -> None:
+def print_comparison(answer: Mapping[str, Any]) -> None:
     """Print the ratio of one composite to another."""
     console = table_console()
-    by_member = sorted(found["members"].items(), key=lambda item: item[1])
+    by_member = sorted(answer["members"].items(), key=lambda item: item[1])
     ends = " to ".join(f"{number(value, 3)} ({name})" for name, value in (by_member[0], by_member[-1]))
-    bounds = found["bounds"] and f" ({number(found['bounds'][0], 3)} to {number(found['bounds'][1], 3)})"
-    stated = found["stated"] and f"; by the printed composites {number(found['stated'], 3)}"
-    text = f"{found['of']}, over {found['to']}: {number(found['ratio'], 3)}{bounds or ''}{stated or ''}"
+    bounds = answer["bounds"] and f" ({number(answer['bounds'][0], 3)} to {number(answer['bounds'][1], 3)})"
+    stated = answer["stated"] and f"; by the printed composites {number(answer['stated'], 3)}"
+    text = f"{answer['of']}, over {answer['to']}: {number(answer['ratio'], 3)}{bounds or ''}{stated or ''}"
     console.print(text, soft_wrap=True)
     console.print(f"  members: {ends}", soft_wrap=True)
 

@@ -16,73 +16,73 @@ def interval_text(interval: tuple[float | None, float | None] | None) -> str:
     return "no interval yet" if low is None or high is None else f"95 % {low:.3f} – {high:.3f}"
 
 
-def print_experiment(found: Mapping[str, Any]) -> None:
+def print_experiment(answer: Mapping[str, Any]) -> None:
     """Print an experiment: the settings with their medians, the ratio, the verdict and how it was reached.
 
     Args:
-        found: The object that `--json` prints.
+        answer: The object that `--json` prints.
     """
     console = table_console()
-    print_table(console, TextTable(_head(found), _rows(found), numbers=(2, 3), folds=[1]))
+    print_table(console, TextTable(_head(answer), _rows(answer), numbers=(2, 3), folds=[1]))
     console.print()
-    console.print(sentence(found), soft_wrap=True)
-    for line in notes(found):
+    console.print(sentence(answer), soft_wrap=True)
+    for line in notes(answer):
         console.print(line, style="dim", soft_wrap=True)
 
 
-def _head(found: Mapping[str, Any]) -> list[str]:
-    return ["", "setting", f"{found['metric']}, median", "failed runs"]
+def _head(answer: Mapping[str, Any]) -> list[str]:
+    return ["", "setting", f"{answer['metric']}, median", "failed runs"]
 
 
-def _rows(found: Mapping[str, Any]) -> list[list[str]]:
+def _rows(answer: Mapping[str, Any]) -> list[list[str]]:
     """Return each setting with its median and its failed runs."""
-    values = {side: found[f"of_{side}"] for side in ("a", "b")}
-    shown = {side: "–" if value is None else plain(value, found["unit"]) for side, value in values.items()}
-    return [[side.upper(), found[side], text, str(found["failed"][side])] for side, text in shown.items()]
+    values = {side: answer[f"of_{side}"] for side in ("a", "b")}
+    shown = {side: "–" if value is None else plain(value, answer["unit"]) for side, value in values.items()}
+    return [[side.upper(), answer[side], text, str(answer["failed"][side])] for side, text in shown.items()]
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(answer: Mapping[str, Any]) -> str:
     """Return the experiment as Markdown, with the verdict first.
 
     Args:
-        found: The object that `--json` prints.
+        answer: The object that `--json` prints.
     """
     from meshmark.views.markdown import escaped, folded, table
 
-    command = f"* command: {escaped(' '.join(found['command']))}"
-    more = "\n".join([command, *(f"* {escaped(line)}" for line in notes(found))])
-    parts = [f"### {sentence(found)}", table(_head(found), _rows(found)), folded("How it was measured", more)]
+    command = f"* command: {escaped(' '.join(answer['command']))}"
+    more = "\n".join([command, *(f"* {escaped(line)}" for line in notes(answer))])
+    parts = [f"### {sentence(answer)}", table(_head(answer), _rows(answer)), folded("How it was measured", more)]
     return "\n\n".join(parts) + "\n"
 
 
-def sentence(found: Mapping[str, Any]) -> str:
+def sentence(answer: Mapping[str, Any]) -> str:
     """Return the verdict with its evidence."""
-    if found["ratio"] is None:
-        return f"no result: no pair was completed ({found['stopped']})"
-    low, high = found["low"], found["high"]
-    evidence = f"B over A {found['ratio']:.3f}, {interval_text((low, high))}, {found['pairs']} pairs"
-    margin = f"margin {percent(found['margin'])}".replace("\u00a0", " ")
-    if found["verdict"] == "equal":
+    if answer["ratio"] is None:
+        return f"no result: no pair was completed ({answer['stopped']})"
+    low, high = answer["low"], answer["high"]
+    evidence = f"B over A {answer['ratio']:.3f}, {interval_text((low, high))}, {answer['pairs']} pairs"
+    margin = f"margin {percent(answer['margin'])}".replace("\u00a0", " ")
+    if answer["verdict"] == "equal":
         return f"A and B are equal: {evidence} ({margin})"
-    if found["verdict"] == "inconclusive":
-        return f"inconclusive: {evidence} ({margin}; {found['stopped']})"
-    return f"B is {found['verdict']}: {evidence} ({margin})"
+    if answer["verdict"] == "inconclusive":
+        return f"inconclusive: {evidence} ({margin}; {answer['stopped']})"
+    return f"B is {answer['verdict']}: {evidence} ({margin})"
 
 
-def notes(found: Mapping[str, Any]) -> list[str]:
+def notes(answer: Mapping[str, Any]) -> list[str]:
     """Return how the result was reached, and reasons to doubt it."""
     lines = [
-        f"stopped because {found['stopped']}, after {seconds(found['spent_s'])}; {found['runs']} runs, "
-        f"{found['warmup']} warm-up pair{'s' * (found['warmup'] != 1)} left out; seed {found['seed']}"
+        f"stopped because {answer['stopped']}, after {seconds(answer['spent_s'])}; {answer['runs']} runs, "
+        f"{answer['warmup']} warm-up pair{'s' * (answer['warmup'] != 1)} left out; seed {answer['seed']}"
     ]
-    if found["failure"]:
+    if answer["failure"]:
         lines.append(
-            f"{percent(found['failed_share'])} of the runs failed, their pairs do not count: {found['failure']}"
+            f"{percent(answer['failed_share'])} of the runs failed, their pairs do not count: {answer['failure']}"
         )
     if found["disturbance"]:
         lines.append(f"{found['disturbance']}: the result holds only beside such work")
     if rest := [flag for flag in found["flags"] if flag not in found["disturbance"]]:
         lines.append(f"flagged: {', '.join(rest)}")
-    if found["pairs"] and found["low"] is None:
+    if answer["pairs"] and answer["low"] is None:
         lines.append("an interval needs at least 8 pairs: allow more time with --budget")
     return [line.replace("\u00a0", " ") for line in lines]

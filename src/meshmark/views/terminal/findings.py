@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.doctor.finding import HostFinding, Judged
+from meshmark.doctor.finding import HostFinding, Judgement
 from meshmark.views.tables import Cells, Emphasis, TextCell, TextTable
 from meshmark.views.terminal.screen import print_table, table_console
 
-_EMPHASIS: Final[dict[Judged, Emphasis]] = {
+_EMPHASIS: Final[dict[Judgement, Emphasis]] = {
     "wrong": "bad",
     "slows": "bad",
     "spoils-measurements": "bad",
@@ -22,7 +22,7 @@ _EMPHASIS: Final[dict[Judged, Emphasis]] = {
 def print_findings(findings: Sequence[HostFinding]) -> None:
     """Print a table of the findings, and the commands that change them."""
     rows: list[Cells] = [
-        [TextCell(f.judged.partition("-")[0], _EMPHASIS[f.judged]), f.name, f.found, f.why] for f in findings
+        [TextCell(f.verdict.partition("-")[0], _EMPHASIS[f.verdict]), f.name, f.value, f.effect] for f in findings
     ]
     console = table_console(160)
     print_table(console, TextTable(["judged", "what", "found", "why it matters"], rows, folds=(1, 2, 3)))

@@ -37,7 +37,7 @@ def print_records(records: list[Record]) -> None:
     console.print(f"{about} ({common})" if common else about, style="dim")
     left_out = dict.fromkeys(name for listing in tables for name in _print_listing(console, listing))
     requested_widths = {
-        f"{100 * r.interval_asked:g} %" for r in records if r.interval_asked is not None and not r.converged
+        f"{100 * r.requested_half_width:g} %" for r in records if r.requested_half_width is not None and not r.converged
     }
     if requested_widths:
         console.print(f"±: wider than the ±{' or '.join(sorted(requested_widths))} requested", style="dim")

@@ -209,10 +209,10 @@ def _component(attributes: Any) -> str | None:
     return component
 
 
-def answer(kind: str, rejected: int, why: str) -> bytes:
+def answer(kind: str, rejected: int, reason: str) -> bytes:
     """Return the body of a response that reports how many data points were not accepted."""
     response = ExportMetricsServiceResponse()
     if rejected:
         response.partial_success.rejected_data_points = rejected
-        response.partial_success.error_message = why
+        response.partial_success.error_message = reason
     return json_format.MessageToJson(response).encode() if kind == JSON else bytes(response.SerializeToString())

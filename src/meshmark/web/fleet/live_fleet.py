@@ -171,16 +171,16 @@ class LiveFleet:
         self._past[self._count > 0, len(self.metrics)] = np.nan
         self.metrics[metric] = unit
 
-    def refuse(self, name: str, why: str) -> str:
+    def refuse(self, name: str, reason: str) -> str:
         """Store why data under a name were not accepted, and return the reason."""
         name = "".join(c if c.isprintable() else "?" for c in name[:100])
         if name in self.refused or len(self.refused) < MAX_REFUSED:
-            self.refused[name] = why
-        return why
+            self.refused[name] = reason
+        return reason
 
-    def failed(self, name: str, why: str) -> None:
+    def failed(self, name: str, reason: str) -> None:
         """Store why a node could not be polled."""
-        self.why[name] = why
+        self.why[name] = reason
         number = self._number.get(name)
         if number is not None:
             self._fresh.add(number)

@@ -84,11 +84,11 @@ def _read_json(output: ToolOutput) -> None:
     documents = json_documents(output, is_report, _DECODER)
     for line, document in documents:
         place = f"line {line}: " if len(documents) > 1 else ""
-        output.stated()
+        output.set_source()
         if name := _of_columns(document):
             _benchmark(output, name, _rows(document), f"{place}{name}: row ")
             continue
-        output.stated(_version(document.get("system-info")))
+        output.set_source(_version(document.get("system-info")))
         for name, values in document["memory"].items():
             where = f"{place}memory: {quoted(name, 40)}"
             with output.item(where):
@@ -140,7 +140,7 @@ def _benchmark(output: ToolOutput, name: str, rows: Iterable[tuple[object, dict[
                 if isinstance(quantity, ToolQuantity) and (row.get(column) or column not in _MORE):
                     output.take(quantity, row[column], column, **conditions)
     for (from_cpu, to_cpu, cpu_node, home_node), times in series.items():
-        output.ours(
+        output.add_meshmark_metric(
             "lines.line_latency", times, from_cpu=from_cpu, to_cpu=to_cpu, cpu_node=cpu_node, home_node=home_node
         )
 

@@ -83,7 +83,7 @@ def _read_text(output: ToolOutput, run: Sequence[OutputLine], text: str) -> None
     elements = re.search(r"^Number of elements: (\d{1,18})\b", text, re.MULTILINE)
     if precision is None or (array is None and elements is None):
         raise FormatError("'Precision: double' and 'Array size: 268.4 MB' are required")
-    output.stated(title[1])
+    output.set_source(title[1])
     width = 8 if precision[1] == "double" else 4
     array_bytes = int(elements[1]) * width if elements else 0
     if array is not None and not elements:
@@ -105,7 +105,7 @@ def _read_text(output: ToolOutput, run: Sequence[OutputLine], text: str) -> None
                 seen.add("Triad")
                 rate = _rate_unit(triad[1]) * number(triad[2], "Bandwidth", above_zero=True)
                 common = {"kernel": "triad", "footprint_bytes": 3 * array_bytes, "element_bytes": width, **conditions}
-                output.ours("bandwidth.bandwidth_net", rate, **common, statistic="mean")
+                output.add_meshmark_metric("bandwidth.bandwidth_net", rate, **common, statistic="mean")
         elif scale and len(cells) > 1 and re.match(r"[\d.]", cells[1]):
             with output.item(line.number):
                 if cells[0] not in _KERNELS or cells[0] in seen or len(cells) != 5 or output.is_cut(line):
@@ -119,7 +119,7 @@ def _read_text(output: ToolOutput, run: Sequence[OutputLine], text: str) -> None
 
 
 def _read_csv(output: ToolOutput, rows: Sequence[OutputLine], scale: float) -> None:
-    output.stated()
+    output.set_source()
     for line in filter(lambda line: line.text.strip(","), rows):
         with output.item(line.number):
             row = row_of(("kernel", "repetitions", "elements", "width", *"1234"), csv_cells(line.text))
@@ -152,9 +152,9 @@ def _kernel(
             f"found {', '.join(cells[1:])}; required: a rate, then the shortest, longest and mean time"[:250]
         )
     common = {"kernel": kernel, "footprint_bytes": arrays * array_bytes, "element_bytes": width, **stated}
-    output.ours("bandwidth.bandwidth_net", rate, **common, statistic="best")
-    output.theirs("kernel_time", "s", best, **common, statistic="best")
-    output.theirs("kernel_time", "s", mean, **common, statistic="mean")
+    output.add_meshmark_metric("bandwidth.bandwidth_net", rate, **common, statistic="best")
+    output.add_tool_metric("kernel_time", "s", best, **common, statistic="best")
+    output.add_tool_metric("kernel_time", "s", mean, **common, statistic="mean")
     return rate * best
 
 

@@ -36,7 +36,7 @@ def read(output: ToolOutput) -> None:
                 pair_times = {times[pair] for pair in ((first, second), (second, first)) if pair in times}
                 if len(pair_times) != 1 or 0 in pair_times:
                     raise FormatError(f"found {len(pair_times)} times above 0, the same in both directions is required")
-                output.ours(
+                output.add_meshmark_metric(
                     "lines.line_latency", 1e-9 * pair_times.pop(), from_cpu=first, to_cpu=second, trip="one_way"
                 )
 

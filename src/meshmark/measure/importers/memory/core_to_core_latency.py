@@ -77,7 +77,7 @@ def _add(output: ToolOutput, from_cpu: int, to_cpu: int, cell: str, stated: dict
     time = 1e-9 * number(cell, f"core {from_cpu}", above_zero=True)
     if to_cpu == from_cpu:
         raise FormatError(f"found a time of core {to_cpu} to itself")
-    output.ours("lines.line_latency", time, from_cpu=from_cpu, to_cpu=to_cpu, trip="one_way", **stated)
+    output.add_meshmark_metric("lines.line_latency", time, from_cpu=from_cpu, to_cpu=to_cpu, trip="one_way", **stated)
 
 
 READERS: Final = [

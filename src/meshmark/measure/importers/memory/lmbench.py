@@ -73,7 +73,7 @@ def _is_bw_mem(start: str) -> bool:
 def read(output: ToolOutput) -> None:
     """Read the curves of latencies and rates, and the other times and rates of a results file."""
     version = re.search(r"^\[lmbench([\d.]+)", output.text, re.MULTILINE)
-    output.stated(version[1] if version else "")
+    output.set_source(version[1] if version else "")
     pattern: str | None = None
     stride: int | None = None
     operation: str | None = None
@@ -126,7 +126,7 @@ def _latency(output: ToolOutput, text: str, stride: int, pattern: str | None) ->
         rounded_bytes if abs(rounded_bytes - footprint) < 6 else round(footprint)
     )  # rounding to five decimals changes up to 5 bytes
     conditions: dict[str, Scalar] = {"footprint_bytes": footprint_bytes, "stride_bytes": stride, "pattern": pattern}
-    output.ours("latency.load_latency", value(point[2], "ns", "time"), **conditions)
+    output.add_meshmark_metric("latency.load_latency", value(point[2], "ns", "time"), **conditions)
 
 
 def _rate(output: ToolOutput, text: str, operation: str | None) -> None:
@@ -135,9 +135,9 @@ def _rate(output: ToolOutput, text: str, operation: str | None) -> None:
     size = round(value(point[1], "MB", "size", above_zero=True))
     rate = value(point[2], "MB/s", "rate", above_zero=True)
     if operation in {"read", "write"}:
-        output.ours("bandwidth.bandwidth_net", rate, kernel=operation, footprint_bytes=size)
+        output.add_meshmark_metric("bandwidth.bandwidth_net", rate, kernel=operation, footprint_bytes=size)
     else:
-        output.theirs("operation_bandwidth", "B/s", rate, size_bytes=size, operation=operation)
+        output.add_tool_metric("operation_bandwidth", "B/s", rate, size_bytes=size, operation=operation)
 
 
 READERS: Final = [FormatReader("lmbench", "lmbench: lat_mem_rd, bw_mem and results files", recognises, read, version=3)]

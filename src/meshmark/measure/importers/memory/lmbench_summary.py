@@ -45,7 +45,7 @@ def read(output: ToolOutput) -> None:
     for line in output.lines:
         text = line.text
         if summary := _SUMMARY.search(text):
-            output.stated(f"{summary[1]}.{summary[2]}")
+            output.set_source(f"{summary[1]}.{summary[2]}")
         elif title := _TITLE.fullmatch(text.strip()):
             table, head = _LmbenchTable(title[1].strip("*, "), title[2], []), []
         elif not text.strip():

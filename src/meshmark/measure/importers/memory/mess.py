@@ -58,8 +58,8 @@ def read(output: ToolOutput) -> None:
                 conditions["injected_pause"] = round(number(row["pause"], "pause"))
             conditions |= named({name: scalar(cell) for name, cell in row.items() if name not in _KNOWN})
             if rate != 0:
-                output.ours("loaded.bandwidth_net", measured(rate, "B/s", bandwidth), **conditions)
-                output.ours("loaded.load_latency", measured(time, "s", latency), **conditions)
+                output.add_meshmark_metric("loaded.bandwidth_net", measured(rate, "B/s", bandwidth), **conditions)
+                output.add_meshmark_metric("loaded.load_latency", measured(time, "s", latency), **conditions)
 
 
 def recognises_bwlat(start: str) -> bool:

@@ -99,7 +99,7 @@ def read(output: ToolOutput) -> None:
     for line in output.lines:
         text = line.text.strip()
         if title := _TITLE.match(line.text):
-            output.stated(title[1])
+            output.set_source(title[1])
             run, section, has_title = _MlcRun(), None, True
         elif not has_title or not text:
             continue
@@ -117,7 +117,7 @@ def read(output: ToolOutput) -> None:
 def _header(output: ToolOutput, run: _MlcRun, section: _MlcSection | None, text: str) -> bool:
     """Read a line that is not a row of numbers; return False if it is a row of numbers."""
     if command := re.match(r"Command line parameters:\s*(.*)", text):
-        output.stated(output.about.version, f"mlc {command[1]}".strip())
+        output.set_source(output.about.version, f"mlc {command[1]}".strip())
         run.stated = _options(command[1])
         run.pattern = "random" if "-r" in command[1].split() else None
     elif "enabling random access" in text:  # MLC cannot switch the prefetchers off

@@ -108,9 +108,9 @@ def _read_samples(output: ToolOutput, above: Sequence[OutputLine], below: Sequen
     if not samples:
         raise FormatError("no samples; the run is not complete")
     if parameters["chase"] == "simple":
-        output.ours("latency.load_latency", samples, **conditions)
+        output.add_meshmark_metric("latency.load_latency", samples, **conditions)
     else:  # several loads at once, or work between them
-        output.theirs("chase_time", "s", samples, **conditions)
+        output.add_tool_metric("chase_time", "s", samples, **conditions)
 
 
 def _read_multiload(output: ToolOutput, row: dict[str, str]) -> None:
@@ -151,7 +151,7 @@ def _read_pingpong(output: ToolOutput, below: Sequence[OutputLine]) -> None:
                 time = value(
                     matched(r"\d{1,15}\.\d", cell, "a time with one decimal")[0], "ns", "time", above_zero=True
                 )
-                output.ours("lines.line_latency", time, from_cpu=cpu, to_cpu=to_cpu, trip="one_way")
+                output.add_meshmark_metric("lines.line_latency", time, from_cpu=cpu, to_cpu=to_cpu, trip="one_way")
             rows += 1
     if rows < len(columns):
         output.leave_out(head.number, f"the matrix has {rows} of {len(columns)} whole rows")

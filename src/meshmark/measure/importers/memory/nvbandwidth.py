@@ -92,7 +92,7 @@ def _test(output: ToolOutput, name: str, test: Any) -> None:
 
 def _read_text(output: ToolOutput, run: Sequence[OutputLine]) -> None:
     """Read the matrices of the text, which is printed without --json; parts of bidirectional tests have a condition."""
-    output.stated(run[0].text.partition(":")[2].strip().removeprefix("v"))
+    output.set_source(run[0].text.partition(":")[2].strip().removeprefix("v"))
     name = ""
     quantity: ToolQuantity | None = None
     description: dict[str, Scalar] = {}

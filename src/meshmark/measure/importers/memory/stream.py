@@ -51,7 +51,7 @@ def read(output: ToolOutput) -> None:
 def _run(output: ToolOutput, section: Sequence[OutputLine], before: str) -> None:
     text = "\n".join(line.text for line in section)
     title = _TITLE.search(text)
-    output.stated(title[1] if title else "")
+    output.set_source(title[1] if title else "")
     conditions, elements_bytes = _conditions(text, before)
     problem = ""
     if "solution validates" not in text.lower():

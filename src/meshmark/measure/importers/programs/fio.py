@@ -134,7 +134,7 @@ def _run(output: ToolOutput, document: dict[str, Any], place: str) -> None:
     jobs = field(document, key, list, f"{place}fio")
     version = optional(document, "fio version")
     version = version.removeprefix("fio-") if re.fullmatch(r"[\w.+-]{1,60}", version) else ""
-    output.stated(version, start=_start(document.get("timestamp")))
+    output.set_source(version, start=_start(document.get("timestamp")))
     groups: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
     for index, job in enumerate(jobs):
         where = f"{place}{key}[{index}]"
@@ -210,7 +210,7 @@ def read_job(
         if parts := [part for part in _parts(members, "sync") if part.number("total_ios") > 0]:
             sync_conditions = {**conditions, "direction": "sync"}
             if means := _means(parts, "lat"):
-                output.theirs("sync_latency", "s", means, **sync_conditions)
+                output.add_tool_metric("sync_latency", "s", means, **sync_conditions)
             _percentiles(output, parts, "lat", "sync_latency", sync_conditions)
     if len(output.records) + output.left_out_count == items:
         raise FormatError("found no operation, reads or writes are required")
@@ -230,15 +230,15 @@ def _direction(output: ToolOutput, parts: list[_FioDirection], conditions: dict[
     if not all(rates) or not all(operations):
         raise FormatError("found a rate of 0, a rate above 0 is required")
     if str(conditions["direction"]).endswith("trim"):  # discarded blocks are not transferred
-        output.theirs("discard_rate", "B/s", sum(rates), **conditions)
+        output.add_tool_metric("discard_rate", "B/s", sum(rates), **conditions)
     else:
-        output.ours("io.bandwidth_net", sum(rates), **conditions)
-    output.theirs("operation_rate", "op/s", sum(operations), **conditions)
+        output.add_meshmark_metric("io.bandwidth_net", sum(rates), **conditions)
+    output.add_tool_metric("operation_rate", "op/s", sum(operations), **conditions)
     with output.item(place):
         if means := _means(parts, "lat"):
-            output.ours("io.operation_latency", means, **conditions)
+            output.add_meshmark_metric("io.operation_latency", means, **conditions)
         elif means := _means(parts, "clat"):  # disable_lat
-            output.theirs("completion_latency", "s", means, **conditions)
+            output.add_tool_metric("completion_latency", "s", means, **conditions)
     for name, metric in (("clat", "completion_latency"), ("lat", "total_latency"), ("slat", "submission_latency")):
         with output.item(place):
             _percentiles(output, parts, name, metric, conditions)
@@ -258,7 +258,9 @@ def _percentiles(
         for percentile, time in part.percentiles(name).items():
             series.setdefault(percentile, []).append(time)
     for percentile, times in series.items():
-        output.theirs(metric, "s", times, **{**conditions, "statistic": "percentile", "percentile": percentile})
+        output.add_tool_metric(
+            metric, "s", times, **{**conditions, "statistic": "percentile", "percentile": percentile}
+        )
 
 
 # ------------------------------------------------------------------ options

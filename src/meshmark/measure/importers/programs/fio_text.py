@@ -49,7 +49,7 @@ def read(output: ToolOutput) -> None:
                 options, jobs, current = {}, {}, None
             options[options_line["name"], options_line["group"]] = _stated(options_line)
         elif (version := _VERSION.fullmatch(line.text)) and not jobs:
-            output.stated(version[1])
+            output.set_source(version[1])
         elif job := _JOB.fullmatch(line.text):
             current = {"line": line.number, "count": int(job["jobs"]), "error": int(job["error"]), "part": {}}
             current["start"] = ctime(job["date"] or "")
@@ -118,7 +118,7 @@ def _add(
         groups.setdefault((name, group) if (name, group) in options else (name, group, pid), []).append(job)
     for (name, group, *_), members in groups.items():
         place = f"line {members[0]['line']}"
-        output.stated(output.about.version, start=members[0]["start"])
+        output.set_source(output.about.version, start=members[0]["start"])
         with output.item(f"{place} '{quoted(name, 40)}'"):
             if len(members) > 1 and any(job["count"] > 1 for job in members):
                 raise FormatError("found several groups of processes with one name and one group")

@@ -82,7 +82,7 @@ def read(output: ToolOutput) -> None:
         return
     for place, document in json_objects(output, "benchmarks"):
         context = document["context"] if isinstance(document.get("context"), dict) else {}
-        output.stated(*(optional(context, key) for key in ("library_version", "executable", "date")))
+        output.set_source(*(optional(context, key) for key in ("library_version", "executable", "date")))
         extra_conditions = {k: scalar(v) for k, v in context.items() if isinstance(v, str) and k not in _CONTEXT}
         if optional(context, "library_build_type") == "debug":
             extra_conditions["library_build_type"] = "debug"
@@ -237,7 +237,7 @@ def _records(output: ToolOutput, run: str, entries: list[dict[str, Any]], added:
         with output.item(quoted(run, 60)):
             name = string({"counter": key}, "counter")
             samples = [measured(finite(entry, key, "", quantity.factor), quantity.si, key) for entry in entries]
-            output.theirs(name, quantity.si, samples, quantity.better, **conditions)
+            output.add_tool_metric(name, quantity.si, samples, quantity.better, **conditions)
 
 
 READERS: Final = [FormatReader("google_benchmark", "Google Benchmark, JSON, CSV or text", recognises, read, version=2)]

@@ -64,15 +64,17 @@ def read(output: ToolOutput) -> None:
 def _read_csv(output: ToolOutput) -> None:
     for number, row in csv_table(output, _HEADER.match):
         with output.item(number):
-            output.stated(command=string(row, "command"))
+            output.set_source(command=string(row, "command"))
             parameters = {k.removeprefix("parameter_"): scalar(v) for k, v in row.items() if k.startswith("parameter")}
             conditions = named({**parameters, "benchmark": row["command"]})
             for column, statistic in _STATISTICS.items():
                 if row.get(column):
                     time = measured(value(row[column], "s", column), "s", column)
-                    output.theirs("elapsed", "s", time, **{**conditions, "statistic": statistic})
+                    output.add_tool_metric("elapsed", "s", time, **{**conditions, "statistic": statistic})
             for key in ("user", "system"):
-                output.theirs(f"{key}_time", "s", value(row[key], "s", key), **{**conditions, "statistic": "mean"})
+                output.add_tool_metric(
+                    f"{key}_time", "s", value(row[key], "s", key), **{**conditions, "statistic": "mean"}
+                )
 
 
 def _read_markdown(output: ToolOutput) -> None:
@@ -89,7 +91,7 @@ def _read_markdown(output: ToolOutput) -> None:
                 if len(cells) not in {4, 5} or output.is_cut(line):
                     raise FormatError(f"found {len(cells)} whole cells, 4 or 5 are required")
                 command = cells[0].strip("`").replace("\\|", "|")
-                output.stated(command=command)
+                output.set_source(command=command)
                 for cell, statistic in zip(cells[1:4], ("mean", "minimum", "maximum"), strict=True):
                     _summary(output, command, cell.partition(" \u00b1 ")[0], unit, statistic)
 
@@ -99,7 +101,7 @@ def _read_text(output: ToolOutput) -> None:
     for line in output.lines:
         if title := re.fullmatch(_TEXT.pattern, line.text):
             command = title["command"] or command
-            output.stated(command=command)
+            output.set_source(command=command)
         if not command:
             continue
         with output.item(line.number):
@@ -108,7 +110,9 @@ def _read_text(output: ToolOutput) -> None:
                 _summary(output, command, mean[1], mean[2], "mean" if is_mean else None)
                 for key, text, unit in (("user", mean[5], mean[6]), ("system", mean[7], mean[8])):
                     time = value(text, unit, key)
-                    output.theirs(f"{key}_time", "s", time, **named({"benchmark": command, "statistic": "mean"}))
+                    output.add_tool_metric(
+                        f"{key}_time", "s", time, **named({"benchmark": command, "statistic": "mean"})
+                    )
             elif extremes := _TEXT_RANGE.fullmatch(line.text):
                 _summary(output, command, extremes[1], extremes[2], "minimum")
                 _summary(output, command, extremes[3], extremes[4], "maximum")
@@ -118,34 +122,34 @@ def _read_text(output: ToolOutput) -> None:
 
 def _summary(output: ToolOutput, command: str, text: str, unit: str, statistic: str | None) -> None:
     time = measured(value(text, unit, statistic or "time"), "s", statistic or "time")
-    output.theirs("elapsed", "s", time, **named({"benchmark": command, "statistic": statistic}))
+    output.add_tool_metric("elapsed", "s", time, **named({"benchmark": command, "statistic": statistic}))
 
 
 def _command(output: ToolOutput, result: Any, where: str) -> None:
     command = string(result, "command")
-    output.stated(command=command)
+    output.set_source(command=command)
     conditions = named({**_parameters(result), "benchmark": command})
     with output.item(where):
         if "times" in result:
             times = [measured(time, "s", "times") for time in numbers(result, "times")]
             _check(result, times)
             conditions["failures"] = _failures(result, len(times)) or None
-            output.theirs("elapsed", "s", times, **conditions)
+            output.add_tool_metric("elapsed", "s", times, **conditions)
         else:  # a filter removed the times
             for statistic in ("mean", "median"):
                 if statistic in result:
                     time = measured(finite(result, statistic), "s", statistic)
-                    output.theirs("elapsed", "s", time, **{**conditions, "statistic": statistic})
+                    output.add_tool_metric("elapsed", "s", time, **{**conditions, "statistic": statistic})
     for key in ("user", "system"):
         if result.get(key) is not None:
             with output.item(where):
-                output.theirs(f"{key}_time", "s", finite(result, key), **{**conditions, "statistic": "mean"})
+                output.add_tool_metric(f"{key}_time", "s", finite(result, key), **{**conditions, "statistic": "mean"})
     if result.get("memory_usage_byte") is not None:
         with output.item(where):
             memory = numbers(result, "memory_usage_byte")
             if min(memory) <= 0:
                 raise unexpected(min(memory), "a number above 0", "memory_usage_byte")
-            output.theirs("memory_used", "B", memory, "lower", **conditions)
+            output.add_tool_metric("memory_used", "B", memory, "lower", **conditions)
 
 
 def _parameters(result: dict[str, Any]) -> dict[str, Scalar]:

@@ -114,12 +114,12 @@ def _row(
             figure = scaled(number(cell, quoted(name, 40)), unit.factor, quoted(name, 40))
             metric, _, suffix = name.rpartition("_")
             if metric and suffix in _NO_VALUES:
-                output.theirs(name, unit.si, figure, "none", **named(conditions))
+                output.add_tool_metric(name, unit.si, figure, "none", **named(conditions))
                 continue
             statistic = _STATISTICS.get(suffix) if metric else None
             all_conditions = named({**conditions, **({"statistic": statistic} if statistic else {})})
             figure = measured(figure, unit.si, quoted(name, 40))
-            output.theirs(metric if statistic else name, unit.si, figure, unit.better, **all_conditions)
+            output.add_tool_metric(metric if statistic else name, unit.si, figure, unit.better, **all_conditions)
 
 
 READERS: Final = [FormatReader("jube", "JUBE result table, csv or pretty", recognises, read, version=2)]

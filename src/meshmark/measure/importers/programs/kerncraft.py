@@ -28,7 +28,7 @@ def recognises(start: str) -> bool:
 def read(output: ToolOutput) -> None:
     """Read bandwidths by level, kernel and number of cores, cache sizes, the clock and operations per cycle."""
     document = _loaded(output.text)
-    output.stated(quoted(document.get("kerncraft version") or "", 40))
+    output.set_source(quoted(document.get("kerncraft version") or "", 40))
     _peaks(output, document)
     benchmarks = document.get("benchmarks")
     names: dict[str, str] = {}
@@ -49,7 +49,7 @@ def _level(output: ToolOutput, level: Any, benchmarks: Any, kernels: dict[str, s
         if capacity := _capacity(level):
             cores = level.get("cores per group")
             core_count = cores if isinstance(cores, int) and not isinstance(cores, bool) else None
-            output.theirs("cache_size", "B", capacity, level=name, cores_per_group=core_count)
+            output.add_tool_metric("cache_size", "B", capacity, level=name, cores_per_group=core_count)
     where = f"measurements: {quoted(name, 40)}"
     with output.item(where):
         blocks = field(field(benchmarks, "measurements", dict), name, dict)
@@ -92,7 +92,7 @@ def _peaks(output: ToolOutput, document: dict[str, Any]) -> None:
     """Read the clock and the operations per cycle."""
     if _is_stated(document.get("clock")):
         with output.item("clock"):
-            output.theirs("clock", "Hz", _quantity(document["clock"], "Hz"))
+            output.add_tool_metric("clock", "Hz", _quantity(document["clock"], "Hz"))
     per_cycle = document.get("FLOPs per cycle")
     for precision, rates in per_cycle.items() if isinstance(per_cycle, dict) else ():
         where = f"FLOPs per cycle: {quoted(precision, 20)}"
@@ -103,7 +103,7 @@ def _peaks(output: ToolOutput, document: dict[str, Any]) -> None:
                     if rate <= 0:
                         raise unexpected(rate, "a number above 0", quoted(operation, 20))
                     kinds = {"precision": quoted(precision, 20), "operation": quoted(operation, 20)}
-                    output.theirs("flops_per_cycle", "1", rate, "higher", **kinds)
+                    output.add_tool_metric("flops_per_cycle", "1", rate, "higher", **kinds)
 
 
 def _is_stated(quantity: Any) -> bool:
@@ -141,7 +141,7 @@ def _block(
                 raise FormatError(f"found {len(rates)} rates, {len(cores)} are required, one a number of cores")
             for index, rate in enumerate(rates):
                 with output.item(place):
-                    output.ours(
+                    output.add_meshmark_metric(
                         "bandwidth.bandwidth_net",
                         _quantity(rate, "B/s"),
                         kernel=name,

@@ -155,7 +155,7 @@ def _row(output: ToolOutput, table: _LikwidTable, line: OutputLine) -> None:
     for column, cpu in table.cpus.items():
         if cells[column] not in _MISSING:
             value = scaled(number(cells[column], quoted(cells[0], 40)), unit.factor, quoted(cells[0], 40))
-            output.theirs(name, unit.si, value, unit.better, **table.stated, **cpu, **counter)
+            output.add_tool_metric(name, unit.si, value, unit.better, **table.stated, **cpu, **counter)
 
 
 def _metric(text: str) -> tuple[str, ToolUnit]:

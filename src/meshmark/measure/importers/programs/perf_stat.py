@@ -127,7 +127,7 @@ class PerfRun:
     def add_to(self, output: ToolOutput) -> None:
         """Add a record for each counter and metric."""
         for (name, unit, _), (conditions, samples) in self.series.items():
-            output.theirs(name, unit, samples, "none", **named(conditions))
+            output.add_tool_metric(name, unit, samples, "none", **named(conditions))
 
 
 def recognises(start: str) -> bool:
@@ -151,7 +151,7 @@ def read(output: ToolOutput) -> None:
         if (started := _STARTED.match(line.text)) is not None:
             run.add_to(output)
             run = PerfRun()
-            output.stated(start=ctime(started[1]))
+            output.set_source(start=ctime(started[1]))
         elif line.text.startswith("#") or not line.text.strip():
             continue
         elif is_json and not line.text.lstrip().startswith("{"):

@@ -50,13 +50,13 @@ def read(output: ToolOutput) -> None:
                 run.add_to(output)
             run, has_times, has_intervals = PerfRun(), False, title is None
             is_repeated = title is not None and title["runs"] is not None
-            output.stated(command=_command(title["command"]) if title else "")
+            output.set_source(command=_command(title["command"]) if title else "")
         elif run is not None and (elapsed := _TIME.fullmatch(line.text)):
             has_times = True
             with output.item(line.number):
                 statistic = "mean" if is_repeated else None
                 seconds = float(elapsed["value"].replace(",", "."))
-                output.theirs(_TIMES[elapsed["name"]], "s", seconds, "lower", statistic=statistic)
+                output.add_tool_metric(_TIMES[elapsed["name"]], "s", seconds, "lower", statistic=statistic)
         elif run is not None and line.text.strip() and not has_times:
             _line(output, run, line, has_intervals=has_intervals)
     if run is not None:

@@ -88,7 +88,7 @@ def read(output: ToolOutput) -> None:
                     if file.systems and system not in file.systems:
                         raise FormatError(f"found system '{quoted(system, 40)}'; allowed: the identifiers in <System>")
                     version, start = file.systems.get(system, ("", ""))
-                    output.stated(re.sub(r"^[^\d]*v?", "", version or file.client), start=start)
+                    output.set_source(re.sub(r"^[^\d]*v?", "", version or file.client), start=start)
                     arguments = (result.facts["arguments"] or None) if key_counts[result.key] > 1 else None
                     _record(output, result, value, runs, system=None if has_one_system else system, arguments=arguments)
 
@@ -167,7 +167,7 @@ def _record(output: ToolOutput, result: _PhoronixResult, value: str, runs: list[
     kernel = description.removeprefix("Type:").strip().lower()
     if re.fullmatch(r"pts/stream-[\d.]+", test) and kernel in _STREAM and unit.si == "B/s":
         # STREAM prints the best rate of its repetitions; the suite repeats the program.
-        output.ours("bandwidth.bandwidth_net", samples, **conditions, kernel=kernel, statistic="best")
+        output.add_meshmark_metric("bandwidth.bandwidth_net", samples, **conditions, kernel=kernel, statistic="best")
         return
     conditions |= {
         "description": description or None,
@@ -175,7 +175,7 @@ def _record(output: ToolOutput, result: _PhoronixResult, value: str, runs: list[
         "statistic": None if single_runs else "mean",
     }
     better = _DIRECTIONS.get(result.facts["proportion"], unit.better)
-    output.theirs(_NAMES.get(unit.si, "score"), unit.si, samples, better, **conditions)
+    output.add_tool_metric(_NAMES.get(unit.si, "score"), unit.si, samples, better, **conditions)
 
 
 READERS: Final = [FormatReader("phoronix", "Phoronix Test Suite, composite.xml or JSON", recognises, read, version=2)]

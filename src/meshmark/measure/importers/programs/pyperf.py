@@ -66,8 +66,8 @@ def _benchmark(output: ToolOutput, benchmark: Any, shared: dict[str, Any], where
         raise FormatError("found no values, at least 1 is required")
     conditions = {"benchmark": string(metadata, "name")}
     conditions |= {key: metadata[key] for key in _STATED if isinstance(metadata.get(key), str | int)}
-    output.stated(optional(metadata, "perf_version"), optional(metadata, "command"), start)
-    output.theirs(metric, si, samples, better, **named(conditions))
+    output.set_source(optional(metadata, "perf_version"), optional(metadata, "command"), start)
+    output.add_tool_metric(metric, si, samples, better, **named(conditions))
 
 
 READERS: Final = [FormatReader("pyperf", "pyperf, JSON", recognises, read, version=2)]

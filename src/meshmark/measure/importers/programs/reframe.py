@@ -124,7 +124,7 @@ def _row(output: ToolOutput, line: int, columns: Sequence[str], cells: Sequence[
         if is_label and (label == column or column.startswith(kinds)):
             labels[column], row[column] = label, value_text
     result = _result(row)
-    output.stated(row.get("version", "").removeprefix("reframe "), start=row.get("job_completion_time", ""))
+    output.set_source(row.get("version", "").removeprefix("reframe "), start=row.get("job_completion_time", ""))
     conditions = {name: cell for name, cell in row.items() if not name.startswith(kinds)}
     for metric in (metric for metric in metrics if f"{metric}_unit" in row):
         value, unit = row[f"{metric}_value"], row[f"{metric}_unit"]
@@ -191,7 +191,7 @@ def _add(
     si, factor, better = astuple(unit_of(field({"unit": unit}, "unit", str, quoted_name)))
     figure = number(value, quoted_name) if isinstance(value, str) else finite({metric: value}, metric)
     conditions = {**_conditions(row), **({"result": "fail"} if is_failed else {})}
-    output.theirs(
+    output.add_tool_metric(
         metric, si, measured(scaled(figure, factor, quoted_name), si, quoted_name), better, **named(conditions)
     )
 
@@ -210,7 +210,7 @@ def _old_row(output: ToolOutput, cells: Sequence[str], *, is_cut: bool) -> None:
         raise FormatError(f"{quoted(metric, 40)}: found no end of the line; it is cut off")
     pairs = (cell.partition("=") for cell in (*cells[3 : index - 1], *later_cells[1:]))
     row = {"info": cells[2], **{key.strip(): text.strip() for key, equals, text in pairs if equals}}
-    output.stated(cells[1].removeprefix("reframe ").strip(), start=cells[0].strip())
+    output.set_source(cells[1].removeprefix("reframe ").strip(), start=cells[0].strip())
     _add(output, metric.strip(), value, unit, row, is_failed=False)
 
 
@@ -243,7 +243,7 @@ def _session(output: ToolOutput, document: dict[str, Any], place: str) -> None:
             for number_of_case, case in enumerate(cases, 1):
                 with output.item(f"{where}: testcases {number_of_case}"):
                     start = optional(case, "job_completion_time") or optional(session, "time_start")
-                    output.stated(optional(session, "version"), optional(session, "cmdline"), start)
+                    output.set_source(optional(session, "version"), optional(session, "cmdline"), start)
                     _case(output, field({"case": case}, "case", dict), f"{where}: testcases {number_of_case}")
 
 

@@ -34,7 +34,7 @@ def read(output: ToolOutput) -> None:
             if _number(values, "Success") != 1:
                 raise FormatError("found 'Success=0'; only results that validate are imported")
             version = ".".join(str(_count(values, f"Version{part}")) for part in ("Major", "Minor", "Micro"))
-            output.stated(version + values.get("VersionRelease", (0, ""))[1])
+            output.set_source(version + values.get("VersionRelease", (0, ""))[1])
             ranks = _count(values, "CommWorldProcs")
             for key, quantity in _quantities(values).items():
                 with output.item(""):

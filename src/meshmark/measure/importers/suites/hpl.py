@@ -35,7 +35,7 @@ def read(output: ToolOutput) -> None:
     is_titled = any(_TITLE.match(line.text) for line in output.lines)
     for run in sections(output.lines, _TITLE.match if is_titled else _HEAD.match):
         title = _TITLE.match(run[0].text)
-        output.stated(title[1] if title else "")
+        output.set_source(title[1] if title else "")
         is_unchecked = any(re.search(r"[1-9]\d* tests completed without checking", line.text) for line in run)
         has_head = False
         for index, line in enumerate(run):
@@ -74,8 +74,10 @@ def _row(output: ToolOutput, text: str, problem: str) -> None:
         "ranks": int(row["p"]) * int(row["q"]),
         "variant": row["variant"],
     }
-    output.ours("linpack.flop_rate", value(row["rate"], "Gflop/s", "Gflops", above_zero=True), **conditions)
-    output.theirs("elapsed", "s", value(row["time"], "s", "time", above_zero=True), **conditions)
+    output.add_meshmark_metric(
+        "linpack.flop_rate", value(row["rate"], "Gflop/s", "Gflops", above_zero=True), **conditions
+    )
+    output.add_tool_metric("elapsed", "s", value(row["time"], "s", "time", above_zero=True), **conditions)
 
 
 READERS: Final = [FormatReader("hpl", "HPL, text", recognises, read)]

@@ -95,7 +95,7 @@ def _run(output: ToolOutput, run: Sequence[OutputLine]) -> None:
     title, command, date = (pattern.search(text) for pattern in (_TITLE, _COMMAND, _DATE))
     if title is None:
         raise FormatError("no version")
-    output.stated(title["version"], command["command"] if command else "", ctime(date[1]) if date else "")
+    output.set_source(title["version"], command["command"] if command else "", ctime(date[1]) if date else "")
     is_recent = title["version"][:2] == "20" and int(title["version"][2:4] or 0) >= 18
     part = re.sub(r"^(?:MPI|IMB)-(?=[A-Z])", "", title["part"])
     common: dict[str, Scalar] = {

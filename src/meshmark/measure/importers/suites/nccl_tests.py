@@ -57,7 +57,7 @@ def read(output: ToolOutput) -> None:
         text = line.text.strip()
         if version := _VERSION.match(text):
             run = _NcclRun()
-            output.stated(version[1])
+            output.set_source(version[1])
         elif begin := _RUN.match(text):
             run = _NcclRun(run.collective, _options(text, int(begin[1]), int(begin[2])))
         elif (collective := _COLLECTIVE.search(text)) and not text.startswith("#  Rank"):

@@ -71,7 +71,7 @@ def read(output: ToolOutput) -> None:
         text = line.text.strip()
         if title := _TITLE.match(text):
             table = _OsuTable(title["title"])
-            output.stated(title["version"] or "")
+            output.set_source(title["version"] or "")
         elif table is not None and (text.startswith("#") or _is_column_line(table, text)):
             table = _header(table, text)
         elif table is not None and (startup := _STARTUP.fullmatch(text)):

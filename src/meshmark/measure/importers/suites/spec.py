@@ -64,9 +64,9 @@ class _SpecProgram:
     def add_to(self, output: ToolOutput, common: Mapping[str, Scalar]) -> None:
         conditions = named({**self.conditions, **common})
         if self.times:
-            output.theirs("elapsed", "s", self.times, **conditions)
+            output.add_tool_metric("elapsed", "s", self.times, **conditions)
         if self.ratios and len(self.ratios) == len(self.times):
-            output.theirs("ratio", "1", self.ratios, "higher", **conditions)
+            output.add_tool_metric("ratio", "1", self.ratios, "higher", **conditions)
 
 
 # ------------------------------------------------------------------ CSV
@@ -160,7 +160,7 @@ def _score(output: ToolOutput, cells: Sequence[str], conditions: dict[str, Scala
     value = number(values[0], "score", above_zero=True)
     if len({*values}) > 1:
         raise FormatError(f"score: found {quoted(' and '.join(values), 60)}, one is required")
-    output.theirs("score", "1", value, "higher", **named(conditions))
+    output.add_tool_metric("score", "1", value, "higher", **named(conditions))
 
 
 # ------------------------------------------------------------------ raw result file
