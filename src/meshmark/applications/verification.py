@@ -49,9 +49,9 @@ def by_pattern(table: VerifyTable, text: str) -> str:
             number = float(word)
         except (TypeError, ValueError):
             return f"verify.pattern: found '{printable(str(word))}', a number is required"
-        tolerance = max(wanted.tolerance * abs(wanted.expected), wanted.absolute)
-        if not abs(number - wanted.expected) <= tolerance:
-            return f"verify.expected: found {number!r}; expected {wanted.expected!r} ± {tolerance:.3g}"
+        tolerance = max(table.tolerance * abs(table.expected), table.absolute)
+        if not abs(number - table.expected) <= tolerance:
+            return f"verify.expected: found {number!r}; expected {table.expected!r} ± {tolerance:.3g}"
     return ""
 
 

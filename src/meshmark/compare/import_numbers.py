@@ -125,7 +125,9 @@ class _NumberFinder:
                 "idle-local", local, _mean(local), f"mean of {counted(len(local), 'idle latency', 'idle latencies')}"
             )
         else:
-            self.given["idle-local"] = Given(ASSUMED_LATENCY, "typical of servers; the results have none", assumed=True)
+            self.given["idle-local"] = KeyNumber(
+                ASSUMED_LATENCY, "typical of servers; the results have none", assumed=True
+            )
             self.notes.append(
                 "idle-local 100 ns is assumed, since the results have no latency of idle memory; --idle-local"
             )

@@ -263,7 +263,7 @@ def units(host: CounterHost) -> Iterator[HostFinding]:
         yield HostFinding(core, observation, "hidden", core_effect, hypervisor)
     else:
         observation = "the hypervisor provides none" if host.guest else "the kernel reports none"
-        yield Finding(core, observation, "hidden", core_effect, hypervisor)
+        yield HostFinding(core, observation, "hidden", core_effect, hypervisor)
     units = [
         d for d in devices if re.match(r"uncore_|amd_(df|umc|l3)|arm_(cmn|dsu)|hisi_|nvidia_\w*pmu|dmc620|cha_", d)
     ]

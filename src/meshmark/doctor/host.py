@@ -308,7 +308,7 @@ def _allowed_cpus(host: CounterHost) -> HostFinding:
             f"{format_list(allowed)}, although /{CPU}/online lists only {format_list(host.listed)}: LXCFS or another "
             "file system replaces that list"
         )
-        return Finding(
+        return HostFinding(
             name, observation, "hidden", "the affinity mask is used; programs that rely on the list use other CPUs"
         )
     if len(allowed) == len(host.cpus):

@@ -212,7 +212,7 @@ def _since(before: ThreadCounts | None, after: ThreadCounts) -> ThreadCounts:
 # ------------------------------------------------------------------ findings
 
 
-def _program(p: Observed) -> Iterator[Finding]:
+def _program(p: ProcessObservation) -> Iterator[HostFinding]:
     name, effect = "process state", "the process that the other findings describe"
     state = _STATES.get(p.end.state, p.end.state)
     owner = f"user {p.user}" if p.user else "an unknown user"
@@ -243,7 +243,7 @@ def _waiting(p: ProcessObservation) -> Iterator[HostFinding]:
         return
     ran_s, waited_s = (sum(column) for column in zip(*times, strict=True))
     if ran_s + waited_s < _ACTIVE * p.interval_s:
-        yield Finding(name, f"no: its threads were hardly runnable in {p.interval_s:.1f} s", "ok", effect)
+        yield HostFinding(name, f"no: its threads were hardly runnable in {p.interval_s:.1f} s", "ok", effect)
         return
     share = waited_s / (ran_s + waited_s)
     observation = (
@@ -256,7 +256,7 @@ def _waiting(p: ProcessObservation) -> Iterator[HostFinding]:
     yield HostFinding(name, observation, judgement, effect, command)
 
 
-def _threads(p: Observed) -> Iterator[Finding]:
+def _threads(p: ProcessObservation) -> Iterator[HostFinding]:
     name, effect = "threads and CPUs", "threads that share a CPU run in alternation"
     cpus = p.allowed
     if not cpus:

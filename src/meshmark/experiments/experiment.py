@@ -366,7 +366,7 @@ def records(experiment: Experiment, machine: str, command_line: str, build: str)
     rows.append(
         Record.of(
             Metric("ratio", "1", "none", "value of setting B over the value of setting A"),
-            found.ratios,
+            experiment.ratios,
             source="host",
             machine=machine,
             instrument="experiment",

@@ -366,7 +366,7 @@ def flags_text(m: ProgramComparison) -> str:
     )
 
 
-def samples_text(c: Comparison) -> str:
+def samples_text(c: LoadComparison) -> str:
     return f"slowdown: B over A; 95 % interval over {c.over}, of which it needs 4 on each side" + (
         ": spread between copies, not between runs; one run of each is not conclusive" if c.over == "copies" else ""
     )

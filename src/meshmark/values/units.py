@@ -145,7 +145,7 @@ def half_width_text(half_width: float) -> str:
     return f"> 100{NBSP}%" if half_width > 1 else f"±{number(100 * half_width, 2)}{NBSP}%"
 
 
-def wide_text(half_width: float | None, asked: float | None) -> str:
+def wide_text(half_width: float | None, requested: float | None) -> str:
     """Return an interval next to the requested one, such as `±3.1 %, requested ±2 %`; "" if none was requested.
 
     Args:
@@ -155,4 +155,4 @@ def wide_text(half_width: float | None, asked: float | None) -> str:
     if requested is None:
         return ""
     actual = "too few samples" if half_width is None else half_width_text(half_width)
-    return f"{actual}, requested ±{100 * asked:g}{NBSP}%"
+    return f"{actual}, requested ±{100 * requested:g}{NBSP}%"

@@ -91,7 +91,7 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
             shared = set(cache["cpus"]) & cpus
             if len(shared) > 1 and not shared <= covered:
                 covered |= shared
-                boxes.append(_Box(f"L{last} {size(cache['size_bytes'])} (reported)", "cache", cores_of(shared)))
+                boxes.append(_TopologyBox(f"L{last} {size(cache['size_bytes'])} (reported)", "cache", cores_of(shared)))
         remaining = cpus - covered
         return boxes + (cores_of(remaining) if remaining else [])
 

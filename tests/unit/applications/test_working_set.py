@@ -47,7 +47,7 @@ def test_what_cannot_be_told_apart_is_not_called_enough() -> None:
     (working_set,) = working_sets(values, combinations, MeritUnit("lower", "s"), 0.005, CONFIDENCE)
     assert working_set.enough == "" and "8MiB is inconclusive" in working_set.text and working_set.worse == "2MiB"
     few_rounds = {label: dict(list(costs.items())[:3]) for label, costs in values.items()}
-    (short,) = working_sets(few_rounds, combinations, Merit("lower", "s"), 0.02, CONFIDENCE)
+    (short,) = working_sets(few_rounds, combinations, MeritUnit("lower", "s"), 0.02, CONFIDENCE)
     assert "too few rounds" in short.text and not short.worse
 
 

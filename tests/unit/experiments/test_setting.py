@@ -158,14 +158,20 @@ def test_garbage_instead_of_records_is_one_line(tmp_path: Path, out: str, why: s
 @pytest.mark.parametrize(
     ("figure", "why"),
     [
-        (Figure(pattern="x", metric="y", better="lower"), "--pattern: found with --metric"),
-        (Figure(pattern="x"), "--better: required with --pattern"),
-        (Figure(better="lower"), "--better: found without --pattern or --metric"),
-        (Figure(metric="x", better="faster"), "--better: found 'faster'; allowed: lower, higher"),
-        (Figure(pattern="x{99999999999}", better="lower"), "--pattern: found 'x{99999999999}', which is not a regular"),
-        (Figure(pattern="(" * 999 + ")" * 999, better="lower"), "it is nested too deep"),
-        (Figure(pattern="x" * 2001, better="lower"), "--pattern: found 2001 characters; allowed: a regular expression"),
-        (Figure(pattern="(", better="lower"), "--pattern: found '(', which is not a regular expression"),
+        (FigureOfMerit(pattern="x", metric="y", better="lower"), "--pattern: found with --metric"),
+        (FigureOfMerit(pattern="x"), "--better: required with --pattern"),
+        (FigureOfMerit(better="lower"), "--better: found without --pattern or --metric"),
+        (FigureOfMerit(metric="x", better="faster"), "--better: found 'faster'; allowed: lower, higher"),
+        (
+            FigureOfMerit(pattern="x{99999999999}", better="lower"),
+            "--pattern: found 'x{99999999999}', which is not a regular",
+        ),
+        (FigureOfMerit(pattern="(" * 999 + ")" * 999, better="lower"), "it is nested too deep"),
+        (
+            FigureOfMerit(pattern="x" * 2001, better="lower"),
+            "--pattern: found 2001 characters; allowed: a regular expression",
+        ),
+        (FigureOfMerit(pattern="(", better="lower"), "--pattern: found '(', which is not a regular expression"),
     ],
 )
 def test_contradicting_options_are_refused(figure: FigureOfMerit, why: str) -> None:

@@ -229,7 +229,7 @@ def test_a_wrong_method_or_parameter_is_named(store: Store) -> None:
 
 def test_a_guest_is_refused_where_there_is_none(store: Store) -> None:
     with pytest.raises(AbsentError, match="--on guest: this host is not a guest"):
-        run_tests(bench(store), Request(("R13",), on="guest"))
+        run_tests(bench(store), ClaimsRequest(("R13",), on="guest"))
     with pytest.raises(UsageError, match="--on: found 'cray'; allowed: host, guest, computed"):
         ClaimsRequest(on="cray").trials()
     with pytest.raises(AbsentError, match="none of these claims is tested on es45"):

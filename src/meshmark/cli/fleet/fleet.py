@@ -215,19 +215,18 @@ def _ingested(name: str, ingestion: IngestResult) -> dict[str, Any]:
 def say_ingested(ingestion: IngestResult, what: str = "node") -> None:
     from meshmark.fleet.nodesets import fold
 
-    say(f"meshmark: ingested the results of {counted(len(found.nodes) - len(found.refusals), what)}")
-    if found.refusals:
-        nodes, reason = counted(len(found.refusals), "node"), next(iter(found.refusals.values()))
-        say(
-            f"warning: {nodes} refused to measure beside other work without --beside ({reason}): {fold(found.refusals)}"
-        )
-    for name, reason in found.skipped.items():
+    say(f"meshmark: ingested the results of {counted(len(ingestion.nodes) - len(ingestion.refusals), what)}")
+    if ingestion.refusals:
+        nodes, reason = counted(len(ingestion.refusals), "node"), next(iter(ingestion.refusals.values()))
+        names = fold(ingestion.refusals)
+        say(f"warning: {nodes} refused to measure beside other work without --beside ({reason}): {names}")
+    for name, reason in ingestion.skipped.items():
         say(f"warning: {name} was skipped: {reason}")
     for name, reason in ingestion.doubts.items():
         say(f"warning: {name}: {reason}")
     for reason, failed_nodes in list(ingestion.failures.items())[:_FAILURES]:
         say(f"warning: {fold(failed_nodes)}: {reason}")
-    if (unlisted := len(found.failures) - _FAILURES) > 0:
+    if (unlisted := len(ingestion.failures) - _FAILURES) > 0:
         say(f"warning: and {counted(unlisted, 'other failure')} of applications; --json lists all")
 
 

@@ -150,7 +150,7 @@ def _runner(
     if not application:
         if not command:
             raise UsageError("COMMAND: missing; allowed: a command after --, or --app", "meshmark advise -- ./a.out")
-        return Runner(folder, command, fom, higher, node_of), command
+        return CandidateRunner(folder, command, fom, higher, node_of), command
     app = read_application(application_file(application))
     if fom:
         raise UsageError("--fom: found with --app, whose file has the figure of merit")

@@ -351,7 +351,7 @@ class Campaign:
         node_by_name = {node.name: node for node in engine.nodes()}
         states = {}
         for name, members in self.groups.items():
-            nodes = [node_by_name.get(n, Node(n, "out", "the engine no longer lists it")) for n in members]
+            nodes = [node_by_name.get(n, EngineNode(n, "out", "the engine no longer lists it")) for n in members]
             worst = max(nodes, key=lambda node: STATES.index(node.state))
             reason = f"{worst.name}: {worst.why}" if worst.why and len(members) > 1 else worst.why
             states[name] = EngineNode(name, worst.state, reason)

@@ -79,8 +79,8 @@ class Psij:
 
     def nodes(self) -> list[EngineNode]:
         if not self._pin:
-            return [Node(name, "idle") for name in self._names]
-        return [Node(name, "busy", "PSI/J does not report whether it is free") for name in self._names]
+            return [EngineNode(name, "idle") for name in self._names]
+        return [EngineNode(name, "busy", "PSI/J does not report whether it is free") for name in self._names]
 
     def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
         import psij

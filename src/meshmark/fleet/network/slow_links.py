@@ -104,7 +104,7 @@ def read_exchange(fleet: Fleet, campaign: str, cluster: str) -> PairCampaign:
     rows = answer.to_pylist() if answer else []
     if not rows:
         raise AbsentError(f"{campaign}: no pair was measured", f"meshmark fleet pairs {fleet.root}")
-    points = {r["point"]: Point(r["point"], r["instrument"], r["metric"], r["unit"], r["better"]) for r in rows}
+    points = {r["point"]: FleetPoint(r["point"], r["instrument"], r["metric"], r["unit"], r["better"]) for r in rows}
     column = {key: i for i, key in enumerate(points)}
     pair_by_name = pairs_of(Campaign.load(fleet, campaign).begun)
     times: dict[str, list[float]] = {}

@@ -78,7 +78,7 @@ def seventeen_jobs_on_sixteen_cpus() -> StatementResult:
     modelled, published_values = (makespan, 17 * work, runtimes, runtimes - 17 * work), (109.0, 1744.0, 1846.1, 102.2)
     inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, published_values, strict=True))
     reason = f"the last job ends at {max(ends_s):.1f} s; the total work and the rule of figure 6's heading are inputs"
-    return Finding(", ".join(f"{v:.1f}" for v in modelled) + " s", inside, reason, numbers=modelled)
+    return StatementResult(", ".join(f"{v:.1f}" for v in modelled) + " s", inside, reason, numbers=modelled)
 
 
 @check("E07")

@@ -371,8 +371,8 @@ def _clock_fact(records: Sequence[Record], claimed: TextSpan | None = None) -> l
     measured = " – ".join(show(end, "Hz") for end in ends) + _flags_text(
         frozenset().union(*(r.flags for r in frequencies))
     )
-    text = Span(f"measured {measured}") if measured else Span("not measured", "absent")
-    return [Fact("Clock", [text], [Span("reported "), claimed] if claimed is not None else [])]
+    text = TextSpan(f"measured {measured}") if measured else TextSpan("not measured", "absent")
+    return [CardRow("Clock", [text], [TextSpan("reported "), claimed] if claimed is not None else [])]
 
 
 def _settings(run: RunInfo) -> list[CardRow]:
@@ -416,7 +416,7 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[CardRow]
                 claims.append(
                     f"L{c['level']} {size(size_bytes) if isinstance(size_bytes, int) else 'of unknown size'}{shared}"
                 )
-        facts.append(Fact("Caches, reported", [Span(", ".join(claims))]))
+        facts.append(CardRow("Caches, reported", [TextSpan(", ".join(claims))]))
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"))
     for pages in sorted({text_of(r, "pages") for r in levels}, reverse=True):
         measured = []

@@ -166,5 +166,5 @@ def _exceptions(answer: Mapping[str, Any]) -> Iterator[str]:
 def _notes(answer: Mapping[str, Any]) -> Iterator[str]:
     if not answer["verified"]:
         yield "note: results are not verified, since the application has no [verify]"
-    if found["stopped"]:
-        yield f"note: {found['stopped']} before all runs; --resume {found['run']} continues"
+    if answer["stopped"]:
+        yield f"note: {answer['stopped']} before all runs; --resume {answer['run']} continues"

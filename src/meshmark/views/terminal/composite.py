@@ -39,8 +39,8 @@ def print_composite(answer: Mapping[str, Any]) -> None:
         flagged = [row["member"] for row in answer["members"] if flag in row["flags"]]
         members = "all members" if len(flagged) == len(answer["members"]) else ", ".join(flagged)
         console.print(f"{flag}: {FLAG_TEXT[flag]}: {members}", soft_wrap=True)
-    if found["stopped"]:
-        console.print(f"note: {found['stopped']}; --resume {found['run']} continues", soft_wrap=True)
+    if answer["stopped"]:
+        console.print(f"note: {answer['stopped']}; --resume {answer['run']} continues", soft_wrap=True)
 
 
 def _whole(answer: Mapping[str, Any]) -> str:

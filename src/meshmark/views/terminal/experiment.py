@@ -79,9 +79,9 @@ def notes(answer: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{percent(answer['failed_share'])} of the runs failed, their pairs do not count: {answer['failure']}"
         )
-    if found["disturbance"]:
-        lines.append(f"{found['disturbance']}: the result holds only beside such work")
-    if rest := [flag for flag in found["flags"] if flag not in found["disturbance"]]:
+    if answer["disturbance"]:
+        lines.append(f"{answer['disturbance']}: the result holds only beside such work")
+    if rest := [flag for flag in answer["flags"] if flag not in answer["disturbance"]]:
         lines.append(f"flagged: {', '.join(rest)}")
     if answer["pairs"] and answer["low"] is None:
         lines.append("an interval needs at least 8 pairs: allow more time with --budget")

@@ -45,7 +45,7 @@ def read(output: ToolOutput) -> None:
     root = field(document, "nvbandwidth", dict)
     if "error" in root:
         raise FormatError(f"error: found '{quoted(str(root['error']), 80)}'; such output is not imported")
-    output.stated(optional(root, "version").removeprefix("v"))
+    output.set_source(optional(root, "version").removeprefix("v"))
     for index, test in enumerate(field(root, "testcases", list, "nvbandwidth")):
         with output.item(f"testcases[{index}]"):
             name = matched(r"\w{1,80}", field(test, "name", str), "a name", "name")[0]

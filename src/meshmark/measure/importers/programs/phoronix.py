@@ -108,7 +108,7 @@ def _of_xml(output: ToolOutput) -> _PhoronixFile:
         raise FormatError(f"Phoronix Test Suite: line {line}: found no XML ({quoted(error.msg, 80)})") from None
     except (ValueError, RecursionError):
         raise FormatError("Phoronix Test Suite: found characters or nesting that are not valid XML") from None
-    file = _File(client=_text(root, "Generated/TestClient"))
+    file = _PhoronixFile(client=_text(root, "Generated/TestClient"))
     for system in root.findall("System"):
         file.systems[_text(system, "Identifier")] = _text(system, "TestClientVersion"), _text(system, "TimeStamp")
     for index, element in enumerate(root.findall("Result"), 1):

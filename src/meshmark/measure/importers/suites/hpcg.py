@@ -40,7 +40,7 @@ def _run(output: ToolOutput, run: Sequence[OutputLine]) -> None:
     if _VALID not in values:
         outcome = next((key for key in values if key.startswith(_RESULT)), "no final summary")
         raise FormatError(f"found '{outcome[:70]}'; only results that are VALID are imported")
-    output.stated(values.get("version", (0, ""))[1])
+    output.set_source(values.get("version", (0, ""))[1])
     conditions: dict[str, Scalar] = {n: _count(values, f"Local Domain Dimensions::{n}") for n in ("nx", "ny", "nz")}
     if ranks := _count(values, "Machine Summary::Distributed Processes"):
         threads = _count(values, "Machine Summary::Threads per processes") or 1
