@@ -271,7 +271,7 @@ def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatc
         return "shmem_put" in words and "opal_common_ucx_opal_mem_hooks" not in words
 
     finding = looked(monkeypatch, but(hooked, crash))["end of OpenSHMEM programs"]
-    assert finding.judged == "hidden" and "was terminated by SIGSEGV after its results" in finding.found
+    assert finding.verdict == "hidden" and "was terminated by SIGSEGV after its results" in finding.value
     assert finding.command == "oshrun --mca opal_common_ucx_opal_mem_hooks 0 …"
     unchanged = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, crash))["end of OpenSHMEM programs"]
     assert unchanged.verdict == "hidden" and not unchanged.command

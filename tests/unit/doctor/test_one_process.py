@@ -99,7 +99,7 @@ def test_waiting_is_a_share_of_the_time_in_which_its_threads_could_run(look: Loo
 
 def test_a_sleeping_process_does_not_wait_for_a_cpu(look: Look) -> None:
     finding = of(look({"waited_s": (1.01, 1)}), "waiting for a CPU")
-    assert finding.judged == "ok" and "hardly runnable" in finding.found
+    assert finding.verdict == "ok" and "hardly runnable" in finding.value
 
 
 def test_more_active_threads_than_allowed_cpus_slow_it_and_the_mask_can_be_widened(look: Look) -> None:

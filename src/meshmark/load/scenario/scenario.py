@@ -261,7 +261,7 @@ def read_scenario(path: Path, user_metrics: Metrics | None = None) -> Scenario:
     """Return a scenario from its file; paths in it are relative to its folder.
 
     Args:
-        user_metrics: the user's metrics for target profiles, in addition to the built-in metrics and those of the file.
+        user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics of the file.
 
     Raises:
         UsageError: one line that names the file, the key, what was found and what is allowed.
@@ -274,7 +274,7 @@ def parse_scenario(toml: str, where: str, user_metrics: Metrics | None = None, f
 
     Args:
         where: the name of the text in error messages.
-        user_metrics: the user's metrics for target profiles, in addition to the built-in metrics and those of the text.
+        user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics of the text.
         folder: base of relative paths.
 
     Raises:

@@ -6,14 +6,14 @@ total. A class of one or two components is judged by use alone. A component is a
 last ticks, and for so long that turns do not explain it. Consequences of another hot spot are listed as evidence, not
 as hot spots: the links of a saturated memory, and the memory of a node that only the node's own busy CPU uses.
 
-A balanced load has no hot spot, but its components take turns: at any moment some are in a memory phase, and the others
-are idle. If the times for which components stay hot were drawn from an exponential distribution with mean b, a turn
-would last L ticks or more with probability exp(-L / b), and N exp(-L / b) of N turns are expected to last that long. N
-and b, with its standard error, come from the turns of other components that ended in the last `REACH` L ticks, so N
-grows with the number of components that are compared. A component is a hot spot only if it has been hot for so long that fewer than
-`CHANCE` such turns are expected. If no other component became hot after it, there is nothing to compare with, and the
-component is a hot spot. If others did but no turn has ended yet, the first turns decide, for which the detector waits
-up to `WAIT` ticks.
+A balanced load has no hot spot, but its components take turns: at any moment some are in a memory phase, and the
+others are idle. If the times for which components stay hot were drawn from an exponential distribution with mean b, a
+turn would last L ticks or more with probability exp(-L / b), and N exp(-L / b) of N turns are expected to last that
+long. N and b, with its standard error, come from the turns of other components that ended in the last `REACH` L
+ticks, so N grows with the number of components that are compared. A component is a hot spot only if it has been hot
+for so long that fewer than `CHANCE` such turns are expected. If no other component became hot after it, there is
+nothing to compare with, and the component is a hot spot. If others did but no turn has ended yet, the first turns
+decide, for which the detector waits up to `WAIT` ticks.
 
 The rules follow Carrefour (Dashti et al., ASPLOS 2013: imbalance of controllers and links); the distinction between
 CPU, memory, link and I/O bound follows Xmesh in section 5 of the GS1280 paper.
