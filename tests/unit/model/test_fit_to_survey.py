@@ -12,11 +12,11 @@ import pytest
 from meshmark.errors import AbsentError
 from meshmark.model.fitting.fit import fit
 from meshmark.model.instruments import measure
-from meshmark.model.machine import MachineTable, read_machine
+from meshmark.model.machine import MachineFile, read_machine
 from meshmark.store.record import Record
 
 
-def machine_of(folder: Path, text: str) -> MachineTable:
+def machine_of(folder: Path, text: str) -> MachineFile:
     (folder / "machine.toml").write_text(text)
     return read_machine(folder / "machine.toml")
 
