@@ -53,7 +53,7 @@ KINDS = ("normal", "log-normal", "bimodal", "outlier")
 
 
 def of(values: Sequence[float], name: str = "0") -> Series:
-    record = Record.of(
+    record = Record.from_samples(
         Metric("time", "s", "lower", ""),
         [1.0],
         source="tool",

@@ -128,7 +128,7 @@ def random_wish(
         load_balance=load_balance,
         memory_mib=memory_mib,
         seed=seed,
-        metrics={k: float(metrics[k].of(totals)[0]) for k in names},
+        metrics={k: float(metrics[k].evaluate(totals)[0]) for k in names},
     )
 
 

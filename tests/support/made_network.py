@@ -62,7 +62,7 @@ class MadeNetwork:
         self.own = {name: node_factor[i] + self.slow.get(name, 0.0) for i, name in enumerate(self.nodes)}
 
     def measure(self, campaign: str, names: Sequence[str], rounds: Sequence[Sequence[Pair]]) -> PairCampaign:
-        places = TreePlaces.of(self.tree, names)
+        places = TreePlaces.from_tree(self.tree, names)
         below = {s: {names[i] for i in places.below(s)} for s in self.uplinks}
         samples = []
         for r, pairs in enumerate(rounds):
@@ -85,7 +85,7 @@ class MadeNetwork:
         )
 
     def look(self, rounds: int = 8) -> NetworkState:
-        rounds_ = draw_rounds(TreePlaces.of(self.tree, self.nodes), rounds, self.seed)
+        rounds_ = draw_rounds(TreePlaces.from_tree(self.tree, self.nodes), rounds, self.seed)
         return judge_exchange(self.measure("pairs", self.nodes, rounds_), self.tree, set())
 
     def confirmed(self, seen: NetworkState) -> list[NetworkTest]:

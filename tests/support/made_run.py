@@ -20,7 +20,7 @@ def record(
     """Return a record with samples within 2 % of `value`, the same for the same conditions."""
     rng = random.Random(f"{instrument}{metric}{sorted(conditions.items())}")
     samples = tuple(value * rng.uniform(0.99, 1.01) for _ in range(count))
-    return Record.of(
+    return Record.from_samples(
         descriptions()[instrument].metric(metric),
         samples,
         source="host",
@@ -224,7 +224,7 @@ def the_rest(threads: int = 2) -> list[Record]:
 
 def application(figure: float, metric: str = "figure_of_merit", unit: str = "op/s", **conditions: Any) -> Record:
     """Return a record of a program of the user, which no instrument describes."""
-    return Record.of(
+    return Record.from_samples(
         Metric(metric, unit, "higher", ""),
         [figure * (1 + 0.01 * i) for i in range(7)],
         source="host",
@@ -550,7 +550,7 @@ def communication() -> list[Record]:
 
 def experiment(*samples: float, **conditions: Any) -> Record:
     """Return the ratios of the pairs of an experiment, which no instrument describes."""
-    return Record.of(
+    return Record.from_samples(
         Metric("ratio", "1", "none", "B over A"),
         samples,
         source="host",

@@ -18,7 +18,7 @@ def fill(data_home: Path, machine: str, runs: int = RUNS) -> None:
     metric = Metric("load_latency", "s", "lower", "")
     for number in range(runs):
         start = f"2026-{1 + number // 40:02}-{1 + number % 28:02}T{number % 24:02}:00:00Z"
-        record = Record.of(
+        record = Record.from_samples(
             metric,
             tuple(80e-9 + (number + k) % 7 * 1e-10 for k in range(7)),
             source="host",

@@ -31,7 +31,7 @@ def answer(trials: Trials, app: Application, machine: Topology, profiles: Sequen
     Args:
         machine: Topology of this machine, for its caches, cores and CPUs.
     """
-    configs = [c for c in trials.all if trials.of(c.label)]
+    configs = [c for c in trials.all if trials.valid_runs(c.label)]
     merit = _merit(app)
     return {
         "type": "application",
@@ -59,7 +59,7 @@ def answer(trials: Trials, app: Application, machine: Topology, profiles: Sequen
         "levels": [
             {"configuration": c.label, **asdict(level_pair)}
             for c in configs
-            if (level_pair := levels(trials.of(c.label))) is not None
+            if (level_pair := levels(trials.valid_runs(c.label))) is not None
         ],
         "profiles": [asdict(item) for item in profiles],
     }
@@ -72,10 +72,10 @@ def _merit(app: Application) -> MeritUnit:
 
 
 def _row(trials: Trials, configuration: Configuration) -> dict[str, Any]:
-    runs = list(trials.of(configuration.label).values())
+    runs = list(trials.valid_runs(configuration.label).values())
     values = [a.value or 0.0 for a in runs]
     warm = trials.warm(configuration.label)
-    medians = RunMedians.of(runs)
+    medians = RunMedians.from_runs(runs)
     sorted_values = sorted(values)
     return {
         "configuration": configuration.label,
@@ -115,7 +115,7 @@ def _pairs(trials: Trials, app: Application, ran: list[Configuration]) -> list[C
 
 def _values(trials: Trials, ran: list[Configuration]) -> dict[str, dict[int, float]]:
     """Return the values of each configuration by label and round."""
-    return {c.label: {r: a.value or 0.0 for r, a in trials.of(c.label).items()} for c in ran}
+    return {c.label: {r: a.value or 0.0 for r, a in trials.valid_runs(c.label).items()} for c in ran}
 
 
 def _working_sets(trials: Trials, app: Application, ran: list[Configuration]) -> list[WorkingSet]:
@@ -142,7 +142,7 @@ def _scalings(trials: Trials, app: Application, ran: list[Configuration], machin
     confidence = confidence_of_each(len(groups))
     results = []
     for (name, others), members in groups.items():
-        runs = {n: trials.of(c.label) for n, c in members.items()}
+        runs = {n: trials.valid_runs(c.label) for n, c in members.items()}
         speeds = {
             n: {r: _speed(app, n, name, a) for r, a in runs_by_round.items()} for n, runs_by_round in runs.items()
         }
@@ -152,7 +152,7 @@ def _scalings(trials: Trials, app: Application, ran: list[Configuration], machin
         # Number of units in each worker, such as the threads of a copy.
         units_each = math.prod(members[fewest].count(count_name) for count_name in COUNTS if count_name != name)
         medians = {
-            n: RunMedians.of(list(runs_by_round.values()), trials.warm(members[n].label))
+            n: RunMedians.from_runs(list(runs_by_round.values()), trials.warm(members[n].label))
             for n, runs_by_round in runs.items()
         }
         results.append(

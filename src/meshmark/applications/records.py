@@ -66,7 +66,7 @@ def records(
         "verified": bool(app.verify.pattern or app.verify.command),
     }
     for configuration in trials.all:
-        runs = trials.of(configuration.label)
+        runs = trials.valid_runs(configuration.label)
         if not runs:
             continue
         profile = next((p for p in profiles if p.configuration == configuration.label and not p.reason), None)
@@ -112,7 +112,7 @@ def records_of(
         ]
         extra_provenance |= {"profiler": profile.tool, "profile": profile.file}
     return [
-        Record.of(
+        Record.from_samples(
             metric,
             samples,
             source="host",

@@ -108,7 +108,7 @@ def failed(trials: Trials, composite: Composite) -> str:
         name = configuration.values["member"]
         if configuration.label in trials.excluded:
             return f"member {name} failed: {trials.excluded[configuration.label]}"
-        if (count := len(trials.of(configuration.label))) < MIN_RUNS:
+        if (count := len(trials.valid_runs(configuration.label))) < MIN_RUNS:
             suffix = trials.stopped and f", since {trials.stopped}"
             return f"member {name} has {count} of at least {MIN_RUNS} runs{suffix}"
     return ""
@@ -150,7 +150,7 @@ def result(trials: Trials, composite: Composite) -> GeometricMean | None:
 
 
 def _values(trials: Trials, member: CompositeMember) -> list[float]:
-    runs = trials.of(Configuration({"member": member.name}).label)
+    runs = trials.valid_runs(Configuration({"member": member.name}).label)
     return [runs[r].value or 0.0 for r in sorted(runs)]
 
 
@@ -183,7 +183,7 @@ def composite_records(
         if own_records and member.name in by_member:
             first = own_records[0]
             rows.append(
-                Record.of(
+                Record.from_samples(
                     RATIO,
                     by_member[member.name],
                     source="host",
@@ -200,7 +200,7 @@ def composite_records(
         bounds: dict[str, Scalar] = {} if interval is None else {"run_low": interval[0], "run_high": interval[1]}
         flags = frozenset[str]().union(*(r.flags for r in rows if r.metric == RATIO.name))
         rows.append(
-            Record.of(
+            Record.from_samples(
                 COMPOSITE,
                 [overall.value],
                 source="host",
@@ -262,7 +262,7 @@ def _row(trials: Trials, composite: Composite, member: CompositeMember, by_run: 
         "reference": None if reference is None else median(reference.runs[member.name]),
         "ratio": median(by_run) if by_run else None,
         "ratios": [min(by_run), max(by_run)] if by_run else None,
-        "flags": sorted(result_flags(list(trials.of(label).values()))),
+        "flags": sorted(result_flags(list(trials.valid_runs(label).values()))),
         "failed": trials.failures.get(label, 0),
         "reason": trials.excluded.get(label, ""),
     }

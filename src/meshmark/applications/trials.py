@@ -113,7 +113,7 @@ class Trials:
     def left(self) -> list[Configuration]:
         return [c for c in self.all if c.label not in self.excluded]
 
-    def of(self, label: str) -> dict[int, ConfigurationRun]:
+    def valid_runs(self, label: str) -> dict[int, ConfigurationRun]:
         """Return the runs of a configuration that count, by round."""
         return {a.round: a for a in self.attempts if a.configuration == label and a.round > 0 and a.value is not None}
 
@@ -157,7 +157,7 @@ def conduct(
             trials.stopped = INTERRUPTED
     if all_ and not trials.left():
         raise MeshmarkError(f"{all_[0].label}: {trials.excluded[all_[0].label]}")
-    if trials.stopped == BUDGET and not any(trials.of(c.label) for c in all_):
+    if trials.stopped == BUDGET and not any(trials.valid_runs(c.label) for c in all_):
         raise MeshmarkError(f"{BUDGET} before a run that counts", f"allow more than {plan.budget_s:.3g} s, or resume")
     return trials
 

@@ -31,14 +31,14 @@ class Advice:
     failed: dict[str, str]  # last reason of failure by candidate
     spent_s: float
 
-    def of(self, name: str) -> list[CandidateRun]:
+    def successful_runs(self, name: str) -> list[CandidateRun]:
         """Return the successful runs of one candidate."""
         return [o for o in self.outcomes if o.candidate == name and o.cost is not None]
 
     @property
     def compared(self) -> list[CandidateRun]:
         """Return the successful runs of the baseline and of the best candidate."""
-        return [o for name in dict.fromkeys((BASELINE, self.verdict.best)) for o in self.of(name)]
+        return [o for name in dict.fromkeys((BASELINE, self.verdict.best)) for o in self.successful_runs(name)]
 
     def candidate(self, name: str) -> Candidate:
         return next(c for c in self.plan.candidates if c.name == name)
@@ -79,8 +79,8 @@ def spread(values: Sequence[float], less_is_better: bool) -> dict[str, float | i
 def values_of(advice: Advice, name: str) -> list[float]:
     """Return the compared values of one candidate: elapsed times in s, or figures of merit."""
     if advice.plan.figure:
-        return [o.figure for o in advice.of(name) if o.figure is not None]
-    return [o.elapsed_s for o in advice.of(name)]
+        return [o.figure for o in advice.successful_runs(name) if o.figure is not None]
+    return [o.elapsed_s for o in advice.successful_runs(name)]
 
 
 def gain(advice: Advice) -> tuple[float, tuple[float, float] | None] | None:
@@ -101,7 +101,7 @@ def reasons(advice: Advice) -> list[str]:
     best = advice.verdict.best
     if advice.verdict.word != "better":
         return []
-    before, after = (_evidence(advice.of(n)) for n in (BASELINE, best))
+    before, after = (_evidence(advice.successful_runs(n)) for n in (BASELINE, best))
     differences = []
     for key, description, scale, unit, min_change, better_if_higher in (
         ("remote_share", "pages on remote nodes", 100, " %", 1.0, False),
@@ -125,10 +125,10 @@ def not_held(advice: Advice) -> list[str]:
     """Return the candidates whose placement was not enforced, each with the number of runs and the first finding."""
     entries = []
     for candidate in advice.plan.candidates:
-        findings = [o.findings[0] for o in advice.of(candidate.name) if o.findings]
+        findings = [o.findings[0] for o in advice.successful_runs(candidate.name) if o.findings]
         if findings:
             entries.append(
-                f"{candidate.name}: in {len(findings)} of {len(advice.of(candidate.name))} runs, "
+                f"{candidate.name}: in {len(findings)} of {len(advice.successful_runs(candidate.name))} runs, "
                 f"for example: {findings[0]}"
             )
     return entries
@@ -201,7 +201,7 @@ def records(advice: Advice, machine: str, command_line: str, started: str, build
     """
     rows = []
     for candidate in advice.plan.candidates:
-        runs = advice.of(candidate.name)
+        runs = advice.successful_runs(candidate.name)
         series = [
             (m, v)
             for m in native.vocabulary().metrics
@@ -226,10 +226,10 @@ def _record(
     started: str,
     build: str,
 ) -> Record:
-    runs = advice.of(candidate.name)
+    runs = advice.successful_runs(candidate.name)
     cpus = format_list(sorted({c for part in candidate.parts for c in part}))
     inherited = advice.plan.inherited
-    return Record.of(
+    return Record.from_samples(
         metric,
         samples,
         source="host",
@@ -268,7 +268,7 @@ def to_json(advice: Advice, command_lines: CommandLines) -> dict[str, Any]:
     spreads = {
         n: spread(values_of(advice, n), lower_is_better)
         for n in dict.fromkeys((BASELINE, verdict.best))
-        if n and advice.of(n)
+        if n and advice.successful_runs(n)
     }
     before, after = spreads.get(BASELINE), spreads.get(verdict.best)
     return {

@@ -350,7 +350,7 @@ def records(experiment: Experiment, machine: str, command_line: str, build: str)
         side_condition = {"side": side.upper()} if plan.a == plan.b else {}
         for metric, samples in _series(experiment, runs):
             rows.append(
-                Record.of(
+                Record.from_samples(
                     metric,
                     samples,
                     source="host",
@@ -364,7 +364,7 @@ def records(experiment: Experiment, machine: str, command_line: str, build: str)
     interval = experiment.interval()
     bounds = {"run_low": interval[0], "run_high": interval[1]} if interval else {}
     rows.append(
-        Record.of(
+        Record.from_samples(
             Metric("ratio", "1", "none", "value of setting B over the value of setting A"),
             experiment.ratios,
             source="host",

@@ -23,7 +23,7 @@ from meshmark.applications.verification import LIMIT_S, OUTPUT_BYTES
 from meshmark.errors import UsageError, quoted
 from meshmark.experiments.setting import AS_IT_IS
 from meshmark.measure.runs.spec import StepSpec
-from meshmark.values.inputs import shown
+from meshmark.values.inputs import key_text
 
 RUNS: Final = 3  # runs of a repetition
 WARMUP: Final = 1
@@ -63,7 +63,7 @@ class NodeApplication:
     warm: bool = True
 
     @staticmethod
-    def of(tables: Mapping[str, Any], where: str, source: Path, *, warm: bool = True) -> NodeApplication:
+    def from_tables(tables: Mapping[str, Any], where: str, source: Path, *, warm: bool = True) -> NodeApplication:
         """Return the application that the tables of a file describe.
 
         Args:
@@ -108,13 +108,13 @@ def application_of(step: StepSpec, folder: Path, at: str) -> NodeApplication:
         at: Name of the step in errors.
 
     Raises:
-        UsageError: The file does not exist, or `NodeApplication.of` raises this error.
+        UsageError: The file does not exist, or `NodeApplication.from_tables` raises this error.
     """
     try:
         tables, source = named_tables(step.application, step.dimensions, folder)
     except UsageError as error:
         raise UsageError(f"{at}: application: {str(error).removeprefix('FILE: ')}", error.hint) from error
-    return NodeApplication.of(tables, step.application, source)
+    return NodeApplication.from_tables(tables, step.application, source)
 
 
 def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def of_step(step: Mapping[str, Any]) -> NodeApplication | None:
     try:
         stored = step["application"]
         warm = bool(step["program"]["warmup"])
-        return NodeApplication.of(stored["tables"], "plan", Path(stored["source"]), warm=warm)
+        return NodeApplication.from_tables(stored["tables"], "plan", Path(stored["source"]), warm=warm)
     except (KeyError, TypeError, UsageError):
         return None
 
@@ -182,7 +182,7 @@ def _check(app: Application, where: str) -> None:
     if app.build:
         refuse("build", f"'{next(iter(app.build))}'", _ELSEWHERE["build"])
     for name, options in app.dimensions.items():
-        key, text = f"dimensions.{name}", ", ".join(map(shown, options))
+        key, text = f"dimensions.{name}", ", ".join(map(key_text, options))
         if name == "ranks" and options != (_AS_IT_IS[name],):
             refuse(key, text, "1; a launcher may be part of application.command, such as mpirun -n 4")
         if name in NEVER_USUAL:

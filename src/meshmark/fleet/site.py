@@ -51,7 +51,7 @@ from meshmark.fleet.engines.ssh import Ssh
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import MAX_NODES, expand
 from meshmark.store.files import parse_toml, read_text
-from meshmark.values.inputs import LIST, PRINTABLE, Input, OneOf, checked, shown
+from meshmark.values.inputs import LIST, PRINTABLE, Input, OneOf, checked, key_text
 
 ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "psij", "local")
 # The command whose presence indicates an engine. An instance of Flux may run in an allocation of another engine.
@@ -132,14 +132,14 @@ def load_site(path: Path) -> Site:
     site = checked(Site, parse_toml(read_text(path), path.name), path.name)
     nodes_in_racks = 0
     for name, nodes in site.racks.items():
-        field = f"{path.name}: racks.{shown(name)}"
+        field = f"{path.name}: racks.{key_text(name)}"
         nodes_in_racks += len(expand(nodes, field))
         if nodes_in_racks > MAX_NODES:
             raise UsageError(f"{field}: found {nodes_in_racks:,} nodes in racks so far; allowed: up to {MAX_NODES:,}")
     if site.nodes:
         expand(site.nodes, f"{path.name}: nodes")
     if site.topology and not os.path.isfile(path.parent / site.topology):  # noqa: PTH113 (raises for long names)
-        raise UsageError(f"{path.name}: topology: found no file {shown(site.topology)}")
+        raise UsageError(f"{path.name}: topology: found no file {key_text(site.topology)}")
     return site
 
 

@@ -52,7 +52,7 @@ class LoadSide:
     def first(self) -> LoadRun:
         return self.runs[0]
 
-    def of(self, key: Key) -> list[ProgramUse]:
+    def uses(self, key: Key) -> list[ProgramUse]:
         """Return the use of a copy in each run that has it."""
         return [p for r in self.runs for p in r.programs if (p.program, p.copy) == key]
 
@@ -213,7 +213,7 @@ def _matched(a: LoadSide, b: LoadSide, program: str, copies: Sequence[int], over
     for copy in copies:
         sides, reasons = [], []
         for side in (a, b):
-            uses = side.of((program, copy))
+            uses = side.uses((program, copy))
             successful = [p for p in uses if p.how == "ok"]
             sides.append({t: statistics.median(getattr(p, t) for p in successful) for t in TIMES} if successful else {})
             reasons += [f"{side.name}: {p.reason or p.how}" for p in uses if p.how != "ok"][:1]

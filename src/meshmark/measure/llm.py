@@ -207,7 +207,7 @@ class AvailableMemory:
     nodes: Mapping[int, int]
 
     @staticmethod
-    def of(topology: Topology, root: Path = Path("/")) -> AvailableMemory:
+    def from_topology(topology: Topology, root: Path = Path("/")) -> AvailableMemory:
         tree = FileTree(root)
         machine = machine_available_bytes(tree)
         bytes_by_node = {

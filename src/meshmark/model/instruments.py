@@ -142,7 +142,7 @@ def make_record(
     from datetime import UTC, datetime
     from importlib.metadata import version
 
-    return Record.of(
+    return Record.from_samples(
         metric,
         samples,
         source="model",

@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.model.keys import COUNTS, KEYS, KINDS, Kind, MachineTable
 from meshmark.store.files import parse_toml, read_text
-from meshmark.values.inputs import checked, found
+from meshmark.values.inputs import checked, quoted_value
 
 FOLDER: Final = Path(__file__).parent / "machines"
 FORMAT: Final = 1
@@ -244,7 +244,7 @@ class _MachineFileReader:
         checked(MachineTable, plain, self.path.name, MachineFileError)
         for dotted, value in self.bare.items():
             raise self.error(
-                dotted, f"found {found(value)} without its origin, one of {', '.join(sorted(KINDS))} is needed"
+                dotted, f"found {quoted_value(value)} without its origin, one of {', '.join(sorted(KINDS))} is needed"
             )
         return plain
 
@@ -275,7 +275,7 @@ class _MachineFileReader:
         text = raw[kinds[0]]
         if not isinstance(text, str) or not text:
             raise self.error(
-                f"{dotted}.{kinds[0]}", f"found {found(text)}, a text is needed: where, how, to what or why"
+                f"{dotted}.{kinds[0]}", f"found {quoted_value(text)}, a text is needed: where, how, to what or why"
             )
         return Origin(cast(Kind, kinds[0]), text)
 
@@ -326,25 +326,28 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         raise MachineFileError(str(error)) from error
     reader = _MachineFileReader(path)
     if raw.get("format") != FORMAT and "extends" not in raw:
-        raise reader.error("format", f"found {found(raw.get('format'))}, this version reads {FORMAT}")
+        raise reader.error("format", f"found {quoted_value(raw.get('format'))}, this version reads {FORMAT}")
     data = reader.machine(raw)
     origins, unknown, root = reader.origins, reader.unknown, path.stem
     base_name = data.pop("extends", None)
     if base_name is not None:
         if "/" in base_name or "\0" in base_name:
-            raise reader.error("extends", f"found {found(base_name)}, the name of a file in the same folder is needed")
+            raise reader.error(
+                "extends", f"found {quoted_value(base_name)}, the name of a file in the same folder is needed"
+            )
         if base_name in (*seen, path.stem):
-            raise reader.error("extends", f"found {found(base_name)}, which extends this file or is this file")
+            raise reader.error("extends", f"found {quoted_value(base_name)}, which extends this file or is this file")
         if len(seen) == _MAX_BASES:
             raise reader.error(
-                "extends", f"found {found(base_name)} after {_MAX_BASES} others; allowed: {_MAX_BASES} files in a chain"
+                "extends",
+                f"found {quoted_value(base_name)} after {_MAX_BASES} others; allowed: {_MAX_BASES} files in a chain",
             )
         base_path = path.parent / f"{base_name}.toml"
         if not base_path.is_file():
             base_path = FOLDER / base_path.name
         if not base_path.is_file():
             raise reader.error(
-                "extends", f"found {found(base_name)}, which is neither in the same folder nor in the package"
+                "extends", f"found {quoted_value(base_name)}, which is neither in the same folder nor in the package"
             )
         base = read_machine(base_path, (*seen, path.stem))
         root = base.root

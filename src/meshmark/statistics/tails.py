@@ -31,7 +31,7 @@ class Tail:
     rate: float
 
     @staticmethod
-    def of(sample: Array) -> Tail:
+    def from_sample(sample: Array) -> Tail:
         import numpy as np
 
         ordered = np.sort(sample)

@@ -17,7 +17,7 @@ from typing import Final
 
 from meshmark.store.checks import read, read_problem, schema_problem
 from meshmark.store.files import unlink, write_file
-from meshmark.store.layout import COMPACTED, INDEX, StoreFile, kept, read_index
+from meshmark.store.layout import COMPACTED, INDEX, StoreFile, read_index, result_files
 from meshmark.store.query import runs_in, with_runs
 from meshmark.store.store import Store, leftovers
 
@@ -62,7 +62,7 @@ def compact(store: Store, before: str) -> StoreCompaction:
 def _finish(store: Store) -> int:
     """Finish the runs to which no process has added results for `QUIET_S`; return the number of joined files."""
     steps: dict[str, list[StoreFile]] = {}
-    for file in kept(store.folder):
+    for file in result_files(store.folder):
         if file.step and not schema_problem(file.path) and not read_problem(file.path):
             steps.setdefault(file.run, []).append(file)
     now_s, count = time.time(), 0
@@ -76,8 +76,8 @@ def _finish(store: Store) -> int:
 def _join(store: Store, before: str) -> tuple[int, int]:
     """Join the finished runs of each month and machine; return the number of joined and of unreadable files."""
     months: dict[tuple[str, str], list[Path]] = {}
-    open_runs = {(file.path.parent.name, file.run) for file in kept(store.folder) if file.step}
-    for file in kept(store.folder):
+    open_runs = {(file.path.parent.name, file.run) for file in result_files(store.folder) if file.step}
+    for file in result_files(store.folder):
         date, machine = file.path.parent.parent.name.removeprefix("date="), file.path.parent.name
         if file.step or date >= before or date == "unknown" or (file.run and (machine, file.run) in open_runs):
             continue

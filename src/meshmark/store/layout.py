@@ -65,7 +65,7 @@ class StoreFile:
     step: str
 
 
-def kept(folder: Path, run: str = "", machine: str = "") -> list[StoreFile]:
+def result_files(folder: Path, run: str = "", machine: str = "") -> list[StoreFile]:
     """Return the files that may have results of a run and a machine, sorted by path.
 
     Args:

@@ -214,7 +214,7 @@ class Record:
                 raise RecordError(f"{name}: {reason}")
 
     @staticmethod
-    def of(
+    def from_samples(
         metric: Metric,
         samples: Iterable[float],
         *,

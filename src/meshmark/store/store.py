@@ -28,7 +28,7 @@ from meshmark.store.checks import (
 )
 from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, table_of
 from meshmark.store.files import ASIDE, is_abandoned, make_folder, read_json, unlink, write_file
-from meshmark.store.layout import INDEX, MACHINES, StoreFile, date_of, file_name, kept
+from meshmark.store.layout import INDEX, MACHINES, StoreFile, date_of, file_name, result_files
 from meshmark.store.parquet import write_parquet
 from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
 from meshmark.store.record import Record, RecordError, is_unicode
@@ -144,7 +144,7 @@ class Store:
         import pyarrow as pa
 
         by_machine: dict[str, list[StoreFile]] = {}
-        for file in kept(self.folder, run):
+        for file in result_files(self.folder, run):
             if file.run:
                 by_machine.setdefault(file.path.parent.name, []).append(file)
         for files in by_machine.values():
@@ -201,7 +201,7 @@ class Store:
         import pyarrow.compute as pc
 
         with self.exclusively():
-            files = kept(self.folder, run)
+            files = result_files(self.folder, run)
             run_files = [file.path for file in files if file.run]
             unlink(run_files)
             compacted = [file.path for file in files if not file.run and run in runs_in(file.path)]
@@ -217,7 +217,7 @@ class Store:
 
     def files(self) -> list[Path]:
         """Return all files with results, including unreadable files."""
-        return [file.path for file in kept(self.folder)]
+        return [file.path for file in result_files(self.folder)]
 
     def changed(self) -> int:
         """Return a number that changes when results are added, or when the newest results are removed."""
@@ -239,7 +239,7 @@ class Store:
             return []  # a command-line argument that is not UTF-8 cannot equal a stored text
         broken: dict[Path, str] = {}
         for attempt in range(_TRIES):
-            files = kept(self.folder, equal.get("run", ""), equal.get("machine", ""))
+            files = result_files(self.folder, equal.get("run", ""), equal.get("machine", ""))
             paths = [file.path for file in files]
             broken = {p: reason for p in paths if (reason := broken.get(p, "") or schema_problem(p))}
             if any(not os.path.lexists(p) for p in broken):
@@ -319,7 +319,9 @@ class Store:
 
     def unreadable(self, run: str, step: str) -> bool:
         """Return whether a file that has, or may have, the results of a step cannot be read."""
-        paths = [file.path for file in kept(self.folder, run) if file.run and file.step in {"", file_name(step)}]
+        paths = [
+            file.path for file in result_files(self.folder, run) if file.run and file.step in {"", file_name(step)}
+        ]
         return any(schema_problem(p) or read_problem(p) for p in paths)
 
     def machine_rows(self, machine: str = "") -> list[dict[str, Any]]:

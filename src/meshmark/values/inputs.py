@@ -102,7 +102,7 @@ def _schema(kind: Any) -> Mapping[str, Any]:
     return _adapter(kind).json_schema()
 
 
-def found(value: object) -> str:
+def quoted_value(value: object) -> str:
     """Return a value as a message shows it: its Python representation, at most 60 characters on one line."""
     try:
         text = value.isoformat() if isinstance(value, datetime.date | datetime.time) else repr(value)
@@ -111,15 +111,15 @@ def found(value: object) -> str:
     return quoted(text, 60)
 
 
-def shown(key: object) -> str:
+def key_text(key: object) -> str:
     """Return a key as a message shows it."""
     text = str(key)
-    return text if text.isprintable() and 0 < len(text) <= 60 else found(key)
+    return text if text.isprintable() and 0 < len(text) <= 60 else quoted_value(key)
 
 
 def unknown_key(key: object, allowed: Collection[str]) -> str:
     """Return the message for an unknown key, with the nearest known key or all of them."""
-    return f"{shown(key)}: unknown key; {near(key, allowed) or 'allowed: ' + ', '.join(allowed)}"
+    return f"{key_text(key)}: unknown key; {near(key, allowed) or 'allowed: ' + ', '.join(allowed)}"
 
 
 def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
@@ -140,7 +140,7 @@ def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
     prefix = f"{path}: " if path else ""
     if fault["type"] == "value_error" and (message.startswith("found ") or isinstance(value, dict)):
         return f"{prefix}{message}"
-    value_text = "nothing" if fault["type"].startswith("missing") and isinstance(last, str) else found(value)
+    value_text = "nothing" if fault["type"].startswith("missing") and isinstance(last, str) else quoted_value(value)
     return f"{prefix}found {value_text}; {message if fault['type'] == 'value_error' else _allowed(node, schema, value)}"
 
 
@@ -161,7 +161,7 @@ def _step(path: str, value: object, node: Mapping[str, Any], part: Any, schema: 
             path, value = f"{path}[{part}]", value[part]
     elif part in node.get("properties", {}) or isinstance(value, dict):
         node = node.get("properties", {}).get(part) or node.get("additionalProperties") or node
-        path = f"{path}.{shown(part)}" if path else shown(part)
+        path = f"{path}.{key_text(part)}" if path else key_text(part)
         value = value.get(part) if isinstance(value, dict) else value
     return path, value, _resolved(node, schema) if isinstance(node, dict) else {}
 

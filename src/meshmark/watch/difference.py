@@ -117,7 +117,7 @@ class _WindowSums:
     weights: dict[str, NDArray[np.float64]]
     seconds: float = 0.0
 
-    def of(self, kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def statistics(self, kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return per component the mean, its variance, and the number of batches with values; NaN if unknown."""
         sums, weights = self.sums[kind], self.weights[kind]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -201,7 +201,7 @@ def compare(before: RecordingSide, after: RecordingSide) -> RecordingDifference:
                 for i, name in enumerate(names)
             ]
             continue
-        (m1, v1, n1), (m2, v2, n2) = a.of(kind), b.of(kind)
+        (m1, v1, n1), (m2, v2, n2) = a.statistics(kind), b.statistics(kind)
         with np.errstate(invalid="ignore", divide="ignore"):
             # Degrees of freedom after Satterthwaite; without variance, any number works.
             degrees = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))

@@ -33,7 +33,7 @@ class _Sizes:
     loose: Point
 
     @staticmethod
-    def of(nodes: int, max_cpus: int) -> _Sizes:
+    def for_nodes(nodes: int, max_cpus: int) -> _Sizes:
         """Return the sizes; small machines have room for rates beside the shares."""
         if nodes <= 2 and max_cpus <= 16:
             return ROOMY
@@ -188,7 +188,7 @@ def map_of(header: Header) -> MachineMap:
                 buses[node].append(i)
 
     max_cpus = max((len(v) for k, v in by_node["cpu"].items() if k >= 0), default=1)
-    sizes = _Sizes.of(len(router_of), max_cpus)
+    sizes = _Sizes.for_nodes(len(router_of), max_cpus)
     cell = sizes.cell
     layout.roomy = roomy = sizes is ROOMY
     columns = math.ceil(math.sqrt(max_cpus * 1.3))

@@ -62,7 +62,7 @@ def test_all_run_once_in_each_round_in_random_order(tmp_path: Path) -> None:
     assert Counter(runs) == Counter({(f"n={n}", r): 1 for n in (1, 2, 3) for r in range(7)})
     orders = [tuple(label for label, r in runs if r == round_) for round_ in range(7)]
     assert len(set(orders)) > 2
-    assert all(sorted(measurement.of(f"n={n}")) == [1, 2, 3, 4, 5, 6] for n in (1, 2, 3))  # without the warm-up
+    assert all(sorted(measurement.valid_runs(f"n={n}")) == [1, 2, 3, 4, 5, 6] for n in (1, 2, 3))  # without the warm-up
     assert measurement.warm("n=1") is not None
 
 
@@ -77,7 +77,7 @@ def test_a_configuration_that_fails_twice_is_left_out_and_one_that_fails_once_go
     measurement = conducted(tmp_path, trial_plan, machine(fails, runs))
     assert measurement.excluded == {"n=3": "broken"} and measurement.failures == {"n=3": 2, "n=2": 1}
     assert sum(label == "n=3" for label, _ in runs) == 2
-    assert sorted(measurement.of("n=2")) == [1, 2, 3, 4, 5, 6]
+    assert sorted(measurement.valid_runs("n=2")) == [1, 2, 3, 4, 5, 6]
     assert [a.reason for a in absences(measurement, {"O9": "no such flag"})] == [
         "build=O9: no such flag",
         "n=3: broken",
@@ -143,7 +143,7 @@ def test_records_have_all_runs_that_count(tmp_path: Path) -> None:
     }
     elapsed = next(r for r in rows if r.metric == "elapsed" and r.conditions["n"] == "1")
     assert len(elapsed.samples) == 6 and elapsed.interval is not None and elapsed.unit == "s"
-    assert elapsed.samples == tuple(a.elapsed_s for a in measurement.of("n=1").values())
+    assert elapsed.samples == tuple(a.elapsed_s for a in measurement.valid_runs("n=1").values())
     assert all(Record.from_json({"type": "result", "schema": 1, **r.to_json()}) == r for r in rows)
 
 
@@ -173,7 +173,7 @@ def test_one_that_failed_before_an_interruption_is_repeated(tmp_path: Path) -> N
     assert conducted(tmp_path, plan(), run).stopped == INTERRUPTED
     resumed = conducted(tmp_path, plan(), machine())
     assert not resumed.excluded
-    assert all(sorted(resumed.of(f"n={n}")) == [1, 2, 3, 4, 5, 6] for n in (1, 2, 3))
+    assert all(sorted(resumed.valid_runs(f"n={n}")) == [1, 2, 3, 4, 5, 6] for n in (1, 2, 3))
 
 
 def test_a_resumed_one_has_its_budget_once_more(tmp_path: Path) -> None:

@@ -65,14 +65,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeCache:
 
 def test_programs_have_cores_and_occupiers_the_others_of_the_same_cache() -> None:
     topology = machine("pack:2 l3:1 l2:3(size=1MiB) core:1 pu:2", MIB)
-    one_program = Sharing.of(topology, 1)
+    one_program = Sharing.from_topology(topology, 1)
     assert (one_program.program, one_program.occupiers, one_program.cache_bytes, one_program.private_bytes) == (
         (0, 1),
         (2, 4),
         32 * MIB,
         MIB,
     )
-    two_programs = Sharing.of(topology, 2)
+    two_programs = Sharing.from_topology(topology, 2)
     assert (two_programs.program, two_programs.occupiers) == ((0, 1, 2, 3), (4,)), (
         "no occupier is beside a program on a core"
     )
@@ -82,7 +82,7 @@ def test_programs_have_cores_and_occupiers_the_others_of_the_same_cache() -> Non
 def test_a_cache_with_more_cores_of_this_process_is_taken() -> None:
     topology = machine("pack:2 l3:1 core:4 pu:1")
     allowed_part = replace(topology, allowed_cpus=(0, 4, 5, 7))
-    sharing = Sharing.of(allowed_part, 1)
+    sharing = Sharing.from_topology(allowed_part, 1)
     assert (sharing.program, sharing.occupiers) == ((4,), (5, 7))
 
 
@@ -92,10 +92,10 @@ def test_a_cache_with_more_cores_of_this_process_is_taken() -> None:
 )
 def test_without_a_core_for_occupiers_there_are_none(text: str, workers: int) -> None:
     with pytest.raises(AbsentError, match=rf"no last-level cache of known size that {workers + 1} cores") as error:
-        Sharing.of(machine(text), workers)
+        Sharing.from_topology(machine(text), workers)
     assert "vary the size of the problem" in error.value.hint
     with pytest.raises(AbsentError):
-        Sharing.of(replace(machine(), caches=()), 1)
+        Sharing.from_topology(replace(machine(), caches=()), 1)
 
 
 # ------------------------------------------------------------------ how the cache is limited
@@ -112,7 +112,7 @@ def test_resctrl_is_taken_where_it_is_and_neighbours_otherwise(tmp_path: Path, m
 
 @TWO_CPUS
 def test_occupiers_have_the_rest_and_end_with_the_run(cache: MadeCache) -> None:
-    scale_of(Sharing.of(machine(), 1))
+    scale_of(Sharing.from_topology(machine(), 1))
     earlier_processes = set(cache.processes)
     with beside(LIMITED, machine) as load:
         (pid,) = set(cache.processes) - earlier_processes
@@ -194,7 +194,7 @@ def test_a_run_that_is_too_short_to_tell_does_not_count(cache: MadeCache) -> Non
 
 @TWO_CPUS
 def test_occupiers_that_cannot_hold_their_part_even_alone_are_no_limit(cache: MadeCache) -> None:
-    scale_of(Sharing.of(machine(), 1))
+    scale_of(Sharing.from_topology(machine(), 1))
     cache.holds(16 * MIB)  # as if another virtual machine began to use the cache
     with beside(LIMITED, machine) as load:
         load.begin()
@@ -208,7 +208,7 @@ def test_what_the_machine_says_is_checked(cache: MadeCache) -> None:
     assert cache.parts == [4 * MIB, 24 * MIB, 24 * MIB, 24 * MIB, 128 * MIB]
     for change, message in (
         (cache.apart, r"processes on CPUs 0-1 keep more than the 32.MiB .* do not share it"),
-        (lambda: cache.holds(8 * MIB), r"neighbours cannot occupy 24.MiB of the 32.MiB that the last-level cache has"),
+        (lambda: cache.holds(8 * MIB), r"neighbours cannot occupy 24.MiB of the 32.MiB that the kernel reports"),
         (lambda: cache.takes(NEAR_S, 1.2 * NEAR_S), r"the difference is too small"),
     ):
         scale_of.cache_clear()

@@ -25,7 +25,7 @@ from meshmark.load.scenario.placing import threads_of
 from meshmark.load.scenario.run import RunCutError, run_scenario
 from meshmark.load.scenario.scenario import parse_scenario
 from meshmark.load.synthesis.program import parse_program
-from meshmark.values.inputs import found
+from meshmark.values.inputs import quoted_value
 from support import cli
 from support.made_load import made_load, made_study
 from support.made_program import made_program
@@ -403,7 +403,7 @@ def test_what_is_shown_of_a_value_is_short_whatever_it_is() -> None:
     for _ in range(100_000):
         deep = [deep]
     for value in (1 << 60_000, deep, "x" * 9000, "\x1b[31m", "\ud800", float("nan"), b"\xff"):
-        assert len(found(value)) <= 60 and found(value).isprintable()
+        assert len(quoted_value(value)) <= 60 and quoted_value(value).isprintable()
     while deep:
         deep = deep[0]  # frees one layer at a time, without recursion
 

@@ -26,12 +26,12 @@ def published(name: str) -> ResultSide:
 def run(name: str, ratios: Mapping[str, Sequence[float]], whole: float | None, reference: str = "old") -> ResultSide:
     common = {"source": "host", "machine": name, "instrument": "app", "provenance": {"reference_source": "by hand"}}
     records = [
-        Record.of(RATIO, r, conditions={"composite": "c", "member": m, "reference": reference}, **common)  # type: ignore[arg-type]
+        Record.from_samples(RATIO, r, conditions={"composite": "c", "member": m, "reference": reference}, **common)  # type: ignore[arg-type]
         for m, r in ratios.items()
     ]
     if whole is not None:
         conditions = {"program": "c", "reference": reference, "run_low": 0.9 * whole, "run_high": 1.1 * whole}
-        records.append(Record.of(WHOLE, [whole], conditions=conditions, **common))  # type: ignore[arg-type]
+        records.append(Record.from_samples(WHOLE, [whole], conditions=conditions, **common))  # type: ignore[arg-type]
     return ResultSide(name=name, what="", machine=name, start="", records=records)
 
 

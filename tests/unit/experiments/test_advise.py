@@ -182,7 +182,7 @@ def test_the_quickest_is_chosen_with_its_gain_spread_reasons_and_lines(world: An
     assert answer["before"]["n"] >= 6 and answer["before"]["worst"] >= answer["before"]["best"]
     assert 0.1 < answer["best_vs_best"] < 0.3 and 0.1 < answer["worst_vs_worst"] < 0.3
     assert answer["why"] == ["thread migrations per run: 40 baseline, 0 with pack"]
-    runs = len(advice.of("balance"))
+    runs = len(advice.successful_runs("balance"))
     assert (answer["flags"], answer["disturbance"]) == (["migrated"], "")
     assert answer["not_held"] == [f"balance: in {runs} of {runs} runs, for example: thread 7 moved"]
     assert answer["lines"] == {
@@ -249,7 +249,7 @@ def test_records_keep_every_sample_and_read_back(world: Any) -> None:
     assert reread == rows
     pack = {r.metric: r for r in rows if r.conditions["candidate"] == "pack"}
     assert set(pack) == {"elapsed", "user", "system", "waiting", "figure_of_merit"}
-    assert len(pack["elapsed"].samples) == len(advice.of("pack")) >= 6
+    assert len(pack["elapsed"].samples) == len(advice.successful_runs("pack")) >= 6
     assert pack["figure_of_merit"].value == pytest.approx(100 / pack["elapsed"].value, rel=1e-4)
     assert pack["elapsed"].conditions["cpus"] == "4-5"
     condition_names = (

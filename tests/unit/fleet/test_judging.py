@@ -64,11 +64,11 @@ def test_a_correlation_of_few_nodes_is_not_singular() -> None:
 
 def test_a_tail_is_that_of_its_sample_and_not_too_light_beyond() -> None:
     sample = np.random.default_rng(5).normal(size=100_000)
-    tail = Tail.of(sample)
+    tail = Tail.from_sample(sample)
     probabilities = np.exp(tail.log(np.array([-9.0, 0.0, 2.326, 3.719, 5.0])))
     assert probabilities[:4] == pytest.approx([1.0, 0.5, 0.01, 1e-4], rel=0.25)
     assert 2.9e-7 < probabilities[4] < 3e-5  # the tail of a normal distribution has 2.9e-7
-    assert np.exp(Tail.of(np.zeros(50)).log(np.array([0.0, 1.0]))) == pytest.approx([1.0, 0.0])
+    assert np.exp(Tail.from_sample(np.zeros(50)).log(np.array([0.0, 1.0]))) == pytest.approx([1.0, 0.0])
 
 
 @pytest.mark.parametrize(("nodes", "each"), [(20, 7), (100, 7), (400, 14)])

@@ -11,7 +11,7 @@ from support.made_network import leaves
 
 
 def places(tree: SwitchTree, count: int) -> TreePlaces:
-    return TreePlaces.of(tree, [f"n{i + 1}" for i in range(count)])
+    return TreePlaces.from_tree(tree, [f"n{i + 1}" for i in range(count)])
 
 
 @pytest.mark.parametrize("count", [2, 3, 10, 101])

@@ -46,7 +46,7 @@ DISTANCES = [
 @pytest.mark.parametrize("text", [CONF, SHOWN])
 def test_the_distance_is_the_height_of_the_lowest_common_switch(text: str) -> None:
     tree = read_tree(text, "topology.conf")
-    places = TreePlaces.of(tree, NAMES)
+    places = TreePlaces.from_tree(tree, NAMES)
     indices = np.arange(len(NAMES))
     assert places.levels(indices[:, None], indices[None, :]).tolist() == DISTANCES
     assert [NAMES[i] for i in places.below("mid")] == ["n1", "n2", "n3", "n4"]
@@ -54,13 +54,13 @@ def test_the_distance_is_the_height_of_the_lowest_common_switch(text: str) -> No
 
 
 def test_without_switches_all_nodes_are_at_one_distance() -> None:
-    places = TreePlaces.of(SwitchTree(), NAMES[:3])
+    places = TreePlaces.from_tree(SwitchTree(), NAMES[:3])
     assert places.levels(np.arange(3)[:, None], np.arange(3)).tolist() == [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
 
 
 def test_blocks_are_switches() -> None:
     tree = read_tree("BlockName=b1 Nodes=n[1-3]\nBlockName=b2 Nodes=n[4-6]\nBlockSizes=3\n", "topology.conf")
-    assert TreePlaces.of(tree, NAMES).levels(np.array([0, 0]), np.array([1, 3])).tolist() == [1, 2]
+    assert TreePlaces.from_tree(tree, NAMES).levels(np.array([0, 0]), np.array([1, 3])).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

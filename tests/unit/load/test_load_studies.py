@@ -365,7 +365,7 @@ def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[
     crossings = [r for r in study.records if r.metric == "crossing_rate"]
     assert bool(crossings) == (study.crossing.value is not None)
     assert crossings or study.crossing.reason in [a.reason for a in study.absences]
-    assert [len(o.of()) for o in read_outcomes(study.folder) if "together" in o.cell] == [2] * 4
+    assert [len(o.copies()) for o in read_outcomes(study.folder) if "together" in o.cell] == [2] * 4
 
 
 @two_cpus

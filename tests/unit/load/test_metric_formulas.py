@@ -53,9 +53,9 @@ def test_a_ratio_of_sums_is_the_formula_itself(formula: str) -> None:
         # Division by zero gives infinity instead of an error.
         numpy_formula = re.sub(r"(?<![\w.])([\d.]+)", r"float64(\1)", formula)
         expected = np.broadcast_to(eval(numpy_formula, {"__builtins__": {}, "float64": np.float64}, c), 5)
-        assert np.asarray(m.of(c)) == pytest.approx(expected, nan_ok=True)
+        assert np.asarray(m.evaluate(c)) == pytest.approx(expected, nan_ok=True)
         if m.ratio is not None:
-            numerator, denominator = (part.of(c) + part.constant for part in m.ratio)
+            numerator, denominator = (part.evaluate(c) + part.constant for part in m.ratio)
             reliable = (
                 np.isfinite(expected)
                 & (np.abs(denominator) > 1e-6)
@@ -86,7 +86,7 @@ def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> N
         serial_s=0.75,
     )
     t = VariantColumns([v])
-    values = {k: float(m.of(t.columns)[0]) for k, m in METRICS.items()}
+    values = {k: float(m.evaluate(t.columns)[0]) for k, m in METRICS.items()}
     assert values == pytest.approx(
         {
             "memory_gb_per_s": 8,
@@ -102,8 +102,8 @@ def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> N
         }
     )
     cached = VariantColumns([dataclasses.replace(v, served_by="L2")])
-    assert METRICS["cache_gb_per_s"].of(cached.columns)[0] == 8
-    assert METRICS["memory_gb_per_s"].of(cached.columns)[0] == 0
+    assert METRICS["cache_gb_per_s"].evaluate(cached.columns)[0] == 8
+    assert METRICS["memory_gb_per_s"].evaluate(cached.columns)[0] == 0
 
 
 @pytest.mark.parametrize(

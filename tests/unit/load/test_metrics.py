@@ -43,8 +43,8 @@ def test_linear_sums_are_scaled_and_added_with_their_constants() -> None:
 
 def test_the_value_of_a_linear_sum_lacks_its_constant_and_has_the_shape_of_the_columns() -> None:
     columns = {"flops": np.array([1.0, 2.0, 4.0]), "wall_s": np.array([10.0, 20.0, 30.0])}
-    assert linear(99.0, flops=2.0, wall_s=-0.5).of(columns).tolist() == [-3, -6, -7]
-    assert linear(99.0).of(columns).tolist() == [0, 0, 0]
+    assert linear(99.0, flops=2.0, wall_s=-0.5).evaluate(columns).tolist() == [-3, -6, -7]
+    assert linear(99.0).evaluate(columns).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_a_metric_keeps_its_formula_unit_and_names() -> None:
 
 def test_values_have_one_element_for_each_of_the_columns_and_are_infinite_or_nan_on_division_by_zero() -> None:
     columns = {"flops": np.array([1.0, 0.0, 3.0]), "wall_s": np.array([0.0, 0.0, 2.0])}
-    values = metric("m", "-flops / wall_s").of(columns)
+    values = metric("m", "-flops / wall_s").evaluate(columns)
     assert values.tolist() == pytest.approx([-math.inf, math.nan, -1.5], nan_ok=True)
     assert values.dtype == np.float64
-    assert metric("m", "+flops * 2 - wall_s + 1 + 0 * flops").of(columns).tolist() == [3, 1, 5]
+    assert metric("m", "+flops * 2 - wall_s + 1 + 0 * flops").evaluate(columns).tolist() == [3, 1, 5]
 
 
 # ------------------------------------------------------------------ refused formulas

@@ -93,7 +93,7 @@ def test_half_of_the_page_cache_of_a_node_is_available(tmp_path: Path) -> None:
 
 
 def test_large_weights_begin_with_a_trial_and_small_ones_do_not() -> None:
-    memory = AvailableMemory.of(from_sysfs())
+    memory = AvailableMemory.from_topology(from_sysfs())
     query = request(["--weights", "1MiB,40GB,40GiB", "--threads", "1"], memory)
     assert query.small == (1 << 20,) and query.large == (40 * GB, 40 * GIB)
     assert set(query.trial_sizes) == {1 << 20, query.trial_bytes}

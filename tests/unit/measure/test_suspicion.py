@@ -22,7 +22,7 @@ CACHES = [
 def record(instrument: str, metric: str, value: float, source: str = "host", **conditions: object) -> Record:
     kind = next(m for m in description(instrument).metrics if m.name == metric)
     samples: Sequence[float] = [value * (1 + 0.001 * i) for i in range(-5, 6)]
-    return Record.of(
+    return Record.from_samples(
         kind, samples, source=source, machine="m", instrument=instrument, conditions=conditions, provenance={}
     )
 

@@ -16,7 +16,7 @@ RATE, TIME = Metric("rate", "op/s", "higher", ""), Metric("time", "s", "lower", 
 
 
 def record(metric: Metric, ghz: float, value: float, **conditions: str) -> Record:
-    return Record.of(
+    return Record.from_samples(
         metric,
         [value],
         source="model",

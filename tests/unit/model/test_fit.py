@@ -27,7 +27,7 @@ UNITS = {
 
 
 def rec(instrument: str, metric: str, *samples: float, flags: Iterable[str] = (), **conditions: Any) -> Record:
-    return Record.of(
+    return Record.from_samples(
         Metric(metric, UNITS[metric], "none", ""),
         samples,
         source="host",

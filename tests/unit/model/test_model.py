@@ -229,7 +229,7 @@ def test_every_machine_of_the_package_is_sound(name: str) -> None:
 
 
 def test_every_key_of_a_machine_file_is_read_somewhere() -> None:
-    native = "".join(p.read_text() for p in (ROOT / "native" / "model").glob("*.cpp"))
+    native = "".join(p.read_text() for p in (ROOT / "native" / "model").rglob("*.cpp"))
     readers = (FOLDER.parent, FOLDER.parents[1] / "validation")
     source = "".join(p.read_text() for folder in readers for p in folder.rglob("*.py"))
     for table, keys in KEYS.items():

@@ -60,7 +60,7 @@ def test_this_host_is_remembered_once(tmp_path: Path) -> None:
 
 
 def test_facts_hold_from_the_results_that_were_made_under_them(tmp_path: Path) -> None:
-    record = Record.of(
+    record = Record.from_samples(
         Metric("x", "s", "lower", ""), (1.0,), source="host", machine="m", instrument="i", conditions={}, provenance={}
     )
     starts = ("2026-11-20T01:02:03.5Z", "", "2026-11-20T01:02:04Z")
@@ -95,7 +95,7 @@ def test_machines_of_imported_results_are_listed_with_their_source(tmp_path: Pat
     store = Store(tmp_path)
     metric = Metric("load_latency", "time", "s", "lower")
     for machine, source in (("colleague", "tool"), ("here", "host")):
-        record = Record.of(
+        record = Record.from_samples(
             metric, [1e-7], source=source, machine=machine, instrument="latency", conditions={}, provenance={}
         )
         store.add(f"run-{machine}", "step", [record])

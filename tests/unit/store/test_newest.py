@@ -12,7 +12,7 @@ import pytest
 
 from meshmark.errors import UsageError
 from meshmark.store.compaction import compact
-from meshmark.store.layout import INDEX, kept
+from meshmark.store.layout import INDEX, result_files
 from meshmark.store.newest import first_start, newest
 from meshmark.store.record import Record
 from meshmark.store.store import Store
@@ -93,9 +93,9 @@ def compacted(tmp_path: Path) -> Store:
 
 
 def test_a_run_is_sought_only_in_files_that_may_have_it(compacted: Store) -> None:
-    assert [entry.path.parent.name for entry in kept(compacted.folder, "a-20261003T1000")] == ["machine=a"]
+    assert [entry.path.parent.name for entry in result_files(compacted.folder, "a-20261003T1000")] == ["machine=a"]
     assert len(compacted.rows(run="a-20261003T1000")) == 2
-    assert kept(compacted.folder, "a-20261004T1000") == []
+    assert result_files(compacted.folder, "a-20261004T1000") == []
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"compacted~1.parquet": 1}'])
@@ -112,7 +112,7 @@ def test_what_is_compacted_later_is_in_the_index_too(compacted: Store) -> None:
     compact(compacted, "2026-11-01")
     for run in ("a-20261003T1000", "a-20261009T1000"):
         assert len(compacted.rows(run=run)) == 2
-    assert [entry.path.parent.name for entry in kept(compacted.folder, "b-20261003T1000")] == ["machine=b"]
+    assert [entry.path.parent.name for entry in result_files(compacted.folder, "b-20261003T1000")] == ["machine=b"]
     assert compacted.remove("b-20261003T1000") == 1
     assert compacted.rows(run="b-20261003T1000") == [] and len(compacted.rows(run="b-20261005T1000")) == 2
 

@@ -55,7 +55,7 @@ def test_only_the_metric_says_which_sample_is_the_best(
 def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_all_samples() -> None:
     common: Any = {"machine": "m", "instrument": "loaded", "conditions": {"cpu": 1}, "provenance": {"command": "x"}}
     metric = Metric("bandwidth", "B/s", "higher", "how much is moved")
-    record = Record.of(metric, [5, 1, 2, 3, 4, 6], source="model", flags=frozenset({"disturbed"}), **common)
+    record = Record.from_samples(metric, [5, 1, 2, 3, 4, 6], source="model", flags=frozenset({"disturbed"}), **common)
     assert record == Record.from_json(
         {
             **common,
@@ -69,8 +69,8 @@ def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_a
             "flags": ["disturbed"],
         }
     )
-    assert Record.of(metric, [7], source="paper", **common).interval is None
-    assert Record.of(metric, [7], source="paper", **common).flags == frozenset()
+    assert Record.from_samples(metric, [7], source="paper", **common).interval is None
+    assert Record.from_samples(metric, [7], source="paper", **common).flags == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_record_knows_whether_its_interval_is_as_narrow_as_requested(
 ) -> None:
     common: Any = {"machine": "m", "instrument": "loaded", "provenance": {}, "source": "host"}
     conditions = {} if asked is None else {"interval_asked": asked}
-    record = Record.of(Metric("a", "1", "none", "a"), samples, conditions=conditions, **common)
+    record = Record.from_samples(Metric("a", "1", "none", "a"), samples, conditions=conditions, **common)
     assert (record.half_width, record.requested_half_width, record.converged) == (half, asked, converged)
 
 
@@ -150,7 +150,7 @@ def test_a_broken_record_names_its_field(field: str, value: object) -> None:
 
 def of(unit: str, better: Better, *samples: float) -> Record:
     metric = Metric("m", unit, better, "")
-    return Record.of(
+    return Record.from_samples(
         metric, samples, source="tool", machine="n1", instrument="tool", conditions={}, provenance={"start": "2026"}
     )
 

@@ -90,7 +90,7 @@ def answering(bench: Bench, monkeypatch: pytest.MonkeyPatch, values: Sequence[fl
 
     def records(_: str, machine: str, term: EffectTerm) -> list[Record]:
         return [
-            Record.of(
+            Record.from_samples(
                 SLOWDOWN,
                 [next(replies)],
                 source="model",

@@ -15,7 +15,7 @@ TIME = Metric("elapsed", "s", "lower", "")
 
 
 def record(value: float, metric: Metric = RATE, **conditions: Any) -> Record:
-    return Record.of(
+    return Record.from_samples(
         metric,
         [value * (1 + 0.01 * i) for i in range(7)],
         source="host",
@@ -63,7 +63,7 @@ def test_other_instruments_are_not_drawn() -> None:
 def test_the_hottest_functions_are_listed_with_their_intervals() -> None:
     share = Metric("function_share", "1", "none", "")
     shares = [
-        Record.of(
+        Record.from_samples(
             share,
             [value],
             source="host",
@@ -118,7 +118,7 @@ def test_the_page_says_how_a_program_scales_and_how_long_it_waited() -> None:
 
 def test_rounds_that_failed_do_not_pair() -> None:
     records = [record(1.0 / n, TIME, threads=n) for n in (1, 2)]
-    records[1] = Record.of(
+    records[1] = Record.from_samples(
         TIME,
         records[1].samples[:5],
         source="host",

@@ -519,8 +519,8 @@ def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
         records.append(exchange("a", words, level(second * 1e-6), "mpich"))
     (pair,) = comparisons(rankings(records))
     lines = ["up to 8 words: Open MPI 4.1.4", "at 64 words: equal", "from 512 words: MPICH 4.0.2"]
-    assert pair.faster(pair.of("a")) == pair.faster(pair.best) == lines
-    assert pair.best == pair.of("a")
+    assert pair.faster(pair.ratios_by_size("a")) == pair.faster(pair.best) == lines
+    assert pair.best == pair.ratios_by_size("a")
     assert [r.word for r in pair.best.values()] == ["higher", "higher", "equal", "lower", "lower"]
     (section,) = comparison_sections(records, HALO)
     assert section.lines == [f"{name}: {'; '.join(lines)}" for name in ("best protocol of each library", "a")]
@@ -533,7 +533,7 @@ def test_too_few_samples_of_one_library_are_no_difference() -> None:
     records = [exchange("a", 1, [1e-6]), exchange("a", 1, level(9e-6), "mpich")]
     (pair,) = comparisons(rankings(records))
     assert pair.ratios["a", 1].interval is None and pair.faster(pair.best) == ["inconclusive"]
-    assert pair.best == {} and pair.faster(pair.of("a")) == ["inconclusive"]
+    assert pair.best == {} and pair.faster(pair.ratios_by_size("a")) == ["inconclusive"]
     assert comm.halo_libraries(records) is None
 
 

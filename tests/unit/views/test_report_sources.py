@@ -126,7 +126,7 @@ def described(name: str) -> list[Record]:
                 conditions[key] = p.choices[i % len(p.choices)] if p and p.choices else 8 << i
             samples = tuple((1 + i) * (1 + k / 100) for k in range(7))
             records.append(
-                Record.of(
+                Record.from_samples(
                     metric,
                     samples,
                     source="host",

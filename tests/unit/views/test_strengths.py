@@ -61,7 +61,7 @@ def test_bandwidth_is_put_beside_the_peak_of_the_memory_modules(share: float, go
 
 def test_an_interval_that_reaches_what_is_neither_makes_no_point() -> None:
     """A median of half the peak is bad only if the whole interval is below the limit."""
-    wide = Record.of(
+    wide = Record.from_samples(
         description("bandwidth").metric("bandwidth_net"),
         [3e10, 4e10, 5e10, 5e10, 6e10, 7e10, 9e10],
         source="host",

@@ -117,7 +117,7 @@ def profile_all(
     Raises:
         MeshmarkError: The journal cannot be read.
     """
-    items = [item for item in every if trials.of(item.label)]
+    items = [item for item in every if trials.valid_runs(item.label)]
     if isinstance(perf, AbsentError):
         return [Profile(configuration=item.label, reason=str(perf), enable=perf.hint) for item in items]
     if trials.stopped == INTERRUPTED:
@@ -154,7 +154,9 @@ def _profiled(
     """Profile one run and keep the profile. Return the profile and the time of the run, in s."""
     temporary = to.with_name(f".{to.name}")
     out, err = to.with_suffix(".out"), to.with_suffix(".err")
-    cpu_s = RunMedians.of(list(trials.of(configuration.label).values())).cpu_s / configuration.count("copies")
+    cpu_s = RunMedians.from_runs(list(trials.valid_runs(configuration.label).values())).cpu_s / configuration.count(
+        "copies"
+    )
     profile = Profile(configuration=configuration.label, tool=perf.version, frequency_hz=frequency_hz(cpu_s))
     try:
         temporary.unlink(missing_ok=True)  # left by a run that was killed; perf would rename it

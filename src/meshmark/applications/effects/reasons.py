@@ -34,7 +34,7 @@ class RunMedians:
     lost: float  # involuntary switches
 
     @staticmethod
-    def of(runs: Sequence[ConfigurationRun], warm: ConfigurationRun | None = None) -> RunMedians:
+    def from_runs(runs: Sequence[ConfigurationRun], warm: ConfigurationRun | None = None) -> RunMedians:
         def median_time(name: str) -> float:
             return median([a.times.get(name, 0.0) for a in runs])
 
@@ -121,7 +121,7 @@ def levels(runs: Mapping[int, ConfigurationRun]) -> TwoLevels | None:
     spread = max(values[cut - 1] - values[0], values[-1] - values[cut])
     if gap < max(_GAP * values[0], spread) or gap < _typical(values[:cut], values[cut:]) * _APART:
         return None
-    low, high = RunMedians.of(sorted_runs[:cut]), RunMedians.of(sorted_runs[cut:])
+    low, high = RunMedians.from_runs(sorted_runs[:cut]), RunMedians.from_runs(sorted_runs[cut:])
     return TwoLevels(median(values[:cut]), cut, median(values[cut:]), len(values) - cut, _difference(low, high))
 
 

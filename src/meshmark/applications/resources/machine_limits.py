@@ -91,7 +91,7 @@ def check_limits(dimensions: Mapping[str, Sequence[str]], machine: Callable[[], 
     by_resctrl = RESCTRL_METHOD in dimensions.get("cache_method", METHODS)
     for text in dimensions.get("cache", ()) if by_resctrl else ():
         if (requested_bytes := cache_bytes("dimensions.cache", text)) is not None:
-            CacheWays.of(machine()).bits(requested_bytes)
+            CacheWays.from_topology(machine()).bits(requested_bytes)
     for text in dimensions.get("clock", ()):
         if (hz := clock_hz("dimensions.clock", text)) is not None:
             for policy in _policies():
@@ -118,7 +118,7 @@ def limited(values: Mapping[str, str], machine: Callable[[], Topology]) -> Itera
         if "cache" in values and values.get("cache_method", RESCTRL_METHOD) == RESCTRL_METHOD:
             lock = stack.enter_context(alone(RESCTRL))
             if (requested_bytes := cache_bytes("dimensions.cache", values["cache"])) is not None:
-                tasks = stack.enter_context(CacheWays.of(machine()).group(requested_bytes, lock))
+                tasks = stack.enter_context(CacheWays.from_topology(machine()).group(requested_bytes, lock))
         if "clock" in values:
             lock = stack.enter_context(alone(CPUFREQ))
             if (hz := clock_hz("dimensions.clock", values["clock"])) is not None:
@@ -150,7 +150,7 @@ class CacheWays:
     caches: tuple[str, ...]
 
     @staticmethod
-    def of(machine: Topology) -> CacheWays:
+    def from_topology(machine: Topology) -> CacheWays:
         """Return the parts that this machine can assign.
 
         Raises:

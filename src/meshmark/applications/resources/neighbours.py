@@ -53,7 +53,7 @@ class Sharing:
     private_bytes: int
 
     @staticmethod
-    def of(machine: Topology, workers: int) -> Sharing:
+    def from_topology(machine: Topology, workers: int) -> Sharing:
         """Return the sharing for a program whose workers have a core each.
 
         Raises:
@@ -178,7 +178,7 @@ def check_neighbours(dimensions: Mapping[str, Sequence[str]], machine: Callable[
     if NEIGHBOURS not in dimensions.get("cache_method", ()):
         return
     workers = math.prod(max(map(int, dimensions.get(name, ("1",)))) for name in COUNTS)
-    sharing = Sharing.of(machine(), workers)
+    sharing = Sharing.from_topology(machine(), workers)
     for text in dimensions.get("cache", ()):
         _left(text, sharing)
     with alone(CPUS):
@@ -197,7 +197,7 @@ def beside(values: Mapping[str, str], machine: Callable[[], Topology]) -> Iterat
     if values.get("cache_method") != NEIGHBOURS:
         yield result
         return
-    sharing = Sharing.of(machine(), math.prod(int(values.get(name, "1")) for name in COUNTS))
+    sharing = Sharing.from_topology(machine(), math.prod(int(values.get(name, "1")) for name in COUNTS))
     result.cpus = sharing.program  # also without a limit, so that configurations differ only in the limit
     with alone(CPUS):
         if (part_bytes := _left(values["cache"], sharing)) is None:

@@ -90,7 +90,7 @@ def pairs(
         def draw(names: list[str]) -> Any:
             if missing := tree.missing(names):
                 say(f"warning: the switches have no {fold(missing)}")
-            return draw_rounds(TreePlaces.of(tree, names), rounds, seed)
+            return draw_rounds(TreePlaces.from_tree(tree, names), rounds, seed)
 
         name = begin_pairs(fleet, site, node_engine, selection, plan, draw, KIND)
     with interruptible(f"jobs continue; meshmark fleet pairs {folder} --resume"):

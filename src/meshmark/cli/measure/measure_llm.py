@@ -76,7 +76,7 @@ def measure_llm(d: Description, argv: Sequence[str], repetitions: int, store: Pa
     from meshmark.store.store import Store
 
     topology = from_sysfs()
-    memory = AvailableMemory.of(topology)
+    memory = AvailableMemory.from_topology(topology)
     llm_request = request([*argv, *([] if "--machine" in argv else ["--machine", host_id()])], memory)
     if store is not None:
         Store(store)  # raises early if the folder is not a store

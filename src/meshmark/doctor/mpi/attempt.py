@@ -52,7 +52,7 @@ class CommandResult:
 
     def value(self, metric: str) -> float | None:
         """Return the first value of a metric, in its unit; None if the output does not contain the metric."""
-        return next((r.value for r in self.reading.of(metric)), None)
+        return next((r.value for r in self.reading.results(metric)), None)
 
     @property
     def absent(self) -> str:

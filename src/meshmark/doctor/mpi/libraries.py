@@ -64,7 +64,7 @@ def odd_windows(tested: TestedLauncher) -> Iterator[HostFinding]:
     name = f"{tested.name}: windows of odd sizes"
     effect = "one-sided data at wrong addresses: wrong results without an error"
     run = tested.as_measured(2, ["defects", "--trial", "window", "--words", "1..65536"])
-    results = run.reading.of("wrong_words")
+    results = run.reading.results("wrong_words")
     if not results:
         yield HostFinding(name, run.why or run.absent or "no result", "unknown", effect)
         return
@@ -101,7 +101,7 @@ def coarrays(tested: TestedLauncher) -> Iterator[HostFinding]:
     effect = "a lost x[j] = v or event causes no error, and an image that waits for a lost event never continues"
     trial = ["--trial", "caf_scalar,caf_element,caf_event"]
     run = tested.as_measured(2, ["defects", *trial])
-    results = run.reading.of("wrong_words")
+    results = run.reading.results("wrong_words")
     if not results or run.why:
         if run.absent:
             yield HostFinding(

@@ -165,7 +165,7 @@ class TestedLauncher:
         if self.kind != "mpich":
             return in_program
         run = self.as_measured(2, ["defects", *trial], MPIR_CVAR_NOLOCAL="1")  # as if no rank were on the same host
-        results = run.reading.of("wrong_words")
+        results = run.reading.results("wrong_words")
         if run.status or not results or any(r.value for r in results):
             return in_program
         return "export MPIR_CVAR_NOLOCAL=1   # slower: disables shared memory" + (in_program and f"; or {in_program}")
@@ -184,6 +184,6 @@ def transport_of(tried: CommandResult) -> tuple[str, float] | None:
 
     None if no latency was measured.
     """
-    for r in tried.reading.of("message_latency"):
+    for r in tried.reading.results("message_latency"):
         return str(r.conditions.get("transport", "")), r.value
     return None

@@ -452,7 +452,7 @@ class Campaign:
             state.tries += 1
             state.job, state.status = job, "running"
         try:
-            id_ = engine.submit(job, [node for n in nodes for node in self.groups[n]], work.of(nodes))
+            id_ = engine.submit(job, [node for n in nodes for node in self.groups[n]], work.for_groups(nodes))
         except EngineError as error:
             self._refusal, self._unsure[job] = str(error), time.monotonic()
             for node in nodes:

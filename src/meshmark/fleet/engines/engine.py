@@ -78,7 +78,7 @@ class JobWork:
     together: Callable[[Sequence[str]], str] | None = None
     script: str = ""
 
-    def of(self, groups: Sequence[str]) -> JobWork:
+    def for_groups(self, groups: Sequence[str]) -> JobWork:
         """Return the work of a job for these groups."""
         return replace(self, script=self.together(groups)) if self.together else self
 

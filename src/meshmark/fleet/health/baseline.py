@@ -46,7 +46,7 @@ class Weights:
     innovate: Array
 
     @staticmethod
-    def of(correlated: Array) -> Weights:
+    def from_values(correlated: Array) -> Weights:
         import numpy as np
 
         eigen, vectors = np.linalg.eigh(correlated)
@@ -141,14 +141,14 @@ def fit(values: Array, groups: Array | None = None, draws: int = DRAWS, seed: in
     simulated = noise + rng.normal(size=(draws, p)) @ np.linalg.cholesky(node_covariance).T
     classes = _simulated(rng, simulated, scale, noise_covariance, n)
     z = np.concatenate([simulated_class.z for simulated_class in classes])
-    worse, better = ([Tail.of(side * column) for column in z.T] for side in (1, -1))
+    worse, better = ([Tail.from_sample(side * column) for column in z.T] for side in (1, -1))
     group_mask = np.zeros((p, 0), bool) if groups is None else np.asarray(groups, bool)
     per_class = [
         statistics(scores(simulated_class.z, worse, better), simulated_class.weights, group_mask)
         for simulated_class in classes
     ]
     samples = [np.concatenate(sample) for sample in zip(*per_class, strict=True)]
-    parts = [Tail.of(sample) for sample in samples]
+    parts = [Tail.from_sample(sample) for sample in samples]
     return Baseline(
         own=located.own,
         centre=located.centre,
@@ -156,11 +156,11 @@ def fit(values: Array, groups: Array | None = None, draws: int = DRAWS, seed: in
         level=located.level,
         noise=np.sqrt(np.diag(noise_covariance)),
         groups=group_mask,
-        weights=Weights.of(correlated),
+        weights=Weights.from_values(correlated),
         worse=worse,
         better=better,
         parts=parts,
-        whole=Tail.of(smallest(samples, parts)),
+        whole=Tail.from_sample(smallest(samples, parts)),
     )
 
 
@@ -284,5 +284,5 @@ def _simulated(rng: Generator, made: Array, scale: Array, noise: Array, n: int) 
         _, correlated = _between((nodes - centre) / np.maximum(deviation(nodes - centre), 1e-9), scale, noise)
         freedom = _PRECISE * n
         factor = np.sqrt(rng.chisquare(freedom, chunk.shape[1]) / freedom)
-        classes.append(_SimulatedClass((chunk - centre / scale) / factor, Weights.of(correlated)))
+        classes.append(_SimulatedClass((chunk - centre / scale) / factor, Weights.from_values(correlated)))
     return classes

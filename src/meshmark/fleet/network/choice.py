@@ -127,7 +127,7 @@ def _distances(
     if size is not None and size not in sizes:
         raise UsageError(f"--bytes: found {size}; allowed: {', '.join(map(str, sizes))}, which were measured")
     metric = sizes.index(size) if size is not None else 0
-    places = TreePlaces.of(tree, exchange.nodes)
+    places = TreePlaces.from_tree(tree, exchange.nodes)
     terms = without_noise(exchange.pair_times, places, fit_terms(exchange.pair_times, places, tree))
     unknown = len({*names} - {*exchange.nodes})
     source = (

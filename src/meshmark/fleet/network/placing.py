@@ -48,7 +48,7 @@ class Distances:
         import numpy as np
 
         self.nodes = list(nodes)
-        self.places = TreePlaces.of(tree, nodes)
+        self.places = TreePlaces.from_tree(tree, nodes)
         heights = np.arange(self.places.above.shape[1] + 1)
         self._level = heights * 1.0
         self._node = np.ones(len(nodes))

@@ -150,7 +150,7 @@ def judge_exchange(seen: PairCampaign, tree: SwitchTree, known: set[str]) -> Net
     """
     import numpy as np
 
-    places = TreePlaces.of(tree, seen.nodes)
+    places = TreePlaces.from_tree(tree, seen.nodes)
     terms = fit_terms(seen.pair_times, places, tree)
     values = own_times(seen.pair_times, places, terms)
     offsets = {}
@@ -230,7 +230,12 @@ def draw_fresh(seen: NetworkState, who: RepeatRoles, names: Sequence[str], seed:
         return [index[seen.seen.nodes[i]] for i in of if seen.seen.nodes[i] in index]
 
     return draw_confirmation(
-        TreePlaces.of(seen.tree, names), there(who.judged), there(who.healthy), CONTROLS, seen.values.shape[1], seed
+        TreePlaces.from_tree(seen.tree, names),
+        there(who.judged),
+        there(who.healthy),
+        CONTROLS,
+        seen.values.shape[1],
+        seed,
     )
 
 
@@ -248,7 +253,7 @@ def tests(seen: NetworkState, who: RepeatRoles, fresh: PairCampaign) -> list[Net
     import numpy as np
 
     node_rows, meetings = _as_before(seen, fresh)
-    places = TreePlaces.of(seen.tree, fresh.nodes)
+    places = TreePlaces.from_tree(seen.tree, fresh.nodes)
     index = {i: k for k, i in enumerate(node_rows)}
     suspects = [i for i in who.suspects if i in index]
     members = {name: [index[i] for i in rows if i in index] for name, rows in who.members.items()}

@@ -71,7 +71,7 @@ class TreePlaces:
     switches: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(tree: SwitchTree, nodes: Sequence[str]) -> TreePlaces:
+    def from_tree(tree: SwitchTree, nodes: Sequence[str]) -> TreePlaces:
         import numpy as np
 
         n, index = len(nodes), {name: i for i, name in enumerate(nodes)}

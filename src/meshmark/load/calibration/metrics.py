@@ -28,7 +28,7 @@ from meshmark.errors import UsageError, near
 from meshmark.load.calibration.native import described_columns
 from meshmark.load.calibration.variants import COLUMNS, Variant, VariantColumns, Vector
 from meshmark.store.files import parse_toml, read_text
-from meshmark.values.inputs import PRINTABLE, Input, checked, shown
+from meshmark.values.inputs import PRINTABLE, Input, checked, key_text
 
 _MAX_FORMULA: Final = 500  # characters
 _MAX_DEPTH: Final = 40
@@ -111,7 +111,7 @@ class Linear:
     def is_constant(self) -> bool:
         return not self.factors
 
-    def of(self, columns: Mapping[str, Vector]) -> Vector:
+    def evaluate(self, columns: Mapping[str, Vector]) -> Vector:
         """Return the sum for each variant without the constant, in the shape of the columns."""
         first = next(iter(columns.values()))
         return sum((f * columns[k] for k, f in sorted(self.factors.items())), np.zeros_like(first))
@@ -136,7 +136,7 @@ class LoadMetric:
     ratio: tuple[Linear, Linear] | None  # None: the metric can be reported, but not be part of a target profile
     names: frozenset[str]  # columns of the formula
 
-    def of(self, columns: Mapping[str, Vector]) -> Vector:
+    def evaluate(self, columns: Mapping[str, Vector]) -> Vector:
         """Return the value for each element of the columns (variants or totals); NaN or infinite on division by 0."""
         with np.errstate(all="ignore"):
             return np.asarray(_value(self.tree, columns), dtype=np.float64)
@@ -296,7 +296,7 @@ def metrics_of(
     columns = (*COLUMNS, *(described_columns().counters if counters is None else sorted(counters)))
     metrics: dict[str, LoadMetric] = {}
     for name, table in tables.items():
-        text = f"{origin}: metric {shown(name)}"
+        text = f"{origin}: metric {key_text(name)}"
         if not _NAME.fullmatch(name) or name in RESERVED or name in columns:
             raise UsageError(
                 f"{text}: allowed: a name of lower-case letters, digits and _ that is not a column or key of a program"
@@ -332,7 +332,7 @@ def of_variants(
         missing_columns = sorted(metrics[name].names - columns.keys())
         if missing_columns:
             raise UsageError(f"metric {name}: the calibration data have no {missing_columns[0]}")
-    values = {name: m.of(columns) for name, m in metrics.items() if m.names <= columns.keys()}
+    values = {name: m.evaluate(columns) for name, m in metrics.items() if m.names <= columns.keys()}
     return {
         v.name: {name: float(column[i]) for name, column in values.items() if math.isfinite(column[i])}
         for i, v in enumerate(variants)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, Strict
 
 from meshmark.errors import UsageError
 from meshmark.load.calibration.metrics import LoadMetric, Metrics
-from meshmark.values.inputs import LIST, Input, Label, Name, checked, fields_of, shown, unknown_key
+from meshmark.values.inputs import LIST, Input, Label, Name, checked, fields_of, key_text, unknown_key
 
 DEFAULT_MEMORY_MIB: Final = 2048
 DEFAULT_MIN_KERNELS: Final = 20
@@ -86,7 +86,7 @@ def parse_profile(raw: Mapping[str, Any], where: str, metrics: Metrics, others: 
     values: dict[str, float] = {}
     for key, value in raw.items():
         if key in metrics and key not in profile_keys:
-            values[key] = _target_value(metrics[key], value, f"{where}: {shown(key)}")
+            values[key] = _target_value(metrics[key], value, f"{where}: {key_text(key)}")
         elif key not in profile_keys and key not in others:
             ratios = (name for name, m in metrics.items() if m.ratio)
             raise UsageError(f"{where}: {unknown_key(key, sorted({*profile_keys, *others, *ratios}))}")

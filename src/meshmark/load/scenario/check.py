@@ -11,7 +11,7 @@ from pathlib import Path
 from meshmark.errors import AbsentError, UsageError, near, quoted
 from meshmark.load.scenario.placing import HostResources, check_here, place_copies, threads_of
 from meshmark.load.scenario.scenario import Scenario, ScenarioProgram, about_program
-from meshmark.values.inputs import found
+from meshmark.values.inputs import quoted_value
 
 
 def check_scenario(scenario: Scenario, here: HostResources, files: Mapping[str, Path] | None = None) -> None:
@@ -65,7 +65,7 @@ def _check_command(p: ScenarioProgram) -> None:
     files = [place for place in candidates if stat.S_ISREG(_mode(place))]
     if not any(os.access(place, os.X_OK) for place in files):
         reason = "is not executable" if files else "no such program"
-        raise UsageError(f"program {p.name}: command: found {found(executable)}; {reason}")
+        raise UsageError(f"program {p.name}: command: found {quoted_value(executable)}; {reason}")
 
 
 def check_threads(scenario: Scenario, cpus: Collection[int]) -> None:
@@ -100,7 +100,9 @@ def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> N
                     known = {str(row["name"]) for row in kernels()}
                 if name not in known:
                     suggestion = near(name, known) or "meshmark load kernels lists them"
-                    raise UsageError(f"program {p.name}: {key}: found {found(name)}; no such load kernel; {suggestion}")
+                    raise UsageError(
+                        f"program {p.name}: {key}: found {quoted_value(name)}; no such load kernel; {suggestion}"
+                    )
 
 
 def _check_memory(scenario: Scenario) -> None:

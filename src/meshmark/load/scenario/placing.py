@@ -15,7 +15,7 @@ from meshmark.load.scenario.scenario import Scenario, ScenarioProgram, about_pro
 from meshmark.load.synthesis.program import FORMAT
 from meshmark.machine.tree import FileTree, format_list, kilobytes
 from meshmark.store.files import read_json
-from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, checked, found, shown
+from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, checked, key_text, quoted_value
 from meshmark.values.secrets import mask_variables, mask_words
 
 if TYPE_CHECKING:
@@ -279,5 +279,8 @@ def compared(path: Path, profile: TargetProfile) -> tuple[str, tuple[str, ...]]:
     profile_values = profile.to_json()
     for key in {**profile_values, **stored}:
         if stored.get(key) != profile_values.get(key):
-            return f"{shown(key)} = {found(stored.get(key))}, now {found(profile_values.get(key))}", excerpt.notes
+            return (
+                f"{key_text(key)} = {quoted_value(stored.get(key))}, now {quoted_value(profile_values.get(key))}",
+                excerpt.notes,
+            )
     return "", excerpt.notes

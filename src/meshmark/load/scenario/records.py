@@ -88,7 +88,7 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
         definition = metric if isinstance(metric, Metric) else METRICS[metric]
         if not impossible(definition.unit, definition.better, value):
             records.append(
-                Record.of(
+                Record.from_samples(
                     definition,
                     (value,),
                     source="host",

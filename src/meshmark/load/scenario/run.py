@@ -71,7 +71,7 @@ def run_scenario(
         out: folder of the run, created if necessary; refused if it contains a run.
         program_files: programs synthesised for the target profiles of the scenario, by program name.
         report: called with every event (`ready`, `released`, `exit`, …), in order.
-        user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics of the file.
+        user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics in the file.
         here: resources of the host; None: `HostResources.now()`.
         tick: called about once per second during the run.
         builds: folder for builds and inputs of applications, which several runs may share; None: `out`.

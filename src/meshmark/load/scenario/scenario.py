@@ -39,7 +39,7 @@ from meshmark.place.candidates import SCHEDULERS, WAITS
 from meshmark.place.native import vocabulary
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
-from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of, found, unknown_key
+from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of, quoted_value, unknown_key
 
 if TYPE_CHECKING:
     from meshmark.load.scenario.application import ScenarioApplication
@@ -250,7 +250,9 @@ class Scenario(ScenarioTable):
         for p in self.programs:
             if p.name == name:
                 return p
-        raise UsageError(f"program: found {found(name)}; the scenario has {', '.join(p.name for p in self.programs)}")
+        raise UsageError(
+            f"program: found {quoted_value(name)}; the scenario has {', '.join(p.name for p in self.programs)}"
+        )
 
     def alone(self, name: str, copy: int = 0) -> Scenario:
         """Return a scenario with only one copy of one program, the baseline of a comparison."""
@@ -261,7 +263,7 @@ def read_scenario(path: Path, user_metrics: Metrics | None = None) -> Scenario:
     """Return a scenario from its file; paths in it are relative to its folder.
 
     Args:
-        user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics of the file.
+        user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics in the file.
 
     Raises:
         UsageError: one line that names the file, the key, what was found and what is allowed.
@@ -274,7 +276,7 @@ def parse_scenario(toml: str, where: str, user_metrics: Metrics | None = None, f
 
     Args:
         where: the name of the text in error messages.
-        user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics of the text.
+        user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics in the text.
         folder: base of relative paths.
 
     Raises:
@@ -290,9 +292,11 @@ def parse_scenario(toml: str, where: str, user_metrics: Metrics | None = None, f
         name_of_last = members[-1].name
         if namesake := next((m.name for m in members[:-1] if file_stem(m.name) == file_stem(name_of_last)), ""):
             reason = (
-                "which another program has" if namesake == name_of_last else f"which has the files of {found(namesake)}"
+                "which another program has"
+                if namesake == name_of_last
+                else f"which has the files of {quoted_value(namesake)}"
             )
-            raise UsageError(f"{where}: program {i}: name: found {found(name_of_last)}, {reason}")
+            raise UsageError(f"{where}: program {i}: name: found {quoted_value(name_of_last)}, {reason}")
     scenario = Scenario(programs=tuple(members), metrics=scenario_metrics, **fields_of(file.scenario))
     if scenario.processes > MAX_PROCESSES:
         raise UsageError(f"{where}: copies: found {scenario.processes} in all programs; allowed: {MAX_PROCESSES}")

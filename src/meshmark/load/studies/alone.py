@@ -141,8 +141,8 @@ def _with_files(scenario: Scenario, files: Mapping[str, Path]) -> tuple[Scenario
 def _waited(outcomes: Sequence[CellRun]) -> str:
     """Return the median over the runs of the share of the time that a thread waited for a CPU, as text."""
     shares = [
-        statistics.fmean(u.waiting_s / (u.threads * u.wall_s) for u in o.of() if u.wall_s > 0)
+        statistics.fmean(u.waiting_s / (u.threads * u.wall_s) for u in o.copies() if u.wall_s > 0)
         for o in outcomes
-        if not o.reason and any(u.wall_s > 0 for u in o.of())
+        if not o.reason and any(u.wall_s > 0 for u in o.copies())
     ]
     return f"{100 * statistics.median(shares):.0f} %" if shares else "-"

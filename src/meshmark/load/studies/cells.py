@@ -36,7 +36,7 @@ from meshmark.load.synthesis import synthesize
 from meshmark.load.synthesis.make import calibrate
 from meshmark.load.synthesis.program import SyntheticProgram, dump_program, read_program
 from meshmark.store.files import read_json, write_file
-from meshmark.values.inputs import found
+from meshmark.values.inputs import quoted_value
 
 Notify = Callable[[str], None]
 Work = Path | Sequence[str] | ScenarioApplication  # file of a synthetic program, a command, or an application
@@ -109,8 +109,9 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
         for key in {**plan, **(stored_plan if isinstance(stored_plan, dict) else {})}:
             if not isinstance(stored_plan, dict) or stored_plan.get(key) != plan.get(key):
                 value = stored_plan.get(key) if isinstance(stored_plan, dict) else stored_plan
+                requested = quoted_value(plan.get(key))
                 raise UsageError(
-                    f"{folder}: contains a study with {key} = {found(value)}; requested: {found(plan.get(key))}",
+                    f"{folder}: contains a study with {key} = {quoted_value(value)}; requested: {requested}",
                     "choose another folder with --out, or use the original options to resume",
                 )
         run_count = len(read_outcomes(folder))

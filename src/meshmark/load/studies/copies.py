@@ -11,7 +11,7 @@ from meshmark.load.studies.cells import Work, member
 from meshmark.load.studies.outcome import StudyCell
 from meshmark.load.studies.results import StudyPoint, format_slowdown
 from meshmark.load.studies.study import Study, checked_work
-from meshmark.values.inputs import found
+from meshmark.values.inputs import quoted_value
 
 
 @dataclass(kw_only=True)
@@ -34,7 +34,7 @@ class CopiesStudy(Study):
         super().__post_init__()
         self.work = checked_work(self.work)
         if any(not (isinstance(c, int) and 1 <= c <= 4096) for c in self.counts):
-            raise UsageError(f"counts: found {found(list(self.counts))}; allowed: 1 to 4096 copies")
+            raise UsageError(f"counts: found {quoted_value(list(self.counts))}; allowed: 1 to 4096 copies")
         n = len(self.cpus)
         default = range(1, n + 1) if n <= 8 else [*range(1, 9), *(c for k in range(4, 13) if (c := 1 << k) < n), n]
         self.counts = sorted({1, *(self.counts or default)})
@@ -67,7 +67,7 @@ class CopiesStudy(Study):
         times = [o.time_s(clock) for o in runs]
         if count == 1:
             self.results.add("elapsed", times, {**cell.conditions, "company": "alone"}, flags)
-        rates = [count / max(u.time_s(clock) for u in o.of()) for o in runs]
+        rates = [count / max(u.time_s(clock) for u in o.copies()) for o in runs]
         rate = self.throughput[count] = statistics.median(rates)
         self.results.add("throughput", rates, cell.conditions, flags)
         efficiency = rate / (count * next(iter(self.throughput.values())))

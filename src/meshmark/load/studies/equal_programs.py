@@ -12,7 +12,7 @@ from meshmark.load.studies.outcome import StudyCell
 from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study, one_cpu_each
 from meshmark.store.record import Scalar
-from meshmark.values.inputs import found
+from meshmark.values.inputs import quoted_value
 
 
 @dataclass(kw_only=True)
@@ -58,7 +58,7 @@ class EqualPrograms(Study):
 
     def add(self, cell: StudyCell, alone: StudyCell) -> StudyPoint | None:
         """Add the point; its condition `memory_rate` is the median bandwidth of one copy alone, by its counts."""
-        uses = [u for o in self.outcomes[alone.name] for u in o.of()]
+        uses = [u for o in self.outcomes[alone.name] for u in o.copies()]
         rate = statistics.median(u.memory_rate(self.options.clock) for u in uses) if uses else 0.0
         return super().add(replace(cell, conditions={**cell.conditions, "memory_rate": rate}), alone)
 
@@ -70,5 +70,5 @@ def checked_fraction(value: float) -> float:
         UsageError: The value is not a number from 0 to 1.
     """
     if not (isinstance(value, int | float) and 0 <= value <= 1):
-        raise UsageError(f"write_fraction: found {found(value)}; allowed: 0 to 1")
+        raise UsageError(f"write_fraction: found {quoted_value(value)}; allowed: 0 to 1")
     return float(value)

@@ -12,7 +12,7 @@ from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member
 from meshmark.load.studies.outcome import StudyCell
 from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study
-from meshmark.values.inputs import found
+from meshmark.values.inputs import quoted_value
 
 MEMORY_BOUND: Final = ("stream", "irregular", "stencil", "solver", "dense", "compute", "integer", "spectral")
 
@@ -25,7 +25,7 @@ def kernel_class(name: str) -> Callable[[Variant], bool]:
     """
     kind, separator, level = name.partition("@")
     if separator and level not in LEVELS:
-        raise UsageError(f"classes: found {found(name)}; allowed levels: {', '.join(LEVELS)}")
+        raise UsageError(f"classes: found {quoted_value(name)}; allowed levels: {', '.join(LEVELS)}")
     return lambda v: kind in (v.kind, v.kernel) and (not separator or v.served_by == level)
 
 
@@ -60,7 +60,7 @@ class MatrixStudy(Study):
             if not any(map(kernel_class(name), sequential)):
                 kinds = ", ".join(sorted({v.kind for v in sequential}))
                 raise UsageError(
-                    f"classes: found {found(name)}; allowed: kernels and kinds ({kinds}), also with @LEVEL"
+                    f"classes: found {quoted_value(name)}; allowed: kernels and kinds ({kinds}), also with @LEVEL"
                 )
         self.columns = ("measured \\ beside", *self.classes)
 

@@ -17,7 +17,7 @@ from meshmark.load.studies.outcome import StudyCell
 from meshmark.load.studies.overload import cpu_shares
 from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study, checked_work
-from meshmark.values.inputs import found
+from meshmark.values.inputs import quoted_value
 
 OMP_OUTLASTS: Final = 1000.0  # run time of a sequential program relative to the parallel program, see `run_time_s`
 
@@ -101,7 +101,7 @@ class OmpOverloadStudy(Study):
                 f"threads: found {self.threads} with {self.copies} copies and {self.sequentials} sequential programs; "
                 "allowed: at least 2 threads, 1 copy and 1 program"
             )
-        unknown = [found(p) for p in self.policies if p not in WAIT_POLICIES]
+        unknown = [quoted_value(p) for p in self.policies if p not in WAIT_POLICIES]
         if unknown or not self.policies:
             raise UsageError(
                 f"policies: found {unknown[0] if unknown else 'none'}; allowed: {', '.join(WAIT_POLICIES)}"

@@ -78,13 +78,13 @@ class CellRun:
     more: Mapping[str, float] = field(default_factory=dict)  # values that the study derives from the run
     reason: str = ""  # why the outcome is excluded; "": valid
 
-    def of(self, *programs: str) -> list[CopyUse]:
+    def copies(self, *programs: str) -> list[CopyUse]:
         """Return the copies of these programs, by default of all measured programs."""
         return [u for u in self.uses if u.program in (programs or self.measured)]
 
     def time_s(self, clock: Clock) -> float:
         """Return the mean over the measured copies, which are not independent samples."""
-        return statistics.fmean(u.time_s(clock) for u in self.of())
+        return statistics.fmean(u.time_s(clock) for u in self.copies())
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "run", **dataclasses.asdict(self), "flags": sorted(self.flags)}
@@ -121,7 +121,7 @@ class CellRun:
         numbers = (*times, *dataclasses.astuple(outcome.totals), *outcome.more.values())
         if not (all(isinstance(t, str) for t in texts) and all(map(is_count, counts)) and all(map(is_number, numbers))):
             raise ValueError("a value has the wrong type")
-        if not outcome.reason and not (outcome.of() and all(u.wall_s > 0 for u in outcome.of())):
+        if not outcome.reason and not (outcome.copies() and all(u.wall_s > 0 for u in outcome.copies())):
             raise ValueError("a valid outcome has a run time")
         json.dumps(fields, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
         return outcome

@@ -29,7 +29,7 @@ _TOTALS: Final = {
 def cpu_shares(outcome: CellRun, *programs: str) -> list[float]:
     """Return the CPU time over CPU and waiting time of each copy."""
     shares = []
-    for u in outcome.of(*programs):
+    for u in outcome.copies(*programs):
         cpu_s = u.user_s + u.system_s
         shares.append(cpu_s / (cpu_s + u.waiting_s) if cpu_s + u.waiting_s > 0 else 1.0)
     return shares
@@ -100,11 +100,11 @@ class OverloadStudy(Study):
         fairness = [jain(cpu_shares(o)) for o in runs]
         self.results.add("fairness", fairness, cell.conditions, flags)
         for copy in range(count):
-            waiting_s = [o.of()[copy].waiting_s for o in runs]
+            waiting_s = [o.copies()[copy].waiting_s for o in runs]
             self.results.add("waiting", waiting_s, {**cell.conditions, "copy": copy}, flags)
         run = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
         if count > 1:
-            self._waits.append(f"{cell.name}: waited {', '.join(f'{u.waiting_s:.3f} s' for u in run.of())}")
+            self._waits.append(f"{cell.name}: waited {', '.join(f'{u.waiting_s:.3f} s' for u in run.copies())}")
         row = [
             cell.name,
             *(f"{getattr(run.totals, name):.3f}" for name in _TOTALS.values()),

@@ -85,7 +85,7 @@ class StudyResults:
     ) -> None:
         if values := tuple(samples):
             self.records.append(
-                Record.of(
+                Record.from_samples(
                     METRICS[metric],
                     values,
                     source="host",

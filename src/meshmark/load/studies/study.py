@@ -40,7 +40,7 @@ from meshmark.machine.tree import format_list
 from meshmark.store.files import read_bytes
 from meshmark.store.record import Record, Scalar
 from meshmark.store.run import Absence
-from meshmark.values.inputs import found
+from meshmark.values.inputs import quoted_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +102,12 @@ class Study(ABC):
         if not 1 <= options.repetitions <= MAX_REPETITIONS:
             raise UsageError(f"repetitions: found {options.repetitions}; allowed: 1 to {MAX_REPETITIONS}")
         if options.clock not in CLOCKS:
-            raise UsageError(f"clock: found {found(options.clock)}; allowed: {', '.join(CLOCKS)}")
+            raise UsageError(f"clock: found {quoted_value(options.clock)}; allowed: {', '.join(CLOCKS)}")
         if not 0 <= options.timeout_s <= 1e6:
             raise UsageError(f"timeout_s: found {options.timeout_s:g}; allowed: 0 to 1000000")
         self.cpus = tuple(self.cpus) or self.here.cpus
         if len(set(self.cpus)) != len(self.cpus) or not set(self.cpus) <= set(self.here.cpus):
-            raise UsageError(f"cpus: found {found(list(self.cpus))}; allowed: distinct CPUs of {available}")
+            raise UsageError(f"cpus: found {quoted_value(list(self.cpus))}; allowed: distinct CPUs of {available}")
         if self.measures_waiting and options.clock != "wall":
             raise UsageError(
                 f"clock: found {options.clock}; allowed: wall, because the study measures waiting for a CPU"
@@ -291,7 +291,7 @@ class Study(ABC):
         """
         if given:
             if any(not (isinstance(r, int | float) and 0 < r < 1e6) for r in given):
-                raise UsageError(f"rates: found {found(list(given))}; allowed: GB/s above 0")
+                raise UsageError(f"rates: found {quoted_value(list(given))}; allowed: GB/s above 0")
             return tuple(sorted({float(r) for r in given}))
         reachable = explain(
             self.variants, dataclasses.replace(target, metrics={"memory_gb_per_s": 1.0, **target.metrics})
@@ -326,7 +326,7 @@ def checked_work(work: Work, key: str = "command") -> Work:
         return work.resolve()
     argv = [str(w) for w in work]
     if isinstance(work, str) or not argv or not argv[0] or shutil.which(argv[0]) is None:
-        raise UsageError(f"{key}: found {found(argv[0] if argv else '')}; no such program")
+        raise UsageError(f"{key}: found {quoted_value(argv[0] if argv else '')}; no such program")
     return argv
 
 

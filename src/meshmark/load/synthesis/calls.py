@@ -120,9 +120,9 @@ def _sums(table: VariantColumns, target: TargetProfile, metrics: Metrics) -> dic
     sums: dict[str, Vector] = {}
     for name in sorted(target.metrics):
         over, under = parts_of(metrics[name])
-        sums[name] = over.of(table.columns)
+        sums[name] = over.evaluate(table.columns)
         if under.factors and under.multiple_of(Linear({"wall_s": 1.0})) is None:
-            sums[f"{name} (denominator)"] = under.of(table.columns)
+            sums[f"{name} (denominator)"] = under.evaluate(table.columns)
     return {k: v for k, v in sums.items() if v.any()}
 
 

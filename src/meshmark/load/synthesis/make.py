@@ -142,7 +142,7 @@ def _metrics(totals: Mapping[str, float], metrics: Metrics) -> dict[str, float]:
     values = {}
     for name, m in metrics.items():
         if m.names <= totals.keys():
-            value = float(m.of({k: np.array([totals[k]]) for k in m.names})[0])
+            value = float(m.evaluate({k: np.array([totals[k]]) for k in m.names})[0])
             if np.isfinite(value):
                 values[name] = value
     return values

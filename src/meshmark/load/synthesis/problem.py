@@ -124,13 +124,13 @@ def equation_rows(table: VariantColumns, target: TargetProfile, metrics: Metrics
     for name, value in sorted(target.metrics.items()):
         over, under = parts_of(metrics[name])
         fixed_denominator = _fixed_denominator(under, target, metrics)
-        per_s = under.of(table.columns) / t
+        per_s = under.evaluate(table.columns) / t
         largest = float(np.abs(per_s).max(initial=0.0))
         rows.append(
             TargetRow(
                 name,
                 value,
-                over.of(table.columns) / t,
+                over.evaluate(table.columns) / t,
                 per_s,
                 constant(over),
                 constant(under),

@@ -31,7 +31,7 @@ from meshmark.load.calibration.order import Uniformity
 from meshmark.load.calibration.profile import TargetProfile, parse_profile
 from meshmark.load.calibration.variants import COLUMNS, MAX_PROGRAM_BYTES, Variant, VariantColumns
 from meshmark.store.files import read_text
-from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, Input, Label, Name, checked, fields_of, found
+from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, Input, Label, Name, checked, fields_of, quoted_value
 
 FORMAT: Final = "meshmark load program"
 VERSION: Final = 1
@@ -151,7 +151,7 @@ class SyntheticProgram:
         values = {"run_time_s": totals["wall_s"]}
         for name, m in all_metrics(self.own_metrics).items():
             if m.names <= totals.keys() and name != "load_balance":
-                value = float(m.of({k: np.array([totals[k]]) for k in m.names})[0])
+                value = float(m.evaluate({k: np.array([totals[k]]) for k in m.names})[0])
                 if math.isfinite(value):
                     values[name] = value
         return values
@@ -253,7 +253,8 @@ def parse_program(data: str, where: str) -> SyntheticProgram:
     expected = shares(profile.threads, profile.load_balance)
     if len(file.shares) != len(expected) or any(abs(s - e) > 1e-9 for s, e in zip(file.shares, expected, strict=True)):
         raise MeshmarkError(
-            f"{where}: shares: found {found(list(file.shares))}; threads and load_balance give {list(expected[:3])}"
+            f"{where}: shares: found {quoted_value(list(file.shares))}; "
+            f"threads and load_balance give {list(expected[:3])}"
         )
 
     planned_table = file.planned
@@ -294,5 +295,7 @@ def _json_of(data: str, where: str) -> dict[str, Any]:
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise MeshmarkError(f"{where}: not a program of Meshmark: format is not {FORMAT!r}")
     if raw.get("version") != VERSION:
-        raise MeshmarkError(f"{where}: version: found {found(raw.get('version'))}; this Meshmark reads {VERSION}")
+        raise MeshmarkError(
+            f"{where}: version: found {quoted_value(raw.get('version'))}; this Meshmark reads {VERSION}"
+        )
     return raw

@@ -166,7 +166,7 @@ def _record(
         provenance["peak"] = entries[_indexed(row["peak"])].values[0]
     if "misprint" in row:
         provenance["misprint"] = _finding(paper.publication, row["misprint"])
-    return Record.of(
+    return Record.from_samples(
         metric,
         [e.values[i] for e, i in numbers],
         source="paper",

@@ -196,7 +196,7 @@ class ToolOutput:
     ) -> None:
         about = self.about
         facts = {"tool": about.tool, "tool_version": about.version, "command": about.command, "start": about.start}
-        record = Record.of(
+        record = Record.from_samples(
             metric,
             [samples] if isinstance(samples, int | float) else samples,
             source="tool",

@@ -37,7 +37,7 @@ class JournalContent:
     invalid_records: list[str] = field(default_factory=list)  # one error for each invalid result
     invalid_at: list[int] = field(default_factory=list)  # index of the line of each invalid result
 
-    def of(self, metric: str) -> list[Record]:
+    def results(self, metric: str) -> list[Record]:
         """Return the results of a metric."""
         return [r for r in self.records if r.metric == metric]
 

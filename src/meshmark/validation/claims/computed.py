@@ -40,7 +40,7 @@ def printed(document: str, path: str) -> RoundedNumber:
     entry = _printed(document).get(name)
     if entry is None or index >= len(entry.printed):
         raise MeshmarkError(f"claims: {document}: found no number '{path}'")
-    return RoundedNumber.of(entry.printed[index], entry.half_digits[index])
+    return RoundedNumber.from_printed(entry.printed[index], entry.half_digits[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RoundedNumber:
     high: float
 
     @staticmethod
-    def of(value: float, half_digit: float) -> RoundedNumber:
+    def from_printed(value: float, half_digit: float) -> RoundedNumber:
         return RoundedNumber(value, max(0.0, value - half_digit), value + half_digit)
 
     def times(self, other: RoundedNumber) -> RoundedNumber:
@@ -225,7 +225,7 @@ def largest_gain(*, what: str, column: str, over: str) -> list[Effect]:
     """Return the largest ratio of two columns among the programs."""
     half = 0.5 * 10.0**-_DECIMALS
     pairs = [
-        (RoundedNumber.of(a, half), RoundedNumber.of(b, half))
+        (RoundedNumber.from_printed(a, half), RoundedNumber.from_printed(b, half))
         for a, b in zip(_programs(column), _programs(over), strict=True)
     ]
     return [max((a.over(b) for a, b in pairs), key=lambda ratio: ratio.value).effect(what)]

@@ -248,7 +248,7 @@ def to_record(verdict: ClaimVerdict, build: str) -> Record | Absence:
     if effect is None:
         return Absence(instrument=INSTRUMENT, metric=EFFECT.name, reason=verdict.reason, conditions=conditions)
     low, high = effect.interval or (None, None)
-    return Record.of(
+    return Record.from_samples(
         EFFECT,
         [effect.value],
         source=_SOURCE[verdict.basis],

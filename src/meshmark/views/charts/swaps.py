@@ -119,7 +119,7 @@ def contention(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.To
 
 def _contention_map(contention: Contention, topology: Mapping[str, Any], wide: bool) -> alt.LayerChart | alt.FacetChart:
     places = _places([r for f in contention.cells.values() for r in (f.alone, f.together)], topology)
-    names = {d: _label(d, places, topology) for d in contention.distances if contention.of(d)}
+    names = {d: _label(d, places, topology) for d in contention.distances if contention.by_size(d)}
     rows: list[Row] = []
     for (distance, bytes_), f in contention.cells.items():
         rows.append(

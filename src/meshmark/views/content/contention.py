@@ -72,13 +72,13 @@ class Contention:
     sizes: tuple[int, ...]
     cells: Mapping[tuple[int, int], Factor]
 
-    def of(self, distance: int) -> list[tuple[int, Factor]]:
+    def by_size(self, distance: int) -> list[tuple[int, Factor]]:
         """Return sizes and factors at a distance, ascending by size."""
         return [(s, f) for s in self.sizes if (f := self.cells.get((distance, s)))]
 
     def start(self, distance: int) -> int | None:
         """Return the smallest message size at which the whole interval is above STARTS, or None."""
-        return next((s for s, f in self.of(distance) if f.starts), None)
+        return next((s for s, f in self.by_size(distance) if f.starts), None)
 
 
 def contentions(records: Iterable[Record]) -> list[Contention]:
@@ -134,7 +134,7 @@ def start_lines(contention: Contention, known: Collection[str] = ()) -> list[str
 
     def sentence(distance: int) -> tuple[str, str]:
         """Return the part that distances may share, and the part about this distance."""
-        cells = contention.of(distance)
+        cells = contention.by_size(distance)
         if not cells:
             return "only one pair", ""
         start = contention.start(distance)
@@ -179,7 +179,7 @@ def _section(contention: Contention) -> TableSection:
 
     head = ["distance", *map(size, contention.sizes)]
     rows: list[Cells] = [
-        [str(d), *(cell(d, s) for s in contention.sizes)] for d in contention.distances if contention.of(d)
+        [str(d), *(cell(d, s) for s in contention.sizes)] for d in contention.distances if contention.by_size(d)
     ]
     table = TextTable(head, rows, numbers=range(1, len(head)))
     title = f"{contention.library}, {contention.where}, {contention.transport}"

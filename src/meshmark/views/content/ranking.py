@@ -147,14 +147,14 @@ class LibraryComparison(NamedTuple):
                 ratios[size] = ratio if decided else replace(ratio, word="inconclusive")
         return ratios
 
-    def of(self, name: str) -> dict[int, Ratio]:
+    def ratios_by_size(self, name: str) -> dict[int, Ratio]:
         return {s: r for (n, s), r in sorted(self.ratios.items()) if n == name}
 
     @property
     def lines(self) -> dict[str, dict[int, Ratio]]:
         """The ratios by name and size; for the halo exchange, the ratios of the best protocols come first."""
         best = {BEST: self.best} if self.a.subject is HALO else {}
-        return {**best, **{name: ratios for name in self.a.protocols if (ratios := self.of(name))}}
+        return {**best, **{name: ratios for name in self.a.protocols if (ratios := self.ratios_by_size(name))}}
 
     def faster(self, ratios: Mapping[int, Ratio]) -> list[str]:
         """Return the verdict by size, such as `up to 64 words: Open MPI 4.1.4`."""
