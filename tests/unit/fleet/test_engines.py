@@ -463,7 +463,7 @@ def test_a_process_whose_environment_is_not_to_be_seen_is_still_a_job(tmp_path: 
 @pytest.mark.parametrize(
     ("site", "nodes", "why"),
     [
-        (PsijSite("slurm"), "", "nodes: missing; allowed: a set such as"),
+        (PsijSite("slurm"), "", "nodes: found no node; allowed: a set such as"),
         (PsijSite("local"), "n[1-2]", "nodes: found 2; allowed for psij.executor local: this host"),
         (PsijSite("pbs"), "n1", "psij.pin: found ''; allowed for pbs: an attribute of its jobs"),
         (PsijSite("slurm", "slurm.nodelist"), "n1", "psij.pin: found 'slurm.nodelist'; allowed"),

@@ -162,7 +162,7 @@ def test_any_text_as_a_formula_ends_well(text: str) -> None:
         ("x", "not TOML"),
         ("a = 1", "a: unknown key; allowed: metric"),
         ("metric = 1", "tables [metric.NAME]"),
-        ("[metric.flops]\nformula = '1'", "no column"),
+        ("[metric.flops]\nformula = '1'", "not a column"),
         ("[metric.Upper]\nformula = 'flops'", "lower-case letters"),
         ("[metric.seed]\nformula = 'flops'", "not a column or key of a program"),
         ("[metric.a]\nunit = 'x'", "formula: found nothing"),
