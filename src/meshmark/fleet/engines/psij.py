@@ -69,7 +69,9 @@ class Psij:
                 'they get a node, such as "slurm.nodelist={node}"'
             )
         if pin and not names:
-            raise UsageError("nodes: found no node; allowed: a set such as n[1-16], since PSI/J lists no nodes", "--nodes")
+            raise UsageError(
+                "nodes: found no node; allowed: a set such as n[1-16], since PSI/J lists no nodes", "--nodes"
+            )
         if not pin and len(names) > 1:
             raise UsageError(f"nodes: found {len(names)}; allowed for psij.executor local: this host", "--engine local")
         self._site, self._pin, self._names = site, pin, tuple(names) or (own_node_name(),)

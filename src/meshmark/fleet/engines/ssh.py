@@ -39,7 +39,9 @@ class Ssh:
 
     def __init__(self, names: Sequence[str], options: Sequence[str] = ()) -> None:
         if not names:
-            raise UsageError("nodes: found no node; allowed: a set such as n[1-16], since ssh lists no nodes", "--nodes")
+            raise UsageError(
+                "nodes: found no node; allowed: a set such as n[1-16], since ssh lists no nodes", "--nodes"
+            )
         self._names, self._options = tuple(checked_names(names, "--nodes")), tuple(options)
         self._processes = Processes()
 
