@@ -58,7 +58,7 @@ class Preparation:
     def steps(self) -> list[str]:
         """Return the arguments of `meshmark-start` for these preparations."""
         steps = [f"limit={number}:{_unsigned(soft)}:{_unsigned(hard)}" for number, (soft, hard) in self.limits.items()]
-        if self.group is not None:  # before a scheduling class that may starve others
+        if self.group is not None:  # before the process gets a scheduling class that may starve others
             steps.insert(0, f"join={self.group}")
         if self.cpus:
             steps.append("cpus=" + ",".join(map(str, sorted(self.cpus, reverse=True))))

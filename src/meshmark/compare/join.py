@@ -23,7 +23,8 @@ Word = Literal[Spoken, "not comparable"]
 WORDS: Final[tuple[Word, ...]] = (*get_args(Spoken), "not comparable")
 DERIVED: Final = frozenset({"bandwidth_gross"})  # computed from samples of another metric, so ratios repeat
 # Relative difference that is assumed between the results of two runs, if it was not measured. The interval of one
-# process does not include it: 30 to 80 % of equal results were called different where runs differed by 1 to 3 %.
+# process does not include it: without it, 30 to 80 % of equal results were judged different where runs differed by
+# 1 to 3 %.
 RUN_TO_RUN: Final = 0.1
 ONE_RUN: Final = "one run, so that the variation between runs is unknown"
 PUBLISHED: Final = "published without an interval"
@@ -68,8 +69,8 @@ class MetricMean:
     """The geometric mean of the ratios of a metric, over all pairs that have a ratio, whatever their verdict.
 
     Attributes:
-        interval: Its bounds if the errors of all pairs have the same sign, hence conservative; None if an
-            interval is unknown or doubtful.
+        interval: Geometric means of the lower and of the upper ends of the intervals of all pairs, which is
+            conservative; None if an interval is unknown or doubtful.
         doubtful: Number of doubtful pairs.
         left_out: Number of pairs without a ratio.
     """

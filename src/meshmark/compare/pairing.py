@@ -2,7 +2,7 @@
 
 Results of one machine and source are paired if all conditions that identify them agree. Results of different machines
 or sources are paired if they are of one kind (`compare.kinds`) and agree in all conditions that both state: first
-results with the same footprint and the same numbers of CPUs and nodes, then one pair for each kind.
+results with the same footprint and the same CPU and node numbers, then one pair for each kind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGES: Final = ("pages", "page_bytes")  # results that differ in these are paire
 _FOOTPRINTS: Final = ("footprint_bytes", "table_bytes")
 _PER_OCTAVE: Final = 64  # footprints of different machines are the same within 1.1 %
 NO_METRIC: Final = "the other side does not have this metric"
-_LARGEST: Final = 0.45  # share of the largest; kernels round a footprint to one, two or three whole arrays
+_LARGEST: Final = 0.45  # share of the largest footprint that counts as the largest: kernels round to whole arrays
 _NUMBERS: Final = ("cpu", "from_cpu", "to_cpu", "cpu_node", "from_node", "to_node", "memory_node", "home_node")
 # Conditions that the words of a kind stand for.
 _WORDED: Final = frozenset(
@@ -41,7 +41,7 @@ class ResultMatch:
 
     Attributes:
         differ: Why they are of different kinds, so that they are only shown; "" if they are of one kind.
-        kind: What both measured, in words; "" if footprints and numbers of CPUs and nodes agree.
+        kind: What both measured, in words; "" if footprints, CPU numbers and node numbers agree.
     """
 
     a: Record
@@ -148,7 +148,7 @@ def _equal(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[ResultM
 def _ranked(side: Iterable[Record]) -> list[Record]:
     """Return the records in an order in which the record that represents the others comes last.
 
-    It has the largest footprint, random order, the lowest numbers of CPUs and nodes, and the best value.
+    It has the largest footprint, random order, the lowest CPU and node numbers, and the best value.
     """
     return sorted(side, key=_rank, reverse=True)
 
@@ -172,7 +172,7 @@ class _PairingRule:
     """A way to pair results.
 
     Attributes:
-        alike: Whether footprints and numbers of CPUs and nodes must agree; otherwise, each kind has one pair.
+        alike: Whether footprints, CPU numbers and node numbers must agree; otherwise, each kind has one pair.
         by_part: Whether workers must fill the same part of the machine; otherwise, their numbers must agree.
     """
 
@@ -245,7 +245,8 @@ class _Pairing:
     def _key(self, side: int, both: frozenset[str], how: _PairingRule, r: Record) -> Key:
         """Return the key by which a record is paired; None if it cannot be paired in this way."""
         kind, words = self._kinds[id(r)], self._words[id(r)]
-        # A model with another clock is another machine: keys of its file count even if the other side lacks them.
+        # Names with a dot are settings of a model. They must agree even if the other side lacks them, because a model
+        # with another clock is another machine.
         point = {k: v for k, v in self._identity[id(r)].items() if (k in both or "." in k) and k not in CHOICES}
         if kind.workers is None and how.by_part:
             return None
@@ -277,7 +278,11 @@ class _Pairing:
         return json.dumps([*_metric(r), point], sort_keys=True)
 
     def _add(self, x: Record, y: Record, how: _PairingRule | None) -> None:
-        """Add a pair, unless it is unknown whether both are of one kind. `how`: None if all conditions agree."""
+        """Add a pair, unless it is unknown whether both are of one kind.
+
+        Args:
+            how: The pass that found the pair; None for the first pass, in which all conditions agree.
+        """
         by_part = how is not None and how.by_part
         if (id(x), id(y)) in self._known:
             return
@@ -296,7 +301,7 @@ class _Pairing:
         workers = [self._kinds[id(r)].workers for r in (x, y)]
         counts = {w.count for w in workers if w is not None}
         parts = {w.part for w in workers if w is not None}
-        # Two threads of two are also all threads, and may be compared with all threads of another machine.
+        # A result of 2 of 2 threads may be in two pairs: by its count, and as all threads of its machine.
         if not by_part or None in counts:
             self._taken[False] |= {id(x), id(y)}
         if by_part or len(parts) < 2:
@@ -310,7 +315,7 @@ class _Pairing:
 
 
 def _size_text(size: float, largest: float | None) -> str:
-    """Return a footprint, within 1.1 %; if `largest` is known, the largest footprints of two machines are the same."""
+    """Return a key that is equal for footprints within about 1.1 %, and for all footprints near `largest`."""
     if largest is not None and size >= _LARGEST * largest:
         return "largest"
     return str(round(_PER_OCTAVE * math.log2(size)))
@@ -358,7 +363,7 @@ class _OtherSide:
                 self._values.setdefault(name, {})[str(value)] = value
 
     def reason(self, record: Record, kind: ResultKind) -> str:
-        """Return the first aspect, number of workers or condition that these results lack; "" if they have all."""
+        """Return the first aspect, number of workers or condition that no result here has; "" if one has them all."""
         words = resolved(kind.words, self._known)
         if unknown_aspects := [aspect for aspect, word in words.items() if not word]:
             return f"the {_ASPECTS.get(unknown_aspects[0], unknown_aspects[0])} is not known"

@@ -43,9 +43,10 @@ Word = Literal["better", "no gain", "inconclusive"]
 
 
 def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = ()) -> float:
-    """Return the noise floor: the share that the difference of two sets of ten runs of one candidate rarely exceeds.
+    """Return the noise floor: the relative difference between two sets of ten runs of one candidate that chance exceeds
+    in 5 % of the cases.
 
-    "Rarely" means in 5 % of the cases. Consecutive runs are paired as if they belonged to two candidates; their
+    Consecutive runs are paired as if they belonged to two candidates; their
     differences are resampled with random sign.
 
     Args:
@@ -328,8 +329,8 @@ class Race:
                 interval = estimate - half_width, estimate + half_width
             judgement = judge(interval, (-smallest, smallest), 0.0)
             worse = judgement == "higher" or (beaten and name == self.baseline)
-            # A candidate that seems better than the choice was dropped or not shown to be better: the selection of
-            # the smallest estimates makes it look better than it is.
+            # No candidate is reported as better than the choice: the selection of the smallest estimates makes them
+            # look better than they are.
             word: Literal["worse", "equal", "inconclusive"] = (
                 "worse" if worse else "equal" if judgement == "equal" else "inconclusive"
             )

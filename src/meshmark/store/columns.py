@@ -130,7 +130,7 @@ POINT: Final[dict[str, type]] = {
 
 @cache
 def schema() -> pa.Schema:
-    """Return all columns. Only `run`, `step`, `status`, `machine` and `instrument` always have a value."""
+    """Return all columns. `run`, `step`, `status`, `machine`, `instrument`, `conditions` always have a value."""
     import pyarrow as pa
 
     types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -310,7 +310,7 @@ def _are_objects(table: pa.Table) -> bool:
 
 
 def _split(conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conditions that have columns as columns, and all others as JSON."""
+    """Return the columns of conditions: some have a column each, and `conditions` contains the others as JSON."""
     columns = {k: v for k, v in conditions.items() if k in POINT and _fits(v, POINT[k])}
     return {**columns, "conditions": json.dumps({k: v for k, v in conditions.items() if k not in columns})}
 

@@ -1,5 +1,5 @@
-"""Reduces the number of files of a store: joins the steps of runs that ended without being finished, and all runs of a
-machine in a month.
+"""Reduces the number of files of a store: joins the steps of runs whose process ended before `Store.finish`, and all
+runs of a machine in a month.
 
 The new file is always written before the old files are removed, so if the writer is killed in between, the store still
 has each of its results exactly once.

@@ -431,7 +431,7 @@ def writing_problem(path: Path) -> str:
 def held(folder: Path, resumed: bool = False) -> Iterator[None]:
     """Create a folder of results if necessary and lock it for this process.
 
-    The folder is removed again if it was created here and the request is then refused, or if nothing was written to it.
+    If the block raises, a folder that this call created is removed if the request was refused or nothing was written.
 
     Args:
         folder: The folder.

@@ -1,7 +1,7 @@
 """The names of files and folders of a store.
 
     date=2026-11-25/machine=n042/RUN.parquet              a finished run
-    date=2026-11-25/machine=n042/RUN--STEP.parquet        a step of a run that is not finished, or was added to
+    date=2026-11-25/machine=n042/RUN--STEP.parquet        a step that is not joined into RUN.parquet yet
     date=2026-11-01/machine=n042/compacted~….parquet      many runs of that month, made by compaction
     date=2026-11-01/compacted.json                        the runs in each compacted file of the month
     machines/MACHINE--TIME.machine.parquet                a row of the table of machines

@@ -14,7 +14,7 @@ from meshmark.store.store import Store
 
 # A JSON patch that removes the observed conditions; its braces are doubled for `Store.select`.
 _UNOBSERVED: Final = json.dumps(dict.fromkeys(sorted(OBSERVED))).replace("{", "{{").replace("}", "}}")
-# This key is finer than the identity of a point: an older result of a point may stay, but its only result never goes.
+# This key may split one point into several. An older result may then be returned, too, but no result is lost.
 _KEY: Final = ", ".join(
     [
         "source",

@@ -87,7 +87,7 @@ def relation(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:
 
 @cache
 def _no_rows() -> str:
-    """Return SQL that selects no row and all columns, because a file lacks the columns in which it has no value."""
+    """Return SQL that selects no row of all columns. A union with it adds the columns that a file lacks."""
     types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
     columns = [
         (f.name, types.get(str(f.type)) or f"{types[str(f.type.value_type)]}[]")  # a simple type, or a list of it

@@ -421,7 +421,7 @@ def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
 
 
 def is_scalar(value: object) -> bool:
-    """Return whether a condition may have this value: encodable text, or a number in the range of a double."""
+    """Return whether a condition may have this value: encodable text, a number in the range of a double, or None."""
     if isinstance(value, str):
         return is_unicode(value)
     if isinstance(value, int):

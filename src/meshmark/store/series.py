@@ -60,8 +60,8 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
     `measure.repetitions.point_key`.
 
     Args:
-        identity: Conditions that may identify a point. Other conditions of Meshmark's own instruments do not, unless
-            they have a column of their own.
+        identity: Names of conditions that may identify a point, in addition to those with a column. All conditions
+            of results of other tools identify it.
         equal: Required value of a column: `instrument`, `metric`.
 
     Raises:

@@ -1,7 +1,7 @@
 """The store: a folder of immutable Parquet files, queried with an in-memory DuckDB.
 
 There is no server. Files are written atomically, so that readers never see a partial file. Their names are unique, so
-that writers do not conflict; only importers, which derive names from their input, and removal wait for each other.
+that writers do not conflict; only import, removal and compaction lock the store.
 Stores are merged by copying files. `layout` describes the files, `columns` their rows.
 """
 
@@ -263,7 +263,7 @@ class Store:
         return []
 
     def select(self, query: str, **equal: str) -> list[dict[str, Any]]:
-        """Return the rows of a query of the results whose columns match, see `rows`.
+        """Run a query on the results whose columns have the given values (see `rows`), and return its rows.
 
         The query contains `FROM {rows}`; further conditions follow with `AND`.
         """
@@ -318,7 +318,7 @@ class Store:
         return step_names
 
     def unreadable(self, run: str, step: str) -> bool:
-        """Return whether a file that has, or may have, the results of a step cannot be read."""
+        """Return whether a file that may have the results of a step is unreadable."""
         paths = [
             file.path for file in result_files(self.folder, run) if file.run and file.step in {"", file_name(step)}
         ]

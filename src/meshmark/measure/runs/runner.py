@@ -128,7 +128,7 @@ class PlanRunner:
         return reading if reading.ended in {"ok", "absent"} else None
 
     def _pump(self, step: SurveyStep, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
-        """Run the program and copy its output to the journal; return its wait status and a problem, or ""."""
+        """Run the program and copy its output to the journal; return its exit status and a problem, or ""."""
         with rank_files(step.mpi if step.ranks else "", len(launch.cpus_of_hosts())) as variables:
             return self._pump_with(step, argv, sink, {**launch.environment(step.mpi), **variables})
 
