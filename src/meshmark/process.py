@@ -251,6 +251,11 @@ def signal_name(number: int) -> str:
     return f"signal {number}"
 
 
+def status_text(status: int) -> str:
+    """Return how a program ended: `status 3`, or the name of the signal that ended it if the status is negative."""
+    return signal_name(-status) if status < 0 else f"status {status}"
+
+
 def die_with(parent: int) -> None:
     """Make the kernel kill this process, a new interpreter, when the process `parent` that started it ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -100,7 +100,7 @@ def by_status(status: int | None, text: str) -> str:
         return f"verify.command: took longer than {LIMIT_S:g} s"
     if status == 0:
         return ""
-    exit_text = process.signal_name(-status) if status < 0 else f"status {status}"
+    exit_text = process.status_text(status)
     return f"verify.command: ended with {exit_text}: {printable(last_line(text.splitlines()))}"
 
 

@@ -141,7 +141,7 @@ class CandidateRunner:
         text += self.around.added()
         if status != 0:
             last = last_line(text.splitlines())
-            exit_text = process.signal_name(-status) if status < 0 else f"status {status}"
+            exit_text = process.status_text(status)
             outcome.reason = f"ended with {exit_text}: {printable(last.removeprefix('meshmark: error: '))}"
         else:
             self._read(record, candidate, outcome)

@@ -160,5 +160,5 @@ def status_failure(status: int | None, text: str, limit_s: float) -> str:
     # `meshmark run`, not the command, prints lines with these prefixes.
     run_prefixes = ("hint: ", "placement held: ", "placement did not hold: ")
     last = last_line([line for line in lines if not line.startswith(run_prefixes)])
-    exit_text = process.signal_name(-status) if status < 0 else f"status {status}"
+    exit_text = process.status_text(status)
     return f"ended with {exit_text}: {printable(last.removeprefix('meshmark: error: '))}"

@@ -23,6 +23,7 @@ from meshmark.process import (
     run_text,
     signal_name,
     start,
+    status_text,
     up_to_hard_limit,
 )
 from support.waiting import alive, until
@@ -190,6 +191,7 @@ def test_a_session_that_takes_too_long_ends_with_what_it_started(tmp_path: Path)
 
 def test_a_signal_is_named() -> None:
     assert (signal_name(9), signal_name(77)) == ("SIGKILL", "signal 77")
+    assert (status_text(-9), status_text(0), status_text(3)) == ("SIGKILL", "status 0", "status 3")
 
 
 def test_a_limit_is_at_most_the_hard_limit() -> None:
