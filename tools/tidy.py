@@ -36,7 +36,8 @@ def digest(source: Path) -> str:
         if path not in seen:
             seen.add(path)
             waiting += headers(path)
-    settings = [Path(".clang-tidy"), Path("CMakeLists.txt"), Path("requirements/locked.txt")]
+    flags = [Path("CMakeLists.txt"), *sorted(Path("native").rglob("CMakeLists.txt"))]
+    settings = [Path(".clang-tidy"), Path("requirements/locked.txt"), *flags]
     texts = [str(path).encode() + path.read_bytes() for path in (*sorted(seen), *settings) if path.is_file()]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:32]
 
