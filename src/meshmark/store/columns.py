@@ -20,7 +20,7 @@ from meshmark.store.run import Absence
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PART_ROWS: Final = 10_000  # rows that are converted at once
+_PART_ROWS: Final = 10_000  # rows that are converted at once: a row takes ten times as much memory as in a table
 MEASURED: Final = "measured"  # status of a record; the status of an absence is its kind
 TEXTS: Final = (
     "run",
@@ -151,9 +151,7 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
     parts = []
     remaining_rows = iter(rows)
-    while part := list(
-        islice(remaining_rows, _PART_ROWS)
-    ):  # because a row takes ten times as much memory as in a table
+    while part := list(islice(remaining_rows, _PART_ROWS)):
         names = {name for row in part for name in row}
         fields = [f for f in schema() if f.name not in POINT or f.name in names]
         parts.append(pa.Table.from_pylist(part, schema=pa.schema(fields)))
