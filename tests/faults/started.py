@@ -133,8 +133,7 @@ class Command:
         return Ended(self.child.returncode, out, err)
 
     def heeds_signals(self) -> bool:
-        """Wait until SIGTERM has a handler; earlier behaviour is that of Python. Returns False if the command ended
-        first."""
+        """Wait until SIGTERM has a handler, which replaces Python's own. Return False if the command ended first."""
 
         def heeds() -> bool:
             match = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{self.child.pid}/status").read_text())

@@ -120,7 +120,7 @@ PLACES = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Yield a folder that all users can reach, unlike that of pytest."""
+    """Yield a folder that all users can reach, unlike pytest's folder."""
     path = Path(tempfile.mkdtemp(prefix="places-"))
     path.chmod(0o755)
     yield path

@@ -16,7 +16,7 @@ const mm::Description kMod2d{
         "dsyevd, divide and conquer, on a full matrix whose spectrum is known: the second difference, 2 and -1, "
         "reflected by a Householder matrix. The operation count is 10 n^3 / 3: 4/3 n^3 to make the matrix tridiagonal, "
         "and 2 n^3 for the vectors; the library executes up to 4/3 n^3 more. Half of the first part consists of "
-        "products of a matrix and a vector, which memory limits, so that the rate is far below that of dgemm. "
+        "products of a matrix and a vector, which memory limits, so that the rate is far below the rate of dgemm. "
         "Eigenvalues are compared with their formula, and vectors are multiplied by the matrix again.\n"
         "example: meshmark-probe mod2d --n 500,2000 --threads all",
     .source =

@@ -26,7 +26,7 @@ from meshmark.store.run import Absence
 
 COMPOSITE: Final = Metric("composite", "1", "higher", "geometric mean of the ratios of the members to the reference")
 RATIO: Final = Metric(
-    "ratio", "1", "higher", "figure of a member over that of the reference; above 1 the member is better"
+    "ratio", "1", "higher", "figure of a member over the reference's figure; above 1 the member is better"
 )
 _NO_RESULT: Final = "verify.pattern: found no match in the output"
 

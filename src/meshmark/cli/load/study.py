@@ -55,7 +55,7 @@ class StudyCommand(NamedTuple):
 def _option(
     name: str, default: Any, text: str, parameter: str = "", parse: Callable[[Any], Any] | None = None, **limits: Any
 ) -> StudyOption:
-    """Return an option whose type is that of its default."""
+    """Return an option that has the type of its default."""
     option = typer.Option(name, help=text, show_default=default != "", **limits)
     return StudyOption(Annotated[type(default), option], default, parameter, parse)
 

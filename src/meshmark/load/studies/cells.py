@@ -155,7 +155,7 @@ def run_cells(
 
     Args:
         groups: The first cell of each group is the baseline of the other cells.
-        timeout_s: Limit of a run; 0: that of its scenario.
+        timeout_s: Limit of a run; 0: the limit of its scenario.
 
     Returns:
         Outcomes by cell, in order of repetition, including invalid outcomes.

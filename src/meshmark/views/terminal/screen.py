@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
-_FOLDED: Final = 20  # columns that fold have at least this width, or that of their text
+_FOLDED: Final = 20  # minimum width of columns that fold, unless their text is narrower
 _GAP: Final = 2
 _STYLES: Final = {"bold": "bold", "best": "bold", "dim": "dim", "good": "green", "bad": "red", "doubtful": "yellow"}
 
