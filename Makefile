@@ -1,12 +1,13 @@
 # Everything from a clean clone: `make run` characterises this machine, `make test` tests the project.
 # Variables: PYTHON=python3.12, JOBS=2 (compile jobs), ARGS='…' (more words for `make run`),
-# SURVEY='--spec FILE' (another survey than the quick one).
+# SURVEY='--spec FILE' (another survey than the quick one), APPS=yes (the applications of native/apps, too; APPS=no ends
+# that).
 
 JOBS ?= $(shell nproc)
 SURVEY ?= --quick
 BIN := .venv/bin
-export PYTHON JOBS
-own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native bench,$(depth)/*.cpp $(depth)/*.hpp))
+export PYTHON JOBS APPS
+own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native tests/native/* bench,$(depth)/*.cpp $(depth)/*.hpp))
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py tools/tidy.py
 
 .PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint types layers \
@@ -103,6 +104,7 @@ sanitize:
 	ctest --test-dir build/asan -j 2 --output-on-failure --no-tests=error
 	$(BIN)/python -m pytest -q -m "not slow" tests/sanitized $(PYTEST_ARGS)
 
+check-all: export APPS := yes
 check-all: check tidy tsan fuzz test-slow ## also clang-tidy on changed sources (ALL=1: on all), the thread sanitizer, slow tests, new random inputs
 
 fuzz: setup-tests ## random inputs that were not tried before
@@ -123,6 +125,7 @@ mutants: setup-tests ## plant faults in the core, and count those that the tests
 	$(BIN)/uv pip install -q --target build/mutants/lib -r requirements/mutants.txt
 	$(BIN)/python tests/mutation/python.py $(ARGS); python=$$?; $(BIN)/python tests/mutation/native.py $(NATIVE_ARGS) && exit $$python
 
+bench-peers: export APPS := $(if $(NPB),yes,$(APPS))
 bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, OSU=FOLDER, NPB=FOLDER; see bench/README.md
 	$(BIN)/python bench/peers.py $(ARGS)
 	$(BIN)/python bench/comm.py bare $(if $(OSU),peers --osu $(OSU))
@@ -134,6 +137,7 @@ transcripts: setup ## run the commands of the documentation, write what they pri
 notebooks: setup ## run the notebooks of the documentation, write their outputs into them; notebooks in PAGES
 	$(BIN)/python docs/notebooks.py $(PAGES)
 
+docs: export APPS := yes
 docs: setup ## build/docs/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs

@@ -2,6 +2,9 @@
 
 * docs/reference/instruments.md: `meshmark-probe --describe` and docs/reference/instruments/NAME.md (not committed)
 * docs/reference/instruments-of-ranks.md: `meshmark-comm --describe` (not committed)
+
+Both pages also describe the applications (`make setup APPS=yes`).
+
 * docs/reference/machine-files.md: the loader's table of keys
 * docs/reference/load-metrics.md: the metrics of programs and the columns that their formulas may use
 * docs/reference/claims.md: the catalogue of claims
@@ -242,18 +245,20 @@ def load_metrics() -> list[str]:
 
 
 def instruments(program: str, intro: str, title: str) -> str:
-    """Return the page of all instruments of a program.
+    """Return the page of all instruments of a program and of its applications.
 
     Raises:
         OSError, CalledProcessError: the program or a library that it needs is missing.
     """
-    output = subprocess.run([PROGRAMS / program, "--describe"], capture_output=True, text=True, check=True).stdout
-    description = json.loads(output)
+    descriptions = []
+    for path in (PROGRAMS / program, *sorted(PROGRAMS.glob(f"{program}*-apps"))[:1]):
+        output = subprocess.run([path, "--describe"], capture_output=True, text=True, check=True).stdout
+        descriptions += json.loads(output)
     out = ["<!-- written by docs/generate.py; do not edit -->", "", intro]
-    for column in description:
-        out += page(column)
+    for description in descriptions:
+        out += page(description)
     out += [f"## {title}", ""]
-    out += parameters([p for p in description[0]["parameters"] if p["name"] in COMMON])
+    out += parameters([p for p in descriptions[0]["parameters"] if p["name"] in COMMON])
     return "\n".join(out).rstrip() + "\n"
 
 

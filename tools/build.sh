@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # build.sh PRESET [TARGET…]: builds build/PRESET (all by default), and configures it first where there is none or what is
-# installed has changed. The native tests are a target of their own: mm_tests.
+# installed has changed. The native tests are a target of their own: mm_tests. APPS=yes builds the applications of
+# native/apps, too, from then on; APPS=no ends that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022  # other users of the machine may run what root builds
@@ -26,10 +27,12 @@ parts() {
   for library in libhwloc.a libz.a; do
     echo "$library: $("$cxx" -print-file-name=$library)"
   done
+  echo "applications: $(cat build/apps)"
   echo "oshmem: $("$cxx" -print-file-name=liboshmem.so)" "$(pkg-config --variable=libdir ompi-c)"/liboshmem.*
 } 2>/dev/null
 
 mkdir -p "build"
+[ -z "${APPS:-}" ] || echo "$APPS" >build/apps
 if command -v flock >/dev/null 2>&1; then  # two builds of one folder at once would spoil each other
   exec 9>"$build.lock"
   flock 9
@@ -45,6 +48,7 @@ if [ "$found" != "$(cat "$build/parts" 2>/dev/null)" ] || { [ ! -f "$build/build
   generator=()
   if command -v ninja >/dev/null 2>&1; then generator=(-G Ninja); fi
   if command -v ccache >/dev/null 2>&1; then generator+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  if grep -qsx yes build/apps; then generator+=(-DMM_APPS=ON); fi
   cmake --preset "$preset" "${generator[@]}" -DCMAKE_MESSAGE_LOG_LEVEL=WARNING >/dev/null
   echo "$found" >"$build/parts"
 fi

@@ -1,8 +1,12 @@
 #include "program/instruments.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 
 #include "base/harness/instrument.hpp"
@@ -10,6 +14,7 @@
 #include "base/harness/provenance.hpp"
 #include "base/harness/run_state.hpp"
 #include "base/topology/topology.hpp"
+#include "program/applications.hpp"
 #include "program/entry.hpp"
 
 namespace mm {
@@ -25,6 +30,22 @@ std::string names() {
   std::string all;
   for (const Instrument* i : instruments()) all += (all.empty() ? "" : ", ") + i->description.name;
   return all;
+}
+
+/// Returns whether `name` is an application that this program does not contain.
+bool is_application_elsewhere(std::string_view name) {
+  return std::ranges::find(kApplications, name) != kApplications.end() &&
+         std::ranges::none_of(instruments(), [&](const Instrument* i) { return i->description.name == name; });
+}
+
+/// Executes the program of the applications, PROGRAM-apps, in place of this one. Returns 77 if it was not built.
+int execute_applications(char** argv) {
+  std::error_code error;
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string() + "-apps";
+  execv(path.c_str(), argv);
+  print_line("absent: " + std::string(argv[1]) + " is an application, which this installation does not include");
+  if (!muted()) std::fputs("hint: make setup APPS=yes\n", stderr);
+  return 77;
 }
 
 std::string unit_of(const Parameter& p) {
@@ -80,6 +101,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
 int respond(int argc, char** argv, const Front& front) {
   std::signal(SIGPIPE, SIG_IGN);  // report a closed pipe as an error
   program_name = front.name;
+  if (argc > 1 && is_application_elsewhere(argv[1])) return execute_applications(argv);
   CLI::App app{front.summary, front.name};
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", kBuild);

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark import process
-from meshmark.errors import MeshmarkError, UsageError, near_option, quoted
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, near_option, quoted
 from meshmark.native import find_native
 from meshmark.store.record import Metric
 
@@ -118,13 +118,23 @@ def descriptions() -> Mapping[str, Description]:
 @cache
 def _descriptions(*_: str | None) -> Mapping[str, Description]:
     """Return the descriptions for these values of the environment, cached because joins use them for every record."""
-    probe_descriptions = _described(find_probe())
+    probe_descriptions = _described_with_applications(find_probe())
     for kind in KINDS:
         try:
-            return {**probe_descriptions, **_described(find_comm(kind))}
+            return {**probe_descriptions, **_described_with_applications(find_comm(kind))}
         except MeshmarkError:  # also raised if the MPI library of a program was removed, so that it does not start
             continue
     return probe_descriptions
+
+
+def applications_program(program: Path) -> Path:
+    """Return the path of the program that contains the applications for `program`, which exists if they were built."""
+    return program.with_name(f"{program.name}-apps")
+
+
+def _described_with_applications(program: Path) -> dict[str, Description]:
+    applications = applications_program(program)
+    return {**_described(program), **(_described(applications) if applications.is_file() else {})}
 
 
 @cache
@@ -169,11 +179,13 @@ def description(instrument: str) -> Description:
 
     Raises:
         UsageError: The instrument is unknown; the message lists the known ones.
+        AbsentError: The instrument is an application, and these were not built.
     """
     by_name: Mapping[str, Description] = _described(find_probe())
     if instrument not in by_name:
         by_name = descriptions()
     if instrument not in by_name:
+        require_application(instrument)
         hint = (
             ""
             if any(d.ranks for d in by_name.values())
@@ -184,6 +196,23 @@ def description(instrument: str) -> Description:
         )
         raise UsageError(f"instrument: found '{quoted(instrument)}'; allowed: {', '.join(by_name)}", hint)
     return by_name[instrument]
+
+
+def require_application(instrument: str) -> None:
+    """Check an instrument that is not described.
+
+    Raises:
+        AbsentError: The instrument is an application (native/apps), and these were not built.
+    """
+    if not instrument.isidentifier():
+        return
+    try:
+        completed = process.run_text([find_probe(), instrument, "--describe"], timeout_s=30)
+    except (OSError, subprocess.SubprocessError):
+        return
+    if completed.returncode == AbsentError.status:
+        message, _, hint = completed.stderr.partition("\n")
+        raise AbsentError(message.partition("absent: ")[2], hint.partition("hint: ")[2].strip())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 /// The load of the instrument llm: exact for any number of threads, and a wrong weight is found.
-#include "instruments/applications/llm_model.hpp"
+#include "instruments/compute/llm_model.hpp"
 
 #include <gtest/gtest.h>
 

@@ -15,6 +15,7 @@ import pytest
 
 from meshmark.describe import find_comm
 from meshmark.measure.runs import launch
+from support.applications_here import needs_applications
 from support.comm_runs import CPUS, SHORT, Line, comm, kinds, measured, of, slow, started_by
 from support.mpi_here import installed, needed
 from support.paths import ROOT
@@ -103,7 +104,9 @@ def test_a_short_budget_is_short(kind: str) -> None:
 
 @kinds
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("halo", "--words", "8"), ("pop",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("halo", "--words", "8"), pytest.param(("pop",), marks=needs_applications)], ids=" ".join
+)
 def test_a_budget_shorter_than_the_proofs_still_yields_a_result(kind: str, words: tuple[str, ...]) -> None:
     """Ranks that share CPUs take turns; the proofs come first, and must still leave time for a sample."""
     lines = measured(kind, 2 * CPUS, *words, "--protocol", "mpi", "--budget", "100ms")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from meshmark.measure.runs import launch
+from support.applications_here import needs_applications
 from support.mpi_here import installed
 
 CPUS = len(os.sched_getaffinity(0))
@@ -20,7 +21,7 @@ KINDS = installed()
 # first ones only late.
 SHORT = ("--interval", "100", "--budget", "25s")
 ENOUGH = ("--interval", "100", "--budget", "100s")  # enough for four ranks on two busy CPUs
-pytestmark = pytest.mark.skipif(not KINDS, reason="no MPI library is installed")
+pytestmark = [needs_applications, pytest.mark.skipif(not KINDS, reason="no MPI library is installed")]
 
 # The library between the program and MPI changes one bit of each message from a given one on, or a sum. A
 # self-correcting method tolerates small errors of a sum, and the same factor for all sums: so every third sum is

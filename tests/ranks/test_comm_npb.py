@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from meshmark.measure.runs import launch
+from support.applications_here import needs_applications
 from support.comm_runs import Line, with_enough_budget
 from support.mpi_here import installed, needed
 
@@ -26,7 +27,7 @@ KERNELS = ("ep", "cg", "is", "ft", "mg", "lu", "bt", "sp")
 CPUS = len(os.sched_getaffinity(0))
 Floats = NDArray[np.float64]
 
-pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is installed")
+pytestmark = [needs_applications, pytest.mark.skipif(not installed(), reason="no MPI library is installed")]
 
 
 def slow(*values: Any) -> Any:

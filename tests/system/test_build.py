@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.describe import find_comm
+from support import applications_here
 from support.mpi_here import has_coarrays, has_openshmem, installed
 from support.paths import ROOT
 
@@ -31,9 +32,10 @@ def test_the_probe_carries_the_version_of_the_project() -> None:
 def test_every_instrument_source_is_in_the_probe() -> None:
     description = json.loads(subprocess.run([PROBE, "--describe"], capture_output=True, check=True).stdout)
     names = {instrument["name"] for instrument in description}
-    registered = re.findall(r"^mm_instrument\((\w+)", (ROOT / "native/instruments/CMakeLists.txt").read_text(), re.M)
-    available = {name for name in registered if (ROOT / "native" / "instruments" / f"{name}.cpp").exists()}
-    assert available <= names
+    folder = ROOT / "native" / "instruments"
+    registered = re.findall(r"^mm_instrument\(([\w/]+)", (folder / "CMakeLists.txt").read_text(), re.M)
+    assert registered and all((folder / f"{path}.cpp").exists() for path in registered)
+    assert {Path(path).name for path in registered} == names
 
 
 def packaged(folder: Path, name: str) -> Path:
@@ -93,7 +95,10 @@ def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
 def test_what_is_installed_is_built_and_nothing_else() -> None:
     """After `make run` on a machine without MPICH, `make test` had installed it and built nothing with it."""
     folder = find_comm().parent
-    assert {p.name for p in folder.glob("meshmark-comm-*")} == {f"meshmark-comm-{kind}" for kind in installed()}
+    endings = ("", "-apps") if applications_here.BUILT else ("",)
+    assert {p.name for p in folder.glob("meshmark-comm-*")} == {
+        f"meshmark-comm-{kind}{ending}" for kind in installed() for ending in endings
+    }
     for kind in installed():
         completed = subprocess.run(
             ["ldd", folder / f"meshmark-comm-{kind}"], capture_output=True, text=True, check=True
@@ -111,3 +116,22 @@ def test_build_looks_at_all_that_cmake_looks_for() -> None:
     )
     assert {"hwloc", "mpich", "oshmem"} <= set(packages)
     assert not [name for name in packages if not re.search(rf"(?<![\w-])(lib)?{name}(?![\w-])", script)]
+
+
+@pytest.mark.parametrize("name", sorted(applications_here.NAMES))
+def test_an_application_that_was_not_built_is_absent(name: str, tmp_path: Path) -> None:
+    probe = shutil.copy2(PROBE, tmp_path)
+    completed = subprocess.run([probe, name], capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stdout) == (77, "")
+    assert completed.stderr == (
+        f"meshmark-probe: absent: {name} is an application, which this installation does not include\n"
+        "hint: make setup APPS=yes\n"
+    )
+
+
+@applications_here.needs_applications
+def test_the_programs_of_applications_contain_all_of_them() -> None:
+    programs = [PROBE.with_name("meshmark-probe-apps"), *sorted(PROBE.parent.glob("meshmark-comm-*-apps"))[:1]]
+    texts = [subprocess.run([p, "--describe"], capture_output=True, check=True).stdout for p in programs]
+    names = {description["name"] for text in texts for description in json.loads(text)}
+    assert names == applications_here.NAMES if len(programs) == 2 else names < applications_here.NAMES

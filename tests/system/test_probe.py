@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from meshmark.describe import find_comm
+from meshmark.describe import descriptions, find_comm
 from meshmark.measure.repetitions import point_key
 from meshmark.measure.runs import launch
 from meshmark.store.record import BETTER, FLAGS, OBSERVED, Record, median, median_interval
+from support import applications_here
 from support.mpi_here import needed
 from support.paths import ROOT
 
@@ -35,17 +36,11 @@ SMALL: dict[str, list[str]] = {
     "loaded": ["--footprint", "16MiB", "--chains", "1,4", "--threads", "1"],
     "gups": ["--table", "1MiB", "--threads", "1"],
     "llm": ["--weights", "4MiB", "--threads", "1", "--layers", "2"],
-    "swim_threads": ["--cells", "64", "--threads", "1,all", "--steps", "10"],
     "peak": ["--threads", "1"],
     "dgemm": ["--n", "200", "--threads", "1"],
     "linpack": ["--n", "200", "--threads", "1"],
-    "mod2d": ["--n", "100", "--threads", "1"],
-    "mod2e": ["--edge", "8", "--threads", "1", "--eigenvalues", "4", "--basis", "16"],
-    "fft": ["--shape", "4096,16x16x16", "--threads", "1"],
     "prefetch": ["--footprint", "1MiB", "--distance", "0,4", "--threads", "1"],
-    "lj": ["--edge", "6", "--steps", "5", "--threads", "1"],
     "loops": ["--length", "1,7,64", "--isa", "all"],
-    "pstswm": ["--levels", "1,3", "--threads", "1", "--steps", "1"],
     "io": ["--size", "4MiB"],
 }
 # The same for instruments with two ranks.
@@ -60,12 +55,23 @@ SMALL_OF_RANKS: dict[str, list[str]] = {
     "alltoall": ["--bytes", "8,64"],
     "exchange": ["--bytes", "0,64"],
     "defects": ["--words", "1,16"],
-    "npb": [],
-    "pop": ["--grid", "2x1", "--reductions", "2", "--protocol", "irecv_isend"],
-    "gyro": ["--modes", "16"],
-    "swim": ["--cells", "64,128", "--protocol", "irecv_isend"],
-    "anatomy": ["--program", "swim,gyro"],
 }
+if applications_here.BUILT:
+    SMALL |= {
+        "swim_threads": ["--cells", "64", "--threads", "1,all", "--steps", "10"],
+        "mod2d": ["--n", "100", "--threads", "1"],
+        "mod2e": ["--edge", "8", "--threads", "1", "--eigenvalues", "4", "--basis", "16"],
+        "fft": ["--shape", "4096,16x16x16", "--threads", "1"],
+        "lj": ["--edge", "6", "--steps", "5", "--threads", "1"],
+        "pstswm": ["--levels", "1,3", "--threads", "1", "--steps", "1"],
+    }
+    SMALL_OF_RANKS |= {
+        "npb": [],
+        "pop": ["--grid", "2x1", "--reductions", "2", "--protocol", "irecv_isend"],
+        "gyro": ["--modes", "16"],
+        "swim": ["--cells", "64,128", "--protocol", "irecv_isend"],
+        "anatomy": ["--program", "swim,gyro"],
+    }
 
 
 def run(*words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -81,13 +87,7 @@ def described(program: Path, *words: str) -> Any:
     return json.loads(completed.stdout or "[]")
 
 
-def programs() -> list[Path]:
-    """Return the probe and the program of the ranks, which describes itself if it was built with an MPI library."""
-    return [PROBE, find_comm()]
-
-
-PROGRAMS = {d["name"]: (program, d) for program in programs() for d in described(program)}
-DESCRIPTIONS = {name: d for name, (_, d) in PROGRAMS.items()}
+DESCRIPTIONS = {name: d.raw for name, d in descriptions().items()}
 OF_RANKS = sorted(name for name, d in DESCRIPTIONS.items() if d["ranks"])
 
 
@@ -98,8 +98,8 @@ def test_every_instrument_is_tried_here() -> None:
 
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
 def test_a_description_is_complete(name: str) -> None:
-    program, d = PROGRAMS[name]
-    assert described(program, name) == d
+    d = DESCRIPTIONS[name]
+    assert described(find_comm() if d["ranks"] else PROBE, name) == d
     assert d["summary"] and d["source"] and d["detail"]
     assert "example:" in d["detail"], "help shows an example"
     options = [p["option"] for p in d["parameters"]]

@@ -62,7 +62,7 @@ def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
     listing = done("git", "ls-files", "-z", "src/meshmark", cwd=ROOT).split("\0")
     expected = {n.removeprefix("src/") for n in listing if (ROOT / n).is_file()}
     assert len({n for n in expected if n.startswith("meshmark/model/machines/")}) > 5
-    assert len({n for n in expected if n.startswith("meshmark/machine/reference/")}) > 5
+    assert len({n for n in expected if n.startswith("meshmark/machine/published/reference/")}) > 5
     assert expected <= files.keys(), expected - files.keys()
     assert not [n for n in files if "__pycache__" in n]
 

@@ -24,27 +24,27 @@ std::string lower(std::string text) {
 }
 
 /// Indexes of one step, in hwloc's grammar.
-struct Range {
+struct LocationRange {
   long first = 0, last = 0;  ///< `last` is used by X and X-Y
   long count = 1;            ///< N in X:N
   long step = 1;             ///< 2 for odd and even
   enum class Kind { listed, open, wrapped } kind = Kind::listed;
 };
 
-Range range_of(const std::string& location, const std::string& text) {
-  if (text == "all") return {.kind = Range::Kind::open};
-  if (text == "odd") return {.first = 1, .step = 2, .kind = Range::Kind::open};
-  if (text == "even") return {.step = 2, .kind = Range::Kind::open};
+LocationRange range_of(const std::string& location, const std::string& text) {
+  if (text == "all") return {.kind = LocationRange::Kind::open};
+  if (text == "odd") return {.first = 1, .step = 2, .kind = LocationRange::Kind::open};
+  if (text == "even") return {.step = 2, .kind = LocationRange::Kind::open};
   const auto number = [&](const std::string& digits) {
     if (digits.empty() || digits.size() > 7 || digits.find_first_not_of("0123456789") != std::string::npos)
       refuse(location, "", kIndexes);
     return std::stol(digits);
   };
-  Range range;
+  LocationRange range;
   if (const std::size_t dash = text.find('-'); dash != std::string::npos) {
     range.first = number(text.substr(0, dash));
     if (dash + 1 == text.size()) {
-      range.kind = Range::Kind::open;
+      range.kind = LocationRange::Kind::open;
       return range;
     }
     range.last = number(text.substr(dash + 1));
@@ -52,7 +52,7 @@ Range range_of(const std::string& location, const std::string& text) {
   } else if (const std::size_t colon = text.find(':'); colon != std::string::npos) {
     range.first = number(text.substr(0, colon));
     range.count = number(text.substr(colon + 1));
-    range.kind = Range::Kind::wrapped;
+    range.kind = LocationRange::Kind::wrapped;
     if (range.count < 1) refuse(location, ", which selects no object", kIndexes);
   } else {
     range.first = range.last = number(text);
@@ -62,11 +62,11 @@ Range range_of(const std::string& location, const std::string& text) {
 
 /// Returns the indexes of a range among `width` objects, in hwloc's order; empty if the range begins after the last
 /// one.
-std::vector<long> indexes_of(const Range& range, long width) {
+std::vector<long> indexes_of(const LocationRange& range, long width) {
   std::vector<long> indexes;
-  if (range.kind == Range::Kind::listed) {
+  if (range.kind == LocationRange::Kind::listed) {
     for (long i = range.first; i <= range.last; ++i) indexes.push_back(i);
-  } else if (range.kind == Range::Kind::open) {
+  } else if (range.kind == LocationRange::Kind::open) {
     for (long i = range.first; i < width; i += range.step) indexes.push_back(i);
   } else if (range.first < width) {
     for (long n = 0; n < std::min(range.count, width); ++n) indexes.push_back((range.first + n) % width);
@@ -155,7 +155,7 @@ Located Locations::select(const std::string& location, Indexes indexes) {
   }
   std::vector<hwloc_obj_t> parents = {nullptr};
   for (const Step& step : steps) {
-    const Range range = range_of(location, step.range);
+    const LocationRange range = range_of(location, step.range);
     std::set<long> missing_indexes, present_indexes;
     long max_objects = 0;  // largest number of objects in one parent
     std::vector<hwloc_obj_t> objects;
@@ -175,7 +175,8 @@ Located Locations::select(const std::string& location, Indexes indexes) {
     const std::string subject = std::string(&step == steps.data() ? "this machine" : "a parent") + " has ";
     const std::string count_text = subject + std::to_string(max_objects) + " of the level " + quote(step.level.name);
     for (const long index : missing_indexes)
-      if (!present_indexes.contains(index) || (indexes == Indexes::physical && range.kind != Range::Kind::listed))
+      if (!present_indexes.contains(index) ||
+          (indexes == Indexes::physical && range.kind != LocationRange::Kind::listed))
         refuse(location,
                indexes == Indexes::logical ? ": " + count_text
                                            : ": no object of the level " + quote(step.level.name) +

@@ -15,7 +15,7 @@ struct Kind {
   bool (*stated)(const Cpu&);
 };
 
-enum Part { kCore, kCache, kNode, kSocket };  ///< indices into `kKinds`
+enum KindIndex { kCore, kCache, kNode, kSocket };  ///< indices into `kKinds`
 
 const Kind kKinds[] = {
     // from small to large

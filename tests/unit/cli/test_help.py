@@ -11,9 +11,10 @@ import pytest
 import typer.main
 
 from meshmark.cli.app import app
+from support import applications_here
 from support.cli import meshmark
 
-INSTRUMENTS = ("latency", "halo", "npb", "io")
+INSTRUMENTS = ("latency", "halo", "io", *(("npb",) if applications_here.BUILT else ()))
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from meshmark.store.record import Record
+from meshmark.views.apps.phases import IDEAL, phase_chart, phase_table, phases, signed
+from meshmark.views.apps.programs import ANATOMY, GYRO, POP, SWIM, StepDisplay
 from meshmark.views.charts.drawing import Drawing
-from meshmark.views.charts.phases import IDEAL, phase_chart, phase_table, phases, signed
-from meshmark.views.content.programs import ANATOMY, GYRO, POP, SWIM, StepDisplay
 from meshmark.views.pages.sections import SECTIONS
 from support import made_run
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from meshmark.store.record import Record
-from meshmark.views.charts import drawing, program_charts
-from meshmark.views.content.programs import (
+from meshmark.views.apps import program_charts
+from meshmark.views.apps.programs import (
     ANATOMY,
     GYRO,
     POP,
@@ -24,6 +24,7 @@ from meshmark.views.content.programs import (
     shown,
     steps,
 )
+from meshmark.views.charts import drawing
 from meshmark.views.pages.build import write_report
 from meshmark.views.terminal.tables import print_tables
 from support import made_run
@@ -228,7 +229,7 @@ def test_the_report_has_programs_and_a_line_of_what_was_not_asked(tmp_path: Path
         "provenance",
     ]
     (names,) = re.findall("<p>Not requested in this run: (.*?)\\.</p>", page)
-    assert {"latency", "halo", "npb", "clock"} < {*names.split(", ")} and "pop" not in names.split(", ")
+    assert {"latency", "halo", "gups", "clock"} < {*names.split(", ")} and "pop" not in names.split(", ")
     assert "absent: not measured" not in page and '<div class="tile"' not in page and "tile none" not in page
     assert "<b>neighbour, 1 reduction</b>" in page and "the best of 5 grids" in page
     assert re.search(r"<li>gyro: other is -\d+ µs: the curves overestimate the communication time</li>", page)

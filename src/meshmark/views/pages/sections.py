@@ -6,20 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from meshmark.views.charts import (
-    applications,
-    charts,
-    comm,
-    compute_charts,
-    efficiency,
-    experiments,
-    loops,
-    phases,
-    program_charts,
-    swaps,
-)
+from meshmark.views.apps import phases, program_charts, programs
+from meshmark.views.charts import applications, charts, comm, compute_charts, efficiency, experiments, loops, swaps
 from meshmark.views.charts.drawing import Drawing
-from meshmark.views.content import contention, programs, ranking
+from meshmark.views.content import contention, ranking
 from meshmark.views.render import render_sections
 from meshmark.views.tables import TableSection
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from meshmark.store.record import Record
+from meshmark.views.apps.programs import ANATOMY, GYRO, POP, SWIM, kernel_sections, program_sections
 from meshmark.views.content.contention import contention_sections
-from meshmark.views.content.programs import ANATOMY, GYRO, POP, SWIM, kernel_sections, program_sections
 from meshmark.views.content.ranking import COLLECTIVES, HALO, MESSAGE, comparison_sections, ranking_sections
 from meshmark.views.content.selection import cleaned
 from meshmark.views.tables import TableSection
