@@ -311,11 +311,10 @@ TEST_F(LoadRun, ProgramsRunWhereAndAsThePlanSays) {
 
 TEST_F(LoadRun, WhatCannotBeSetUpIsSaidBeforeItStarts) {
   EXPECT_EQ(
-      run({{"setup_s", 0.3},
-           {"programs",
+      run({{"programs",
             {program("folder", {"true"}, {{"cwd", "/no/such/folder"}}),
              program("output", {"true"}, {{"stdout", "/no/such/file"}}),
-             shell("mute", "sleep 60", {{"synthesised", true}}), shell("dying", "exit 4", {{"synthesised", true}})}}}),
+             shell("dying", "exit 4", {{"synthesised", true}})}}}),
       1);
   const auto reason = [&](const char* name) {
     EXPECT_EQ(one("total", name).at("how"), "failed") << name;
@@ -323,8 +322,13 @@ TEST_F(LoadRun, WhatCannotBeSetUpIsSaidBeforeItStarts) {
   };
   EXPECT_NE(reason("folder").find("cwd /no/such/folder"), std::string::npos);
   EXPECT_NE(reason("output").find("/no/such/file"), std::string::npos);
-  EXPECT_NE(reason("mute").find("not ready after 0.3 s"), std::string::npos);
   EXPECT_NE(reason("dying").find("ended with status 4 before its release"), std::string::npos);
+}
+
+TEST_F(LoadRun, AProgramThatIsNotReadyInTimeFails) {
+  ASSERT_EQ(run({{"setup_s", 0.3}, {"programs", {shell("mute", "sleep 60", {{"synthesised", true}})}}}), 1);
+  EXPECT_EQ(one("total", "mute").at("how"), "failed");
+  EXPECT_EQ(one("event", "mute", "failed").at("reason"), "not ready after 0.3 s");
 }
 
 TEST_F(LoadRun, ASynthesisedProgramBeginsAtItsReleaseAndItsLinesAreKept) {

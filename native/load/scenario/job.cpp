@@ -63,6 +63,11 @@ bool Job::open_gate() {
   return n == 3;
 }
 
+bool Job::is_runnable() const {
+  const auto stat = parse_stat(read_text("/proc/" + std::to_string(child.pid) + "/stat"));
+  return stat && stat->state == 'R';
+}
+
 void Job::set_base() {
   timespec cpu{};
   clockid_t clock = 0;

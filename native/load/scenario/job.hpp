@@ -46,6 +46,7 @@ struct Job {
   void close_pipes();
   /// Opens its gate; returns false if the process has died.
   bool open_gate();
+  bool is_runnable() const;  ///< whether its process runs or waits for a CPU
   /// Records the CPU time before its release.
   void set_base();
   /// Returns its line at the end of a run.

@@ -139,6 +139,15 @@ void Supervisor::set_up() {
     }
     wait_until(deadline_s);
   }
+  wait_for_gates();
+}
+
+/// Waits, at most a second, until the jobs that are ready block at their gates. The kernel adds the time that a process
+/// waited for a CPU only when it gets one; a job that is released before would count time from before its release.
+void Supervisor::wait_for_gates() {
+  const double deadline_s = clock_.now() + 1;
+  for (const Job& job : jobs_.all)
+    while (job.phase == Phase::ready && job.is_runnable() && clock_.now() < deadline_s) ::usleep(500);
 }
 
 void Supervisor::set_ready(Job& job, json more) {

@@ -40,6 +40,7 @@ class Supervisor {
   void canary_for(const char* when, double duration_s);
   void start(std::size_t job);
   void set_up();
+  void wait_for_gates();
   void set_ready(Job& job, json more = json::object());
   void supervise();
   void release(std::size_t job);
