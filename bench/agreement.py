@@ -8,10 +8,12 @@ one wider than ±10 % are not judged, and are counted.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+
+from results import add_row, bench_parser, recording
 
 from meshmark.compare.join import ResultPair, compare
 from meshmark.compare.sides import Sides
@@ -27,12 +29,18 @@ def verdict(pair: ResultPair) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--all", action="store_true", help="name every result that is called different")
     options = parser.parse_args()
+    with recording("Reliability", options):
+        judge(options.runs, options.all)
+
+
+def judge(runs: Sequence[Path], print_all: bool) -> None:
+    """Compare all pairs of surveys and print how many results are called different."""
     find = Sides(Store(Path("no store")), Path(), "")
-    surveys = [find.find(str(run.resolve())) for run in options.runs]
+    surveys = [find.find(str(run.resolve())) for run in runs]
     counts: Counter[str] = Counter()
     causes: Counter[str] = Counter()
     for first, second in itertools.combinations(surveys, 2):
@@ -43,7 +51,7 @@ def main() -> None:
             counts[word] += 1
             if word == "called different":
                 causes[pair.a.instrument] += 1
-                if options.all:
+                if print_all:
                     a, b = pair.a, pair.b
                     print(
                         f"{a.metric} {dict(a.conditions)}: {a.value:.4g} {a.bounds} | {b.value:.4g} {b.bounds} {a.unit}"
@@ -58,6 +66,14 @@ def main() -> None:
         print(
             f"called different: {100 * counts['called different'] / judged_count:.1f} %"
             + (f" ({names})" if names else "")
+        )
+        add_row(
+            "A/A: metrics that the verdict calls different between quick surveys of this machine",
+            "%",
+            100 * counts["called different"] / judged_count,
+            limits=(None, 5),
+            notes=f"of {judged_count:,} judged, {pairs} pairs; of {sum(counts.values()):,} comparisons, "
+            + ", ".join(f"{word} {n}" for word, n in counts.most_common()),
         )
 
 

@@ -1,4 +1,4 @@
-"""Measures the cost of measuring among ranks, and what is detected: figures for bench/README.md.
+"""Measures the cost of measuring among ranks, and what is detected: `--record` writes them.
 
     .venv/bin/python bench/comm.py [PART …] [--mpi KIND] [--osu FOLDER] [--brief]
 
@@ -19,7 +19,6 @@ figures mean nothing. Nobody else should use the machine: the load is printed.
 
 from __future__ import annotations
 
-import argparse
 import bisect
 import json
 import math
@@ -40,6 +39,8 @@ from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from results import Figure, add_row, bench_parser, recording
 
 from meshmark.errors import MeshmarkError
 from meshmark.measure.runs import launch
@@ -182,6 +183,10 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         count, marks = tally[phase]
         share = f"{100 * marks / count:6.2f} %" if count else "      –"
         print(f"  {phase:10} {count:6} blocks, marked {share}   {'aim ' + aim if aim else ''}")
+        if aim and count:
+            limits = (95, None) if phase == "disturbed" else (None, 2)
+            what = f"marked blocks among {phase} ones, {with_.kind}"
+            add_row(what, "%", 100 * marks / count, limits=limits, notes=f"of {count:,}")
     print("  marks of quiet blocks: " + (", ".join(f"{k} {n}" for k, n in kinds.items() if n) or "none"))
 
 
@@ -247,6 +252,18 @@ def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
                     print(f"  {kind:10} {size:8}   absent: too few blocks that nobody disturbed")
                     continue
                 print(f"  {kind:10} {size:8}   {_spread(ratio):26} {_spread(noise):26} {_spread(extra)}", flush=True)
+                call_text = f"{kind} of {size} B, {with_.kind}"
+                what = f"time of a point over a bare loop of the same calls: {call_text}"
+                add_row(
+                    what,
+                    "%",
+                    _figure(ratio),
+                    peer="bare loop",
+                    limits=(None, 2),
+                    notes=f"bare over bare {_spread(noise)} %; {len(ratio)} starts",
+                )
+                what = f"overhead of the harness per call: {call_text}"
+                add_row(what, "ns", _figure(extra), peer="bare loop", limits=(None, 20))
 
 
 class Job:
@@ -331,6 +348,10 @@ def _medians(blocks: list[tuple[float, float, float]], windows: Sequence[tuple[f
     return medians
 
 
+def _figure(values: Sequence[float]) -> Figure:
+    return Figure(median(values), *(median_interval(values) or (math.nan, math.nan)))
+
+
 def _spread(values: Sequence[float]) -> str:
     interval = median_interval(values)
     width = f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
@@ -362,6 +383,14 @@ def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         f"  {elapsed_s:.1f} s (aim 60) for {len(by_metric)} points of {protocols} protocols;"
         f" interval within 5 %: {100 * len(narrow) / max(1, len(by_metric)):.1f} %; flags: {dict(flags) or 'none'}"
     )
+    add_row(
+        f"{protocols} halo protocols, 1 to {int(words_limit):,} words, 2 ranks, {with_.kind}",
+        "s",
+        elapsed_s,
+        limits=(None, 60),
+        flags=flags,
+        notes=f"{100 * len(narrow) / max(1, len(by_metric)):.1f} % of {len(by_metric)} intervals within 5 %",
+    )
     for reason in absent_protocols:
         print(f"  absent: {reason}")
 
@@ -373,7 +402,7 @@ def predict(with_: launch.Launcher, brief: bool, _: str | None) -> None:
     """Compare three starts, since restarted ranks have other memory locations."""
     for program, factors in {"pop": (2, 10), "swim": (2, 10), "gyro": (2, 1000)}.items():
         for factor in factors:
-            texts, rises = [], []
+            texts, rises, errors = [], [], []
             for start in range(1 if brief else 3):
                 words = ["anatomy", "--program", program, "--factor", str(factor), "--budget", "1s" if brief else "8s"]
                 lines = ranks(with_, 2, [*words, "--seed", str(start + 1)], 120)
@@ -381,10 +410,13 @@ def predict(with_: launch.Launcher, brief: bool, _: str | None) -> None:
                 rises.append(100 * (steps[factor] / steps[1] - 1))
                 for r in results(lines, "prediction_error"):
                     low, high = r["interval"] or (float("nan"),) * 2
+                    errors.append(100 * r["value"])
                     texts.append(f"{100 * r['value']:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}]")
             print(
                 f"  {program}, latency x {factor}: takes {median(rises):+.1f} %; prediction off by {', '.join(texts)} %"
             )
+            what = f"prediction of `anatomy` over the measured time: {program}, latency x {factor}, {with_.kind}"
+            add_row(what, "%", errors, notes=f"the step takes {median(rises):+.1f} % longer")
 
 
 # ------------------------------------------------------------------ peers
@@ -456,6 +488,14 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
             f"  {name}: {close[0]} of {len(ratios)} sizes within 3 %, {close[1]} by means; {turns} turns of ours,"
             " theirs, theirs, ours, less those in which theirs differ by more than 5 %"
         )
+        add_row(
+            f"sizes of 8 B to 4 MiB whose medians are within 3 % of the peer's: {name}, {with_.kind}",
+            f"of {len(ratios)}",
+            close[0],
+            peer=name,
+            limits=(len(ratios), None),
+            notes=f"{close[1]} by means; {turns} turns",
+        )
         print(f"    {'bytes':>8}  {'ours over theirs, %':26} {'by means, %':26} {'theirs over theirs, %':26} turns")
         for size in sorted(ratios):
             columns = (_spread(ratios_or_means[size]) for ratios_or_means in (ratios, means, noise))
@@ -472,19 +512,20 @@ PARTS: Final[dict[str, Callable[[launch.Launcher, bool, str | None], None]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART")
     parser.add_argument("--mpi", default="all", help="library: any, all or a kind")
     parser.add_argument("--osu", help="folder of osu_latency or IMB-MPI1")
     parser.add_argument("--brief", action="store_true")
     options = parser.parse_args()
     try:
-        for part in options.parts or PARTS:
-            for kind in launch.chosen(options.mpi):
-                load = os.getloadavg()[0]
-                print(f"{part}, {kind} (load {load:.2f} before)", flush=True)
-                PARTS[part](launch.launcher(kind), options.brief, options.osu)
-                sys.stdout.flush()
+        with recording("Communicating", options):
+            for part in options.parts or PARTS:
+                for kind in launch.chosen(options.mpi):
+                    load = os.getloadavg()[0]
+                    print(f"{part}, {kind} (load {load:.2f} before)", flush=True)
+                    PARTS[part](launch.launcher(kind), options.brief, options.osu)
+                    sys.stdout.flush()
     except MeshmarkError as error:
         sys.exit(f"bench/comm.py: {error}")
 

@@ -8,7 +8,6 @@ counts as right; flagged ones are also counted separately.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final
+
+from results import add_row, bench_parser, recording
 
 from meshmark.store.record import MODE, Record
 
@@ -49,15 +50,21 @@ def point(r: Record) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
     parser.add_argument("--budget", default="10s", help="of each measurement [10s]")
     options = parser.parse_args()
+    with recording("Reliability", options):
+        count_right(options.count, options.budget)
+
+
+def count_right(count: int, budget: str) -> None:
+    """Measure repeatedly and print how many results hold the pooled median of all, or report modes."""
     print(f"{'measured':14} {'results':>7} {'interval':>8} {'bounds':>7} {'modes':>6} {'right':>7}  unflagged; medians")
     for name, argv in MEASUREMENTS.items():
         runs: dict[str, list[Record]] = {}
-        for _ in range(options.count):
-            for r in measured(argv, options.budget):
+        for _ in range(count):
+            for r in measured(argv, budget):
                 runs.setdefault(point(r), []).append(r)
         for key, repeated in runs.items():
             pooled = median([s for r in repeated for s in r.samples])
@@ -72,6 +79,13 @@ def main() -> None:
                 f"{100 * sum(right) / len(repeated):5.0f} %  "
                 f"{sum(plain)} of {len(plain)}; {values[0]:.3g} to {values[-1]:.3g} {repeated[0].unit}  {key}",
                 flush=True,
+            )
+            add_row(
+                f"{name}: fresh measurements that hold the median of all {count}, or report modes: {key}",
+                "%",
+                100 * sum(right) / len(repeated),
+                limits=(95, None),
+                notes=f"{sum(plain)} of the {len(plain)} without a flag",
             )
 
 

@@ -10,7 +10,6 @@ example: .venv/bin/python bench/disturb.py --count 40
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import itertools
@@ -25,6 +24,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from results import add_row, bench_parser, recording
 
 from meshmark.native import find_native
 
@@ -162,7 +163,7 @@ def flags_of(name: str, cpu: int, disturb: Disturbance | None, budget: str) -> l
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
     parser.add_argument("--budget", default="1s", help="of each measurement [1s]")
     parser.add_argument("--only", nargs="+", metavar="KIND", help="kinds of disturbance, as printed [all]")
@@ -181,18 +182,26 @@ def main() -> None:
         kinds["pages swapped out"] = (faults, {"faulted"})
     if root and THP.exists():
         kinds["pages of another size"] = (None, {"page_size"})
-    fixtures = {"pages of another size": without_thp, "pages swapped out": swapping}
     if unknown_names := {*(options.only or ())} - kinds.keys():
         parser.error(f"--only: found {sorted(unknown_names)[0]!r}; allowed: {', '.join(kinds)}")
     if options.only:
         kinds = {kind: fixture for kind, fixture in kinds.items() if kind in options.only}
+    with recording("Reliability", options):
+        count_flags(kinds, first_cpu, options.count, options.budget)
+
+
+def count_flags(
+    kinds: dict[str, tuple[Disturbance | None, set[str]]], first_cpu: int, repetitions: int, budget: str
+) -> None:
+    """Measure beside each kind of disturbance and print how many points are flagged as expected."""
+    fixtures = {"pages of another size": without_thp, "pages swapped out": swapping}
     print(f"{'disturbance':30} {'measured':>8} {'points':>6} {'flagged':>8}  by kind, expected first")
     for kind, (disturb, expected) in kinds.items():
         for name in MEASUREMENTS:
             rows: list[set[str]] = []
             with fixtures.get(kind, contextlib.nullcontext)():
-                for _ in range(options.count):
-                    rows += flags_of(name, first_cpu, disturb, options.budget)
+                for _ in range(repetitions):
+                    rows += flags_of(name, first_cpu, disturb, budget)
                     time.sleep(0.05)
             flagged_count = sum(bool(f & expected) if expected else bool(f) for f in rows)
             counts = Counter(flag for f in rows for flag in f)
@@ -200,6 +209,13 @@ def main() -> None:
             share = 100 * flagged_count / max(1, len(rows))
             text = ", ".join(f"{flag} {counts[flag]}" for flag in order)
             print(f"{kind:30} {name:>8} {len(rows):6d} {share:6.1f} %  {text}", flush=True)
+            add_row(
+                f"{kind}: {name} flagged" + (" as expected" if expected else ""),
+                "%",
+                share,
+                limits=(95, None) if expected else (None, 2),
+                notes=f"of {len(rows)} points; {text}",
+            )
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ Meshmark.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from results import add_row, bench_parser, recording
 
 from meshmark.experiments.experiment import Experiment, ExperimentPlan, ExperimentRun, order
 from meshmark.statistics import sequential
@@ -104,8 +104,11 @@ class Told:
     pairs: NDArray[np.int64]
     outside: Bools
 
+    def percent(self, *words: str) -> float:
+        return float(100 * np.isin(self.word, [WORDS.index(w) for w in words]).mean())
+
     def share(self, *words: str) -> str:
-        return f"{100 * np.isin(self.word, [WORDS.index(w) for w in words]).mean():.1f} %"
+        return f"{self.percent(*words):.1f} %"
 
 
 def excluded(x: Array, point: float) -> Bools:
@@ -229,6 +232,15 @@ def aa(count: int) -> None:
             outside = f"{100 * outcome.outside.mean():.1f} %"
             shares = (outcome.share("higher", "lower"), outcome.share("equal"), outside)
             row((label, *shares, *(f"{100 * v:.1f} %" for v in tests)))
+            add_row(
+                f"equal settings called different: {label}",
+                "%",
+                outcome.percent("higher", "lower"),
+                peer="paired t-test after every pair",
+                theirs=100 * tests[0],
+                limits=(None, 5),
+                notes=f"equal {shares[1]}; interval ever without 1 {outside}; unpaired t-test {100 * tests[1]:.1f} %",
+            )
     print()
 
 
@@ -242,6 +254,13 @@ def power(count: int) -> None:
             right = outcome.word == WORDS.index("higher")
             cells = [f"{100 * (right & (outcome.pairs <= look)).mean():.0f} %" for look in pair_counts]
             row((f"{name} {100 * scale:.0f} %", *cells, f"{outcome.pairs.mean():.0f}", outcome.share("lower")))
+            add_row(
+                f"B slower by 5 % is called different within 100 pairs: {name} {100 * scale:.0f} %",
+                "%",
+                100 * float(right.mean()),
+                notes="; ".join(f"{n} pairs {cell}" for n, cell in zip(pair_counts, cells, strict=True))
+                + f"; mean pairs {outcome.pairs.mean():.0f}; called faster {outcome.share('lower')}",
+            )
     print()
 
 
@@ -250,6 +269,12 @@ def equal(count: int) -> None:
     row = table(("noise of a run", "called equal", "different", "mean pairs"))
     for scale in (0.01, 0.02, 0.05):
         outcome = experiments(Machine(gaussian, scale, 0.05), 0.0, 300, count)
+        add_row(
+            f"equal settings called equal within a margin of 2 %: Gaussian {100 * scale:.0f} %",
+            "%",
+            outcome.percent("equal"),
+            notes=f"different {outcome.share('higher', 'lower')}, after {outcome.pairs.mean():.0f} pairs on average",
+        )
         row(
             (
                 f"Gaussian {100 * scale:.0f} %",
@@ -267,6 +292,8 @@ def spread(count: int) -> None:
     for name, noise in NOISES.items():
         outcome = experiments(Machine(noise, 0.03, wider=3.0), 0.0, 60, count)
         row((f"{name} 3 %", outcome.share("higher", "lower"), outcome.share("equal")))
+        what = f"equal medians, B with three times the noise of A, called different: {name}"
+        add_row(what, "%", outcome.percent("higher", "lower"))
     print()
 
 
@@ -274,15 +301,16 @@ TABLES: dict[str, Callable[[int], None]] = {"aa": aa, "power": power, "equal": e
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)} [all]")
     parser.add_argument("--count", type=int, default=2000, help="experiments of each row [2000]")
     options = parser.parse_args()
     if unknown_names := set(options.tables) - TABLES.keys():
         parser.error(f"found table {min(unknown_names)!r}; allowed: {', '.join(TABLES)}")
-    for name in options.tables or TABLES:
-        print((TABLES[name].__doc__ or "").strip())
-        TABLES[name](options.count)
+    with recording("Experiments", options):
+        for name in options.tables or TABLES:
+            print((TABLES[name].__doc__ or "").strip())
+            TABLES[name](options.count)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ does.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gzip
 import json
+import math
 import os
 import random
 import statistics
@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from results import Figure, add_row, bench_parser, recording
 
 TOKEN = "bench"
 PROBES = 20
@@ -140,12 +141,12 @@ async def measure(address: str, pid: int, nodes: int, every_s: float, for_s: flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--every", type=float, default=10.0, help="s between two pushes of a node")
     parser.add_argument("--for", dest="seconds", type=float, default=60.0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with recording("Fleets", options), tempfile.TemporaryDirectory() as folder:
         racks = "".join(
             f'r{r} = "n[{64 * r + 1}-{min(options.nodes, 64 * r + 64)}]"\n' for r in range((options.nodes + 63) // 64)
         )
@@ -171,7 +172,13 @@ def main() -> None:
                 result = asyncio.run(measure(address, server.pid, options.nodes, options.every, options.seconds))
             finally:
                 server.terminate()
-    print(json.dumps(result))
+        print(json.dumps(result))
+        add_row(
+            f"live page, {options.nodes:,} nodes every {options.every:g} s: from push to event",
+            "s",
+            Figure(result["latency_median_s"], math.nan, result["latency_max_s"]),
+            notes=f"{result['server_cpu']} CPUs, {result['server_rss_mib']} MiB, {result['failed']} pushes failed",
+        )
 
 
 if __name__ == "__main__":

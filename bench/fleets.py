@@ -13,7 +13,6 @@ t with 4 degrees of freedom, correlated by 0.3. MCD needs scikit-learn, on which
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import multiprocessing
@@ -30,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from results import add_row, bench_parser, recording
 
 from meshmark.fleet.campaigns.campaign import NodeSelection, begin
 from meshmark.fleet.data.results import SUFFIX, read_result
@@ -210,6 +210,21 @@ def judge(noise: Noise, fleets: list[tuple[int, int, int]]) -> None:
                 if len(tallies) % PART == 0 or len(tallies) == count:
                     title = f"{n} nodes, {len(noise.groups)} metrics, {len(tallies)} fleets of {days} days"
                     print(f"{title}: {told(tallies, days)} ({time.monotonic() - start_s:.0f} s)", flush=True)
+        label = f"{n:,} nodes, {'noise of 1 %' if noise.rows is None else 'noise of this guest'}"
+        named = sum(t.named for t in tallies)
+        notes = f"{count} fleets × {days} days"
+        add_row(f"{label}: names that are false", f"of {named:,}", sum(t.false for t in tallies), notes=notes)
+        for kind in FAULTS:
+            faults, detected_count = (
+                sum(c[kind] for c in x) for x in zip(*((t.faults, t.detected) for t in tallies), strict=True)
+            )
+            add_row(
+                f"{label}: {kind}: found within {WEEK} days",
+                "%",
+                100 * detected_count / max(1, faults),
+                limits=(95 if kind.startswith("5") else 90, None),
+                notes=f"{detected_count:,} of {faults:,}; {notes}",
+            )
 
 
 def told(tallies: list[Tally], days: int) -> str:
@@ -281,6 +296,7 @@ def peers(noise: Noise, n: int, fleets: int) -> None:
     for name in methods:
         shares = ", ".join(f"{kind} {100 * detected[name, kind] / faults_per_kind:.0f} %" for kind in FAULTS)
         print(f"  {name}: {false[name] / fleets:.2f} false names a fleet; found {shares}", flush=True)
+        add_row(f"{n:,} nodes, {name}: false names a fleet", "", false[name] / fleets, notes=f"found {shares}")
 
 
 # ------------------------------------------------------------------ speed
@@ -350,15 +366,17 @@ def _timed(what: str, *words: str) -> None:
     if status:
         raise SystemExit(f"{program} fleet {' '.join(words)}: status {status}")
     cpu_s = usage.ru_utime + usage.ru_stime
+    elapsed_s = time.monotonic() - start_s
+    notes = f"{cpu_s:.1f} s of CPU time, {usage.ru_maxrss / 1e6:.2f} GB in the largest process"
+    add_row(what, "s", elapsed_s, notes=notes)
     print(
-        f"{what}: {time.monotonic() - start_s:.1f} s, {cpu_s:.1f} s of CPU, peak of a process "
-        f"{usage.ru_maxrss / 1e6:.2f} GB",
+        f"{what}: {elapsed_s:.1f} s, {cpu_s:.1f} s of CPU, peak of a process {usage.ru_maxrss / 1e6:.2f} GB",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("what", choices=["noise", "judge", "peers", "year", "ingest"])
     parser.add_argument("path", type=Path, nargs="?")
     parser.add_argument("--count", type=int, default=40, help="checks of this host")
@@ -368,18 +386,19 @@ def main() -> None:
     args = parser.parse_args()
     if args.what in {"noise", "year", "ingest"} and args.path is None:
         parser.error(f"{args.what}: needs a path")
-    if args.what == "noise":
-        measure_noise(args.path, args.count)
-    elif args.what == "judge":
-        fleets: list[Any] = [tuple(map(int, text.split(","))) for text in args.fleets.split()]
-        judge(load_noise(args.path), fleets)
-    elif args.what == "peers":
-        for n, fleets_ in ((100, 100), (1000, 20)):
-            peers(load_noise(args.path), n, fleets_)
-    elif args.what == "ingest":
-        ingestion(args.path, args.nodes)
-    else:
-        year(args.path, *map(int, args.size.split(",")))
+    with recording("Fleets", args):
+        if args.what == "noise":
+            measure_noise(args.path, args.count)
+        elif args.what == "judge":
+            fleets: list[Any] = [tuple(map(int, text.split(","))) for text in args.fleets.split()]
+            judge(load_noise(args.path), fleets)
+        elif args.what == "peers":
+            for n, fleets_ in ((100, 100), (1000, 20)):
+                peers(load_noise(args.path), n, fleets_)
+        elif args.what == "ingest":
+            ingestion(args.path, args.nodes)
+        else:
+            year(args.path, *map(int, args.size.split(",")))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ a library that cannot be imported is left out. ruptures only proposes candidates
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import math
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from results import add_row, bench_parser, recording
 
 from meshmark.compare.history import over_time
 from meshmark.statistics import changepoints
@@ -131,6 +131,9 @@ def rates(name: str, method: Method, count: int) -> None:
         method(values)
     out["cpu_s of 1000 of length 100"] = round(5 * (time.process_time() - cpu_start_s), 2)
     print(json.dumps(out), flush=True)
+    for what, value in out.items():
+        if isinstance(value, float):
+            add_row(f"{name}: {what}", "of 1000" if what.startswith("false") else "", value, notes=f"{count} series")
 
 
 def together(points: int, times: int) -> None:
@@ -143,18 +146,21 @@ def together(points: int, times: int) -> None:
         ]
         alarms = [len(h.changes) for h in histories]
         print(json.dumps({"points": points, "length": n, "histories": times, "false changes": sum(alarms)}), flush=True)
+        what = f"histories of {points} points without a change, {n} runs, that list one"
+        add_row(what, f"of {times}", sum(a > 0 for a in alarms))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--count", type=int, default=1000, help="series of each kind")
     parser.add_argument("--peers", nargs="*", default=[], metavar="FOLDER", help="where to import the others from")
     options = parser.parse_args()
     sys.path += options.peers
     methods: dict[str, Method] = {"meshmark history": ours, "our changes, not judged": unjudged}
-    for name, method in (methods | peers()).items():
-        rates(name, method, options.count)
-    together(300, 20)
+    with recording("Changes over time", options):
+        for name, method in (methods | peers()).items():
+            rates(name, method, options.count)
+        together(300, 20)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measures the cost of making a program: figures for bench/README.md.
+"""Measures the cost of making a program: `--record` writes the figures.
 
     .venv/bin/python bench/load.py [PART …] [--brief]
 
@@ -17,9 +17,9 @@ Without a part, all parts run. Nobody else should use the machine: waits for a C
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import importlib
+import math
 import os
 import random
 import re
@@ -30,6 +30,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from results import Figure, add_row, bench_parser, recording
 
 from meshmark.errors import MeshmarkError
 from meshmark.load.calibration.base import base_run, variants_of
@@ -47,8 +49,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "unit"
 made = importlib.import_module("made_base")
 
 
-def _line(what: str, values: list[float], unit: str, scale: float = 1.0) -> None:
+def _line(part: str, what: str, values: list[float], unit: str, scale: float = 1.0) -> None:
     ranked = sorted(v * scale for v in values)
+    add_row(
+        f"{part}: {what}", unit, Figure(statistics.median(ranked), math.nan, ranked[-1]), notes=f"{len(values)} values"
+    )
     print(f"  {what:34} median {statistics.median(ranked):9.4g}  worst {ranked[-1]:9.4g} {unit}")
 
 
@@ -85,16 +90,17 @@ def synthesis(repeats: int) -> None:
                 synthesize(variants, TargetProfile(run_time_s=10.0, metrics={**target.metrics, **scaled_metrics}))
             except ImpossibleError:
                 impossible.append(time.process_time() - cpu_start_s)
-        _line("solve, order and proof", solve, "s")
-        _line("ranges of a possible wish", explained, "s")
-        _line("refusal of an impossible one", impossible, "s")
-        _line("largest error of a sum on paper", errors, "%", 100)
-        _line("deviation from the straight line", deviations, "% of the total", 100)
-        _line("variation of 1 s windows", windows, "%", 100)
+        _line("synthesis", "solve, order and proof", solve, "s")
+        _line("synthesis", "ranges of a possible wish", explained, "s")
+        _line("synthesis", "refusal of an impossible one", impossible, "s")
+        _line("synthesis", "largest error of a sum on paper", errors, "%", 100)
+        _line("synthesis", "deviation from the straight line", deviations, "% of the total", 100)
+        _line("synthesis", "variation of 1 s windows", windows, "%", 100)
         print(
             f"  {'kernels a program':34} fewest {min(kernels):g}, median {statistics.median(kernels):g}; "
             f"below 20 in {short}"
         )
+        add_row("synthesis: kernels a program, fewest", "", min(kernels), limits=(20, None))
 
 
 def _base() -> list[Variant]:
@@ -158,18 +164,19 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
             flush=True,
         )
     floor95 = sorted(floors)[int(0.95 * len(floors))]
-    _line("error of the run time", time_errors, "%", 100)
-    _line("error of the worse rate", rate_errors, "%", 100)
-    _line("error of the write fraction", mix_errors, "")
-    _line("the same program again", floors, "%", 100)
-    _line("variation of 1 s windows", windows, "%", 100)
-    _line("waiting for a CPU", waits, "% of the time", 100)
+    _line("achieved", "error of the run time", time_errors, "%", 100)
+    _line("achieved", "error of the worse rate", rate_errors, "%", 100)
+    _line("achieved", "error of the write fraction", mix_errors, "")
+    _line("achieved", "the same program again", floors, "%", 100)
+    _line("achieved", "variation of 1 s windows", windows, "%", 100)
+    _line("achieved", "waiting for a CPU", waits, "% of the time", 100)
     pairs = zip(time_errors, rate_errors, strict=True)
     within = sum(time_error <= max(0.02, floor95) and rate <= max(0.03, floor95) for time_error, rate in pairs)
     print(
         f"  within 2 % and 3 %, or the pair's difference: {inside} of {programs}; or the 95th percentile of those, "
         f"{100 * floor95:.1f} %: {within}; kernels: fewest {min(kernels):g}"
     )
+    add_row("achieved: programs within 2 % and 3 %, or the pair's difference", f"of {programs}", inside)
 
 
 def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: float = 0.1) -> None:
@@ -211,10 +218,12 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
             flush=True,
         )
     for name, values in errors.items():
-        _line(f"error of the {name}", values, "%", 100)
-    _line("error of the write fraction", mix_errors, "")
-    _line("spun", spun, "% of the time", 100)
+        _line("paced", f"error of the {name}", values, "%", 100)
+    _line("paced", "error of the write fraction", mix_errors, "")
+    _line("paced", "spun", spun, "% of the time", 100)
     print(f"  within 2 % and 3 %: {inside_count} of {len(spun)}; late at the end: {late}")
+    limits = (len(spun), None)
+    add_row("paced: programs within 2 % and 3 %", f"of {len(spun)}", inside_count, limits=limits, notes=f"late: {late}")
 
 
 def memrate(repeats: int, seconds: float = 10.0) -> None:
@@ -259,6 +268,14 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
             ]
             busy = (run.user_s + run.system_s) / run.wall_s
             cpu_share = 100 * cpu_time_s / took_s
+            add_row(
+                f"memrate, {read} + {write} MB/s: largest error of the rates",
+                "%",
+                max(map(abs, deviations)),
+                peer="stress-ng",
+                theirs=100 * statistics.median(errors),
+                notes=f"{100 * busy:.0f} % of a CPU, stress-ng {cpu_share:.0f} %",
+            )
             print(
                 f"  asked {read} + {write} MB/s: stress-ng off by {100 * statistics.median(errors):.3f} % (worst "
                 f"of {len(errors)} ways {100 * max(errors):.3f} %), {cpu_share:.0f} % CPU; program off by "
@@ -304,9 +321,12 @@ def predict(programs: int) -> None:
                     f"{run.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points",
                     flush=True,
                 )
-    _line("error of the prediction", errors, "points")
-    _line("half the interval of the measured", widths, "points")
-    print(f"  within 5 points: {sum(e <= 5 for e in errors)} of {len(errors)}; {flagged_count} of them flagged")
+    _line("predict", "error of the prediction", errors, "points")
+    _line("predict", "half the interval of the measured", widths, "points")
+    close_count = sum(e <= 5 for e in errors)
+    limits = (len(errors), None)
+    add_row("predict: held-out neighbours within 5 points", f"of {len(errors)}", close_count, limits=limits)
+    print(f"  within 5 points: {close_count} of {len(errors)}; {flagged_count} of them flagged")
 
 
 PARTS: dict[str, tuple[Callable[[int], None], int]] = {
@@ -319,14 +339,15 @@ PARTS: dict[str, tuple[Callable[[int], None], int]] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--brief", action="store_true")
     args = parser.parse_args()
-    for name in args.part or PARTS:
-        run, repeats = PARTS[name]
-        print(name)
-        run(min(repeats, 5) if args.brief else repeats)
+    with recording("Loading", args):
+        for name in args.part or PARTS:
+            run, repeats = PARTS[name]
+            print(name)
+            run(min(repeats, 5) if args.brief else repeats)
     return 0
 
 

@@ -9,7 +9,6 @@ example: .venv/bin/python bench/network.py --booksim ~/booksim2/src/booksim
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from results import add_row, bench_parser, recording
 
 from meshmark.model.engine import find_engine
 
@@ -45,6 +46,12 @@ class Setting:
     @property
     def nodes(self) -> int:
         return int(self.k**self.dimensions)
+
+    @property
+    def title(self) -> str:
+        """Text for readers, for example `8 x 8, 4 x 8, 5 flits, uniform`."""
+        shape = f"ring of {self.k}" if self.dimensions == 1 else " x ".join([str(self.k)] * self.dimensions)
+        return f"{shape}, {self.channels} x {self.buffer}, {self.flits} flit{'s' * (self.flits > 1)}, {self.pattern}"
 
     def __str__(self) -> str:
         shape = "x".join([str(self.k)] * self.dimensions)
@@ -164,17 +171,32 @@ def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
     print("torus  channels flits pattern   load  booksim     ours   error  accepted       CPU µs a packet hop, factor")
     for setting in settings:
         limit = saturation(partial(booksim, binary, setting))
+        errors, factors = [], []
         for share in SHARES:
             peer, result = booksim(binary, setting, share * limit), ours(setting, share * limit)
             own_per_hop = 1e6 * result.cpu_s / result.hops
             per_hop = 1e6 * peer.cpu_s / (peer.hops * result.hops / (2 * PACKETS))
+            errors.append(100 * (result.latency / peer.latency - 1))
+            factors.append(per_hop / own_per_hop)
             print(
                 f"{setting}  {share * limit:.3f} {peer.latency:8.2f} {result.latency:8.2f} "
-                f"{100 * (result.latency / peer.latency - 1):+6.1f} %  {peer.accepted:.3f} {result.accepted:.3f}   "
-                f"{per_hop:7.2f} {own_per_hop:6.3f}  {per_hop / own_per_hop:5.1f} x",
+                f"{errors[-1]:+6.1f} %  {peer.accepted:.3f} {result.accepted:.3f}   "
+                f"{per_hop:7.2f} {own_per_hop:6.3f}  {factors[-1]:5.1f} x",
                 flush=True,
             )
+        add_row(
+            f"latency at 0.85 of the saturation, {setting.title}",
+            "cycles",
+            result.latency,
+            peer="BookSim 2",
+            theirs=peer.latency,
+            notes="error at 0.1, 0.3, 0.5, 0.7 and 0.85: " + " ".join(f"{e:+.1f}" for e in errors) + " %",
+        )
+        limits = (10 if setting.flits == 1 else 30, None)
+        add_row(f"CPU time of the peer over ours, {setting.title}", "", factors, peer="BookSim 2", limits=limits)
         own_limit = saturation(partial(ours, setting))
+        what = f"saturation, {setting.title}"
+        add_row(what, "flits a node and cycle", own_limit, peer="BookSim 2", theirs=limit)
         peer, result = booksim(binary, setting, 1.0), ours(setting, 1.0)
         print(
             f"{setting}  saturation {limit:.3f} and {own_limit:.3f}, {100 * (own_limit / limit - 1):+.1f} %; "
@@ -218,10 +240,18 @@ def against_exact() -> None:
             f"{'x'.join(map(str, shape)):8} links a packet: exact {exact:.4f}, simulated {records[0]['hops'] - 1:.4f}; "
             f"bound {bound:.3f} flits a node and cycle; stable to {100 * best:.0f} % of it"
         )
+        add_row(
+            f"{'x'.join(map(str, shape))}: links a packet under adaptive routing",
+            "1",
+            records[0]["hops"] - 1,
+            peer="exact path counts",
+            theirs=exact,
+            notes=f"bound {bound:.3f} flits a node and cycle; stable to {100 * best:.0f} % of it",
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--booksim", help="path of a BookSim 2 binary")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of settings, from 0 [all]")
     parser.add_argument("--exact", action="store_true", help="rectangular tori against the exact channel loads")
@@ -229,11 +259,12 @@ def main() -> None:
     if not options.booksim and not options.exact:
         parser.error("nothing to do: --booksim PATH, --exact, or both")
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    if options.booksim:
-        selected = options.only if options.only is not None else range(len(SETTINGS))
-        against_booksim(options.booksim, tuple(SETTINGS[n] for n in selected))
-    if options.exact:
-        against_exact()
+    with recording("The simulator", options):
+        if options.booksim:
+            selected = options.only if options.only is not None else range(len(SETTINGS))
+            against_booksim(options.booksim, tuple(SETTINGS[n] for n in selected))
+        if options.exact:
+            against_exact()
 
 
 if __name__ == "__main__":

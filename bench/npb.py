@@ -1,4 +1,4 @@
-"""Compares the NAS benchmarks of `npb` with the reference programs, in alternation: figures for bench/README.md.
+"""Compares the NAS benchmarks of `npb` with the reference programs, in alternation: `--record` writes the ratios.
 
     .venv/bin/python bench/npb.py FOLDER [KERNEL …] [--class A] [--ranks 1] [--turns 2] [--mpi openmpi]
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from comm import ranks, results, started
+from results import add_row, bench_parser, recording
 
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.measure.runs import launch
@@ -58,7 +59,7 @@ def reference(with_: launch.Launcher, program: Path, count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("kernels", nargs="*", choices=[[], *KERNELS], metavar="KERNEL")
     parser.add_argument("--class", dest="of", default="A", choices=list("SWABC"))
@@ -70,6 +71,13 @@ def main() -> None:
         launcher = launch.launcher(options.mpi)
     except MeshmarkError as error:
         sys.exit(f"bench/npb.py: {error}")
+    with recording("Applications", options):
+        failed = compare(launcher, options)
+    sys.exit(failed)
+
+
+def compare(launcher: launch.Launcher, options: argparse.Namespace) -> bool:
+    """Run both programs in alternation, print their times, and return whether any failed."""
     print(f"class {options.of}, {options.ranks} rank(s), {options.mpi} (load {os.getloadavg()[0]:.2f} before)")
     print(f"{'':4} {'ours, s':24} {'reference, s':24} speed, times the reference: median [range]")
     failed = False
@@ -93,7 +101,9 @@ def main() -> None:
             f"{median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]",
             flush=True,
         )
-    sys.exit(failed)
+        what = f"npb {kernel}, class {options.of}, {options.ranks} rank{'s' * (options.ranks > 1)} (ratio of speeds)"
+        add_row(what, "s", a, peer="reference, NPB 3.4", theirs=b, of_speeds=True, limits=(0.95, None))
+    return failed
 
 
 if __name__ == "__main__":

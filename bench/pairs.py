@@ -1,6 +1,6 @@
 """Measures how well messages between random pairs find slow nodes and switches of a network.
 
-    bench/pairs.py [FLEETS]    simulated fleets of each kind
+    bench/pairs.py [FLEETS] [--record]    simulated fleets of each kind
 
 Nodes differ by 1 %, times of a pair by 2 %, and one in 20 pairs is disturbed by about 20 %; every node has eight
 partners.
@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from results import add_row, bench_parser, recording
 
 from meshmark.fleet.health.assessment import SMALLEST
 from meshmark.fleet.health.screening import Discoveries
@@ -39,7 +41,15 @@ def campaign(
 
 
 def main() -> None:
-    fleets = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    parser = bench_parser(__doc__)
+    parser.add_argument("fleets", nargs="?", type=int, default=200)
+    options = parser.parse_args()
+    with recording("Fleets", options):
+        look_for_faults(options.fleets)
+
+
+def look_for_faults(fleets: int) -> None:
+    """Simulate fleets of each kind and print the shares of suspected, named and falsely named nodes."""
     for nodes, nodes_per_leaf in ((16, 16), (64, 8), (512, 32)):
         tree = leaves(nodes // nodes_per_leaf, nodes_per_leaf) if nodes_per_leaf < nodes else SwitchTree()
         cases: dict[str, tuple[dict[str, float], dict[str, float]]] = {"healthy": ({}, {})}
@@ -62,6 +72,11 @@ def main() -> None:
                 f"{(time.time() - start_s) / fleets:.2f} s each",
                 flush=True,
             )
+            label = f"{nodes} nodes, {len(tree.switches)} switches, {title}"
+            add_row(f"{label}: fleets with false names", f"of {fleets}", false, notes=f"{named} names")
+            if true:
+                notes = f"suspected in {100 * suspected / fleets:.0f} %"
+                add_row(f"{label}: named", "%", 100 * found / fleets, notes=notes)
 
 
 if __name__ == "__main__":

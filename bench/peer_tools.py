@@ -120,6 +120,16 @@ def meshmark(
 # --- Peers ---------------------------------------------------------------------------------------
 
 
+_PACKAGES: Final = {"likwid-bench": "likwid", "hpcc SingleRandomAccess": "hpcc", "fio": "fio"}
+
+
+def version_of(peer: str) -> str:
+    """Return the version of the package of a peer, or an empty text if it comes from elsewhere."""
+    with contextlib.suppress(Absent, KeyError):
+        return run(["dpkg-query", "--show", "--showformat", "${Version}", _PACKAGES[peer]])
+    return ""
+
+
 def cpu_flags() -> set[str]:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():

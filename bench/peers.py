@@ -10,29 +10,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
-import json
 import os
-import platform
 import re
 import shutil
-import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from peer_tools import (
     DGEMM_N,
     PROBE,
-    ROOT,
     TRIAD_BYTES,
     WORK,
     Absent,
     Measure,
     SameLibrary,
     core_to_core,
-    cpu_flags,
     fio_read,
     hpcc_gups,
     likwid,
@@ -41,9 +34,9 @@ from peer_tools import (
     pingpong,
     run,
     stream,
+    version_of,
 )
-
-START_MARK, END_MARK = "<!-- measured -->", "<!-- /measured -->"
+from results import ResultRow, add_rows, bench_parser, recording, result_row, rows_table
 
 
 @dataclass(slots=True)
@@ -64,30 +57,30 @@ class Row:
 
 @dataclass(slots=True)
 class Result:
-    row: str
-    unit: str
+    """The pairs of values of Meshmark and a peer, in SI units."""
+
+    row: Row
     peer: str
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
-    low: float | None = None
-    high: float | None = None
     flags: set[str] = field(default_factory=set)
     notes: set[str] = field(default_factory=set)
     absent: str = ""
 
-    @property
-    def ratios(self) -> list[float]:
-        return [a / b for a, b in zip(self.ours, self.theirs, strict=True)]
-
-    @property
-    def verdict(self) -> str:
-        if self.absent or not self.ratios:
-            return "absent"
-        ratio = statistics.median(self.ratios)
-        if self.low is None and self.high is None:
-            return ""
-        reached = (self.low is None or ratio >= self.low) and (self.high is None or ratio <= self.high)
-        return "yes" if reached else "no"
+    def summary(self) -> ResultRow:
+        """Return the row of the table."""
+        return result_row(
+            self.row.name,
+            self.row.unit,
+            [v / self.row.scale for v in self.ours],
+            peer=self.peer,
+            version=version_of(self.peer),
+            theirs=[v / self.row.scale for v in self.theirs],
+            limits=(self.row.low, self.row.high),
+            flags=self.flags,
+            notes=", ".join(sorted(self.notes)),
+            absent=self.absent,
+        )
 
 
 def say(text: str) -> None:
@@ -258,7 +251,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
 
 def compare(row: Row, rounds: int) -> list[Result]:
     """Run Meshmark and each peer in alternation, `rounds` times, and return one result per peer."""
-    results = {name: Result(row.name, row.unit, name, low=row.low, high=row.high, notes=set()) for name in row.peers}
+    results = {name: Result(row, name) for name in row.peers}
     for number_ in range(1, rounds + 1):
         for name, peer in row.peers.items():
             result = results[name]
@@ -282,62 +275,6 @@ def compare(row: Row, rounds: int) -> list[Result]:
                 f"ratio {value.value / peer_value.value:.3f} {' '.join(sorted(value.flags))}"
             )
     return list(results.values())
-
-
-# --- Saying it -----------------------------------------------------------------------------------
-
-
-def spread(values: Sequence[float], scale: float) -> str:
-    scaled = [v / scale for v in (statistics.median(values), min(values), max(values))]
-    return "{:.4g} [{:.4g}–{:.4g}]".format(*scaled)
-
-
-def aim(result: Result) -> str:
-    if result.low is not None and result.high is not None:
-        return f"{result.low:g}–{result.high:g}"
-    if result.low is not None:
-        return f"≥ {result.low:g}"
-    return f"≤ {result.high:g}" if result.high is not None else "–"
-
-
-def machine_line(cpus: Sequence[int]) -> str:
-    model = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
-        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
-        model = match[1] if match else model
-    guest = ", virtual machine" if "hypervisor" in cpu_flags() else ""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {len(cpus)} CPUs{guest}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}"
-
-
-def markdown(results: Sequence[Result], scales: dict[str, float], about: dict[str, str]) -> str:
-    lines = [
-        f"Measured {about['date']} on {about['machine']}; meshmark {about['build']}; "
-        f"`{about['command']}`; {about['rounds']} rounds. Load at the start {about['load']}.",
-        "",
-        "| what | unit | ours, median [range] | peer | peer, median [range] | ratio, median [range] "
-        "| aim | reached | notes |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for r in results:
-        if r.verdict == "absent":
-            lines.append(f"| {r.row} | {r.unit} | – | {r.peer} | – | – | {aim(r)} | absent | {r.absent} |")
-            continue
-        scale = scales[r.row]
-        notes = ", ".join(sorted(r.notes) + [f"flag `{flag}`" for flag in sorted(r.flags)])
-        lines.append(
-            f"| {r.row} | {r.unit} | {spread(r.ours, scale)} | {r.peer} | {spread(r.theirs, scale)} "
-            f"| {spread(r.ratios, 1)} | {aim(r)} | {r.verdict or '–'} | {notes} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def record_in_readme(table: str) -> None:
-    path = ROOT / "bench" / "README.md"
-    text = path.read_text()
-    before, other_words = text.split(START_MARK)
-    after = other_words.split(END_MARK)[1]
-    path.write_text(f"{before}{START_MARK}\n\n{table}\n{END_MARK}{after}")
 
 
 # --- Installing ----------------------------------------------------------------------------------
@@ -371,7 +308,7 @@ def install() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="pairs a row [5]")
     parser.add_argument("--only", metavar="REGEX", default="", help="only rows whose name matches")
     parser.add_argument("--stream", metavar="PATH", help="a STREAM binary, arrays of 4 x the last cache")
@@ -379,7 +316,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pingpong", metavar="PATH", help="multichase's pingpong")
     parser.add_argument("--core-to-core", metavar="PATH", help="the crate's binary [installed with cargo]")
     parser.add_argument("--no-install", action="store_true", help="only what is there already")
-    parser.add_argument("--record", action="store_true", help="put the table into bench/README.md")
     parser.add_argument("--list", action="store_true", help="list the rows and stop")
     options = parser.parse_args()
     if options.rounds < 1:
@@ -419,52 +355,15 @@ def main() -> int:
         say(f"bench-peers: error: --only {options.only!r} matches no row")
         say("hint: bench/peers.py --list")
         return 2
-    words = ["make bench-peers"] if not options.only else [f"bench/peers.py --only '{options.only}'"]
-    provenance = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": machine_line(cpus),
-        "command": " ".join(words),  # not sys.argv: it may hold private paths
-        "rounds": str(options.rounds),
-        "load": f"{os.getloadavg()[0]:.1f}",
-        "build": "unknown",
-    }
-    with contextlib.suppress(Absent, ValueError, KeyError, IndexError):
-        header = json.loads(run([PROBE, "clock", "--budget", "1s"]).splitlines()[0])
-        provenance["build"] = header["provenance"]["build"]
-
-    results: list[Result] = []
-    for index, row in enumerate(selected, 1):
-        say(f"[{index}/{len(selected)}] {row.name}")
-        results += compare(row, options.rounds)
-        document = {
-            "about": provenance,
-            "results": [
-                {
-                    "what": r.row,
-                    "unit": r.unit,
-                    "peer": r.peer,
-                    "ours": r.ours,
-                    "peer_values": r.theirs,
-                    "ratios": r.ratios,
-                    "low": r.low,
-                    "high": r.high,
-                    "verdict": r.verdict,
-                    "flags": sorted(r.flags),
-                    "notes": sorted(r.notes),
-                    "absent": r.absent,
-                }
-                for r in results
-            ],
-        }
-        partial_file = WORK / "results.json.part"
-        partial_file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-        partial_file.replace(WORK / "results.json")
-    table = markdown(results, {row.name: row.scale for row in selected}, provenance)
-    (WORK / "results.md").write_text(table)
-    if options.record:
-        record_in_readme(table)
-    print(table, end="")
-    say(f"written: {WORK.relative_to(ROOT)}/results.json and results.md")
+    with recording("Other tools", options):
+        rows_of_results: list[ResultRow] = []
+        for index, row in enumerate(selected, 1):
+            say(f"[{index}/{len(selected)}] {row.name}")
+            row_results = compare(row, options.rounds)
+            summaries = [result.summary() for result in row_results]
+            add_rows(summaries)
+            rows_of_results += summaries
+        print(rows_table(rows_of_results), end="")
     return 0
 
 
@@ -472,5 +371,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        say("bench-peers: interrupted; finished rows are in build/peers/results.json")
+        say("bench-peers: interrupted; with --record, finished rows are written")
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""Measures the cost and the gain of placement: figures for bench/README.md.
+"""Measures the cost and the gain of placement: `--record` writes the figures.
 
     .venv/bin/python bench/place.py [PART …] [--brief]
 
@@ -13,7 +13,6 @@ and `disturbed` need a machine that nobody else uses.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -28,6 +27,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+
+from results import Figure, add_row, bench_parser, recording
 
 from meshmark.doctor.starts import TriadStart, spread_of, summary, triad
 from meshmark.experiments.halving import EXHAUSTIVE, MINIMUM_EFFECT, trial
@@ -139,6 +140,9 @@ def search(repeats: int) -> None:
                     f"{'yes' if job['optimal'] else 'no':>6}  {100 * over:+.2f} %",
                     flush=True,
                 )
+                search_s = median(cpu_times["compact"]) - median(cpu_times["any"])
+                notes = f"search {search_s:.3f} s, the whole program at most {max(times['compact']):.3f} s"
+                add_row(f"{name}, {count} of {n}: above the bound", "%", 100 * over, limits=(None, 5), notes=notes)
 
 
 # ------------------------------------------------------------------ startup
@@ -184,6 +188,10 @@ def startup(turns: int) -> None:
         print(
             f"{name:26} {1e3 * median(values):7.2f} [{1e3 * low:.2f}, {1e3 * high:.2f}]   {1e3 * over:+7.2f} {interval}"
         )
+        if name != "taskset":
+            figure = Figure(1e3 * over, *(1e3 * b for b in bounds or (math.nan, math.nan)))
+            limits = (None, 60) if name == "meshmark run" else (None, None)
+            add_row(f"start-up over `taskset -c 0 true`: {name}", "ms", figure, limits=limits, notes=f"{turns} turns")
 
 
 # ------------------------------------------------------------------ disturbed
@@ -239,10 +247,14 @@ def disturbed(starts: int) -> None:
                 f"{summary(times, 1)}",
                 flush=True,
             )
-        print(
-            f"  spread is {spreads['none'][0] / spreads['balance'][0]:.1f} times less when placed, CoV "
-            f"{spreads['none'][1] / spreads['balance'][1]:.1f} times"
+        (free, free_cov), (placed, placed_cov) = spreads["none"], spreads["balance"]
+        add_row(
+            f"one triad beside {count} spinning: (max - min) / min",
+            "%",
+            100 * placed,
+            notes=f"free {100 * free:.1f} %; CoV {100 * free_cov:.1f} to {100 * placed_cov:.1f} %; {starts} starts",
         )
+        print(f"  spread is {free / placed:.1f} times less when placed, CoV {free_cov / placed_cov:.1f} times")
 
 
 # ------------------------------------------------------------------ advise
@@ -374,10 +386,16 @@ def advise(trials: int) -> None:
                     statistics.fmean(covered) if covered else math.nan,
                 )
                 print(f"{name:28} {count:3} " + " ".join(f"{100 * f:5.1f} %" for f in figures), flush=True)
+                label = f"adviser, {title}, {name}, {count} candidates"
+                _, within, _, share, most, of_ten, claims, covers = (100 * f for f in figures)
+                notes = f"of ten runs {of_ten:.1f} %, most of a trial {most:.1f} %, claims {claims:.1f} %"
+                add_row(f"{label}: choice within the limit", "%", within, limits=(95, None), notes=notes)
+                add_row(f"{label}: runs of an exhaustive search", "%", share, limits=(None, 40))
+                add_row(f"{label}: its interval contains the true value", "%", covers, limits=(95, None))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     names = ("search", "startup", "disturbed", "advise")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")
     parser.add_argument("--brief", action="store_true", help="only to see that all works")
@@ -391,9 +409,10 @@ def main() -> None:
         "disturbed": lambda: disturbed(2 if brief else 40),
         "advise": lambda: advise(5 if brief else 400),
     }
-    for name in options.parts or names:
-        print(f"\n{name}")
-        parts[name]()
+    with recording("Placing", options):
+        for name in options.parts or names:
+            print(f"\n{name}")
+            parts[name]()
 
 
 if __name__ == "__main__":

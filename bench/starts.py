@@ -11,7 +11,6 @@ hung.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import signal
@@ -24,6 +23,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+
+from results import add_row, bench_parser, recording  # noqa: E402
 
 from meshmark.machine.identity import identity  # noqa: E402
 from support.store_of_runs import fill  # type: ignore[import-not-found]  # noqa: E402
@@ -61,12 +62,12 @@ def ended(words: tuple[str, ...], folder: Path, limit_s: float) -> tuple[int | N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--starts", type=int, default=1000)
     parser.add_argument("--limit", type=float, default=120, help="seconds")
     parser.add_argument("--only", default=",".join(COMMANDS))
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
+    with recording("Starts", options), tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         fill(folder / "full", identity()["id"])
         (folder / "clock.toml").write_text(SPEC)
@@ -89,6 +90,13 @@ def main() -> None:
                 if (number + 1) % RENEWED == 0 or number + 1 == options.starts:
                     counts = f"{name}: {number + 1} starts, {hung_count} hung, {failed} failed"
                     print(f"{counts}; longest {longest:.1f} s, all {time.monotonic() - start_s:.0f} s", flush=True)
+            add_row(
+                f"starts of `{name}` with 400 runs in the store that hung or failed",
+                f"of {options.starts:,}",
+                hung_count + failed,
+                limits=(None, 0),
+                notes=f"longest {longest:.1f} s, all {time.monotonic() - start_s:.0f} s",
+            )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from results import add_row, bench_parser, recording
 
 from meshmark.compare.join import compare
 from meshmark.compare.sides import Sides
@@ -79,7 +80,7 @@ def fill_runs(store: Store, rows: pa.Table, count: int) -> None:
         store.write(folder / f"{file_name(run['run'][0].as_py())}.parquet", run)
 
 
-def timed(name: str, ask: Callable[[], Any], times: int = 3) -> None:
+def timed(size: str, name: str, ask: Callable[[], Any], times: int = 3) -> None:
     """Print the shortest elapsed and CPU time of several calls, s, and the number of results."""
     elapsed, cpu = [], []
     for _ in range(times):
@@ -87,11 +88,17 @@ def timed(name: str, ask: Callable[[], Any], times: int = 3) -> None:
         response = ask()
         elapsed.append(time.perf_counter() - start_s)
         cpu.append(time.process_time() - cpu_start_s)
+    add_row(
+        f"{size}: {name}",
+        "s",
+        min(elapsed),
+        notes=f"{min(cpu):.3g} s of CPU, {len(response)} found; shortest of {times}",
+    )
     print(json.dumps({"what": name, "s": round(min(elapsed), 3), "cpu_s": round(min(cpu), 3), "found": len(response)}))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path, help="new folder of the store")
     parser.add_argument("--like", type=Path, required=True, help="a survey as `meshmark store export` prints it")
     parser.add_argument("--machines", type=int, default=1000)
@@ -99,6 +106,12 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=333, help="per run")
     parser.add_argument("--surveys", type=int, default=0)
     options = parser.parse_args()
+    with recording("The store", options):
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Fill the store if it is new, and print the times of queries."""
     store = Store(options.folder)
     if not options.folder.exists():
         rows = template(options.like, options.records)
@@ -113,14 +126,18 @@ def main() -> None:
     duckdb.connect().close()
     runs = store.runs()
     run = runs[len(runs) // 2]["run"]
-    timed("one run", lambda: store.rows(run=run))
+    size = f"{options.surveys} surveys" if options.surveys else f"{options.machines} machines for {options.days} days"
+    size += f" of {options.records} records"
+    timed(size, "one run", lambda: store.rows(run=run))
     if not options.surveys:
         sides = Sides(store, options.folder, "")
-        timed("two machines", lambda: compare(sides.find("n0001"), sides.find("n0002")).pairs)
-    timed("outline", store.runs, 2)
+        timed(size, "two machines", lambda: compare(sides.find("n0001"), sides.find("n0002")).pairs)
+    timed(size, "outline", store.runs, 2)
     if options.surveys:
-        timed("verify", lambda: list(store.verify()), 1)
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+        timed(size, "verify", lambda: list(store.verify()), 1)
+    peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    add_row(f"{size}: memory", "GiB", peak_gib)
+    print(f"peak memory {peak_gib:.2f} GiB")
 
 
 if __name__ == "__main__":

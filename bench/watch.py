@@ -1,4 +1,4 @@
-"""Measures the cost, speed and accuracy of watching: figures for bench/README.md.
+"""Measures the cost, speed and accuracy of watching: `--record` writes the figures.
 
     .venv/bin/python bench/watch.py [PART …] [--brief] [--units N] [--cases N] [--rate HZ]
 
@@ -19,7 +19,6 @@ figures mean nothing. Slowdown and hot spots need a machine that nobody else use
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import itertools
@@ -40,6 +39,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from results import Figure, add_row, bench_parser
+from results import recording as recording_results
 from scipy.stats import trim_mean
 from watch_hotspots import CPUS, hotspots
 
@@ -109,6 +110,8 @@ def costs(seconds: float) -> None:
             intervals = sorted(share_of(rate, seconds, record, canary=canary) for _ in range(3))
             low, middle, high = (100 * look / cpus for look in intervals)
             print(f"{rate:3} Hz {name:15} {middle:6.3f} % of {cpus} CPUs [{low:.3f} to {high:.3f}]", flush=True)
+            limits = (None, 0.1 if rate == 1 else 0.3) if name == "kernel sources" else (None, None)
+            add_row(f"{name} at {rate} Hz, of {cpus} CPUs", "%", Figure(middle, low, high), limits=limits)
     print("kernel sources: recorded too, without the canary")
 
 
@@ -125,6 +128,8 @@ def sweep(seconds: float, rates: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 20, 5
             f"{rate:5g} Hz {100 * alone:8.3f} % {100 * recorded_share:8.3f} % {1e6 * alone / rate:7.0f} µs "
             f"{1e6 * late:8.0f} µs {missed_frames:7}"
         )
+        notes = f"sampler alone {100 * alone:.3f} %; late by {1e6 * late:.0f} µs (95 %), {missed_frames} ticks missed"
+        add_row(f"recording at {rate:g} Hz, of one CPU", "%", 100 * recorded_share, notes=notes)
     print("shares of one CPU; missed: ticks that were skipped because the host held the sampler")
 
 
@@ -214,6 +219,13 @@ def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000)
     # Processes are scanned every two seconds at most, and never for more than half a per cent of a CPU.
     scan = min(0.005, processes * max(0.0, read_s[1] - cached[1]) / 2)
     added = max(0.0, cpus * line - cached[0]) + nodes * node + scan
+    add_row(
+        f"tree of {cpus} CPUs, {nodes} nodes, {processes:,} processes, at 1 Hz, recorded, of one CPU",
+        "%",
+        100 * (parsed[1] + added),
+        limits=(None, 2),
+        notes=f"{100 * parsed[1]:.2f} % on files; a real kernel needs {1e3 * added:.2f} ms more a second, extrapolated",
+    )
     print(
         f"  extrapolated, not measured: a kernel adds {1e3 * added:.2f} ms a second ({100 * added:.3f} %): in all "
         f"{100 * (parsed[0] + added):.2f} % of one CPU, {100 * (parsed[1] + added):.2f} % with recording (aim: 2 %)"
@@ -304,8 +316,11 @@ def interval(values: Sequence[float], cut: float = 0.2, draws: int = 4000) -> tu
     return float(trim_mean(all_values, cut)), float(low), float(high)
 
 
-def told(name: str, values: Sequence[float], aim: float | None) -> str:
+def told(kind: str, name: str, values: Sequence[float], aim: float | None) -> str:
     mean, low, high = interval(values)
+    limits = (None, None if aim is None else 100 * aim)
+    figure = Figure(100 * mean, 100 * low, 100 * high)
+    add_row(f"slowdown of {kind}, {name}", "%", figure, limits=limits, notes=f"{len(values)} units")
     text = f"    {name:34} {100 * mean:+7.3f} % [{100 * low:+.3f}, {100 * high:+.3f}]"
     if aim is None:
         return text
@@ -406,9 +421,9 @@ def compare(
         f"steal {100 * statistics.fmean(stolen):.2f} % of the CPUs"
     )
     for name, times in (("wall", wall), ("CPU time, watcher included", cpu)):
-        print(told(f"{name}: A' against A, the floor", units_of(times, "A'", ["A"]), None))
+        print(told(kind, f"{name}: A' against A, the floor", units_of(times, "A'", ["A"]), None))
         for arm in watchers:
-            print(told(f"{name}: {arm}", units_of(times, arm, ["A", "A'"]), aim))
+            print(told(kind, f"{name}: {arm}", units_of(times, arm, ["A", "A'"]), aim))
     for arm, shares in watcher_s.items():
         print(f"    the watcher's own CPU time, {arm:7}   {100 * statistics.fmean(shares):7.3f} % of {len(CPUS)} CPUs")
 
@@ -462,6 +477,13 @@ def canary(seconds: float) -> None:
                 errors.append(abs(middle / truth - 1))
             print(f"  {truth / 1e9:4.1f} GB/s: estimated {middle / 1e9:4.1f} [{low / 1e9:.1f} to {high / 1e9:.1f}]")
     if errors:
+        add_row(
+            "canary's estimate against a load of known bandwidth, median error",
+            "%",
+            Figure(100 * statistics.median(errors), 100 * min(errors), 100 * max(errors)),
+            limits=(None, 15),
+            notes=f"the interval contains the true value in {inside_count} of {len(rates)}",
+        )
         print(
             f"canary: error {100 * statistics.median(errors):.0f} % (worst {100 * max(errors):.0f} %), aim 15 %; the "
             f"interval held the truth in {inside_count} of {len(rates)}"
@@ -491,6 +513,8 @@ def recording_rate() -> None:
             recorder.flush()
             growing = recorder.part.stat().st_size / 120e3
         rate = out.stat().st_size / 120e3
+    what, notes = "recording, 64 components x 20 metrics at 10 Hz (random walks)", f"{growing:.1f} kB/s while it grows"
+    add_row(what, "kB/s", rate, limits=(None, 20), notes=notes)
     print(
         f"64 components x 20 metrics at 10 Hz, random walks: {rate:.1f} kB/s in Parquet, {growing:.1f} while it grows"
     )
@@ -546,6 +570,8 @@ def browser(name: str, settings: list[str], rate: float) -> None:
     lags_ms.sort()
     middle, high_ms = lags_ms[len(lags_ms) // 2], lags_ms[int(0.95 * len(lags_ms))]
     longest = max(tasks, default=0)
+    notes = f"{len(lags_ms) / 15:.1f} pictures/s; sample to screen {middle:.0f} ms (95 %: {high_ms:.0f} ms)"
+    add_row(f"page, {parts} components at {rate:g} Hz: long tasks", "", len(tasks), limits=(None, 0), notes=notes)
     print(
         f"{parts} components at {rate:g} Hz: {len(lags_ms) / 15:.1f} pictures/s, sample to screen {middle:.0f} ms "
         f"(95 %: {high_ms:.0f} ms); {len(tasks)} long tasks, longest {longest:.0f} ms"
@@ -554,7 +580,7 @@ def browser(name: str, settings: list[str], rate: float) -> None:
 
 def main() -> None:
     names = ("recording", "browser", "costs", "sweep", "many", "slowdown", "hotspots", "canary")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")
     parser.add_argument("--brief", action="store_true", help="only to see that all works")
     parser.add_argument("--units", type=int, default=400, help="of slowdown [400]")
@@ -581,8 +607,9 @@ def main() -> None:
         "canary": lambda: canary(4 if brief else 16),
         "hotspots": lambda: hotspots(2 if brief else options.cases, 8.0, options.rate),
     }
-    for name in options.parts or names:
-        parts[name]()
+    with recording_results("Watching", options):
+        for name in options.parts or names:
+            parts[name]()
 
 
 if __name__ == "__main__":

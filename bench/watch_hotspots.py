@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from results import add_row
+
 from meshmark.watch.findings.hotspots import KEPT, Detector, HotSpot
 from meshmark.watch.live import LiveSampler
 
@@ -139,13 +141,18 @@ def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: f
             location = f" on CPU {case.cpu}" if case.kind == "cpu" else ""
             print(f"  wrong: {kind} {', '.join(names)} during {case.kind}{location}")
     injected_count = counts.get("cpu", 0) + counts.get("io", 0)
+    precision, recall = right / max(1, right + wrong_count), right / max(1, injected_count)
+    notes = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+    for what, share in (("precision", precision), ("recall", recall)):
+        add_row(f"hot spots generated with stress-ng: {what}", "", share, limits=(0.95, None), notes=notes)
     print(
         f"hot spots at {rate:g} Hz: {injected_count} injected ({counts.get('cpu', 0)} CPU, {counts.get('io', 0)} I/O), "
         f"{counts.get('quiet', 0)} quiet, {counts.get('even', 0)} with all CPUs alike: "
-        f"precision {right / max(1, right + wrong_count):.2f}, recall {right / max(1, injected_count):.2f}"
+        f"precision {precision:.2f}, recall {recall:.2f}"
     )
     for kind, values in times.items():
         if values:
+            add_row(f"time to find a hot spot, {kind}", "s", values, limits=(None, 5))
             print(f"  time to find {kind}: median {statistics.median(values):.1f} s, worst {max(values):.1f} s")
     quiet = [m.busy for m in log for c in plan if c.kind == "quiet" and c.begin < m.at <= c.end]
     if quiet:

@@ -8,6 +8,7 @@ import sys
 import peers
 import pytest
 from peer_tools import Absent, Figure
+from results import result_row, rows_table
 
 
 def test_ours_and_peer_take_turns() -> None:
@@ -22,9 +23,10 @@ def test_ours_and_peer_take_turns() -> None:
 
     row = peers.Row("row", "ns", 1e-9, measure("ours", 2.0), {"peer": measure("peer", 1.0)}, low=1.0)
     (result,) = peers.compare(row, 3)
+    summary = result.summary()
     assert order == ["ours", "peer"] * 3
-    assert result.ratios == [2.0] * 3
-    assert result.verdict == "yes"
+    assert (summary.ratio, summary.rounds, summary.reached) == ([2.0, 2.0, 2.0], 3, True)
+    assert summary.ours == [2e9, 2e9, 2e9]
 
 
 # A machine that slows down by half between rounds must not change the ratio; pairs exist for that.
@@ -40,7 +42,7 @@ def test_the_ratio_is_that_of_pairs_not_of_medians() -> None:
         low=1.0,
     )
     (result,) = peers.compare(row, 4)
-    assert result.ratios == pytest.approx([1.1] * 4)
+    assert result.summary().ratio == [1.1, 1.1, 1.1]
 
 
 def test_an_absent_peer_is_said_and_costs_nothing_else() -> None:
@@ -56,13 +58,12 @@ def test_an_absent_peer_is_said_and_costs_nothing_else() -> None:
         low=0.9,
         high=1.1,
     )
-    absences, results = peers.compare(row, 2)
-    assert (absences.verdict, absences.absent) == ("absent", "no such binary")
-    assert results.verdict == "yes"
-    provenance = dict.fromkeys(("date", "machine", "build", "command", "rounds", "load"), "x")
-    table = peers.markdown([absences, results], {"row": 1e-9}, provenance)
+    absence, present = (result.summary() for result in peers.compare(row, 2))
+    assert (absence.absent, absence.ours, absence.reached) == ("no such binary", None, None)
+    assert present.reached is True
+    table = rows_table([absence, present])
     assert "| absent | no such binary |" in table
-    assert "1 [1–1]" in table
+    assert "1.0 [1.0, 1.0] ns" in table
 
 
 def test_a_failure_in_one_round_costs_one_pair() -> None:
@@ -80,9 +81,9 @@ def test_a_failure_in_one_round_costs_one_pair() -> None:
 
 
 def test_a_bound_on_both_sides_can_be_missed_on_both() -> None:
-    for value, verdict in ((0.9, "no"), (1.0, "yes"), (1.1, "no")):
-        result = peers.Result("row", "ns", "peer", ours=[value], theirs=[1.0], low=0.97, high=1.03)
-        assert result.verdict == verdict
+    for value, reached in ((0.9, False), (1.0, True), (1.1, False)):
+        row = result_row("row", "ns", [value], peer="peer", theirs=[1.0], limits=(0.97, 1.03))
+        assert (row.reached, row.aim) == (reached, "0.97 to 1.03")
 
 
 def test_every_row_has_a_peer_and_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
