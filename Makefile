@@ -128,8 +128,8 @@ mutants: setup-tests ## plant faults in the core, and count those that the tests
 bench-peers: export APPS := $(if $(NPB),yes,$(APPS))
 bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, OSU=FOLDER, NPB=FOLDER; see bench/README.md
 	$(BIN)/python bench/peers.py $(ARGS)
-	$(BIN)/python bench/comm.py bare $(if $(OSU),peers --osu $(OSU))
-	$(if $(NPB),$(BIN)/python bench/npb.py $(NPB))
+	$(BIN)/python bench/comm.py bare $(if $(OSU),peers --osu $(OSU)) $(filter --record,$(ARGS))
+	$(if $(NPB),$(BIN)/python bench/npb.py $(NPB) $(filter --record,$(ARGS)))
 
 transcripts: setup ## run the commands of the documentation, write what they print into it; pages in PAGES
 	$(BIN)/python docs/transcripts.py $(PAGES)

@@ -45,8 +45,8 @@ from meshmark.measure.survey import load_run
 from meshmark.values.paths import data_home
 
 # The tests are not a package.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "unit"))
-made = importlib.import_module("made_base")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+made = importlib.import_module("support.made_base")
 
 
 def _line(part: str, what: str, values: list[float], unit: str, scale: float = 1.0) -> None:

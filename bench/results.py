@@ -208,8 +208,8 @@ def this_machine() -> ResultMachine:
 
 def public_command(argv: Sequence[str]) -> str:
     """Return a command line without the paths in its arguments, which may be private."""
-    words = [re.sub(r"[^=]*/.*", "PATH", w) if "/" in w or Path(w).exists() else w for w in argv[1:]]
-    return shlex.join([f"bench/{Path(argv[0]).name}", *("PATH" if Path(w).exists() else w for w in words)])
+    words = ("PATH" if Path(w).exists() else re.sub(r"[^=]*/.*", "PATH", w) for w in argv[1:])
+    return shlex.join([f"bench/{Path(argv[0]).name}", *words])
 
 
 @contextlib.contextmanager
