@@ -402,13 +402,14 @@ def missed_table(files: dict[str, ResultFile]) -> str:
     cells = []
     for (subject, aim), members in groups.items():
         texts, previous = [], ""
-        notes: dict[str, str] = {}  # the first note of each file
-        for row, _, link in members:
+        for row, _, _ in members:
             head, _, tail = row.what.rpartition(": ")  # a head that rows share is shown once
             shown = tail if head and head == previous else row.what
             texts.append(f"{shown}: {figure_text(row.ours, row.unit)}" if row.ours is not None else shown)
-            previous, notes[link] = head, notes.get(link) or row.notes
-        cells.append((f"{subject}: {'; '.join(texts)}", aim, "; ".join(filter(None, notes.values())), ", ".join(notes)))
+            previous = head
+        notes = dict.fromkeys(member.row.notes for member in members if member.row.notes)
+        links = dict.fromkeys(member.link for member in members)
+        cells.append((f"{subject}: {'; '.join(texts)}", aim, "; ".join(notes), ", ".join(links)))
     return table(("figure", "aim", "reason or conditions", "date"), cells)
 
 
