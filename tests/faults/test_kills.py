@@ -28,9 +28,9 @@ from started import Ended, Place
 from meshmark.load.scenario.journal import JOURNAL, read_run
 from meshmark.measure.runs.journal import read_journal
 from meshmark.measure.runs.plan import SurveyPlan
-from meshmark.store.lines import whole_lines
 from meshmark.store.record import MODE, Record
 from meshmark.store.run import Absence
+from meshmark.store.session import whole_lines
 from meshmark.store.store import MEASURING, Store
 from meshmark.watch.recording import RecordingFile
 from support.mpi_here import needed

@@ -39,7 +39,7 @@ CORE = {  # mutated files → the tests that may detect their mutants
         ],
     ),
     "store": (["store/record.py", "store/run.py"], ["tests/unit/store"]),
-    "files": (["store/files.py", "store/compaction.py"], ["tests/unit/store"]),
+    "files": (["store/files.py", "store/session.py", "store/compaction.py"], ["tests/unit/store"]),
     "machine": (["machine/*.py"], ["tests/unit/machine"]),
     "doctor": (["doctor/*.py"], ["tests/unit/doctor", "tests/ranks/test_doctor_mpi.py"]),
     "process": (

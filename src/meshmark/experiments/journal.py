@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.store.files import open_private, read_json, write_file
-from meshmark.store.lines import cut_torn_end, whole_lines
+from meshmark.store.session import cut_torn_end, whole_lines
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

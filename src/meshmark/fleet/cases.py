@@ -20,7 +20,8 @@ from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.folder import Fleet
-from meshmark.store.files import held, read_json, write_file
+from meshmark.store.files import read_json, write_file
+from meshmark.store.session import held
 from meshmark.values.inputs import LIST, Excerpt, checked
 from meshmark.values.node_names import is_node_name
 

@@ -15,10 +15,10 @@ from meshmark.measure.runs.journal import read_journal
 from meshmark.measure.runs.plan import SurveyPlan, make_plan
 from meshmark.measure.runs.runner import STATE, PlanRunner, Report, StepResult, run_plan, save_state
 from meshmark.measure.runs.spec import load_spec
-from meshmark.store.files import held, read_json
-from meshmark.store.lines import whole_lines
+from meshmark.store.files import read_json
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
+from meshmark.store.session import held, whole_lines
 from meshmark.store.store import Store
 
 

@@ -1,4 +1,4 @@
-"""Writes files atomically, reads files that a user names, and locks folders.
+"""Writes files atomically, and reads files that a user names.
 
 Writing replaces a regular file atomically (temporary file, fsync, rename) and keeps its mode, owner and attributes.
 Folders of runs, stores and plans, and the files in them, are created for their owner only, since they hold command
@@ -18,14 +18,17 @@ import json
 import os
 import re
 import secrets
-import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
-from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
+from meshmark.errors import MeshmarkError, UsageError, quoted
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MAX_TEXT_BYTES: Final = 16 << 20  # far above the size of any real specification, scenario or program
 _MAX_LINKS: Final = 40  # as in the Linux kernel
@@ -96,6 +99,12 @@ def write_file(path: Path, data: bytes, *, private: bool = False) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write text to `path` like `write_file`, encoded by `utf8`."""
     write_file(path, utf8(text))
+
+
+def write_json(path: Path, value: DataclassInstance | Mapping[str, Any] | Sequence[Any]) -> None:
+    """Write a value as a JSON file for its owner only, see `private_mode`; otherwise like `write_file`."""
+    content = asdict(value) if is_dataclass(value) else value
+    write_file(path, json.dumps(content, indent=1).encode() + b"\n", private=True)
 
 
 def utf8(text: str) -> bytes:
@@ -192,7 +201,7 @@ def _aside(aside: Path, old: os.stat_result | None, target: Path, mode: int) -> 
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with contextlib.suppress(OSError):  # the kernel releases the lock when this process ends, see `is_abandoned`
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(handle)
         if old is not None:
             status = os.fstat(handle)
             if (status.st_uid, status.st_gid) != (old.st_uid, old.st_gid):
@@ -225,14 +234,31 @@ def is_abandoned(path: Path) -> bool:
             return False
         age_s = time.time() - status.st_mtime
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+            return lock_file(handle) and age_s > _LOCKED_WITHIN_S
         except OSError:
             return age_s > _ABANDONED_S
-        return age_s > _LOCKED_WITHIN_S
     finally:
         os.close(handle)
+
+
+def lock_file(handle: int, *, wait: bool = False) -> bool:
+    """Lock an open file or folder exclusively until it is closed by all processes that have the descriptor.
+
+    Args:
+        handle: The descriptor.
+        wait: Wait until no other process has the lock.
+
+    Returns:
+        Whether the file is locked now; False if another process has the lock.
+
+    Raises:
+        OSError: The file system does not support locks.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _resolved(path: Path) -> Path | int:
@@ -350,44 +376,7 @@ def parse_toml(text: str, origin: str) -> dict[str, Any]:
         raise UsageError(f"{origin}: not TOML: {quoted(error)}") from error
 
 
-# ------------------------------------------------------------------ locking
-
-
-class NoLocksError(MeshmarkError):
-    """The file system does not support locks."""
-
-
-def lock(path: Path, wait: bool = False) -> int | None:
-    """Acquire an exclusive lock on an existing file. The Linux kernel releases it if the process dies.
-
-    Args:
-        path: The file.
-        wait: Wait for the lock instead of returning None.
-
-    Returns:
-        A descriptor, which releases the lock when closed. None if another process has the lock or the file does not
-        exist.
-
-    Raises:
-        NoLocksError: The file system does not support locks.
-    """
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(handle)
-        return None
-    except OSError as error:  # for example Lustre without its mount option flock
-        os.close(handle)
-        raise NoLocksError(
-            f"{path.parent}: the file system has no locks ({error.strerror}), "
-            "so another process may be using the folder",
-            "use a folder on another file system",
-        ) from error
-    return handle
+# ------------------------------------------------------------------ checks
 
 
 def check_writable(option: str, path: Path) -> None:
@@ -425,55 +414,6 @@ def writing_problem(path: Path) -> str:
     except (OSError, ValueError) as error:
         return getattr(error, "strerror", None) or str(error)
     return ""
-
-
-@contextlib.contextmanager
-def held(folder: Path, resumed: bool = False) -> Iterator[None]:
-    """Create a folder of results if necessary and lock it for this process.
-
-    If the block raises, a folder that this call created is removed if the request was refused or nothing was written.
-
-    Args:
-        folder: The folder.
-        resumed: The folder contains an earlier run, which may still be running; a file system without locks is then
-            an error.
-
-    Raises:
-        MeshmarkError: Another process uses the folder, or the folder is not writable.
-        NoLocksError: The file system does not support locks, and `resumed` is set.
-    """
-    path = folder / ".lock"
-    is_new = not folder.exists()
-    try:
-        make_folder(folder)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, private_mode(folder)))
-    except OSError as failure:
-        if is_new:
-            _remove_unused(folder, refused=False)
-        raise MeshmarkError(f"cannot write {folder}: {failure.strerror or failure}") from failure
-    handle: int | None = None
-    try:
-        handle = lock(path)
-        if handle is None:
-            raise MeshmarkError(f"{folder}: in use by another measuring process", "wait for that process or end it")
-    except NoLocksError:
-        if resumed:
-            raise
-    try:
-        yield
-    except BaseException as error:
-        if is_new:
-            _remove_unused(folder, refused=isinstance(error, UsageError | AbsentError))
-        raise
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _remove_unused(folder: Path, *, refused: bool) -> None:
-    with contextlib.suppress(OSError):
-        if refused or {path.name for path in folder.iterdir()} <= {".lock"}:
-            shutil.rmtree(folder)
 
 
 def unlink(paths: Iterable[Path]) -> None:

@@ -32,8 +32,8 @@ from meshmark.place.candidates import (
     SearchSpace,
 )
 from meshmark.place.other_work import OtherWorkShares
-from meshmark.store.files import held
 from meshmark.store.record import OBSERVED, Record
+from meshmark.store.session import held
 from meshmark.store.store import Store
 from support.cli import meshmark
 from support.waiting import until

@@ -19,7 +19,7 @@ from meshmark.fleet.data.compaction import compact
 from meshmark.fleet.data.ingest import ingest, taken
 from meshmark.fleet.data.values import node_rows, query, read_matrix
 from meshmark.fleet.folder import Fleet
-from meshmark.store.files import lock
+from meshmark.store.session import lock
 from support.cli import meshmark
 from support.made_fleet import KERNELS, lines_of, write_result
 

@@ -12,7 +12,7 @@ from meshmark.fleet.campaigns.campaign import new_campaign
 from meshmark.fleet.data.ingest import IngestResult, ingest, measured_nodes
 from meshmark.fleet.data.values import is_sound, node_rows
 from meshmark.fleet.folder import Fleet
-from meshmark.store.files import lock
+from meshmark.store.session import lock
 from support.made_fleet import KERNELS, lines_of, write_result
 
 

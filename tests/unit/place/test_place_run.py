@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.runs.journal import read_journal
-from meshmark.store.lines import whole_lines
+from meshmark.store.session import whole_lines
 from support.placer import CPUS, Place, placed, two_cpus
 from support.waiting import alive, until
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
-from meshmark.store.files import check_writable, held, lock, read_bytes, read_json, read_text, write_file, written
-from meshmark.store.lines import MAX_LINE_BYTES, whole_lines
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.store.files import check_writable, read_bytes, read_json, read_text, write_file, written
 
 
 def names(folder: Path) -> list[str]:
@@ -179,24 +178,6 @@ def test_quotes_are_short_and_harmless() -> None:
     assert len(quoted("x" * 1000)) == 100
 
 
-def test_a_line_beyond_the_limit_is_no_line(tmp_path: Path) -> None:
-    path = tmp_path / "lines"
-    path.write_bytes(b"a\n" + b"x" * (MAX_LINE_BYTES + 5) + b"\nb\ntorn")
-    assert list(whole_lines(path)) == [b"a\n", b"\n", b"b\n"]
-    os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(OSError, match="a pipe"):
-        list(whole_lines(tmp_path / "fifo"))
-
-
-def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
-    with held(tmp_path / "run"):
-        with pytest.raises(MeshmarkError, match="in use by another measuring process"), held(tmp_path / "run"):
-            pass
-        assert lock(tmp_path / "run" / ".lock") is None
-    with held(tmp_path / "run", resumed=True):
-        pass
-
-
 def test_an_interrupt_leaves_nothing_however_early_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python raises the exception after the system call has returned, so the result of the call is lost."""
     real_open = os.open
@@ -243,27 +224,3 @@ def test_a_check_of_a_path_leaves_everything_as_it_is(tmp_path: Path) -> None:
     check_writable("--out", Path("/dev/stdout"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "x"
-
-
-def test_the_folder_of_a_refused_request_is_removed(tmp_path: Path) -> None:
-    for error in (UsageError("x"), AbsentError("x")):
-        with pytest.raises(MeshmarkError), held(tmp_path / "run"):
-            (tmp_path / "run" / "plan.json").write_text("{}")
-            raise error
-        assert not (tmp_path / "run").exists()
-
-
-def test_the_folder_of_a_request_that_failed_stays_with_its_results(tmp_path: Path) -> None:
-    with pytest.raises(MeshmarkError), held(tmp_path / "run"):
-        (tmp_path / "run" / "journal.jsonl").write_text("{}")
-        raise MeshmarkError("x")
-    assert (tmp_path / "run" / "journal.jsonl").exists()
-    with pytest.raises(UsageError), held(tmp_path / "run"):
-        raise UsageError("x")
-    assert (tmp_path / "run" / "journal.jsonl").exists(), "it existed before"
-
-
-def test_a_failure_without_results_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(MeshmarkError), held(tmp_path / "run"):
-        raise MeshmarkError("the disk is full")
-    assert not (tmp_path / "run").exists()

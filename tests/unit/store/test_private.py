@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.store.files import held, make_folder, open_private, write_file
+from meshmark.store.files import make_folder, open_private, write_file
+from meshmark.store.session import held
 from support import cli
 from support.result_line import LINE
 

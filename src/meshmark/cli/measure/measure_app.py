@@ -245,7 +245,7 @@ def _conducted(
     from meshmark.applications.effects.profiler import Perf, find_perf, profile_all
     from meshmark.applications.preparation import prepare
     from meshmark.applications.trials import conduct
-    from meshmark.store.files import held
+    from meshmark.store.session import held
     from meshmark.values.units import counted
 
     with held(folder, resumed=resumed):

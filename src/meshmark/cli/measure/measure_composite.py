@@ -174,7 +174,7 @@ def _conducted(plan: ApplicationPlan, composite: Composite, folder: Path, resume
     """Prepare and run the members, and report progress."""
     from meshmark.applications.attempt import end_earlier
     from meshmark.applications.together import folders_of, measured
-    from meshmark.store.files import held
+    from meshmark.store.session import held
     from meshmark.values.units import counted, duration
 
     with held(folder, resumed=resumed):

@@ -93,7 +93,7 @@ def advise(
     from meshmark.experiments.advise import make_plan
     from meshmark.place.candidates import WAIT_POLICIES, AdvicePlan, SearchSpace
     from meshmark.place.native import vocabulary
-    from meshmark.store.files import held
+    from meshmark.store.session import held
     from meshmark.store.store import run_name
 
     budget_s = grammar.seconds("--budget", budget or "10m", low=0.01)

@@ -194,7 +194,7 @@ def _conducted(plan: ExperimentPlan, folder: Path, resumed: bool) -> Experiment:
     """Run the plan and report progress."""
     from meshmark.experiments.experiment import conduct
     from meshmark.experiments.turns import SettingRunner
-    from meshmark.store.files import held
+    from meshmark.store.session import held
 
     plan.figure.check()
     turns = SettingRunner(plan, folder)  # also checks the settings

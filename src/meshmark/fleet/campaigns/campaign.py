@@ -34,7 +34,8 @@ from meshmark.fleet.engines.engine import (
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import expand, fold
 from meshmark.fleet.plan import NodePlan
-from meshmark.store.files import held, make_folder, write_file
+from meshmark.store.files import make_folder, write_file
+from meshmark.store.session import held
 from meshmark.values.inputs import checked
 
 JOURNAL: Final = "journal.jsonl"

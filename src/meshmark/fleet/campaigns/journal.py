@@ -12,7 +12,7 @@ from typing import Any
 
 from meshmark.errors import MeshmarkError
 from meshmark.store.files import make_folder, open_private, sync_folder
-from meshmark.store.lines import cut_torn_end, whole_lines
+from meshmark.store.session import cut_torn_end, whole_lines
 
 
 class Journal:

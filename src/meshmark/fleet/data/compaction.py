@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.fleet.data.values import keep_after_joining
 from meshmark.fleet.folder import CAMPAIGN, JOINED, REPLACES, Fleet, replaced
-from meshmark.store.files import lock, open_regular, unlink, written
+from meshmark.store.files import open_regular, unlink, written
+from meshmark.store.session import lock
 
 if TYPE_CHECKING:
     import pyarrow as pa

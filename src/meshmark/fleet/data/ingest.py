@@ -44,9 +44,10 @@ from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema, results_schem
 from meshmark.measure.repetitions import point_key
 from meshmark.process import die_with
 from meshmark.store.columns import row_of, row_of_absence
-from meshmark.store.files import ASIDE, NoLocksError, lock, make_folder, open_regular, unlink
+from meshmark.store.files import ASIDE, make_folder, open_regular, unlink
 from meshmark.store.parquet import write_parquet
 from meshmark.store.record import Record
+from meshmark.store.session import NoLocksError, lock
 from meshmark.values.inputs import fields_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from meshmark.fleet.health.screening import CONTROLS, FRESH, Discoveries, Screen
 from meshmark.fleet.health.trends import worse_since
 from meshmark.statistics.arrays import Array
 from meshmark.statistics.estimates import nan_median
-from meshmark.store.files import held, write_file
+from meshmark.store.files import write_file
+from meshmark.store.session import held
 from meshmark.values.units import counted
 
 _OTHERS: Final = ("confirm", "pairs")  # kinds of campaigns that are not judged here

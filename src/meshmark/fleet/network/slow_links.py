@@ -31,7 +31,8 @@ from meshmark.fleet.network.topology import SwitchTree, TreePlaces
 from meshmark.fleet.nodesets import expand
 from meshmark.statistics.arrays import Array
 from meshmark.statistics.estimates import location, nan_median
-from meshmark.store.files import held, write_file
+from meshmark.store.files import write_file
+from meshmark.store.session import held
 
 _SUSPECT_Z: Final = 3.0  # standard deviations from which a switch is suspected
 _MEMBERS: Final = 8  # nodes below a suspected switch that measure again

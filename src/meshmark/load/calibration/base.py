@@ -13,8 +13,8 @@ from meshmark.load.calibration.variants import COUNTER_PREFIX, COUNTS, LEVELS, V
 from meshmark.measure.runs.journal import parse_line
 from meshmark.measure.runs.plan import SurveyPlan
 from meshmark.store.files import open_regular, read_json
-from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import Record
+from meshmark.store.session import MAX_LINE_BYTES
 
 CALL_S = 2.5e-4  # target duration of a call; 0.05 to 1 ms lets windows of 0.1 s keep the mean
 SPECS: Final = ("load", "load-quick")  # the first is preferred if --base is missing; other runs are used by name only

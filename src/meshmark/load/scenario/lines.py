@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
 from meshmark.store.files import read_json
-from meshmark.store.lines import whole_lines
+from meshmark.store.session import whole_lines
 
 Test = Callable[[Any], bool]
 _LIMIT: Final = 1 << 63

@@ -39,7 +39,8 @@ from meshmark.load.scenario.placing import (
 from meshmark.load.scenario.result import LoadRun
 from meshmark.load.scenario.scenario import Scenario, file_stem, read_scenario
 from meshmark.machine.tree import format_list
-from meshmark.store.files import held, make_folder, open_private, write_file
+from meshmark.store.files import make_folder, open_private, write_file
+from meshmark.store.session import held
 from meshmark.store.store import run_name
 
 _SYNC_S: Final = 1.0

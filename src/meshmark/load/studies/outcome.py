@@ -15,9 +15,9 @@ from meshmark.errors import MeshmarkError
 from meshmark.load.scenario.lines import is_count, is_number
 from meshmark.load.scenario.result import EFFECTS, LoadRun, ProgramUse, Totals
 from meshmark.load.scenario.scenario import Scenario
-from meshmark.store.files import held, open_private
-from meshmark.store.lines import cut_torn_end, whole_lines
+from meshmark.store.files import open_private
 from meshmark.store.record import Scalar
+from meshmark.store.session import cut_torn_end, held, whole_lines
 
 JOURNAL: Final = "journal.jsonl"
 PLAN: Final = "study.json"

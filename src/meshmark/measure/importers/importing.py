@@ -25,9 +25,9 @@ from meshmark.measure.importers.output import MAX_LISTED, LeftOutItem, decoded, 
 from meshmark.measure.runs.journal import parse_line, read_journal
 from meshmark.store.export import CSV_FIXED, record_of_csv
 from meshmark.store.files import open_regular
-from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
+from meshmark.store.session import MAX_LINE_BYTES
 from meshmark.store.store import Store
 
 MAX_BYTES: Final = 1 << 30

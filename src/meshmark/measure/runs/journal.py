@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshmark.store.files import utf8
-from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import OBSERVED, Record, RecordError, is_scalar, is_unicode
 from meshmark.store.run import Absence
+from meshmark.store.session import MAX_LINE_BYTES
 
 
 def parse_line(raw: bytes) -> dict[str, Any] | None:

@@ -27,8 +27,8 @@ from meshmark.measure.runs.journal import JournalContent, parse_line, read_journ
 from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
 from meshmark.measure.runs.rank_files import rank_files
 from meshmark.store.files import make_folder, open_private, write_file
-from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
+from meshmark.store.session import cut_torn_end, whole_lines
 from meshmark.store.store import Store
 
 STATE = "run.json"  # in the run folder: metadata of the run

@@ -17,8 +17,9 @@ from typing import Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.runs.plan import SurveyPlan
 from meshmark.measure.runs.runner import STATE, save_state
-from meshmark.store.files import NoLocksError, read_json
-from meshmark.store.files import lock as lock_of
+from meshmark.store.files import read_json
+from meshmark.store.session import NoLocksError
+from meshmark.store.session import lock as lock_of
 from meshmark.store.store import MEASURING
 
 KEPT: Final = 8  # maximum number of interrupted measurements; older ones are removed

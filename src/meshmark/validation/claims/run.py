@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.machine.boot import remember
-from meshmark.store.files import NoLocksError, lock, read_json, write_file
+from meshmark.store.files import read_json, write_file
 from meshmark.store.record import Record
+from meshmark.store.session import NoLocksError, lock
 from meshmark.store.store import MEASURING, Store, run_name
 from meshmark.validation.claims import computed, measured, modelled  # noqa: F401 (the modules register their methods)
 from meshmark.validation.claims.bench import BUDGET_S, Bench

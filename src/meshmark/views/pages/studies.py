@@ -16,8 +16,8 @@ from meshmark.errors import UsageError
 from meshmark.load.studies.outcome import RECORDS
 from meshmark.measure.runs.journal import JournalContent, read_journal
 from meshmark.store.files import write_text
-from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record, set_conditions, varying
+from meshmark.store.session import whole_lines
 from meshmark.values.units import show
 from meshmark.views.charts.drawing import PALETTE, Drawing, Row, chart_page, row, tooltip
 from meshmark.views.content.selection import cleaned, number, number_in, selected, value_of
