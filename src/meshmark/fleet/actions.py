@@ -15,11 +15,12 @@ from typing import Annotated, Final, Protocol, runtime_checkable
 from pydantic import Field
 
 from meshmark.errors import UsageError
-from meshmark.fleet.campaigns.journal import Journal
+from meshmark.fleet.campaigns.events import events_in, record
 from meshmark.fleet.cases import NamedNode
 from meshmark.fleet.engines.engine import Engine, EngineError
 from meshmark.fleet.folder import Fleet
 from meshmark.store.files import parse_toml, read_text
+from meshmark.store.session import Journal
 from meshmark.values.inputs import Input, checked
 
 _MAX_REASON: Final = 120  # characters
@@ -113,7 +114,8 @@ def drain_cases(fleet: Fleet, policy: ActionPolicy, engine: Engine, cases: Mappi
     check_policy(policy, engine)
     assert isinstance(engine, DrainEngine)
     journal = Journal(fleet.root / "judgements" / "drained.jsonl")
-    drained_before = {(str(e.get("node")), str(e.get("case"))) for e in journal.read() if e.get("event") == "drained"}
+    events = [event for _, event in events_in(journal)]
+    drained_before = {(str(e.get("node")), str(e.get("case"))) for e in events if e.get("event") == "drained"}
     chosen = [c for c in _in_order(cases) if (c.node, c.campaign) not in drained_before and _allowed(policy.drain, c)]
     try:
         reason_by_node = {node.name: node.why for node in engine.nodes() if node.state == "out"} if chosen else {}
@@ -124,13 +126,13 @@ def drain_cases(fleet: Fleet, policy: ActionPolicy, engine: Engine, cases: Mappi
     chosen = [case for case in chosen if case.node not in reason_by_node]
     for case in chosen[: policy.drain.most]:
         event = {"node": case.node, "case": case.campaign, "reason": reason(case)}
-        journal.write({"event": "draining", **event})
+        record(journal, "draining", **event)
         try:
             engine.drain(case.node, event["reason"])
         except EngineError as error:
             drained.failed[case.node] = str(error)
             continue
-        journal.write({"event": "drained", **event})
+        record(journal, "drained", **event)
         drained.done[case.node] = event["reason"]
     drained.beyond = [case.node for case in chosen[policy.drain.most :]]
     return drained

@@ -12,12 +12,13 @@ import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.fleet.campaigns.campaign import JOURNAL, Campaign, CampaignProgress, NodeSelection, begin, new_campaign
-from meshmark.fleet.campaigns.journal import Journal
+from meshmark.fleet.campaigns.events import events_in
 from meshmark.fleet.engines.engine import EngineError, EngineNode, JobWork
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.plan import load_plan, node_plan
 from meshmark.measure.runs.spec import Spec
+from meshmark.store.session import Journal
 from meshmark.values.inputs import checked
 from support.made_fleet import PLAN, MadeEngine, lines_of, work_in, write_result
 
@@ -194,7 +195,8 @@ def test_a_job_whose_submission_failed_is_found_by_its_name(tmp_path: Path) -> N
     progress = drive(tmp_path, name, engine)
     assert progress.counts()["done"] == 4 and all(s.tries == 1 for s in progress.nodes.values())
     assert len(engine.submitted) == 1
-    assert "submitted" in {e["event"] for e in Journal(Fleet(tmp_path).campaign(name) / JOURNAL).read()}
+    events = events_in(Journal(Fleet(tmp_path).campaign(name) / JOURNAL))
+    assert "submitted" in {event["event"] for _, event in events}
 
 
 def test_a_job_that_comes_to_exist_late_is_waited_for(tmp_path: Path) -> None:

@@ -17,8 +17,16 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.fleet.campaigns.events import EVENTS, BeginEvent, EndEvent, Event, SubmittedEvent, SubmittingEvent
-from meshmark.fleet.campaigns.journal import Journal
+from meshmark.fleet.campaigns.events import (
+    EVENTS,
+    BeginEvent,
+    EndEvent,
+    Event,
+    SubmittedEvent,
+    SubmittingEvent,
+    events_in,
+    record,
+)
 from meshmark.fleet.data.results import SUFFIX
 from meshmark.fleet.engines.engine import (
     STATES,
@@ -35,7 +43,7 @@ from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import expand, fold
 from meshmark.fleet.plan import NodePlan
 from meshmark.store.files import make_folder, write_file
-from meshmark.store.session import held
+from meshmark.store.session import Journal, held
 from meshmark.values.inputs import checked
 
 JOURNAL: Final = "journal.jsonl"
@@ -158,18 +166,17 @@ def begin(
     write_file(fleet.plans / f"{plan.id}.json", plan.to_bytes(), private=True)
     for subfolder in ("inbox", "logs"):
         make_folder(folder / subfolder)
-    Journal(folder / JOURNAL).write(
-        {
-            "event": "begin",
-            "plan": plan.id,
-            "spec": plan.spec,
-            "kind": plan.kind,
-            "limit_s": plan.limit_s,
-            "engine": engine.name,
-            "nodes": fold(names),
-            **group_setting,
-            **settings,
-        }
+    record(
+        Journal(folder / JOURNAL),
+        "begin",
+        plan=plan.id,
+        spec=plan.spec,
+        kind=plan.kind,
+        limit_s=plan.limit_s,
+        engine=engine.name,
+        nodes=fold(names),
+        **group_setting,
+        **settings,
     )
 
 
@@ -212,7 +219,7 @@ class Campaign:
             MeshmarkError: There is no such campaign, or its journal is damaged.
         """
         journal = Journal(fleet.campaign(name) / JOURNAL)
-        events = journal.numbered()
+        events = events_in(journal)
         line, first_event = events[0] if events else (0, {})
         if first_event.get("event") != "begin":
             raise MeshmarkError(f"{name}: not a campaign, or its journal is damaged")
@@ -228,8 +235,8 @@ class Campaign:
         """Return the names of all nodes that take part."""
         return list(dict.fromkeys(node for members in self.groups.values() for node in members))
 
-    def _journal(self) -> Journal:
-        return Journal(self.fleet.campaign(self.name) / JOURNAL)
+    def _record(self, event: str, **values: Any) -> None:
+        record(Journal(self.fleet.campaign(self.name) / JOURNAL), event, **values)
 
     # -------------------------------------------------------------- driving
 
@@ -278,7 +285,7 @@ class Campaign:
                 )
                 if is_silent or not (counts["running"] or may_wait or self._unsure):
                     unmeasured = {n: [s.status, s.why] for n, s in self.nodes.items() if s.status != "done"}
-                    self._journal().write({"event": "end", "left": unmeasured})
+                    self._record("end", left=unmeasured)
                     return progress
                 pause = _POLL_S[0] if changed else min(pause * 1.5, _POLL_S[1])
                 time.sleep(pause)
@@ -315,7 +322,7 @@ class Campaign:
             failed_at = self._unsure.get(name)
             if name in jobs:
                 if self._unsure.pop(name, None) is not None:
-                    self._journal().write({"event": "submitted", "job": name, "id": jobs[name].id})
+                    self._record("submitted", job=name, id=jobs[name].id)
             elif failed_at is None or not finished.isdisjoint(nodes):
                 self._end(name, finished, known)
             elif now - failed_at > DOUBT_S:
@@ -381,7 +388,7 @@ class Campaign:
         """End a job that does not exist any more: its nodes without a file have failed."""
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
-        self._journal().write({"event": "ended", "job": job})
+        self._record("ended", job=job)
         messages = last_words(self.fleet.campaign(self.name) / "logs" / f"{job}.log", set(nodes) - finished)
         disk_note = "; the disk is full" if shutil.disk_usage(self.fleet.root).free < _FULL else ""
         for node in nodes:
@@ -442,11 +449,10 @@ class Campaign:
 
         If not, the job may exist nevertheless; the next queries of the engine show it.
         """
-        journal = self._journal()
         self._count += 1
         job = f"mm-{self.name.rpartition('-')[2]}-{self._count}"
         is_single = all(self.groups[n] == (n,) for n in nodes)
-        journal.write({"event": "submitting", "job": job, "nodes": fold(nodes) if is_single else list(nodes)})
+        self._record("submitting", job=job, nodes=fold(nodes) if is_single else list(nodes))
         self._live[job] = list(nodes)
         for node in nodes:
             state = self.nodes[node]
@@ -460,7 +466,7 @@ class Campaign:
                 state = self.nodes[node]
                 state.refused, state.status, state.why = state.refused + 1, "waiting", f"not submitted: {quoted(error)}"
             return False
-        journal.write({"event": "submitted", "job": job, "id": id_})
+        self._record("submitted", job=job, id=id_)
         self._ids[job] = id_
         return True
 
@@ -469,7 +475,7 @@ class Campaign:
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
         self._void.add(job)
-        self._journal().write({"event": "ended", "job": job, "why": reason, "counts": False})
+        self._record("ended", job=job, why=reason, counts=False)
         for node in nodes:
             state = self.nodes[node]
             state.tries, state.status, state.why = state.tries - 1, "waiting", reason

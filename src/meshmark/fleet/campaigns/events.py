@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.nodesets import checked_names, expand
+from meshmark.store.session import Journal
 from meshmark.values.inputs import LIST, PRINTABLE, Excerpt
 
 _Word = Annotated[str, Field(min_length=1, max_length=200), PRINTABLE]
@@ -114,3 +116,27 @@ EVENTS: Final[Mapping[str, type[Event]]] = {
     "ended": EndedEvent,
     "end": EndEvent,
 }
+
+
+def record(journal: Journal, event: str, **values: Any) -> None:
+    """Append an event with its time to a journal.
+
+    Raises:
+        MeshmarkError: The file cannot be written.
+    """
+    journal.append({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event, **values})
+
+
+def events_in(journal: Journal) -> list[tuple[int, dict[str, Any]]]:
+    """Return the events in a journal, oldest first, each with the number of its line. Damaged lines are left out.
+
+    Raises:
+        MeshmarkError: The file cannot be read.
+    """
+    return list(journal.entries(_event))
+
+
+def _event(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
