@@ -28,9 +28,8 @@ from meshmark.applications.resources.neighbours import Neighbours, beside
 from meshmark.applications.verification import verified
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.experiments.figure import FigureValue
-from meshmark.experiments.journal import BUDGET
 from meshmark.experiments.setting import AS_IT_IS
-from meshmark.experiments.trial import check_space, printable, tail
+from meshmark.experiments.trial import BUDGET, check_space, printable, tail
 from meshmark.experiments.turns import failure
 from meshmark.machine.sources import from_sysfs
 from meshmark.place.other_work import OtherWork, OtherWorkShares

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +19,10 @@ from meshmark.applications.application import Application, of_tables
 from meshmark.applications.attempt import ConfigurationRun
 from meshmark.applications.configuration import Configuration
 from meshmark.errors import MeshmarkError
-from meshmark.experiments.journal import BUDGET, appending, load_plan, runs_in, save_plan
+from meshmark.experiments.trial import BUDGET
+from meshmark.store.files import write_json
 from meshmark.store.record import median
+from meshmark.store.session import Journal, load_plan
 
 PLAN: Final = "application.json"
 JOURNAL: Final = "journal.jsonl"
@@ -67,7 +69,7 @@ class ApplicationPlan:
         return of_tables(self.tables, PLAN, Path(self.source))
 
     def save(self, folder: Path) -> None:
-        save_plan(folder / PLAN, self)
+        write_json(folder / PLAN, self)
 
     @staticmethod
     def load(folder: Path) -> ApplicationPlan:
@@ -77,7 +79,7 @@ class ApplicationPlan:
             UsageError: The folder has no plan.
             MeshmarkError: The plan cannot be read.
         """
-        return load_plan(folder / PLAN, ApplicationPlan, "an application")
+        return load_plan(folder / PLAN, lambda content: ApplicationPlan(**content), "an application")
 
 
 @dataclass(slots=True)
@@ -143,18 +145,17 @@ def conduct(
             that counts.
     """
     trials = Trials(plan, all_)
-    journal = folder / JOURNAL
+    journal = Journal(folder / JOURNAL)
     labels = {c.label for c in all_}
-    for attempt in runs_in(journal, ConfigurationRun.from_json):
+    for _, attempt in journal.entries(ConfigurationRun.from_json, "a run"):
         if attempt.configuration not in labels:
-            raise MeshmarkError(f"{journal}: belongs to another plan: found a run of '{attempt.configuration}'")
+            raise MeshmarkError(f"{journal.path}: belongs to another plan: found a run of '{attempt.configuration}'")
         trials.add(attempt)
     trials.before_s = trials.spent_s
-    with appending(journal) as write:
-        try:
-            trials.stopped = _go_on(trials, run, write, notify)
-        except KeyboardInterrupt:
-            trials.stopped = INTERRUPTED
+    try:
+        trials.stopped = _go_on(trials, run, journal, notify)
+    except KeyboardInterrupt:
+        trials.stopped = INTERRUPTED
     if all_ and not trials.left():
         raise MeshmarkError(f"{all_[0].label}: {trials.excluded[all_[0].label]}")
     if trials.stopped == BUDGET and not any(trials.valid_runs(c.label) for c in all_):
@@ -162,9 +163,7 @@ def conduct(
     return trials
 
 
-def _go_on(
-    trials: Trials, run: Run, write: Callable[[Mapping[str, Any]], None], notify: Callable[[Trials], None]
-) -> str:
+def _go_on(trials: Trials, run: Run, journal: Journal, notify: Callable[[Trials], None]) -> str:
     """Run all missing rounds. Return why they ended early; "" if all rounds ran."""
     plan = trials.plan
     # A run that failed just before an interruption is repeated, as it would have been without the interruption.
@@ -182,7 +181,7 @@ def _go_on(
                 attempt = run(configuration, round_, round_ == 1 - plan.warmup <= 0, max(rest_s, _LONGER * usual_s))
                 if attempt.reason == BUDGET:
                     return BUDGET
-                write(attempt.to_json())
+                journal.append(attempt.to_json())
                 trials.add(attempt)
                 notify(trials)
                 if attempt.value is not None or configuration.label in trials.excluded:

@@ -15,8 +15,7 @@ from pathlib import Path
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.experiments.advice import Advice, best_values, duration, usual_time
 from meshmark.experiments.halving import Race
-from meshmark.experiments.journal import BUDGET, appending, runs_in
-from meshmark.experiments.trial import MAX_SLOWDOWN, MIN_LIMIT_S, CandidateRun, CandidateRunner
+from meshmark.experiments.trial import BUDGET, MAX_SLOWDOWN, MIN_LIMIT_S, CandidateRun, CandidateRunner
 from meshmark.place import native
 from meshmark.place.candidates import (
     BASELINE,
@@ -27,6 +26,7 @@ from meshmark.place.candidates import (
     SearchSpace,
     candidates,
 )
+from meshmark.store.session import Journal
 from meshmark.values.numbers import whole
 
 Notify = Callable[[str], None]
@@ -59,28 +59,27 @@ def advise(plan: AdvicePlan, folder: Path, runner: CandidateRunner, notify: Noti
                 + (": excluded" if times > 1 else "; a second failure excludes it")
             )
 
-    journal = folder / "journal.jsonl"
-    for outcome in runs_in(journal, CandidateRun.from_json):
+    journal = Journal(folder / "journal.jsonl")
+    for _, outcome in journal.entries(CandidateRun.from_json, "a run"):
         count(outcome)
     reported_round = -1
-    with appending(journal) as write:
-        while (name := race.next()) is not None:
-            if len(race.rounds) != reported_round:
-                reported_round = len(race.rounds)
-                remaining_s = max(0.0, plan.budget_s - spent_s)
-                notify(
-                    f"round {reported_round}: {len(race.alive)} of {len(plan.candidates)} left, {best_values(race)}"
-                    f"at most {duration(remaining_s)} remaining"
-                )
-            usual_s = usual_time(race, name, outcomes, plan.pilot_s)
-            if spent_s + usual_s > plan.budget_s:
-                race.stop(BUDGET)
-                break
-            baseline_s = usual_time(race, BASELINE, outcomes, plan.pilot_s)
-            limit_s = max(MIN_LIMIT_S, MAX_SLOWDOWN * baseline_s)
-            outcome = runner.run(by_name[name], len(outcomes) + 1, limit_s)
-            write({"type": "run", **asdict(outcome)})
-            count(outcome)
+    while (name := race.next()) is not None:
+        if len(race.rounds) != reported_round:
+            reported_round = len(race.rounds)
+            remaining_s = max(0.0, plan.budget_s - spent_s)
+            notify(
+                f"round {reported_round}: {len(race.alive)} of {len(plan.candidates)} left, {best_values(race)}"
+                f"at most {duration(remaining_s)} remaining"
+            )
+        usual_s = usual_time(race, name, outcomes, plan.pilot_s)
+        if spent_s + usual_s > plan.budget_s:
+            race.stop(BUDGET)
+            break
+        baseline_s = usual_time(race, BASELINE, outcomes, plan.pilot_s)
+        limit_s = max(MIN_LIMIT_S, MAX_SLOWDOWN * baseline_s)
+        outcome = runner.run(by_name[name], len(outcomes) + 1, limit_s)
+        journal.append({"type": "run", **asdict(outcome)})
+        count(outcome)
     if race.failures.get(BASELINE, 0) > 1:
         raise MeshmarkError(f"advise: the baseline failed twice: {reasons[BASELINE]}")
     return Advice(plan, race.verdict(), outcomes, reasons, spent_s)

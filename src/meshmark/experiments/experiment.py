@@ -21,12 +21,14 @@ from typing import Any, Final, Literal, cast
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.experiments.figure import FigureOfMerit
-from meshmark.experiments.journal import BUDGET, appending, load_plan, runs_in, save_plan
 from meshmark.experiments.setting import Setting, both
+from meshmark.experiments.trial import BUDGET
 from meshmark.place.other_work import OtherWorkShares, disturbance, result_flags, shares_during
 from meshmark.statistics.sequential import CONFIDENCE, ConfidenceSequence
 from meshmark.statistics.verdicts import Interval, Spoken, Word, alike, judge, spoken
+from meshmark.store.files import write_json
 from meshmark.store.record import Better, Metric, Record, Scalar, median
+from meshmark.store.session import Journal, load_plan
 
 Side = Literal["a", "b"]
 SIDES: Final[tuple[Side, Side]] = ("a", "b")
@@ -86,7 +88,7 @@ class ExperimentPlan:
         return FigureOfMerit(self.pattern, self.metric, self.better)
 
     def save(self, folder: Path) -> None:
-        save_plan(folder / PLAN, self)
+        write_json(folder / PLAN, self)
 
     @staticmethod
     def load(folder: Path) -> ExperimentPlan:
@@ -96,9 +98,8 @@ class ExperimentPlan:
             UsageError: The folder has no plan.
             MeshmarkError: The plan cannot be read.
         """
-        return load_plan(
-            folder / PLAN, ExperimentPlan, "an experiment", "meshmark experiment A B -- COMMAND starts one"
-        )
+        hint = "meshmark experiment A B -- COMMAND starts one"
+        return load_plan(folder / PLAN, lambda content: ExperimentPlan(**content), "an experiment", hint)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -289,32 +290,26 @@ def conduct(plan: ExperimentPlan, folder: Path, run: Runs, notify: Callable[[Exp
         MeshmarkError: The journal belongs to another plan, or a setting failed in its first run.
     """
     experiment = Experiment(plan)
-    journal = folder / JOURNAL
-    for outcome in outcomes(journal):
+    journal = Journal(folder / JOURNAL)
+    for _, outcome in journal.entries(ExperimentRun.from_json, "a run"):
         if outcome.side != order(plan.seed, outcome.pair)[outcome.position]:
-            raise MeshmarkError(f"{journal}: belongs to another plan: pair {outcome.pair} has another order")
+            raise MeshmarkError(f"{journal.path}: belongs to another plan: pair {outcome.pair} has another order")
         experiment.add(outcome)
-    with appending(journal) as write:
-        try:
-            while not (stop_reason := experiment.finished()):
-                pair = experiment.next_pair
-                for position, side in enumerate(order(plan.seed, pair)):
-                    outcome = run(pair, side, position)
-                    if outcome.value is not None or experiment.runs[side]:  # a failure of the first run may be remedied
-                        write({"type": "run", **asdict(outcome)})
-                    experiment.add(outcome)
-                    if outcome.value is None:
-                        break
-                notify(experiment)
-            experiment.stopped = stop_reason
-        except KeyboardInterrupt:
-            experiment.stopped = INTERRUPTED
+    try:
+        while not (stop_reason := experiment.finished()):
+            pair = experiment.next_pair
+            for position, side in enumerate(order(plan.seed, pair)):
+                outcome = run(pair, side, position)
+                if outcome.value is not None or experiment.runs[side]:  # a failure of the first run may be remedied
+                    journal.append({"type": "run", **asdict(outcome)})
+                experiment.add(outcome)
+                if outcome.value is None:
+                    break
+            notify(experiment)
+        experiment.stopped = stop_reason
+    except KeyboardInterrupt:
+        experiment.stopped = INTERRUPTED
     return experiment
-
-
-def outcomes(path: Path) -> Iterator[ExperimentRun]:
-    """Yield the runs in a journal; see `journal.runs_in`."""
-    return runs_in(path, ExperimentRun.from_json)
 
 
 # ------------------------------------------------------------------ records

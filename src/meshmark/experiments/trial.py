@@ -22,6 +22,7 @@ from meshmark.values.expressions import expression
 from meshmark.values.numbers import decimal
 from meshmark.values.secrets import reveal_words
 
+BUDGET: Final = "the budget ended"  # reason why no more runs followed, or why a run was ended
 MAX_SLOWDOWN: Final = 5.0  # a candidate that takes this many times as long as the baseline is stopped
 MIN_LIMIT_S = 10.0
 _SPACE_BYTES: Final = 1 << 16  # more than a run writes

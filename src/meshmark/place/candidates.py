@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +12,8 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine.tree import format_list, parse_list
 from meshmark.place import native
-from meshmark.store.files import read_json, write_file
+from meshmark.store.files import write_json
+from meshmark.store.session import load_plan
 
 BASELINE: Final = "as it is"
 POLICIES: Final = ("none", "balance", "pack", "compact", "scatter")
@@ -120,17 +120,6 @@ class PlacementResources:
     node_of: Mapping[int, int] = field(default_factory=dict)  # node of each CPU if it has memory; empty if unknown
 
 
-def _plan_in(path: Path) -> Any:
-    if not path.exists():
-        raise UsageError(
-            f"--resume: found no plan.json in {path.parent}", "meshmark advise without --resume starts a new one"
-        )
-    try:
-        return read_json(path)
-    except UsageError as error:  # Meshmark wrote the file, so this is not a usage error
-        raise MeshmarkError(f"cannot read the plan: {error}") from error
-
-
 @dataclass(slots=True)
 class AdvicePlan:
     """The plan of `meshmark advise`: the command, the candidates and the limits.
@@ -154,7 +143,7 @@ class AdvicePlan:
     application: str = ""
 
     def save(self, path: Path) -> None:
-        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n", private=True)
+        write_json(path, self)
 
     @staticmethod
     def load(path: Path) -> AdvicePlan:
@@ -164,16 +153,13 @@ class AdvicePlan:
             UsageError: The file does not exist.
             MeshmarkError: The file is not a plan.
         """
-        try:
-            raw = _plan_in(path)
-            entries = [
-                Candidate(**{**c, "parts": tuple(tuple(map(int, p)) for p in c["parts"])}) for c in raw["candidates"]
-            ]
-            return AdvicePlan(
-                **{**raw, "candidates": entries, "inherited": InheritedPlacement(**raw.get("inherited", {}))}
-            )
-        except (KeyError, TypeError, AttributeError, ValueError):
-            raise MeshmarkError(f"{path}: not a plan of meshmark advise") from None
+        hint = "meshmark advise without --resume starts a new one"
+        return load_plan(path, _advice_plan, "meshmark advise", hint)
+
+
+def _advice_plan(raw: Any) -> AdvicePlan:
+    entries = [Candidate(**{**c, "parts": tuple(tuple(map(int, p)) for p in c["parts"])}) for c in raw["candidates"]]
+    return AdvicePlan(**{**raw, "candidates": entries, "inherited": InheritedPlacement(**raw.get("inherited", {}))})
 
 
 # ------------------------------------------------------------------ candidates

@@ -18,7 +18,7 @@ from meshmark.applications.attempt import ConfigurationRun, attempt, end_earlier
 from meshmark.applications.configuration import Folders, configurations
 from meshmark.applications.preparation import prepare
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.experiments.journal import BUDGET
+from meshmark.experiments.trial import BUDGET
 from meshmark.machine.tree import parse_list
 from meshmark.process import up_to_hard_limit
 from support.waiting import alive, until

@@ -18,7 +18,7 @@ from meshmark.applications.configuration import Configuration, configurations
 from meshmark.applications.records import absences, records
 from meshmark.applications.trials import INTERRUPTED, JOURNAL, ApplicationPlan, Run, Trials, conduct
 from meshmark.errors import MeshmarkError
-from meshmark.experiments.journal import BUDGET
+from meshmark.experiments.trial import BUDGET
 from meshmark.machine.sources import from_sysfs
 from meshmark.store.record import Record
 

@@ -25,12 +25,12 @@ from meshmark.experiments.experiment import (
     Side,
     conduct,
     order,
-    outcomes,
     records,
     to_json,
 )
 from meshmark.experiments.figure import FigureOfMerit, FigureValue
 from meshmark.store.record import Record
+from meshmark.store.session import Journal
 from meshmark.store.store import Store
 from meshmark.views.terminal.experiment import notes
 from support.cli import meshmark
@@ -175,7 +175,8 @@ def test_runs_whose_records_differ_from_those_of_the_first_are_failures(tmp_path
 def test_an_interrupted_experiment_resumes_with_the_same_result(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     uninterrupted = conducted(tmp_path / "whole", machine(1.05, noise=0.03))
-    times = {(o.pair, o.side): o for o in outcomes(tmp_path / "whole" / JOURNAL)}
+    journaled = [run for _, run in Journal(tmp_path / "whole" / JOURNAL).entries(ExperimentRun.from_json)]
+    times = {(o.pair, o.side): o for o in journaled}
     left = 9
 
     def run(pair: int, side: Side, position: int) -> ExperimentRun:

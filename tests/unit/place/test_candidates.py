@@ -201,7 +201,7 @@ def test_nodes_of_a_policy_are_those_of_the_cpus() -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"command": []}', '{"candidates": [{"parts": 3}]}'])
 def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(MeshmarkError, match=r"cannot read the plan|not a plan"):
+    with pytest.raises(MeshmarkError, match="not a plan of meshmark advise: "):
         AdvicePlan.load(tmp_path / "plan.json")
     with pytest.raises(UsageError, match="found no plan"):
         AdvicePlan.load(tmp_path / "other" / "plan.json")
@@ -527,7 +527,7 @@ def test_a_plan_that_is_not_there_or_not_json_names_its_place(tmp_path: Path) ->
         AdvicePlan.load(path)
     assert "without --resume" in absence_error.value.hint
     path.write_text("{")
-    with pytest.raises(MeshmarkError, match=f"cannot read the plan: .*{path}") as torn_error:
+    with pytest.raises(MeshmarkError, match=f"^{path}: not a plan of meshmark advise: cannot read") as torn_error:
         AdvicePlan.load(path)
     assert not isinstance(torn_error.value, UsageError)
     path.write_text("[1]")

@@ -19,11 +19,11 @@ from meshmark.applications.effects.profile import FIELDS, Profile, frequency_hz,
 from meshmark.applications.effects.reasons import RunMedians
 from meshmark.applications.trials import INTERRUPTED, Trials
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.experiments.journal import BUDGET, appending, runs_in
-from meshmark.experiments.trial import last_line, printable, tail
+from meshmark.experiments.trial import BUDGET, last_line, printable, tail
 from meshmark.experiments.turns import run_to_end
 from meshmark.machine.tree import FileTree
 from meshmark.store.files import sync_folder
+from meshmark.store.session import Journal
 
 JOURNAL: Final = "profiles.jsonl"
 FOLDER: Final = "profiles"
@@ -122,29 +122,27 @@ def profile_all(
         return [Profile(configuration=item.label, reason=str(perf), enable=perf.hint) for item in items]
     if trials.stopped == INTERRUPTED:
         return []
-    profile_by_label = {item.configuration: item for item in runs_in(folder / JOURNAL, Profile.from_json)}
+    journal = Journal(folder / JOURNAL)
+    profile_by_label = {item.configuration: item for _, item in journal.entries(Profile.from_json, "a run")}
     profiles: list[Profile] = []
     spent_s = trials.spent_s
     profile_folder = folder / FOLDER
     profile_folder.mkdir(exist_ok=True)
-    with appending(folder / JOURNAL) as write:
-        for item in items:
-            if item.label in profile_by_label:
-                profiles.append(profile_by_label[item.label])
-                continue
-            if spent_s + trials.usual_s(item.label) > trials.plan.budget_s:
-                profiles.append(
-                    Profile(configuration=item.label, reason=BUDGET, enable="resume with a larger --budget")
-                )
-                continue
-            try:
-                profile, took_s = _profiled(trials, item, profile_folder / f"{every.index(item) + 1}.data", perf, run)
-            except KeyboardInterrupt:
-                trials.stopped = INTERRUPTED
-                break
-            spent_s += took_s
-            write(profile.to_json())
-            profiles.append(profile)
+    for item in items:
+        if item.label in profile_by_label:
+            profiles.append(profile_by_label[item.label])
+            continue
+        if spent_s + trials.usual_s(item.label) > trials.plan.budget_s:
+            profiles.append(Profile(configuration=item.label, reason=BUDGET, enable="resume with a larger --budget"))
+            continue
+        try:
+            profile, took_s = _profiled(trials, item, profile_folder / f"{every.index(item) + 1}.data", perf, run)
+        except KeyboardInterrupt:
+            trials.stopped = INTERRUPTED
+            break
+        spent_s += took_s
+        journal.append(profile.to_json())
+        profiles.append(profile)
     return profiles
 
 

@@ -93,7 +93,7 @@ def advise(
     from meshmark.experiments.advise import make_plan
     from meshmark.place.candidates import WAIT_POLICIES, AdvicePlan, SearchSpace
     from meshmark.place.native import vocabulary
-    from meshmark.store.session import held
+    from meshmark.store.session import check_same, held
     from meshmark.store.store import run_name
 
     budget_s = grammar.seconds("--budget", budget or "10m", low=0.01)
@@ -103,7 +103,9 @@ def advise(
     folder = resume or out or data_home() / "runs" / run
     plan = AdvicePlan.load(folder / "plan.json") if resume is not None else None
     if plan is not None:
-        _same_command(command, plan, folder)
+        if command := hide_words(command or ()):
+            recorded, requested = ({"COMMAND": shlex.join(words)} for words in (plan.command, command))
+            check_same(folder, "an advice", recorded, requested, f"meshmark advise --resume {folder}")
         command, fom, higher = plan.command, "" if plan.application else plan.figure, plan.higher
         application = plan.application
     else:
@@ -159,12 +161,6 @@ def _runner(
     return CandidateRunner(folder, command, figure.pattern, figure.better == "higher", node_of, context), command
 
 
-def _same_command(command: list[str] | None, plan: AdvicePlan, folder: Path) -> None:
-    command = hide_words(command or ())
-    if command and command != plan.command:
-        raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} belongs to '{shlex.join(plan.command)}'")
-
-
 def _announce(command: list[str], resources: PlacementResources) -> None:
     if str(resources.inherited):
         say(f"the baseline runs with {resources.inherited}, inherited by this process")
@@ -186,14 +182,14 @@ def _keep_advice(
     from meshmark.experiments.advice import lines, records, to_json
     from meshmark.machine.boot import keep
     from meshmark.machine.facts import host_id
-    from meshmark.store.files import write_file
+    from meshmark.store.files import write_json
     from meshmark.store.store import Store
 
     result_records = records(
         advice, host_id(), shlex.join(mask_words(["advise", *sys.argv[2:]])), started, installed("meshmark")
     )
     answer = to_json(advice, lines(advice))
-    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
+    write_json(folder / "answer.json", answer)
     if not no_store and result_records:
         keep(Store(store or data_home() / "store"), run, "advise", result_records)
     if as_json:

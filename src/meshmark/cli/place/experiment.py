@@ -176,15 +176,15 @@ def _new(words: list[str], **more: Any) -> tuple[ExperimentPlan, Path]:
 def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) -> tuple[ExperimentPlan, Path]:
     """Return the plan of an earlier run, updated with the current budget and margin, and its folder."""
     from meshmark.experiments.experiment import ExperimentPlan
+    from meshmark.store.session import check_same
 
     folder = run_folder(run)
     plan = ExperimentPlan.load(folder)
     words = hide_words(words)  # also stores the secret values, which the plan lacks
-    if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
-        raise UsageError(
-            f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: nothing, or the original words",
-            f"meshmark experiment --resume {shlex.quote(run)}",
-        )
+    if words:
+        recorded = {"A": plan.a, "B": plan.b, "COMMAND": shlex.join(plan.command)}
+        requested = dict(zip(recorded, (*words[:2], shlex.join(words[2:])), strict=False))
+        check_same(folder, "an experiment", recorded, requested, f"meshmark experiment --resume {shlex.quote(run)}")
     plan.budget_s = budget_s or plan.budget_s
     plan.margin = plan.margin if margin is None else margin
     return plan, folder
@@ -267,7 +267,7 @@ def _keep(
     from meshmark.experiments.experiment import records, to_json
     from meshmark.machine.boot import keep
     from meshmark.machine.facts import host_id
-    from meshmark.store.files import write_file
+    from meshmark.store.files import write_json
     from meshmark.store.store import Store
     from meshmark.views.terminal.experiment import markdown, print_experiment
 
@@ -275,7 +275,7 @@ def _keep(
     new_records = records(
         experiment, host_id(), shlex.join(mask_words(["experiment", *sys.argv[2:]])), installed("meshmark")
     )
-    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
+    write_json(folder / "answer.json", answer)
     if new_records and not no_store:
         keep(Store(store or data_home() / "store"), experiment.plan.run, "experiment", new_records)
     if form == "json":
