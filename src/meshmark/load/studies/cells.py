@@ -31,12 +31,12 @@ from meshmark.load.scenario.placing import HostResources
 from meshmark.load.scenario.result import LoadRun
 from meshmark.load.scenario.run import run_scenario
 from meshmark.load.scenario.scenario import Canary, Scenario, ScenarioProgram
-from meshmark.load.studies.outcome import JOURNAL, PLAN, CellRun, StudyCell, open_journal, outcome_of, read_outcomes
+from meshmark.load.studies.outcome import JOURNAL, PLAN, CellRun, StudyCell, outcome_of, read_outcomes
 from meshmark.load.synthesis import synthesize
 from meshmark.load.synthesis.make import calibrate
 from meshmark.load.synthesis.program import SyntheticProgram, dump_program, read_program
-from meshmark.store.files import read_json, write_file
-from meshmark.values.inputs import quoted_value
+from meshmark.store.files import read_json, write_file, write_json
+from meshmark.store.session import Journal, check_same, held
 
 Notify = Callable[[str], None]
 Work = Path | Sequence[str] | ScenarioApplication  # file of a synthetic program, a command, or an application
@@ -103,17 +103,11 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
     path = folder / PLAN
     if path.exists():
         try:
-            stored_plan = read_json(path)
+            recorded = read_json(path)
         except UsageError as error:
             raise UsageError(f"not a study of Meshmark: {error}", "choose another folder with --out") from error
-        for key in {**plan, **(stored_plan if isinstance(stored_plan, dict) else {})}:
-            if not isinstance(stored_plan, dict) or stored_plan.get(key) != plan.get(key):
-                value = stored_plan.get(key) if isinstance(stored_plan, dict) else stored_plan
-                requested = quoted_value(plan.get(key))
-                raise UsageError(
-                    f"{folder}: contains a study with {key} = {quoted_value(value)}; requested: {requested}",
-                    "choose another folder with --out, or use the original options to resume",
-                )
+        hint = "choose another folder with --out, or use the original options to resume"
+        check_same(folder, "a study", recorded, plan, hint)
         run_count = len(read_outcomes(folder))
         if run_count:
             notify(f"{name}: resuming in {folder}, {run_count} runs are done")
@@ -122,7 +116,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
         f.name != "programs" for f in folder.iterdir()
     ):  # programs may exist before the study starts
         raise UsageError(f"{folder}: is not empty and contains no study", "choose another folder with --out")
-    write_file(path, json.dumps(plan, indent=1).encode() + b"\n", private=True)
+    write_json(path, plan)
 
 
 def _is_pointless(cell: StudyCell, groups: Sequence[Sequence[StudyCell]], failed: set[str]) -> bool:
@@ -171,7 +165,8 @@ def run_cells(
     names = {c: f"{i:03d}" for i, c in enumerate(by_name)}
     durations: list[float] = []
     failed = {c for (c, _), o in outcomes.items() if o.reason}
-    with open_journal(folder / JOURNAL) as sink:
+    journal = Journal(folder / JOURNAL)
+    with held(folder, resumed=True):
         for number, (cell, repetition) in enumerate(steps, 1):
             if (cell.name, repetition) in outcomes:
                 continue
@@ -189,9 +184,7 @@ def run_cells(
                 error.args = (f"{cell.name}: {error}",)
                 raise
             outcome = outcome_of(cell, repetition, run, inspect)
-            sink.write(json.dumps(outcome.to_json(), allow_nan=False).encode() + b"\n")
-            sink.flush()
-            os.fsync(sink.fileno())
+            journal.append(outcome.to_json())
             outcomes[cell.name, repetition] = outcome
             durations.append(time.monotonic() - start_s)
             failed |= {cell.name} if outcome.reason else set()

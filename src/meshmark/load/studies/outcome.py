@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from meshmark.errors import MeshmarkError
 from meshmark.load.scenario.lines import is_count, is_number
 from meshmark.load.scenario.result import EFFECTS, LoadRun, ProgramUse, Totals
 from meshmark.load.scenario.scenario import Scenario
-from meshmark.store.files import open_private
 from meshmark.store.record import Scalar
-from meshmark.store.session import cut_torn_end, held, whole_lines
+from meshmark.store.session import Journal
 
 JOURNAL: Final = "journal.jsonl"
 PLAN: Final = "study.json"
@@ -94,8 +91,10 @@ class CellRun:
         """Parse a line of the journal.
 
         Raises:
-            KeyError, TypeError, ValueError: The line is not an outcome.
+            KeyError, TypeError, ValueError, AttributeError: The line is not an outcome.
         """
+        if line["type"] != "run":
+            raise ValueError("not an outcome")
         fields = {k: v for k, v in line.items() if k != "type"}
         outcome = CellRun(
             **{
@@ -188,26 +187,11 @@ def outcome_of(
     )
 
 
-@contextlib.contextmanager
-def open_journal(path: Path) -> Iterator[Any]:
-    """Open the journal for one writer, and remove a torn last line."""
-    try:
-        with held(path.parent, resumed=True), open_private(path, "ab") as sink:
-            cut_torn_end(path)
-            yield sink
-    except OSError as error:
-        raise MeshmarkError(f"cannot write {path}: {error.strerror or error}") from error
-
-
 def read_outcomes(folder: Path) -> list[CellRun]:
-    """Return the finished runs of a study in order; skip invalid lines."""
-    outcomes: dict[tuple[str, int], CellRun] = {}
-    for raw in whole_lines(folder / JOURNAL):
-        try:
-            line = json.loads(raw)
-            if line["type"] == "run":
-                outcome = CellRun.from_json(line)
-                outcomes[outcome.cell, outcome.repetition] = outcome
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
-    return list(outcomes.values())
+    """Return the finished runs of a study in order; skip invalid lines.
+
+    Raises:
+        MeshmarkError: The journal cannot be read.
+    """
+    runs = Journal(folder / JOURNAL).entries(CellRun.from_json)
+    return list({(run.cell, run.repetition): run for _, run in runs}.values())
