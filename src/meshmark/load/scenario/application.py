@@ -22,7 +22,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.experiments.trial import tail
 from meshmark.load.scenario.lines import is_count
 from meshmark.native import openmpi_unbound
-from meshmark.store.files import make_folder, read_json, write_file
+from meshmark.store.files import make_folder, read_json, write_json
 from meshmark.store.record import BETTER, Better
 
 VERDICTS: Final = "applications.json"
@@ -204,7 +204,7 @@ class ApplicationCopies:
 
 
 def save_verdicts(folder: Path, verdicts: Sequence[CopyVerdict]) -> None:
-    write_file(folder / VERDICTS, json.dumps([asdict(v) for v in verdicts], indent=1).encode() + b"\n", private=True)
+    write_json(folder / VERDICTS, [asdict(v) for v in verdicts])
 
 
 def read_verdicts(folder: Path) -> dict[tuple[str, int], CopyVerdict]:

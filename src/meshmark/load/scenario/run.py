@@ -39,7 +39,7 @@ from meshmark.load.scenario.placing import (
 from meshmark.load.scenario.result import LoadRun
 from meshmark.load.scenario.scenario import Scenario, file_stem, read_scenario
 from meshmark.machine.tree import format_list
-from meshmark.store.files import make_folder, open_private, write_file
+from meshmark.store.files import make_folder, open_private, write_json
 from meshmark.store.session import held
 from meshmark.store.store import run_name
 
@@ -121,8 +121,8 @@ def run_scenario(
         journal = _claimed(out)
     with journal:  # creating the journal claims the folder
         content = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
-        write_file(out / "scenario.json", json.dumps(content, indent=1).encode() + b"\n", private=True)
-        write_file(out / "plan.json", json.dumps(public, indent=1).encode() + b"\n", private=True)
+        write_json(out / "scenario.json", content)
+        write_json(out / "plan.json", public)
         results = {name: copies.results() for name, copies in applications.items()}
         error, status = _run(load, plan, out, journal, report, tick)
     if applications:
