@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import UsageError, quoted
 from meshmark.results import Comparison, Fit, Recording
 from meshmark.table import Table, as_records, texts
 from meshmark.values.arguments import checked
@@ -482,17 +482,9 @@ def _on_host(d: Description, argv: Sequence[str], repetitions: int, store: Path 
             result.check()
     else:
         Kept(store)  # raises early if the folder is not a store
-        unfinished_run = unfinished.begin(store, run, plan, machine)
-        try:
+        with unfinished.begin(store, run, plan, machine) as unfinished_run:
             result = single.measure(plan, unfinished_run.folder, store, run)
             result.check()
-        except BaseException as error:
-            if isinstance(error, MeshmarkError) and not isinstance(error, single.PartlyError):
-                unfinished_run.remove()
-            elif unfinished_run.lock is not None:
-                os.close(unfinished_run.lock)
-            raise
-        unfinished_run.remove()
     return Table(None, [(run, "", r) for r in result.records], [*result.absent, *result.notes])
 
 

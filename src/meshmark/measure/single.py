@@ -14,16 +14,12 @@ from meshmark.measure.history import in_store
 from meshmark.measure.repetitions import pool_steps, shortfall, unique
 from meshmark.measure.runs.plan import SurveyPlan
 from meshmark.measure.runs.runner import Report, StepResult, run_plan
+from meshmark.measure.runs.unfinished import PartlyError
 from meshmark.measure.suspicion import suspicious
 from meshmark.store.record import Record, Scalar
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
 from meshmark.values.units import NBSP, size
-
-
-class PartlyError(MeshmarkError):
-    """A step failed after some points were measured."""
-
 
 _NAMED: Final = 4  # number of points that a line about an absence names
 

@@ -13,9 +13,9 @@ from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.repetitions import pool_steps, unique
 from meshmark.measure.runs.journal import read_journal
 from meshmark.measure.runs.plan import SurveyPlan, make_plan
-from meshmark.measure.runs.runner import STATE, PlanRunner, Report, StepResult, run_plan, save_state
+from meshmark.measure.runs.runner import STATE, PlanRunner, Report, StepResult, run_plan
 from meshmark.measure.runs.spec import load_spec
-from meshmark.store.files import read_json
+from meshmark.store.files import read_json, write_json
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.store.session import held, whole_lines
@@ -76,7 +76,7 @@ def run_survey(
     with held(folder, resumed=resume):
         if not resume:
             _no_run_in(folder)  # another process may have started a run since the first check
-            save_state(folder, state)
+            write_json(folder / STATE, state)
             plan.save(folder / "plan.json")  # last, because plan.json marks the folder as a run
         unfinished = [step for step in plan.steps if PlanRunner(folder).finished(step) is None]
         budget_s = sum(step.budget_s for step in unfinished)
@@ -125,7 +125,7 @@ def _run_steps(
         }
         for r in results
     ]
-    save_state(folder, state)
+    write_json(folder / STATE, state)
     failed_steps = [r for r in results if r.status == "failed"]
     if not any(r.reading.records for r in results):
         raise MeshmarkError(

@@ -15,7 +15,7 @@ import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
-from meshmark.measure.runs.unfinished import KEPT, begin, newest
+from meshmark.measure.runs.unfinished import KEPT, PartlyError, begin, newest
 from meshmark.store.store import MEASURING, Store
 from support.cli import start
 from support.paths import FAKE_PROBE
@@ -182,18 +182,30 @@ def test_nobody_goes_on_with_what_is_being_measured(home: Home) -> None:
 def test_the_newest_of_an_instrument_is_taken_and_old_ones_go(tmp_path: Path) -> None:
     for i in range(2 * KEPT):
         plan = SurveyPlan("measure", (SurveyStep(f"s{i}", "odd" if i % 2 else "even", (), 1.0),))
-        run = begin(tmp_path, f"r{i:02d}", plan, "n1")
-        os.utime(run.folder / "run.json", (i, i))
-        assert run.lock is not None
-        os.close(run.lock)  # a kill also closes the lock
+        with pytest.raises(KeyboardInterrupt), begin(tmp_path, f"r{i:02d}", plan, "n1") as run:
+            os.utime(run.folder / "run.json", (i, i))
+            raise KeyboardInterrupt
     assert sorted(p.name for p in (tmp_path / MEASURING).iterdir()) == [f"r{i:02d}" for i in range(KEPT, 2 * KEPT)]
-    first, second = newest(tmp_path, "n1", "even"), newest(tmp_path, "n1")
-    assert (first.run_id, second.run_id) == (f"r{2 * KEPT - 2:02d}", f"r{2 * KEPT - 1:02d}")
-    assert newest(tmp_path, "n1").run_id == f"r{2 * KEPT - 3:02d}", "the other two are being measured"
-    with pytest.raises(UsageError, match=r"interrupted measurement on n2 in .*; found some of other machines: n1$"):
-        newest(tmp_path, "n2")
-    with pytest.raises(UsageError, match="of neither"):
-        newest(tmp_path, "n1", "neither")
+    with newest(tmp_path, "n1", "even") as first, newest(tmp_path, "n1") as second:
+        assert (first.run_id, second.run_id) == (f"r{2 * KEPT - 2:02d}", f"r{2 * KEPT - 1:02d}")
+        with newest(tmp_path, "n1") as third:
+            assert third.run_id == f"r{2 * KEPT - 3:02d}", "the other two are being measured"
+    assert not any(run.folder.exists() for run in (first, second, third)), "they are complete"
+    with (
+        pytest.raises(UsageError, match=r"interrupted measurement on n2 in .*; found some of other machines: n1$"),
+        newest(tmp_path, "n2"),
+    ):
+        pass
+    with pytest.raises(UsageError, match="of neither"), newest(tmp_path, "n1", "neither"):
+        pass
+
+
+def test_only_what_can_be_resumed_is_kept(tmp_path: Path) -> None:
+    plan = SurveyPlan("measure", (SurveyStep("s", "fake", (), 1.0),))
+    for number, (error, is_kept) in enumerate(((PartlyError("x"), True), (MeshmarkError("x"), False))):
+        with pytest.raises(MeshmarkError), begin(tmp_path, f"r{number}", plan, "n1") as run:
+            raise error
+        assert run.folder.exists() == is_kept
 
 
 def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,10 +215,11 @@ def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatc
     monkeypatch.setattr("fcntl.flock", none)
     plan = SurveyPlan("measure", (SurveyStep("s", "fake", (), 1.0),))
     for i in range(KEPT + 2):
-        begin(tmp_path, f"r{i}", plan, "n1")
+        with pytest.raises(KeyboardInterrupt), begin(tmp_path, f"r{i}", plan, "n1"):
+            raise KeyboardInterrupt
     assert len(list((tmp_path / MEASURING).iterdir())) == KEPT + 2, "nothing that may be in use is removed"
-    with pytest.raises(MeshmarkError, match="no locks"):
-        newest(tmp_path, "n1")
+    with pytest.raises(MeshmarkError, match="no locks"), newest(tmp_path, "n1"):
+        pass
 
 
 def test_many_at_once_do_not_meet(tmp_path: Path) -> None:
@@ -214,9 +227,8 @@ def test_many_at_once_do_not_meet(tmp_path: Path) -> None:
 
     def one(i: int) -> None:
         for j in range(20):
-            run = begin(tmp_path, f"r{i}-{j}", plan, "n1")
-            assert run.lock is not None
-            run.remove()
+            with begin(tmp_path, f"r{i}-{j}", plan, "n1"):
+                pass
 
     with ThreadPoolExecutor(8) as executor:
         list(executor.map(one, range(8)))

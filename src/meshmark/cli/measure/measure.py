@@ -12,7 +12,7 @@ import typer
 from meshmark.cli.completion import InstrumentCommand, instruments, machines_and_host
 from meshmark.cli.console import counted, interruptible, progress, say
 from meshmark.cli.options import SetOption
-from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.errors import AbsentError, UsageError
 from meshmark.values.paths import data_home
 from meshmark.views.terminal.records import print_records
 
@@ -154,7 +154,8 @@ def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path
             _run_and_print(plan, Path(folder), Path(folder) / "store", run_id, as_json)
         return
     Store(store)  # raises early if the folder is not a store
-    _run_and_remove(unfinished.begin(store, run_id, plan, machine), as_json)
+    with unfinished.begin(store, run_id, plan, machine) as run:
+        _run(run, as_json)
 
 
 def _measure_resumed(store: Path, instrument: str, as_json: bool) -> None:
@@ -162,14 +163,14 @@ def _measure_resumed(store: Path, instrument: str, as_json: bool) -> None:
     from meshmark.machine.facts import host_id
     from meshmark.measure.runs.unfinished import newest
 
-    run = newest(store, host_id(), instrument)
-    say(f"meshmark: resuming {run.run_id}: {' '.join(run.plan.steps[0].argv)}")
-    _run_and_remove(run, as_json)
+    with newest(store, host_id(), instrument) as run:
+        say(f"meshmark: resuming {run.run_id}: {' '.join(run.plan.steps[0].argv)}")
+        _run(run, as_json)
 
 
-def _run_and_remove(what: UnfinishedMeasurement, as_json: bool) -> None:
-    """Run a plan, then remove its folder. A run that is killed, or fails after some points, can be resumed."""
-    from meshmark.measure.single import PartlyError
+def _run(what: UnfinishedMeasurement, as_json: bool) -> None:
+    """Run a plan. A run that is killed, or fails after some points, can be resumed."""
+    from meshmark.measure.runs.unfinished import PartlyError
 
     is_default = what.store == data_home() / "store"
     resume_command = "meshmark measure --resume" + ("" if is_default else f" --store {shlex.quote(str(what.store))}")
@@ -177,11 +178,7 @@ def _run_and_remove(what: UnfinishedMeasurement, as_json: bool) -> None:
         with interruptible(f"completed points are kept; resume with {resume_command}"):
             _run_and_print(what.plan, what.folder, what.store, what.run_id, as_json)
     except PartlyError as error:
-        raise MeshmarkError(str(error), f"measure the rest with {resume_command}") from error
-    except MeshmarkError:
-        what.remove()
-        raise
-    what.remove()
+        raise PartlyError(str(error), f"measure the rest with {resume_command}") from error
 
 
 def _run_and_print(plan: SurveyPlan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:

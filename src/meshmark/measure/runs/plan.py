@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 
 from meshmark.describe import Description, description
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.runs.budget import BUDGET, budget_s, memory_scale
 from meshmark.measure.runs.probe import arguments
 from meshmark.measure.runs.spec import Spec
-from meshmark.store.files import read_json, write_file
+from meshmark.store.files import write_json
+from meshmark.store.session import load_plan
 from meshmark.values import grammar
 from meshmark.values.inputs import LIST, Excerpt, checked
 
@@ -59,19 +59,18 @@ class SurveyPlan(Excerpt):
         return sum(step.budget_s for step in self.steps)
 
     def save(self, path: Path) -> None:
-        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n", private=True)
+        write_json(path, self)
 
     @staticmethod
     def load(path: Path) -> SurveyPlan:
         """Read a plan.
 
         Raises:
-            MeshmarkError: The file is missing or is not a plan.
+            UsageError: The file is missing.
+            MeshmarkError: The file is not a plan.
         """
-        try:
-            return checked(SurveyPlan, read_json(path), f"cannot read the plan {path}", MeshmarkError)
-        except UsageError as error:  # Meshmark wrote the file, so this is not a usage error
-            raise MeshmarkError(f"cannot read the plan {path}: {quoted(error)}") from error
+        where = f"cannot read the plan {path}"
+        return load_plan(path, lambda content: checked(SurveyPlan, content, where, MeshmarkError), "a survey")
 
 
 class Launch(NamedTuple):

@@ -6,7 +6,6 @@ its journal ends with an `end` line. Other steps are run again with `--resume`, 
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -26,12 +25,11 @@ from meshmark.measure.runs import launch
 from meshmark.measure.runs.journal import JournalContent, parse_line, read_journal
 from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
 from meshmark.measure.runs.rank_files import rank_files
-from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.run import Absence
-from meshmark.store.session import cut_torn_end, whole_lines
+from meshmark.store.session import appended, whole_lines
 from meshmark.store.store import Store
 
-STATE = "run.json"  # in the run folder: metadata of the run
+STATE = "run.json"  # in the run folder: metadata of the run, which a report needs beside the records
 SILENCE_S = 60.0  # maximum time without output, in addition to the step's budget
 OVERRUN = 4.0  # a step may take this many budgets plus one minute, because the budget excludes preparation
 TOLERANCE = 1.2  # a plan starts no repetition that is expected to end after this many budgets
@@ -94,12 +92,10 @@ class PlanRunner:
             return self._result(step, "resumed", 0.0, _failure(0, "", earlier_reading), earlier_reading)
         began = time.monotonic()
         try:
-            make_folder(journal.parent)
-            cut_torn_end(journal)
             argv = [*program_of(step), *step.argv]
-            if journal.exists() and journal.stat().st_size:
-                argv += ["--resume", str(journal)]
-            with open_private(journal, "ab") as sink:
+            with appended(journal) as sink:
+                if journal.stat().st_size:
+                    argv += ["--resume", str(journal)]
                 status, problem = self._pump(step, argv, sink)
         except OSError as error:
             status, problem = -1, f"the journal cannot be written: {error.strerror or error}"
@@ -333,8 +329,3 @@ def _left_out(step: SurveyStep) -> StepResult:
         instrument=step.instrument, reason="the budget ended before this repetition", enable="a larger --budget"
     )
     return StepResult(step, "absent", reading=JournalContent(absences=[absence]))
-
-
-def save_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write `run.json`, the metadata that a report needs beside the records."""
-    write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n", private=True)
