@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -41,7 +41,7 @@ class NoLocksError(MeshmarkError):
     """The file system does not support locks."""
 
 
-def lock(path: Path, wait: bool = False) -> int | None:
+def lock(path: Path) -> int | None:
     """Acquire an exclusive lock on an existing file. The Linux kernel releases it if the process dies.
 
     Returns:
@@ -56,7 +56,7 @@ def lock(path: Path, wait: bool = False) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        if lock_file(handle, wait=wait):
+        if lock_file(handle):
             return handle
         os.close(handle)
         return None
@@ -118,7 +118,7 @@ def _remove_unused(folder: Path, *, refused: bool) -> None:
             shutil.rmtree(folder)
 
 
-def interrupted(folder: Path, pattern: str) -> Iterator[Path]:
+def interrupted(folder: Path, pattern: str) -> Generator[Path, None, None]:
     """Yield the sessions that no process uses, the newest first.
 
     Each session is locked until the next one is requested or the iterator is closed.
@@ -249,7 +249,7 @@ def appended(path: Path) -> Iterator[IO[bytes]]:
     with open_private(path, "ab") as file:
         with contextlib.suppress(OSError):  # there are no locks; the lock of the folder has the same effect
             lock_file(file.fileno(), wait=True)
-        cut_torn_end(path)
+        _cut_torn_end(path)
         yield file
 
 
@@ -277,10 +277,7 @@ def whole_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def cut_torn_end(path: Path) -> None:
-    """Remove an incomplete last line, so that appended lines start on a new line."""
-    if not path.exists():
-        return
+def _cut_torn_end(path: Path) -> None:
     with path.open("r+b") as file:
         if not (size := file.seek(0, os.SEEK_END)):
             return

@@ -8,7 +8,6 @@ Stores are merged by copying files. `layout` describes the files, `columns` thei
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -27,7 +26,7 @@ from meshmark.store.checks import (
     schema_problem,
 )
 from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, table_of
-from meshmark.store.files import ASIDE, is_abandoned, make_folder, read_json, unlink, write_file
+from meshmark.store.files import ASIDE, is_abandoned, lock_file, make_folder, read_json, unlink, write_file
 from meshmark.store.layout import INDEX, MACHINES, StoreFile, date_of, file_name, result_files
 from meshmark.store.parquet import write_parquet
 from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
@@ -184,7 +183,7 @@ class Store:
             make_folder(self.folder)
             handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             with contextlib.suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                lock_file(handle, wait=True)
         except OSError as error:
             raise StoreError(f"store {self.folder}: cannot write: {error.strerror}") from error
         try:

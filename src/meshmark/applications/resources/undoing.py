@@ -7,7 +7,6 @@ closes the pipe.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Final, Literal
 
 from meshmark import process
 from meshmark.errors import MeshmarkError
+from meshmark.store.files import lock_file
 
 Step = tuple[Literal["write", "remove", "register"], Path, str]
 _UNDO_S: Final = 10.0
@@ -52,7 +52,7 @@ def alone(folder: Path) -> Iterator[int | None]:
         yield None
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock_file(handle, wait=True)
         yield handle
     finally:
         os.close(handle)

@@ -8,13 +8,14 @@ releases when the owner dies; a process ID would mean something else in another 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
+from meshmark.store.files import lock_file
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 _OWNER: Final = "owner"
@@ -89,7 +90,8 @@ def _without_owner(folder: Path) -> Iterator[None]:
     if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
         raise PermissionError(folder)
     with open(os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner is alive
+        if not lock_file(owner.fileno()):
+            raise BlockingIOError(folder)
         yield
 
 
@@ -97,6 +99,6 @@ def _without_owner(folder: Path) -> Iterator[None]:
 def _owned(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder. The file gets its final name only after it is locked."""
     with (folder / "new").open("wb") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX)
+        lock_file(owner.fileno(), wait=True)
         (folder / "new").rename(folder / _OWNER)
         yield

@@ -7,21 +7,19 @@ store contains the request and the journals of measurements. A resumed run skips
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.machine.boot import remember
-from meshmark.store.files import read_json, write_file
+from meshmark.store.files import read_json, write_json
 from meshmark.store.record import Record
-from meshmark.store.session import NoLocksError, lock
+from meshmark.store.session import held, interrupted
 from meshmark.store.store import MEASURING, Store, run_name
 from meshmark.validation.claims import computed, measured, modelled  # noqa: F401 (the modules register their methods)
 from meshmark.validation.claims.bench import BUDGET_S, Bench
@@ -84,8 +82,8 @@ def begun(store: Store, request: ClaimsRequest) -> Iterator[tuple[str, Path]]:
     """Yield the name of a new run and the folder of its journals; meanwhile, other processes cannot resume the run."""
     run = run_name(KIND)
     folder = store.folder / MEASURING / run
-    write_file(folder / REQUEST, json.dumps(asdict(request)).encode() + b"\n", private=True)
-    with _locked(folder / REQUEST):
+    with held(folder):
+        write_json(folder / REQUEST, request)
         yield run, folder
 
 
@@ -97,38 +95,17 @@ def resumed(store: Store) -> Iterator[tuple[str, Path, ClaimsRequest]]:
         UsageError: The store has no incomplete run.
         MeshmarkError: The run cannot be read or locked.
     """
-    paths = sorted((store.folder / MEASURING).glob(f"{KIND}-*/{REQUEST}"), key=lambda p: p.stat().st_mtime)
-    for path in reversed(paths):
-        try:
-            lock_handle = lock(path)
-        except NoLocksError as error:
-            raise MeshmarkError(f"--resume: {error}", "use --store DIR on another file system") from error
-        if lock_handle is None:
-            continue  # another process executes this run
+    with closing(interrupted(store.folder / MEASURING, f"{KIND}-*/{REQUEST}")) as folders:
+        folder = next(folders, None)
+        if folder is None:
+            raise UsageError(f"--resume: found no incomplete run of claims in {store.folder}")
+        path = folder / REQUEST
         try:
             raw = read_json(path)
             request = ClaimsRequest(tuple(raw["ids"]), str(raw["theme"]), str(raw["on"]), float(raw["budget_s"]))
         except (MeshmarkError, KeyError, TypeError, ValueError) as error:
-            os.close(lock_handle)
-            raise MeshmarkError(f"cannot read {path}: {quoted(error)}", f"rm -r {path.parent}") from error
-        try:
-            yield path.parent.name, path.parent, request
-        finally:
-            os.close(lock_handle)
-        return
-    raise UsageError(f"--resume: found no incomplete run of claims in {store.folder}")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    handle = None
-    with suppress(NoLocksError):
-        handle = lock(path, wait=True)
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
+            raise MeshmarkError(f"cannot read {path}: {quoted(error)}", f"rm -r {folder}") from error
+        yield folder.name, folder, request
 
 
 def run_tests(bench: Bench, request: ClaimsRequest, progress: Progress | None = None) -> list[ClaimVerdict]:
