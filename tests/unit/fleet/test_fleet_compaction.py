@@ -19,7 +19,7 @@ from meshmark.fleet.data.compaction import compact
 from meshmark.fleet.data.ingest import ingest, taken
 from meshmark.fleet.data.values import node_rows, query, read_matrix
 from meshmark.fleet.folder import Fleet
-from meshmark.store.session import lock
+from meshmark.store.session import held
 from support.cli import meshmark
 from support.made_fleet import KERNELS, lines_of, write_result
 
@@ -196,9 +196,7 @@ def test_what_cannot_be_read_is_named_and_left(fleet: Fleet) -> None:
 
 
 def test_two_at_once_are_refused(fleet: Fleet) -> None:
-    (fleet.root / "nodes" / ".lock").touch()
-    assert lock(fleet.root / "nodes" / ".lock") is not None
-    with pytest.raises(MeshmarkError, match="another process compacts it"):
+    with held(fleet.root / "nodes"), pytest.raises(MeshmarkError, match="in use by another measuring process"):
         compact(fleet)
 
 

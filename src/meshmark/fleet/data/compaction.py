@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from meshmark.errors import MeshmarkError, quoted
 from meshmark.fleet.data.values import keep_after_joining
 from meshmark.fleet.folder import CAMPAIGN, JOINED, REPLACES, Fleet, replaced
 from meshmark.store.files import open_regular, unlink, written
-from meshmark.store.session import lock
+from meshmark.store.session import held
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,8 +50,7 @@ def compact(fleet: Fleet, campaign: str = "") -> FleetCompaction:
     folder = fleet.root / "nodes"
     if not folder.is_dir():
         return compacted
-    handle = _locked(folder / ".lock")
-    try:
+    with held(folder, resumed=True):
         for name, cluster in _campaigns(folder, campaign):
             try:
                 count = _compact(fleet, name, cluster)
@@ -61,24 +59,11 @@ def compact(fleet: Fleet, campaign: str = "") -> FleetCompaction:
                 continue
             if count:
                 compacted.files[name] = count
-    finally:
-        os.close(handle)
     return compacted
 
 
 class _UnreadableError(Exception):
     """A file cannot be read."""
-
-
-def _locked(path: Path) -> int:
-    try:
-        path.touch()
-    except OSError as error:
-        raise MeshmarkError(f"cannot write {path.parent}: {error.strerror}") from error
-    handle = lock(path)
-    if handle is None:
-        raise MeshmarkError(f"{path.parent}: another process compacts it", "wait for it")
-    return handle
 
 
 def _campaigns(folder: Path, only: str) -> list[tuple[str, str]]:
