@@ -366,7 +366,7 @@ TEST_F(LedgerTest, ADeadReservationsCgroupIsRemovedOnlyIfItIsOne) {
   EXPECT_TRUE(fs::exists(precious));
 }
 
-TEST_F(LedgerTest, TheMutexsHolderIsNamedAfterTheTimeOut) {
+TEST_F(LedgerTest, TheHolderOfTheMutexIsNamedAfterTheTimeOut) {
   ledger().reserve(named("x"), one_of(1), 0);
   const pid_t holder = process([&] { flock(open((folder_ / "mutex").c_str(), O_RDONLY), LOCK_EX); });
   eventually([&] {
@@ -385,7 +385,7 @@ TEST_F(LedgerTest, TheMutexsHolderIsNamedAfterTheTimeOut) {
   EXPECT_NO_THROW(ledger().reservations());
 }
 
-TEST_F(LedgerTest, SeveralUsersShareTheFolderAndNobodyRemovesAnothers) {
+TEST_F(LedgerTest, SeveralUsersShareTheFolderAndNobodyRemovesFilesOfAnother) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
   auto mine = ledger().reserve(named("root's"), one_of(3), 0);
   struct stat status{};

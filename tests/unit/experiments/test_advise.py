@@ -1,4 +1,4 @@
-"""Tests of complete advices, with a program that stands in for meshmark-place and reports given times."""
+"""Tests of complete runs of `advise`, with a program that stands in for meshmark-place and reports given times."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_was_not_seen_is_no_evidence() -> None:
     assert evidence({"report": 3}, Candidate("x"), {}) == ({}, [])
 
 
-# ------------------------------------------------------------------ whole advices
+# ------------------------------------------------------------------ complete runs
 
 FAKE = """#!{python} -SE
 import json, os, random, signal, sys
@@ -256,7 +256,7 @@ def test_records_keep_every_sample_and_read_back(world: Any) -> None:
         "program command copies candidate policy slots slot_kind cpus each threads memory pages wait_policy"
     )
     assert pack["elapsed"].conditions.keys() - OBSERVED == set(condition_names.split()), (
-        "or two advices have no common point"
+        "or two runs have no common point"
     )
     base = next(r for r in rows if r.conditions["candidate"] == BASELINE)
     assert base.flags == {"migrated"} and base.conditions["cpus"] == "none"
@@ -421,7 +421,7 @@ def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) 
     assert (tmp_path / "old" / "plan.json").read_bytes() == plan
 
 
-def test_advices_in_folders_of_one_name_are_two_runs_of_the_store(tmp_path: Path) -> None:
+def test_runs_in_folders_of_one_name_are_two_runs_of_the_store(tmp_path: Path) -> None:
     for folder in (tmp_path / "a" / "best", tmp_path / "b" / "best"):
         words = ["--policies", "pack", "--pages", "default", "--store", str(tmp_path / "store"), "--out", str(folder)]
         completed = meshmark("advise", "--budget", "1s", *words, "--", "true")
