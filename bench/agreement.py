@@ -21,6 +21,7 @@ from meshmark.store.store import Store
 
 
 def verdict(pair: ResultPair) -> str:
+    """Return the word under which a pair is counted."""
     if pair.word == "not comparable":
         return "flagged"
     if pair.reason:

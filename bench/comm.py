@@ -5,11 +5,9 @@
     sentinel    blocks that a busy process on the CPU of a rank disturbs at known times, and quiet ones: how many are
                 marked   (1 min)
     bare        ping-pong, put and allreduce against a loop of the same calls without instrumentation, in alternation
-    of
-                0.1 s   (5 min)
+                of 0.1 s   (5 min)
     all         the whole halo, every protocol, 1 to 1,000,000 words: time, and points that are narrow enough   (2 min)
-    predict     steps of programs with more latency, as anatomy predicts them from those without, against the
-    measured
+    predict     steps of programs with more latency, as anatomy predicts them from those without, against the measured
                 steps   (5 min)
     peers       medians against the benchmarks of OSU or Intel, if a folder with their binaries is given   (2 min)
 
@@ -91,6 +89,7 @@ def started(
 
 
 def results(lines: Iterable[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
+    """Return the result lines of a metric."""
     return [line for line in lines if line["type"] == "result" and line["metric"] == metric]
 
 
@@ -125,6 +124,7 @@ def _overlap(ran: Sequence[tuple[float, float]], begin: float, end: float) -> fl
 
 
 def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
+    """Print how many disturbed and how many quiet blocks are marked."""
     if len(CPUS) < 2:
         print("  absent: needs two CPUs")
         return
@@ -205,7 +205,8 @@ def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
 
     Influences of the machine (a hypervisor moves the CPUs of a guest, and a message takes three times as long)
     affect all of them. The comparison is started seven times, since the location of the memory of a process changes
-    the result by some per cent."""
+    the result by some per cent.
+    """
     compiler = _compiler(with_.kind)
     if compiler is None:
         print("  absent: no mpicxx")
@@ -312,6 +313,7 @@ class Job:
         return start_s, end
 
     def end(self) -> list[dict[str, Any]]:
+        """Let the job continue, end it, and return its lines."""
         self._signal(signal.SIGCONT)
         self._child.terminate()  # the launcher ends its ranks, and removes their shared memory
         self._child.wait(timeout=30)
@@ -362,6 +364,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
+    """Print the time of all halo protocols, how many points are narrow enough, and the flags."""
     words_limit = "1000" if brief else "1000000"
     start_s = time.monotonic()
     lines = ranks(
@@ -435,6 +438,7 @@ def read_imb(text: str) -> dict[int, float]:
 
 
 def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
+    """Print medians of Meshmark beside medians of the benchmarks in a folder."""
     if folder is None:
         print("  absent: no --osu FOLDER was given")
         return

@@ -41,10 +41,12 @@ def measured(argv: Sequence[str], budget: str) -> list[Record]:
 
 
 def holds(interval: tuple[float, float] | None, value: float) -> bool:
+    """Return whether a value lies in an interval; False without an interval."""
     return interval is not None and interval[0] <= value <= interval[1]
 
 
 def point(r: Record) -> str:
+    """Return the key by which repeated results are pooled: the metric and the conditions that vary."""
     keys = ("store", "state", "from_cpu", "to_cpu", "home_node")
     return json.dumps([r.metric, *(r.conditions.get(k) for k in keys)])
 

@@ -43,6 +43,7 @@ Disturbance = Callable[[int], AbstractContextManager[None]]  # its argument is t
 
 
 def threads_of(process: int) -> list[int]:
+    """Return the threads of a process; empty if it has ended."""
     with suppress(OSError):
         return [int(t.name) for t in Path(f"/proc/{process}/task").iterdir()]
     return []
@@ -78,15 +79,19 @@ def repeating(act: Callable[[], None], every_s: float) -> Iterator[None]:
 
 
 def hog(cpu: int) -> Disturbance:
+    """Return a disturbance that keeps a CPU busy."""
     return lambda _: running(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"])
 
 
 def memory(cpu: int) -> Disturbance:
+    """Return a disturbance that streams memory from a CPU."""
     argv = ["taskset", "-c", str(cpu), *probe("bandwidth", "--kernel", "triad", "--threads", "1", "--cpus", str(cpu))]
     return lambda _: running([*argv, "--footprint", "256MiB", "--budget", "60s"])
 
 
 def migration(cpus: list[int]) -> Disturbance:
+    """Return a disturbance that moves all threads to the next CPU every 20 ms."""
+
     def begin(process: int) -> AbstractContextManager[None]:
         turn = iter(range(1 << 30))
 
@@ -133,6 +138,7 @@ def faults(process: int) -> AbstractContextManager[None]:
 
 @contextmanager
 def without_thp() -> Iterator[None]:
+    """Switch transparent huge pages off within the context; needs root."""
     setting = THP.read_text().partition("[")[2].partition("]")[0]
     THP.write_text("never")
     try:
@@ -142,6 +148,7 @@ def without_thp() -> Iterator[None]:
 
 
 def probe(*argv: str) -> list[str]:
+    """Return the command line of `meshmark-probe` with these arguments."""
     return [str(find_native("meshmark-probe")), *argv]
 
 

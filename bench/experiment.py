@@ -34,6 +34,7 @@ WORDS = ("higher", "lower", "equal", "inconclusive")
 
 
 def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Return standard normal noise of a shape."""
     return rng.normal(0, 1, shape)
 
 
@@ -72,8 +73,10 @@ class Machine:
     wider: float = 1.0
 
     def logs(self, effect: float, pairs: int, count: int, seed: int = 1) -> tuple[Array, NDArray[np.int64]]:
-        """Return the logarithms of the times of A and B, shape (2, count, pairs), and the place of B in each pair, 0 or
-        1."""
+        """Return the logarithms of the times of A and B, shape (2, count, pairs), and the place of B in each pair.
+
+        The place is 0 or 1.
+        """
         rng = np.random.default_rng(seed)
         noise = self.scale * self.noise(rng, (count, pairs, 2))
         trend = self.drift * np.linspace(0, 1, 2 * pairs).reshape(pairs, 2)
@@ -189,6 +192,7 @@ def t_tests(logs: Array) -> tuple[float, float]:
 
 
 def plan(pairs: int, seed: int) -> ExperimentPlan:
+    """Return the plan of a simulated experiment with a number of pairs."""
     return ExperimentPlan(
         a="same",
         b="same",

@@ -97,6 +97,7 @@ def usage(pid: int) -> tuple[float, float]:
 
 
 async def measure(address: str, pid: int, nodes: int, every_s: float, for_s: float) -> dict[str, float]:
+    """Push from all nodes but one for `for_s` seconds, and return the costs of the server and the delays in s."""
     parts = urlsplit(address)
     host, port = parts.hostname or "", parts.port or 0
     bodies = [body_of(f"n{i + 2}", random.Random(i)) for i in range(nodes - 1)]

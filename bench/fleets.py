@@ -68,6 +68,7 @@ class Noise:
     groups: NDArray[Any]
 
     def draw(self, dice: np.random.Generator, *shape: int) -> Array:
+        """Return noise of shape (*shape, metrics): recorded rows, or correlated values with heavy tails."""
         if self.rows is not None:
             return self.rows[dice.integers(len(self.rows), size=shape)]
         p = len(self.groups)
@@ -75,10 +76,12 @@ class Noise:
 
 
 def correlated(p: int, by: float) -> Array:
+    """Return a factor of the (p, p) matrix of correlations in which all pairs have the correlation `by`."""
     return np.asarray(np.linalg.cholesky(by * np.ones((p, p)) + (1 - by) * np.eye(p)))
 
 
 def load_noise(path: Path | None) -> Noise:
+    """Return the noise in a file; without a file, simulated noise of 30 metrics in three groups."""
     if path is None:
         return Noise(None, np.repeat(np.eye(3, dtype=bool), 10, axis=0))
     raw = json.loads(path.read_text())
@@ -199,6 +202,7 @@ def moved(baseline: Baseline, values: Array) -> Baseline:
 
 
 def judge(noise: Noise, fleets: list[tuple[int, int, int]]) -> None:
+    """Print the verdicts on simulated fleets, each given by nodes, days and number of fleets."""
     for n, days, count in fleets:
         start_s = time.monotonic()
         rate = max(0.0005, 0.1 / n)
@@ -303,6 +307,7 @@ def peers(noise: Noise, n: int, fleets: int) -> None:
 
 
 def year(folder: Path, nodes: int, metrics: int, days: int) -> None:
+    """Write the campaigns of a year to a folder unless it has some, and print how long judgements take."""
     fleet = Fleet(folder)
     names = [f"n{i:05d}" for i in range(1, nodes + 1)]
     if not fleet.campaigns():
@@ -323,6 +328,7 @@ def year(folder: Path, nodes: int, metrics: int, days: int) -> None:
 
 
 def ingestion(folder: Path, nodes: int) -> None:
+    """Print how long the files of many nodes take to be ingested."""
     fleet, name = Fleet(folder), "check-20261126T060000-0001"
     inbox = fleet.campaign(name) / "inbox"
     names = [f"n{i:05d}" for i in range(1, nodes + 1)]

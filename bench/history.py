@@ -53,6 +53,7 @@ KINDS = ("normal", "log-normal", "bimodal", "outlier")
 
 
 def of(values: Sequence[float], name: str = "0") -> Series:
+    """Return a series with one run per day."""
     record = Record.from_samples(
         Metric("time", "s", "lower", ""),
         [1.0],
@@ -70,15 +71,18 @@ def of(values: Sequence[float], name: str = "0") -> Series:
 
 
 def ours(values: Values) -> list[int]:
+    """Return the indices at which `meshmark history` reports a change."""
     changes = over_time("m", [of(values.tolist())], (), datetime.now(UTC)).changes
     return sorted(int(c.after.runs[0].run[1:]) for c in changes)
 
 
 def unjudged(values: Values) -> list[int]:
+    """Return the indices at which the level changes significantly, whatever the size of the change."""
     return [s.at for s in changepoints.splits(values.tolist())]
 
 
 def peers() -> dict[str, Method]:
+    """Return the methods of other packages that are installed."""
     methods: dict[str, Method] = {}
     try:
         otava: Any = importlib.import_module("otava.analysis")
@@ -107,6 +111,7 @@ def peers() -> dict[str, Method]:
 
 
 def rates(name: str, method: Method, count: int) -> None:
+    """Print the false alarms of a method per 1000 series, and how many changes it detects."""
     out: dict[str, Any] = {"method": name, "count": count}
     for kind in KINDS:
         for n in LENGTHS:

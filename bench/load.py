@@ -58,6 +58,7 @@ def _line(part: str, what: str, values: list[float], unit: str, scale: float = 1
 
 
 def synthesis(repeats: int) -> None:
+    """Print the time and the precision of the synthesis of random possible target profiles."""
     for counts in ((1,), (1, 2, 4)):
         variants = made.made_base(seed=1, thread_counts=counts, most=4500)
         usable = sum(v.threads == 1 for v in variants)
@@ -113,8 +114,10 @@ def _base() -> list[Variant]:
 
 
 def _windows(trial: ProgramTrial, seconds: float = 1.0) -> float:
-    """Return the coefficient of variation of the memory traffic in windows of CPU time, without the incomplete last
-    one."""
+    """Return the coefficient of variation of the memory traffic in windows of CPU time.
+
+    The incomplete last window is left out.
+    """
     sums, busy, moved_bytes = [], 0.0, 0.0
     for w in trial.windows:
         busy += w["cpu_s"]
@@ -126,6 +129,7 @@ def _windows(trial: ProgramTrial, seconds: float = 1.0) -> float:
 
 
 def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> None:
+    """Print how closely calibrated programs meet their profiles on this machine."""
     variants = _base()
     cpu = max(os.sched_getaffinity(0))
     rng = random.Random(2)
@@ -180,6 +184,7 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
 
 
 def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: float = 0.1) -> None:
+    """Print the same for programs that pause to keep their pace."""
     variants = _base()
     allowed = sorted(os.sched_getaffinity(0))
     rng = random.Random(3)
@@ -285,6 +290,7 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
 
 
 def predict(programs: int) -> None:
+    """Print how closely the slowdown of programs is predicted."""
     from meshmark.load.studies.cells import ProgramMaker
     from meshmark.load.studies.curve import CurveStudy
     from meshmark.load.studies.study import StudyOptions

@@ -45,6 +45,7 @@ class Setting:
 
     @property
     def nodes(self) -> int:
+        """Return the number of nodes of the torus."""
         return int(self.k**self.dimensions)
 
     @property
@@ -150,6 +151,7 @@ def booksim(binary: str, of: Setting, load: float, packets: int = PACKETS) -> Re
 
 
 def ours(of: Setting, load: float) -> Result:
+    """Return the result of Meshmark's simulator at a load."""
     run = {"kind": "traffic", "pattern": of.pattern, "load": load, "packet_flits": of.flits, "seed": 1}
     run |= {"packets": PACKETS, "warm_packets": PACKETS}
     text, cpu = timed([str(find_engine())], json.dumps({"machine": torus(of), "runs": [run]}) + "\n")
@@ -168,6 +170,7 @@ def saturation(run: Callable[[float], Result]) -> float:
 
 
 def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
+    """Print the results of both simulators at several loads below the saturation of BookSim."""
     print("torus  channels flits pattern   load  booksim     ours   error  accepted       CPU µs a packet hop, factor")
     for setting in settings:
         limit = saturation(partial(booksim, binary, setting))

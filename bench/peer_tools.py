@@ -70,6 +70,11 @@ def run(
 
 
 def number(pattern: str, text: str, what: str) -> float:
+    """Return the first group of a pattern as a number.
+
+    Raises:
+        Absent: The text does not match.
+    """
     match = re.search(pattern, text)
     if not match:
         raise Absent(f"{what} printed no figure we know how to read")
@@ -131,6 +136,7 @@ def version_of(peer: str) -> str:
 
 
 def cpu_flags() -> set[str]:
+    """Return the flags of the processor; empty if they are unknown."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("flags"):
@@ -168,6 +174,8 @@ def likwid(kernels: Sequence[str], footprint: str, threads: int, field_name: str
 
 
 def stream(binary: str | None, threads: int) -> Measure:
+    """Return a measurement by a STREAM binary: the rate of its triad in B/s."""
+
     def measure() -> Figure:
         if not binary:
             raise Absent("no STREAM binary found; give one with --stream PATH")
@@ -183,6 +191,8 @@ def stream(binary: str | None, threads: int) -> Measure:
 
 
 def multichase(binary: str | None, footprint: str, huge: bool) -> Measure:
+    """Return a measurement by a multichase binary: the latency of a random cycle in s."""
+
     def measure() -> Figure:
         if not binary:
             raise Absent("no multichase binary found; give one with --multichase PATH")
@@ -195,8 +205,9 @@ def multichase(binary: str | None, footprint: str, huge: bool) -> Measure:
 
 
 def pingpong(binary: str | None, *words: str, trips: int = 1) -> Measure:
-    """Return a measurement by pingpong of multichase, which prints the time of one hand-over: its best sample of
-    several.
+    """Return a measurement by pingpong of multichase, which prints the time of one hand-over.
+
+    The time is its best sample of several.
 
     Its default of ten pauses after every try (-r 10) measures the pauses on processors on which they are long.
     """
@@ -211,6 +222,8 @@ def pingpong(binary: str | None, *words: str, trips: int = 1) -> Measure:
 
 
 def core_to_core(binary: str | None, cpus: Sequence[int]) -> Measure:
+    """Return a measurement by the crate core-to-core-latency: the latency of two CPUs in s."""
+
     def measure() -> Figure:
         if not binary:
             raise Absent("no core-to-core-latency binary; `cargo install core-to-core-latency` makes one")
@@ -306,6 +319,7 @@ class SameLibrary:
         self.library = self.core = ""
 
     def ours(self) -> Figure:
+        """Return the rate of the instrument in flop/s, and remember the library that it used."""
         # FFTW plans by trials for half of the budget at most; the planning of the bare loop has no limit.
         budget = "40s" if self.instrument == "fft" else "8s"
         words = (self.option, self.size, "--threads", str(self.threads), "--budget", budget)
@@ -320,6 +334,7 @@ class SameLibrary:
         return Figure(record["value"], frozenset(record["flags"]), self.core)
 
     def bare(self) -> Figure:
+        """Return the rate of a bare loop around the same library in flop/s."""
         if not self.library.startswith("/") and ".so" not in self.library:
             raise Absent(f"the record names no library file (it says {self.library!r})")
         threads = str(self.threads)
@@ -338,6 +353,8 @@ class SameLibrary:
 
 
 def fio_read(target: Path, seconds: float) -> Measure:
+    """Return a measurement by fio: the rate of direct reads of a file in B/s."""
+
     def measure() -> Figure:
         if not shutil.which("fio"):
             raise Absent("fio is not installed")

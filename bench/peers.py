@@ -84,6 +84,7 @@ class Result:
 
 
 def say(text: str) -> None:
+    """Print a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -332,6 +333,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    """Measure the selected rows in pairs, print the table, and return the exit status."""
     options = arguments()
     cpus = sorted(os.sched_getaffinity(0))
     if not PROBE.exists():

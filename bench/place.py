@@ -89,6 +89,7 @@ Matrix = Callable[[], list[list[float]]]
 
 
 def search(repeats: int) -> None:
+    """Print how long searches for compact sets take, and how close they come to the bound."""
     print("time: of the whole program; search: its CPU time less that of policy `any`, which reads the matrix too")
     print(f"{'machine':34} {'set':>12} {'median':>9} {'slowest':>9} {'search':>9}  proven  over the bound")
     rows: tuple[tuple[str, Matrix, tuple[int, ...]], ...] = (
@@ -149,6 +150,7 @@ def search(repeats: int) -> None:
 
 
 def took(words: Sequence[str]) -> float:
+    """Return the wall time of a command in s; a failed command ends the program."""
     start_s = time.perf_counter()
     child = os.posix_spawn(words[0], list(words), os.environ)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -158,6 +160,7 @@ def took(words: Sequence[str]) -> float:
 
 
 def startup(turns: int) -> None:
+    """Print the start-up time of placers and of other launchers, measured in alternation."""
     cpu, true = str(CPUS[0]), shutil.which("true") or "/bin/true"
     meshmark = str(Path(sys.executable).parent / "meshmark")
     tools = {
@@ -264,6 +267,7 @@ Costs = Callable[[int, random.Random], list[float]]
 
 
 def gaussian(percent: float) -> Noise:
+    """Return noise that multiplies a cost by a log-normal factor."""
     return lambda cost, _, rng: cost * math.exp(rng.gauss(0, percent / 100))
 
 
@@ -293,22 +297,27 @@ def skewed(cost: float, _: int, rng: random.Random) -> float:
 
 
 def clear(k: int, rng: random.Random) -> list[float]:
+    """Return the costs of `k` candidates, the last of which is clearly the best."""
     return [rng.uniform(1.0, 1.3) for _ in range(k - 1)] + [0.85]
 
 
 def ties(k: int, rng: random.Random) -> list[float]:
+    """Return the costs of `k` candidates that are nearly equal."""
     return [rng.uniform(1.0, 1.06) for _ in range(k)]
 
 
 def none(k: int, _: random.Random) -> list[float]:
+    """Return equal costs of `k` candidates."""
     return [1.0] * k
 
 
 def worse(k: int, rng: random.Random) -> list[float]:
+    """Return the costs of `k` candidates, none of which is better than the first."""
     return [1.0] + [rng.uniform(1.0, 1.5) for _ in range(k - 1)]
 
 
 def graded(k: int, rng: random.Random) -> list[float]:
+    """Return evenly spaced costs of `k` candidates in random order."""
     steps = [1 + 0.025 * i for i in range(k)]
     rng.shuffle(steps)
     return steps
@@ -355,6 +364,7 @@ def true_floor(noise: Noise, seed: int) -> float:
 
 
 def advise(trials: int) -> None:
+    """Print how often simulated advice is right, and how many runs it needs."""
     print(
         "within: the choice is within max(2 %, floor) of the true best; 2 %: within 2 %; runs: over those of trying\n"
         "all out, each as often as the last one ran, at least ten times; most: of one trial; of ten: over ten runs\n"

@@ -62,6 +62,7 @@ def run_of(rows: pa.Table, machine: str, when: datetime, dice: random.Random) ->
 
 
 def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
+    """Write compacted files of many machines with one run per day."""
     rng = random.Random(1)
     for m in range(machines):
         machine = f"n{m:04d}"
@@ -72,6 +73,7 @@ def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
 
 
 def fill_runs(store: Store, rows: pa.Table, count: int) -> None:
+    """Write `count` runs of one machine, an hour apart, each to a file of its own."""
     rng = random.Random(1)
     for d in range(count):
         time = FIRST + timedelta(hours=d)

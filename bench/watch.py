@@ -11,10 +11,10 @@
     hotspots    hot spots made with stress-ng (apt-get install stress-ng)    (8 min with 20 + 20 cases)
     canary      its estimate against a load of known bandwidth                   (4 min)
 
-Without a part, all parts run. Costs are CPU time between two moments while it runs, by the clock of the scheduler,
-so neither the start nor the creation of the Parquet file at the end counts. The browser is Chromium without a
-window; it reports the long tasks itself (over 50 ms). `--brief` shows in a few minutes that all parts work; its
-figures mean nothing. Slowdown and hot spots need a machine that nobody else uses.
+Without a part, all parts run. Costs are CPU time between two moments while it runs, by the clock of the scheduler, so
+neither the start nor the creation of the Parquet file at the end counts. The browser is Chromium without a window; it
+reports the long tasks itself (over 50 ms). `--brief` shows that all parts work; its figures mean nothing. Slowdown and
+hot spots need a machine that nobody else uses.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def cpu_s(pids: Sequence[int]) -> float:
 
 
 def children(pid: int) -> list[int]:
+    """Return the children of all threads of a process."""
     tasks = Path(f"/proc/{pid}/task")
     return [int(c) for t in tasks.iterdir() for c in (t / "children").read_text().split()]
 
@@ -110,6 +111,7 @@ def costs(seconds: float) -> None:
 
 
 def sweep(seconds: float, rates: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 20, 50, 100)) -> None:
+    """Print the cost, the delay and the missed frames of the sampler at each rate in Hz."""
     print(f"{'rate':>8} {'sampler':>10} {'recording':>10} {'a frame':>10} {'late, 95 %':>11} {'missed':>7}")
     for rate in rates:
         span = max(seconds, 4 / rate)
@@ -142,6 +144,7 @@ class Ticking(threading.Thread):
         os.pwrite(self.file, self.text(0), 0)
 
     def text(self, n: int) -> bytes:
+        """Return the content of `/proc/stat` at step `n`."""
         draws = random.Random(n)
         lines = [f"cpu  {0:012} {0:012} {0:012} {0:012} {0:012} {0:012} {0:012} {0:012} 0 0"]
         for cpu in range(self.cpus):
@@ -150,6 +153,7 @@ class Ticking(threading.Thread):
         return "\n".join([*lines, *(x for x in self.lines if not x.startswith("cpu"))]).encode() + b"\n"
 
     def run(self) -> None:
+        """Write the next step every half second until the end."""
         for n in itertools.count(1):
             if self.over.wait(0.5):
                 return
@@ -243,15 +247,19 @@ class Watcher:
         self.hold()
 
     def cpu_s(self) -> float:
+        """Return the CPU time of its processes in s."""
         return cpu_s(self.pids)
 
     def hold(self) -> None:
+        """Stop its processes."""
         os.killpg(self.process.pid, signal.SIGSTOP)
 
     def go(self) -> None:
+        """Let its processes continue."""
         os.killpg(self.process.pid, signal.SIGCONT)
 
     def end(self) -> None:
+        """Kill its processes."""
         self.go()
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -272,6 +280,7 @@ class FixedWork:
             wall_s = self.block()["wall_s"]
 
     def block(self) -> dict[str, Any]:
+        """Return the times of one block of work."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(f"{self.rounds}\n")
         self.process.stdin.flush()
@@ -279,6 +288,7 @@ class FixedWork:
         return answer
 
     def end(self) -> None:
+        """Let the process end."""
         self.process.communicate("0\n")
 
 
@@ -331,12 +341,10 @@ def slowdown(units: int, seconds: float, aim: float = 0.003) -> None:
     """Run fixed work on all CPUs: unwatched (A and A'), recorded at 10 Hz, recorded at 1 Hz.
 
     A unit is one short block of each in random order, so that drifts slower than a unit cancel and faster ones are
-    spread evenly; many units narrow the interval. A block contains several ticks of the watcher, so its cost is in
-    every block and not in the tails: the outer fifth of the units, which neighbours of this machine disturb, is left
-    out of the mean. The floor is A' against A by the same computation. Wall time to the last thread is what a user
-    of a parallel program notices, and decides. The second line is CPU time of the work (caches and pages that the
-    watcher evicts) and of the watcher itself, without what the hypervisor gave to others; it would miss a thread
-    that waits for the delay of another.
+    spread evenly. A block contains several ticks of the watcher. The outer fifth of the units, which neighbours of this
+    machine disturb, is left out of the mean. The floor is A' against A by the same computation. Wall time to the last
+    thread decides. The second line is CPU time of the work and of the watcher, without what the hypervisor took; it
+    would miss a thread that waits for the delay of another.
     """
     rng = random.Random(1)
     out = steal_is_out()
@@ -381,6 +389,7 @@ def compare(
     steal_out: bool,
     aim: float,
 ) -> None:
+    """Print the slowdown of fixed work by each watcher, and whether it is within the share `aim`."""
     wall: dict[str, list[float]] = {arm: [] for arm in ARMS}
     cpu: dict[str, list[float]] = {arm: [] for arm in ARMS}
     watcher_s: dict[str, list[float]] = {arm: [] for arm in watchers}
@@ -485,6 +494,7 @@ def canary(seconds: float) -> None:
 
 
 def main() -> None:
+    """Run the parts that the command line names."""
     names = ("recording", "browser", "costs", "sweep", "many", "slowdown", "hotspots", "canary")
     parser = bench_parser(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")

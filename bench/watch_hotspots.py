@@ -34,6 +34,8 @@ def cpu_of(words: list[str]) -> float:
 
 @dataclass
 class Case:
+    """A period with an injected hot spot, or with none."""
+
     kind: str  # cpu, io; quiet, even
     cpu: int = -1
     begin: float = 0.0
@@ -43,6 +45,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Moment:
+    """The hot spots of a frame."""
+
     at: float
     spots: list[HotSpot]
     busy: float  # mean of all CPUs
@@ -56,6 +60,7 @@ class Seen(threading.Thread):
         self.live, self.log = live, list[Moment]()
 
     def run(self) -> None:
+        """Record the hot spots of every frame until the sampler ends."""
         detector = Detector(self.live.header)
         for f in self.live.frames():
             busy = [v for v in f.values["cpu.busy"] if v is not None]
@@ -63,6 +68,7 @@ class Seen(threading.Thread):
 
 
 def disk_here(folder: str) -> str | None:
+    """Return the name of the disk of a folder; None if it is not on a disk."""
     number = Path(folder).stat().st_dev
     device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     return next(
@@ -117,6 +123,7 @@ def hotspots(cases: int, seconds: float, rate: float) -> None:
 
 
 def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: float) -> None:
+    """Print how many injected hot spots were detected, how fast, and how many others were reported."""
     right = wrong_count = 0
     times: dict[str, list[float]] = {"cpu": [], "io": []}
     counts: dict[str, int] = {}

@@ -49,6 +49,8 @@ def find_comm(kind: str = "") -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
+    """A parameter of an instrument, from which its command-line option, help and stored condition derive."""
+
     name: str
     option: str
     help: str

@@ -56,8 +56,11 @@ class Comparison:
 
     @property
     def means(self) -> Table:
-        """The geometric means of the ratios: instrument, metric, ``ratio`` with ``low`` and ``high``, ``pairs``, the
-        number of ``doubtful`` ones, and of pairs ``left_out`` because they have no ratio."""
+        """The geometric means of the ratios.
+
+        The columns are instrument, metric, ``ratio`` with ``low`` and ``high``, ``pairs``, the number of ``doubtful``
+        ones, and of pairs ``left_out`` because they have no ratio.
+        """
         return Table.of_rows(
             [
                 {

@@ -56,7 +56,9 @@ class Table:
         """A table of objects with the same keys, whose columns are typed by their values.
 
         Args:
-            units: Of columns.
+            rows: The objects.
+            units: Units of columns, by name.
+            notes: What limits the results, a line each.
         """
         import pyarrow as pa
 

@@ -1,0 +1,1 @@
+"""Runs programs of users, as their application files describe them, and explains the results."""

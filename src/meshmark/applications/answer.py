@@ -29,7 +29,10 @@ def answer(trials: Trials, app: Application, machine: Topology, profiles: Sequen
     """Return the object that `--json` prints after the records. Values have the unit of the metric.
 
     Args:
+        trials: Runs of all configurations.
+        app: The application that ran.
         machine: Topology of this machine, for its caches, cores and CPUs.
+        profiles: Profiles of its configurations; empty if it was not profiled.
     """
     configs = [c for c in trials.all if trials.valid_runs(c.label)]
     merit = _merit(app)
@@ -128,7 +131,6 @@ def _confidence(ran: Sequence[Configuration]) -> float:
     It is the same for all purposes, because two statements about the same pair must not differ. Comparisons with the
     first configuration are the most numerous, so the confidence that they need suffices for all others.
     """
-
     return confidence_of_each(len(ran) - 1)
 
 

@@ -1,4 +1,4 @@
-"""Reads applications: programs of the user, with their figure of merit, their verification and their dimensions.
+r"""Reads applications: programs of the user, with their figure of merit, their verification and their dimensions.
 
 [application]
 name = "stencil"
@@ -6,7 +6,7 @@ command = "{build}/stencil {size}"      # words as in a shell, or a list; {NAME}
 package = "…"                           # the error names it if the program is not installed
 
 [figure]                                # by default, the elapsed time counts
-pattern = 'rate: (\\S+) GB/s'
+pattern = 'rate: (\S+) GB/s'
 unit = "B/s"
 scale = 1e9
 better = "higher"
@@ -234,6 +234,8 @@ class ApplicationTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationFile(Input):
+    """The tables of an application file, checked, before they are converted to an `Application`."""
+
     application: ApplicationTable
     figure: FigureTable = FigureTable()
     verify: VerifyTable = VerifyTable()
@@ -262,6 +264,7 @@ class Application(ApplicationTable):
 
     @property
     def judged_by(self) -> FigureOfMerit:
+        """Return the pattern of the figure of merit in the output, and which direction is better."""
         return FigureOfMerit(self.figure.pattern, "", self.figure.better)
 
     @property
@@ -299,6 +302,7 @@ def named_tables(name: str, dimensions: Mapping[str, Any], folder: Path) -> tupl
     Args:
         name: A name in `shipped`, or a path relative to `folder`.
         dimensions: Values that replace or extend the dimensions of the file.
+        folder: Folder to which a path is relative.
 
     Raises:
         UsageError: The file does not exist, or is not valid TOML.
@@ -327,6 +331,7 @@ def parse_application(toml: str, where: str, source: Path) -> Application:
     """Read an application from TOML text.
 
     Args:
+        toml: Content of an application file.
         where: Name of the text in errors.
         source: The folder `{source}`.
 
@@ -517,6 +522,8 @@ def absent(app: Application, program: str, folder: Path) -> AbsentError | None:
     """Return the error for a program that is not installed, with the package that contains it; None if it is installed.
 
     Args:
+        app: The application, which names the package.
+        program: A name that is searched in PATH, or a path.
         folder: Folder to which paths of programs are relative.
     """
     path = shutil.which(program if "/" not in program else str(folder / program))

@@ -99,6 +99,7 @@ class ConfigurationRun:
         return run
 
     def to_json(self) -> dict[str, Any]:
+        """Return the line of the journal, of type `attempt`; times are in s."""
         return {"type": "attempt", **asdict(self)}
 
 
@@ -126,11 +127,14 @@ def attempt(
     """Run a configuration once. Failures of its command are part of the result, not exceptions.
 
     Args:
+        app: Application to run.
+        configuration: Values of its dimensions; `copies` is the number of copies.
+        folders: Folders of the measurement; `run` is emptied first.
         number: Number of the round.
         observed: Also observe where threads and pages are.
-        most_s: Rest of the budget in s; a run that takes longer is ended.
         under: Command line, for example of a profiler, that runs the first copy with its placement. It ends with the
             status of the copy, and writes at most `UNDER_BYTES` to a file.
+        most_s: Rest of the budget in s; a run that takes longer is ended.
 
     Raises:
         UsageError: The command cannot be run.
@@ -437,6 +441,9 @@ def take_figure(
     """Set the value of a run from the values of its copies.
 
     Args:
+        run: The run, which is changed.
+        app: Application, with the scale of its figure of merit.
+        values: Figures of merit of the copies, at least one.
         own_values: Elapsed times of the copies, in s.
     """
     run.better = values[0].better

@@ -148,6 +148,7 @@ class CompositeMember:
 
     @property
     def application(self) -> Application:
+        """Return the application that the tables of the member describe, read anew at each call."""
         return of_tables(self.tables, f"member {self.name}", Path(self.source))
 
     @property
@@ -163,6 +164,7 @@ class CompositeMember:
 
     @property
     def better(self) -> str:
+        """Return the better direction, `higher` or `lower`; `lower` if the application does not state it."""
         return self.application.figure.better or "lower"
 
 

@@ -84,9 +84,11 @@ class Folders:
 
     @property
     def inputs(self) -> Path:
+        """Return the folder for input files, which all configurations share."""
         return self.root / "inputs"
 
     def build(self, name: str) -> Path:
+        """Return the folder of the build `name`."""
         return self.root / "build" / name
 
     @property
@@ -137,6 +139,8 @@ def argv(
     """Return the command line of one copy.
 
     Args:
+        app: Application with the words of its command.
+        configuration: Values of its dimensions, which include the options of the placer.
         values: Values of `placeholders`.
         record: File for times and observations.
         observed: Also observe where the threads and pages are, which takes some time of another CPU.

@@ -52,9 +52,12 @@ def records(
     `run_high`, because the interval does not apply to other runs.
 
     Args:
+        trials: Runs of all configurations.
+        app: The application that ran.
         machine: Name of this machine.
         command_line: Command line of Meshmark.
         build: Version of Meshmark.
+        profiles: Profiles of its configurations; empty if it was not profiled.
     """
     rows: list[Record] = []
     provenance: dict[str, Scalar] = {
@@ -87,8 +90,13 @@ def records_of(
     """Return the records of a configuration.
 
     Args:
+        app: The application that ran.
+        configuration: Values of its dimensions.
         runs: At least one run, by round; all have a value.
+        machine: Name of this machine.
+        provenance: Provenance of every record.
         warm: The run in which placement was observed.
+        profile: Shares of functions; None if it was not profiled.
     """
     flags = result_flags([*runs.values()])
     if warm is not None and warm.findings:

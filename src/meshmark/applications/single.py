@@ -23,7 +23,9 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple
     """Prepare the first configuration of an application, and return its command and its surroundings.
 
     Args:
+        app: The application.
         root: Folder for builds, inputs and runs.
+        notify: Function that is called with lines of text while the application is built.
 
     Raises:
         UsageError: The first configuration has a dimension that only `measure app` implements.

@@ -62,6 +62,9 @@ def measured(
     """Prepare all members, and run or resume them in rounds. A member that fails does not stop the others.
 
     Args:
+        plan: Request of the measurement.
+        composite: Members, each with one configuration.
+        folder: Folder of the measurement, which contains a folder per member.
         notify: Function that is called with lines of text.
         show: Function that is called after every run.
 
@@ -169,7 +172,11 @@ def composite_records(
     """Return the records of the applications of all members that ran, with their ratios, and of the composite.
 
     Args:
-        machine, command_line, build: See `records.records`.
+        trials: Runs, one configuration per member.
+        composite: Members and reference machine.
+        machine: Name of this machine.
+        command_line: Command line of Meshmark.
+        build: Version of Meshmark.
     """
     rows: list[Record] = []
     reference = composite.reference

@@ -101,6 +101,7 @@ class Trials:
     before_s: float = 0.0
 
     def add(self, run: ConfigurationRun) -> None:
+        """Add a run. After `FAILURES` failed runs, its configuration is excluded with the reason of the last one."""
         self.attempts.append(run)
         if run.value is None:
             count = self.failures[run.configuration] = self.failures.get(run.configuration, 0) + 1
@@ -113,6 +114,7 @@ class Trials:
         return math.fsum(a.spent_s for a in self.attempts) - self.before_s
 
     def left(self) -> list[Configuration]:
+        """Return the configurations that are not excluded, in their order."""
         return [c for c in self.all if c.label not in self.excluded]
 
     def valid_runs(self, label: str) -> dict[int, ConfigurationRun]:
@@ -135,7 +137,9 @@ def conduct(
     """Run or resume a measurement.
 
     Args:
+        plan: Request of the measurement.
         all_: The configurations that could be built.
+        folder: Folder with the journal.
         run: Function that runs a configuration in a round. The last two arguments are whether to observe placement, and
             the time in s after which the run is ended.
         notify: Function that is called after every run.

@@ -25,6 +25,7 @@ def verified(table: VerifyTable, text: str, folder: Path, values: Mapping[str, s
     """Return why a run is wrong; "" if it is right.
 
     Args:
+        table: What the application file says about correct output.
         text: Output of the run.
         folder: Folder in which the run took place.
         values: Values of placeholders.

@@ -74,9 +74,11 @@ class Sections(typer.core.TyperGroup):
     """Lists the commands by purpose."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # a context of click, or of typer's own copy of it
+        """Return the names of all commands, in the order of the sections of the help."""
         return [name for names in SECTIONS.values() for name in names]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands to the help, with a heading for each section."""
         width = max(map(len, self.commands))
         for title, names in SECTIONS.items():
             with formatter.section(title):

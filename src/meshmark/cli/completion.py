@@ -41,6 +41,7 @@ _completion.completion_init()
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `completion`."""
     app.command()(completion)
 
 
@@ -215,6 +216,7 @@ class InstrumentCommand(typer.core.TyperCommand):
     """`meshmark measure`, which completes the options in the description of the instrument."""
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return completions of the options and choices of the instrument that was typed, and of all other words."""
         items = super().shell_complete(ctx, incomplete)
         parameters = _parameters(ctx.params.get("instrument"))
         last_word = ctx.args[-1] if ctx.args else ""
@@ -245,6 +247,7 @@ class PlacerCommand(typer.core.TyperCommand):
     """A command of the native placer, whose help lists its options."""
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return completions of policies, or of the options that the native placer prints with `--help`."""
         from meshmark.place.native import ask
 
         last_word = ctx.args[-1] if ctx.args else ""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Add the commands `doctor` and `check-os`."""
     app.command("doctor")(doctor)
     app.command("check-os")(check_os)
 

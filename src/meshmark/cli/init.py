@@ -19,6 +19,7 @@ def register(app: typer.Typer, package: str, what: str, default: str, then: str)
     """Add `init` to a group of commands.
 
     Args:
+        app: The group.
         package: The package with `template.toml`.
         what: Content of the file in words of the help, such as "a scenario".
         default: The default name of the file.

@@ -75,6 +75,7 @@ def refuse_with_resume(context: typer.Context, *allowed: str) -> None:
     """Raise UsageError if the command line contains an option that a resumed run already has.
 
     Args:
+        context: Context of the command.
         allowed: Parameters that are allowed with --resume.
     """
     for parameter in context.command.params:
@@ -99,6 +100,8 @@ def named_values(option: str, words: Sequence[str], form: str) -> dict[str, str]
     """Return the values, by name, of an option that may be repeated.
 
     Args:
+        option: Name of the option in error messages.
+        words: Its values as typed.
         form: The allowed form in error messages: `NAME=VALUE, such as size=1000`.
 
     Raises:

@@ -111,7 +111,6 @@ def end_by_signals() -> None:
     While a module is being imported, the exception is deferred: C++ libraries abort if an exception leaves their
     initialization. If a destructor or a callback of the interpreter swallows the exception, it is raised again.
     """
-
     owner = os.getpid()
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -38,6 +38,7 @@ NEED_MORE: Final = ("trace", "programs")  # workloads that need options beside t
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `serve`."""
     app.command("serve")(serve)
 
 

@@ -90,6 +90,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print frames as JSON L
 
 
 def register(app: typer.Typer) -> None:
+    """Add the commands `watch`, `record`, `replay` and `plot`."""
     app.command("watch")(watch)
     app.command("record")(record)
     app.command("replay")(replay)

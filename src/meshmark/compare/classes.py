@@ -27,6 +27,7 @@ def published_of_class(
     Each metric has at most one pair for one CPU, and one for all CPUs.
 
     Args:
+        records: Results of the host.
         levels: Levels of the host's latency curves; they determine which footprints are memory.
         architecture: Architecture of the host, such as `x86-64`; "": unknown, so that there are no pairs.
         packages: Number of packages of the host. Totals are compared only with machines that have as many.

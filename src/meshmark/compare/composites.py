@@ -45,6 +45,7 @@ class SideComposite:
 
     @property
     def mean(self) -> GeometricMean:
+        """Return the geometric mean of the ratios of all members to the reference, with its interval."""
         return mean_of(self.ratios)
 
     @property
@@ -63,6 +64,7 @@ class SideComposite:
         return self.bounds[0] <= self.stated + half and self.stated - half <= self.bounds[1]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the composite as JSON, of type `composite`; ratios and their mean have no unit."""
         return {
             "type": "composite",
             "name": self.name,
@@ -95,6 +97,7 @@ class CompositeRatio:
     stated: float | None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the ratio of two composites as JSON, of type `composites`."""
         return {
             "type": "composites",
             "of": self.of,

@@ -65,6 +65,7 @@ class LevelChange:
 
     @property
     def between(self) -> tuple[RunValue, RunValue]:
+        """Return the last run before the change and the first run after it."""
         return self.before.runs[-1], self.after.runs[0]
 
     @property
@@ -160,9 +161,13 @@ def history(
     """Return the history of a machine; None if the store has no result of it.
 
     Args:
+        store: Store with the results.
+        machine: Id of the machine.
         now: Time with a zone.
-        instrument, metric: Only results of these; "": all, except metrics that repeat another metric.
-        since, until: See `over_time`.
+        instrument: Only results of this instrument; "": all.
+        metric: Only results of this metric; "": all, except metrics that repeat another metric.
+        since: See `over_time`.
+        until: See `over_time`.
 
     Raises:
         MeshmarkError: The store cannot be read.
@@ -179,10 +184,12 @@ def over_time(
     """Return the history of a machine.
 
     Args:
+        machine: Id of the machine.
         series: Its values.
         rows: Its software and settings over time, as `store.machines.machines` returns them.
         now: Time with a zone.
-        since, until: Beginning of a date, such as 2026-11, whose beginning or end limits the starts; "": no limit.
+        since: Beginning of a date, such as 2026-11, whose beginning is the earliest start; "": no limit.
+        until: Beginning of a date, whose end is the latest start; "": no limit.
     """
     points, without_start = _points(series)
     begin, end = since.removesuffix("Z"), until.removesuffix("Z")
@@ -406,6 +413,8 @@ def facts_between(rows: Sequence[Row], one: RunValue, other: RunValue) -> list[s
 
     Args:
         rows: Software and settings of the machine, as `store.machines.machines` returns them.
+        one: The earlier run.
+        other: The later run.
     """
     earlier_rows = [row for row in rows if row["seen"] <= other.start]
     facts = changes(earlier_rows, one.start) if earlier_rows and earlier_rows[0]["seen"] <= one.start else []
@@ -425,6 +434,8 @@ def to_json(history: History, now: datetime, stale_s: float) -> list[dict[str, A
     `type` distinguishes them.
 
     Args:
+        history: History of a machine.
+        now: Time with a zone, from which ages are counted.
         stale_s: Age in s from which the newest result of an instrument is stale.
     """
 

@@ -34,6 +34,7 @@ def by_hops(records: Sequence[Record], like: Sequence[Record] = ()) -> list[Reco
     """Return the idle latencies of memory with a known number of hops, measured by one CPU.
 
     Args:
+        records: Results of a machine, of any instruments.
         like: Latencies of another machine, whose access pattern is preferred; otherwise, the pattern with the most
             points is.
     """

@@ -57,8 +57,12 @@ def fit_import(
     """Fit a machine to results of one machine.
 
     Args:
+        records: Results of one machine.
+        name: Name of the new machine.
         folder: Folder for intermediate machine files.
-        cores, idle_local: See `find_numbers`.
+        cores: See `find_numbers`.
+        idle_local: See `find_numbers`.
+        progress: Function that is called with the progress of the fit; None: no progress is reported.
 
     Raises:
         AbsentError: The results do not determine a number that the fit needs.
@@ -113,6 +117,9 @@ def _predictions(
     """Return the points that the fit did not use, and the `id` of their results.
 
     Args:
+        records: Results of one machine.
+        numbers: Numbers of the fit, and the results that it used.
+        machine: The fitted machine.
         curve: Bandwidth and latency of the model under load; empty if the results have no loaded points.
     """
     used_ids = {id(r) for group in numbers.used.values() for r in group}

@@ -62,6 +62,7 @@ def find_numbers(records: Sequence[Record], cores: int | None = None, idle_local
     """Find the key numbers in results of one machine.
 
     Args:
+        records: Results of one machine.
         cores: Number of cores; None: the largest number of threads in the results.
         idle_local: Latency of idle memory in s; None: the latency in the results, or an assumed latency.
 

@@ -149,6 +149,8 @@ def compare(
     """Compare two sides.
 
     Args:
+        a: The side in the numerator of the ratios.
+        b: The side in the denominator.
         margin: The smallest relative difference that matters.
         per: See `compare.normalise`.
         instrument: Instrument whose results are compared; "": all.

@@ -107,6 +107,7 @@ def resolved(words: Words, known: Mapping[str, Set[str]]) -> dict[str, str]:
     If a source only states that memory is remote, the one kind of remote memory that the other side has is meant.
 
     Args:
+        words: The possible words of each aspect of a result.
         known: `known_words` of the other side's results of the metric.
     """
     return {aspect: _one(may_be, known.get(aspect, frozenset())) for aspect, may_be in words.items()}
@@ -127,6 +128,8 @@ def _words(record: Record, spans: Sequence[tuple[float, float, str]], nodes: Set
     """Return the possible words of each aspect of a record.
 
     Args:
+        record: The record.
+        spans: Smallest and largest footprint in bytes of each level of the hierarchy, and its word.
         nodes: Nodes on whose CPUs the source has results of the metric.
     """
     c = record.conditions
@@ -228,6 +231,7 @@ def _workers(record: Record, most: int) -> Workers | None:
     """Return the workers of a record; None if the instrument has no number of workers.
 
     Args:
+        record: The record.
         most: The largest number of workers in the source's results of the metric. They are assumed to be all CPUs if
             the result does not state it.
     """

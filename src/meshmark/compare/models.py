@@ -27,6 +27,7 @@ def simulated(machine: MachineFile, others: Sequence[Record] = (), instrument: s
     """Return results of a model, one per point and metric.
 
     Args:
+        machine: The model.
         others: Results of the sides that it is compared with; options that the model does not support are left out.
         instrument: Instrument to simulate; "": of all instruments for which the machine file has the numbers.
     """

@@ -64,6 +64,9 @@ def matches(
     """Return the pairs, in the order of `ones`.
 
     Args:
+        ones: Results of the first side.
+        others: Results of the second side.
+        same_machine: Whether both sides are the same machine, so that all conditions have the same meaning.
         of_all: The kinds of the results of both sides, by `id`; None: they are determined.
     """
     of_all = of_all or kinds(ones) | kinds(others)
@@ -88,7 +91,10 @@ def unpaired(
     """Return the results of each side that are in no pair.
 
     Args:
-        of_all: See `matches`.
+        ones: Results of the first side.
+        others: Results of the second side.
+        matches: Their pairs, as `matches` returns them.
+        of_all: The kinds of the results of both sides, by `id`; None: they are determined.
     """
     paired = {id(r) for m in matches for r in (m.a, m.b)}
     of_all = of_all or kinds(ones) | kinds(others)
@@ -281,6 +287,8 @@ class _Pairing:
         """Add a pair, unless it is unknown whether both are of one kind.
 
         Args:
+            x: Result of the first side.
+            y: Result of the second side.
             how: The pass that found the pair; None for the first pass, in which all conditions agree.
         """
         by_part = how is not None and how.by_part

@@ -83,6 +83,7 @@ class Sides:
         """Return the sides of several names. Models are simulated with the choices of the other sides.
 
         Args:
+            names: Names, see `find`.
             instrument: The only instrument that models need to simulate; "": all.
 
         Raises:
@@ -99,11 +100,15 @@ class Sides:
         return [side_by_name[name] for name in names]
 
     def find(self, name: str, others: Sequence[Record] = (), instrument: str = "") -> ResultSide:
-        """Return the side of a name: `host`, `latest`, a file, a run folder, a run, MACHINE, MACHINE@DATE, MACHINE@all,
-        `paper:NAME`, or a model.
+        """Return the side of a name.
+
+        A name is `host`, `latest`, a file, a run folder, a run, MACHINE, MACHINE@DATE, MACHINE@all, `paper:NAME`, or a
+        model.
 
         Args:
-            others, instrument: See `compare.models.simulated`.
+            name: Name of the side.
+            others: Results of the sides that a model is compared with.
+            instrument: The only instrument that a model needs to simulate; "": all.
 
         Raises:
             UsageError: Nothing has this name, or it has results of several machines.

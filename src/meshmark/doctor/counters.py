@@ -167,6 +167,7 @@ class CounterHost:
 
 
 def unknown(name: str, file: str, reason: str) -> HostFinding:
+    """Return the finding for a file that is missing in a recorded tree, or not readable."""
     return HostFinding(name, f"/{file} does not exist or is not readable", "unknown", reason)
 
 
@@ -236,6 +237,7 @@ def perf(host: CounterHost) -> Iterator[HostFinding]:
 
 
 def namespace_note(host: CounterHost) -> str:
+    """Return words for a command that must run outside the user namespace; "" outside of one."""
     return " for the machine (in a user namespace)" if host.namespaced else ""
 
 
@@ -281,6 +283,7 @@ def units(host: CounterHost) -> Iterator[HostFinding]:
 
 
 def watchdog(host: CounterHost) -> Iterator[HostFinding]:
+    """Yield a finding about whether the NMI watchdog occupies a hardware counter of every CPU."""
     name, effect = "NMI watchdog", "occupies one of the few counters of every CPU, so that others are multiplexed"
     enabled = host.tree.number(f"{KERNEL}/nmi_watchdog")
     if enabled is None:
@@ -292,6 +295,7 @@ def watchdog(host: CounterHost) -> Iterator[HostFinding]:
 
 
 def resctrl(host: CounterHost) -> Iterator[HostFinding]:
+    """Yield a finding about whether resctrl is mounted and measures the memory traffic of each last-level cache."""
     name, effect = "bandwidth monitoring (resctrl)", "measures the memory traffic of each last-level cache"
     flags = (host.tree.text("proc/cpuinfo") or "").split()
     mounted = host.exists("sys/fs/resctrl/info") or host.exists("sys/fs/resctrl/schemata")
@@ -314,6 +318,7 @@ def resctrl(host: CounterHost) -> Iterator[HostFinding]:
 
 
 def energy(host: CounterHost) -> Iterator[HostFinding]:
+    """Yield a finding about whether the energy counters of packages and memory exist and are readable."""
     name, effect = "energy counters (RAPL)", "measure the power of packages and memory"
     zones = [n for n in host.names("sys/class/powercap") or [] if re.match(r"intel-rapl:|amd_energy", n)]
     counters = [f"sys/class/powercap/{z}/energy_uj" for z in zones]
@@ -338,6 +343,10 @@ def energy(host: CounterHost) -> Iterator[HostFinding]:
 
 
 def msr(host: CounterHost) -> Iterator[HostFinding]:
+    """Yield a finding about whether the model-specific registers of all CPUs are readable.
+
+    It is unknown for a recorded tree, which contains no devices.
+    """
     name, effect = (
         "model-specific registers (MSR)",
         "contain the state of prefetchers and the limits of the uncore clock",

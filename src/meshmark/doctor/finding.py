@@ -29,6 +29,7 @@ class HostFinding:
     command: str = ""
 
     def to_json(self) -> dict[str, str]:
+        """Return the finding with the keys of `--json`, all of which are texts."""
         return {
             "name": self.name,
             "found": self.value,

@@ -21,6 +21,7 @@ def raise_limit(host: CounterHost, docker: str, file: str, value: str, process: 
     """Return the command that raises or removes a limit of a process; "" if its control group is unknown.
 
     Args:
+        host: The host, or its recorded tree.
         docker: Options of `docker update` that raise the limit, for containers.
         file: The file of cgroup 2 with the limit.
         value: The new value.

@@ -106,6 +106,10 @@ def _send_result(work: Callable[[], Spill], sender: Connection, parent: int) -> 
 
 
 def provoked(tree: FileTree, topology: Topology) -> HostFinding:
+    """Return a finding about whether pages of a full node go to the nearest node with free memory.
+
+    Only a live system is tested.
+    """
     name, effect = "spill, provoked", "pages of a full node go to the nearest node with free memory"
     nodes = [n.os_index for n in topology.nodes if n.memory_bytes != 0]
     table = topology.distances

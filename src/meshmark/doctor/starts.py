@@ -145,6 +145,14 @@ def spread_of(rates: Sequence[float]) -> tuple[float, float, float]:
 
 
 def scheduling(tree: FileTree, topology: Topology, starts: int, threads: int) -> HostFinding:
+    """Return a finding about the run-to-run spread of a triad, started unbound and bound.
+
+    Args:
+        tree: The file system of this host; a recorded tree is not tested.
+        topology: Topology of the host.
+        starts: Number of starts of each kind, in alternation.
+        threads: Number of threads; 0: half of the cores.
+    """
     name = "scheduling quality"
     effect = "run-to-run spread caused by the scheduler; published: 43 % unbound, 0.6 % bound"
     if not tree.live:

@@ -98,7 +98,10 @@ def quota_throttling(host: CounterHost, grown: Counts | None, interval_s: float,
     """Check whether threads of a control group stopped because its CPU quota was used up.
 
     Args:
+        host: The host, or its recorded tree.
         grown: Increases of `throttle_counts` over the interval; None for a recorded tree.
+        interval_s: Length of the interval in s.
+        process: Number of a process in the control group, or `self`.
     """
     name, effect = "throttling by CPU quota", "when it is used up, all threads stop for the rest of the period"
     groups = control_groups(host.tree, process)

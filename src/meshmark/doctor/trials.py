@@ -235,6 +235,12 @@ def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
 
 
 def fallback_order(topology: Topology, means: str) -> HostFinding:
+    """Return a finding about whether pages of each full node would go to other nodes in the order of their distance.
+
+    Args:
+        topology: Topology of this host.
+        means: Text that says how the order matters.
+    """
     name, tree, table = "spill order, tried", FileTree(Path("/")), topology.distances
     status = re.search(r"^Mems_allowed_list:\s*(\S+)", tree.text("proc/self/status") or "", re.M)
     allowed, full = set(parse_list(status[1])) if status else None, set(full_nodes(tree))

@@ -41,15 +41,21 @@ class Advice:
         return [o for name in dict.fromkeys((BASELINE, self.verdict.best)) for o in self.successful_runs(name)]
 
     def candidate(self, name: str) -> Candidate:
+        """Return the candidate of a name, which must be in the plan."""
         return next(c for c in self.plan.candidates if c.name == name)
 
 
 def usual_time(race: Race, name: str, outcomes: Sequence[CandidateRun], default: float) -> float:
+    """Return the median time in s of the successful runs of a candidate.
+
+    Without such a run, it is the median of the unchanged program, and without that, `default`.
+    """
     times = [o.elapsed_s for o in outcomes if o.candidate == name and o.cost is not None]
     return median(times) if times else default if name == BASELINE else usual_time(race, BASELINE, outcomes, default)
 
 
 def best_values(race: Race) -> str:
+    """Return words about the best candidate so far, for progress; "" in the first round."""
     if len(race.rounds) < 2:
         return ""
     best = min((n for n in race.alive if race.costs(n)), key=lambda n: median(race.costs(n)), default="")
@@ -57,6 +63,7 @@ def best_values(race: Race) -> str:
 
 
 def duration(seconds: float) -> str:
+    """Return a time as text, in s below 100 s and in min above."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 

@@ -85,6 +85,7 @@ class ExperimentPlan:
 
     @property
     def figure(self) -> FigureOfMerit:
+        """Return how the figure of merit is read from the output of a run."""
         return FigureOfMerit(self.pattern, self.metric, self.better)
 
     def save(self, folder: Path) -> None:
@@ -188,6 +189,7 @@ class Experiment:
 
     @property
     def unit(self) -> str:
+        """Return the unit of the values; s if no run has succeeded yet."""
         return self._like.unit if self._like else "s"
 
     def add(self, outcome: ExperimentRun) -> None:
@@ -274,6 +276,7 @@ class Experiment:
         return "b" if word == self.better else "a"
 
     def failures(self) -> int:
+        """Return the number of failed runs under both settings."""
         return sum(map(len, self.failed.values()))
 
 

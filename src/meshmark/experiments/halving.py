@@ -43,11 +43,10 @@ Word = Literal["better", "no gain", "inconclusive"]
 
 
 def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = ()) -> float:
-    """Return the noise floor: the relative difference between two sets of ten runs of one candidate that chance exceeds
-    in 5 % of the cases.
+    """Return the noise floor.
 
-    Consecutive runs are paired as if they belonged to two candidates; their
-    differences are resampled with random sign.
+    It is the relative difference between two sets of ten runs of one candidate that chance exceeds in 5 % of the cases.
+    Consecutive runs are paired as if they belonged to two candidates; their differences are resampled with random sign.
 
     Args:
         repeats: Costs of one candidate in the order of the runs; below 4 runs, the floor is infinite.

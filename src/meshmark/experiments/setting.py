@@ -84,6 +84,7 @@ def parse(name: str, text: str) -> Setting:
 
     Args:
         name: Name of the setting in errors: `A` or `B`.
+        text: The setting as typed: parts that are separated by ` + `, the last of which may be a shell command.
 
     Raises:
         UsageError: A part is unknown or invalid.

@@ -50,6 +50,11 @@ class CandidateRun:
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> CandidateRun:
+        """Return the run in a line of the journal.
+
+        Raises:
+            TypeError: The line has unknown fields, or lacks some.
+        """
         return CandidateRun(**{k: v for k, v in line.items() if k != "type"})
 
 

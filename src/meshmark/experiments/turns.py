@@ -151,6 +151,7 @@ def status_failure(status: int | None, text: str, limit_s: float) -> str:
     Args:
         status: Status as in `process.Exit`.
         text: Output of the command.
+        limit_s: Time limit of the command in s.
     """
     if status is None:
         return f"took longer than {limit_s:.3g} s"

@@ -119,6 +119,7 @@ def verdicts_of(plans: Path, result: NodeResult) -> dict[str, ApplicationOutcome
 
     Args:
         plans: The folder of the plans.
+        result: The file that the node left.
 
     Raises:
         ResultError: The plan is missing, so that the expected output of the programs is unknown.
@@ -168,6 +169,8 @@ def verdict(
     """Return the verdict on the runs of a step.
 
     Args:
+        what: The application of the step, with its configuration.
+        step: The step, with the lines of its runs.
         machine: Machine of the node.
         provenance: Provenance of its records.
     """

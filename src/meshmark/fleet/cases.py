@@ -99,6 +99,8 @@ class CasesState(Excerpt):
         """Return the path of the state of a cluster.
 
         Args:
+            fleet: Folder of the fleet.
+            cluster: Name of the cluster.
             of: What was measured: `NETWORK`, or "" for nodes alone.
         """
         return fleet.root / "judgements" / f"{cluster}{of}.state.json"
@@ -130,6 +132,11 @@ class CasesState(Excerpt):
             raise MeshmarkError(f"{path}: not the state of a fleet: {message}", hint) from error
 
     def save(self, fleet: Fleet, cluster: str, of: str = "") -> None:
+        """Write the state where `path` says, atomically.
+
+        Raises:
+            MeshmarkError: The folder cannot be written.
+        """
         write_file(CasesState.path(fleet, cluster, of), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
 
     def close(self, node: str, campaign: str) -> None:
@@ -165,6 +172,8 @@ def follow(state: CasesState, campaign: str, now: Mapping[str, Mapping[str, floa
     when it was named.
 
     Args:
+        state: Open cases, which are updated.
+        campaign: Name of the campaign.
         now: For each measured node, by how much its metrics are worse, by the keys of their points.
 
     Returns:

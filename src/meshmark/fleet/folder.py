@@ -59,6 +59,7 @@ CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-
 
 
 def results_schema() -> pa.Schema:
+    """Return the schema of the Parquet files of results: the columns of the store, and texts about the node."""
     import pyarrow as pa
 
     from meshmark.store.columns import schema
@@ -67,6 +68,7 @@ def results_schema() -> pa.Schema:
 
 
 def nodes_schema() -> pa.Schema:
+    """Return the schema of the Parquet files of nodes: one row per node and attempt."""
     import pyarrow as pa
 
     return pa.schema(
@@ -84,10 +86,12 @@ class Fleet:
 
     @property
     def site(self) -> Path:
+        """Return the path of the settings of the site."""
         return self.root / "fleet.toml"
 
     @property
     def plans(self) -> Path:
+        """Return the folder of the plans, each named by its id."""
         return self.root / "plans"
 
     def check(self, may_be_new: bool = False) -> None:

@@ -35,6 +35,7 @@ class KubernetesNodes:
     name: ClassVar[str] = "kubernetes"
 
     def nodes(self) -> list[EngineNode]:
+        """Return the nodes that were named, all of them idle."""
         return [EngineNode(name, "idle") for name in self.names]
 
 
@@ -52,6 +53,7 @@ class Volume:
             raise UsageError(f"--claim, --host-path: found {options}; allowed: one of them")
 
     def source(self) -> dict[str, Any]:
+        """Return the source of the volume in a pod: the claim, or the path on the node."""
         if self.claim:
             return {"persistentVolumeClaim": {"claimName": self.claim}}
         return {"hostPath": {"path": self.path, "type": "Directory"}}
@@ -74,6 +76,11 @@ def jobs(
     """Return a list with a Job for each node, which leaves its file in the inbox of the campaign.
 
     Args:
+        fleet: Folder of the fleet.
+        campaign: Name of the campaign.
+        nodes: Names of the nodes.
+        work: What a node runs.
+        at: Volume with the folder of the fleet.
         scratch: A folder of pods in which programs run; "": the folder of the image.
     """
     suffix = campaign.rpartition("-")[2]

@@ -94,6 +94,8 @@ def overview(fleet: Fleet, site: Site, until: str = "", days: int = 30) -> Overv
     """Read a fleet.
 
     Args:
+        fleet: Folder of the fleet.
+        site: Settings of the site.
         until: The campaign to show; "": the newest.
         days: Length of the history, by the dates of the campaigns.
 

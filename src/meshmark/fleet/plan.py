@@ -98,6 +98,7 @@ class NodePlan:
 
     @property
     def id(self) -> str:
+        """Return the first 16 hexadecimal digits of the SHA-256 digest of its content."""
         return hashlib.sha256(self._body()).hexdigest()[:16]
 
     def to_bytes(self) -> bytes:
@@ -143,6 +144,8 @@ def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0, folder: Path = Path(
     """Return the plan of a specification, with the steps of a survey of one machine, and with applications.
 
     Args:
+        spec: Specification of a survey.
+        kind: Kind of the campaign: `check` or `survey`.
         limit_s: Limit of the whole plan; 0: the sum of the limits of its steps.
         folder: Folder to which the names of application files are relative.
 
@@ -177,6 +180,7 @@ def _check_outputs(spec: Spec, programs: Mapping[int, Mapping[str, Any]]) -> Non
     """Raise UsageError if the outputs of programs may make the file of a node too large to be ingested.
 
     Args:
+        spec: Specification with the repetitions of each step.
         programs: Programs by the index of their step.
     """
 

@@ -1,4 +1,6 @@
-"""The settings of a site, in one file, fleet.toml:
+"""The settings of a site, in one file.
+
+This file is fleet.toml:
 
 cluster = "hawk"
 engine = "slurm"                  # by default the first that is found, see `ENGINES`

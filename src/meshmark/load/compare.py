@@ -50,6 +50,7 @@ class LoadSide:
 
     @property
     def first(self) -> LoadRun:
+        """Return the first run."""
         return self.runs[0]
 
     def uses(self, key: Key) -> list[ProgramUse]:
@@ -57,6 +58,7 @@ class LoadSide:
         return [p for r in self.runs for p in r.programs if (p.program, p.copy) == key]
 
     def flags(self, key: Key) -> frozenset[str]:
+        """Return the flags that a program's copy has in any run."""
         return frozenset().union(*(r.flags(p) for r in self.runs for p in r.programs if (p.program, p.copy) == key))
 
 
@@ -94,6 +96,8 @@ class ProgramComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadComparison:
+    """The comparison of two sides: slowdowns, totals, and conditions that differ."""
+
     a: LoadSide
     b: LoadSide
     programs: tuple[ProgramComparison, ...]
@@ -104,6 +108,8 @@ class LoadComparison:
     over: str  # what a sample is: runs or copies
 
     def to_json(self) -> dict[str, Any]:
+        """Return the comparison as one JSON object; a value that is not finite is None."""
+
         def side(s: LoadSide) -> dict[str, Any]:
             return {
                 "name": s.name,
@@ -355,6 +361,7 @@ def rows_of(c: LoadComparison) -> list[tuple[str, list[str], ProgramComparison, 
 
 
 def interval_text(s: Slowdown | None) -> str:
+    """Return the interval of a slowdown as text; "–" without an interval."""
     return f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s is not None and s.interval else "–"
 
 
@@ -367,14 +374,17 @@ def flags_text(m: ProgramComparison) -> str:
 
 
 def samples_text(c: LoadComparison) -> str:
+    """Return a sentence about what the intervals are computed from."""
     return f"slowdown: B over A; 95 % interval over {c.over}, of which it needs 4 on each side" + (
         ": spread between copies, not between runs; one run of each is not conclusive" if c.over == "copies" else ""
     )
 
 
 def value_text(name: str, value: float) -> str:
+    """Return a total as text: fairness as a number, all others as a time; "–" if it is not finite."""
     return "–" if not math.isfinite(value) else f"{value:.3f}" if name == "fairness" else seconds_of(value)
 
 
 def change_text(a: float, b: float) -> str:
+    """Return the ratio of B over A as text; "–" if it cannot be computed."""
     return f"{b / a:.3f}" if math.isfinite(a) and math.isfinite(b) and a > 0 else "–"

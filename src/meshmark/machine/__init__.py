@@ -1,0 +1,1 @@
+"""Facts and topology of this host, of captures and of published machines."""

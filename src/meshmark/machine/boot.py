@@ -67,6 +67,7 @@ def remember(store: Store, records: Iterable[Record] = ()) -> None:
     """Add this host's facts to the store, if they differ from the last facts there.
 
     Args:
+        store: Store to which the facts are added.
         records: Results that were just measured under these facts; empty if the measurement follows.
 
     Raises:

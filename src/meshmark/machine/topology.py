@@ -14,8 +14,11 @@ from meshmark.machine.tree import MachineError, format_list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A socket. `index` counts packages from 0 by their first CPU; `os_index` is the number from the firmware, which
-    may have gaps or be unknown (on s390, and in partitions of POWER)."""
+    """A socket.
+
+    `index` counts packages from 0 by their first CPU; `os_index` is the number from the firmware, which may have gaps
+    or be unknown (on s390, and in partitions of POWER).
+    """
 
     index: int
     os_index: int | None
@@ -52,8 +55,11 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """One core. `index` counts cores from 0 by their first CPU; `os_index` is unique only within a package or die;
-    `package` is `Package.index`, or None if unknown."""
+    """One core.
+
+    `index` counts cores from 0 by their first CPU; `os_index` is unique only within a package or die; `package` is
+    `Package.index`, or None if unknown.
+    """
 
     index: int
     os_index: int | None
@@ -78,8 +84,11 @@ class CoreKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """A CPU as the OS schedules it. `core` is `Core.index`, `package` is `Package.index` and `node` is `Node.os_index`;
-    the latter two are None if unknown. `kind` is the name of its `CoreKind`, or None if all cores are alike."""
+    """A CPU as the OS schedules it.
+
+    `core` is `Core.index`, `package` is `Package.index` and `node` is `Node.os_index`; the latter two are None if
+    unknown. `kind` is the name of its `CoreKind`, or None if all cores are alike.
+    """
 
     os_index: int
     core: int

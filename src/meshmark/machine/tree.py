@@ -76,15 +76,19 @@ class FileTree(Files):
 
     @property
     def live(self) -> bool:
+        """Return whether the root is `/`, and not a recorded tree."""
         return self.root.resolve() == Path("/")
 
     def path(self, name: str) -> Path:
+        """Return the path of a file, whose name is relative to the root."""
         return self.root / name
 
     def exists(self, name: str) -> bool:
+        """Return whether a file or folder exists."""
         return self.path(name).exists()
 
     def data(self, name: str) -> bytes | None:
+        """Return the beginning of a file; None if it is not a regular file or cannot be read."""
         try:
             path = self.root / name
             if not path.is_file():
@@ -95,6 +99,7 @@ class FileTree(Files):
             return None
 
     def register(self, cpu: int, number: int) -> int | None:
+        """Return the value of a model-specific register of a CPU; None if it cannot be read."""
         try:
             with self.path(f"dev/cpu/{cpu}/msr").open("rb", buffering=0) as file:
                 data = os.pread(file.fileno(), 8, number)
@@ -103,6 +108,7 @@ class FileTree(Files):
         return int.from_bytes(data, "little") if len(data) == 8 else None
 
     def names(self, folder: str) -> Iterable[str]:
+        """Return the names in a folder; empty if it cannot be read."""
         try:
             return [p.name for p in (self.root / folder).iterdir()]
         except (OSError, ValueError):
@@ -129,10 +135,12 @@ class FilesInMemory(Files):
                 entries.add(name)
 
     def data(self, name: str) -> bytes | None:
+        """Return the beginning of a file; None if it does not exist."""
         content = self._files.get(name)
         return None if content is None else content[:_MAX_TEXT]
 
     def names(self, folder: str) -> Iterable[str]:
+        """Return the names in a folder; empty if it does not exist."""
         return self._folders.get(folder, ())
 
 

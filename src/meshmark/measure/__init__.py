@@ -1,0 +1,1 @@
+"""Measurements and surveys of this host, and readers of the output of other tools."""

@@ -96,6 +96,7 @@ def in_store(records: Sequence[Record], store: Store, run: str) -> list[str]:
 
     Args:
         records: Results of one run, pooled.
+        store: The store, with or without this run.
         run: Name of the run.
     """
     hosts = {(r.machine, r.instrument) for r in records if r.source == "host"}

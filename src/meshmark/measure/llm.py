@@ -57,14 +57,17 @@ class SettingResult:
     nodes: tuple[int, ...]
 
     def condition(self, name: str) -> str:
+        """Return a condition of the measurement as text; `None` if it was not stated."""
         return str(self.tokens.conditions.get(name))
 
     @property
     def weights_bytes(self) -> int:
+        """Return the size of the weights in B; 0 if it was not stated."""
         return int(self.tokens.conditions["weights_bytes"] or 0)
 
     @property
     def placement(self) -> str:
+        """Return the placement of the weights on nodes."""
         return self.condition("placement")
 
     @property
@@ -74,6 +77,7 @@ class SettingResult:
 
     @property
     def copies(self) -> int:
+        """Return the number of copies of the weights: one per node if they are mirrored, otherwise one."""
         return len(self.nodes) if self.placement == "mirror" else 1
 
     def argv(self, argv: Sequence[str], weights_bytes: int) -> list[str]:
@@ -142,6 +146,7 @@ class LlmRequest:
 
     @property
     def trial_sizes(self) -> tuple[int, ...]:
+        """Return the sizes of weights in B that are measured first, ascending."""
         return tuple(sorted({*self.small, self.trial_bytes})) if self.large else self.small
 
     @property
@@ -208,6 +213,12 @@ class AvailableMemory:
 
     @staticmethod
     def from_topology(topology: Topology, root: Path = Path("/")) -> AvailableMemory:
+        """Return the available memory of the machine, of the control group and of each node with memory.
+
+        Args:
+            topology: Topology of the machine.
+            root: Root of the file system, or of a recorded tree.
+        """
         tree = FileTree(root)
         machine = machine_available_bytes(tree)
         bytes_by_node = {
@@ -265,6 +276,7 @@ def cost_s(point: SettingResult, weights_bytes: int, prepare_s: float) -> float:
 
     Args:
         point: A setting that was measured with weights of another size.
+        weights_bytes: Size of the weights in bytes.
         prepare_s: Preparation time per byte.
     """
     passes_s = PASSES * (1 / point.weights.value + 1 / point.read.value)
@@ -297,6 +309,11 @@ def choose(
     """Choose all settings that fit if the rest of the budget allows it, otherwise only the best setting of the trial.
 
     Args:
+        trial: Settings that were measured with weights of another size.
+        weights_bytes: Size of the weights in bytes.
+        memory: The available memory.
+        prepare_s: Preparation time per byte.
+        rest_s: Rest of the budget in s.
         repetitions: Requested number of fresh processes; 0: up to 3, as the budget allows.
     """
     fitting = [p for p in trial if not memory.lacks(p, weights_bytes)]

@@ -41,7 +41,10 @@ def measured_answer(
 
     Args:
         measured: Settings that were measured with this size, at least one.
+        weights_bytes: Size of the weights in bytes.
         compared: Settings that were compared with the weights of the trial; empty without a trial.
+        trial_bytes: Size of the weights of the trial.
+        topology: Topology of the machine.
     """
     best, other_points, word = best_of(measured)
     lines = [f"{_size(weights_bytes)} of weights: {_rate(best.tokens)} with {setting_text(best)}."]
@@ -86,6 +89,9 @@ def predicted_answer(
 
     Args:
         trial: Settings that were measured with the weights of the trial, at least one.
+        weights_bytes: Size of the weights in bytes.
+        request: What was asked for, with the size of the trial.
+        memory: The available memory.
         reason: Why the size was not measured.
     """
     fitting = [p for p in trial if not memory.lacks(p, weights_bytes)]

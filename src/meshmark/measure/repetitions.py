@@ -30,6 +30,7 @@ def point_key(record: Record, *without: str) -> str:
     """Return the key of a record's point and metric: instrument, metric, and the conditions that distinguish points.
 
     Args:
+        record: The record.
         without: Conditions to leave out, so that all points of a curve along them have the same key.
     """
     instrument, *conditions = _point(record)
@@ -109,6 +110,7 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
     count; the width of results with flags or modes is ignored.
 
     Args:
+        records: Records of the measurement, pooled.
         budget_s: Budget of the whole measurement, s.
     """
     growth: dict[str, float] = {}  # factor by which the sampling time of a point should grow

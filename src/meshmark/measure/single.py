@@ -68,7 +68,11 @@ def measure(plan: SurveyPlan, folder: Path, store: Path, run_id: str, report: Re
     """Run the steps of a plan of one instrument, and store their results as a run.
 
     Args:
+        plan: The plan.
         folder: Folder of the journals.
+        store: Folder of the store.
+        run_id: Id of the run in the store.
+        report: Function that is called with each line of the instrument; None: none is.
     """
     results_store = Store(store)
     results = run_plan(plan, folder, results_store, run_id, report, lambda _: None, stops_at_refusal=True)

@@ -104,7 +104,13 @@ def _run_steps(
     """Run the unfinished steps and record the status of each in `run.json`.
 
     Args:
+        plan: The plan of the survey.
+        folder: Folder of the run.
+        store: Store to which the records are added.
+        state: Content of `run.json`, which is updated.
         began: Time at which this process started or resumed the run, in s of the monotonic clock.
+        report: Function that is called with each line of an instrument.
+        notify: Function that is called with messages for the user.
 
     Raises:
         MeshmarkError: No step produced a record, or the folder cannot be written.

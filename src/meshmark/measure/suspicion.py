@@ -61,6 +61,7 @@ def suspicions(records: Sequence[Record], caches: Iterable[Mapping[str, Any]] = 
     """Return the suspicious results of a run on a host, at most one for each series.
 
     Args:
+        records: Records of a run.
         caches: Caches in the topology of the host, with level, kind, size_bytes and cpus.
     """
     host_records = [r for r in records if r.source == "host" and not r.metric.endswith(MODE)]

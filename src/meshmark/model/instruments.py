@@ -55,7 +55,12 @@ def measure(
     """Measure a model with one instrument.
 
     Args:
+        instrument: Name of the instrument.
+        machine: The modelled machine.
         options: Options of the instrument by key (`footprint`, `memory_node` …), with values as on the command line.
+        command: Command that repeats the measurement, for the records.
+        seed: Seed of the simulation.
+        progress: Function that is called with the progress; None: none is reported.
         threads: Concurrent simulations; None: one per CPU.
         on_absence: Called for each point that lacks numbers in the machine file.
 
@@ -101,7 +106,15 @@ def simulate(
     """Simulate the points.
 
     Args:
+        machine: The modelled machine.
+        name: Name of the instrument.
         metrics: The metrics that `ModelPoint.read` returns, by name.
+        points: The points; points without a run need no simulation.
+        command: Command that repeats the measurement, for the records.
+        seed: Seed of the simulation.
+        window_ns: Length of a utilisation frame in ns; 0: there are no frames.
+        progress: Function that is called with the progress; None: none is reported.
+        threads: Concurrent simulations; None: one per CPU.
 
     Returns:
         The records, and the utilisation frames (empty unless `window_ns` is set).

@@ -56,6 +56,8 @@ Other = Annotated[Any, AfterValidator(_plain)]  # not a single number; the simul
 
 @dataclass(frozen=True, kw_only=True)
 class BusTable(Input):
+    """The bus that cores of a node share."""
+
     cpus_per_bus: Annotated[Number, "cores that share a bus"] = None
     bandwidth_gb_per_s: Annotated[Number, "of the bus (GB/s)"] = None
     latency_ns: Annotated[Number, "of a transfer (ns)"] = None
@@ -65,6 +67,8 @@ class BusTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyTable(Input):
+    """The network between nodes."""
+
     kind: Annotated[Other, "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph"] = None
     shape: Annotated[Other, "torus, mesh, ring: nodes along each dimension"] = None
     links: Annotated[Other, "kind of link, or a list of kinds per dimension or level, repeated along it"] = None
@@ -82,12 +86,16 @@ class TopologyTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkTable(Input):
+    """A kind of link."""
+
     bandwidth_gb_per_s: Annotated[Number, "each way (GB/s)"] = None
     latency_ns: Annotated[Number, "one way, without the routers' pipelines (ns)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RouterTable(Input):
+    """The routers, with their virtual channels and buffers."""
+
     flit_bytes: Annotated[Number, "data of a flit (B)"] = None
     pipeline_ns: Annotated[Number, "from the arrival of a head flit to its first arbitration (ns)"] = None
     cycle_ns: Annotated[Number, "between arbitrations (ns)"] = None
@@ -111,6 +119,8 @@ class RouterTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class PacketsTable(Input):
+    """The sizes of packets."""
+
     request_flits: Annotated[Number, "of a request, forward or probe (flits)"] = None
     data_flits: Annotated[Number, "of a line with its header (flits)"] = None
     ack_flits: Annotated[Number, "of an acknowledgement (flits)"] = None
@@ -118,6 +128,8 @@ class PacketsTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeTable(Input):
+    """A node: its cores, memory controllers, and connection to the network."""
+
     bus: BusTable | None = None
     cpus: Annotated[Number, "cores of a node"] = None
     controllers: Annotated[Number, "memory controllers of a node"] = None
@@ -130,6 +142,8 @@ class NodeTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class CpuTable(Input):
+    """The cores: clock, outstanding accesses, and the time of their work."""
+
     clock_ghz: Annotated[Rate, "(GHz)"] = None
     smt: Annotated[Whole, "threads of a core of the machine; the model has one [1]"] = None
     outstanding: Annotated[Whole, "maximum outstanding misses of a core"] = None
@@ -157,6 +171,8 @@ class CpuTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class CacheTable(Input):
+    """A level of the caches."""
+
     name: Annotated[Other, "L1, L2 …"] = None
     size_kib: Annotated[Above0, "(KiB)"] = None
     latency_ns: Annotated[Number, "load to use (ns)"] = None
@@ -169,6 +185,8 @@ class CacheTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTable(Input):
+    """The memory controllers and their channels."""
+
     channels: Annotated[Number, "channels of a controller; each stores whole lines"] = None
     channel_gb_per_s: Annotated[Number, "of a channel (GB/s)"] = None
     line_bytes: Annotated[Whole, "(B)"] = None
@@ -191,18 +209,24 @@ class MemoryTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class CoherenceTable(Input):
+    """How the copies of a line in several caches are kept coherent."""
+
     kind: Annotated[Other, "directory, broadcast or snoop"] = None
     directory_ns: Annotated[Number, "from the arrival of a request at the home until its forward leaves (ns)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementTable(Input):
+    """How lines are interleaved over memories."""
+
     striping: Annotated[Other, "none, pair or all: lines are interleaved over the memories of these nodes"] = None
     pair_dimension: Annotated[Number, "dimension of the pairs"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class IoTable(Input):
+    """I/O ports and their devices."""
+
     port_gb_per_s: Annotated[Number, "between an I/O port and its router (GB/s)"] = None
     device_gb_per_s: Annotated[Above0, "sustained bandwidth of the devices of a port (GB/s)"] = None
     nodes: Annotated[Other, "nodes that have a port"] = None
@@ -212,6 +236,8 @@ class IoTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class TlbTable(Input):
+    """The translation look-aside buffer of a core."""
+
     entries: Annotated[Whole, "of a core"] = None
     page_kib: Annotated[Above0, "(KiB)"] = None
     large_page_kib: Annotated[Above0, "largest page that one entry maps (KiB)"] = None
@@ -219,12 +245,16 @@ class TlbTable(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class MessagesTable(Input):
+    """The overhead of messages in software."""
+
     overhead_us: Annotated[Number, "per message, both ends (µs)"] = None
     one_sided_overhead_us: Annotated[Number, "per put or get (µs)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineTable(Input):
+    """The content of a machine file."""
+
     format: Annotated[int, "1"] = 1
     title: Annotated[str, "free text"] = ""
     publication: Annotated[str, "name of the document that describes the machine"] = ""

@@ -35,6 +35,8 @@ class MachineFileError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
+    """Where a number of a machine file comes from."""
+
     kind: Kind
     text: str
 

@@ -150,6 +150,7 @@ class PatternProgram:
 
     @property
     def name(self) -> str:
+        """Return the program as it is typed: CPUs, bandwidth in GB/s and share of writes."""
         return f"{'+'.join(map(str, self.cpus))}={self.gb_per_s:g}:{self.write_share:g}"
 
 
@@ -194,6 +195,7 @@ class Cycle:
 
     @property
     def length_s(self) -> float:
+        """Return the length of one computation and its pause in s."""
         return self.phase_s + self.rest_s
 
     def slowdowns(self, phases_s: Sequence[float]) -> list[float]:
@@ -235,6 +237,8 @@ def programs_run(cycles: Sequence[Cycle], programs: Sequence[PatternProgram], in
     """Return a run of all programs at the same time, one group per program.
 
     Args:
+        cycles: The cycle of each program.
+        programs: The programs.
         in_step: If true, all copies start together and compute equally long, like copies of one program that start
             together. If false, the computation of each copy lasts for exponentially distributed times.
     """
@@ -350,7 +354,11 @@ def _message_points(
     """Return the points of a workload in which CPUs exchange messages with CPUs of the same position on other nodes.
 
     Args:
+        machine: The modelled machine.
+        request: What was asked for.
+        node_of: Node of each CPU.
         partners_of: Returns the partners of a node among the nodes that have an active CPU at this position.
+        more: Further keys of every run.
 
     Raises:
         UsageError: No CPU has a partner.

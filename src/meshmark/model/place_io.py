@@ -13,6 +13,8 @@ def place(machine: MachineFile, ports: int, minimize: str) -> dict[str, Any]:
     """Find nodes for `ports` I/O ports, at most one per node.
 
     Args:
+        machine: The modelled machine.
+        ports: Number of ports.
         minimize: `mean` or `max`: the figure of the distances from all nodes to their nearest port, in hops.
 
     Returns:

@@ -47,6 +47,7 @@ def _map() -> Iterable[PublishedPoint]:
 
 @cache
 def points() -> tuple[PublishedPoint, ...]:
+    """Return all published values that a model can be compared with."""
     return (
         *_map(),
         *_latencies("G09", "xeon5400"),

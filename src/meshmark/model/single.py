@@ -27,8 +27,11 @@ def measure(
     """Return the records of one instrument, with the published value of each point that has one.
 
     Args:
+        instrument: Name of the instrument.
+        machine: The modelled machine.
         options: Options of the instrument by key, with values as on the command line.
         command: The words after `meshmark measure` that repeat the measurement.
+        progress: Function that is called with the progress; None: none is reported.
         on_absence: Called for each point that lacks numbers in the machine file.
 
     Raises:

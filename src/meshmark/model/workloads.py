@@ -83,8 +83,14 @@ def stream_actor(
     write. Each line that is read, owned or stored non-temporally costs core time; a write-back from a cache does not.
 
     Args:
+        machine: The modelled machine.
+        cpus: The CPUs, or `all`.
+        kernel: Name of the STREAM kernel.
+        store: `ordinary` or `streaming` stores.
+        homes: Nodes with the memory of the arrays.
         cached_read_ns: Core time per line of the arrays that are only read if a cache holds them; None if they are in
             memory. Applies to kernels with streaming stores, which write to memory even if a cache holds the operands.
+        more: Further keys of the actor.
     """
     work = _work(machine, "line_work", 0.0)
     operands = stream_kernels()[kernel]

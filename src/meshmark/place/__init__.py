@@ -1,0 +1,1 @@
+"""The native placer for Python: candidates of placements, and the CPU time that other programs take."""

@@ -52,6 +52,7 @@ class Candidate:
         return [*argv, "--openmp"] if self.pinned else argv
 
     def environment(self) -> dict[str, str]:
+        """Return the variables of OpenMP that the candidate sets."""
         threads = {"OMP_NUM_THREADS": str(self.threads)} if self.threads else {}
         return threads if self.wait == "default" else {**threads, "OMP_WAIT_POLICY": self.wait.upper()}
 

@@ -50,6 +50,7 @@ class OtherWorkShares:
 
     @property
     def flags(self) -> list[str]:
+        """Return `disturbed` and `stolen` if the share of others or of the hypervisor matters."""
         disturbed = self.others > _DISTURBED and self.others * self.elapsed_s > _DISTURBED_S
         stolen = self.stolen > _STOLEN and self.stolen * self.elapsed_s > _STOLEN_S
         return ["disturbed"] * disturbed + ["stolen"] * stolen
@@ -102,10 +103,14 @@ class FlaggedRun(Protocol):
     """A run with its flags, and the shares of other work during the run if they are known."""
 
     @property
-    def flags(self) -> list[str]: ...
+    def flags(self) -> list[str]:
+        """Return its flags."""
+        ...
 
     @property
-    def shares(self) -> OtherWorkShares | None: ...
+    def shares(self) -> OtherWorkShares | None:
+        """Return the shares of CPU time that others took; None if they are unknown."""
+        ...
 
 
 def overall(runs: Iterable[FlaggedRun]) -> OtherWorkShares | None:

@@ -1,0 +1,1 @@
+"""Statistics: verdicts, paired and robust estimates, change points, tails, and fits of scaling and of clocks."""

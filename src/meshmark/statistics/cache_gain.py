@@ -19,13 +19,24 @@ class CacheProperties(Protocol):
     """The properties of a cache that the rule needs. The caches of a machine's topology have them."""
 
     @property
-    def level(self) -> int: ...
+    def level(self) -> int:
+        """Return the level, from 1."""
+        ...
+
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """Return `data`, `unified` or `instruction`."""
+        ...
+
     @property
-    def size_bytes(self) -> int | None: ...
+    def size_bytes(self) -> int | None:
+        """Return the size in B; None if it is unknown."""
+        ...
+
     @property
-    def cpus(self) -> tuple[int, ...]: ...
+    def cpus(self) -> tuple[int, ...]:
+        """Return the CPUs that share the cache."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +52,12 @@ class RecordedCache:
 def superlinear_reason(
     caches: Sequence[CacheProperties], memory_bytes: float, few: Collection[int], many: Collection[int]
 ) -> str:
-    """Return why a program is faster than in proportion to its CPUs: the cache level that holds its
-    memory with `many` CPUs, but not with `few`.
+    """Return why a program is faster than in proportion to its CPUs.
+
+    The reason is the cache level that holds its memory with `many` CPUs, but not with `few`.
 
     Args:
+        caches: All caches of the machine.
         memory_bytes: Memory that the program uses, in B.
         few: CPUs of the run that it is compared to.
         many: CPUs of the run that is faster than in proportion.

@@ -68,6 +68,7 @@ def strongest(x: NDArray[np.float64], candidates: Sequence[int]) -> list[LevelSp
     """Return the splits that remain significant between their neighbours when the weakest are removed one by one.
 
     Args:
+        x: The series.
         candidates: Indices of the candidates, ascending.
     """
     positions = list(candidates)

@@ -89,6 +89,7 @@ def ratios_to(runs: Sequence[float], reference: float, better: str) -> list[floa
 
     Args:
         runs: Times or rates above 0.
+        reference: Time or rate above 0.
         better: `lower` or `higher`.
     """
     return [reference / run if better == "lower" else run / reference for run in runs]

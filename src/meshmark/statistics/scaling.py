@@ -105,6 +105,7 @@ def scaling(speeds: Mapping[int, Mapping[int, float]], seed: int = 1, confidence
 
     Args:
         speeds: Work per time, in any unit.
+        seed: Seed of the resampling.
         confidence: Confidence of the statements about this scaling. With several scalings, the confidence of each.
     """
     points = points_of(speeds, confidence)

@@ -32,6 +32,7 @@ class Tail:
 
     @staticmethod
     def from_sample(sample: Array) -> Tail:
+        """Return the tail of a sample, shape (n,): the empirical one, continued by an exponential distribution."""
         import numpy as np
 
         ordered = np.sort(sample)

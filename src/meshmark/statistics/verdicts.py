@@ -100,6 +100,7 @@ class Ratio:
 
     @property
     def differs(self) -> bool:
+        """Return whether one side is better, beyond the margin."""
         return self.word in {"lower", "higher"}
 
 

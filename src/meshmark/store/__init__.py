@@ -1,0 +1,1 @@
+"""Stores records as runs of immutable Parquet files, and writes files atomically."""

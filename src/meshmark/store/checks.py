@@ -39,12 +39,19 @@ _COLUMNS: Final = (*ALWAYS, *OF_RECORDS, "low", "high", "status")  # every file 
 
 
 def machine_schema() -> pa.Schema:
+    """Return the schema of the files of machines: every column is text."""
     import pyarrow as pa
 
     return pa.schema([(name, pa.string()) for name in MACHINE_COLUMNS])
 
 
 def read(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a Parquet file as a table.
+
+    Args:
+        path: The file, which must be a regular file.
+        columns: Names of the columns to read; None: all.
+    """
     import pyarrow.parquet as pq
 
     with open_regular(path) as file:
@@ -62,6 +69,7 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def machine_problem(path: Path) -> str:
+    """Return why a file of machines cannot be read: its columns differ; "" if it can."""
     return _other_columns(path, {f.name: f.type for f in machine_schema()}, MACHINE_COLUMNS)
 
 

@@ -277,7 +277,9 @@ def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:
 
     Args:
         samples: Shape (rows, samples), ascending in each row.
-        value, low, high: Shape (rows,); low and high are NaN without an interval.
+        value: Medians, shape (rows,).
+        low: Lower ends of the intervals, shape (rows,); NaN without an interval.
+        high: Upper ends of the intervals, shape (rows,); NaN without an interval.
     """
     import numpy as np
 

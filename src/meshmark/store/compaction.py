@@ -1,5 +1,6 @@
-"""Reduces the number of files of a store: joins the steps of runs whose process ended before `Store.finish`, and all
-runs of a machine in a month.
+"""Reduces the number of files of a store.
+
+It joins the steps of runs whose process ended before `Store.finish`, and all runs of a machine in a month.
 
 The new file is always written before the old files are removed, so if the writer is killed in between, the store still
 has each of its results exactly once.
@@ -46,6 +47,7 @@ def compact(store: Store, before: str) -> StoreCompaction:
     """Compact a store.
 
     Args:
+        store: The store.
         before: ISO date; runs filed under this date or later keep files of their own.
 
     Raises:

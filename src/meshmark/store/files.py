@@ -87,6 +87,8 @@ def write_file(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write `data` to `path`; atomically if it is a regular file.
 
     Args:
+        path: The file.
+        data: Its new content.
         private: Create the file for its owner only, see `private_mode`.
 
     Raises:
@@ -193,7 +195,10 @@ def _aside(aside: Path, old: os.stat_result | None, target: Path, mode: int) -> 
     """Create a file `aside` with the mode, owner and attributes of the `target` that it will replace.
 
     Args:
+        aside: Path of the new file.
         old: Status of the target. None if the target does not exist; the new file then gets the mode `mode`.
+        target: The file that it will replace.
+        mode: Mode of the new file if the target does not exist.
 
     Raises:
         PermissionError: The folder is not writable, or the owner cannot be preserved.
@@ -384,6 +389,7 @@ def check_writable(option: str, path: Path) -> None:
 
     Args:
         option: The option that names the file, for the message.
+        path: The file that will be written.
 
     Raises:
         UsageError: The path is a folder, or the file or its folder is not writable.

@@ -15,6 +15,8 @@ def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
     """Write a table atomically, readable by the owner of its folder only; see `store.files.private_mode`.
 
     Args:
+        path: The file.
+        table: Its new content.
         options: Further arguments of `pyarrow.parquet.write_table`.
 
     Raises:

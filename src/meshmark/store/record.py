@@ -377,7 +377,7 @@ def _text(line: Mapping[str, Any], key: str) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether `text` can be encoded: JSON strings may contain lone surrogates (`\\ud800`)."""
+    r"""Return whether `text` can be encoded: JSON strings may contain lone surrogates (`\ud800`)."""
     if text.isascii():
         return True
     try:

@@ -60,8 +60,10 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
     `measure.repetitions.point_key`.
 
     Args:
-        identity: Names of conditions that may identify a point, in addition to those with a column. All conditions
-            of results of other tools identify it.
+        store: The store.
+        machine: Id of the machine.
+        identity: Names of conditions that may identify a point, in addition to those with a column. All conditions of
+            results of other tools identify it.
         equal: Required value of a column: `instrument`, `metric`.
 
     Raises:
@@ -121,6 +123,7 @@ def _run_value(row: Mapping[str, Any], texts: dict[str, str]) -> RunValue:
     """Return the value of a run from a row of the query.
 
     Args:
+        row: Row of the query.
         texts: Text of each JSON string that was parsed before; a store has few different strings.
     """
     made_by = {}

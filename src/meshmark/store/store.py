@@ -92,8 +92,7 @@ class Store:
     def write(self, path: Path, table: pa.Table, **options: Any) -> None:
         """Write a file of the store, and mark the folder as a store of this version.
 
-        Args:
-            options: Further arguments of `pyarrow.parquet.write_table`.
+        Further arguments are passed to `pyarrow.parquet.write_table`.
 
         Raises:
             MeshmarkError: The file cannot be written.
@@ -114,7 +113,10 @@ class Store:
         """Add the results of one step of a run. Idempotent: adding the same step again replaces it.
 
         Args:
+            run: Name of the run.
             step: Name of the step, not "".
+            records: Records of the step.
+            absences: Absences of the step.
             machine: Machine of the absences; "" for the machine of the records.
         """
         machine = machine or (records[0].machine if records else "")
@@ -297,6 +299,7 @@ class Store:
         return [record for _, _, record in self.rows(**equal)]
 
     def absences(self, **equal: str) -> list[Absence]:
+        """Return the absences whose columns have these values; damaged rows are left out."""
         is_absence = f"(status IS NULL OR status <> '{MEASURED}')"
         rows = self._select("SELECT * FROM {rows}", equal, is_absence, lambda row: self._parse_row(row, absence_of))
         return [absence for absence in rows if absence is not None]

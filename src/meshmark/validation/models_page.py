@@ -44,6 +44,7 @@ def scores(rows: Sequence[StatementRow]) -> dict[str, dict[str, int]]:
 
 
 def verdict(row: StatementRow) -> str:
+    """Return whether the result is `inside` or `outside` the tolerance, or `not modelled`."""
     return {True: "inside", False: "outside", None: "not modelled"}[row.finding.inside]
 
 
@@ -71,6 +72,7 @@ def write_page(rows: Sequence[StatementRow], out: Path, made: str) -> tuple[list
 
 
 def as_json(row: StatementRow) -> dict[str, Any]:
+    """Return the statement with its result as JSON; values are in the unit of the publication."""
     return {
         "id": row.claim.id,
         "document": row.claim.document,

@@ -16,6 +16,7 @@ def expression(field: str, text: str) -> re.Pattern[str]:
 
     Args:
         field: Name of the option or key, for the message.
+        text: The regular expression.
 
     Raises:
         UsageError: The text is not a regular expression, is longer than 2000 characters, or Python cannot compile

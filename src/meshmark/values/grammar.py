@@ -41,6 +41,10 @@ def integers(field: str, text: str, high: int, low: int = 1, all_: int | None = 
     The text is such as `1,2,4`, `1..16` (powers of two and the end), `0-3` or `all`.
 
     Args:
+        field: Name of the option or key, for messages.
+        text: The list as the user wrote it.
+        high: The largest allowed integer.
+        low: The smallest allowed integer.
         all_: The integer that `all` stands for; `high` by default.
     """
     numbers = [int(n) for n in _parsed(field, "integers", text, high if all_ is None else all_)]

@@ -72,7 +72,10 @@ def checked(kind: type[T], raw: object, where: str, error: type[MeshmarkError] =
     """Validate `raw` and convert it to `kind`.
 
     Args:
+        kind: Type that describes the file or a part of it.
+        raw: The parsed content.
         where: Name of the file in errors, followed by the table if `raw` is only a part of the file.
+        error: Type of the exception.
 
     Raises:
         error: One line that names the key, what was found and what is allowed.

@@ -118,6 +118,7 @@ def hide_values(variables: Any, *, is_list: bool = False) -> Any:
     """Return variables with one value or a list of them, with the values of secrets replaced; other data as it is.
 
     Args:
+        variables: Values by the name of a variable.
         is_list: A text is a list of values with commas, as in dimensions.
     """
     if not isinstance(variables, Mapping):

@@ -1,0 +1,1 @@
+"""Everything that a person reads: text in the terminal, charts, reports and pages."""

@@ -22,6 +22,7 @@ def mesh_svg(
     """Draw the mesh as SVG for light and dark colour schemes.
 
     Args:
+        machine: The modelled machine.
         load: Utilisation of each link (from, to), shown as line width and in the tooltip.
         held: Job and colour by node.
         light: Draw for a light background only, whatever the reader prefers.

@@ -57,6 +57,7 @@ def render(template: str, folder: Path = TEMPLATES, **data: Any) -> Markup:
     Args:
         template: Path below the folder.
         folder: Folder with the templates of another package, which may include the templates of this package.
+        data: Values by the name that the template uses.
 
     Raises:
         jinja2.UndefinedError: Data that the template uses is missing.

@@ -58,6 +58,7 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
     Memory-only nodes are drawn beside the packages; cores with several CPUs show all of them.
 
     Args:
+        topology: The topology as JSON.
         held: Numbers (from 1) of the jobs that hold each CPU; if not None, the drawing is a stand-alone file.
     """
     nodes: list[Mapping[str, Any]] = list(topology.get("nodes") or [])

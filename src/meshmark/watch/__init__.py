@@ -1,0 +1,1 @@
+"""Frames of live machines, recordings and models: their format, the layout of the map, and findings."""

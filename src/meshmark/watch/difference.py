@@ -50,6 +50,7 @@ class UseChange:
 
     @property
     def change(self) -> float | None:
+        """Return the use after minus the use before, as a share; None if either is unknown."""
         return None if self.before is None or self.after is None else self.after - self.before
 
     @property
@@ -60,6 +61,8 @@ class UseChange:
         return judge(interval, (-ROUNDING, ROUNDING), 0.0) in {"higher", "lower"}
 
     def to_json(self) -> dict[str, Any]:
+        """Return the change as JSON; shares are rounded to six digits."""
+
         def rounded(value: float | None) -> float | None:
             return None if value is None else round(value, 6)
 
@@ -99,6 +102,7 @@ class RecordingDifference:
     changes: dict[str, list[UseChange]]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the difference as JSON, of type `difference`, with the changes by class of component."""
         return {
             "type": "difference",
             "format": 1,

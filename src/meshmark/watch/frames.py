@@ -41,10 +41,12 @@ class FrameMetric:
 
     @property
     def component_class(self) -> str:
+        """Return the class of the components that have the metric."""
         return self.name.partition(".")[0]
 
     @property
     def is_share(self) -> bool:
+        """Return whether values are shares of a full scale."""
         return self.unit == "1" and bool(self.of)
 
 
@@ -75,6 +77,7 @@ class Header:
         return {**USE, **{k: str(v) for k, v in pairs if k in USE and str(v).startswith(f"{k}.")}}
 
     def count(self, component_class: str) -> int:
+        """Return the number of components of a class."""
         return len(self.components.get(component_class, ()))
 
     def why_unknown(self, metric: str, component: int | None = None) -> str:
@@ -91,6 +94,7 @@ class Header:
         return "no source says it" if not any(m.name == metric for m in self.metrics) else "not known at this tick"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the header as JSON, of type `header`; `header_of` is the inverse."""
         return {
             "type": "header",
             "format": FORMAT,
@@ -143,6 +147,7 @@ class Frame:
         return values[index] if index < len(values) else None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the frame as JSON, of type `frame`; times are in s."""
         return {
             "type": "frame",
             "seq": self.seq,
@@ -161,9 +166,13 @@ class Stream(Protocol):
     """A source of frames."""
 
     @property
-    def header(self) -> Header: ...
+    def header(self) -> Header:
+        """Return the header, which describes all frames."""
+        ...
 
-    def frames(self) -> Iterator[Frame]: ...
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frames in the order of time."""
+        ...
 
 
 _HEADER_KEYS: Final = {"type", "format", "source", "machine", "started", "period_s", "components", "metrics", "absent"}
@@ -325,6 +334,7 @@ def parse_line(text: str | bytes, constants: bool = True) -> Mapping[str, Any]:
     """Parse one line of a stream.
 
     Args:
+        text: the line.
         constants: Whether NaN and infinity are allowed, which are not part of JSON.
 
     Raises:

@@ -78,6 +78,8 @@ class LinkLine:
 
 @dataclass(slots=True)
 class MachineMap:
+    """The map of a machine; all lengths are in px."""
+
     width: float = 0.0
     height: float = 0.0
     boxes: list[ComponentBox] = field(default_factory=list)
@@ -89,6 +91,8 @@ class MachineMap:
     roomy: bool = False  # boxes have room for names, shares and rates
 
     def to_json(self) -> dict[str, Any]:
+        """Return the map as JSON; lengths are rounded to a tenth."""
+
         def n(value: float) -> float:
             return round(value, 1)
 

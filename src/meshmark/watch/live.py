@@ -130,9 +130,12 @@ def this_host(
     """Sample this machine, with the sustained bandwidths of its survey and the canary's calibration, if available.
 
     Args:
+        rate_hz: frames per second.
+        duration_s: time after which the sampler ends; 0: it does not end by itself.
+        hold_s: length of the batches in which frames are written, in s; 0: each is written immediately.
         store: store with surveys; None: the store of the user.
-        full_scale: memory bandwidth shown as 100 %: `sustained` (of the survey; the theoretical peak if there is
-            no survey) or `theoretical`.
+        full_scale: memory bandwidth shown as 100 %: `sustained` (of the survey; the theoretical peak if there is no
+            survey) or `theoretical`.
         canary: whether the sampler may run the canary to estimate memory pressure.
     """
     machine = host_id()

@@ -355,7 +355,6 @@ class RecordingFile:
 
     def extent(self) -> tuple[int, float]:
         """Return the number of frames and the end of the last frame, in s, without reading their values."""
-
         rows, end_s = 0, 0.0
         try:
             for batch in self._batches(["t_s"]):
@@ -371,7 +370,6 @@ class RecordingFile:
 
     def _batches(self, columns: list[str] | None = None) -> Iterator[Any]:
         """Yield batches with only these columns; None: all columns."""
-
         if self._parquet is not None:
             try:
                 yield from self._parquet.iter_batches(batch_size=600, columns=columns)

@@ -92,6 +92,7 @@ def token_in(path: Path, option: str = "--token-file") -> str:
     """Return the token in a file that only its owner can read.
 
     Args:
+        path: The file.
         option: The option that names the file, for messages.
 
     Raises:
@@ -134,6 +135,7 @@ class Guard:
         self.post_token = post_token or token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request if it may pass, with additional headers in every response."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         if scope["type"] != "http":

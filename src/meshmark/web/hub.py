@@ -78,6 +78,7 @@ class Hub:
         self._thread = threading.Thread(target=self._read, name="frames", daemon=True)
 
     def start(self) -> None:
+        """Start the thread that reads the stream."""
         self._thread.start()
 
     def _read(self) -> None:

@@ -67,6 +67,7 @@ class Waiting:
             timer.cancel()
 
     def close(self, connection: Connection) -> None:
+        """Stop watching a connection, and close it."""
         self.remove(connection)
         connection.transport.close()
 
@@ -77,6 +78,11 @@ class BoundedParser(h11.Connection):
     _parts = _bytes = 0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next event of the connection.
+
+        Raises:
+            h11.RemoteProtocolError: The body consists of too many small parts.
+        """
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._parts = self._bytes = 0
@@ -109,19 +115,23 @@ class Connection(H11Protocol):
             self._waiting.add(self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start to watch the connection for a complete request."""
         super().connection_made(transport)
         self._mark()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop watching the connection."""
         self._waiting.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Take data, unless the connection is being closed."""
         if not self._ignores_input and not self.transport.is_closing():
             super().data_received(data)
             self._mark()
 
     def on_response_complete(self) -> None:
+        """Start to watch the connection for its next request."""
         super().on_response_complete()
         self._mark()
 

@@ -25,9 +25,13 @@ class Sampler(Protocol):
 
     header: Header
 
-    def frames(self) -> Iterator[Frame]: ...
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frames until the sampler ends."""
+        ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """End the sampler."""
+        ...
 
 
 Start = Callable[[], AbstractContextManager[Sampler]]

@@ -50,6 +50,8 @@ class ListRow:
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
+    """A table of a page: its label, its head, and its rows."""
+
     label: str
     head: Sequence[str]
     rows: Sequence[ListRow]
@@ -89,11 +91,13 @@ class RunFilter:
     text: str = ""
 
     def shows(self, run: RunRow) -> bool:
+        """Return whether a run has the chosen kind and contains all words of the text, in any case."""
         words = " ".join((run.name, run.machine, *run.instruments)).casefold()
         return self.kind in {"", run.kind} and all(w in words for w in self.text.casefold().split())
 
 
 def front_page(parts: SiteParts, state: str, recordings: Recordings, chosen: RunFilter) -> str:
+    """Return the front page as HTML; a part that cannot be read shows the reason instead."""
     runs, error_text = _made(parts.runs)
     page = render(
         "site/front.html",

@@ -62,6 +62,7 @@ class EventStream(StreamingResponse):
         self._stack = stack or AsyncExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events, and release the resources of the stream when it ends."""
         async with self._stack:
             await super().__call__(scope, receive, send)
 
@@ -136,6 +137,7 @@ class Static(StaticFiles):
     """Files of the built page; files that cannot be opened are not found."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a static file; a path that cannot be read is not found."""
         try:
             return await super().get_response(path, scope)
         except OSError as error:  # such as circular links

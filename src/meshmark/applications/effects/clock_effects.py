@@ -20,6 +20,8 @@ def clock_effects(
     Args:
         values: Figures of the runs of each configuration, by label and round. If lower figures are better, such as
             times, the rate is 1 over the figure.
+        ran: Configurations with a valid run.
+        better: Whether `lower` or `higher` figures are better.
     """
     effects = []
     for others, configurations in varied(ran, "clock").items():

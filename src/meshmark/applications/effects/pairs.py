@@ -78,6 +78,10 @@ def compare(
     """Compare the values of two configurations, by round.
 
     Args:
+        of: Label of the first configuration, whose values are the numerators of the ratios.
+        to: Label of the second.
+        values: Their values by round; only rounds in which both have a value count.
+        merit: Unit of the values, and which direction is better.
         margin: Smallest relative difference that matters.
         confidence: Confidence of the interval of each ratio, and of each comparison if there are several.
     """

@@ -80,6 +80,7 @@ class Profile:
         return Profile(**fields, functions=functions)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the line of the journal, of type `profile`."""
         return {"type": "profile", **asdict(self)}
 
 

@@ -110,9 +110,11 @@ def profile_all(
     An interrupt ends the profiling and is recorded in `trials.stopped`.
 
     Args:
+        trials: The measurement, whose valid runs determine what is profiled.
         every: All configurations, including those that could not be built. Files are named by the position in it.
         folder: Folder of the measurement.
         perf: The profiler, or the reason why it cannot be used.
+        run: Function that runs a configuration once under a command line.
 
     Raises:
         MeshmarkError: The journal cannot be read.

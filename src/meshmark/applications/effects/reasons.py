@@ -35,6 +35,8 @@ class RunMedians:
 
     @staticmethod
     def from_runs(runs: Sequence[ConfigurationRun], warm: ConfigurationRun | None = None) -> RunMedians:
+        """Return the medians of runs; the share of waiting is taken from `warm`, in which threads were observed."""
+
         def median_time(name: str) -> float:
             return median([a.times.get(name, 0.0) for a in runs])
 
@@ -63,6 +65,11 @@ def of_sublinear(
     """Return why a program is slower than in proportion to its workers, as far as times and counts show.
 
     Args:
+        machine: Topology, for its allowed CPUs and cores.
+        few: Medians with one worker, or with few.
+        many: Medians with `workers` workers.
+        workers: The larger number of workers.
+        dimension: Kind of worker: `threads`, `copies` or `ranks`.
         each: Number of units in a worker, such as the threads of a copy. If the workers are threads, the number of
             processes that have as many threads.
     """

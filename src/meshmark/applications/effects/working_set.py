@@ -40,6 +40,8 @@ def working_sets(
 
     Args:
         values: Figures of the runs of each configuration, by label and round.
+        ran: Configurations with a valid run.
+        merit: Unit of the figures, and which direction is better.
         margin: Smallest relative difference that matters.
         confidence: Confidence of each comparison.
     """

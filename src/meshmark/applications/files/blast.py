@@ -26,6 +26,7 @@ def related(protein: str, draw: random.Random) -> str:
 
 
 def make() -> None:
+    """Write queries and proteins in FASTA format, and the list of the planted pairs, to the current folder."""
     rng = random.Random(20260702)
     proteins = ["".join(rng.choices(AMINO_ACIDS, k=LENGTH)) for _ in range(PROTEINS)]
     queries = ["".join(rng.choices(AMINO_ACIDS, k=LENGTH)) for _ in range(QUERIES)]

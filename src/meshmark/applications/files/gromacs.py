@@ -44,6 +44,7 @@ nstenergy = {STEPS}
 
 
 def make() -> None:
+    """Write the topology and the parameters of the simulation to the current folder."""
     Path("water.top").write_text(TOPOLOGY, encoding="ascii")
     Path("water.mdp").write_text(PARAMETERS, encoding="ascii")
 

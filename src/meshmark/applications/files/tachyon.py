@@ -59,6 +59,7 @@ def scene() -> str:
 
 
 def dot(a: Vector, b: Vector) -> float:
+    """Return the scalar product of two vectors."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
@@ -68,6 +69,7 @@ def along(a: Vector, t: float, b: Vector) -> Vector:
 
 
 def unit(a: Vector) -> Vector:
+    """Return the vector of length 1 with the direction of `a`, which must not be zero."""
     return along((0.0, 0.0, 0.0), 1 / math.sqrt(dot(a, a)), a)
 
 

@@ -76,6 +76,7 @@ class Occupier:
 
     @property
     def pid(self) -> int:
+        """Return the number of the process."""
         return self._process.pid
 
     def mark(self) -> int:

@@ -1,0 +1,1 @@
+"""`meshmark fleet` and its commands."""

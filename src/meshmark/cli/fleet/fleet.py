@@ -61,6 +61,7 @@ CampaignOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
+    """Add the group `fleet`."""
     fleet_app.command("compact")(fleet_data.compact)
     fleet_app.command("serve")(fleet_serve.serve)
     app.add_typer(fleet_app, name="fleet", help="Survey, check and judge the nodes of a cluster.")
@@ -213,6 +214,7 @@ def _ingested(name: str, ingestion: IngestResult) -> dict[str, Any]:
 
 
 def say_ingested(ingestion: IngestResult, what: str = "node") -> None:
+    """Print how many results were ingested, and warnings about refusals, skipped files and failures."""
     from meshmark.fleet.nodesets import fold
 
     say(f"meshmark: ingested the results of {counted(len(ingestion.nodes) - len(ingestion.refusals), what)}")

@@ -1,0 +1,1 @@
+"""`meshmark load` and its commands."""

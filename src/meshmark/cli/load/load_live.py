@@ -50,6 +50,7 @@ class LoadProgress:
             self.bar.stop()
 
     def take(self, event: Mapping[str, Any]) -> None:
+        """Update the state of a program from an event of `meshmark-load`."""
         kind = event.get("event")
         if kind == "start":
             self.start_s, self.began = float(event["t_s"]), time.monotonic()
@@ -73,6 +74,7 @@ class LoadProgress:
             say(f"{at_s:8.2f} s  {key[0]}, copy {key[1]}: {outcome}")
 
     def draw(self) -> None:
+        """Draw the bar; without a terminal, print a line every ten seconds. Before the first event, do nothing."""
         if not self.began:
             return
         now = time.monotonic()

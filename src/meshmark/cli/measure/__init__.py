@@ -1,0 +1,1 @@
+"""Commands that measure this machine, programs of the user, and composites."""

@@ -11,6 +11,7 @@ from meshmark.cli.options import JsonOption, StoreToReadOption
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `composite`."""
     app.command("composite")(composite)
 
 

@@ -46,6 +46,7 @@ class _MeasureCommand(InstrumentCommand):
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `measure`, whose help and options depend on the instrument."""
     app.command(
         cls=_MeasureCommand,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},

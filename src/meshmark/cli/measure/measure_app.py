@@ -315,6 +315,7 @@ class RunProgress:
         return self
 
     def __call__(self, trials: Trials) -> None:
+        """Show the last run: its failure, then the bar, or without a terminal a line from time to time."""
         attempt = trials.attempts[-1]
         if attempt.value is None:
             line = f"{attempt.configuration}: {attempt.reason}"

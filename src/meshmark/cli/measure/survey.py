@@ -23,6 +23,7 @@ register_init(survey_app, "meshmark.measure", "a survey", "survey.toml", "meshma
 
 
 def register(app: typer.Typer) -> None:
+    """Add the group `survey` and the command `report`."""
     app.add_typer(survey_app, name="survey")
     app.command()(report)
 

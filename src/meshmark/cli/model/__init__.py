@@ -1,0 +1,1 @@
+"""`meshmark model` and its commands."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `model fit`."""
     app.command("fit")(fit)
 
 

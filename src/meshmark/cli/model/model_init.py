@@ -46,6 +46,7 @@ NumberOption = str | None
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `model init`."""
     app.command("init")(init)
 
 
@@ -215,7 +216,9 @@ def print_outcomes(fit: KeyNumberFit, doubts: Mapping[str, str], as_json: bool, 
     """Print the numbers of a machine and of its model, then warnings about numbers that contradict each other.
 
     Args:
+        fit: Fitted machine with the outcome of each number.
         doubts: Reasons by name of the numbers that contradict others.
+        as_json: Whether the numbers are printed as JSON, one per line.
         prefix: Text before the name of a number in warnings.
     """
     print_rows([_json(o) if as_json else _row(o) for o in fit.outcomes], as_json)

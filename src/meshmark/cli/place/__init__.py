@@ -1,0 +1,1 @@
+"""Commands that place programs on CPUs and memory."""

@@ -42,6 +42,7 @@ FomOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `advise`, whose options end where the command of the user begins."""
     app.command("advise", context_settings={"allow_interspersed_args": False})(advise)
 
 

@@ -59,6 +59,7 @@ _FailOnOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `experiment`."""
     app.command("experiment")(experiment)
 
 

@@ -30,6 +30,7 @@ _FORWARDED: Final[dict[str, Any]] = {
 
 
 def register(app: typer.Typer) -> None:
+    """Add the commands that the native placer implements."""
     for name, call in (
         ("run", run),
         ("place", place),

@@ -1,0 +1,1 @@
+"""Commands that show and judge stored results."""

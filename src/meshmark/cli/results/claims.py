@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `claims`."""
     app.command("claims")(claims)
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `compare`."""
     app.command("compare")(compare)
 
 

@@ -20,6 +20,7 @@ _LIST = "formats"
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `export`."""
     app.command("export")(export)
 
 

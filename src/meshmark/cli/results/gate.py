@@ -51,9 +51,12 @@ def check_results(
     """End a gate over several results: print how many were judged and how many are worse.
 
     Args:
+        command: Name of the command, for errors.
         counts: Number of judged results, number of all results, and their name, such as `results`.
         worse: A sentence about each result that is worse by more than the limit, the most important first.
         limit: Value of `--fail-on` as typed.
+        min_judged: Smallest number of results that must be judged.
+        allow_unjudged: Whether too few judged results are a warning instead of an error.
         reason: Why the other results could not be judged; "" if unknown.
 
     Raises:
@@ -73,6 +76,9 @@ def check_judged(message: str, judged: int, min_judged: int, allow_unjudged: boo
 
     Args:
         message: Text about the number of judged results.
+        judged: Number of judged results.
+        min_judged: Smallest number that is enough.
+        allow_unjudged: Whether fewer are a warning instead of an error.
         reason: Why the other results could not be judged; "" if unknown.
 
     Raises:

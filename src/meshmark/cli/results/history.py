@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command `history`."""
     app.command("history")(history)
 
 
@@ -135,6 +136,9 @@ def _nothing(store: Store, machine: str, host: str, other: bool, selected: str) 
     """Raise the error of a history without points.
 
     Args:
+        store: Store without matching results.
+        machine: Id of the machine.
+        host: HOST as typed.
         other: Whether the machine has results from another time or without a start.
         selected: The instrument or the metric; "" for all.
     """

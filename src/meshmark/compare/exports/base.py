@@ -142,6 +142,7 @@ def machine_of(side: ResultSide, topology: str, host: str) -> OpenedMachine | No
     """Return the machine of a side: the file `topology` if one is given, or this host; None if its topology is unknown.
 
     Args:
+        side: The results that are exported.
         topology: Capture, hwloc XML, synthetic description of hwloc, `host`, or "".
         host: Id of this machine.
 
@@ -199,6 +200,8 @@ def xml_text(root: ElementTree.Element, about: Sequence[str] = (), doctype: tupl
     """Return the text of a document, indented, with comments at its head.
 
     Args:
+        root: Root of the document; it gets the comments and the indentation.
+        about: Lines of comments.
         doctype: Name of the root and address of its DTD.
     """
     for line in reversed(about):

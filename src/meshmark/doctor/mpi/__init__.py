@@ -1,0 +1,1 @@
+"""Known pitfalls of MPI libraries and their launchers, each tested on this host."""

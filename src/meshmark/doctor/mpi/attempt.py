@@ -82,7 +82,9 @@ class CommandRunner(Protocol):
 
     def __call__(
         self, argv: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None
-    ) -> CommandResult: ...
+    ) -> CommandResult:
+        """Run a command and return its result. A failure is part of the result, not an exception."""
+        ...
 
 
 def try_for_real(
@@ -140,6 +142,7 @@ class MpiHost:
 
     @staticmethod
     def here() -> MpiHost:
+        """Return this host: the CPUs of this process, whether it belongs to root, and its environment."""
         return MpiHost(tuple(sorted(os.sched_getaffinity(0))), os.geteuid() == 0, dict(os.environ))
 
     def install(self, what: str) -> str:

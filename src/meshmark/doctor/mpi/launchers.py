@@ -27,6 +27,7 @@ _NEAR_S: Final = 3e-6  # less than the latency of any network between hosts, mor
 
 
 def as_root(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about whether the launcher starts programs for root, and with which variables."""
     name, effect = f"{tested.name}: started by root", "a launcher that refuses root starts nothing in a container"
     if not tested.host.root:
         yield HostFinding(name, "not running as root", "ok", effect)
@@ -53,6 +54,7 @@ def as_root(tested: TestedLauncher) -> Iterator[HostFinding]:
 
 
 def oversubscribed(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about more ranks than CPUs, by halo exchanges with and without yielding."""
     name = f"{tested.name}: more ranks than CPUs"
     effect = "a rank that busy-waits blocks the CPU of the rank it waits for, and times measure the scheduler"
     cpus = tested.host.cpus[:2]
@@ -104,6 +106,7 @@ def oversubscribed(tested: TestedLauncher) -> Iterator[HostFinding]:
 
 
 def overlapping_bindings(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about whether two jobs that start together bind their ranks to the same CPUs."""
     name = f"{tested.name}: two ranks on one CPU"
     effect = "launchers bind independently of each other: ranks that share a CPU alternate every few milliseconds"
     if len(tested.host.cpus) < 2:
@@ -140,6 +143,7 @@ def overlapping_bindings(tested: TestedLauncher) -> Iterator[HostFinding]:
 
 
 def namespaces(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about whether messages between two hosts with a common kernel use shared memory."""
     name = f"{tested.name}: hosts with a common kernel"
     effect = "between containers, a library may use shared memory, so that times do not measure a network"
     if tested.kind not in NAMESPACES:
@@ -168,6 +172,7 @@ def namespaces(tested: TestedLauncher) -> Iterator[HostFinding]:
 
 
 def stale_shared_memory(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about files of shared memory that no process uses, with the command that removes them."""
     name = f"{tested.name}: stale shared memory"
     effect = "a killed launcher removes nothing, so the shared memory of its ranks stays allocated until the next boot"
     if tested.kind not in _SHARED_FILES:

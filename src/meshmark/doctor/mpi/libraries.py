@@ -9,6 +9,7 @@ from meshmark.doctor.mpi.tested import NAMESPACES, TestedLauncher, forbidden_nam
 
 
 def finalize(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about whether an OpenSHMEM program ends without a crash."""
     name = f"{tested.name}: end of OpenSHMEM programs"
     effect = "a program that crashes in shmem_finalize loses unwritten output, and its job fails"
     argv = ["halo", "--protocol", "shmem_put", "--words", "1", "--budget", "200ms", "--interval", "20"]
@@ -37,6 +38,7 @@ def finalize(tested: TestedLauncher) -> Iterator[HostFinding]:
 
 
 def one_sided(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about whether one-sided windows work over TCP between two hosts, and with which options."""
     name = f"{tested.name}: windows over TCP"
     effect = "between hosts without a fabric, MPI_Win_allocate may fail, and so does every one-sided program"
     argv = ["halo", "--protocol", "rma_fence", "--words", "1", "--budget", "200ms", "--interval", "20"]
@@ -61,6 +63,7 @@ def one_sided(tested: TestedLauncher) -> Iterator[HostFinding]:
 
 
 def odd_windows(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about whether one-sided data arrive intact in windows of sizes that 16 does not divide."""
     name = f"{tested.name}: windows of odd sizes"
     effect = "one-sided data at wrong addresses: wrong results without an error"
     run = tested.as_measured(2, ["defects", "--trial", "window", "--words", "1..65536"])
@@ -97,6 +100,7 @@ def odd_windows(tested: TestedLauncher) -> Iterator[HostFinding]:
 
 
 def coarrays(tested: TestedLauncher) -> Iterator[HostFinding]:
+    """Yield a finding about whether assignments and events of co-arrays reach the other image."""
     name = f"{tested.name}: co-arrays"
     effect = "a lost x[j] = v or event causes no error, and an image that waits for a lost event never continues"
     trial = ["--trial", "caf_scalar,caf_element,caf_event"]

@@ -158,6 +158,7 @@ class TestedLauncher:
 
     @property
     def more_rights(self) -> str:
+        """Return the command that repeats the tests as root; "" if this process belongs to root."""
         return "" if self.host.root else "sudo meshmark doctor mpi"
 
     def cure(self, trial: Sequence[str], in_program: str) -> str:

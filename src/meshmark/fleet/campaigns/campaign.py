@@ -90,6 +90,7 @@ class CampaignProgress:
     trouble: str = ""
 
     def counts(self) -> dict[Status, int]:
+        """Return the number of nodes in each state, including states that no node is in."""
         counts: dict[Status, int] = dict.fromkeys(("waiting", "running", "done", "failed", "out"), 0)
         for state in self.nodes.values():
             counts[state.status] += 1
@@ -122,9 +123,17 @@ class NodeSource(Protocol):
     """An object that knows nodes: an engine, or a list."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return its name in messages."""
+        ...
 
-    def nodes(self) -> list[EngineNode]: ...
+    def nodes(self) -> list[EngineNode]:
+        """Return all nodes that it knows.
+
+        Raises:
+            MeshmarkError: The engine does not answer.
+        """
+        ...
 
 
 def begin(
@@ -139,6 +148,12 @@ def begin(
     """Choose the nodes of a campaign and write its journal.
 
     Args:
+        fleet: Folder of the fleet.
+        name: Name of the new campaign.
+        plan: Plan that each node carries out.
+        engine: Source of the names of all nodes.
+        selection: The requested nodes; all if it names none.
+        settings: Additional values for the first event of the journal.
         groups: Returns the groups of nodes that measure together, by name; None: each node measures alone.
 
     Raises:
@@ -210,10 +225,7 @@ class Campaign:
 
     @staticmethod
     def load(fleet: Fleet, name: str, taken: Iterable[str] = ()) -> Campaign:
-        """Return a campaign in the state that its journal describes.
-
-        Args:
-            taken: Nodes whose results were ingested.
+        """Return a campaign in the state that its journal describes; the results of the nodes `taken` were ingested.
 
         Raises:
             MeshmarkError: There is no such campaign, or its journal is damaged.
@@ -252,6 +264,8 @@ class Campaign:
         """Submit jobs until every node has measured, failed or is out.
 
         Args:
+            engine: Engine that runs the jobs.
+            work: What a job runs on its nodes.
             max_jobs: Largest number of jobs that wait or run at once.
             max_nodes: Largest number of nodes in a job.
             show: Called after each query of the engine.
@@ -332,6 +346,8 @@ class Campaign:
         """Return the nodes of as many jobs as there is room for.
 
         Args:
+            known: The nodes that the engine knows, by name.
+            max_nodes: Largest number of nodes in a job.
             room: Largest number of jobs.
             busy_room: Largest number of jobs of busy nodes; the rest is reserved for nodes that become idle.
         """

@@ -30,10 +30,10 @@ class NoDisplay:
     """Shows nothing."""
 
     def __call__(self, progress: CampaignProgress) -> None:
-        pass
+        """Ignore the progress."""
 
     def took_in(self, read: int, total: int) -> None:
-        pass
+        """Ignore the number of ingested files."""
 
 
 UNSEEN: Final = NoDisplay()
@@ -51,7 +51,12 @@ def carry_out(
     """Drive a campaign to its end, or resume it; a node whose results were ingested does not measure again.
 
     Args:
+        fleet: Folder of the fleet.
+        site: Settings of the site.
+        engine: Engine that runs the jobs.
+        name: Name of the campaign.
         runner: The native program, at a path that nodes can read.
+        show: Display of the progress.
         wait_s: Passed to `Campaign.drive`.
 
     Raises:
@@ -74,8 +79,14 @@ def measured(
     """Drive a campaign like `carry_out`, with any work.
 
     Args:
+        fleet: Folder of the fleet.
+        site: Settings of the site.
+        engine: Engine that runs the jobs.
+        name: Name of the campaign.
         work: Returns the work of the campaign.
         limits: Largest number of jobs at once, and of nodes in a job.
+        show: Display of the progress.
+        wait_s: Passed to `Campaign.drive`.
     """
     nodes = frozenset(Campaign.load(fleet, name).nodes)
     # Files that an ingestion had claimed before it was killed, or found the disk full, have been measured, too.

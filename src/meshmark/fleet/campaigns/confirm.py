@@ -30,6 +30,12 @@ def confirm_suspects(
     """Measure the suspects and healthy nodes of their classes, and return the fresh values.
 
     Args:
+        fleet: Folder of the fleet.
+        site: Settings of the site.
+        engine: Engine that runs the jobs.
+        seen: State of the fleet with its suspects.
+        runner: The native program, at a path that nodes can read.
+        show: Display of the progress.
         resume: Whether an earlier confirmation of this campaign is resumed.
 
     Raises:

@@ -105,6 +105,9 @@ def ingest(
     """Ingest the files that the nodes of a campaign left.
 
     Args:
+        fleet: Folder of the fleet.
+        campaign: Name of the campaign.
+        cluster: Name of the cluster.
         known: The nodes of the campaign; files of others are skipped. Empty: all nodes are accepted.
         tick: Called with the number of files that were read so far, and the number of all files.
         at_once: Largest number of files of nodes in one Parquet file; several processes read more files than this.
@@ -164,6 +167,9 @@ def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
     """Return the nodes, or the attempts, of a campaign that were ingested.
 
     Args:
+        fleet: Folder of the fleet.
+        campaign: Name of the campaign.
+        cluster: Name of the cluster.
         column: `node` or `attempt`.
     """
     import pyarrow.parquet as pq
@@ -360,6 +366,9 @@ def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attemp
     """Read the file of a node, and add the outcome to a part.
 
     Args:
+        work: Campaign and plans that the file is read with.
+        path: The file.
+        part: Outcome of the files that were read so far.
         attempts: Attempts of the files that were ingested before; the attempt of this file is added.
 
     Returns:

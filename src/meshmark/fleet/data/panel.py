@@ -40,7 +40,9 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> NodePane
     """Return the values of campaigns.
 
     Args:
+        fleet: Folder of the fleet.
         campaigns: Names of campaigns, oldest first.
+        cluster: Name of the cluster.
 
     Raises:
         MeshmarkError: A file cannot be read.

@@ -129,6 +129,7 @@ class NodeResult:
 
     @property
     def name(self) -> str:
+        """Return the name of the node."""
         return self.header.name
 
     @property
@@ -168,6 +169,7 @@ def parse_result(name: str, packed: bytes) -> NodeResult:
 
     Args:
         name: Name of the file, for errors.
+        packed: Compressed content of the file.
 
     Raises:
         ResultError: The file has no valid header, is too large, or has an invalid line of the runner.

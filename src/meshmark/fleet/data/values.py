@@ -106,7 +106,11 @@ def keep_after_joining(fleet: Fleet, campaign: str, cluster: str, old: Sequence[
     """Store the values of a campaign under the new names of its sources after they were joined.
 
     Args:
-        old, new: Names of the files of nodes that were joined, and of the joined file.
+        fleet: Folder of the fleet.
+        campaign: Name of the campaign.
+        cluster: Name of the cluster.
+        old: Names of the files of nodes that were joined.
+        new: Name of the joined file.
 
     Raises:
         MeshmarkError: The folder cannot be written.
@@ -161,7 +165,10 @@ def query(
     """Return the answer of DuckDB to a query; None if the campaigns have no files.
 
     Args:
+        fleet: Folder of the fleet.
         kind: `results` or `nodes`; the list of their files is the first parameter of the query.
+        campaigns: Names of campaigns.
+        cluster: Name of the cluster.
         text: The query.
         values: Further parameters of the query.
         tables: Further tables, by their names in the query.

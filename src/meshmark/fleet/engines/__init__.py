@@ -1,0 +1,1 @@
+"""Engines that start jobs on nodes: batch systems, ssh, and this host."""

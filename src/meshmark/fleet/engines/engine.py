@@ -114,7 +114,9 @@ class Engine(Protocol):
     """A program that starts jobs on nodes."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return its name, as in `--engine`."""
+        ...
 
     def nodes(self) -> list[EngineNode]:
         """Return all nodes that the engine knows.
@@ -129,6 +131,8 @@ class Engine(Protocol):
 
         Args:
             name: Name of the job, by which `jobs` finds it again.
+            nodes: Names of the nodes, at least one.
+            work: What the job runs.
 
         Raises:
             EngineError: The engine refuses, or does not answer; then the job may exist nevertheless.

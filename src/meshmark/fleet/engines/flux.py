@@ -19,9 +19,12 @@ _WAITING: Final = frozenset({"D", "P", "S"})
 
 
 class Flux(Batch):
+    """The engine `flux`."""
+
     name: ClassVar[str] = "flux"
 
     def nodes(self) -> list[EngineNode]:
+        """Return the nodes of the instance, with the reason if one is drained; raises like `Engine.nodes`."""
         states = "free,allocated,down"
         node_by_name: dict[str, EngineNode] = {}
         for line in answer(["flux", "resource", "list", "-n", "-s", states, "-o", "{state} {nodelist}"]).splitlines():
@@ -41,6 +44,7 @@ class Flux(Batch):
         return list(node_by_name.values())
 
     def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
+        """Submit a job that has its nodes to itself, and return its id; raises like `Engine.submit`."""
         argv = [
             "flux",
             "batch" if work.script else "submit",
@@ -60,6 +64,7 @@ class Flux(Batch):
         return answer([*argv, "/bin/sh", "-c", f"exec {work.command(_HERE)}"], tries=1).strip()
 
     def jobs(self, names: Collection[str]) -> list[Job]:
+        """Return the unfinished jobs with one of these names; raises like `Engine.jobs`."""
         if not names:
             return []
         jobs = []
@@ -72,8 +77,10 @@ class Flux(Batch):
         return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """Cancel jobs by their ids."""
         if ids:
             answer(["flux", "cancel", *ids])
 
     def drain(self, node: str, reason: str) -> None:
+        """Take a node out of service for new jobs, with a reason."""
         answer(["flux", "resource", "drain", node, reason])

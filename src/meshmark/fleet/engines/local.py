@@ -24,15 +24,19 @@ class Local:
         self._processes = Processes()
 
     def nodes(self) -> list[EngineNode]:
+        """Return the names of this host, which are always idle."""
         return [EngineNode(name, "idle") for name in self._names]
 
     def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
+        """Start a process that measures for one name after the other, and return the id of the job."""
         command = work.command('"$node"')  # names are arguments of the shell, never part of its text
         script = work.script or f"for node; do {command}; done"
         return self._processes.start(name, ["/bin/sh", "-c", script, "sh", *nodes], work.logs / f"{name}.log")
 
     def jobs(self, names: Collection[str]) -> list[Job]:
+        """Return the jobs with one of these names whose process is running."""
         return self._processes.jobs(names)
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """End the processes of jobs."""
         self._processes.cancel(ids)

@@ -30,9 +30,12 @@ _BUSY: Final = frozenset({"closed_Full", "closed_Excl", "closed_Busy", "closed_C
 
 
 class Lsf(Batch):
+    """The engine `lsf`."""
+
     name: ClassVar[str] = "lsf"
 
     def nodes(self) -> list[EngineNode]:
+        """Return all hosts except the lost-and-found host; raises like `Engine.nodes`."""
         argv = ["bhosts", "-X", "-o", "host_name status njobs", "-json"]
         return [
             _node(str(record.get("HOST_NAME", "")), str(record.get("STATUS", "")), str(record.get("NJOBS", "0")))
@@ -41,6 +44,7 @@ class Lsf(Batch):
         ]
 
     def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
+        """Submit a job that has its nodes to itself, and return its id; raises like `Engine.submit`."""
         argv = [
             "bsub",
             "-J",
@@ -67,6 +71,7 @@ class Lsf(Batch):
         return text.partition("<")[2].partition(">")[0] or text.strip()  # "Job <123> is submitted to queue <normal>."
 
     def jobs(self, names: Collection[str]) -> list[Job]:
+        """Return the unfinished jobs with one of these names, with the reason why one waits."""
         if not names:
             return []
         argv = ["bjobs", "-o", "jobid job_name stat pend_reason", "-json"]
@@ -79,9 +84,11 @@ class Lsf(Batch):
         return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """Cancel jobs by their ids; a job that has ended is not an error."""
         cancel_by(["bkill"], ids, ["already finished", "No matching job found"])
 
     def drain(self, node: str, reason: str) -> None:
+        """Close a host for new jobs, with a reason."""
         answer(["badmin", "hclose", "-C", reason, node])
 
 

@@ -44,6 +44,7 @@ class Pbs(Batch):
     cpus_of_divided: dict[str, int] = field(default_factory=dict, init=False, compare=False)
 
     def nodes(self) -> list[EngineNode]:
+        """Return all hosts. The number of CPUs of hosts that are divided into several vnodes is kept for `submit`."""
         argv = ["pbsnodes", "-a", "-F", "json"]
         hosts: dict[str, list[_Vnode]] = {}
         for name, attributes in _objects(argv, "nodes").items():
@@ -55,6 +56,7 @@ class Pbs(Batch):
         return [_host(name, vnodes) for name, vnodes in hosts.items()]
 
     def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
+        """Submit a job that has its nodes to itself, and return its id; raises like `Engine.submit`."""
         argv = [
             "qsub",
             "-N",
@@ -87,6 +89,7 @@ class Pbs(Batch):
         return f"1:host={host}:ncpus={cpus}" if cpus else f"1:host={host}"
 
     def jobs(self, names: Collection[str]) -> list[Job]:
+        """Return the unfinished jobs with one of these names, with the reason why one waits."""
         if not names:
             return []
         argv = ["qstat", "-f", "-F", "json"]
@@ -100,9 +103,11 @@ class Pbs(Batch):
         return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """Cancel jobs by their ids; a job that has ended is not an error."""
         cancel_by(["qdel"], ids, ["Job has finished", "Unknown Job Id"])
 
     def drain(self, node: str, reason: str) -> None:
+        """Set a node offline, with a reason as its comment."""
         answer(["pbsnodes", "-C", reason, "-o", node])
 
 

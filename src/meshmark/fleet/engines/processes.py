@@ -50,9 +50,11 @@ class Processes:
         return name
 
     def jobs(self, names: Collection[str]) -> list[Job]:
+        """Return a job for each of these names that has a running process."""
         return [Job(name, name, waits=False) for name in sorted({name for name, _ in self._running(names)})]
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """Send SIGTERM to the processes of jobs; a process that has ended is not an error."""
         for _, pid in self._running(ids):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)

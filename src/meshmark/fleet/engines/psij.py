@@ -80,11 +80,18 @@ class Psij:
         self._executor = _opened(kind)
 
     def nodes(self) -> list[EngineNode]:
+        """Return the nodes of the site. Nodes of a batch system are busy, because PSI/J does not report their state."""
         if not self._pin:
             return [EngineNode(name, "idle") for name in self._names]
         return [EngineNode(name, "busy", "PSI/J does not report whether it is free") for name in self._names]
 
     def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
+        """Submit a job of one node and return its id.
+
+        Raises:
+            UsageError: There are several nodes.
+            EngineError: PSI/J refuses the job.
+        """
         import psij
 
         if len(nodes) > 1:
@@ -118,6 +125,7 @@ class Psij:
         return str(job.native_id) if self._pin else name
 
     def jobs(self, names: Mapping[str, str]) -> list[Job]:
+        """Return the unfinished jobs with one of these names, whose values are their ids."""
         if not self._pin:
             return self._processes.jobs(names)
         jobs = []
@@ -129,6 +137,11 @@ class Psij:
         return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """Cancel jobs by their ids.
+
+        Raises:
+            EngineError: PSI/J raised an exception.
+        """
         if not self._pin:
             return self._processes.cancel(ids)
         for job in [job for job in self._jobs.values() if str(job.native_id) in ids]:

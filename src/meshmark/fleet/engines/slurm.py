@@ -34,9 +34,12 @@ _START_MIN: Final = 1  # time to start a job, beyond the limit of its work
 
 
 class Slurm(Batch):
+    """The engine `slurm`."""
+
     name: ClassVar[str] = "slurm"
 
     def nodes(self) -> list[EngineNode]:
+        """Return all nodes; nodes outside the default partition are out unless a queue is set."""
         # Sets of nodes: with a line for each node (--Node), sinfo takes seconds for 10,000 nodes.
         argv = ["sinfo", "--noheader", "--format=%P|%t|%N|%E", *self._partition()]
         lines = [(*line.split("|", 3), "", "", "")[:4] for line in answer(argv).splitlines()]
@@ -54,6 +57,7 @@ class Slurm(Batch):
         return list(node_by_name.values())
 
     def longest_s(self) -> float:
+        """Return the longest time limit in s that the partition allows for the work of a job; infinite if unlimited."""
         lines = answer(["sinfo", "--noheader", "--format=%P|%l", *self._partition()]).splitlines()
         limits = {name: _minutes(text) for name, _, text in (line.partition("|") for line in lines)}
         usable_limits = (
@@ -62,6 +66,7 @@ class Slurm(Batch):
         return max((60 * (minutes - _START_MIN) for minutes in usable_limits.values()), default=math.inf)
 
     def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
+        """Submit a job that has its nodes to itself, and return its id; raises like `Engine.submit`."""
         minutes = math.ceil(work.limit_s / 60) + _START_MIN
         argv = [
             "sbatch",
@@ -84,6 +89,7 @@ class Slurm(Batch):
         return answer(argv, work.script or _script(work), tries=1).strip().partition(";")[0]
 
     def jobs(self, names: Collection[str]) -> list[Job]:
+        """Return the unfinished jobs with one of these names, with the reason why one waits."""
         if not names:
             return []
         jobs = []
@@ -96,10 +102,12 @@ class Slurm(Batch):
         return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """Cancel jobs by their ids."""
         if ids:
             answer(["scancel", *ids])
 
     def drain(self, node: str, reason: str) -> None:
+        """Drain a node, with a reason."""
         answer(["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"])
 
     def _partition(self) -> list[str]:

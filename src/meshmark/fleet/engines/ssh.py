@@ -46,9 +46,11 @@ class Ssh:
         self._processes = Processes()
 
     def nodes(self) -> list[EngineNode]:
+        """Return the nodes of the site, all of them idle; a job shows whether its node answers."""
         return [EngineNode(name, "idle") for name in self._names]  # a job shows whether its node answers
 
     def submit(self, name: str, nodes: Sequence[str], work: JobWork) -> str:
+        """Start a process that runs the work on all nodes by ssh, and return the id of the job."""
         if work.script:  # the launcher in the script reaches the nodes itself
             return self._processes.start(name, ["/bin/sh", "-c", work.script], work.logs / f"{name}.log")
         # ClusterShell replaces %host in commands that run here, but not in commands that it runs by ssh itself.
@@ -71,7 +73,9 @@ class Ssh:
         return self._processes.start(name, argv, work.logs / f"{name}.log")
 
     def jobs(self, names: Collection[str]) -> list[Job]:
+        """Return the jobs with one of these names whose process is running."""
         return self._processes.jobs(names)
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """End the processes of jobs."""
         self._processes.cancel(ids)

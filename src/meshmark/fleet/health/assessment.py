@@ -109,6 +109,8 @@ def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> FleetSt
     """Read the newest campaign and the campaigns before it, and choose suspects.
 
     Args:
+        fleet: Folder of the fleet.
+        cluster: Name of the cluster.
         kind: check or survey; "": the kind of the newest campaign.
         until: The campaign that counts as the newest; "": the last one.
 
@@ -235,6 +237,9 @@ def decide(fleet: Fleet, cluster: str, seen: FleetState, confirmation: Confirmat
     """Name nodes, and remember that this campaign has been decided on.
 
     Args:
+        fleet: Folder of the fleet.
+        cluster: Name of the cluster.
+        seen: State of the fleet with its suspects.
         confirmation: None if there are no suspects.
     """
     with held(CasesState.path(fleet, cluster).parent):
@@ -324,7 +329,6 @@ class _SuspectTest:
 
 def _tests(seen: FleetState, one: Suspects, confirmation: Confirmation | None) -> list[_SuspectTest]:
     """Return the tests of the suspects of a class."""
-
     if one.screening is None or confirmation is None:
         return []
     fresh, against = confirmation.fresh, confirmation.against

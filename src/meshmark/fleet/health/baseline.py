@@ -47,6 +47,7 @@ class Weights:
 
     @staticmethod
     def from_values(correlated: Array) -> Weights:
+        """Return the weights for a matrix of correlations, shape (p, p); eigenvalues are at least 1e-6."""
         import numpy as np
 
         eigen, vectors = np.linalg.eigh(correlated)
@@ -195,8 +196,11 @@ def scores(z: Array, worse: Sequence[Tail], better: Sequence[Tail]) -> Scores:
 
 
 def statistics(scores: Scores, weights: Weights, groups: Array) -> list[Array]:
-    """Return three statistics of each node: how much worse its worst metric is, how unusual the pattern of all metrics
-    is, and how much worse several metrics of a group are. Each statistic has about an exponential tail."""
+    """Return three statistics of each node, each of which has about an exponential tail.
+
+    They state how much worse its worst metric is, how unusual the pattern of all metrics is, and how much worse several
+    metrics of a group are.
+    """
     import numpy as np
 
     normal = scores.normal
@@ -244,7 +248,10 @@ def _noise(rng: Generator, singles: Array, k: int, draws: int) -> Array:
     """Return locations of k values of different nodes, shape (draws, p).
 
     Args:
+        rng: Source of random numbers.
         singles: Values without changes that affect all nodes, shape (n, p).
+        k: Number of values of which a location is taken.
+        draws: Number of locations.
     """
     import numpy as np
 

@@ -34,6 +34,7 @@ class NodeClass:
 
     @property
     def name(self) -> str:
+        """Return the common hardware of the class in words, or `unknown hardware`."""
         return ", ".join(self.common[k] for k in HARDWARE if k in self.common) or "unknown hardware"
 
     def deviations(self, facts: Mapping[str, str]) -> dict[str, tuple[str, str]]:

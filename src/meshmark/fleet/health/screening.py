@@ -92,6 +92,7 @@ def fresh_evidence(baseline: Baseline, suspects: Array, controls: Array, rows: S
     the noise of the baseline.
 
     Args:
+        baseline: Distribution of the healthy nodes of the class.
         suspects: Fresh values of suspects, shape (suspects, r, p), as many values as the baseline has.
         controls: Fresh values of healthy nodes, shape (m, r, p); m may be 0.
         rows: Indices of the controls in the baseline.

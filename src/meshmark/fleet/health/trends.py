@@ -79,6 +79,8 @@ def trends(fleet: Fleet, cluster: str, campaigns: Sequence[str], members: Sequen
     """Return the trend of each class.
 
     Args:
+        fleet: Folder of the fleet.
+        cluster: Name of the cluster.
         campaigns: Names of campaigns, oldest first.
         members: Names of the nodes of each class.
 
@@ -222,6 +224,9 @@ def worse_since(
     """Return for each node the first campaign since which it is worse than its class; "": it was in all campaigns.
 
     Args:
+        fleet: Folder of the fleet.
+        cluster: Name of the cluster.
+        campaigns: Names of campaigns, oldest first.
         cases: For each node, the key of a point and the names of the nodes of its class.
     """
     import numpy as np

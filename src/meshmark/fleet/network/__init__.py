@@ -1,0 +1,1 @@
+"""Measures and judges messages between nodes, and chooses nodes that are near one another."""

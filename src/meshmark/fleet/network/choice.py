@@ -55,6 +55,7 @@ class NodeChoice:
         ]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the choice as JSON, of type `placement`."""
         return {"type": "placement", **dataclasses.asdict(self)}
 
 
@@ -71,6 +72,10 @@ def choose_nodes(
     """Choose nodes near one another.
 
     Args:
+        fleet: Folder of the fleet, with the times of messages.
+        site: Settings of the site.
+        engine: Engine that knows the states of nodes.
+        tree: Tree of switches, whose levels are the distances if no messages were measured.
         count: Number of nodes.
         among: The set of nodes to choose from; "": all nodes that the engine knows.
         idle_only: Whether only idle nodes may be chosen.

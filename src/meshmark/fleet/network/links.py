@@ -44,6 +44,9 @@ class PairTimes:
         """Return the times of the pairs.
 
         Args:
+            nodes: Number of nodes.
+            rounds: Number of rounds.
+            metrics: Number of metrics, which is the number of times of a pair.
             pairs: Round, both nodes and times of each pair.
         """
         import numpy as np
@@ -101,6 +104,9 @@ def own_times(pair_times: PairTimes, places: TreePlaces, terms: TimeTerms, *, wi
     """Return the times of each node without the terms of distances, partners and switches.
 
     Args:
+        pair_times: Times of the pairs.
+        places: Places of the nodes in the tree.
+        terms: Terms that were fitted to the times.
         without: A switch whose term is not subtracted.
 
     Returns:

@@ -78,6 +78,7 @@ class PairMessages:
     budget_s: float = 2.0
 
     def plan(self) -> NodePlan:
+        """Return the plan of a pair, with one step: ping-pong of all sizes."""
         argv = ["pingpong", "--protocol", "send", "--bytes", self.sizes, "--budget", f"{self.budget_s:g}s"]
         limit_s = _START_S + _SLACK * self.budget_s
         return NodePlan(
@@ -113,14 +114,19 @@ def begin_pairs(
     """Choose nodes and their pairs, write the journal of a campaign, and return its name.
 
     Args:
+        fleet: Folder of the fleet.
+        site: Settings of the site.
+        engine: Engine that knows the nodes.
+        selection: The requested nodes.
+        plan: Plan of a pair.
         draw: Returns the pairs of each round, as indices of names.
+        kind: Beginning of the name of the campaign.
         settings: Additional values for the first event of the journal.
 
     Raises:
         UsageError: A node does not exist, or there is only one node.
         MeshmarkError: The engine does not answer, or the folder cannot be written.
     """
-
     if engine.name == "psij":
         raise UsageError("--engine: found psij, whose jobs have one node; allowed for pairs: all others")
 

@@ -92,6 +92,7 @@ def choose(distances: Distances, among: Ints, count: int) -> Ints:
     """Choose nodes with a small mean time between two of them.
 
     Args:
+        distances: Times of messages between nodes.
         among: Indices of at least `count` nodes that may be chosen.
         count: Number of nodes.
 

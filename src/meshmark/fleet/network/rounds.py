@@ -40,9 +40,12 @@ def draw_confirmation(
     """Draw pairs of each suspect with a healthy node, and pairs of healthy nodes.
 
     Args:
+        places: Places of the nodes in the tree.
+        suspects: Indices of suspected nodes.
         healthy: Healthy nodes in the order of preference.
         controls: Number of nodes that are paired with healthy nodes only, if there are enough.
         count: Number of rounds.
+        seed: Seed of the draws.
 
     Returns:
         For each round, pairs of indices; the first of a pair with a suspect is the suspect.

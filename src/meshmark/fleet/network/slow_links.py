@@ -147,6 +147,8 @@ def judge_exchange(seen: PairCampaign, tree: SwitchTree, known: set[str]) -> Net
     """Choose suspects by the measurements of a campaign.
 
     Args:
+        seen: Measurements of the campaign.
+        tree: Tree of switches.
         known: Nodes and switches with an open case, which are not suspected again.
     """
     import numpy as np
@@ -195,6 +197,7 @@ class RepeatRoles:
 
     @property
     def judged(self) -> list[int]:
+        """Return the indices of all nodes that are judged: suspects, and members of suspected switches."""
         return list(dict.fromkeys([*self.suspects, *(i for members in self.members.values() for i in members)]))
 
 

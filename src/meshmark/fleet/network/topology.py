@@ -46,6 +46,7 @@ class SwitchTree:
 
     @property
     def height(self) -> int:
+        """Return the number of levels of switches; 0 without switches."""
         return max((s.height for s in self.switches), default=0)
 
     def missing(self, nodes: Sequence[str]) -> list[str]:
@@ -72,6 +73,7 @@ class TreePlaces:
 
     @staticmethod
     def from_tree(tree: SwitchTree, nodes: Sequence[str]) -> TreePlaces:
+        """Return the places of nodes: for each node and level, the number of the switch above it."""
         import numpy as np
 
         n, index = len(nodes), {name: i for i, name in enumerate(nodes)}

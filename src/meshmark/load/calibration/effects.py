@@ -71,6 +71,9 @@ def crossing(
     Args:
         x: increasing, at least 2 values.
         samples: at least 1 per x; an interval needs at least 3 per x.
+        level: value that the curve crosses.
+        seed: seed of the resampling.
+        draws: number of resamples.
 
     Raises:
         MeshmarkError: the lengths differ, a point has no sample, or x does not increase.

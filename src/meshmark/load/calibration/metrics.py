@@ -43,11 +43,15 @@ MetricTables = Annotated[
 
 @dataclass(frozen=True)
 class MetricsFile(Input):
+    """The content of a file of metrics."""
+
     metric: MetricTables = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class MetricTable(Input):
+    """The table of a metric: its formula, and its unit as text."""
+
     formula: str
     unit: Annotated[str, Field(max_length=30), PRINTABLE] = ""
 
@@ -99,9 +103,11 @@ class Linear:
     constant: float = 0.0
 
     def scaled(self, by: float) -> Linear:
+        """Return the sum with every term multiplied by a factor."""
         return Linear({k: f * by for k, f in self.factors.items()}, self.constant * by)
 
     def plus(self, other: Linear, sign: float) -> Linear:
+        """Return this sum plus `sign` times the other; terms that cancel out are removed."""
         factors = {
             k: self.factors.get(k, 0.0) + sign * other.factors.get(k, 0.0) for k in {**self.factors, **other.factors}
         }
@@ -109,6 +115,7 @@ class Linear:
 
     @property
     def is_constant(self) -> bool:
+        """Return whether the sum depends on no column."""
         return not self.factors
 
     def evaluate(self, columns: Mapping[str, Vector]) -> Vector:
@@ -129,6 +136,8 @@ _ONE: Final = Linear({}, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class LoadMetric:
+    """A metric: its formula, parsed, and its form as a ratio of sums if it has one."""
+
     name: str
     formula: str
     unit: str
@@ -269,6 +278,7 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = Non
     """Return metrics from TOML text, without the built-in ones.
 
     Args:
+        toml: the text.
         origin: the name of the text in error messages.
         counters: counters that formulas may contain; None: all counters that the native program describes.
 
@@ -322,6 +332,8 @@ def of_variants(
     Metrics are omitted if they divide by 0 or need a column that the calibration data do not have.
 
     Args:
+        variants: calibration data.
+        metrics: metrics by name.
         needed: required metrics.
 
     Raises:

@@ -47,6 +47,7 @@ def sequence(
     Args:
         calls: number of calls of each variant, at least 1.
         phases: phase of each variant, in [0, 1).
+        at_once: approximate length of a piece.
     """
     n = np.asarray(calls, dtype=np.float64)
     phi = np.asarray(phases, dtype=np.float64)
@@ -84,6 +85,7 @@ class Uniformity:
 
     @property
     def worst(self) -> float:
+        """Return the largest deviation of all sums in all windows; 0 if there are none."""
         return max(self.worst_deviation.values(), default=0.0)
 
 
@@ -97,6 +99,8 @@ def uniformity(
     """Return the uniformity of a planned sequence, computed call by call.
 
     Args:
+        calls: number of calls of each variant, at least 1.
+        phases: phase of each variant, in [0, 1).
         seconds: duration of one call of each variant.
         sums: by name, the contribution of one call of each variant; has the shape of `seconds`.
         window_s: reduced to a tenth of the program if ten windows do not fit.

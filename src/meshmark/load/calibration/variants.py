@@ -105,8 +105,10 @@ def served_by(volume_bytes: int, l1_bytes: int, l2_bytes: int, l3_bytes: int, th
 
     Args:
         volume_bytes: size of all arrays, which is divided evenly among the threads.
-        l1_bytes, l2_bytes: size per core, 0 without such a cache; each thread adds the cache of its core.
+        l1_bytes: size per core, 0 without such a cache; each thread adds the cache of its core.
+        l2_bytes: the same for the second level.
         l3_bytes: size of the cache that all threads share, 0 without such a cache.
+        threads: number of threads.
     """
     for level, size in (("L1", l1_bytes * threads), ("L2", l2_bytes * threads), ("L3", l3_bytes)):
         if volume_bytes <= size:
@@ -127,6 +129,7 @@ class VariantColumns:
         """Compute the columns of the variants.
 
         Args:
+            variants: the variants, each with another name.
             load_balance: mean share of the threads over the largest. A call lasts as long as its slowest thread, so
                 wall times, which are measured with even shares, are divided by it.
         """

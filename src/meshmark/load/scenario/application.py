@@ -103,6 +103,8 @@ def described(
         name: Name from `meshmark list applications`, or a path relative to `folder`.
         dimensions: One value for each dimension for which the file has several.
         threads: Threads of the program; None: not given.
+        folder: Folder to which a path is relative.
+        terms: Names of the keys or options, for errors.
 
     Raises:
         UsageError: The file is invalid, or more than one configuration remains.
@@ -169,6 +171,7 @@ class ApplicationCopies:
         return words if any(d in configuration.values for d in _WRAPPED) else words[words.index("--") + 1 :]
 
     def environment(self, copy: int) -> dict[str, str]:
+        """Return the variables of a copy; ranks of Open MPI are not bound by their launcher."""
         configuration = self.what.configuration
         variables = environment(self.what.app, configuration, self._placeholders(copy))
         return {**openmpi_unbound(), **variables} if "ranks" in configuration.values else variables

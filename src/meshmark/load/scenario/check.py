@@ -18,6 +18,8 @@ def check_scenario(scenario: Scenario, here: HostResources, files: Mapping[str, 
     """Check that this host can run a scenario, as far as possible without calibration data.
 
     Args:
+        scenario: the scenario.
+        here: CPUs and memory of this host.
         files: programs synthesised earlier for target profiles of the scenario, by program name.
 
     Raises:
@@ -86,6 +88,7 @@ def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> N
     """Check that the load kernels named in target profiles exist.
 
     Args:
+        scenario: the scenario.
         known: names of load kernels; None: queries the native program if a profile names a kernel.
 
     Raises:

@@ -34,6 +34,7 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
     """Return a run from its folder, complete or cut. Damaged lines of the journal are skipped.
 
     Args:
+        folder: the folder of the run.
         samples: whether to read samples and windows; without them, a long run is fast to read, as in a list of runs.
         judged: whether a copy of an application succeeds only if its output was judged to be right.
 

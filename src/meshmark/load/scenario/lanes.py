@@ -121,6 +121,7 @@ def shares(
 
 
 def lane_shares(lane: ThreadLane, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
+    """Return, for each of `bins` parts of the time, the shares of the four states of a lane, which add up to 1."""
     bin_shares = shares([s for t in lane.threads for s in t.spans], 0.0, end_s, bins)
     # Normalise: simultaneous threads yield their mean, and partly filled bins at the ends keep full height.
     return [
@@ -135,6 +136,7 @@ def cpus_of(cpus: Iterable[int]) -> str:
 
 
 def percent_of(part: float, whole: float) -> str:
+    """Return a part of a whole as text in per cent; "–" if the whole is 0."""
     return f"{100 * part / whole:.0f} %" if whole > 0 else "–"
 
 
@@ -233,6 +235,7 @@ def _range(values: Sequence[float], text: Callable[[float], str]) -> str:
 
 
 def tick_step(span: float, max_ticks: int) -> float:
+    """Return the smallest of 1, 2, 5 or 10 times a power of ten that gives at most `max_ticks` steps."""
     raw = span / max_ticks
     power = 10 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
     return float(next(m * power for m in (1, 2, 5, 10) if m * power >= raw))
@@ -246,4 +249,5 @@ def end_text(p: ProgramUse) -> str:
 
 
 def shortened(text: str, max_chars: int) -> str:
+    """Return a text of at most `max_chars` characters; an ellipsis replaces the end of a longer one."""
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

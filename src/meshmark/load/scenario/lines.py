@@ -17,6 +17,7 @@ _MAX_S: Final = 1e7  # duration of a run; charts allocate memory in proportion
 
 
 def is_number(value: object) -> bool:
+    """Return whether a value of JSON is a number, not a boolean, within the limits of a journal."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -_LIMIT < value < _LIMIT
 
 
@@ -25,6 +26,7 @@ def _time(value: object) -> bool:
 
 
 def is_count(value: object) -> bool:
+    """Return whether a value of JSON is an integer from 0, not a boolean, within the limits of a journal."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LIMIT
 
 

@@ -31,6 +31,7 @@ class HostResources:
 
     @staticmethod
     def now() -> HostResources:
+        """Return the CPUs that this process may use, and the available memory in B; 0 if it is unknown."""
         memory = kilobytes(FileTree(Path("/")).text("proc/meminfo"), "MemAvailable") or 0
         return HostResources(tuple(sorted(os.sched_getaffinity(0))), memory)
 
@@ -39,6 +40,8 @@ def check_here(scenario: Scenario, here: HostResources, memory_bytes: Mapping[st
     """Check that this host has the CPUs and the memory for a scenario.
 
     Args:
+        scenario: the scenario.
+        here: CPUs and memory of this host.
         memory_bytes: memory of one copy of each program, by name, where it is known more precisely than memory_mib.
 
     Raises:
@@ -130,6 +133,7 @@ def run_plan(
     """Return the plan that `meshmark-load run` reads.
 
     Args:
+        scenario: the scenario.
         cpus: CPUs of each copy, from `place_copies`.
         program_argv: command lines of synthetic programs, by program name.
         output: folder for the output of programs.

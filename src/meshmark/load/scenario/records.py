@@ -62,6 +62,7 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
     every copy that failed.
 
     Args:
+        run: the run.
         machine: id of the machine; "": the name in the run's header.
     """
     header = run.header

@@ -51,6 +51,7 @@ class ThreadSpan:
 
     @property
     def wall_s(self) -> float:
+        """Return the length of the span in s."""
         return self.to_s - self.from_s
 
 
@@ -76,6 +77,7 @@ class ThreadUse:
 
     @property
     def wall_s(self) -> float:
+        """Return the length of this time in s."""
         return self.to_s - self.from_s
 
     @property
@@ -117,6 +119,7 @@ class ProgramUse:
 
     @property
     def wall_s(self) -> float:
+        """Return the time in s from the release of the copy to its end."""
         return self.ended_s - self.released_s
 
     @property
@@ -178,6 +181,7 @@ class Totals:
 
     @property
     def utilisation(self) -> float:
+        """Return the CPU time over the available CPU time; NaN if none was available."""
         return (self.user_s + self.system_s) / self.available_s if self.available_s > 0 else math.nan
 
 
@@ -203,9 +207,11 @@ class LoadRun:
 
     @property
     def cut(self) -> bool:
+        """Return whether the run was ended before all programs had ended."""
         return self.status == "cut"
 
     def totals(self) -> Totals:
+        """Return totals over all programs that were started; times are in s."""
         started_programs = [p for p in self.programs if p.how != "failed"]
         user, system = sum(p.user_s for p in started_programs), sum(p.system_s for p in started_programs)
         available = self.bench_s * len(self.cpus)

@@ -200,6 +200,7 @@ def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
     """Return the earliest end of the last program with a known run time, in s after the clock start; 0 if unknown.
 
     Args:
+        scenario: the scenario.
         files: programs synthesised for the target profiles of the scenario, by program name.
     """
     last_s = 0.0

@@ -197,6 +197,7 @@ class ScenarioProgram(ProgramTable):
 
     @property
     def synthesised(self) -> bool:
+        """Return whether it is a synthetic program, and neither a command nor an application."""
         return not self.command and self.described is None
 
     def single(self, copy: int = 0) -> ScenarioProgram:
@@ -222,6 +223,8 @@ class ScenarioTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioFile(Input):
+    """The content of a scenario file, before its programs are read."""
+
     scenario: ScenarioTable = ScenarioTable()
     program: Annotated[
         tuple[dict[str, Any], ...], LIST, Field(min_length=1, description="at least one table [[program]]")
@@ -234,11 +237,14 @@ PROGRAM_KEYS: Final = tuple(f.name for f in fields(ProgramTable))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario(ScenarioTable):
+    """Programs that run together, with the settings of their run."""
+
     programs: tuple[ScenarioProgram, ...]
     metrics: Metrics = field(default_factory=dict)  # the user's metrics, from the file and from --metrics
 
     @property
     def processes(self) -> int:
+        """Return the number of copies of all programs."""
         return sum(p.copies for p in self.programs)
 
     def member(self, name: str) -> ScenarioProgram:
@@ -263,6 +269,7 @@ def read_scenario(path: Path, user_metrics: Metrics | None = None) -> Scenario:
     """Return a scenario from its file; paths in it are relative to its folder.
 
     Args:
+        path: the file.
         user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics in the file.
 
     Raises:
@@ -275,6 +282,7 @@ def parse_scenario(toml: str, where: str, user_metrics: Metrics | None = None, f
     """Return a scenario from TOML text.
 
     Args:
+        toml: the text.
         where: the name of the text in error messages.
         user_metrics: The user's metrics for target profiles, beside the built-in metrics and the metrics in the text.
         folder: base of relative paths.

@@ -148,7 +148,13 @@ def run_cells(
     valid cell to compare with are not repeated, either. All other cells continue. The outcome contains the reason.
 
     Args:
+        folder: Folder of the study, with its journal.
         groups: The first cell of each group is the baseline of the other cells.
+        repetitions: Number of runs of each cell.
+        seed: Seed of the order of the cells.
+        notify: Function that is called with lines about the progress.
+        inspect: Function that returns more values of a run, by name; None: there are none.
+        here: CPUs and memory of this host; None: they are determined.
         timeout_s: Limit of a run; 0: the limit of its scenario.
 
     Returns:
@@ -217,6 +223,8 @@ class ProgramMaker:
         """Return the file of a program, and synthesise it if needed.
 
         Args:
+            name: Name of the program.
+            target: Its target profile.
             only: Filters the variants.
             rounds: Calibration rounds; 0 if the program needs fixed work rather than an exact run time.
 
@@ -269,7 +277,14 @@ def member(
     """Return a program with one copy per set of CPUs.
 
     Args:
+        name: Name of the program.
+        work: What it runs: a command, a program file or an application.
+        cpus: CPUs of each copy.
         endless: Repeat a command until it is stopped; has no effect on an application.
+        start_s: Start of all copies in s after the clock start.
+        threads: Number of threads of a copy.
+        wait_policy: Value of OMP_WAIT_POLICY; "": it is not set.
+        oversubscribe: Whether copies may have more threads than CPUs.
     """
     fields: dict[str, Any] = {
         "name": name,
@@ -289,4 +304,5 @@ def member(
 
 
 def scenario(name: str, *members: ScenarioProgram, sample_s: float = 0.1) -> Scenario:
+    """Return a scenario of these programs, with the canary of studies, sampled every `sample_s` seconds."""
     return Scenario(name=name, programs=members, canary=QUIET, sample_s=sample_s)

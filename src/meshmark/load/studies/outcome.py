@@ -84,6 +84,7 @@ class CellRun:
         return statistics.fmean(u.time_s(clock) for u in self.copies())
 
     def to_json(self) -> dict[str, Any]:
+        """Return the line of the journal, of type `run`; flags are sorted."""
         return {"type": "run", **dataclasses.asdict(self), "flags": sorted(self.flags)}
 
     @staticmethod
@@ -144,6 +145,14 @@ def _use(p: ProgramUse) -> CopyUse:
 def outcome_of(
     cell: StudyCell, repetition: int, run: LoadRun, inspect: Callable[[LoadRun], Mapping[str, float]] | None
 ) -> CellRun:
+    """Return the outcome of a run of a cell; its reason says why it is invalid.
+
+    Args:
+        cell: The cell.
+        repetition: Number of the repetition, from 0.
+        run: The run of its scenario.
+        inspect: Function that returns more values of a run, by name; None: there are none.
+    """
     measured = cell.measured or tuple(dict.fromkeys(p.program for p in run.programs))
     measured_programs = [p for p in run.programs if p.program in measured]
     failed = [p for p in measured_programs if p.how != "ok"]

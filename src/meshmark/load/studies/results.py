@@ -83,6 +83,7 @@ class StudyResults:
         conditions: Mapping[str, Scalar],
         flags: frozenset[str] = frozenset(),
     ) -> None:
+        """Add a record of a metric, unless it has no sample."""
         if values := tuple(samples):
             self.records.append(
                 Record.from_samples(
@@ -105,6 +106,7 @@ class StudyResults:
         kind: Literal["absent", "error"] = "error",
         enable: str = "",
     ) -> None:
+        """Add the absence of a metric, or with the kind `error` its failure."""
         self.absences.append(
             Absence(
                 instrument=INSTRUMENT,

@@ -89,9 +89,10 @@ def synthesize(
     """Plan a program that meets a target profile.
 
     Args:
-        variants: Calibration data; variants with another number of threads are ignored. `idle` and `system` kernels
-            and kernels that do I/O are used only if a target metric depends on them, `kernels` names them, or there is
-            no solution without them.
+        variants: Calibration data; variants with another number of threads are ignored. `idle` and `system` kernels and
+            kernels that do I/O are used only if a target metric depends on them, `kernels` names them, or there is no
+            solution without them.
+        target: The target profile.
         own_metrics: User-defined metrics (`parse_metrics`).
         machine: Machine of the calibration data.
         versions: Versions of the kernels, by name.
@@ -154,6 +155,8 @@ class MeasuredTimes:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
+    """The outcome of one correction of a program."""
+
     program: SyntheticProgram
     error: float  # relative error of the measured run: wall time over target run time, minus 1
     converged: bool  # the error is within the floor; the program is unchanged
@@ -169,6 +172,8 @@ def recalibrate(
     change as little as the target profile allows. Rates are counts over time, so correct times give correct rates.
 
     Args:
+        program: The program that ran.
+        measured: The times of its run.
         damping: 1 uses the measured times without damping.
         floor: Relative repeatability of the machine; an error below it counts as noise.
 

@@ -137,6 +137,19 @@ def finish_program(
     calibrations: int,
     notes: list[str],
 ) -> SyntheticProgram:
+    """Return the program with whole numbers of calls, ordered evenly.
+
+    Args:
+        problem: The selected variants and their equations.
+        x: Share of the run time of each variant.
+        metrics: All metrics by name.
+        user_metrics: The user's metrics by name.
+        machine: Machine of the calibration data.
+        versions: Versions of the kernels, by name.
+        phases: Phases from which the search for an even order starts; None: any.
+        calibrations: Number of calibration runs so far.
+        notes: Deviations from the profile; further ones are added.
+    """
     target = problem.target
     calls, error = _whole_calls(problem, x)
     sums = _sums(problem.table, target, metrics)

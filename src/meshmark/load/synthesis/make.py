@@ -50,6 +50,7 @@ class ProgramTrial:
 
     @property
     def disturbed(self) -> bool:
+        """Return whether the threads waited for a CPU for more than the tolerated share of the time."""
         return self.waiting_s > DISTURBED * self.wall_s
 
 
@@ -162,8 +163,13 @@ def calibrate(
     If trials disagree, the program receives a note.
 
     Args:
+        program: the program.
         trial_s: duration of a trial; the duration of the program is the maximum.
         rounds: maximum number of trials; calibration ends early once the error is within `floor`.
+        cpus: CPUs of a trial; empty: all that this process may use.
+        env: additional variables of a trial.
+        floor: relative error below which calibration ends.
+        progress: function that is called with a line after each trial.
     """
     trials: list[ProgramTrial] = []
     name, error = program.profile.name, 0.0

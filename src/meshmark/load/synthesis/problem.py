@@ -79,9 +79,11 @@ class MixProblem:
 
     @property
     def seconds(self) -> Vector:
+        """Return the time of one call of each variant, shape (variants,)."""
         return self.table.columns["wall_s"]
 
     def only(self, which: NDArray[np.intp]) -> MixProblem:
+        """Return the problem with a part of the variants."""
         rows = tuple(dataclasses.replace(r, over=r.over[which], under=r.under[which]) for r in self.rows)
         return MixProblem(self.table.only(which), rows, self.target)
 

@@ -54,10 +54,13 @@ def _phase(value: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartTable(Variant):
+    """The table of a variant in a program file, with its calls and its phase."""
+
     calls: Annotated[int, Field(ge=1, le=1 << 29)]  # the limit of exact times, see order.py
     phase: Annotated[float, Field(ge=0, lt=1), AfterValidator(_phase)]
 
     def part(self) -> ProgramPart:
+        """Return the part of a program that the table describes."""
         variant_fields = fields_of(self)
         calls, phase = variant_fields.pop("calls"), variant_fields.pop("phase")
         return ProgramPart(Variant(**variant_fields), calls, phase)
@@ -79,6 +82,8 @@ class PlannedTable(Excerpt):
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile(Input):
+    """The content of a program file, before names and sums are checked."""
+
     format: str
     version: int
     machine: Annotated[str, Field(max_length=120), PRINTABLE]
@@ -110,6 +115,8 @@ def spinning(profile: TargetProfile) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticProgram:
+    """A program that calls load kernels in a fixed order to meet a target profile."""
+
     profile: TargetProfile
     parts: tuple[ProgramPart, ...]
     uniformity: Uniformity
@@ -121,18 +128,22 @@ class SyntheticProgram:
 
     @property
     def calls(self) -> int:
+        """Return the number of calls of all variants."""
         return sum(p.calls for p in self.parts)
 
     @property
     def kernels(self) -> tuple[str, ...]:
+        """Return the names of the load kernels, sorted and unique."""
         return tuple(sorted({p.variant.kernel for p in self.parts}))
 
     @property
     def memory_bytes(self) -> int:
+        """Return the size of the arrays of all variants in B."""
         return sum(p.variant.volume_bytes for p in self.parts)
 
     @property
     def shares(self) -> tuple[float, ...]:
+        """Return the share of each thread in the work."""
         return shares(self.profile.threads, self.profile.load_balance)
 
     def table(self) -> VariantColumns:
@@ -224,6 +235,7 @@ def parse_program(data: str, where: str) -> SyntheticProgram:
     """Return a program from the text of its file.
 
     Args:
+        data: the text.
         where: the name of the file in error messages.
 
     Raises:

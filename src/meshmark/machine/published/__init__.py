@@ -1,0 +1,1 @@
+"""The numbers of publications about machines, with their sources."""

@@ -72,7 +72,9 @@ def number(text: str, where: str, *, above_zero: bool = False) -> float:
     """Return a finite number at a place in a file.
 
     Args:
+        text: The number as the file states it.
         where: The place, such as `line 12: bandwidth`.
+        above_zero: Whether 0 and negative numbers are refused.
 
     Raises:
         FormatError: The text is not a finite number, or not above 0 although it must be.
@@ -94,6 +96,8 @@ def matched(pattern: str | re.Pattern[str], text: str, required: str, where: str
     """Return the match of a pattern with a whole text.
 
     Args:
+        pattern: The regular expression.
+        text: The text.
         required: Description of a valid text, such as `a name`.
         where: The place in the file, if the message must name it.
 

@@ -31,6 +31,7 @@ def json_documents(
     left out.
 
     Args:
+        output: The output of the tool.
         is_document: Function that returns whether a value belongs to the tool, and not to another program.
         decoder: Decoder for a tool that repeats keys.
 
@@ -154,6 +155,8 @@ def csv_table(
     that has another number of cells, or is cut off, is left out.
 
     Args:
+        output: The output of the tool.
+        is_header: Function that returns whether a line is the header of the table.
         last: Columns whose numbers would lack digits if the text ends within them; None for all columns.
     """
     lines = iter(output.lines)

@@ -46,6 +46,7 @@ class StepImport:
 
     @property
     def machine(self) -> str:
+        """Return the machine of its records, of which there is at least one."""
         return self.records[0].machine
 
     @property
@@ -98,6 +99,7 @@ def read_output(path: Path, machine: str = "") -> FileImport:
     """Read the records of a file. Items that are not certainly valid are left out and counted.
 
     Args:
+        path: The file.
         machine: Name of the machine that another tool measured, which its output lacks; "" for the name of the file.
             Results of a machine card get this name, too; with "" they retain their machine.
 

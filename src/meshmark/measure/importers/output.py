@@ -165,6 +165,7 @@ class ToolOutput:
         """Add a record of a metric that only the tool has. The name of the instrument is the name of the tool.
 
         Args:
+            metric: Name of the metric.
             unit: SI unit: s, B/s, B, flop/s, op/s, Hz, or 1 for shares, ratios and counts.
             samples: One or several samples in `unit`.
             better: Direction of the metric. None if the unit implies it: lower for times, higher for rates.
@@ -177,6 +178,8 @@ class ToolOutput:
         """Add a record of a quantity whose number is `text`.
 
         Args:
+            quantity: The quantity, with its unit in the tool.
+            text: The number as the tool printed it.
             where: The name of its column or key, for messages.
             more: Conditions in addition to the conditions of the quantity.
 
@@ -212,6 +215,7 @@ class ToolOutput:
 
         Args:
             where: Number of its line, or a place such as `jobs[3]`.
+            reason: Why it is left out.
         """
         self.left_out_count += 1
         if len(self.left_out) < MAX_LISTED:
@@ -289,7 +293,7 @@ def sections(lines: Iterable[OutputLine], begins: Callable[[str], object]) -> li
 
 
 def decoded(data: bytes) -> str:
-    """Return the text of a file in UTF-8 or UTF-16, with or without a byte order mark, with line ends `\\n`.
+    r"""Return the text of a file in UTF-8 or UTF-16, with or without a byte order mark, with line ends `\n`.
 
     The file may be compressed by gzip. Redirection in PowerShell writes UTF-16. Invalid bytes become U+FFFD. Trailing
     NULs, which a full disk or an interrupted copy leaves, and control sequences of terminals are removed.

@@ -151,7 +151,10 @@ def value(text: str, unit: str, where: str, *, above_zero: bool = False) -> floa
     """Return a number of a file in SI units.
 
     Args:
+        text: The number as the file states it.
         unit: Unit of the tool, such as `ns` or `MB/s`.
+        where: The place in the file, for messages.
+        above_zero: Whether 0 and negative numbers are refused.
 
     Raises:
         FormatError: The text is not a finite number, or not above 0 although it must be.
@@ -236,6 +239,7 @@ def facts(text: str, patterns: Mapping[str, str]) -> dict[str, Scalar]:
     """Return the facts that lines of a text state, by name.
 
     Args:
+        text: The text.
         patterns: Pattern of each name; its first group is the fact. Case does not matter; `^` and `$` match at line
             ends. Facts that no line states are absent from the result.
     """

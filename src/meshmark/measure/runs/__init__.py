@@ -1,0 +1,1 @@
+"""Plans, launches and journals the runs of instruments."""

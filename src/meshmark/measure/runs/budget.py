@@ -61,6 +61,7 @@ def relative_points(d: Description, given: Mapping[str, str]) -> float:
     """Return the number of points over the number with default options, as far as lists of values determine it.
 
     Args:
+        d: Description of the instrument.
         given: Values by option. An invalid list counts as one value, since the instrument will refuse it.
     """
     points = math.prod(_count(p, given.get(p.option, p.default)) / _count(p, p.default) for p in d.parameters)

@@ -51,11 +51,14 @@ class SurveyStep(Excerpt):
 
 @dataclass(frozen=True, slots=True)
 class SurveyPlan(Excerpt):
+    """The steps of a survey in their order, and the name of their specification."""
+
     spec: str
     steps: Annotated[tuple[SurveyStep, ...], LIST]
 
     @property
     def budget_s(self) -> float:
+        """Return the sum of the budgets of all steps in s."""
         return sum(step.budget_s for step in self.steps)
 
     def save(self, path: Path) -> None:
@@ -154,8 +157,8 @@ def _values_per_process(d: Description, argv: Sequence[str], cpus: int = 0) -> t
         argv: Its arguments.
         cpus: Number of CPUs of each process; 0 for the CPUs that the arguments name.
 
-        Returns:
-            The option and its values; "" and a list of one "" if the instrument has no such option.
+    Returns:
+        The option and its values; "" and a list of one "" if the instrument has no such option.
     """
     no_option = ("", [""])
     option = next((p for p in d.parameters if p.per_process), None)
@@ -180,6 +183,7 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Su
     """Return the plan of one instrument: runs in fresh processes, which share the budget.
 
     Args:
+        d: Description of the instrument.
         argv: Arguments of the instrument.
         repetitions: Number of fresh processes, or of starts of all ranks. 0 means `REPETITIONS`, but one if each
             repetition would have less than `SHORTEST_S`, or if several MPI libraries alternate, because each library is

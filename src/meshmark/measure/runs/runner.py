@@ -82,6 +82,7 @@ class PlanRunner:
         find_probe()  # fail early rather than in every step
 
     def journal(self, step: SurveyStep) -> Path:
+        """Return the path of the journal of a step."""
         return self.folder / "journal" / f"{step.id}.jsonl"
 
     def run_step(self, step: SurveyStep) -> StepResult:
@@ -264,6 +265,12 @@ def run_plan(
     If the store cannot be written, the step fails; its results stay in the journal.
 
     Args:
+        plan: The plan.
+        folder: Folder of the run, which gets the journals.
+        store: Store to which the records are added.
+        run_id: Id of the run in the store.
+        report: Function that is called with each line of an instrument; None: none is.
+        notify: Function that is called with messages for the user.
         stops_at_refusal: Stop at a step that did not accept its options, and store none of its results.
     """
     runner = PlanRunner(folder, report)
@@ -318,6 +325,7 @@ class Pace:
         return durations_s is None or self.elapsed_s + sum(durations_s) / len(durations_s) <= self.limit_s
 
     def add(self, result: StepResult) -> None:
+        """Count the time of a step that ran; steps that were skipped or refused are ignored."""
         if result.status not in {"ok", "failed"}:
             return
         self.elapsed_s += result.elapsed_s

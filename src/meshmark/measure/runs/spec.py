@@ -1,4 +1,6 @@
-"""Reads and validates the specification of a survey, a TOML file such as this:
+"""Reads and validates the specification of a survey.
+
+A specification is a TOML file such as this:
 
 name = "quick"
 
@@ -115,6 +117,7 @@ def load_spec(name_or_path: str, *, applications: bool = False) -> Spec:
     """Return a shipped specification by name (`quick`, `full`, …), or a specification from a file.
 
     Args:
+        name_or_path: Name of a shipped specification, or path of a file.
         applications: See `parse_spec`.
 
     Raises:

@@ -38,6 +38,7 @@ class UnfinishedMeasurement:
 
     @property
     def run_id(self) -> str:
+        """Return the id of the run in the store."""
         return self.folder.name
 
 

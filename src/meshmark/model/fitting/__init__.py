@@ -1,0 +1,1 @@
+"""Fits machine files to surveys and to key numbers."""

@@ -38,6 +38,7 @@ class FitPoint:
 
     @property
     def error(self) -> float:
+        """Return the relative error of the model, positive if its value is too high."""
         return self.model / self.host - 1
 
     def to_json(self) -> dict[str, Any]:
@@ -55,6 +56,8 @@ class FitPoint:
 
 @dataclass(frozen=True, slots=True)
 class SurveyFit:
+    """A machine file that was fitted to a survey, and how well it agrees with each point."""
+
     text: str  # the machine file
     points: tuple[FitPoint, ...]
 
@@ -117,8 +120,12 @@ def fit(
     """Fit a machine to the records of one host.
 
     Args:
+        records: Records of the survey.
+        name: Name of the new machine.
         cpus_of: Number of CPUs of each memory node.
+        line_bytes: Size of a cache line in bytes.
         folder: Folder for intermediate machine files.
+        progress: Function that is called with the progress; None: none is reported.
 
     Raises:
         AbsentError: The survey lacks a required value; the message names it.

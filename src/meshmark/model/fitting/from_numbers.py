@@ -47,6 +47,7 @@ class FittedNumber:
 
     @property
     def unit(self) -> str:
+        """Return the SI unit of its values."""
         return QUANTITIES[self.name].unit
 
     @property
@@ -124,7 +125,10 @@ def fit_numbers(
     """Fit a machine file to numbers that passed `key_numbers.check`.
 
     Args:
+        numbers: The key numbers.
+        name: Name of the new machine.
         folder: Folder for the intermediate machine file.
+        progress: Function that is called with the progress; None: none is reported.
         prefix: Text before the name of a number in warnings.
 
     Raises:

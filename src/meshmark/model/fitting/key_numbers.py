@@ -110,6 +110,7 @@ def check(numbers: KeyNumbers, prefix: str = "--") -> None:
     """Reject numbers that are impossible on any machine.
 
     Args:
+        numbers: The key numbers.
         prefix: Text before the name of a number in messages.
 
     Raises:

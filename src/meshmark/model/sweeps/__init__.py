@@ -1,0 +1,1 @@
+"""Varies parameters of modelled machines, and computes their key figures."""

@@ -26,11 +26,13 @@ class MachineFigure:
     lower_is_better: bool = False
 
     def shown(self) -> str:
+        """Return the value as text in the unit that people use for it, such as ns or GB/s."""
         factors: Final = {"s": (1e9, "ns"), "B/s": (1e-9, "GB/s"), "op/s": (1e-6, "M/s"), "1": (1, "")}
         factor, unit = factors.get(self.unit, (1, self.unit))
         return f"{self.value * factor:.4g} {unit}".strip()
 
     def to_json(self) -> dict[str, Any]:
+        """Return the figure as JSON; the value is in `unit`, an SI unit."""
         return {"name": self.name, "value": self.value, "unit": self.unit, "how": self.how}
 
 

@@ -116,10 +116,12 @@ class Bench:
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
+        """Return the facts of this host, which are read once."""
         return self.facts_of()
 
     @cached_property
     def host(self) -> str:
+        """Return the id of this host."""
         return host_id()
 
     @property
@@ -198,6 +200,7 @@ class Bench:
 
         Args:
             test: Name of the test, with which the names of the steps of the evidence begin.
+            terms: What is measured, one term after the other.
 
         Returns:
             One record per term, with the samples of all its processes.

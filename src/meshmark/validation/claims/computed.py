@@ -53,17 +53,21 @@ class RoundedNumber:
 
     @staticmethod
     def from_printed(value: float, half_digit: float) -> RoundedNumber:
+        """Return a number that was rounded to twice `half_digit`; its lower bound is at least 0."""
         return RoundedNumber(value, max(0.0, value - half_digit), value + half_digit)
 
     def times(self, other: RoundedNumber) -> RoundedNumber:
+        """Return the product, with bounds that no product of numbers within the bounds exceeds."""
         return RoundedNumber(self.value * other.value, self.low * other.low, self.high * other.high)
 
     def over(self, other: RoundedNumber) -> RoundedNumber:
+        """Return the quotient, with bounds that no quotient of numbers within the bounds exceeds."""
         return RoundedNumber(
             self.value / other.value, self.low / other.high, self.high / other.low if other.low > 0 else math.inf
         )
 
     def effect(self, what: str) -> Effect:
+        """Return the number as the effect of a test, with its bounds as the interval."""
         return Effect(what, self.value, (self.low, self.high), rounded=self.low < self.high)
 
 

@@ -181,6 +181,7 @@ class ClaimVerdict:
         return self.word
 
     def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON, of type `verdict`."""
         effect = self.effect
         return {
             "type": "verdict",

@@ -112,6 +112,8 @@ def run_tests(bench: Bench, request: ClaimsRequest, progress: Progress | None = 
     """Run the tests of a request that do not have a verdict in the run yet, and finish the run.
 
     Args:
+        bench: Bench that measures, and the run that stores the evidence.
+        request: The claims and the machine.
         progress: Called before each test with the number of completed tests, the total and the step of the next test.
 
     Returns:

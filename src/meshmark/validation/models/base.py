@@ -51,6 +51,8 @@ class Sensitivity:
 
 @dataclass(frozen=True, slots=True)
 class StatementRow:
+    """A statement, the result of its check, and how the result follows from fitted or assumed numbers."""
+
     claim: MachineStatement
     finding: StatementResult
     fitted_in: tuple[str, ...] = field(default=())  # machine files that were fitted to the statement
@@ -108,6 +110,7 @@ def examined(changed: Mapping[str, str] | None = None) -> Iterator[set[str]]:
 
 @cache
 def machine(name: str, *settings: str) -> MachineFile:
+    """Return a modelled machine with other settings, and remember that the current check uses it."""
     _used.add(name)
     return find_machine(name, [*([_changed[name]] if name in _changed else []), *settings])
 
@@ -120,6 +123,7 @@ def matrix(name: str, state: str = "clean", *settings: str) -> tuple[tuple[float
 
 
 def mean_remote(rows: Sequence[Numbers]) -> float:
+    """Return the mean of a matrix of node pairs without its diagonal, in the unit of the matrix."""
     remote = [v for a, row in enumerate(rows) for b, v in enumerate(row) if a != b]
     return math.fsum(remote) / len(remote)
 
@@ -186,5 +190,6 @@ def slowdown(
 
 
 def level_ns(name: str, footprint: int) -> float:
+    """Return the idle latency in ns of one CPU with a footprint in bytes in its own node."""
     options = {"footprint": str(footprint), "cpus": "0", "memory_node": "0", "pattern": "stride"}
     return measure("latency", machine(name), options)[0].value * 1e9

@@ -37,6 +37,7 @@ DDR266: Final = "memory.ratchet_mhz=133.3333"
 
 
 def e325_triad(*settings: str, cpus: Sequence[int] = (0, 1), homes: Any = "local") -> float:
+    """Return the rate of the triad with streaming stores in GB/s."""
     return triad(machine("e325", *settings), cpus, "streaming", homes=homes) / 1e9
 
 
@@ -51,6 +52,7 @@ def triad_of_one_channel_each() -> StatementResult:
 
 
 def efficiency(*settings: str) -> float:
+    """Return the rate of the triad over the theoretical bandwidth of two channels."""
     m = machine("e325", *settings)
     return e325_triad(*settings) / (2 * float(m.resolved()["memory"]["channel_gb_per_s"]))
 

@@ -46,6 +46,7 @@ def link_peak_per_direction() -> StatementResult:
 
 
 def chase_ns(m: MachineFile, **more: Any) -> float:
+    """Return the latency in ns of a pointer chase by CPU 0 in local memory."""
     return median_of(ask(m, [chase(0, "local", **more)])[0]["groups"][0]["latency_s"]) * 1e9
 
 
@@ -200,6 +201,7 @@ def loaded_curve(name: str, chains: Sequence[int]) -> list[tuple[float, float]]:
 
 
 def load_series(curves: Mapping[str, Sequence[tuple[float, float]]]) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Return the bandwidths in B/s and the latencies in s of each curve as named series."""
     return tuple(
         (f"{n}: {what}", tuple(p[i] for p in c)) for n, c in curves.items() for i, what in ((0, "B/s"), (1, "s"))
     )
@@ -322,6 +324,7 @@ def gups_loads_east_and_west_links() -> StatementResult:
 
 
 def update_rate(name: str, cpus: int) -> float:
+    """Return the reads per second of random updates by the first `cpus` CPUs."""
     m = machine(name)
     return median_of(ask(m, [gups(range(cpus), int(m.number("cpu.outstanding")))])[0]["groups"][0]["reads_per_s"])
 

@@ -150,6 +150,8 @@ def validate(
     """Check all statements, or only the statements in `only`.
 
     Args:
+        only: Ids of statements; empty: all.
+        progress: Function that is called with the number of checked statements and of all; None: none is.
         sensitivity: Whether to vary every assumed number that a modelled statement depends on.
 
     Raises:

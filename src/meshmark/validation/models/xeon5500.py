@@ -53,6 +53,7 @@ def gross_over_net_traffic() -> StatementResult:
 
 
 def copy_rate(name: str, cpus: Sequence[int], store: str = "streaming") -> float:
+    """Return the rate of copy in GB/s, as STREAM counts it."""
     return triad(machine(name), cpus, store, "copy") / 1e9
 
 
@@ -135,6 +136,7 @@ def loaded_latency_ns(name: str, runs_of: Sequence[tuple[Sequence[int], int]]) -
     A few random nanoseconds between loads keep the processes out of step.
 
     Args:
+        name: Name of the modelled machine.
         runs_of: For each run, the CPUs and the number of processes on each.
     """
     m = machine(name)

@@ -148,16 +148,19 @@ def _program_chart(records: Sequence[Record], program: StepDisplay) -> alt.TopLe
 
 @drawing
 def pop(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw the time of the parts of pop; None without such records."""
     return _program_chart(records, POP)
 
 
 @drawing
 def gyro(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw the time of the parts of gyro; None without such records."""
     return _program_chart(records, GYRO)
 
 
 @drawing
 def swim(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw the time of the parts of swim; None without such records."""
     return _program_chart(records, SWIM)
 
 

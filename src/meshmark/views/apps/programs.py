@@ -96,6 +96,7 @@ class StepParts:
 
     @property
     def flags(self) -> frozenset[str]:
+        """Return the flags of the whole step and of its parts."""
         return self.total.flags.union(*(r.flags for r in self.parts.values()))
 
     def share(self, part: str) -> float:
@@ -137,6 +138,7 @@ def _condition_text(key: str, value: object) -> str:
 
 
 def where_of(record: Record, *keys: str) -> str:
+    """Return the ranks and the problem of a record as text."""
     return ", ".join(filter(None, (ranks_of(record), problem_of(record, *keys))))
 
 
@@ -341,10 +343,12 @@ class Prediction:
 
     @property
     def flags(self) -> frozenset[str]:
+        """Return the flags of all results that the prediction contains."""
         return frozenset().union(*(r.flags for r in (self.half, self.more, self.measured, self.error) if r))
 
     @property
     def factor(self) -> float:
+        """Return by how much the latency was multiplied; 2 if that was not measured."""
         return _factor(self.more) if self.more else 2.0
 
 
@@ -377,6 +381,7 @@ def _percent(ratio: float) -> str:
 
 
 def times(factor: float) -> str:
+    """Return a factor of the latency in words."""
     return "twice the latency" if factor == 2 else f"{factor:g} times the latency"
 
 
@@ -384,6 +389,8 @@ def prediction_lines(split: StepParts, predicted: Prediction, known: frozenset[s
     """Describe the step with another latency.
 
     Args:
+        split: The step by its parts.
+        predicted: The predictions, with the measurement that tests one of them.
         known: Flags to omit, because all results have them.
     """
     lines = []

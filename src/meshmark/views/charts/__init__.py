@@ -1,0 +1,1 @@
+"""Draws charts of records as Vega-Lite specifications."""

@@ -237,6 +237,12 @@ def bars(
     """Draw bars with their intervals, side by side for each series.
 
     Args:
+        rows: Rows with a value, its interval and a series.
+        x: Field that names the group of a bar.
+        order: Names of the groups in their order; None: in the order of the alphabet.
+        title: Title of the value axis.
+        label: Vega expression of the labels of the value axis.
+        tips: Additional fields of the tooltip.
         text: Field that is written above each bar; "" for no text.
     """
     series = sorted({r["series"] for r in rows}, key=natural)

@@ -59,10 +59,12 @@ def doubling(rows: Iterable[Row], title: str, unit: str = "") -> alt.X:
 
 
 def libraries_of(records: Sequence[Record]) -> list[str]:
+    """Return the libraries of the records with their ranks, unique, in order of appearance."""
     return list(dict.fromkeys(library_of(r) for r in records))
 
 
 def library_of(record: Record) -> str:
+    """Return the name of the MPI library and the number of ranks, as the legend shows them."""
     return f"{text_of(record, 'library', 'mpi')}, {ranking.ranks_of(record).partition(',')[0]}"
 
 
@@ -319,14 +321,17 @@ def _ratio_chart(
 
 @drawing
 def halo_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw the ratios of libraries for halo exchanges; None with fewer than two."""
     return _ratios(records, ranking.HALO)
 
 
 @drawing
 def pingpong_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw the ratios of libraries for messages; None with fewer than two."""
     return _ratios(records, ranking.MESSAGE)
 
 
 @drawing
 def collectives_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw the ratios of libraries for collectives; None with fewer than two."""
     return _ratios(records, ranking.COLLECTIVES)

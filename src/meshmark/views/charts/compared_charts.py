@@ -48,6 +48,7 @@ def ratios(
     """Draw the geometric mean of the ratios of each metric and side, with lines at 1 and at the ideal ratio.
 
     Args:
+        comparisons: Comparisons of A with each of the other sides.
         ideal: Ideal ratio of rates, above 0; the ideal ratio of times is its inverse. None draws no such line.
     """
     rows: list[Row] = []

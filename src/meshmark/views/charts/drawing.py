@@ -83,6 +83,7 @@ def histogram(samples: Sequence[float], bins: int = 16) -> str:
 
 
 def tooltip(*more: str) -> list[alt.Tooltip]:
+    """Return a tooltip with these fields, followed by the fields that all results have."""
     names = [*more, "median", "interval", "best", "worst", "spread", "distribution", "samples", "flags"]
     return [alt.Tooltip(f"{name}:N", title=name.replace("_", " ")) for name in names]
 
@@ -136,6 +137,7 @@ def drawing(draw: Callable[Input, alt.TopLevelMixin | None]) -> Callable[Input, 
 
 
 def chart_of(rows: Sequence[Row]) -> alt.Chart:
+    """Return an empty chart of rows, which are stored by name with the current drawing."""
     data = _rows.get()
     name = f"rows{len(data)}"
     data[name] = list(rows)
@@ -150,6 +152,16 @@ def colours(count: int) -> list[str]:
 def layered(
     rows: list[Row], x: alt.X, y: Callable[[str], alt.Y], series: str, tips: Sequence[str], band: bool = True
 ) -> alt.LayerChart | alt.FacetChart:
+    """Return lines with points, and with bands of their intervals, one line for each series.
+
+    Args:
+        rows: Rows with a value and its interval.
+        x: The x axis.
+        y: Function that makes the y axis of a field.
+        series: Field that names the line of a row.
+        tips: Additional fields of the tooltip.
+        band: Whether intervals are drawn as a band.
+    """
     names = sorted({r[series] for r in rows}, key=natural)
     scale = alt.Scale(domain=names, range=colours(len(names)))
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
@@ -169,7 +181,10 @@ def level_marks(rows: Sequence[Row], base: alt.Chart, y: alt.Y, tips: Sequence[s
     """Return a short line at the value of each mode of the rows' points; [] if there are no modes.
 
     Args:
+        rows: Rows of a chart.
         base: The chart of the rows, with the encodings of x and colour.
+        y: The y axis.
+        tips: Additional fields of the tooltip.
     """
     levels = [{**r, "level": level} for r in rows for level in r.get("levels", ())]
     if not levels:
@@ -232,6 +247,9 @@ def log_axis(rows: Iterable[Row], title: str, label: str, labelled: bool = False
     """Return a function that makes a logarithmic y axis of a field, with a small margin around the intervals.
 
     Args:
+        rows: Rows with a value and its interval.
+        title: Title of the axis.
+        label: Vega expression of the labels.
         labelled: Whether to leave room at the top for the labels of vertical lines, see `marked_x`.
     """
     low, high = visible_range(rows)
@@ -266,6 +284,7 @@ GB = "format(datum.value / 1e9, '~r') + ' GB/s'"
 
 
 def linear_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
+    """Return a function that makes a linear y axis of a field, with the range of the rows' values."""
     axis, scale = alt.Axis(labelExpr=label, tickCount=8), value_scale(rows)
     return lambda field: alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis)
 
@@ -366,6 +385,7 @@ def write_specs(specs: Mapping[str, dict[str, Any]], folder: Path) -> list[Path]
 
 
 def write_charts(drawn: Mapping[str, Drawing], folder: Path) -> list[Path]:
+    """Write each drawing to a folder in the formats of files, and return the paths."""
     return write_specs({name: for_file(chart) for name, chart in drawn.items()}, folder)
 
 

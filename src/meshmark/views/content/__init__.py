@@ -1,0 +1,1 @@
+"""Selects and words what views show: tables, sentences and key figures."""

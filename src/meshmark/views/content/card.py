@@ -49,6 +49,7 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
     """Return title and record (or None) of each figure by its key, in order of display.
 
     Args:
+        records: Records of a run.
         cpus: Number of CPUs of the host; 0 if unknown, so that no title says `all CPUs`.
     """
     triads = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
@@ -218,6 +219,9 @@ def machine_card(
     """Return the content of `card.json`, which the module's description specifies.
 
     Args:
+        records: Records of the run, pooled.
+        absences: Absences of the run.
+        run: Facts about the run.
         steps: Step and record of all results before repetitions were pooled; None if `records` come from one step.
     """
     step_records = [("card", r) for r in records] if steps is None else steps

@@ -209,6 +209,7 @@ def compared_table(lines: Sequence[ComparisonRow], axis: tuple[float, float] | N
     """Return a table of results of A and the other sides, with ratios and verdicts.
 
     Args:
+        lines: Rows, at least one.
         axis: Range of the axis on which pages draw the ratios of two sides; None: they are not drawn.
     """
     others = LETTERS[1 : len(lines[0].cells) + 1]
@@ -261,6 +262,7 @@ def remark(mean: MetricMean) -> str:
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
+    """Return the interval of a ratio as text; "–" without an interval."""
     return " – ".join(map(ratio_text, interval)) if interval else "–"
 
 

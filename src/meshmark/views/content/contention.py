@@ -47,10 +47,12 @@ class Factor:
 
     @property
     def starts(self) -> bool:
+        """Return whether concurrent swaps are slower, beyond the margin."""
         return self.word == "higher"
 
     @property
     def flags(self) -> frozenset[str]:
+        """Return the flags of both results."""
         return self.alone.flags | self.together.flags
 
 
@@ -125,6 +127,7 @@ def start_lines(contention: Contention, known: Collection[str] = ()) -> list[str
     Adjacent distances with the same description share a line.
 
     Args:
+        contention: Factors by distance and size.
         known: Flags to omit, because all results have them.
     """
 

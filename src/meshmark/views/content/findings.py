@@ -46,6 +46,7 @@ def sentences(records: Sequence[Record], figures: Figures) -> list[Sentence]:
     """Return what the machine does, one sentence per subject.
 
     Args:
+        records: Records of a run.
         figures: The figures of the records, see `card.figures`.
     """
     if len({(r.machine, r.source) for r in records}) != 1:

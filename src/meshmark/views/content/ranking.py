@@ -37,6 +37,7 @@ class RankingSubject:
     over: str  # a condition
 
     def size_text(self, at: int) -> str:
+        """Return a size in words or in bytes, as the subject counts it."""
         return counted(at, "word") if self.over == "words" else format_bytes(at)
 
 
@@ -148,6 +149,7 @@ class LibraryComparison(NamedTuple):
         return ratios
 
     def ratios_by_size(self, name: str) -> dict[int, Ratio]:
+        """Return the ratios of a protocol or collective by size, ascending."""
         return {s: r for (n, s), r in sorted(self.ratios.items()) if n == name}
 
     @property
@@ -185,6 +187,7 @@ def ratio_text(ratio: Ratio) -> str:
 
 
 def interval_text(ratio: Ratio) -> str:
+    """Return the interval of a ratio as text, or that there are too few samples."""
     return f"{ratio.interval[0]:.2f} – {ratio.interval[1]:.2f}" if ratio.interval else "too few samples"
 
 
@@ -228,6 +231,7 @@ def ranks_of(record: Record) -> str:
 
 
 def transport_of(record: Record) -> str:
+    """Return the transport of the messages, or that it was not recorded."""
     return str(record.conditions.get("transport", "transport not recorded"))
 
 

@@ -107,7 +107,9 @@ def selected(
     """Return the records of a metric that have all required conditions.
 
     Args:
+        records: The records.
         instruments: The instruments to select from; () selects from all.
+        metric: Name of the metric.
         numbers: Conditions that must be finite numbers.
         positive: Conditions that must be finite numbers above 0.
         texts: Conditions that must be present, of any type.

@@ -163,6 +163,8 @@ def strengths(
     """Return at most three good and three bad points, good first, those without flags before others.
 
     Args:
+        records: Records of the run, pooled.
+        run: Facts about the run, with the facts of its host.
         figures: The figures of the records, see `card.figures`.
         earlier: Earlier runs of the same machine, newest first.
     """

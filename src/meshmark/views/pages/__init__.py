@@ -1,0 +1,1 @@
+"""Writes reports and other pages, and shows results in notebooks."""

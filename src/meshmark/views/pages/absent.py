@@ -44,6 +44,7 @@ def absent_groups(absences: Sequence[Absence], steps: Sequence[Mapping[str, Any]
     """Return the absences grouped by kind, reason and remedy, the largest group first.
 
     Args:
+        absences: Absences of a run.
         steps: The steps of the run, as in `RunInfo`; without them no commands are named.
     """
     groups: dict[tuple[str, str, str], list[Absence]] = {}

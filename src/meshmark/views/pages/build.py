@@ -55,6 +55,8 @@ MAX_ROWS = 2000  # rows per section, so that the page opens quickly even for hun
 
 @dataclass(frozen=True, slots=True)
 class ReportPaths:
+    """The files of a report."""
+
     html: Path
     card: Path
     charts: tuple[Path, ...]
@@ -74,6 +76,10 @@ def write_report(
     If charts cannot be drawn, the report has no charts and says why.
 
     Args:
+        records: Records of the run, pooled.
+        absences: Absences of the run.
+        run: Facts about the run.
+        out: Folder of the report.
         earlier: Earlier runs of the same machine, see `strengths.earlier_runs`.
         steps: See `machine_card`.
 

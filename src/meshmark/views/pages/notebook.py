@@ -42,6 +42,7 @@ def records_html(rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
     """Render records as tables, in groups by machine and instrument, in the order of the rows.
 
     Args:
+        rows: Run, step and record of each row.
         notes: Lines below the tables.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
@@ -77,7 +78,10 @@ def rows_html(columns: Sequence[str], units: Mapping[str, str], arrow: Any, note
     """Render rows of any columns as a table. Numbers have a unit if their column has one.
 
     Args:
+        columns: Names of the columns, in their order.
+        units: Units by column.
         arrow: The rows, a `pyarrow.Table`.
+        notes: Lines below the table.
     """
     rows = arrow.slice(0, ROWS).to_pylist()
     cells = [[_cell(row[name], units.get(name, "") or _text(row.get("unit"))) for name in columns] for row in rows]
@@ -105,7 +109,9 @@ def machine_html(machine: MachineFile, figures: Sequence[tuple[str, str, str]], 
     """Render the mesh of a model, and its figures.
 
     Args:
+        machine: The modelled machine.
         figures: Name, value and source of each figure.
+        notes: Lines below the figures.
     """
     return render(
         "notebook/machine.html",
@@ -140,6 +146,8 @@ def chosen(charts: Mapping[str, Drawing], name: str, known: Sequence[str]) -> Dr
     """Return a chart by name; "" is the first chart.
 
     Args:
+        charts: The charts that the results give, by name.
+        name: Name of a chart, or "".
         known: The names of all charts that exist.
 
     Raises:

@@ -78,8 +78,12 @@ def raster(
     """Draw the chart of one class.
 
     Args:
-        low, high: Range of the colour scale, as shares; a difference uses -high to high.
+        b: Use of the components of the class, by component and time.
+        low: Lower end of the colour scale, as a share.
+        high: Upper end of the colour scale, as a share; a difference uses -high to high.
+        palette: Name of the colour scheme.
         unit_s: Unit of the time axis in seconds (1, or 1e-6 for a model).
+        difference: Whether the use is the change between two recordings.
     """
     title = f"time ({'s' if unit_s == 1 else 'µs'})"
     quantity = "change (points)" if difference else "use (%)"

@@ -1,0 +1,1 @@
+"""Prints results in the terminal."""

@@ -19,7 +19,6 @@ def print_comparison(comparisons: Sequence[ResultComparison], every: bool) -> No
         comparisons: The comparisons of A with each of the other sides.
         every: Print the equal results, too.
     """
-
     console = table_console()
     for letter, side in sides_of(comparisons):
         console.print(f"{letter}: {side_text(side)}", soft_wrap=True)

@@ -14,6 +14,8 @@ def print_history(h: History, now: datetime, stale_s: float) -> None:
     """Print the changes of level, newest first, what else changed then, and the age of the newest results.
 
     Args:
+        h: The history.
+        now: Time with a zone, from which ages are counted.
         stale_s: Age in s above which the newest result of an instrument is marked.
     """
     console = table_console()

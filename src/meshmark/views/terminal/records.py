@@ -110,7 +110,6 @@ def _interval(record: Record) -> str:
 
 def _points(records: Sequence[Record]) -> list[Record]:
     """Return the records that are not modes of other records."""
-
     return [r for r in records if not r.metric.endswith(MODE)]
 
 

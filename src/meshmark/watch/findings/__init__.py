@@ -1,0 +1,1 @@
+"""Findings about frames: hot spots and oversubscribed CPUs."""

@@ -82,6 +82,7 @@ class HotSpot:
     estimated: bool = False
 
     def to_json(self) -> dict[str, Any]:
+        """Return the hot spot as JSON; shares are rounded to four digits."""
         return {
             "class": self.component_class,
             "components": list(self.components),
@@ -99,10 +100,12 @@ class HotSpot:
 
     @property
     def verdict(self) -> str:
+        """Return what a hot spot of this class means, in a few words."""
         return VERDICT[self.component_class]
 
     @property
     def advice(self) -> str:
+        """Return what can be done about a hot spot of this class."""
         return ADVICE[self.component_class]
 
     def __str__(self) -> str:
@@ -153,6 +156,7 @@ class HotPeriod:
 
     @property
     def ticks(self) -> int:
+        """Return the length of the period in ticks."""
         return self.last - self.start + 1
 
 
@@ -169,6 +173,7 @@ def lasts_longer(ticks: int, turns: Sequence[int]) -> bool:
     """Return whether a component that has been hot for some ticks outlasts what the turns of others explain.
 
     Args:
+        ticks: Time for which the component has been hot.
         turns: Lengths of the turns of other components in ticks.
     """
     if not turns:

@@ -31,6 +31,7 @@ class CpuCrowd:
 
     @property
     def is_crowded(self) -> bool:
+        """Return whether there are more runnable threads than the CPUs can run, beyond a tolerance."""
         return self.threads > _CROWDED * len(self.cpus)
 
 
@@ -53,6 +54,7 @@ class OversubscribedCpus:
     programs: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the finding as JSON, with the keys of a hot spot."""
         return {
             "class": "cpu",
             "components": list(self.components),

@@ -1,0 +1,1 @@
+"""Sends metrics as OpenMetrics and OTLP."""

@@ -54,6 +54,7 @@ class Window(Collector):
         self._lock = threading.Lock()
 
     def add(self, frame: Frame) -> None:
+        """Add a frame, and forget the frames that are older than the window."""
         with self._lock:
             self._frames.append(frame)
             while self._frames[0].t_s < frame.t_s - WINDOW_S:
@@ -75,6 +76,7 @@ class Window(Collector):
         return window
 
     def collect(self) -> Iterator[Metric]:
+        """Yield one family of gauges for each metric, with statistics over the window."""
         with self._lock:
             frames = list(self._frames)
         interval = Interval(0.0, 0.0)

@@ -44,6 +44,8 @@ def metrics_data(header: Header, interval: Interval, stats: Sequence[str] = STAT
     """Return the summaries of an interval as the SDK's objects; metrics without a known value are omitted.
 
     Args:
+        header: header of the frames.
+        interval: the summarised frames.
         stats: names of the statistics to send, a prefix of `STATS`.
     """
     points: dict[tuple[str, str, str], list[sdk.NumberDataPoint]] = {}

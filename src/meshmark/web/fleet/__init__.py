@@ -1,0 +1,1 @@
+"""Serves the live state of a fleet and the live maps of its nodes."""

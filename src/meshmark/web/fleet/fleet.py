@@ -161,6 +161,7 @@ class Receiver:
         self._thread = anyio.CapacityLimiter(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request with the metrics of a node; after an error, the connection is closed."""
         request = Request(scope, receive)
         try:
             response = await self._received(request)
@@ -227,6 +228,7 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
     """Return the application of `meshmark fleet serve`.
 
     Args:
+        parts: The fleet and its live state.
         token: The token that requests need; "" if reading needs none.
         push_token: The token with which nodes send their metrics; "" to use `token`.
 

@@ -110,6 +110,7 @@ class LiveFleet:
         return host
 
     def number(self, name: str) -> int | None:
+        """Return the number of a node; None if the node has not reported."""
         return self._number.get(name)
 
     def source(self, name: str) -> str:
@@ -122,8 +123,10 @@ class LiveFleet:
         """Store what a node reported.
 
         Args:
+            reading: The report.
             source: Address that the report came from. A name belongs to one address until the node is silent.
-            now, wall: Monotonic time and time since 1970, in s.
+            now: Monotonic time in s.
+            wall: Time since 1970 in s.
             name: Name of the node, if it is known; otherwise it is derived from the name of the machine.
 
         Returns:
@@ -189,6 +192,7 @@ class LiveFleet:
 
     @property
     def silent_s(self) -> float:
+        """Return the time in s after which a node that does not report is silent."""
         return MISSED * self.interval_s
 
     def open_cases(self, cases: Cases) -> None:

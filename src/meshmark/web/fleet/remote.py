@@ -96,6 +96,7 @@ class Remote:
             raise MeshmarkError(f"{self._name}: {reason_of(error)}") from error
 
     def stop(self) -> None:
+        """End the connection; a reader that waits for a frame then stops."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)

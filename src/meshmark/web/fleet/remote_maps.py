@@ -42,6 +42,7 @@ class RemoteMaps:
         return target
 
     def known(self, request: Request) -> None:
+        """Raise NotFoundError if the node in the path of a request is not known."""
         self.target(request.path_params["name"])
 
     @contextlib.asynccontextmanager
@@ -67,6 +68,7 @@ class RemoteMaps:
         return Remote(name, self.target(name), self._token)
 
     async def close(self) -> None:
+        """Close the connections to all nodes."""
         for machine, task in self._open.values():
             task.cancel()
             await machine.close()

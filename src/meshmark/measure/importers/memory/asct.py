@@ -53,6 +53,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constan
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file is a report or a table of the tool."""
     if re.search(r"^[ \t]*\{", start, re.MULTILINE):
         if re.search(r'"memory"\s*:\s*\{', start) and any(f'"{n}"' in start for n in (*_COLUMNS, *_MATRICES)):
             return True

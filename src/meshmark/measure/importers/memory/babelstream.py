@@ -141,8 +141,12 @@ def _kernel(
     """Add the best rate, the shortest time and the mean time of a kernel; return best rate times shortest time, in B.
 
     Args:
+        output: The output, to which the records are added.
         cells: Kernel, rate in units of `scale` B/s, and the shortest, longest and mean time in s.
+        scale: Factor of the rate, in B/s.
+        array_bytes: Size of an array in bytes.
         width: Size of an element in bytes.
+        stated: Conditions that the output states for all kernels.
     """
     kernel, arrays, _ = _KERNELS[cells[0]]
     rate = scale * number(cells[1], "rate", above_zero=True)

@@ -1,5 +1,7 @@
-"""Reader of lmbench (versions 2 and 3): lat_mem_rd and bw_mem, alone or as titled sections of a results file, and other
-times and rates, such as `Simple syscall: 0.0912 microseconds`.
+"""Reader of lmbench, versions 2 and 3.
+
+It reads lat_mem_rd and bw_mem, alone or as titled sections of a results file, and other times and rates, such as
+`Simple syscall: 0.0912 microseconds`.
 
 lat_mem_rd prints footprints in MiB and times per load in ns; bw_mem prints sizes and rates in decimal MB. bw_mem does
 not print which operation it ran, and it counts the bytes of a copy once. Only the titles of a results file state that a
@@ -54,6 +56,7 @@ _STEP: Final = 512  # bytes; lat_mem_rd's footprints are multiples of it
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file has a line or a title of lmbench."""
     return (
         re.search(r'^"stride=\d{1,9}\n\d+\.\d{5} \d+\.\d{3}$', start, re.MULTILINE) is not None
         or re.search(r"^\[lmbench[\d.]+ results", start, re.MULTILINE) is not None

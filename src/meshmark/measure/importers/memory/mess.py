@@ -27,6 +27,7 @@ _EXACT: Final = re.compile(r"-?\d+\.\d{8,}[ \t]+\d+\.\d{8,}")  # as NumPy and pa
 
 
 def recognises(start: str) -> bool:
+    """Return whether one of the first lines of a file is the header of a curve."""
     return any(map(_is_header, start.split("\n", 20)[:20]))
 
 
@@ -63,6 +64,10 @@ def read(output: ToolOutput) -> None:
 
 
 def recognises_bwlat(start: str) -> bool:
+    """Return whether the start of a file is a table of bandwidths and latencies without a header.
+
+    At least four of five lines must be points, and one bandwidth above 1000 MB/s distinguishes them from other numbers.
+    """
     lines = start.splitlines()
     lines = lines[:-1] if len(lines) > 5 and not start.endswith("\n") else lines
     exact_lines = sum(_EXACT.fullmatch(line.strip()) is not None for line in lines)

@@ -34,6 +34,7 @@ _LATENCY: Final = ToolQuantity("latency.load_latency", "ns", above_zero=True)
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file is output of multichase, multiload or pingpong."""
     lines = [line for line in start.split("\n", 2000) if line.strip()]
     return (
         (0 < len(lines) < 2000 and all(_SINGLE.fullmatch(line) for line in lines))

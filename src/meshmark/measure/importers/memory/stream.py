@@ -35,6 +35,7 @@ _FACTS: Final = {
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file has STREAM's title, and does not belong to HPC Challenge."""
     return _TITLE.search(start) is not None and "HPC Challenge" not in start
 
 

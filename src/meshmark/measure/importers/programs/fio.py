@@ -182,6 +182,8 @@ def read_job(
     """Read a job.
 
     Args:
+        output: The output, to which the records are added.
+        name: Name of the job.
         members: Place and object of each process of the job.
         common: Options of all jobs.
         host: Server that ran the job, if there are several.
@@ -300,6 +302,8 @@ def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Sc
 
     Args:
         pattern: Pattern of the job; "" if the output does not state the options of its jobs, as before fio 2.8.
+        direction: `read`, `write`, `trim` or `mixed`.
+        options: Options of the job.
     """
     if not pattern:
         return {"direction": direction}

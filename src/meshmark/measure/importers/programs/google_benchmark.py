@@ -1,5 +1,6 @@
-"""Reader of Google Benchmark's JSON and CSV (`--benchmark_format` or `--benchmark_out`, from version 1.0) and text
-(from version 1.5).
+"""Reader of Google Benchmark's JSON, CSV and text.
+
+JSON and CSV (`--benchmark_format` or `--benchmark_out`) are read from version 1.0, text from version 1.5.
 
 The samples of a record are the repetitions. If the file has aggregates only, mean, median and the author's own
 statistics are records with the condition `statistic`. Only its author knows what a benchmark does, so its rates do not

@@ -35,6 +35,7 @@ _KEYS: Final = ("command", "mean", "user", "system")
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file is a table, a JSON object or text of hyperfine."""
     if _HEADER.search(start) or _MARKDOWN.search(start):
         return True
     if _TEXT_TIME.search(start) and re.search(r"^Benchmark #?\d{1,6}: ", start, re.MULTILINE):

@@ -22,6 +22,7 @@ _SECTIONS: Final = re.compile(r"^(?:memory hierarchy|benchmarks):", re.MULTILINE
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file has the sections of a machine description."""
     return _START.search(start) is not None and _SECTIONS.search(start) is not None
 
 

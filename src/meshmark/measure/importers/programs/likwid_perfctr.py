@@ -54,6 +54,7 @@ class _LikwidTable:
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file has a table of events, or CSV with their groups."""
     if re.search(r"^\|[ \t]+Event[ \t]+\|[ \t]+Counter[ \t]+\|", start, re.MULTILINE):
         return True
     if "STRUCT,Info,3" not in start:

@@ -131,6 +131,7 @@ class PerfRun:
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file is JSON or CSV of `perf stat`."""
     return _is_json(start) or _CSV.search(start) is not None
 
 

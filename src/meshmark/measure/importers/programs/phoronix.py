@@ -63,6 +63,7 @@ class _PhoronixFile:
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file is XML or JSON with results of the test suite."""
     if "<PhoronixTestSuite>" in start:
         return ("<Generated>" in start or "<System>" in start) and "<Result>" in start
     json_keys = ('"title"', '"results"', '"value"')

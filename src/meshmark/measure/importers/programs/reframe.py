@@ -57,6 +57,7 @@ _HEADERS: Final = {"result", "jobid", "environ", "job_completion_time", "version
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file is a run report, or has a line of a performance log."""
     if '"session_info"' in start and '"runs"' in start:
         return '"data_version"' in start and "reframe" in start.lower()
     return any(_delimiter(line) or _OLD.match(line) for line in start.splitlines()[:50])

@@ -1,0 +1,1 @@
+"""Readers of the results of benchmark suites, one file per suite."""

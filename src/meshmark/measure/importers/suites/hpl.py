@@ -27,6 +27,7 @@ _CHECK: Final = re.compile(r"\|\|A.*\.{3,}\s*(PASSED|FAILED)")
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file has HPL's heading, and does not belong to HPC Challenge."""
     return re.search(rf"^[ \t]*{_HEAD.pattern}", start, re.MULTILINE) is not None and "HPC Challenge" not in start
 
 

@@ -73,6 +73,7 @@ class _SpecProgram:
 
 
 def recognises(start: str) -> bool:
+    """Return whether the start of a file is a result of a SPEC suite, as CSV or raw."""
     return _FULL in start and _HEADER.search(start) is not None
 
 

@@ -1,0 +1,1 @@
+"""The live map in the terminal."""

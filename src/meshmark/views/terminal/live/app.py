@@ -67,6 +67,7 @@ class MeshApp(App[None]):
         self._ended = ""
 
     def compose(self) -> ComposeResult:
+        """Yield the parts of the screen from top to bottom."""
         yield Static(id="title")
         with VerticalScroll():
             yield Static(id="spots")
@@ -77,6 +78,7 @@ class MeshApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
+        """Show what is absent on this machine, and start to read frames."""
         absent = [f"{a['metric']}: {a['why']}" for a in self.header.absent]
         lines = ["not available here:", *absent] if absent else []
         self.query_one("#absent", Static).update(Text("\n".join(lines), "dim"))
@@ -146,10 +148,12 @@ class MeshApp(App[None]):
         self._draw()
 
     def action_palette(self) -> None:
+        """Use the next colour scheme."""
         names = list(PALETTES)
         self._palette = names[(names.index(self._palette) + 1) % len(names)]
         self._draw()
 
     def action_numbers(self) -> None:
+        """Show or hide the numbers."""
         self._numbers = not self._numbers
         self._draw()

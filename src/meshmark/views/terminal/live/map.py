@@ -51,6 +51,7 @@ class Canvas:
         self._cells: list[list[tuple[str, Style | None]]] = [[(" ", None)] * width for _ in range(height)]
 
     def put(self, x: int, y: int, text: str, style: Style | None) -> None:
+        """Write a text from a cell to the right; what lies outside the canvas is left out."""
         if not 0 <= y < self.height:
             return
         for i, letter in enumerate(text):
@@ -58,6 +59,7 @@ class Canvas:
                 self._cells[y][x + i] = (letter, style)
 
     def text(self) -> Text:
+        """Return the canvas as styled text, one line per row."""
         text = Text(no_wrap=True)
         for y, row in enumerate(self._cells):
             x = 0

@@ -41,6 +41,7 @@ def activity(header: Header, frames: Sequence[Frame]) -> Table:
     A row has the share, absolute values and recent history.
 
     Args:
+        header: The header of the frames.
         frames: The frames up to the frame that is shown, at least one.
     """
     frame, recent = frames[-1], frames[-HISTORY:]
