@@ -12,9 +12,8 @@
     canary      its estimate against a load of known bandwidth                   (4 min)
 
 Without a part, all parts run. Costs are CPU time between two moments while it runs, by the clock of the scheduler, so
-neither the start nor the creation of the Parquet file at the end counts. The browser is Chromium without a window; it
-reports the long tasks itself (over 50 ms). `--brief` shows that all parts work; its figures mean nothing. Slowdown and
-hot spots need a machine that nobody else uses.
+neither the start nor the creation of the Parquet file at the end counts. The browser itself reports long tasks.
+`--brief` shows that all parts work; its figures mean nothing. Slowdown and hot spots need a quiet machine.
 """
 
 from __future__ import annotations
@@ -340,11 +339,10 @@ ARMS: Final = ("A", "10 Hz", "1 Hz", "A'")
 def slowdown(units: int, seconds: float, aim: float = 0.003) -> None:
     """Run fixed work on all CPUs: unwatched (A and A'), recorded at 10 Hz, recorded at 1 Hz.
 
-    A unit is one short block of each in random order, so that drifts slower than a unit cancel and faster ones are
-    spread evenly. A block contains several ticks of the watcher. The outer fifth of the units, which neighbours of this
-    machine disturb, is left out of the mean. The floor is A' against A by the same computation. Wall time to the last
-    thread decides. The second line is CPU time of the work and of the watcher, without what the hypervisor took; it
-    would miss a thread that waits for the delay of another.
+    A unit is one short block of each in random order, so that slow drifts cancel. A block contains several ticks of the
+    watcher. The outer fifth of the units, which neighbours of this machine disturb, is left out of the mean. The floor
+    is A' against A by the same computation. Wall time to the last thread decides. The second line is CPU time of the
+    work and of the watcher, without what the hypervisor took; it would miss a thread that waits for another.
     """
     rng = random.Random(1)
     out = steal_is_out()

@@ -64,7 +64,7 @@ class Parameter:
 
     @property
     def word(self) -> str:
-        """The name in specifications: the option without leading dashes, with underscores."""
+        """Return the name in specifications: the option without leading dashes, with underscores."""
         return self.option.removeprefix("--").replace("-", "_")
 
 
@@ -83,7 +83,7 @@ class Description:
 
     @property
     def ranks(self) -> bool:
-        """True for an MPI instrument, whose processes a launcher starts."""
+        """Return True for an MPI instrument, whose processes a launcher starts."""
         return bool(self.raw.get("ranks"))
 
     def metric(self, name: str) -> Metric:
@@ -227,17 +227,17 @@ class StreamKernel:
 
     @property
     def net(self) -> int:
-        """Operands that the kernel names, as STREAM counts them."""
+        """Return the number of operands that the kernel names, as STREAM counts them."""
         return self.reads + self.writes
 
     @property
     def arrays(self) -> int:
-        """Arrays of the kernel; an array that is written in place counts once."""
+        """Return the number of arrays of the kernel; an array that is written in place counts once."""
         return self.reads + self.allocates
 
     @property
     def only_read(self) -> int:
-        """Arrays that are read and not written."""
+        """Return the number of arrays that are read and not written."""
         return self.reads - (self.writes - self.allocates)
 
     def gross(self, store: str) -> int:

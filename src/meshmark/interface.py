@@ -37,7 +37,7 @@ def records(
     until: str = "",
     store: Folder | None = None,
 ) -> Table:
-    """Records of the store, as ``meshmark store export`` selects them.
+    """Return records of the store, as ``meshmark store export`` selects them.
 
     Args:
         machine: Only this machine; ``host`` is this one.
@@ -133,7 +133,7 @@ def measure(
 
 @checked
 def model(name: Folder, settings: Mapping[str, object] | None = None, /, **more: object) -> Model:
-    """A modelled machine.
+    """Return a modelled machine.
 
     Args:
         name: See ``meshmark model list``, or the path of a machine file.
@@ -165,7 +165,7 @@ class Model:
 
     @property
     def values(self) -> Table:
-        """The values of its file: key, value, origin (published, derived, fitted, assumed, unknown) and its source."""
+        """Return the values of its file: key, value, origin (published, derived, fitted, assumed, unknown), source."""
         rows = [
             {"key": key, "value": _at(self._machine.data, key), "origin": origin.kind, "of": origin.text}
             for key, origin in sorted(self._machine.origins.items())
@@ -178,7 +178,7 @@ class Model:
 
     @property
     def figures(self) -> Table:
-        """Key figures in closed form: name, value in ``unit``, and how it was found."""
+        """Return key figures in closed form: name, value in ``unit``, and how it was found."""
         from meshmark.model.sweeps.figures import figures
 
         key_figures = figures(self._machine, simulate=False)
@@ -266,7 +266,7 @@ class Model:
         return f"<meshmark.Model: {self.label}, {self.title}>"
 
     def html(self) -> str:
-        """Its mesh and key figures as HTML with its own style, as notebooks show them."""
+        """Return its mesh and key figures as HTML with its own style, as notebooks show them."""
         from meshmark.model.single import assumptions
         from meshmark.model.sweeps.figures import figures
         from meshmark.views.pages.notebook import machine_html
@@ -364,7 +364,7 @@ def compare(
 
 @checked
 def chart(what: Table, name: str = "") -> Any:
-    """A chart of records as the report draws it: the band or whisker is the 95 % interval, flagged marks are hollow.
+    """Return a chart of records as the report draws it. Bands and whiskers are 95 % intervals; flagged marks are hollow.
 
     Args:
         what: A table of records.
@@ -382,7 +382,7 @@ def chart(what: Table, name: str = "") -> Any:
 
 @checked
 def recording(path: Folder) -> Recording:
-    """A recording of ``meshmark record``, complete or interrupted (``NAME.part``).
+    """Return a recording of ``meshmark record``, complete or interrupted (``NAME.part``).
 
     Raises:
         RecordingError: The file is not a recording, or is corrupt.

@@ -41,7 +41,7 @@ class Comparison:
 
     @property
     def pairs(self) -> Table:
-        """One row per result that both have.
+        """Return one row per result that both have.
 
         Columns: ``verdict``, ``ratio`` (B over A) with ``low`` and ``high``, its 95 % interval, ``reason`` (why there
         is no verdict), ``instrument``, ``metric``, ``unit``, ``better``; ``a``, ``a_low``, ``a_high`` and ``a_flags``
@@ -56,7 +56,7 @@ class Comparison:
 
     @property
     def means(self) -> Table:
-        """The geometric means of the ratios.
+        """Return the geometric means of the ratios.
 
         The columns are instrument, metric, ``ratio`` with ``low`` and ``high``, ``pairs``, the number of ``doubtful``
         ones, and of pairs ``left_out`` because they have no ratio.
@@ -79,27 +79,27 @@ class Comparison:
 
     @property
     def facts(self) -> Table:
-        """Software, settings and builds that differ: ``name``, ``a`` and ``b``."""
+        """Return software, settings and builds that differ: ``name``, ``a`` and ``b``."""
         return Table.of_rows([{"name": name, "a": a, "b": b} for name, a, b in self._found.facts])
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The number of pairs by verdict."""
+        """Return the number of pairs by verdict."""
         return {str(word): count for word, count in self._found.counts().items()}
 
     @property
     def only_a(self) -> Table:
-        """The records of A that B has no counterpart of, with the ``reason``."""
+        """Return the records of A that B has no counterpart of, with the ``reason``."""
         return _unpaired(self._found.only_a)
 
     @property
     def only_b(self) -> Table:
-        """The records of B that A has no counterpart of, with the ``reason``."""
+        """Return the records of B that A has no counterpart of, with the ``reason``."""
         return _unpaired(self._found.only_b)
 
     @checked
     def chart(self, name: str = "") -> Any:
-        """A chart of the comparison, an ``altair`` chart.
+        """Return a chart of the comparison, an ``altair`` chart.
 
         Args:
             name: ``means``, ``latency`` or ``bandwidth``; "": the first for which both have results.
@@ -115,7 +115,7 @@ class Comparison:
 
     @checked
     def page(self) -> str:
-        """The page of ``meshmark compare --html``, self-contained."""
+        """Return the page of ``meshmark compare --html``, self-contained."""
         from meshmark.views.pages.comparison import comparison_page
 
         return comparison_page([self._found])
@@ -125,7 +125,7 @@ class Comparison:
 
     @checked
     def html(self) -> str:
-        """All pairs as HTML with its own style, as notebooks show them."""
+        """Return all pairs as HTML with its own style, as notebooks show them."""
         from meshmark.views.pages.notebook import comparison_html
 
         return comparison_html(self._found)
@@ -182,7 +182,7 @@ class Fit:
 
     @property
     def points(self) -> Table:
-        """One row per point: ``point``, ``host`` and ``model`` in ``unit``, ``error``, ``fitted`` and ``flags``."""
+        """Return one row per point: ``point``, ``host`` and ``model`` in ``unit``, ``error``, ``fitted``, ``flags``."""
         return Table.of_rows(
             [
                 {
@@ -205,7 +205,7 @@ class Fit:
 
     @checked
     def html(self) -> str:
-        """The points as HTML with its own style, as notebooks show them."""
+        """Return the points as HTML with its own style, as notebooks show them."""
         return self.points.html()
 
     _repr_html_ = html
@@ -229,7 +229,7 @@ class Recording:
 
     @property
     def metrics(self) -> Table:
-        """What each metric is: ``metric``, ``unit``, ``what``, ``full_scale`` (what 1 means) and ``estimated``."""
+        """Return what each metric is: ``metric``, ``unit``, ``what``, ``full_scale`` (what 1 means), ``estimated``."""
         return Table.of_rows(
             [
                 {"metric": m.name, "unit": m.unit, "what": m.what, "full_scale": m.of, "estimated": m.estimated}
@@ -239,12 +239,12 @@ class Recording:
 
     @property
     def absent(self) -> Table:
-        """What cannot be watched here: ``metric``, ``why``, and ``hint``, how to enable it."""
+        """Return what cannot be watched here: ``metric``, ``why``, and ``hint``, how to enable it."""
         return Table.of_rows([{k: a.get(k, "") for k in ("metric", "why", "hint")} for a in self._header.absent])
 
     @checked
     def table(self, *, wide: bool = False, metric: str = "") -> Table:
-        """The values of all frames. Of a live recording, this waits for its end.
+        """Return the values of all frames. For a live recording, this waits for its end.
 
         Args:
             wide: One row per frame with a column ``METRIC:COMPONENT`` for each value; otherwise one row per value, with
@@ -282,7 +282,7 @@ class Recording:
 
     @checked
     def chart(self) -> Any:
-        """The use of CPUs, memories, links and devices over time, an ``altair`` chart; grey is unknown.
+        """Return the use of CPUs, memories, links and devices over time, an ``altair`` chart; grey is unknown.
 
         Raises:
             MeshmarkError: There is no frame.
@@ -351,7 +351,7 @@ class Recording:
 
     @checked
     def html(self) -> str:
-        """The metrics, and what is absent, as HTML with its own style, as notebooks show them."""
+        """Return the metrics, and what is absent, as HTML with its own style, as notebooks show them."""
         from meshmark.views.pages.notebook import rows_html
 
         metrics = self.metrics

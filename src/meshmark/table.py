@@ -53,7 +53,7 @@ class Table:
     def of_rows(
         rows: Sequence[Mapping[str, Any]], units: Mapping[str, str] | None = None, notes: Sequence[str] = ()
     ) -> Table:
-        """A table of objects with the same keys, whose columns are typed by their values.
+        """Return a table of objects with the same keys, whose columns are typed by their values.
 
         Args:
             rows: The objects.
@@ -70,14 +70,14 @@ class Table:
 
     @property
     def arrow(self) -> Any:
-        """The columns, as a ``pyarrow.Table``."""
+        """Return the columns, as a ``pyarrow.Table``."""
         if self._arrow is None:
             self._arrow = _records_as_arrow(self._rows)
         return self._arrow
 
     @property
     def records(self) -> list[Record]:
-        """The records of the rows, in the form that Meshmark itself uses; none if the rows are not records.
+        """Return the records of the rows, in the form that Meshmark itself uses; none if the rows are not records.
 
         This form is not covered by the promise of stability.
         """
@@ -85,12 +85,12 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return list(self.arrow.column_names)
 
     @checked
     def where(self, **equal: Any) -> Table:
-        """The rows whose columns have these values.
+        """Return the rows whose columns have these values.
 
         Args:
             equal: A value, or a list, tuple or set of allowed ones, by column.
@@ -112,7 +112,7 @@ class Table:
 
     @checked
     def pooled(self) -> Table:
-        """The records with the repetitions of each run pooled, as ``meshmark measure`` prints them."""
+        """Return the records with the repetitions of each run pooled, as ``meshmark measure`` prints them."""
         from meshmark.measure.repetitions import pool
 
         runs: dict[str, dict[str, list[Record]]] = {}
@@ -142,7 +142,7 @@ class Table:
 
     @checked
     def chart(self, name: str = "") -> Any:
-        """A chart of these records as the report draws it, an ``altair`` chart.
+        """Return a chart of these records as the report draws it, an ``altair`` chart.
 
         Args:
             name: That of a section of the report, such as ``latency``; "": the first that these records give.
@@ -156,7 +156,7 @@ class Table:
         return altair_chart(chosen(charts_of(self.records), name, chart_names()))
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame``, one column per column of the table.
+        """Return a ``pandas.DataFrame``, one column per column of the table.
 
         Raises:
             AbsentError: pandas is not installed.
@@ -165,7 +165,7 @@ class Table:
         return self.arrow.to_pandas()
 
     def to_polars(self) -> Any:
-        """A ``polars.DataFrame``, one column per column of the table.
+        """Return a ``polars.DataFrame``, one column per column of the table.
 
         Raises:
             AbsentError: Polars is not installed.
@@ -176,11 +176,11 @@ class Table:
         return len(self._rows) or (0 if self._arrow is None else self._arrow.num_rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yields each row, its values by column."""
+        """Yield each row, its values by column."""
         return iter(self.arrow.to_pylist())
 
     def __getitem__(self, name: str) -> list[Any]:
-        """The values of a column; a missing one is None.
+        """Return the values of a column; a missing one is None.
 
         Raises:
             UsageError: There is no such column.
@@ -188,13 +188,13 @@ class Table:
         return list(self.arrow.column(self._known(name)).to_pylist())
 
     def __add__(self, other: Table) -> Table:
-        """The records of both tables."""
+        """Return the records of both tables."""
         if not isinstance(other, Table) or any(len(t) and not t.records for t in (self, other)):
             raise UsageError("table: found tables without records; allowed: tables of records")
         return Table(None, [*self._rows, *other._rows], list(dict.fromkeys([*self.notes, *other.notes])))
 
     def __str__(self) -> str:
-        """The table as the commands print it."""
+        """Return the table as the commands print it."""
         if not self._rows:
             return "\n".join([", ".join(self.columns), *(str(row) for row in self), *self.notes])
         from meshmark.views.terminal.tables import print_tables
@@ -209,7 +209,7 @@ class Table:
 
     @checked
     def html(self) -> str:
-        """The first 40 rows as HTML with its own style, as notebooks show them."""
+        """Return the first 40 rows as HTML with its own style, as notebooks show them."""
         from meshmark.views.pages.notebook import records_html, rows_html
 
         if self._rows:

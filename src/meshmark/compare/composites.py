@@ -50,14 +50,14 @@ class SideComposite:
 
     @property
     def bounds(self) -> Interval | None:
-        """Bounds of the mean: by rounding if it was published, else the 95 % interval from the spread of the runs."""
+        """Return the bounds of the mean: by rounding if it was published, else the 95 % interval of the runs."""
         if self.decimals is None:
             return self.interval
         return rounded([median(list(r)) for r in self.ratios.values()], self.decimals)
 
     @property
     def follows(self) -> bool:
-        """True if the printed composite follows from the rows, within rounding."""
+        """Return whether the printed composite follows from the rows, within rounding."""
         if self.decimals is None or self.bounds is None:
             return True
         half = 0.5 * 10.0**-self.decimals

@@ -66,7 +66,7 @@ class Declaration:
 
     @property
     def word(self) -> str:
-        """The verdict."""
+        """Return the verdict."""
         if self.ratio is None:
             return "not measured"
         return "within" if self.limit and self.ratio.word in {"lower", "equal"} else _WORDS[self.ratio.word]

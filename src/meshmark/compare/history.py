@@ -70,7 +70,7 @@ class LevelChange:
 
     @property
     def word(self) -> str:
-        """Verdict about the point after the change, such as faster, slower, higher or lower."""
+        """Return the verdict about the point after the change, such as faster, slower, higher or lower."""
         return self._pair.word
 
     def worse(self, limit: float = 0.0) -> bool:
@@ -102,7 +102,7 @@ class HistoryPoint:
 
     @property
     def judged(self) -> list[RunValue]:
-        """The runs that take part."""
+        """Return the runs that take part."""
         return [run for run in self.runs if not run.flags]
 
 
@@ -128,14 +128,14 @@ class History:
 
     @property
     def changes(self) -> list[LevelChange]:
-        """All changes, the newest first; changes between the same runs are ordered by instrument and metric."""
+        """Return all changes, the newest first; changes between the same runs are ordered by instrument and metric."""
         changes = [c for p in self.points for c in p.changes]
         changes.sort(key=lambda c: (c.record.instrument, c.record.metric))
         return sorted(changes, key=lambda c: tuple(run.start for run in reversed(c.between)), reverse=True)
 
     @property
     def runs(self) -> list[RunValue]:
-        """One value of each run, oldest first."""
+        """Return one value of each run, oldest first."""
         run_by_name = {run.run: run for p in self.points for run in reversed(p.runs)}
         return sorted(run_by_name.values(), key=_in_time)
 

@@ -53,14 +53,14 @@ class ResultPair:
 
     @property
     def word(self) -> Word:
-        """The verdict about B."""
+        """Return the verdict about B."""
         if self.ratio is None:
             return "not comparable"
         return spoken(self.ratio.word, self.a.better, self.a.unit)
 
     @property
     def worse(self) -> bool:
-        """True if B is shown to be worse."""
+        """Return whether B is shown to be worse."""
         return self.a.better != "none" and self.ratio is not None and self.ratio.word == _opposite(self.a.better)
 
 

@@ -51,7 +51,7 @@ class ResultSide:
 
     @property
     def points(self) -> list[Record]:
-        """The records that are not modes of others."""
+        """Return the records that are not modes of others."""
         return [r for r in self.records if not r.metric.endswith(MODE)]
 
 

@@ -73,7 +73,7 @@ class CopyTimes:
 
     @property
     def ratio(self) -> float:
-        """Ratio B over A; NaN if a side has no time."""
+        """Return the ratio B over A; NaN if a side has no time."""
         return self.b["wall_s"] / self.a["wall_s"] if self.a.get("wall_s") and self.b.get("wall_s") else math.nan
 
 
@@ -90,7 +90,7 @@ class ProgramComparison:
 
     @property
     def word(self) -> Word:
-        """Verdict; `higher` if B is slower."""
+        """Return the verdict; `higher` if B is slower."""
         return self.slowdown.judged(self.doubt) if self.slowdown else "inconclusive"
 
 

@@ -39,7 +39,7 @@ class Departure:
 
     @property
     def ratio(self) -> float:
-        """The value over the median of the earlier runs."""
+        """Return the value over the median of the earlier runs."""
         return self.record.value / median(self.earlier)
 
     def text(self, keys: Iterable[str] = ()) -> str:

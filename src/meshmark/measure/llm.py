@@ -72,7 +72,7 @@ class SettingResult:
 
     @property
     def share(self) -> float:
-        """Bandwidth of the load over the bandwidth at which the same threads only read the same weights."""
+        """Return the bandwidth of the load over the bandwidth at which the same threads only read the same weights."""
         return self.weights.value / self.read.value if self.read.value else math.nan
 
     @property
@@ -151,7 +151,7 @@ class LlmRequest:
 
     @property
     def trial_argv(self) -> list[str]:
-        """The arguments of the trial and of the small sizes."""
+        """Return the arguments of the trial and of the small sizes."""
         return replaced(self.argv, WEIGHTS, ",".join(map(str, self.trial_sizes)))
 
 

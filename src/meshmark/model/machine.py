@@ -76,7 +76,7 @@ class MachineFile:
 
     @property
     def label(self) -> str:
-        """The name of the machine in records: its name and its settings."""
+        """Return the name of the machine in records: its name and its settings."""
         return self.name + "".join(f" {s}" for s in self.settings)
 
     def uncertain_keys(self) -> list[str]:

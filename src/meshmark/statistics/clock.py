@@ -51,7 +51,7 @@ class Exponent:
 
     @property
     def ends(self) -> Interval:
-        """The interval; for a computed exponent, its value twice."""
+        """Return the interval; for a computed exponent, its value twice."""
         return self.interval or (self.value, self.value)
 
 

@@ -47,7 +47,7 @@ class GeometricMean:
 
     @property
     def interval(self) -> Interval | None:
-        """The 95 % interval; None if the spread of a program is not known."""
+        """Return the 95 % interval; None if the spread of a program is not known."""
         if self.terms is None:
             return None
         total = math.fsum(t.variance for t in self.terms)

@@ -79,7 +79,7 @@ class MedianEstimate:
 
     @property
     def excluded(self) -> str:
-        """Why the value is not judged: a doubt, or too wide an interval; empty if it is judged."""
+        """Return why the value is not judged: a doubt, or too wide an interval; empty if it is judged."""
         if self.doubt:
             return self.doubt
         if self.bounds is None or not all(map(math.isfinite, self.bounds)):

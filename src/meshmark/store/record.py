@@ -248,20 +248,20 @@ class Record:
 
     @property
     def best(self) -> float | None:
-        """The best sample, in `unit`; None if the metric has no direction."""
+        """Return the best sample, in `unit`; None if the metric has no direction."""
         if self.better == "none":
             return None
         return min(self.samples) if self.better == "lower" else max(self.samples)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The best and the worst sample, in `unit`; the minimum and the maximum if the metric has no direction."""
+        """Return the best and the worst sample, in `unit`; minimum and maximum if the metric has no direction."""
         low, high = min(self.samples), max(self.samples)
         return (high, low) if self.better == "higher" else (low, high)
 
     @property
     def spread(self) -> float:
-        """(max - min) / min of the samples, dimensionless; 0 if they are equal, otherwise NaN if min is 0."""
+        """Return (max - min) / min of the samples, dimensionless; 0 if they are equal, otherwise NaN if min is 0."""
         low, high = sorted(self.ends)
         if low == high:
             return 0.0
@@ -269,7 +269,7 @@ class Record:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The interval of the samples; `run_low` and `run_high` if runs were pooled, because runs differ by more.
+        """Return the interval of the samples; `run_low` and `run_high` if runs were pooled, since runs differ by more.
 
         Views show the bounds, and verdicts use them. None with too few samples, or if the value is outside the bounds.
         """
@@ -282,19 +282,19 @@ class Record:
 
     @property
     def half_width(self) -> float | None:
-        """Half the width of `bounds` over the value, dimensionless; None without bounds or for a value of 0."""
+        """Return half the width of `bounds` over the value, dimensionless; None without bounds or for a value of 0."""
         bounds = self.bounds
         return (bounds[1] - bounds[0]) / 2 / abs(self.value) if bounds and self.value else None
 
     @property
     def requested_half_width(self) -> float | None:
-        """The requested half width of the interval over the value; None if no width was requested."""
+        """Return the requested half width of the interval over the value; None if no width was requested."""
         width = self.conditions.get("interval_asked")
         return float(width) if isinstance(width, int | float) and not isinstance(width, bool) else None
 
     @property
     def converged(self) -> bool:
-        """True if the interval is as narrow as requested, or no width was requested."""
+        """Return whether the interval is as narrow as requested, or no width was requested."""
         width = self.requested_half_width
         if width is None or self.value == 0:
             return True

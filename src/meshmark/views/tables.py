@@ -52,7 +52,7 @@ class TextCell:
 
     @property
     def trace(self) -> str:
-        """Text that is "" only if a page shows nothing in the cell."""
+        """Return the text that is "" only if a page shows nothing in the cell."""
         return self.text or ("…" if self.flags or self.dot else "")
 
 
@@ -78,7 +78,7 @@ class TextTable:
 
     @property
     def columns(self) -> list[int]:
-        """The columns to show: all that have content, and columns of plain text with a heading."""
+        """Return the columns to show: all that have content, and columns of plain text with a heading."""
         return self.columns_with([[c if isinstance(c, str) else c.trace for c in row] for row in self.rows])
 
     def columns_with(self, texts: Sequence[Sequence[str]]) -> list[int]:
@@ -89,7 +89,7 @@ class TextTable:
 
     @property
     def common_flags(self) -> frozenset[str]:
-        """The flags that all results of the table have."""
+        """Return the flags that all results of the table have."""
         cells = [cell for row in self.rows for cell in row if isinstance(cell, TextCell)]
         results = [frozenset(cell.flags) for cell in cells if cell.flags is not None]
         return frozenset.intersection(*results) if results else frozenset()

@@ -48,7 +48,7 @@ class ExportMaterial:
 
     @property
     def topology(self) -> Topology:
-        """The machine's topology.
+        """Return the machine's topology.
 
         Raises:
             UsageError: It is unknown.

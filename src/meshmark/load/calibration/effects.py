@@ -117,7 +117,7 @@ class Equivalence:
 
     @property
     def word(self) -> Word:
-        """Verdict; `equal` means equivalent, which is the same as p < alpha."""
+        """Return the verdict; `equal` means equivalent, which is the same as p < alpha."""
         return judge(self.interval, alike(self.margin))
 
 

@@ -53,7 +53,7 @@ class ScenarioApplication:
 
     @property
     def cpus(self) -> int:
-        """Number of CPUs that a copy can use: the threads of all its ranks."""
+        """Return the number of CPUs that a copy can use: the threads of all its ranks."""
         return self.configuration.count("threads") * self.configuration.count("ranks")
 
     def check(self) -> None:

@@ -32,7 +32,7 @@ class ThreadLane:
 
     @property
     def check(self) -> tuple[float, float] | None:
-        """Time in which the program checked its results, in s after the start of the clock; None without a check."""
+        """Return when the program checked its results, in s after the start of the clock; None without a check."""
         p = self.program
         return (p.ended_s - p.check_s, p.ended_s) if p.synthetic and p.how == "ok" and p.check_s > 0 else None
 

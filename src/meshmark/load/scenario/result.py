@@ -82,7 +82,7 @@ class ThreadUse:
 
     @property
     def accounted(self) -> float:
-        """(user + system + waiting + sleeping) / wall; 1 if all time is accounted for, NaN if wall is 0."""
+        """Return (user + system + waiting + sleeping) / wall; 1 if all time is accounted for, NaN if wall is 0."""
         parts = self.user_s + self.system_s + self.waiting_s + self.sleeping_s
         return parts / self.wall_s if self.wall_s > 0 else math.nan
 
@@ -129,17 +129,17 @@ class ProgramUse:
 
     @property
     def running_s(self) -> float:
-        """Duration of the calls with the waits of the schedule; for a command, the time from its release to its end."""
+        """Return the duration of the calls and waits of the schedule; for a command, the time from release to end."""
         return float(self.done["wall_s"]) if self.synthetic else self.wall_s
 
     @property
     def check_s(self) -> float:
-        """Time from the last call of a synthetic program to its end."""
+        """Return the time from the last call of a synthetic program to its end."""
         return max(0.0, self.wall_s - self.running_s)
 
     @property
     def plan_gap(self) -> float | None:
-        """Relative difference of `running_s` from the plan; None without a plan.
+        """Return the relative difference of `running_s` from the plan; None without a plan.
 
         Rates are off by the inverse, because the counts are as planned.
         """
@@ -160,7 +160,7 @@ class ProgramUse:
 
     @property
     def cpu_share(self) -> float:
-        """CPU time over the time that threads were ready to run, 0 to 1; 1 if no thread was ready."""
+        """Return the CPU time over the time that threads were ready to run, 0 to 1; 1 if no thread was ready."""
         ran_s = self.user_s + self.system_s
         return ran_s / (ran_s + self.waiting_s) if ran_s + self.waiting_s > 0 else 1.0
 

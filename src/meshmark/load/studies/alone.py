@@ -36,7 +36,7 @@ class ScenarioStudy(Study):
     Attributes:
         files: Files of the programs synthesised for the scenario's target profiles, by name.
         alone: Also run each program alone; otherwise, repeat the scenario only.
-        median_run: Folder of the scenario run with the median bench time; None if no run is valid.
+        median_run: Folder of the scenario run with the median makespan; None if no run is valid.
     """
 
     study = "scenario"
@@ -80,7 +80,7 @@ class ScenarioStudy(Study):
         """Add nothing: `conclude` compares the programs of the same runs."""
 
     def conclude(self) -> str:
-        """Compare each program with itself alone, and add bench times and fairness of the scenario."""
+        """Compare each program with itself alone, and add makespans and fairness of the scenario."""
         for number, p in enumerate(self.scenario.programs):
             conditions: dict[str, Scalar] = {"program": p.name, "copies": p.copies, "threads": p.threads}
             together = [dataclasses.replace(o, measured=(p.name,)) for o in self.outcomes[TOGETHER]]

@@ -28,7 +28,7 @@ class CurvePrediction:
 
     @property
     def error_points(self) -> float:
-        """Absolute error in percentage points."""
+        """Return the absolute error in percentage points."""
         return 100 * abs(self.predicted - self.measured.slowdown.ratio)
 
 

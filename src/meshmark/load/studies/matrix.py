@@ -66,7 +66,7 @@ class MatrixStudy(Study):
 
     @property
     def cells(self) -> dict[tuple[str, str], StudyPoint]:
-        """The points by class of the measured program and class of its neighbour."""
+        """Return the points by class of the measured program and class of its neighbour."""
         return {(str(p.conditions["class"]), p.label): p for p in self.points}
 
     def groups(self) -> list[list[StudyCell]]:

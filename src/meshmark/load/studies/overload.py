@@ -68,7 +68,7 @@ class OverloadStudy(Study):
             self.work = checked_work(self.work)
         elif not self.variants:
             raise UsageError("work: found neither a program nor calibration data to synthesise one from")
-        self._waits: list[str] = []  # lines with the waiting time of each copy in the run with the median bench time
+        self._waits: list[str] = []  # lines with the waiting time of each copy in the run with the median makespan
 
     def groups(self) -> list[list[StudyCell]]:
         """Return one group, with a cell per number of programs."""

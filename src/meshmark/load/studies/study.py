@@ -222,7 +222,7 @@ class Study(ABC):
 
     @property
     def runs_hint(self) -> str:
-        """Hint of an error that says where the output of the runs is."""
+        """Return the hint of an error that says where the output of the runs is."""
         return f"the runs and their output are in {self.folder}"
 
     def compare(

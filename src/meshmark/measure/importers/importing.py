@@ -58,7 +58,7 @@ class StepImport:
 
     @property
     def name(self) -> str:
-        """A name that consists of machine, start and digest."""
+        """Return a name that consists of machine, start and digest."""
         start = min(str(r.provenance.get("start", "")) for r in self.records)
         start_text = re.sub(r"[^0-9TZ]", "", start.partition(".")[0])
         return "-".join(filter(None, (self.machine, start_text, self.digest)))

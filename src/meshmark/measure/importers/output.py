@@ -121,7 +121,7 @@ class ToolOutput:
 
     @cached_property
     def text(self) -> str:
-        """All lines as one text. Each line has a line end, except for a last line that is cut off."""
+        """Return all lines as one text. Each line has a line end, except for a last line that is cut off."""
         text = "\n".join(line.text for line in self.lines)
         return text if not self.lines or self.is_cut(self.lines[-1]) else text + "\n"
 

@@ -45,7 +45,7 @@ class SurveyStep(Excerpt):
 
     @property
     def repeats(self) -> str:
-        """The name of the step in the specification, common to all its repetitions."""
+        """Return the name of the step in the specification, common to all its repetitions."""
         return _REPETITION.sub("", re.sub(r"^\d+-", "", self.id))
 
 

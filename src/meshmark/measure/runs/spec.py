@@ -58,7 +58,7 @@ class StepSpec(Input):
 
     @property
     def base(self) -> str:
-        """The name of the step's runs, unless an earlier step has the same name."""
+        """Return the name of the step's runs, unless an earlier step has the same name."""
         stem = re.sub(r"[^A-Za-z0-9_-]", "_", Path(self.application).stem)[:60]
         return self.name or self.instrument or stem
 

@@ -52,7 +52,7 @@ class FittedNumber:
 
     @property
     def error(self) -> float | None:
-        """The relative error of the model; None if no number was given."""
+        """Return the relative error of the model; None if no number was given."""
         return None if self.given is None else self.model / self.given - 1
 
 

@@ -91,7 +91,7 @@ class KeyNumbers:
 
     @property
     def cores_each(self) -> int:
-        """The number of cores of a socket."""
+        """Return the number of cores of a socket."""
         return int(self.need("cores")) // self.sockets
 
 

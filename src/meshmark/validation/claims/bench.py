@@ -126,7 +126,7 @@ class Bench:
 
     @property
     def guest(self) -> bool:
-        """True if this machine is virtual."""
+        """Return whether this machine is virtual."""
         return self.fact("virtual", "guest") is True
 
     def fact(self, *path: str) -> Any:

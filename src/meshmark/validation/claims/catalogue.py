@@ -166,7 +166,7 @@ class Claim:
 
     @property
     def half_digit(self) -> float:
-        """Half a unit of the last printed digit of the `value` in the publication; 0 if the value is exact.
+        """Return half a unit of the last printed digit of the `value` in the publication; 0 if the value is exact.
 
         A value of 1 states equality and values without a margin are counts: both are exact.
         """
@@ -176,7 +176,7 @@ class Claim:
 
     @property
     def expected(self) -> str:
-        """The required effect as text, such as `higher than 1`, `1.5` or `0.09 to 0.14`."""
+        """Return the required effect as text, such as `higher than 1`, `1.5` or `0.09 to 0.14`."""
         if self.relation == "none":
             return "0"
         if self.relation == "within":

@@ -170,12 +170,12 @@ class ClaimVerdict:
 
     @property
     def counts(self) -> bool:
-        """True if the verdict is evidence for or against the claim: conclusive, and not only from printed numbers."""
+        """Return whether the verdict is evidence about the claim: conclusive, and not only from printed numbers."""
         return self.word in DECIDED and self.basis != "printed"
 
     @property
     def text(self) -> str:
-        """The verdict and its limitation, if any."""
+        """Return the verdict and its limitation, if any."""
         if self.word == "indicative only":
             return f"on a guest: indicative only ({self.indication})"
         return self.word

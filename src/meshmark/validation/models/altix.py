@@ -69,8 +69,8 @@ def more_boards_change_nothing() -> StatementResult:
 @check("E06")
 def seventeen_jobs_on_sixteen_cpus() -> StatementResult:
     # 15 jobs have a CPU each. Two jobs share a CPU until the others end, then each has a CPU. The total work is
-    # 1744.0 s, as published. In the captions of figures 6 and 7, CPUs x bench time is the available CPU time, and
-    # almost no CPU is idle. So a CPU counts until its last job ends, and the bench time (makespan) is the mean over the
+    # 1744.0 s, as published. In the captions of figures 6 and 7, CPUs x makespan is the available CPU time, and
+    # almost no CPU is idle. So a CPU counts until its last job ends, and the makespan is the mean over the
     # CPUs, not the end of the last job.
     work, cpus = 1744.0 / 17, 16
     ends_s = [work] * (cpus - 2) + [1.5 * work] * 2

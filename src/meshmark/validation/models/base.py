@@ -60,7 +60,7 @@ class StatementRow:
 
     @property
     def counts_as(self) -> str:
-        """The score that includes the statement: its role, or `fitted` if a machine was fitted to a predict statement.
+        """Return the score that includes the statement: its role, or `fitted` if a machine was fitted to a prediction.
 
         Only `predict` is blind: no number was fitted to these statements and no number restates them.
         """

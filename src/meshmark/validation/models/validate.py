@@ -68,7 +68,7 @@ class AssumedNumber:
 
     @property
     def changed(self) -> float:
-        """The changed number: 10 % more; for a count, at least one more; for a size, twice as much."""
+        """Return the changed number: 10 % more; for a count, at least one more; for a size, twice as much."""
         if self.key.endswith(SIZES):
             return 2 * self.value
         increased = self.value * CHANGE

@@ -35,7 +35,7 @@ class Phases:
 
     @property
     def largest(self) -> int:
-        """The largest number of ranks."""
+        """Return the largest number of ranks."""
         return max(self.splits)
 
     def times(self, phase: str) -> dict[int, Record]:

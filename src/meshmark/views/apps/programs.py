@@ -118,7 +118,7 @@ class Steps:
 
     @property
     def grid(self) -> str:
-        """The grid of ranks; only for pop."""
+        """Return the grid of ranks; only for pop."""
         return UNKNOWN if self.within[0] is None else str(self.within[0])
 
 

@@ -96,7 +96,7 @@ class ComparisonBlock:
 
     @property
     def name(self) -> str:
-        """The heading of the block, such as `Memory latency`."""
+        """Return the heading of the block, such as `Memory latency`."""
         name = _NAMES.get((self.instrument, self.metric), named(self.instrument, self.metric).replace("_", " "))
         return name[:1].upper() + name[1:]
 

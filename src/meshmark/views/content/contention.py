@@ -41,7 +41,7 @@ class Factor:
 
     @property
     def word(self) -> Word:
-        """`higher` with contention, `equal` without; neither if a time is flagged or its interval is too wide."""
+        """Return `higher` with contention, `equal` without; neither if a time is flagged or an interval too wide."""
         usable = not measured(self.alone).excluded and not measured(self.together).excluded
         return judge(self.ratio.interval if usable else None, (0, STARTS), STARTS)
 

@@ -73,7 +73,7 @@ class LibraryRanking:
 
     @property
     def common(self) -> tuple[int, ...]:
-        """The sizes at which all protocols were measured: only these are ranked."""
+        """Return the sizes at which all protocols were measured: only these are ranked."""
         return tuple(s for s in self.sizes if all((p, s) in self.cells for p in self.protocols))
 
     def lowest(self, size: int) -> Record:
@@ -128,13 +128,13 @@ class LibraryComparison(NamedTuple):
 
     @property
     def alternated(self) -> int:
-        """The number of ratios from alternating runs of both libraries; other ratios include drift between the runs."""
+        """Return the number of ratios from alternating runs of both libraries; other ratios include a drift."""
         record_pairs = [(self.a.cells[key], self.b.cells[key]) for key in self.ratios]
         return sum(all(value_of(r, "runs", 1) > 1 for r in pair) for pair in record_pairs)
 
     @property
     def best(self) -> dict[int, Ratio]:
-        """The ratio of the best protocols of both libraries by size.
+        """Return the ratio of the best protocols of both libraries by size.
 
         Sizes at which no protocol of a library can be judged are missing. A ratio is inconclusive if a protocol that
         cannot be judged may be the best of its library.
@@ -154,7 +154,7 @@ class LibraryComparison(NamedTuple):
 
     @property
     def lines(self) -> dict[str, dict[int, Ratio]]:
-        """The ratios by name and size; for the halo exchange, the ratios of the best protocols come first."""
+        """Return the ratios by name and size; for the halo exchange, the ratios of the best protocols come first."""
         best = {BEST: self.best} if self.a.subject is HALO else {}
         return {**best, **{name: ratios for name in self.a.protocols if (ratios := self.ratios_by_size(name))}}
 

@@ -89,7 +89,7 @@ class _ReferenceComparison:
 
     @property
     def interval(self) -> Interval | None:
-        """Interval of the value over the reference, at least 95 %; None if the value has no interval."""
+        """Return the interval of the value over the reference, at least 95 %; None if the value has no interval."""
         low, high = self.reference.bounds or (self.reference.value, self.reference.value)
         if self.value.bounds is None or low <= 0:
             return None
@@ -97,20 +97,20 @@ class _ReferenceComparison:
 
     @property
     def performance(self) -> tuple[float, float]:
-        """Interval of the performance relative to the reference; twice the same ratio if the value has no interval."""
+        """Return the interval of the performance over the reference; twice the same ratio without an interval."""
         ratio = self.value.value / self.reference.value
         low, high = self.interval or (ratio, ratio)
         return (low, high) if self.better != "lower" else (1 / high, 1 / low if low > 0 else math.inf)
 
     @property
     def is_good(self) -> bool | None:
-        """True for a good point, False for a bad one; None if the interval includes values that are neither."""
+        """Return True for a good point, False for a bad one; None if the interval includes values that are neither."""
         low, high = self.performance
         return True if low >= self.limits[0] else False if high <= self.limits[1] else None
 
     @property
     def beyond(self) -> float:
-        """The distance of the point beyond its limit, as a ratio above 1."""
+        """Return the distance of the point beyond its limit, as a ratio above 1."""
         ratio = self.value.value / self.reference.value
         performance = ratio if self.better != "lower" else 1 / ratio
         return performance / self.limits[0] if self.is_good else self.limits[1] / performance

@@ -41,7 +41,7 @@ class ChartSection:
 
     @property
     def offers(self) -> list[str]:
-        """The commands that together measure what the chart needs."""
+        """Return the commands that together measure what the chart needs."""
         return [f"meshmark measure {words}" for words in self.options or (self.instrument,)]
 
     def is_shown(self, requested: Collection[str], drawn: bool) -> bool:

@@ -62,7 +62,7 @@ class _FioDirection:
 
     @property
     def rate(self) -> float:
-        """The rate in B/s; fio 2 states only KiB/s."""
+        """Return the rate in B/s; fio 2 states only KiB/s."""
         return self.number("bw_bytes") if "bw_bytes" in self.values else 1024 * self.number("bw")
 
     def latency(self, name: str) -> tuple[dict[str, Any], float]:

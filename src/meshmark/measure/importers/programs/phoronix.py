@@ -49,7 +49,7 @@ class _PhoronixResult:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The facts that the conditions always state."""
+        """Return the facts that the conditions always state."""
         return tuple(self.facts[name] for name in ("identifier", "description", "app_version", "units"))
 
 
