@@ -10,7 +10,7 @@ export PYTHON JOBS APPS
 own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native tests/native/* bench,$(depth)/*.cpp $(depth)/*.hpp))
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py tools/tidy.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
 .DEFAULT_GOAL := help
 
@@ -76,8 +76,8 @@ test-slow:
 	$(BIN)/python -m pytest -q -m alone tests/system $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -q -m slow tests/sanitized $(PYTEST_ARGS)
 
-check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
-	$(MAKE) --no-print-directory format lint types layers
+check: setup-tests ## format, lint, prose, types, layers, all tests, address and undefined-behaviour sanitizers
+	$(MAKE) --no-print-directory format lint prose types layers
 	tools/build.sh check all mm_tests
 	$(MAKE) --no-print-directory test-native test-python sanitize
 
@@ -92,6 +92,9 @@ fix: ## format the code, and mend what ruff can
 
 lint:
 	$(BIN)/ruff check $(python_code)
+
+prose: ## spelling, phrases and docstrings; `make test` checks them, too
+	$(BIN)/python -m pytest -q tests/unit/project/test_prose.py $(PYTEST_ARGS)
 
 types:
 	$(BIN)/mypy --strict
