@@ -184,7 +184,7 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
 
 
 def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: float = 0.1) -> None:
-    """Print the same for programs that pause to keep their pace."""
+    """Print how closely programs that keep a pace meet their profiles on this machine."""
     variants = _base()
     allowed = sorted(os.sched_getaffinity(0))
     rng = random.Random(3)

@@ -364,7 +364,7 @@ def compare(
 
 @checked
 def chart(what: Table, name: str = "") -> Any:
-    """Return a chart of records as the report draws it. Bands and whiskers are 95 % intervals; flagged marks are hollow.
+    """Return a chart of records as the report draws it. Bands and whiskers are 95 % intervals, flagged marks hollow.
 
     Args:
         what: A table of records.

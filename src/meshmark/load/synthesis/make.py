@@ -169,7 +169,7 @@ def calibrate(
         cpus: CPUs of a trial; empty: all that this process may use.
         env: additional variables of a trial.
         floor: relative error below which calibration ends.
-        progress: function that is called with a line after each trial.
+        progress: function that is called with lines about the progress.
     """
     trials: list[ProgramTrial] = []
     name, error = program.profile.name, 0.0

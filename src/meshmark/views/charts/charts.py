@@ -239,7 +239,7 @@ def bars(
     Args:
         rows: Rows with a value, its interval and a series.
         x: Field that names the group of a bar.
-        order: Names of the groups in their order; None: in the order of the alphabet.
+        order: Names of the groups in their order; None: in the order of the rows.
         title: Title of the value axis.
         label: Vega expression of the labels of the value axis.
         tips: Additional fields of the tooltip.
