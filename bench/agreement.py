@@ -30,6 +30,7 @@ def verdict(pair: ResultPair) -> str:
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--all", action="store_true", help="name every result that is called different")

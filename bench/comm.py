@@ -516,6 +516,7 @@ PARTS: Final[dict[str, Callable[[launch.Launcher, bool, str | None], None]]] = {
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART")
     parser.add_argument("--mpi", default="all", help="library: any, all or a kind")

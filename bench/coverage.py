@@ -52,6 +52,7 @@ def point(r: Record) -> str:
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
     parser.add_argument("--budget", default="10s", help="of each measurement [10s]")

@@ -170,6 +170,7 @@ def flags_of(name: str, cpu: int, disturb: Disturbance | None, budget: str) -> l
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
     parser.add_argument("--budget", default="1s", help="of each measurement [1s]")

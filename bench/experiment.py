@@ -108,9 +108,11 @@ class Told:
     outside: Bools
 
     def percent(self, *words: str) -> float:
+        """Return the share of comparisons with one of these words, in percent."""
         return float(100 * np.isin(self.word, [WORDS.index(w) for w in words]).mean())
 
     def share(self, *words: str) -> str:
+        """Return `percent` as text."""
         return f"{self.percent(*words):.1f} %"
 
 
@@ -305,6 +307,7 @@ TABLES: dict[str, Callable[[int], None]] = {"aa": aa, "power": power, "equal": e
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)} [all]")
     parser.add_argument("--count", type=int, default=2000, help="experiments of each row [2000]")

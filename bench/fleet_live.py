@@ -142,6 +142,7 @@ async def measure(address: str, pid: int, nodes: int, every_s: float, for_s: flo
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--every", type=float, default=10.0, help="s between two pushes of a node")

@@ -29,6 +29,7 @@ SPEC = 'name = "tiny"\n[[step]]\ninstrument = "peak"\noptions = { type = "fp64",
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
     options = parser.parse_args()

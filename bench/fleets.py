@@ -382,6 +382,7 @@ def _timed(what: str, *words: str) -> None:
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("what", choices=["noise", "judge", "peers", "year", "ingest"])
     parser.add_argument("path", type=Path, nargs="?")

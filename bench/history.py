@@ -156,6 +156,7 @@ def together(points: int, times: int) -> None:
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("--count", type=int, default=1000, help="series of each kind")
     parser.add_argument("--peers", nargs="*", default=[], metavar="FOLDER", help="where to import the others from")

@@ -345,6 +345,7 @@ PARTS: dict[str, tuple[Callable[[int], None], int]] = {
 
 
 def main() -> int:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--brief", action="store_true")

@@ -44,6 +44,7 @@ MACHINES = {
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     with recording("Fitted machine files", bench_parser(__doc__).parse_args()):
         fit_all()
 

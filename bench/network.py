@@ -254,6 +254,7 @@ def against_exact() -> None:
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("--booksim", help="path of a BookSim 2 binary")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of settings, from 0 [all]")

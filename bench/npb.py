@@ -59,6 +59,7 @@ def reference(with_: launch.Launcher, program: Path, count: int) -> float:
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("kernels", nargs="*", choices=[[], *KERNELS], metavar="KERNEL")

@@ -41,6 +41,7 @@ def campaign(
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("fleets", nargs="?", type=int, default=200)
     options = parser.parse_args()

@@ -309,6 +309,7 @@ def install() -> None:
 
 
 def arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = bench_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="pairs a row [5]")
     parser.add_argument("--only", metavar="REGEX", default="", help="only rows whose name matches")

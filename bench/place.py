@@ -405,6 +405,7 @@ def advise(trials: int) -> None:
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     names = ("search", "startup", "disturbed", "advise")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")

@@ -62,6 +62,7 @@ def ended(words: tuple[str, ...], folder: Path, limit_s: float) -> tuple[int | N
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("--starts", type=int, default=1000)
     parser.add_argument("--limit", type=float, default=120, help="seconds")

@@ -100,6 +100,7 @@ def timed(size: str, name: str, ask: Callable[[], Any], times: int = 3) -> None:
 
 
 def main() -> None:
+    """Measure what the command line requests."""
     parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path, help="new folder of the store")
     parser.add_argument("--like", type=Path, required=True, help="a survey as `meshmark store export` prints it")

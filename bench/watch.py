@@ -320,6 +320,7 @@ def interval(values: Sequence[float], cut: float = 0.2, draws: int = 4000) -> tu
 
 
 def told(kind: str, name: str, values: Sequence[float], aim: float | None) -> str:
+    """Record the mean slowdown of a program, and return it as text with its interval and its aim."""
     mean, low, high = interval(values)
     limits = (None, None if aim is None else 100 * aim)
     figure = Figure(100 * mean, 100 * low, 100 * high)

@@ -22,6 +22,7 @@ from meshmark.web.server import serve
 
 
 def recording_rate() -> None:
+    """Record the size of a recording per second of watching, while it grows and when it is finished."""
     metrics = tuple(FrameMetric(f"cpu.m{i}", "1", "a share", "time") for i in range(20))
     header = Header("host", "bench", "", 0.1, {"cpu": tuple({"name": str(i)} for i in range(64))}, metrics)
     draws = random.Random(1)
@@ -66,6 +67,7 @@ def live(header: Header, rate: float, seconds: float) -> Iterator[Frame]:
 
 
 def browser(name: str, settings: list[str], rate: float) -> None:
+    """Print how long the page takes for the frames of a machine in a real browser."""
     from playwright.sync_api import sync_playwright
 
     header = header_of({**header_line(find_machine(name, settings), 1 / rate), "source": "host"})

@@ -69,6 +69,7 @@ class ApplicationPlan:
         return of_tables(self.tables, PLAN, Path(self.source))
 
     def save(self, folder: Path) -> None:
+        """Write the plan into the folder of the run."""
         write_json(folder / PLAN, self)
 
     @staticmethod

@@ -128,7 +128,6 @@ def _words(record: Record, spans: Sequence[tuple[float, float, str]], nodes: Set
     """Return the possible words of each aspect of a record.
 
     Args:
-        record: The record.
         spans: Smallest and largest footprint in bytes of each level of the hierarchy, and its word.
         nodes: Nodes on whose CPUs the source has results of the metric.
     """
@@ -231,7 +230,6 @@ def _workers(record: Record, most: int) -> Workers | None:
     """Return the workers of a record; None if the instrument has no number of workers.
 
     Args:
-        record: The record.
         most: The largest number of workers in the source's results of the metric. They are assumed to be all CPUs if
             the result does not state it.
     """

@@ -18,7 +18,6 @@ def normalised(side: ResultSide, per: Per) -> ResultSide:
     """Return a side whose values are divided.
 
     Args:
-        side: The side.
         per: `thread`: rates per thread. `clock`: times in cycles of the measured clock, and rates per cycle. `peak`:
             rates of memory as a share of the theoretical peak. `""`: values as they are.
 

@@ -43,7 +43,6 @@ def by_limits(value: float, spoils: float, slows: float) -> Judgement:
     """Return the judgement of a value for which lower is better.
 
     Args:
-        value: The value.
         spoils: Lowest value that spoils measurements.
         slows: Lowest value that slows programs.
     """

@@ -214,7 +214,6 @@ def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
     No node needs to be full: pages bound to a set of nodes are allocated on the first of these nodes in this order.
 
     Args:
-        node: The node.
         cpu: An allowed CPU of the node; None if no CPU of the node is allowed.
         others: The other nodes.
 

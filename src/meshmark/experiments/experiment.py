@@ -89,6 +89,7 @@ class ExperimentPlan:
         return FigureOfMerit(self.pattern, self.metric, self.better)
 
     def save(self, folder: Path) -> None:
+        """Write the plan into the folder of the experiment."""
         write_json(folder / PLAN, self)
 
     @staticmethod
@@ -325,7 +326,6 @@ def records(experiment: Experiment, machine: str, command_line: str, build: str)
     `run_low` and `run_high` of `ratio` (unit 1) are the bounds of the interval that is valid at any time.
 
     Args:
-        experiment: The experiment.
         machine: Name of this machine. Records of a setting with a host have the name of that host.
         command_line: Command line of Meshmark.
         build: Version of Meshmark.

@@ -20,7 +20,6 @@ class SettingRunner:
     """Runs both settings of a plan, one run at a time.
 
     Args:
-        plan: The plan.
         folder: Folder for the output of the current run, and of the last run that failed.
 
     Raises:

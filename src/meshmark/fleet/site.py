@@ -156,7 +156,6 @@ def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
     """Return the engine of a site: the named engine, the engine of the file, or else the first that is installed.
 
     Args:
-        site: The site.
         named: Name of the engine; "": the engine of the site.
         nodes: The set of nodes, for engines that do not know nodes.
     """

@@ -30,7 +30,6 @@ def point_key(record: Record, *without: str) -> str:
     """Return the key of a record's point and metric: instrument, metric, and the conditions that distinguish points.
 
     Args:
-        record: The record.
         without: Conditions to leave out, so that all points of a curve along them have the same key.
     """
     instrument, *conditions = _point(record)

@@ -21,7 +21,6 @@ def check_selection(store: Store, selected: Mapping[str, str], prefix: str = "")
     """Raise if a selected run, machine, instrument or metric is neither in the store nor known to Meshmark.
 
     Args:
-        store: The store.
         selected: Name by column.
         prefix: Beginning of the names of options, `--` on the command line.
 

@@ -68,7 +68,6 @@ def measure(plan: SurveyPlan, folder: Path, store: Path, run_id: str, report: Re
     """Run the steps of a plan of one instrument, and store their results as a run.
 
     Args:
-        plan: The plan.
         folder: Folder of the journals.
         store: Folder of the store.
         run_id: Id of the run in the store.

@@ -37,7 +37,6 @@ def ask(
     """Simulate all runs on one machine and return the answers in the order of the runs.
 
     Args:
-        machine: The machine.
         runs: Runs as in the protocol of the simulator.
         threads: Concurrent simulations; None: one per available CPU. The answers do not depend on it.
         on_line: Called with each output line as it arrives, including frames.

@@ -238,7 +238,6 @@ def programs_run(cycles: Sequence[Cycle], programs: Sequence[PatternProgram], in
 
     Args:
         cycles: The cycle of each program.
-        programs: The programs.
         in_step: If true, all copies start together and compute equally long, like copies of one program that start
             together. If false, the computation of each copy lasts for exponentially distributed times.
     """

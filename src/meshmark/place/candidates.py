@@ -144,6 +144,7 @@ class AdvicePlan:
     application: str = ""
 
     def save(self, path: Path) -> None:
+        """Write the plan into a file."""
         write_json(path, self)
 
     @staticmethod

@@ -47,7 +47,6 @@ def compact(store: Store, before: str) -> StoreCompaction:
     """Compact a store.
 
     Args:
-        store: The store.
         before: ISO date; runs filed under this date or later keep files of their own.
 
     Raises:

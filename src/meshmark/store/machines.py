@@ -47,7 +47,6 @@ def add_machine(store: Store, machine: str, facts: Mapping[str, str], seen: str)
     """Add a row, unless the last row of the machine has the same facts.
 
     Args:
-        store: The store.
         machine: Id of the machine.
         facts: Text of each fact, by its name in `FACTS`.
         seen: Time from which the facts are valid, ISO 8601 in UTC.

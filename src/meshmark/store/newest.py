@@ -49,7 +49,6 @@ def newest(store: Store, machine: str, until: str = "") -> NewestResults:
     """Return the newest results of a machine.
 
     Args:
-        store: The store.
         machine: Id of the machine.
         until: Beginning of an ISO date and time. Runs that began later are left out; "" leaves out none.
 

@@ -60,7 +60,6 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
     `measure.repetitions.point_key`.
 
     Args:
-        store: The store.
         machine: Id of the machine.
         identity: Names of conditions that may identify a point, in addition to those with a column. All conditions of
             results of other tools identify it.

@@ -76,7 +76,6 @@ def held(folder: Path, resumed: bool = False) -> Iterator[None]:
     If the block raises, a folder that this call created is removed if the request was refused or nothing was written.
 
     Args:
-        folder: The folder.
         resumed: The folder contains an earlier run, which may still be running; a file system without locks is then
             an error.
 

@@ -33,7 +33,6 @@ def write_pages(
 
     Args:
         folder: Folder of the pages, which is created.
-        claims: The claims.
         history: All verdicts by claim, oldest first.
         store: The store that contains the evidence.
 
@@ -90,7 +89,6 @@ def claim_page(claim: Claim, verdicts: Sequence[ClaimVerdict], runs: Mapping[str
     """Return the page of a claim.
 
     Args:
-        claim: The claim.
         verdicts: All verdicts of the claim, oldest first.
         runs: Steps and records of each run that contains evidence for the newest verdicts.
     """

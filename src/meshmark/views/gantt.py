@@ -124,7 +124,6 @@ def gantt_svg(
     """Draw the chart as SVG for light and dark colour schemes.
 
     Args:
-        run: The run.
         machine: What a monitor recorded of the machine during the run.
         header: Include title and totals, for a stand-alone file.
         end_s: End of the time axis, to align several charts; 0 is the end of the run.

@@ -130,7 +130,6 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
 
     Args:
         header: Header of the recording.
-        frames: The frames.
         count: Number of frames to pack; a growing recording may have more.
 
     Raises:

@@ -207,6 +207,7 @@ class ApplicationCopies:
 
 
 def save_verdicts(folder: Path, verdicts: Sequence[CopyVerdict]) -> None:
+    """Write the verdicts on the copies of an application into the folder of a run."""
     write_json(folder / VERDICTS, [asdict(v) for v in verdicts])
 
 

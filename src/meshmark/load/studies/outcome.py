@@ -148,7 +148,6 @@ def outcome_of(
     """Return the outcome of a run of a cell; its reason says why it is invalid.
 
     Args:
-        cell: The cell.
         repetition: Number of the repetition, from 0.
         run: The run of its scenario.
         inspect: Function that returns more values of a run, by name; None: there are none.

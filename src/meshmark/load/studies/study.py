@@ -246,7 +246,6 @@ class Study(ABC):
         """Return the valid outcomes of a cell and their flags.
 
         Args:
-            cell: The cell.
             metric: Record this metric as absent if no outcome is valid.
         """
         outcomes = [o for o in self.outcomes[cell.name] if not o.reason]

@@ -97,7 +97,6 @@ def matched(pattern: str | re.Pattern[str], text: str, required: str, where: str
 
     Args:
         pattern: The regular expression.
-        text: The text.
         required: Description of a valid text, such as `a name`.
         where: The place in the file, if the message must name it.
 

@@ -320,7 +320,6 @@ def add_to(
     """Add the parts that the store does not contain. All parts are checked before the first file is written.
 
     Args:
-        store: The store.
         parts: The parts of one file.
         name: Name of the run; further runs get a numeric suffix. "" derives it from machine, start and content.
         replaced: Names of runs that these parts replace.

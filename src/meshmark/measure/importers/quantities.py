@@ -239,7 +239,6 @@ def facts(text: str, patterns: Mapping[str, str]) -> dict[str, Scalar]:
     """Return the facts that lines of a text state, by name.
 
     Args:
-        text: The text.
         patterns: Pattern of each name; its first group is the fact. Case does not matter; `^` and `$` match at line
             ends. Facts that no line states are absent from the result.
     """

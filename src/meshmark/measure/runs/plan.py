@@ -62,6 +62,7 @@ class SurveyPlan(Excerpt):
         return sum(step.budget_s for step in self.steps)
 
     def save(self, path: Path) -> None:
+        """Write the plan into a file."""
         write_json(path, self)
 
     @staticmethod

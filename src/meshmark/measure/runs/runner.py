@@ -265,7 +265,6 @@ def run_plan(
     If the store cannot be written, the step fails; its results stay in the journal.
 
     Args:
-        plan: The plan.
         folder: Folder of the run, which gets the journals.
         store: Store to which the records are added.
         run_id: Id of the run in the store.

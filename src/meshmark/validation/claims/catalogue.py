@@ -286,7 +286,6 @@ def trials_of(claims: Sequence[Claim], on: str = "") -> list[tuple[Claim, ClaimT
     """Return the tests of these claims and the machine of each: a model, `host` or `computed`.
 
     Args:
-        claims: The claims.
         on: `host`, `guest`, `computed` or a modelled machine; "" for all.
     """
     tests = []

@@ -109,7 +109,6 @@ def _rows(records: Sequence[Record], x: str, title: str, things: tuple[str, str]
     """Return rows over the condition `x`, in series by the conditions that vary.
 
     Args:
-        records: The records.
         x: Condition of the x axis.
         title: Name in tooltips of x, a count of these `things` (singular and plural).
         things: Singular and plural of what x counts.

@@ -45,7 +45,6 @@ def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[l
     A set is the conditions that some of the results have besides the shared ones.
 
     Args:
-        records: The records.
         hidden: Conditions that are left out.
     """
     keys = visible(records, hidden)
@@ -81,7 +80,6 @@ def result_tables(records: Sequence[Record], hidden: Collection[str], limit: int
     """Return what all results share, and a table for each listing.
 
     Args:
-        records: The records.
         hidden: Conditions that are left out.
         limit: Most rows of all tables together.
     """

@@ -107,7 +107,6 @@ def selected(
     """Return the records of a metric that have all required conditions.
 
     Args:
-        records: The records.
         instruments: The instruments to select from; () selects from all.
         metric: Name of the metric.
         numbers: Conditions that must be finite numbers.
