@@ -28,8 +28,8 @@ std::string size(std::size_t bytes) {
 
 }  // namespace
 
-Input read_input(const std::string& path, std::size_t max) {
-  Input input;
+FileContent read_input(const std::string& path, std::size_t max) {
+  FileContent input;
   input.allowed = "a regular file of at most " + size(max);
   const auto refuse = [&](const std::string& reason) {
     input.text.clear();
@@ -64,7 +64,7 @@ Input read_input(const std::string& path, std::size_t max) {
 }
 
 std::string read_input_of(const std::string& field, const std::string& path) {
-  Input input = read_input(path);
+  FileContent input = read_input(path);
   if (!input.wrong.empty()) throw UsageError(field, shown_path(path) + ": " + input.wrong, input.allowed);
   return std::move(input.text);
 }

@@ -56,13 +56,13 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
-struct Output {
+struct ProgramOutput {
   int status;
   std::string out, err;
 };
 
 /// Runs a program without a shell. The program is killed when this process ends, and after `limit_s`.
-Output run_program(const std::vector<std::string>& command, double limit_s) {
+ProgramOutput run_program(const std::vector<std::string>& command, double limit_s) {
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
     throw mm::Failure("cannot create a pipe: " + std::string(std::strerror(errno)));
@@ -82,7 +82,7 @@ Output run_program(const std::vector<std::string>& command, double limit_s) {
   close(out[1]);
   close(err[1]);
   if (child < 0) throw mm::Failure("cannot start " + command[0] + ": " + std::strerror(errno));
-  Output result{};
+  ProgramOutput result{};
   const double end = mm::wall_s() + limit_s;
   bool open_out = true, open_err = true, late = false;
   while (open_out || open_err) {
@@ -142,7 +142,7 @@ class NamelessFile {
 
 std::string pick_engine(const std::string& fio, const std::string& requested) {
   if (requested != "auto") return requested;
-  const Output engines = run_program({fio, "--enghelp"}, 10);
+  const ProgramOutput engines = run_program({fio, "--enghelp"}, 10);
   for (const char* engine : {"libaio", "io_uring"})
     if (engines.out.find(engine) != std::string::npos) return engine;
   return "psync";
@@ -200,7 +200,7 @@ bool opens_directly(const std::string& file) {
 }
 
 /// One run of fio.
-struct Job {
+struct FioRun {
   std::string fio, engine, file, direction;
   std::size_t block = 0, size = 0;  ///< size of a temporary file; 0: the size of the target
   int depth = 1, processes = 1;
@@ -208,7 +208,7 @@ struct Job {
   bool direct = true, read_only = true;
 };
 
-std::vector<std::string> argv_of(const Job& job) {
+std::vector<std::string> argv_of(const FioRun& job) {
   std::vector<std::string> argv{job.fio,
                                 "--name=meshmark",
                                 "--filename=" + job.file,
@@ -233,8 +233,8 @@ std::vector<std::string> argv_of(const Job& job) {
 }
 
 /// Returns the bandwidth in B/s and the mean latency in s. Throws Failure if fio fails or reports nothing.
-mm::Values run_fio(const Job& job) {
-  const Output output = run_program(argv_of(job), job.runtime_s + 30);
+mm::Values run_fio(const FioRun& job) {
+  const ProgramOutput output = run_program(argv_of(job), job.runtime_s + 30);
   if (!WIFEXITED(output.status) || WEXITSTATUS(output.status) != 0)
     throw mm::Failure("fio: " + first_line(output.err.empty() ? output.out : output.err));
   const json j = mm::parse_json(output.out.substr(std::min(output.out.find('{'), output.out.size())));
@@ -248,7 +248,7 @@ mm::Values run_fio(const Job& job) {
   return {bytes / (ms * 1e-3), latency};
 }
 
-mm::Point point_of(const Target& target, const Job& job) {
+mm::Point point_of(const Target& target, const FioRun& job) {
   mm::Point p;
   p.conditions = {{"target", target.name},    {"direction", job.direction}, {"block_bytes", job.block},
                   {"queue_depth", job.depth}, {"jobs", job.processes},      {"size_bytes", job.size},
@@ -263,7 +263,7 @@ mm::Point point_of(const Target& target, const Job& job) {
 void measure(mm::Run& run) {
   const auto directions = run.choices("direction");
   const auto blocks = run.sizes("block_bytes");
-  Job job;
+  FioRun job;
   job.read_only =
       std::none_of(directions.begin(), directions.end(), [](auto& d) { return d.find("write") != std::string::npos; });
   const Target target = target_of(run, !job.read_only);

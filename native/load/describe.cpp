@@ -16,7 +16,7 @@ int kernels_verb(int argc, char** argv) {
   bool as_json = false;
   app.flag("--json", as_json, "print one JSON object per line");
   if (!app.read(argc, argv, "kernels")) return 0;
-  for (const workloads::Entry& e : workloads::kernels()) {
+  for (const workloads::KernelEntry& e : workloads::kernels()) {
     if (as_json)
       emit({{"name", e.info.name},
             {"kind", e.info.kind},
@@ -39,7 +39,7 @@ int describe_verb(int argc, char** argv) {
   json counts = json::array(), counters = json::array();
   for (const workloads::CountColumn& c : workloads::kCountColumns)
     counts.push_back({{"name", c.name}, {"unit", c.unit}, {"help", c.meaning}});
-  for (const perf::Event& e : perf::thread_events())
+  for (const perf::ThreadEvent& e : perf::thread_events())
     counters.push_back({{"name", e.name}, {"unit", e.unit}, {"help", e.meaning}});
   emit({{"schema", 1}, {"name", "load"}, {"counts", counts}, {"counters", counters}});
   return 0;

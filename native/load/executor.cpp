@@ -14,7 +14,7 @@ namespace mm::load {
 
 using workloads::CountColumn, workloads::Kernel, workloads::Memory;
 
-Executor::Executor(const Program& program) : program_(program) {
+Executor::Executor(const SyntheticProgram& program) : program_(program) {
   for (std::size_t t = 0; t <= program.shares.size(); ++t)
     cumulative_shares_.push_back(
         t == program.shares.size()
@@ -24,7 +24,7 @@ Executor::Executor(const Program& program) : program_(program) {
 #pragma omp parallel num_threads(program_.threads)
     work(omp_get_thread_num());
   };
-  for (const Part& part : program.parts) {
+  for (const KernelVariant& part : program.parts) {
     Running r;
     r.memory = std::make_unique<Memory>(program.threads, on_all_threads);
     try {
@@ -46,7 +46,7 @@ Executor::Executor(const Program& program) : program_(program) {
 
 void Executor::call(std::size_t k) {
   Running& r = running_[k];
-  const Part& part = program_.parts[k];
+  const KernelVariant& part = program_.parts[k];
   if (program_.threads == 1) {
     work(r, part, 0);
   } else {
@@ -63,7 +63,7 @@ void Executor::spin(Ticks until) const {
 
 /// Does a thread's share of a call. Units are independent, but when a walk restarts with another division, a unit may
 /// move to a second thread while the first still works on it. The threads therefore synchronise.
-void Executor::work(const Running& r, const Part& part, int rank) const {
+void Executor::work(const Running& r, const KernelVariant& part, int rank) const {
   Kernel* const kernel = r.kernel.get();
   const std::size_t all = kernel->units();
   std::size_t first = r.cursor;

@@ -23,7 +23,7 @@ class Executor {
  public:
   /// Allocates and touches all memory. Throws Failure if a load kernel's counts differ from those in the file, Absent
   /// if a kernel is unavailable.
-  explicit Executor(const Program& program);
+  explicit Executor(const SyntheticProgram& program);
 
   std::size_t memory_bytes() const { return memory_bytes_; }
   std::vector<Running>& running() { return running_; }
@@ -33,9 +33,9 @@ class Executor {
   void spin(Ticks until) const;
 
  private:
-  void work(const Running& r, const Part& part, int rank) const;
+  void work(const Running& r, const KernelVariant& part, int rank) const;
 
-  const Program& program_;
+  const SyntheticProgram& program_;
   std::vector<double> cumulative_shares_;  ///< by thread
   std::vector<Running> running_;
   std::size_t memory_bytes_ = 0;

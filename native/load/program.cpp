@@ -18,16 +18,16 @@ constexpr std::uint64_t kMaxCalls = std::uint64_t{1} << 29;
 
 }  // namespace
 
-Program read_program(const std::string& path) {
+SyntheticProgram read_program(const std::string& path) {
   const std::string shown = shown_path(path);
-  const Input input = read_input(path);
+  const FileContent input = read_input(path);
   if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
   const json root = parse_json(input.text);
   if (!root.is_object()) throw Failure(shown + ": not a JSON object");
   const Fields file{root, shown};
   if (file.text("format") != "meshmark load program") file.refuse("format", file.at("format"), "meshmark load program");
   if (file.whole("version", 0, 1 << 20) != 1) file.refuse("version", file.at("version"), "1");
-  Program program;
+  SyntheticProgram program;
   const json& target = file.at("prescription");
   if (!target.is_object()) file.refuse("prescription", target, "an object");
   const Fields prescription{target, shown + ": prescription"};
@@ -55,7 +55,7 @@ Program read_program(const std::string& path) {
     const std::string where = shown + ": variants[" + std::to_string(i) + "]";
     if (!variants[i].is_object()) throw Failure(where + ": not an object");
     const Fields f{variants[i], where};
-    Part part;
+    KernelVariant part;
     part.name = f.text("name");
     try {
       part.entry = &workloads::kernel(f.text("kernel"));
@@ -81,7 +81,7 @@ Program read_program(const std::string& path) {
   return program;
 }
 
-Order::Order(const std::vector<Part>& parts) : parts_(parts) {
+Order::Order(const std::vector<KernelVariant>& parts) : parts_(parts) {
   for (std::size_t k = 0; k < parts.size(); ++k)
     heap_.push_back({(0.0 + parts[k].phase) / static_cast<double>(parts[k].calls), k, 0});
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
@@ -91,7 +91,7 @@ std::size_t Order::next() {
   std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
   Due due = heap_.back();
   heap_.pop_back();
-  const Part& part = parts_[due.part];
+  const KernelVariant& part = parts_[due.part];
   if (++due.call < part.calls) {
     due.time = (static_cast<double>(due.call) + part.phase) / static_cast<double>(part.calls);
     heap_.push_back(due);

@@ -9,9 +9,9 @@
 namespace mm::load {
 
 /// One variant of a kernel in a program. src/meshmark/load/synthesis/program.py writes and documents the file.
-struct Part {
+struct KernelVariant {
   std::string name;
-  const workloads::Entry* entry = nullptr;
+  const workloads::KernelEntry* entry = nullptr;
   workloads::Shape shape;
   std::size_t window = 1;  ///< units per call
   std::uint64_t calls = 0;
@@ -20,23 +20,23 @@ struct Part {
   workloads::Counts planned;                     ///< counts of one call that the file assumes
 };
 
-struct Program {
+struct SyntheticProgram {
   std::string name;
   int threads = 1;
   double run_time_s = 0, pace = 0;  ///< from the target profile; with a pace > 0, calls start no earlier than planned
   double planned_s = 0;             ///< time of all calls; 0 if the file does not state it
   std::vector<double> shares;       ///< by thread: share of each call's units; the sum is 1
-  std::vector<Part> parts;
+  std::vector<KernelVariant> parts;
 };
 
 /// Reads a program from its file. Throws Failure with the file, the field, what was found and what is allowed.
-Program read_program(const std::string& path);
+SyntheticProgram read_program(const std::string& path);
 
 /// The order of calls. Call c of part k has the time (c + phase_k) / calls_k; ties go to the smaller k.
 /// src/meshmark/load/calibration/order.py uses the same arithmetic and yields the same order.
 class Order {
  public:
-  explicit Order(const std::vector<Part>& parts);
+  explicit Order(const std::vector<KernelVariant>& parts);
   bool done() const { return heap_.empty(); }
   std::size_t next();
   double due() const {
@@ -50,7 +50,7 @@ class Order {
     std::uint64_t call;
     bool operator>(const Due& other) const { return time > other.time || (time == other.time && part > other.part); }
   };
-  const std::vector<Part>& parts_;
+  const std::vector<KernelVariant>& parts_;
   std::vector<Due> heap_;
 };
 

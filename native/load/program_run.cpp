@@ -41,7 +41,7 @@ struct Done {
   Counts counts;
   double memory_read = 0, memory_write = 0, cache = 0;
 
-  void add(const Part& part, const Counts& unit) {
+  void add(const KernelVariant& part, const Counts& unit) {
     const auto n = static_cast<double>(part.window);
     ++calls;
     for (const CountColumn& c : workloads::kCountColumns) counts.*c.value += n * unit.*c.value;
@@ -73,7 +73,7 @@ struct Account {
 /// Runs all calls of a program in order, and writes a line at the end of each time window.
 class ProgramRun {
  public:
-  ProgramRun(const Program& program, Executor& executor, double window_s)
+  ProgramRun(const SyntheticProgram& program, Executor& executor, double window_s)
       : program_(program), executor_(executor), window_s_(window_s), window_end_s_(before_.wall_s + window_s) {}
 
   void run() {
@@ -148,7 +148,7 @@ class ProgramRun {
     std::vector<std::string> wrong_results;
     for (std::size_t k = 0; k < program_.parts.size(); ++k) {
       const Running& r = executor_.running()[k];
-      const Part& part = program_.parts[k];
+      const KernelVariant& part = program_.parts[k];
       emit({{"type", "variant"}, {"name", part.name}, {"calls", part.calls}, {"wall_s", r.wall_s}, {"cpu_s", r.cpu_s}});
       if (const std::string error = r.kernel->verify(); !error.empty())
         wrong_results.push_back(part.name + ": " + error);
@@ -156,7 +156,7 @@ class ProgramRun {
     return wrong_results;
   }
 
-  const Program& program_;
+  const SyntheticProgram& program_;
   Executor& executor_;
   const Account before_{};
   Done done_, reported_;
@@ -178,7 +178,7 @@ int program_verb(int argc, char** argv) {
   app.flag("--wait", wait, "set up, report ready, and start on a line from standard input");
   app.flag("--order", order, "print the order of the calls without running them");
   if (!app.read(argc, argv, "program")) return 0;
-  const Program program = read_program(path);
+  const SyntheticProgram program = read_program(path);
   if (order) {
     for (Order calls(program.parts); !calls.done();) std::cout << program.parts[calls.next()].name << "\n";
     return 0;

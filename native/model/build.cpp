@@ -236,7 +236,7 @@ class Builder {
 
   const Table all_, topology_, node_;
   const int flit_bytes_;
-  Plan plan_;
+  TopologyPlan plan_;
   Graph g_;
   NodePorts ports_{};
   std::uint16_t bus_kind_ = 0, port_kind_ = 0;

@@ -17,10 +17,10 @@ int bucket_shift(const Graph& graph) {
   return std::clamp(11 - static_cast<int>(std::bit_width(graph.endpoints.size() / 3)), 4, 9);
 }
 
-class Machine {
+class SimulatedMachine {
  public:
-  Machine(const Graph& graph, const Routing& routing, const RouterRules& routers, const NodeRules& rules,
-          const Trial& trial, const FrameSink& frames)
+  SimulatedMachine(const Graph& graph, const Routing& routing, const RouterRules& routers, const NodeRules& rules,
+                   const Trial& trial, const FrameSink& frames)
       : trial_(trial),
         calendar_(bucket_shift(graph)),
         network_(graph, routing, routers, calendar_),
@@ -118,7 +118,7 @@ class Machine {
 
 TrialResult simulate(const Graph& graph, const Routing& routing, const RouterRules& routers, const NodeRules& rules,
                      const Trial& trial, const FrameSink& frames) {
-  return Machine(graph, routing, routers, rules, trial, frames).run();
+  return SimulatedMachine(graph, routing, routers, rules, trial, frames).run();
 }
 
 }  // namespace mm::model

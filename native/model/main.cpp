@@ -30,12 +30,12 @@ void run_all(const mm::model::Ready& machine, const mm::json& runs, unsigned thr
     return;
   }
   // Each run is simulated by one thread; answers (and the frames before them) are written in order.
-  struct Slot {
+  struct SimulatedRun {
     std::vector<mm::json> lines;
     std::exception_ptr error;
     bool done = false;
   };
-  std::vector<Slot> slots(count);
+  std::vector<SimulatedRun> results(count);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stop{false};
   std::mutex lock;
@@ -44,28 +44,28 @@ void run_all(const mm::model::Ready& machine, const mm::json& runs, unsigned thr
   for (unsigned t = 0; t < std::min<std::size_t>(threads, count); ++t)
     team.emplace_back([&] {
       for (std::size_t i = next++; i < count && !stop; i = next++) {
-        Slot slot;
+        SimulatedRun result;
         try {
           mm::json line =
-              mm::model::answer(machine, runs[i], i, [&](const mm::json& frame) { slot.lines.push_back(frame); });
-          slot.lines.push_back(std::move(line));
+              mm::model::answer(machine, runs[i], i, [&](const mm::json& frame) { result.lines.push_back(frame); });
+          result.lines.push_back(std::move(line));
         } catch (...) {
-          slot.error = std::current_exception();
+          result.error = std::current_exception();
         }
-        slot.done = true;
+        result.done = true;
         const std::scoped_lock guard(lock);
-        slots[i] = std::move(slot);
+        results[i] = std::move(result);
         changed.notify_all();
       }
     });
   for (std::size_t i = 0; i < count; ++i) {
     std::unique_lock guard(lock);
-    changed.wait(guard, [&] { return slots[i].done; });
-    const Slot slot = std::move(slots[i]);
+    changed.wait(guard, [&] { return results[i].done; });
+    const SimulatedRun result = std::move(results[i]);
     guard.unlock();
     try {
-      if (slot.error) std::rethrow_exception(slot.error);
-      for (const mm::json& line : slot.lines) mm::emit(line);
+      if (result.error) std::rethrow_exception(result.error);
+      for (const mm::json& line : result.lines) mm::emit(line);
     } catch (...) {
       stop = true;
       throw;

@@ -36,10 +36,10 @@ json link_of(const Graph& g, const Output& o, const char* key, const json& value
               {key, value}};
 }
 
-std::vector<std::uint32_t> numbers(const Table& table, const char* key, std::size_t count, const std::string& of) {
+std::vector<std::uint32_t> numbers(const Table& table, const char* key, std::size_t count, const std::string& items) {
   const json& value = table.at(key);
   const std::string allowed =
-      "\"all\" or numbers from 0 to " + std::to_string(count == 0 ? 0 : count - 1) + " (" + of + ")";
+      "\"all\" or numbers from 0 to " + std::to_string(count == 0 ? 0 : count - 1) + " (" + items + ")";
   std::vector<std::uint32_t> list;
   if (value == "all") {
     for (std::uint32_t i = 0; i < count; ++i) list.push_back(i);
@@ -55,8 +55,8 @@ std::vector<std::uint32_t> numbers(const Table& table, const char* key, std::siz
   return list;
 }
 
-Stream stream_of(const Table& t, const Ready& m) {
-  Stream s;
+AccessStream stream_of(const Table& t, const Ready& m) {
+  AccessStream s;
   s.op = static_cast<Op>(t.choice("op", {"read", "own", "write"}));
   s.state = static_cast<State>(t.choice("state", {"clean", "dirty", "shared"}));
   if (t.has("homes") && t.at("homes").is_array()) {

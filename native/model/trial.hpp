@@ -12,7 +12,7 @@ enum class State : std::uint8_t { clean, dirty, shared };
 enum class Homes : std::uint8_t { local, fixed, uniform, others, list };
 
 /// One array or set of lines that an actor accesses in order, or at random.
-struct Stream {
+struct AccessStream {
   Op op = Op::read;
   State state = State::clean;
   Homes homes = Homes::local;
@@ -42,7 +42,7 @@ struct Actor {
   std::uint64_t burst = 0;    ///< accesses per memory phase; 0: no rest
   Time rest = 0;              ///< time between the last read of a memory phase and the next phase
   bool random_rest = false;   ///< exponentially distributed with mean `rest`
-  std::vector<Stream> streams;
+  std::vector<AccessStream> streams;
   /// If it is not empty, the actor performs these accesses once, in order, instead of the accesses of `streams`. Caches
   /// are then unlimited, and the directory tracks which cores hold which lines.
   std::vector<Traced> trace;

@@ -35,7 +35,7 @@ constexpr const char* kProgram = "meshmark-node";
 /// Exit statuses, as the node problem detector of Kubernetes defines them.
 enum class Health { healthy = 0, problem = 1, unknown = 2 };
 
-struct Request {
+struct RunOptions {
   std::string plan, out = ".", name, scratch;
   bool beside = false, once = false, health = false;
   double spread_s = 0;
@@ -80,13 +80,13 @@ json last_line(const std::string& status, double elapsed_s, const LimitCheck& ch
 }
 
 /// Returns whether readers of results need a line: samples are in the results, and progress is no longer of interest.
-bool kept(std::string_view line) {
+bool is_retained(std::string_view line) {
   return !line.starts_with("{\"type\":\"sample\"") && !line.starts_with("{\"type\":\"progress\"");
 }
 
 /// Runs all steps. Returns "ok" or "interrupted".
 std::string run_steps(const Plan& plan, double begun_s, Interrupts& interrupts, ResultFile& out, LimitCheck& check) {
-  for (const Step& step : plan.steps) {
+  for (const PlanStep& step : plan.steps) {
     const double now = wall_s(), end_s = begun_s + plan.limit_s;
     StepEnd end{"left out", "the time limit of the plan was reached"};
     json begin{{"type", "step"}, {"id", step.id}, {"argv", step.argv}};
@@ -96,7 +96,7 @@ std::string run_steps(const Plan& plan, double begun_s, Interrupts& interrupts, 
       end = {"interrupted", "a signal was received"};
     else if (now < end_s)
       end = run_step(step, std::min(end_s, now + step.limit_s), interrupts, [&](std::string_view line) {
-        if (kept(line)) out.text_line(line);
+        if (is_retained(line)) out.text_line(line);
         check.see(line);
       });
     out.line({{"type", "step end"},
@@ -125,37 +125,37 @@ int report_health(const LimitCheck& check, const std::string& hash) {
   return print_health(Health::healthy, std::to_string(check.compared()) + " results are within their limits");
 }
 
-int run_plan(const Request& request) {
+int run_plan(const RunOptions& options) {
   Identity machine = identity_of_tree("");
-  Plan plan = read_plan(request.plan, machine.hash);
-  const std::string name = request.name.empty() ? machine.name : request.name;
+  Plan plan = read_plan(options.plan, machine.hash);
+  const std::string name = options.name.empty() ? machine.name : options.name;
   check_name(name);
   machine.name = name;
-  for (Step& step : plan.steps) step.machine = machine.id();
-  if (request.spread_s > 0) {
+  for (PlanStep& step : plan.steps) step.machine = machine.id();
+  if (options.spread_s > 0) {
     const double share = static_cast<double>(std::hash<std::string>{}(name) % 10'007) / 10'007;
-    std::this_thread::sleep_for(std::chrono::duration<double>(share * request.spread_s));
+    std::this_thread::sleep_for(std::chrono::duration<double>(share * options.spread_s));
   }
   const Turn turn(name, plan.limit_s);
-  if (request.once && has_result(request.out, name)) {
+  if (options.once && has_result(options.out, name)) {
     std::fprintf(stderr, "%s: %s has already been measured\n", kProgram, name.c_str());
     return 0;
   }
   // Before the check for other work, which may be processes that a killed runner left behind.
-  std::optional<Scratch> scratch;
-  if (std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) { return step.program.has_value(); }))
-    scratch.emplace(request.scratch, name);
-  for (Step& step : plan.steps) step.scratch = scratch ? scratch->path() : "";
+  std::optional<ScratchFolder> scratch;
+  if (std::any_of(plan.steps.begin(), plan.steps.end(), [](const PlanStep& step) { return step.program.has_value(); }))
+    scratch.emplace(options.scratch, name);
+  for (PlanStep& step : plan.steps) step.scratch = scratch ? scratch->path() : "";
   const double begun_s = wall_s();
-  const std::string reason = plan.alone && !request.beside ? other_work() : "";
+  const std::string reason = plan.alone && !options.beside ? other_work() : "";
   Interrupts interrupts;  // from before the file exists until it is complete
-  ResultFile out(request.out, name);
+  ResultFile out(options.out, name);
   LimitCheck check(plan.limits);
   out.line(first_line_of(plan, name, machine));
   if (!reason.empty()) {
     out.line(last_line("refused: " + reason, wall_s() - begun_s, check));
     out.finish();
-    if (request.health) return print_health(Health::unknown, reason);
+    if (options.health) return print_health(Health::unknown, reason);
     throw Absent("this node runs other work: " + reason, "wait until it ends, or use --beside to measure beside it");
   }
   record_files(plan.files, "", out);
@@ -164,7 +164,7 @@ int run_plan(const Request& request) {
   const std::string status = run_steps(plan, begun_s, interrupts, out, check);
   out.line(last_line(status, wall_s() - begun_s, check));
   out.finish(status == "interrupted");
-  if (request.health) return report_health(check, machine.hash);
+  if (options.health) return report_health(check, machine.hash);
   for (const std::string& problem : check.problems())
     std::fprintf(stderr, "%s: problem: %s\n", kProgram, problem.c_str());
   return status == "ok" ? 0 : 1;
@@ -172,27 +172,27 @@ int run_plan(const Request& request) {
 
 int answer_request(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  Request request;
+  RunOptions options;
   Arguments app{
       "Carry out a plan on this node and write one file of results, NAME.jsonl.gz.\n\n"
       "example: meshmark-node plan.json --out /scratch/fleet/inbox",
       kProgram};
-  app.add("PLAN", request.plan, "written by meshmark fleet run or check").required();
-  app.add("--out", request.out, "folder of the results, or - for standard output").show_default();
-  app.add("--name", request.name, "name of this node [its host name]");
-  app.add("--scratch", request.scratch, "folder in which programs of users run [$TMPDIR, or /tmp]");
-  app.flag("--beside", request.beside, "also run beside the work of others");
-  app.flag("--once", request.once, "do nothing if the folder has results of this node");
-  app.time("--spread", request.spread_s,
+  app.add("PLAN", options.plan, "written by meshmark fleet run or check").required();
+  app.add("--out", options.out, "folder of the results, or - for standard output").show_default();
+  app.add("--name", options.name, "name of this node [its host name]");
+  app.add("--scratch", options.scratch, "folder in which programs of users run [$TMPDIR, or /tmp]");
+  app.flag("--beside", options.beside, "also run beside the work of others");
+  app.flag("--once", options.once, "do nothing if the folder has results of this node");
+  app.time("--spread", options.spread_s,
            "wait up to this time, which depends on the name, so that not all start at once");
-  app.flag("--health", request.health,
+  app.flag("--health", options.health,
            "print one line, and end with status 0 (healthy), 1 (a problem) or 2 (unknown), as node problem detectors "
            "require");
   if (!app.read(argc, argv, "")) return 0;
   try {
-    return run_plan(request);
+    return run_plan(options);
   } catch (const std::exception& error) {
-    if (!request.health) throw;
+    if (!options.health) throw;
     return print_health(Health::unknown, ending_of(error).message);
   }
 }

@@ -42,11 +42,11 @@ std::vector<std::pair<std::string, std::string>> texts_of(const Fields& f, const
   return texts;
 }
 
-Program read_program(const json& raw, const std::string& where) {
+UserProgram read_program(const json& raw, const std::string& where) {
   if (!raw.is_object()) throw Failure(where + ": not an object");
   const Fields f{raw, where};
   constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 60;
-  Program program;
+  UserProgram program;
   program.warmup = f.whole("warmup", 0, 0, 100);
   program.runs = f.whole("runs", 1, 1, 100);
   program.environment = texts_of(f, "environment");
@@ -69,10 +69,10 @@ Program read_program(const json& raw, const std::string& where) {
   return program;
 }
 
-Step read_step(const json& raw, const std::string& where) {
+PlanStep read_step(const json& raw, const std::string& where) {
   if (!raw.is_object()) throw Failure(where + ": not an object");
   const Fields f{raw, where};
-  Step step{f.text("id"), {}, f.real("limit_s", 0.001, 86'400)};
+  PlanStep step{f.text("id"), {}, f.real("limit_s", 0.001, 86'400)};
   for (const json& argument : list_of(f, "argv", 1000)) step.argv.push_back(text_of(f, "argv", argument));
   if (step.argv.empty()) f.refuse("argv", json(), "an instrument and its options, or a program");
   if (f.has("program")) step.program = read_program(f.at("program"), where + ".program");

@@ -11,7 +11,7 @@
 namespace mm::node {
 
 /// Settings of a program of a user, which a step runs instead of an instrument.
-struct Program {
+struct UserProgram {
   int warmup = 0, runs = 1;  ///< warm-up runs, which do not count, and runs that count
   std::vector<std::pair<std::string, std::string>> environment;  ///< in addition to the environment of the node
   std::vector<std::pair<std::string, std::string>> files;  ///< text of each file, by its path below the folder of a run
@@ -26,13 +26,13 @@ struct Program {
   std::uint64_t tail_bytes = 0;                            ///< length of the end of each output that is stored
 };
 
-struct Step {
+struct PlanStep {
   std::string id;
-  std::vector<std::string> argv;     ///< an instrument and its options, or a program and its arguments
-  double limit_s = 0;                ///< time after which it is killed
-  std::string machine{};             ///< name of the machine in its results
-  std::optional<Program> program{};  ///< nullopt: the step is an instrument
-  std::string scratch{};             ///< the folder in which programs run
+  std::vector<std::string> argv;         ///< an instrument and its options, or a program and its arguments
+  double limit_s = 0;                    ///< time after which it is killed
+  std::string machine{};                 ///< name of the machine in its results
+  std::optional<UserProgram> program{};  ///< nullopt: the step is an instrument
+  std::string scratch{};                 ///< the folder in which programs run
 };
 
 /// Limits of results. A result outside of them is a problem of the node.
@@ -47,7 +47,7 @@ struct Plan {
   bool alone = true;               ///< refuse to run beside the work of others
   double limit_s = 0;              ///< time limit of the plan; steps that have not begun by then are left out
   std::vector<std::string> files;  ///< patterns as in glob(7), below /
-  std::vector<Step> steps;
+  std::vector<PlanStep> steps;
   std::vector<Limit> limits;  ///< limits of the class to which this node belongs
 };
 

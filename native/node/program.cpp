@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::size_t kVerdictBytes = std::size_t{1} << 14;  // bytes that are kept of the output of a verification
 
-struct Busy {
+struct HostCpuTime {
   double busy_s = 0, stolen_s = 0;
   std::size_t cpus = 0;
 };
 
 /// Returns the CPU time of all CPUs since boot.
-Busy busy_now() {
+HostCpuTime busy_now() {
   const CpuTimes times = read_cpu_times();
   const auto total_s = [](const std::vector<long long>& ticks) {
     return static_cast<double>(std::accumulate(ticks.begin(), ticks.end(), 0LL)) / ticks_per_second();
@@ -53,7 +53,7 @@ std::pair<std::string, bool> end_of_file(const std::string& path, std::size_t mo
   return {text, cut};
 }
 
-void write_files(const Program& program, const std::string& folder) {
+void write_files(const UserProgram& program, const std::string& folder) {
   for (const auto& [name, text] : program.files) {
     const std::filesystem::path path = std::filesystem::path(folder) / name;
     std::filesystem::create_directories(path.parent_path());
@@ -64,7 +64,7 @@ void write_files(const Program& program, const std::string& folder) {
   }
 }
 
-json verdict(const Step& step, const Program& program, const std::string& folder) {
+json verdict(const PlanStep& step, const UserProgram& program, const std::string& folder) {
   const std::string out = step.scratch + "/verify";
   ::unlink(out.c_str());
   const Ended ended = run_to_end({.argv = program.verify,
@@ -78,13 +78,13 @@ json verdict(const Step& step, const Program& program, const std::string& folder
 
 /// Runs the program once and returns the line of this run. `failed` receives whether it failed, as far as this node can
 /// tell.
-json run_once(const Step& step, const Program& program, int number, bool& failed) {
+json run_once(const PlanStep& step, const UserProgram& program, int number, bool& failed) {
   const std::string folder = step.scratch + "/run/home", out = step.scratch + "/run/out",
                     err = step.scratch + "/run/err";
   empty_folder(step.scratch + "/run");
   std::filesystem::create_directories(folder);
   write_files(program, folder);
-  const Busy before_run = busy_now();
+  const HostCpuTime before_run = busy_now();
   const double begin_s = wall_s();
   const Ended ended = run_to_end({.argv = step.argv,
                                   .folder = folder,
@@ -96,7 +96,7 @@ json run_once(const Step& step, const Program& program, int number, bool& failed
                                   .output = program.output,
                                   .watched = step.scratch + "/run"});
   const double spent_s = wall_s() - begin_s;
-  const Busy after_run = busy_now();
+  const HostCpuTime after_run = busy_now();
   const auto [output, cut] = end_of_file(out, program.tail_bytes);
   const auto [errors, errors_cut] = end_of_file(err, program.tail_bytes);
   failed = !ended.good();
@@ -134,7 +134,7 @@ json run_once(const Step& step, const Program& program, int number, bool& failed
 
 }  // namespace
 
-int run_program(const Step& step, const Program& program, const std::function<void(const json&)>& take) {
+int run_program(const PlanStep& step, const UserProgram& program, const std::function<void(const json&)>& take) {
   int failures = 0;
   for (int number = 1 - program.warmup; number <= program.runs;) {
     bool failed = false;

@@ -17,7 +17,7 @@
 namespace mm::place {
 
 using observe::count_of;
-using observe::Process;
+using observe::ObservedProcess;
 
 std::string name(Violation violation) {
   switch (violation) {
@@ -46,7 +46,7 @@ struct Observer::State {
     for (auto& [id, process] : tree.living) tree.find_threads(process);
     tree.find_children();
     for (auto at = tree.living.begin(); at != tree.living.end();) {
-      Process& process = at->second;
+      ObservedProcess& process = at->second;
       if (process.threads.empty()) tree.find_threads(process);
       for (auto& [id, thread] : process.threads)
         if (!thread.ended) threads.sample(process, thread);
@@ -83,10 +83,10 @@ struct Observer::State {
   }
 
   observe::Context context;
-  observe::Tree tree;
+  observe::ProcessTree tree;
   observe::ThreadSampler threads;
-  observe::Parts parts;
-  observe::Memory memory;
+  observe::SharedPartDetector parts;
+  observe::PageCensus memory;
   double sample_cost_s = 0, paced_s = 0;
   int samples = 0;
 };

@@ -125,7 +125,7 @@ struct Config {
 
 Config read_config(const std::string& file, bool settings) {
   if (file == "/dev/null") return {};  // a common way to disable it
-  const Input input = read_input(file, kMaxBytes);
+  const FileContent input = read_input(file, kMaxBytes);
   const std::string where = shown_path(file);
   if (!input.wrong.empty()) throw UsageError(where, input.wrong, input.allowed + ", TOML");
   Config config;
@@ -154,7 +154,7 @@ std::string user_file() {
 
 // Later layers take precedence, per key; `from` records the source of each value.
 struct Merged {
-  Settings settings;
+  PlacementSettings settings;
   std::map<std::string, std::string> sources;
 
   template <class T>
@@ -169,7 +169,7 @@ struct Merged {
     set("memory", settings.memory, layer.memory, source);
     set("pages", settings.pages, layer.pages, source);
   }
-  Settings result() {
+  PlacementSettings result() {
     for (const auto& [what, source] : sources)
       settings.from += (settings.from.empty() ? "" : "; ") + what + ": " + source;
     return settings;
@@ -243,12 +243,12 @@ Merged merge_environment(const std::vector<std::pair<std::string, std::string>>&
 
 }  // namespace
 
-Settings settings_of_environment(const std::vector<std::pair<std::string, std::string>>& environment) {
+PlacementSettings settings_of_environment(const std::vector<std::pair<std::string, std::string>>& environment) {
   return merge_environment(environment, false).result();
 }
 
-Settings read_settings(const std::string& profile, const std::optional<std::string>& bind_option,
-                       const std::optional<std::string>& slots_option) {
+PlacementSettings read_settings(const std::string& profile, const std::optional<std::string>& bind_option,
+                                const std::optional<std::string>& slots_option) {
   Merged merged;
   std::map<std::string, std::pair<Layer, std::string>> profiles;  // name → its settings, its file
   const std::string configured_site = variable("MESHMARK_SITE_CONFIG"),

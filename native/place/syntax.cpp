@@ -57,7 +57,7 @@ Machine with_sizes(Machine machine) {
 }
 
 // Sets the page size that a line requests through glibc's tunable.
-void add_pages(CommandLine& line, Memory& memory) {
+void add_pages(CommandLine& line, MemoryPolicy& memory) {
   const auto tunables = line.take_variable("GLIBC_TUNABLES");
   if (!tunables) return;
   constexpr std::pair<const char*, const char*> kPages[] = {{"glibc.malloc.hugetlb=1", "thp"},
@@ -101,7 +101,7 @@ void read_command(const Reader& read, Words words, Parsed& parsed) {
 }
 
 // Sets the page size: glibc's tunable, which all children inherit.
-void emit_pages(const std::string& form, Form& form_with_pages, const Memory& memory) {
+void emit_pages(const std::string& form, Form& form_with_pages, const MemoryPolicy& memory) {
   if (memory.pages == "default") return;
   const std::string value = memory.pages == "thp"    ? "1"
                             : memory.pages == "2MiB" ? "2097152"
@@ -125,7 +125,7 @@ const std::vector<std::pair<std::string, std::string>>& forms() {
 
 bool one_mask_only(const std::string& form) { return syntax_of(form).one_mask; }
 
-Form emit(const std::string& form, const Machine& described, const Layout& layout, const Memory& memory) {
+Form emit(const std::string& form, const Machine& described, const Layout& layout, const MemoryPolicy& memory) {
   const Syntax& s = syntax_of(form);
   const Machine machine = with_sizes(described);
   if (layout.parts.empty()) throw UsageError(form, "the layout has no parts", "at least one");

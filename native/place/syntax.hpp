@@ -23,7 +23,7 @@ struct Form {
 /// What a text in some syntax states.
 struct Parsed {
   Layout layout;
-  Memory memory;                           ///< default if the text has no memory policy
+  MemoryPolicy memory;                     ///< default if the text has no memory policy
   std::string command = {};                ///< the command that the line starts, quoted for a shell; "" without one
   std::vector<std::string> left_out = {};  ///< options and variables that no other syntax expresses, as written
 };
@@ -33,7 +33,7 @@ const std::vector<std::pair<std::string, std::string>>& forms();  ///< name, one
 bool one_mask_only(const std::string& form);                      ///< taskset, numactl …: all parts share one mask
 /// Throws UsageError for an unknown form, a CPU that does not exist (or, for relative numbers, is not allowed), and a
 /// layout or memory policy that this form cannot express; the message then names the forms that can.
-Form emit(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory);
+Form emit(const std::string& form, const Machine& machine, const Layout& layout, const MemoryPolicy& memory);
 std::string line(const Form& form,
                  const std::string& command);  ///< the line as typed in a shell; it writes files to the current folder
 /// The inverse of `emit`: parses a whole line, an option, a variable's value or a rank file's text. Throws UsageError
@@ -43,7 +43,7 @@ Parsed parse(const std::string& form, const Machine& machine, const std::string&
 /// Settings in an environment: LSF's variables (LSB_USER_BIND_JOB, LSB_USER_BIND_CPU_LIST, BIND_JOB, LSB_BIND_JOB,
 /// LSB_BIND_CPU_LIST, LSB_EFFECTIVE_RSRCREQ, EGO_DEFINE_NCPUS) or ours (MESHMARK_BIND, MESHMARK_SLOTS), which take
 /// precedence.
-struct Settings {
+struct PlacementSettings {
   std::optional<std::string> bind;  ///< text for parse_bind or parse_affinity
   std::optional<SlotKind> kind;
   std::optional<std::string> memory, pages;  ///< from a profile or the site: texts for parse_memory and set_pages
@@ -51,19 +51,19 @@ struct Settings {
 };
 /// Returns the settings in an environment. Throws UsageError for an invalid value, or for variables that contradict
 /// each other.
-Settings settings_of_environment(const std::vector<std::pair<std::string, std::string>>& environment);
+PlacementSettings settings_of_environment(const std::vector<std::pair<std::string, std::string>>& environment);
 /// Combines the settings of the site (/etc/meshmark.toml, or $MESHMARK_SITE_CONFIG), the application (profile), the
 /// user (environment) and the command line; later ones take precedence, and `from` names the sources. `profile` is a
 /// name in the site's or the user's file (~/.config/meshmark/config.toml), or "". Throws UsageError with the file and
 /// the key.
-Settings read_settings(const std::string& profile, const std::optional<std::string>& bind_option,
-                       const std::optional<std::string>& slots_option);
+PlacementSettings read_settings(const std::string& profile, const std::optional<std::string>& bind_option,
+                                const std::optional<std::string>& slots_option);
 
 /// An affinity requirement for `tasks`, such as
 /// `affinity[core(2,same=socket,exclusive=(socket,injob)):cpubind=socket:membind=localonly:distribute=pack]`.
 struct Affinity {
   Request request;            ///< policy of `distribute`, slots of all tasks, exclude for the scope alljobs
-  Memory memory;              ///< localonly: bind, localprefer: preferred
+  MemoryPolicy memory;        ///< localonly: bind, localprefer: preferred
   std::string unit = "core";  ///< thread core numa socket
   int units_per_task = 1;     ///< units of a task, in all its groups
   int groups_per_task = 1;    ///< the `*count`; `same` applies within a group

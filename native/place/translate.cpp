@@ -43,7 +43,7 @@ std::string text_of(const std::vector<std::string>& words) {
 /// What a text binds, and the words in it that other forms do not express.
 struct Translated {
   Layout layout;
-  Memory memory;
+  MemoryPolicy memory;
   Words left_out;
   std::string command;  ///< the command in the text; "" if it has none
 };

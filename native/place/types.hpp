@@ -22,7 +22,7 @@ struct Occupancy {
 };
 
 /// Traffic and bandwidth demand of the parts, for the policy `sharing`.
-struct Sharing {
+struct PartDemands {
   std::vector<std::vector<double>> traffic;  ///< [part][part], B or any unit, symmetric after adding its transpose
   std::vector<double> bandwidth_demand;      ///< [part], share of a node's bandwidth, 0 to 1
 };
@@ -38,7 +38,7 @@ struct Request {
   std::string core_kind;        ///< only cores of this kind, by its name in `Machine::kinds`; "": of any kind
   bool exclude = false;         ///< no other job may use the CPUs (or their cores' siblings) that it gets
   bool one_package = false;     ///< pack(socket=1): must fit one socket
-  std::optional<Sharing> sharing;
+  std::optional<PartDemands> sharing;
   bool prove =
       true;  ///< compact: also compute the bounds that only prove a choice optimal; they do not change the choice
 };
@@ -65,7 +65,7 @@ struct Busy : Failure {
 };
 
 /// Where memory goes. The `nodes` of weighted interleave have weights at the same positions.
-struct Memory {
+struct MemoryPolicy {
   std::string policy = "default";  ///< default local bind preferred interleave weighted
   std::vector<int> nodes;          ///< empty: the nodes of the layout's CPUs
   std::vector<int> weights;

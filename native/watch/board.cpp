@@ -17,7 +17,7 @@ std::size_t Board::components(const std::string& klass) const {
   return components_.contains(klass) ? components_.at(klass).size() : 0;
 }
 
-std::size_t Board::add(Metric metric) {
+std::size_t Board::add(ComponentMetric metric) {
   metric.first = values_.size();
   metric.count = components(metric.name.substr(0, metric.name.find('.')));
   values_.resize(values_.size() + metric.count, kUnknown);
@@ -56,7 +56,7 @@ void Board::forget(std::size_t first, std::size_t last) {
 
 json Board::header() const {
   json metrics = json::array();
-  for (const Metric& m : metrics_) {
+  for (const ComponentMetric& m : metrics_) {
     json entry{{"name", m.name}, {"unit", m.unit}, {"what", m.what}};
     if (!m.of.empty()) entry["of"] = m.of;
     if (m.estimated) entry["estimated"] = true;
@@ -92,7 +92,7 @@ void write_number(std::string& line, double value, bool share) {
 void Board::write_values(std::string& line) const {
   line += "\"values\":{";
   for (std::size_t i = 0; i < metrics_.size(); ++i) {
-    const Metric& m = metrics_[i];
+    const ComponentMetric& m = metrics_[i];
     if (i > 0) line += ',';
     line += '"';
     line += m.name;

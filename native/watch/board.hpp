@@ -19,7 +19,7 @@ inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 inline constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
 /// One number per component of a class and tick.
-struct Metric {
+struct ComponentMetric {
   std::string name;        ///< class.what: cpu.busy, node.used …
   std::string unit;        ///< SI, as in records: 1, B, B/s, s, 1/s, Hz, W
   std::string what;        ///< description
@@ -34,12 +34,12 @@ class Board {
   std::size_t add(const std::string& klass, json about);
   /// Adds a metric for all current components of its class (the part of its name before the period). If it already
   /// exists, it is extended, and its description stays.
-  std::size_t add(Metric metric);
+  std::size_t add(ComponentMetric metric);
   /// Records that a metric, or a whole class, is unavailable, with the reason and a remedy.
   void absent(const std::string& metric, const std::string& reason, const std::string& hint = "");
 
   void set(std::size_t metric, std::size_t component, double value) {
-    const Metric& m = metrics_[metric];
+    const ComponentMetric& m = metrics_[metric];
     if (component < m.count) values_[m.first + component] = value;
   }
   double at(std::size_t metric, std::size_t component) const { return values_[metrics_[metric].first + component]; }
@@ -49,7 +49,7 @@ class Board {
   std::size_t find(const std::string& metric) const;
   /// Returns the recorded absence of a metric; null if no absence was recorded. Valid until the next `absent`.
   const json* absence(const std::string& metric) const;
-  const std::vector<Metric>& metrics() const { return metrics_; }
+  const std::vector<ComponentMetric>& metrics() const { return metrics_; }
 
   json header() const;                               ///< components, metrics, absent
   void forget(std::size_t first, std::size_t last);  ///< sets the values of these metrics to unknown
@@ -65,7 +65,7 @@ class Board {
 
  private:
   json components_ = json::object(), absent_ = json::array(), more_ = json::object();
-  std::vector<Metric> metrics_;
+  std::vector<ComponentMetric> metrics_;
   std::vector<double> values_;
   std::map<std::string, std::string> notes_;
 };

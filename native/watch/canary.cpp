@@ -114,11 +114,11 @@ namespace {
 constexpr std::size_t kStreamed = std::size_t{128} << 20;  // exceeds caches
 
 /// Reads memory of a node at a given rate, and counts the bytes.
-class Stream {
+class PacedReader {
  public:
-  Stream(int cpu, int node, bool bound)
+  PacedReader(int cpu, int node, bool bound)
       : memory_(memory_of(node, bound, kStreamed)), thread_([this, cpu] { run(cpu); }) {}
-  ~Stream() {
+  ~PacedReader() {
     stop_ = true;
     thread_.join();
   }
@@ -166,12 +166,12 @@ class Stream {
   std::thread thread_;
 };
 
-struct Step {
+struct PaceSample {
   double moved;
   std::vector<double> latencies;
 };
 
-Step measure(Walker& walker, std::vector<std::unique_ptr<Stream>>& streams, double pace, double seconds) {
+PaceSample measure(Walker& walker, std::vector<std::unique_ptr<PacedReader>>& streams, double pace, double seconds) {
   const auto nap = [](double s) {
     timespec t{static_cast<time_t>(s), static_cast<long>((s - std::floor(s)) * 1e9)};
     nanosleep(&t, nullptr);
@@ -183,7 +183,7 @@ Step measure(Walker& walker, std::vector<std::unique_ptr<Stream>>& streams, doub
     for (auto& s : streams) sum += s->moved();
     return sum;
   };
-  Step step{0, {}};
+  PaceSample step{0, {}};
   const double begin = wall_s(), moved_before = total_moved();
   while (wall_s() - begin < seconds) {
     step.latencies.push_back(walker.walk());
@@ -213,22 +213,22 @@ json calibrate(const Host& host, int steps, double seconds) {
     CPU_SET(static_cast<std::size_t>(cpus.front()), &first_cpu);
     sched_setaffinity(0, sizeof first_cpu, &first_cpu);
     Walker walker(host.nodes[n], bound, 777 + n);
-    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<std::unique_ptr<PacedReader>> streams;
     for (std::size_t i = 1; i < cpus.size(); ++i)
-      streams.push_back(std::make_unique<Stream>(cpus[i], host.nodes[n], bound));
+      streams.push_back(std::make_unique<PacedReader>(cpus[i], host.nodes[n], bound));
     const double max_rate = measure(walker, streams, 1e15, std::min(seconds, 0.5)).moved;
     // Measure all steps in several rounds, so that drift affects all of them alike.
     constexpr int kRounds = 4;
-    struct Rounds {
+    struct StepRounds {
       double moved = 0;
       std::vector<double> medians;
     };
-    std::vector<Rounds> rounds_by_step(static_cast<std::size_t>(steps) + 1);
+    std::vector<StepRounds> rounds_by_step(static_cast<std::size_t>(steps) + 1);
     for (int round = 0; round < kRounds; ++round)
       for (int i = 0; i <= steps; ++i) {
         const int k = round % 2 == 0 ? i : steps - i;
-        Step step = measure(walker, streams, k == steps ? 1e15 : max_rate * k / steps, seconds / kRounds);
-        Rounds& rounds = rounds_by_step[static_cast<std::size_t>(k)];
+        PaceSample step = measure(walker, streams, k == steps ? 1e15 : max_rate * k / steps, seconds / kRounds);
+        StepRounds& rounds = rounds_by_step[static_cast<std::size_t>(k)];
         rounds.moved += step.moved / kRounds;
         std::nth_element(step.latencies.begin(),
                          step.latencies.begin() + static_cast<std::ptrdiff_t>(step.latencies.size() / 2),
@@ -238,7 +238,7 @@ json calibrate(const Host& host, int steps, double seconds) {
     sched_setaffinity(0, sizeof initial_cpus, &initial_cpus);
     json points = json::array();
     double last = -1;
-    for (Rounds& step : rounds_by_step) {
+    for (StepRounds& step : rounds_by_step) {
       if (step.moved <= last) continue;
       std::sort(step.medians.begin(), step.medians.end());
       // The band is the spread between rounds: within one round the median is known far better, but that does not

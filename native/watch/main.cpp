@@ -26,7 +26,7 @@ void on_signal(int) { stop = true; }
 
 /// Returns the JSON object in the file of an option.
 mm::json read_object(const std::string& option, const std::string& path) {
-  const mm::Input input = mm::read_input(path);
+  const mm::FileContent input = mm::read_input(path);
   const std::string where = mm::shown_path(path) + ": ";
   if (!input.wrong.empty()) throw mm::UsageError(option, where + input.wrong, input.allowed);
   mm::json object = mm::parse_json(input.text);
@@ -36,7 +36,7 @@ mm::json read_object(const std::string& option, const std::string& path) {
 
 int answer(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  mm::watch::Settings settings;
+  mm::watch::SamplerSettings settings;
   double rate = 1;
   bool describe = false;
   mm::Arguments app{

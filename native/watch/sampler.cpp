@@ -84,7 +84,7 @@ void Outlet::flush() {
   }
 }
 
-Sampler::Sampler(const Settings& settings) : settings_(settings), host_(find_host(settings.root, board_)) {
+Sampler::Sampler(const SamplerSettings& settings) : settings_(settings), host_(find_host(settings.root, board_)) {
   host_.ticks_per_s = ticks_per_second();
   host_.sustained = settings.sustained;
   host_.canary = settings.canary;

@@ -12,16 +12,16 @@
 
 namespace mm::watch {
 
-struct Settings {
+struct SamplerSettings {
   std::string root;                  ///< a recorded tree; empty: this machine
   std::vector<std::string> sources;  ///< names; empty: all
   std::vector<std::string> without;  ///< names of sources to omit
   double period_s = 1;
-  double duration_s = 0;     ///< 0: until stopped
-  double hold_s = 0;         ///< length of a batch of frames, so that a recorder wakes less often
-  json sustained;            ///< sustained bandwidths from a survey of this machine
-  json canary;               ///< calibration of the canary
-  Kernel* kernel = nullptr;  ///< for opening counters; default: this machine's
+  double duration_s = 0;         ///< 0: until stopped
+  double hold_s = 0;             ///< length of a batch of frames, so that a recorder wakes less often
+  json sustained;                ///< sustained bandwidths from a survey of this machine
+  json canary;                   ///< calibration of the canary
+  PerfKernel* kernel = nullptr;  ///< for opening counters; default: this machine's
 };
 
 /// Writes lines to a reader that may be slow or gone. Frames that the reader does not accept in time are dropped and
@@ -45,7 +45,7 @@ class Outlet {
 
 class Sampler {
  public:
-  explicit Sampler(const Settings& settings);
+  explicit Sampler(const SamplerSettings& settings);
   ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
@@ -73,7 +73,7 @@ class Sampler {
   void sample(double now);
   void sample_part(std::size_t part);
 
-  Settings settings_;
+  SamplerSettings settings_;
   Board board_;
   Host host_;
   std::vector<Opened> sources_;

@@ -10,26 +10,26 @@
 #include "watch/board.hpp"
 
 namespace mm::perf {
-class Kernel;
+class PerfKernel;
 }
 
 namespace mm::watch {
 
-using perf::Kernel;
+using perf::PerfKernel;
 
 /// Where sources read, and what they share about the machine.
 struct Host {
-  std::string root;          ///< prefix of /proc and /sys: empty, or a recorded tree
-  std::string cpuinfo;       ///< /proc/cpuinfo, which is slow to read on a large machine
-  Machine machine;           ///< the topology of that tree
-  std::vector<int> cpus;     ///< OS numbers of the components of class cpu, in their order, offline CPUs included
-  std::vector<int> node_of;  ///< node component of each of these CPUs
-  std::vector<int> nodes;    ///< OS numbers of the components of class node
-  double ticks_per_s = 100;  ///< in /proc/stat
-  bool live = true;          ///< this machine, not a recorded tree
-  Kernel* kernel = nullptr;  ///< for opening counters; null for a recorded tree
-  json sustained;            ///< sustained bandwidths from a survey here, by node (docs/reference/frames.md)
-  json canary;               ///< calibration of the canary
+  std::string root;              ///< prefix of /proc and /sys: empty, or a recorded tree
+  std::string cpuinfo;           ///< /proc/cpuinfo, which is slow to read on a large machine
+  Machine machine;               ///< the topology of that tree
+  std::vector<int> cpus;         ///< OS numbers of the components of class cpu, in their order, offline CPUs included
+  std::vector<int> node_of;      ///< node component of each of these CPUs
+  std::vector<int> nodes;        ///< OS numbers of the components of class node
+  double ticks_per_s = 100;      ///< in /proc/stat
+  bool live = true;              ///< this machine, not a recorded tree
+  PerfKernel* kernel = nullptr;  ///< for opening counters; null for a recorded tree
+  json sustained;                ///< sustained bandwidths from a survey here, by node (docs/reference/frames.md)
+  json canary;                   ///< calibration of the canary
 
   std::size_t parts = 1;             ///< nodes with CPUs: each has a sampler thread on its CPUs
   std::vector<std::size_t> part_of;  ///< by index in `nodes`; nodes without CPUs belong to part 0

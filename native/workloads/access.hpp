@@ -1,5 +1,5 @@
 #pragma once
-/// Two access types for the same source text of a load kernel. `Plain` uses plain memory and numbers at full speed.
+/// Two access types for the same source text of a load kernel. `Uncounted` uses plain memory and numbers at full speed.
 /// `Counted` uses memory and numbers that count their operations, to test a kernel's counts.
 #include <cmath>
 #include <cstddef>
@@ -139,7 +139,7 @@ T larger(T a, T b) {
   return a < b ? b : a;
 }
 
-struct Plain {
+struct Uncounted {
   template <class T>
   using Value = T;
 
@@ -231,7 +231,7 @@ struct Counted {
     a.p[i + 1] = y.v;
   }
   static void end_past() {}
-  static constexpr bool has_past = Plain::has_past;
+  static constexpr bool has_past = Uncounted::has_past;
   static void end_unit() { tally().end_unit(); }
   /// Declares `work` as a thread's small work space or table, which all units use: it stays in the first-level cache,
   /// so its loads and stores count, but its lines do not. Only one work space can be declared at a time.

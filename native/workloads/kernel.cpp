@@ -14,8 +14,8 @@
 namespace mm::workloads {
 namespace {
 
-std::vector<Entry>& registry() {
-  static std::vector<Entry> entries;
+std::vector<KernelEntry>& registry() {
+  static std::vector<KernelEntry> entries;
   return entries;
 }
 
@@ -53,21 +53,22 @@ void* Memory::take_bytes(std::size_t bytes) {
 }
 
 void add_kernel(const Info& info, Maker plain, Maker counted) {
-  std::vector<Entry>& entries = registry();
-  const auto position = std::lower_bound(entries.begin(), entries.end(), info.name,
-                                         [](const Entry& e, const std::string& name) { return e.info.name < name; });
-  entries.insert(position, Entry{info, plain, counted});
+  std::vector<KernelEntry>& entries = registry();
+  const auto position =
+      std::lower_bound(entries.begin(), entries.end(), info.name,
+                       [](const KernelEntry& e, const std::string& name) { return e.info.name < name; });
+  entries.insert(position, KernelEntry{info, plain, counted});
 }
 
-const std::vector<Entry>& kernels() { return registry(); }
+const std::vector<KernelEntry>& kernels() { return registry(); }
 
-const Entry& kernel(const std::string& name) {
-  for (const Entry& e : registry())
+const KernelEntry& kernel(const std::string& name) {
+  for (const KernelEntry& e : registry())
     if (e.info.name == name) return e;
   throw UsageError("kernel", "found " + quote(name), "a name from `meshmark load kernels`");
 }
 
-std::unique_ptr<Kernel> make(const Entry& entry, const Shape& shape, Memory& memory, bool counted) {
+std::unique_ptr<Kernel> make(const KernelEntry& entry, const Shape& shape, Memory& memory, bool counted) {
   const Info& info = entry.info;
   if (shape.threads < info.min_threads || shape.threads > info.max_threads) {
     const std::string min = std::to_string(info.min_threads), max = std::to_string(info.max_threads);

@@ -83,18 +83,18 @@ struct Info {
 
 using Maker = std::unique_ptr<Kernel> (*)(const Shape&, Memory&);
 
-struct Entry {
+struct KernelEntry {
   Info info;
   Maker plain, counted;
 };
 
 /// Returns all kernels, by name.
-const std::vector<Entry>& kernels();
-const Entry& kernel(const std::string& name);  ///< throws UsageError if there is no such kernel
+const std::vector<KernelEntry>& kernels();
+const KernelEntry& kernel(const std::string& name);  ///< throws UsageError if there is no such kernel
 
 void add_kernel(const Info& info, Maker plain, Maker counted);
 
-struct Plain;
+struct Uncounted;
 struct Counted;
 
 /// Registers `K`, a class template over the access type with a constructor (const Shape&, Memory&).
@@ -102,13 +102,13 @@ template <template <class> class K>
 struct Register {
   explicit Register(const Info& info) {
     add_kernel(
-        info, [](const Shape& s, Memory& m) -> std::unique_ptr<Kernel> { return std::make_unique<K<Plain>>(s, m); },
+        info, [](const Shape& s, Memory& m) -> std::unique_ptr<Kernel> { return std::make_unique<K<Uncounted>>(s, m); },
         [](const Shape& s, Memory& m) -> std::unique_ptr<Kernel> { return std::make_unique<K<Counted>>(s, m); });
   }
 };
 
 /// Makes a kernel of this shape. Throws Absent if that is impossible (volume too small, too few threads, no memory).
-std::unique_ptr<Kernel> make(const Entry& entry, const Shape& shape, Memory& memory, bool counted = false);
+std::unique_ptr<Kernel> make(const KernelEntry& entry, const Shape& shape, Memory& memory, bool counted = false);
 
 inline constexpr std::size_t kLine = 64;  ///< bytes, the unit of counted traffic on every machine
 

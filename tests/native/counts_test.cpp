@@ -16,7 +16,7 @@ namespace mm::perf {
 namespace {
 
 /// Simulates a processor with a number of counters, and a Linux kernel that forbids or lacks events.
-class MadeUpKernel : public Kernel {
+class MadeUpKernel : public PerfKernel {
  public:
   bool guarded = false;           ///< events inside the Linux kernel are forbidden
   bool without_hardware = false;  ///< no PMU, as in most virtual machines
@@ -63,7 +63,7 @@ class MadeUpKernel : public Kernel {
 
 std::vector<std::string> names(const ThreadEvents& events) {
   std::vector<std::string> all;
-  for (const Event& e : events.had()) all.push_back(e.name);
+  for (const ThreadEvent& e : events.had()) all.push_back(e.name);
   return all;
 }
 

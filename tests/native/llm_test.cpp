@@ -9,11 +9,11 @@
 
 namespace {
 
+using mm::llm::DecoderModel;
 using mm::llm::kRowBytes;
-using mm::llm::Model;
 
 struct Loaded {
-  Model model;
+  DecoderModel model;
   std::vector<std::vector<float>> memory;
 
   Loaded(std::size_t layers, std::size_t threads, std::size_t rows)

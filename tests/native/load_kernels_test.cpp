@@ -47,13 +47,13 @@ Counts counted(Kernel& kernel, std::size_t first, std::size_t last, int threads)
 
 std::vector<std::string> names() {
   std::vector<std::string> all;
-  for (const Entry& e : kernels()) all.push_back(e.info.name);
+  for (const KernelEntry& e : kernels()) all.push_back(e.info.name);
   return all;
 }
 
 class LoadKernel : public testing::TestWithParam<std::string> {
  protected:
-  const Entry& entry_ = kernel(GetParam());
+  const KernelEntry& entry_ = kernel(GetParam());
   const Info& info_ = entry_.info;
   std::vector<int> strides() const {
     return info_.strided ? std::vector<int>{1, 2, 4, 8, 16, 32} : std::vector<int>{1};
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(All, LoadKernel, testing::ValuesIn(names()), [](const a
 TEST(LoadKernels, NamesAreUniqueAndEachIsDescribed) {
   std::vector<std::string> all = names();
   EXPECT_TRUE(std::adjacent_find(all.begin(), all.end()) == all.end());
-  for (const Entry& e : kernels()) {
+  for (const KernelEntry& e : kernels()) {
     EXPECT_NE(e.info.summary, "") << e.info.name;
     EXPECT_NE(e.info.source, "") << e.info.name;
     EXPECT_NE(e.info.kind, "") << e.info.name;

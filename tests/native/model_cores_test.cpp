@@ -23,8 +23,8 @@ TrialResult one_core(const Ready& m, const Actor& like, Time measure = 40'000'00
 
 double bytes_per_s(const TrialResult& r) { return r.groups[0].bytes[0] / (static_cast<double>(r.measured) * 1e-12); }
 
-Stream local(Op op) {
-  Stream s;
+AccessStream local(Op op) {
+  AccessStream s;
   s.op = op;
   return s;
 }

@@ -87,7 +87,7 @@ TEST(Model, NoDeadlockUnderAdversePatternsAndRandomGraphs) {
       actor.endpoint = m.graph.cpus_of[k].front();
       actor.chains = 16;
       actor.accesses = 300;
-      Stream s;
+      AccessStream s;
       s.homes = Homes::uniform;
       actor.streams = {s};
       work.actors.push_back(actor);
@@ -147,7 +147,7 @@ TEST(Model, AWholeMachineInDeadlockEndsToo) {
     actor.endpoint = m.graph.cpus_of[n].front();
     actor.chains = 16;
     actor.accesses = 100000;
-    Stream write;
+    AccessStream write;
     write.op = Op::write;
     write.homes = Homes::fixed;
     write.nodes = {(n + 3) % 8};

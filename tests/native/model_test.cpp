@@ -15,7 +15,7 @@ using namespace mm::model;
 
 Trial one_reader(const Ready& m, std::uint32_t cpu_node, std::uint32_t home, State state = State::clean,
                  int owner = -1) {
-  Stream stream;
+  AccessStream stream;
   stream.homes = Homes::fixed;
   stream.nodes = {home};
   stream.state = state;
@@ -156,7 +156,7 @@ TEST(Model, EveryRequestIsAnsweredOnceAndAllCreditsComeBack) {
       actor.endpoint = m.graph.cpus_of[n].front();
       actor.chains = 16;
       actor.accesses = 600;
-      Stream read, own, write;
+      AccessStream read, own, write;
       read.homes = Homes::uniform;
       own = read;
       own.op = Op::own;
@@ -186,7 +186,7 @@ TEST(Model, NeverAboveLittleOrAChannel) {
       Actor actor;
       actor.endpoint = m.graph.cpus_of[n].front();
       actor.chains = chains;
-      Stream s;
+      AccessStream s;
       s.homes = Homes::fixed;
       s.nodes = {0};
       actor.streams = {s};

@@ -43,11 +43,11 @@ class NodeProgram : public testing::Test {
   }
 
   StepEnd run(const std::string& script, double limit_s = 60) {
-    const Step step{"01", {"/bin/sh", "-c", script}, limit_s, "n1-cafe", program, scratch.path()};
+    const PlanStep step{"01", {"/bin/sh", "-c", script}, limit_s, "n1-cafe", program, scratch.path()};
     return run(step);
   }
 
-  StepEnd run(const Step& step) {
+  StepEnd run(const PlanStep& step) {
     lines.clear();
     return run_step(step, wall_s() + step.limit_s, interrupts,
                     [this](std::string_view line) { lines.push_back(json::parse(line)); });
@@ -66,8 +66,8 @@ class NodeProgram : public testing::Test {
   }
 
   TemporaryFolder folder;
-  Scratch scratch;
-  Program program;
+  ScratchFolder scratch;
+  UserProgram program;
   Interrupts interrupts;
   std::vector<json> lines;
 };
@@ -152,7 +152,7 @@ TEST_F(NodeProgram, ThatFailsOnceIsRepeatedAndGoesOn) {
 }
 
 TEST_F(NodeProgram, ThatIsNotInstalledIsAbsent) {
-  Step step{"01", {"no-such-program"}, 60, "n1-cafe", program, scratch.path()};
+  PlanStep step{"01", {"no-such-program"}, 60, "n1-cafe", program, scratch.path()};
   const StepEnd end = run(step);
   EXPECT_EQ(end.status, "absent");
   ASSERT_EQ(lines.size(), 1U);
@@ -162,7 +162,7 @@ TEST_F(NodeProgram, ThatIsNotInstalledIsAbsent) {
 TEST_F(NodeProgram, ThatIsThereAndCannotBeStartedIsNotTakenForAMissingOne) {
   const std::string script = folder.write("script", "#!/no/such/interpreter\n");
   const auto how_of = [&](const std::string& name) {
-    EXPECT_FALSE(run(Step{"01", {name}, 60, "n1-cafe", program, scratch.path()}).status == "ok");
+    EXPECT_FALSE(run(PlanStep{"01", {name}, 60, "n1-cafe", program, scratch.path()}).status == "ok");
     return lines.at(0)["how"];
   };
   EXPECT_EQ(how_of(script), "missing") << "it is not executable";
@@ -310,7 +310,7 @@ TEST(NodeScratch, OfARunnerThatWasKilledIsEmptiedAndItsProcessesEnd) {
   };
   for (const double end_s = wall_s() + 30; !marked() && wall_s() < end_s;) std::this_thread::yield();
   {
-    const Scratch scratch(folder.path().string(), own_name());
+    const ScratchFolder scratch(folder.path().string(), own_name());
     EXPECT_EQ(scratch.path(), path);
     EXPECT_TRUE(std::filesystem::is_empty(path));
     int status = 0;
@@ -325,7 +325,7 @@ TEST(NodeScratch, IsNotALinkOfSomebodyElse) {
   std::filesystem::create_directory(folder.path("elsewhere"));
   std::filesystem::create_symlink(folder.path("elsewhere"),
                                   folder.path("meshmark-node-" + std::to_string(::geteuid()) + "-" + own_name()));
-  EXPECT_THROW(Scratch(folder.path().string(), own_name()), Failure);
+  EXPECT_THROW(ScratchFolder(folder.path().string(), own_name()), Failure);
 }
 
 TEST(NodeProgramPlan, ThatIsWrongIsRefusedByItsField) {

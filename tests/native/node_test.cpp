@@ -138,7 +138,7 @@ TEST(NodeLimits, NameResultsOutsideOfThemAndWrongResults) {
 class NodeStep : public testing::Test {
  protected:
   StepEnd run(std::vector<std::string> argv, double limit_s) {
-    const Step step{"01", std::move(argv), limit_s, "n1-cafe"};
+    const PlanStep step{"01", std::move(argv), limit_s, "n1-cafe"};
     return run_step(step, wall_s() + limit_s, interrupts, [this](std::string_view line) { lines.emplace_back(line); });
   }
   Interrupts interrupts;

@@ -15,7 +15,7 @@
 namespace mm::place {
 namespace {
 
-using search::Grid;
+using search::GridBound;
 using search::kNever;
 using search::Square;
 using search::Torus;
@@ -144,7 +144,7 @@ TEST(Torus, DistancesAreThoseOfAGridThatLiesInIt) {
 TEST(Cells, HaveTheUnitsOfTheirClassesAndTheLeastDistanceBetweenThem) {
   ClusterProblem p = problem_of({{7, 1, 5}, {1, 9, 4}, {5, 4, 2}}, 2, {2, 1, 1});
   p.cell = {0, 0, 2};
-  const Cells cells = cells_of(p, 3);
+  const CellWeights cells = cells_of(p, 3);
   EXPECT_EQ(cells.capacity, (std::vector<int>{3, 0, 1}));
   EXPECT_EQ(cells.weight,
             (std::vector<std::vector<Value>>{{1, kNever, 4}, {kNever, kNever, kNever}, {4, kNever, kNever}}));
@@ -188,7 +188,7 @@ TEST(Grid, IsARingOrAPathInEachDimension) {
                                            {{1, false}, {9, true}},
                                            {{1, false}, {7, false}}};
   for (const auto& sides : all) {
-    const Grid found = search::grid_of(grid(sides, 1, 4));
+    const GridBound found = search::grid_of(grid(sides, 1, 4));
     ASSERT_EQ(found.shape.size(), sides.size());
     for (std::size_t d = 0; d < sides.size(); ++d) {
       EXPECT_EQ(found.shape[d].length, sides[d].length);
@@ -199,18 +199,18 @@ TEST(Grid, IsARingOrAPathInEachDimension) {
 }
 
 TEST(Grid, KernelsAddUpToTheDistances) {
-  const Grid mesh = search::grid_of(grid({{3, false}, {4, false}}, 1, 3));
+  const GridBound mesh = search::grid_of(grid({{3, false}, {4, false}}, 1, 3));
   EXPECT_EQ(mesh.shape[0].kernel, (std::vector<Value>{10, 16, 22}));
   EXPECT_EQ(mesh.shape[1].kernel, (std::vector<Value>{0, 6, 12, 18}));
-  const Grid torus = search::grid_of(grid({{4, true}, {5, true}}, 1, 3));
+  const GridBound torus = search::grid_of(grid({{4, true}, {5, true}}, 1, 3));
   EXPECT_EQ(torus.shape[0].kernel, (std::vector<Value>{10, 16, 22}));
   EXPECT_EQ(torus.shape[1].kernel, (std::vector<Value>{0, 6, 12}));
-  const Grid near = search::grid_of(grid({{3, false}, {4, false}}, 2, 4, 3));  // two units of a cell cost 3
+  const GridBound near = search::grid_of(grid({{3, false}, {4, false}}, 2, 4, 3));  // two units of a cell cost 3
   EXPECT_EQ(near.shape[0].kernel, (std::vector<Value>{3, 16, 22}));
   EXPECT_EQ(near.each, 2);
-  const Grid far = search::grid_of(grid({{3, false}, {4, false}}, 2, 4, 30));
+  const GridBound far = search::grid_of(grid({{3, false}, {4, false}}, 2, 4, 30));
   EXPECT_EQ(far.shape[0].kernel, (std::vector<Value>{10, 16, 22}));
-  const Grid path = search::grid_of(grid({{1, false}, {7, false}}, 2, 4, 30));
+  const GridBound path = search::grid_of(grid({{1, false}, {7, false}}, 2, 4, 30));
   EXPECT_EQ(path.shape[1].kernel[1] - path.shape[1].kernel[0], 0);
 }
 
@@ -222,7 +222,7 @@ TEST(Grid, KernelsNeverDecreaseAndNeverExceedTheDistances) {
     ClusterProblem p = grid(sides, 1, 4);
     for (std::size_t a = 0; a < p.weight.size(); ++a)
       for (std::size_t b = 0; b < a; ++b) p.weight[a][b] = p.weight[b][a] += static_cast<Value>(random() % 8);
-    const Grid g = search::grid_of(p);
+    const GridBound g = search::grid_of(p);
     std::vector<std::size_t> lengths;
     for (const auto& d : g.shape) {
       lengths.push_back(d.length);
@@ -288,13 +288,13 @@ std::vector<int> chosen(const std::vector<std::size_t>& cells, int each = 1) {
   return counts;
 }
 
-std::vector<int> put_into(const ClusterProblem& p, const Grid& shape) {
+std::vector<int> put_into(const ClusterProblem& p, const GridBound& shape) {
   const auto found = search::put(p, shape);
   return found ? found->counts : std::vector<int>{};
 }
 
 TEST(Grid, BestSetIsPutWhereAllItsCellsAreFree) {
-  const Grid mesh = search::grid_of(free_cells(false, {})), torus = search::grid_of(free_cells(true, {}));
+  const GridBound mesh = search::grid_of(free_cells(false, {})), torus = search::grid_of(free_cells(true, {}));
   ASSERT_EQ(mesh.best.size(), 4U);
   EXPECT_EQ(put_into(free_cells(false, {}), mesh), chosen({0, 1, 4, 5}));
   EXPECT_EQ(put_into(free_cells(false, {0, 2, 6, 7, 10, 11, 13}), mesh), chosen({6, 7, 10, 11}));
@@ -306,7 +306,7 @@ TEST(Grid, BestSetIsPutWhereAllItsCellsAreFree) {
 }
 
 TEST(Grid, BestSetIsPutWhereItCostsLeast) {
-  const Grid mesh = search::grid_of(free_cells(false, {}));
+  const GridBound mesh = search::grid_of(free_cells(false, {}));
   ClusterProblem p = free_cells(false, {});
   p.weight[9][14] = p.weight[14][9] = p.weight[9][14] - 2;
   p.weight[5][10] = p.weight[10][5] = p.weight[5][10] - 1;
@@ -316,7 +316,7 @@ TEST(Grid, BestSetIsPutWhereItCostsLeast) {
 
 // All units of a cell are used, of all its classes, and no more than these.
 TEST(Grid, BestSetNeedsWholeCells) {
-  const Grid mesh = search::grid_of(free_cells(false, {}, 2));
+  const GridBound mesh = search::grid_of(free_cells(false, {}, 2));
   EXPECT_EQ(mesh.each, 2);
   ClusterProblem p = free_cells(false, {}, 2);
   p.capacity[0] = 1;
@@ -329,7 +329,7 @@ TEST(Grid, BestSetNeedsWholeCells) {
 // A position takes a step per cell, and where it fits one more per cell and class: here 4 + 64.
 TEST(Grid, PositionsAreTriedAsLongAsThereIsWork) {
   constexpr double kPutWork = 1e7;
-  const Grid mesh = search::grid_of(free_cells(false, {}));
+  const GridBound mesh = search::grid_of(free_cells(false, {}));
   ClusterProblem p = free_cells(false, {});
   p.weight[1][6] = p.weight[6][1] = p.weight[1][6] - 1;
   p.effort = 0;

@@ -286,7 +286,7 @@ TEST(Matrix, IsCheckedAndBandwidthTurnedRound) {
 TEST(Sharing, IsReadFromAFileAndEachMistakeIsNamed) {
   const TemporaryFolder folder;
   const auto read = [&](const std::string& text) { return read_sharing(folder.write("s.json", text)); };
-  const Sharing both = read(R"({"traffic": [[0, 1e300], [2.5, 0]], "bandwidth_demand": [0, 1]})");
+  const PartDemands both = read(R"({"traffic": [[0, 1e300], [2.5, 0]], "bandwidth_demand": [0, 1]})");
   EXPECT_EQ(both.traffic, (std::vector<std::vector<double>>{{0, 1e300}, {2.5, 0}}));
   EXPECT_EQ(both.bandwidth_demand, (std::vector<double>{0, 1}));
   EXPECT_TRUE(read(R"({"bandwidth_demand": [0.5]})").traffic.empty());
@@ -359,7 +359,7 @@ TEST(Scatter, GoesFarApartAndFillsNodesInTurn) {
 TEST(Sharing, PutsTalkersTogetherAndHungryOnesApart) {
   const Machine m = machine_of(kTwoByFour);
   Request r = request("sharing", 4);
-  r.sharing = Sharing{{{0, 0, 9, 0}, {0, 0, 0, 9}, {9, 0, 0, 0}, {0, 9, 0, 0}}, {1, 1, 0, 0}};
+  r.sharing = PartDemands{{{0, 0, 9, 0}, {0, 0, 0, 9}, {9, 0, 0, 0}, {0, 9, 0, 0}}, {1, 1, 0, 0}};
   const auto parts = place(m, r, {}).layout.parts;
   const auto node = [&](std::size_t i) { return m.cpu(parts[i].front()).node; };
   EXPECT_EQ(node(0), node(2));
@@ -377,7 +377,7 @@ TEST(Sharing, FindsWhatBruteForceFinds) {
     const auto d = random_matrix(random, 5);
     const Machine m = with_matrix(d, "core:1 pu:1");
     Request r = request("sharing", 4);
-    r.sharing = Sharing{random_matrix(random, 4), {}};
+    r.sharing = PartDemands{random_matrix(random, 4), {}};
     const Placement p = place(m, r, {});
     EXPECT_TRUE(p.optimal);
     const auto cost = [&](const Cpus& at) {
@@ -486,7 +486,7 @@ TEST(Place, NeverBreaksItsPromises) {
     const char* names[] = {"balance", "pack", "any", "compact", "scatter", "sharing"};
     const SlotKind kinds[] = {SlotKind::procs, SlotKind::cores, SlotKind::threads};
     Request r = request(names[random() % 6], 1 + static_cast<int>(random() % 6), kinds[random() % 3]);
-    if (r.policy == "sharing") r.sharing = Sharing{random_matrix(random, static_cast<std::size_t>(r.slots)), {}};
+    if (r.policy == "sharing") r.sharing = PartDemands{random_matrix(random, static_cast<std::size_t>(r.slots)), {}};
     for (const int cpu : m.allowed)
       if (random() % 5 != 0) r.within.push_back(cpu);
     if (random() % 5 == 0) r.max_hops = static_cast<int>(random() % 3);

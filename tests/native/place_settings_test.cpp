@@ -57,12 +57,12 @@ TEST(PlaceSettings, LsfsVariablesAreAccepted) {
       {{{"MESHMARK_BIND", "affinity[core(2)]"}}, "affinity[core(2)]", "bind: MESHMARK_BIND"},
   };
   for (const auto& c : cases) {
-    const Settings settings = settings_of_environment(c.environment);
+    const PlacementSettings settings = settings_of_environment(c.environment);
     EXPECT_EQ(settings.bind.value_or(""), c.bind);
     EXPECT_EQ(settings.from, c.from);
     EXPECT_FALSE(settings.kind);
   }
-  const Settings both = settings_of_environment({{"EGO_DEFINE_NCPUS", "threads"}, {"BIND_JOB", "ANY"}});
+  const PlacementSettings both = settings_of_environment({{"EGO_DEFINE_NCPUS", "threads"}, {"BIND_JOB", "ANY"}});
   EXPECT_EQ(both.kind, SlotKind::threads);
   EXPECT_EQ(both.from, "bind: BIND_JOB; slots: EGO_DEFINE_NCPUS");
   EXPECT_EQ(settings_of_environment({{"EGO_DEFINE_NCPUS", "threads"}, {"MESHMARK_SLOTS", "procs"}}).kind,
@@ -129,7 +129,7 @@ TEST_F(PlaceSettle, TheLastWordWinsAndIsNamed) {
   EXPECT_EQ(read_settings("", {}, {}).from, "");
   site("bind = 'any'\nslots = 'procs'\nmemory = 'local'\n[profile.cfd]\nbind = 'pack'\npages = '2MiB'\n");
   user("[profile.cfd]\nbind = 'scatter'\n[profile.mine]\nslots = 'threads'\n");
-  Settings settings = read_settings("", {}, {});
+  PlacementSettings settings = read_settings("", {}, {});
   EXPECT_EQ(settings.bind, "any");
   EXPECT_EQ(settings.kind, SlotKind::procs);
   EXPECT_EQ(settings.memory, "local");

@@ -15,7 +15,8 @@ namespace {
 using namespace mm::place;
 using mm::Machine, mm::machine_of;
 
-std::string first_line(const std::string& form, const Machine& machine, const Parts& parts, const Memory& memory = {}) {
+std::string first_line(const std::string& form, const Machine& machine, const Parts& parts,
+                       const MemoryPolicy& memory = {}) {
   return line(emit(form, machine, {parts}, memory), "./a.out");
 }
 
@@ -215,7 +216,7 @@ Layout random_layout(const Machine& machine, std::mt19937& random, bool one_mask
 
 // The nodes that a policy allows to a layout; none if those are all, since a control group without a limit has them
 // too.
-std::vector<int> nodes_of(const Machine& machine, const Memory& memory, const Layout& layout) {
+std::vector<int> nodes_of(const Machine& machine, const MemoryPolicy& memory, const Layout& layout) {
   const std::vector<int> nodes = requested_nodes(machine, memory, layout.cpus());
   return nodes.size() == machine.nodes.size() ? std::vector<int>{} : nodes;
 }
@@ -232,8 +233,8 @@ TEST(PlaceSyntax, EveryFormSurvivesARoundTripOnAHundredMachines) {
       for (int j = 0; j < 3; ++j) {
         const Layout layout = random_layout(machine, random, one_mask_only(form), one_cpu || j == 0);
         const bool parts = form == "parts";  // expresses CPUs only
-        const Memory bind{"bind", {}, {}, "default"};
-        const Form made = emit(form, machine, layout, parts ? Memory{} : bind);
+        const MemoryPolicy bind{"bind", {}, {}, "default"};
+        const Form made = emit(form, machine, layout, parts ? MemoryPolicy{} : bind);
         const std::string text = line(made, parts ? "" : "./a.out");
         const Parsed again = parse(form, machine, text);
         EXPECT_EQ(again.layout.parts, layout.parts) << form << " " << text;

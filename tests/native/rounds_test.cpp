@@ -289,8 +289,8 @@ TEST_F(RoundsOf, ATeamIsRunByTheBurst) {
 // ---------------------------------------------------------------- conditions
 
 /// A point with these marks of its samples, which are all equal.
-Progress progress(const std::vector<int>& marks) {
-  Progress p;
+PointProgress progress(const std::vector<int>& marks) {
+  PointProgress p;
   p.point.team = std::make_shared<Team>(std::vector<int>{allowed_cpus().front()});
   p.point.conditions = {{"k", 1}};
   p.samples = {std::vector<double>(std::max<std::size_t>(marks.size(), 1), 2.0)};
@@ -299,7 +299,7 @@ Progress progress(const std::vector<int>& marks) {
   return p;
 }
 
-std::pair<json, Flags> observed_of(const Progress& p, const std::string& shield = "off") {
+std::pair<json, Flags> observed_of(const PointProgress& p, const std::string& shield = "off") {
   for (;;) {
     OtherUse other;
     other.start();
@@ -310,7 +310,7 @@ std::pair<json, Flags> observed_of(const Progress& p, const std::string& shield 
   }
 }
 
-Flags flags_of(const Progress& p) { return observed_of(p).second; }
+Flags flags_of(const PointProgress& p) { return observed_of(p).second; }
 
 TEST(Marks, CountByTheirShareOfTheSamples) {
   EXPECT_EQ(progress({}).share_marked(kMoved), 0);
@@ -328,15 +328,15 @@ TEST(Conditions, AFlagNeedsAShareOfMarkedSamples) {
 }
 
 TEST(Conditions, SamplesThatDifferMuchAreNoFlag) {
-  Progress p = progress({0, 0, 0, 0, 0});
+  PointProgress p = progress({0, 0, 0, 0, 0});
   p.samples = {{1, 1.5, 2, 2.5, 3}};
   p.wide = true;
   EXPECT_EQ(flags_of(p), Flags{});
 }
 
 /// A point whose samples had these values while fixed work took so much longer than at its best.
-Progress clocked(const std::vector<double>& ratios, const std::vector<double>& values) {
-  Progress p = progress(std::vector<int>(ratios.size(), 0));
+PointProgress clocked(const std::vector<double>& ratios, const std::vector<double>& values) {
+  PointProgress p = progress(std::vector<int>(ratios.size(), 0));
   p.clock_ratios = ratios;
   p.samples = {values};
   return p;
@@ -377,7 +377,7 @@ TEST(Conditions, AClockThatVariedIsAFlagWhereSamplesDoNotShowItsEffect) {
 }
 
 TEST(Conditions, SamplesOfAnEarlierOutputSayNothingOfTheClock) {
-  Progress p = clocked({1, 1, 1.2, 1.2}, {9, 9, 9, 9, 2, 2, 2.4, 2.4});
+  PointProgress p = clocked({1, 1, 1.2, 1.2}, {9, 9, 9, 9, 2, 2, 2.4, 2.4});
   EXPECT_EQ(flags_of(p), Flags{"clock_varied"}) << "the last four are of now";
   p.samples = {{9, 9, 2, 2, 9, 9, 9, 9}};
   EXPECT_EQ(flags_of(p), Flags{});
@@ -385,13 +385,13 @@ TEST(Conditions, SamplesOfAnEarlierOutputSayNothingOfTheClock) {
 
 TEST(Conditions, TwoThreadsOnOneCpuAreOversubscribed) {
   const int cpu = allowed_cpus().front();
-  Progress p = progress({0});
+  PointProgress p = progress({0});
   p.point.team = std::make_shared<Team>(std::vector<int>{cpu, cpu});
   EXPECT_EQ(flags_of(p), Flags{"oversubscribed"});
 }
 
 TEST(Conditions, AreThoseOfThePointAndWhatWasObserved) {
-  Progress p = progress({0, kSwitched, kDisturbed, kMoved});
+  PointProgress p = progress({0, kSwitched, kDisturbed, kMoved});
   const int cpu = allowed_cpus().front();
   json conditions = observed_of(p).first;
   EXPECT_EQ(conditions.at("k"), 1);
@@ -418,7 +418,7 @@ TEST(Conditions, AreThoseOfThePointAndWhatWasObserved) {
 }
 
 TEST(Conditions, PagesOfArenasAreReadBack) {
-  Progress p = progress({0});
+  PointProgress p = progress({0});
   p.point.arenas = {Arena::make({1 << 20, Pages::base, Policy::local, -1, -1})};
   const auto [conditions, flags] = observed_of(p);
   EXPECT_EQ(conditions.at("huge_share"), 0);

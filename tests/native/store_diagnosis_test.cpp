@@ -8,7 +8,9 @@ namespace {
 
 /// Rates in GB/s with this half width of their intervals, as a share.
 StreamRates rates(double two, double three, double half = 0.005) {
-  const auto of = [&](double value) { return Rate{value * 1e9, value * 1e9 * (1 - half), value * 1e9 * (1 + half)}; };
+  const auto of = [&](double value) {
+    return MedianRate{value * 1e9, value * 1e9 * (1 - half), value * 1e9 * (1 + half)};
+  };
   return {{"copy", of(two)}, {"scale", of(two)}, {"add", of(three)}, {"triad", of(three)}};
 }
 

@@ -82,19 +82,19 @@ double broken(double*, const double*, const double*, std::size_t, double) { retu
 /// Workers that take a given time for every element, and whose results of `broken` are wrong.
 mm::stream::Workers workers_with(double wide_s, double narrow_s, double broken_s) {
   mm::stream::Workers w;
-  w.work = [=](const mm::stream::Job& job, std::uint64_t passes) {
+  w.work = [=](const mm::stream::StreamTask& job, std::uint64_t passes) {
     const double each_s = job.function == wide ? wide_s : job.function == narrow ? narrow_s : broken_s;
     EXPECT_EQ(job.first % 8, 0U);
     EXPECT_LE(job.first + job.n, 1U << 20);
     return each_s * static_cast<double>(job.n * passes);
   };
-  w.fill = [](const mm::stream::Job&) {};
-  w.correct = [](const mm::stream::Job& job, std::uint64_t) { return job.function != broken; };
+  w.fill = [](const mm::stream::StreamTask&) {};
+  w.correct = [](const mm::stream::StreamTask& job, std::uint64_t) { return job.function != broken; };
   return w;
 }
 
 std::string_view chosen(double wide_s, double narrow_s, double broken_s) {
-  const mm::stream::Job job{mm::StreamKernel::copy, wide, 1 << 20, 3.0};
+  const mm::stream::StreamTask job{mm::StreamKernel::copy, wide, 1 << 20, 3.0};
   return mm::stream::fastest({{"wide", wide, false}, {"narrow", narrow, false}, {"broken", broken, false}}, job,
                              workers_with(wide_s, narrow_s, broken_s))
       .isa;

@@ -21,7 +21,7 @@ namespace {
 using namespace mm::watch;
 
 /// Counters with values set by a test.
-class MadeUpKernel : public Kernel {
+class MadeUpKernel : public PerfKernel {
  public:
   struct Event {
     std::uint64_t type, config, value = 0;
@@ -144,7 +144,7 @@ TEST(Counters, TermsGoToTheBitsOfTheFormat) {
 TEST(Counters, AGroupThatDoesNotFitTakesTurnsAndIsExtrapolated) {
   MadeUpKernel kernel;
   kernel.max_per_group = 2;
-  Counts counts(kernel, 9, 3, {{{1, 0, 0}, 1}, {{2, 0, 0}, 64}, {{3, 0, 0}, 1}});
+  PmuCounts counts(kernel, 9, 3, {{{1, 0, 0}, 1}, {{2, 0, 0}, 64}, {{3, 0, 0}, 1}});
   EXPECT_EQ(counts.open(), 0);
   ASSERT_EQ(kernel.events.size(), 3U);
   EXPECT_EQ(kernel.events.at(101).leader, 100);
@@ -170,7 +170,7 @@ TEST(Counters, AGroupThatDoesNotFitTakesTurnsAndIsExtrapolated) {
 
 TEST(Counters, WhatStoppedCountingIsOpenedAnewAndNeverZero) {
   MadeUpKernel kernel;
-  Counts counts(kernel, 9, 3, {{{1, 0, 0}, 1}});
+  PmuCounts counts(kernel, 9, 3, {{{1, 0, 0}, 1}});
   EXPECT_EQ(counts.open(), 0);
   kernel.enabled = kernel.running = 10;
   EXPECT_TRUE(counts.read(10));
@@ -230,7 +230,7 @@ struct TwoSockets : TemporaryFolder {
 
 TEST(Counters, ChannelsAndLinksOfATreeAreComponentsWithTheirEnds) {
   const TwoSockets tree;
-  Settings settings;
+  SamplerSettings settings;
   settings.root = tree.path();
   const mm::json header = Sampler(settings).header();
   const mm::json& channels = header.at("components").at("memory");
@@ -248,7 +248,7 @@ TEST(Counters, ChannelsAndLinksOfATreeAreComponentsWithTheirEnds) {
 TEST(Counters, WhatChannelsMovedIsAShareOfWhatTheyAttainedAtThatMix) {
   const TwoSockets tree;
   MadeUpKernel kernel;
-  Settings settings;
+  SamplerSettings settings;
   settings.root = tree.path();
   settings.sources = {"counters"};
   settings.kernel = &kernel;
@@ -294,7 +294,7 @@ TEST(Counters, WhereNoClockIsCountedTheFirmwareSaysTheWire) {
     tree.write(pmu + "events/flux_rd", "config=0x1");
     tree.write(pmu + "events/flux_wr", "config=0x0");
   }
-  Settings settings;
+  SamplerSettings settings;
   settings.root = tree.path();
   settings.sources = {"counters"};
   MadeUpKernel kernel;
@@ -314,8 +314,8 @@ TEST(Counters, TheKernelCountsTheFaultsThatWereMade) {
   while (!CPU_ISSET(static_cast<std::size_t>(cpu), &before)) ++cpu;
   CPU_SET(static_cast<std::size_t>(cpu), &one);
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  Counts counts(real_kernel(), software.type, cpu,
-                {*encode(software.folder, "config=2"), *encode(software.folder, "config=3")});
+  PmuCounts counts(real_kernel(), software.type, cpu,
+                   {*encode(software.folder, "config=2"), *encode(software.folder, "config=3")});
   const int wrong = counts.open();
   if (wrong == EACCES || wrong == EPERM) GTEST_SKIP() << "not allowed to count";
   ASSERT_EQ(wrong, 0);

@@ -91,7 +91,7 @@ TEST(Watch, TheHeaderDescribesComponentsMetricsAndWhatIsAbsent) {
   EXPECT_EQ(board.add("cpu", {{"name", "CPU 1"}}), 1U);
   EXPECT_EQ(board.components("cpu"), 2U);
   EXPECT_EQ(board.component("cpu", 1).at("name"), "CPU 1");
-  Metric guessed{"cpu.guess", "s", "a guess"};
+  ComponentMetric guessed{"cpu.guess", "s", "a guess"};
   guessed.estimated = true;
   EXPECT_EQ(board.add({"cpu.busy", "1", "busy", "time"}), 0U);
   EXPECT_EQ(board.add(guessed), 1U);
@@ -271,7 +271,7 @@ TEST(Watch, ASlowReaderLosesWholeLines) {
 }
 
 TEST(Watch, EveryMetricIsOfAClassThatIsThere) {
-  Settings settings;
+  SamplerSettings settings;
   Sampler sampler(settings);
   const mm::json header = sampler.header();
   EXPECT_EQ(header.at("type"), "header");

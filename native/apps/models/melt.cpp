@@ -29,9 +29,9 @@ std::size_t cube(int n) {
 }
 
 /// Divides memory into arrays that begin with a cache line.
-class Arrays {
+class ArrayAllocator {
  public:
-  explicit Arrays(std::byte* at) : at_(at) {}
+  explicit ArrayAllocator(std::byte* at) : at_(at) {}
   template <class T>
   T* take(std::size_t n) {
     T* const array = reinterpret_cast<T*>(at_);
@@ -127,26 +127,26 @@ std::size_t Melt::own_bytes(int edge, std::size_t threads, std::size_t thread) {
          (count + 1 + count * kNeighbours + kSpare) * sizeof(std::uint32_t) + 6 * kLine;
 }
 
-Melt::Melt(int edge, std::byte* shared, const std::vector<std::byte*>& own, std::string_view isa)
+Melt::Melt(int edge, std::byte* shared, const std::vector<std::byte*>& thread_blocks, std::string_view isa)
     : edge_(edge),
       cells_(cells_of(edge)),
       n_(atoms(edge)),
       box_(box_of(edge)),
       isa_(isa),
-      meeting_(static_cast<std::ptrdiff_t>(own.size())) {
-  Arrays common(shared);
+      meeting_(static_cast<std::ptrdiff_t>(thread_blocks.size())) {
+  ArrayAllocator common(shared);
   at_ = common.take<Vec>(n_);
   cell_of_ = common.take<std::uint32_t>(n_);
   in_cells_ = common.take<std::uint32_t>(n_);
   cell_end_ = common.take<std::uint32_t>(cube(cells_) + 1);
-  for (std::size_t t = 0; t < own.size(); ++t) {
+  for (std::size_t t = 0; t < thread_blocks.size(); ++t) {
     Part part{};
-    part.first = first_atom(n_, own.size(), t);
-    part.end = first_atom(n_, own.size(), t + 1);
-    part.first_cell = static_cast<int>(first_atom(cube(cells_), own.size(), t));
-    part.end_cell = static_cast<int>(first_atom(cube(cells_), own.size(), t + 1));
+    part.first = first_atom(n_, thread_blocks.size(), t);
+    part.end = first_atom(n_, thread_blocks.size(), t + 1);
+    part.first_cell = static_cast<int>(first_atom(cube(cells_), thread_blocks.size(), t));
+    part.end_cell = static_cast<int>(first_atom(cube(cells_), thread_blocks.size(), t + 1));
     const std::size_t count = part.end - part.first;
-    Arrays memory(own[t]);
+    ArrayAllocator memory(thread_blocks[t]);
     part.velocity = memory.take<Vec>(count);
     part.force = memory.take<Vec>(count);
     part.listed_at = memory.take<Vec>(count);

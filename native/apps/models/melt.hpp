@@ -33,9 +33,9 @@ class Melt {
   /// Returns the bytes of the data that only one thread uses: velocities, forces and lists of its atoms.
   static std::size_t own_bytes(int edge, std::size_t threads, std::size_t thread);
 
-  /// `shared` points to `shared_bytes` bytes, and `own` to `own_bytes` bytes for each thread. All are aligned to 64 B,
-  /// and must outlive the melt. `isa` is a kind of vector instructions, as `best_isa` names it.
-  Melt(int edge, std::byte* shared, const std::vector<std::byte*>& own, std::string_view isa);
+  /// `shared` points to `shared_bytes` bytes, and `thread_blocks` to `own_bytes` bytes for each thread. All are aligned
+  /// to 64 B, and must outlive the melt. `isa` is a kind of vector instructions, as `best_isa` names it.
+  Melt(int edge, std::byte* shared, const std::vector<std::byte*>& thread_blocks, std::string_view isa);
 
   std::size_t atoms() const { return n_; }
 

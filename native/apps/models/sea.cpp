@@ -32,7 +32,7 @@ constexpr std::ptrdiff_t kTile = 2048;
 constexpr std::ptrdiff_t kFar = 8 << 20;
 
 /// A step of all rows: from `now` and the older level to the newer level, which replaces the older one.
-struct Sweep {
+struct RowSweep {
   Sea::Row now, south, north;  // `now`: row 0, whose ghost cells are not read
   double *p, *u, *v;           // row 0 of the older level
   std::ptrdiff_t stride, cells;
@@ -50,7 +50,7 @@ struct Sweep {
 
 /// Adjacent cells of a row, as many as a vector register has numbers.
 template <std::ptrdiff_t W>
-struct Cells {
+struct CellVector {
   typedef double V __attribute__((vector_size(W * sizeof(double))));
   typedef double Anywhere __attribute__((vector_size(W * sizeof(double)), aligned(sizeof(double)), may_alias));
 
@@ -79,12 +79,12 @@ struct Fluxes {
 
 /// Goes along a row from west to east. The first cells change only what the next cells need of them.
 template <std::ptrdiff_t W>
-class Walk {
-  using C = Cells<W>;
+class RowWalk {
+  using C = CellVector<W>;
   using V = typename C::V;
 
  public:
-  MM_INLINE Walk(const Sweep& s, int j)
+  MM_INLINE RowWalk(const RowSweep& s, int j)
       : at_(s.row(j)), above_(s.row(j + 1)), ahead_(s.row(std::min(j + 2, s.rows + 1))), dt_(s.dt), far_(s.far) {
     const std::ptrdiff_t start = j * s.stride;
     p_ = s.p + start, u_ = s.u + start, v_ = s.v + start;
@@ -137,11 +137,11 @@ class Walk {
 
 /// Steps columns from … to - 1 of all rows. Both numbers are a multiple of the width.
 template <std::ptrdiff_t W>
-MM_INLINE void step_tile(const Sweep& s, std::ptrdiff_t from, std::ptrdiff_t to) {
+MM_INLINE void step_tile(const RowSweep& s, std::ptrdiff_t from, std::ptrdiff_t to) {
   alignas(64) Fluxes f;
   const std::ptrdiff_t first = from == 0 ? 0 : from - W;  // the previous cells, whose fluxes a tile needs
   for (int j = 0; j <= s.rows; ++j) {
-    Walk<W> walk(s, j);
+    RowWalk<W> walk(s, j);
     if (j == 0) {
       for (std::ptrdiff_t i = first; i < to; i += W) walk.template cells<false>(i, f, i - first);
       continue;
@@ -160,16 +160,16 @@ MM_INLINE void step_tile(const Sweep& s, std::ptrdiff_t from, std::ptrdiff_t to)
 /// Steps all columns. Vectors are aligned: they begin with the western ghost cell, which is set when its row is
 /// complete.
 template <std::ptrdiff_t W>
-MM_INLINE void step_all(const Sweep& s) {
+MM_INLINE void step_all(const RowSweep& s) {
   const std::ptrdiff_t end = (s.cells / W + 1) * W;
   for (std::ptrdiff_t from = 0; from < end; from += kTile) step_tile<W>(s, from, std::min(from + kTile, end));
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,avx512dq"))) void step_avx512(const Sweep& s) { step_all<8>(s); }
-__attribute__((target("avx2"))) void step_avx2(const Sweep& s) { step_all<4>(s); }
+__attribute__((target("avx512f,avx512dq"))) void step_avx512(const RowSweep& s) { step_all<8>(s); }
+__attribute__((target("avx2"))) void step_avx2(const RowSweep& s) { step_all<4>(s); }
 #endif
-void step_narrow(const Sweep& s) { step_all<2>(s); }
+void step_narrow(const RowSweep& s) { step_all<2>(s); }
 
 }  // namespace
 
@@ -228,17 +228,17 @@ void Sea::begin() {
 }
 
 void Sea::step(Row south, Row north, [[maybe_unused]] std::string_view isa) {
-  const Sweep sweep{.now = {now_.p, now_.u, now_.v},
-                    .south = south,
-                    .north = north,
-                    .p = old_.p,
-                    .u = old_.u,
-                    .v = old_.v,
-                    .stride = static_cast<std::ptrdiff_t>(stride()),
-                    .cells = cells_,
-                    .rows = rows_,
-                    .dt = started_ ? 2 * kStep_s : kStep_s,
-                    .far = static_cast<std::ptrdiff_t>(words(cells_, rows_) * sizeof(double)) > kFar};
+  const RowSweep sweep{.now = {now_.p, now_.u, now_.v},
+                       .south = south,
+                       .north = north,
+                       .p = old_.p,
+                       .u = old_.u,
+                       .v = old_.v,
+                       .stride = static_cast<std::ptrdiff_t>(stride()),
+                       .cells = cells_,
+                       .rows = rows_,
+                       .dt = started_ ? 2 * kStep_s : kStep_s,
+                       .far = static_cast<std::ptrdiff_t>(words(cells_, rows_) * sizeof(double)) > kFar};
 #if defined(__x86_64__)
   if (isa == "avx512")
     step_avx512(sweep);

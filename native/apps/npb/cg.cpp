@@ -11,36 +11,36 @@
 namespace mm::mpi::npb {
 namespace {
 
-struct Class {
+struct SparseMatrixClass {
   const char* name;
   int rows, nonzeros;  ///< of the random vectors that form the matrix
   int iterations;
   double shift, zeta;  ///< from the report
 };
-constexpr Class kClasses[] = {{"S", 1400, 7, 15, 10, 8.5971775078648},
-                              {"W", 7000, 8, 15, 12, 10.362595087124},
-                              {"A", 14000, 11, 15, 20, 17.130235054029},
-                              {"B", 75000, 13, 75, 60, 22.712745482631},
-                              {"C", 150000, 15, 75, 110, 28.973605592845}};
+constexpr SparseMatrixClass kClasses[] = {{"S", 1400, 7, 15, 10, 8.5971775078648},
+                                          {"W", 7000, 8, 15, 12, 10.362595087124},
+                                          {"A", 14000, 11, 15, 20, 17.130235054029},
+                                          {"B", 75000, 13, 75, 60, 22.712745482631},
+                                          {"C", 150000, 15, 75, 110, 28.973605592845}};
 constexpr int kInner = 25;
 constexpr double kCondition = 0.1, kTolerance = 1e-10;
 
-struct Entry {
+struct Nonzero {
   int at;
   double value;
 };
 
 /// Returns the random vectors whose outer products form the matrix: each has few nonzeros, and the value 0.5 at its own
 /// index.
-std::vector<std::vector<Entry>> random_vectors(const Class& problem) {
+std::vector<std::vector<Nonzero>> random_vectors(const SparseMatrixClass& problem) {
   Random random(kSeed, 1);  // the reference program draws one number first
   std::uint64_t power = 1;
   while (power < static_cast<std::uint64_t>(problem.rows)) power *= 2;
-  std::vector<std::vector<Entry>> vectors(static_cast<std::size_t>(problem.rows));
+  std::vector<std::vector<Nonzero>> vectors(static_cast<std::size_t>(problem.rows));
   for (int row = 0; row < problem.rows; ++row) {
     auto& vector = vectors[static_cast<std::size_t>(row)];
     const auto find = [&](int index) {
-      return std::find_if(vector.begin(), vector.end(), [index](const Entry& e) { return e.at == index; });
+      return std::find_if(vector.begin(), vector.end(), [index](const Nonzero& e) { return e.at == index; });
     };
     while (vector.size() < static_cast<std::size_t>(problem.nonzeros)) {
       const double value = random.next();
@@ -61,20 +61,21 @@ struct Sparse {
   Array<int> column;               ///< within the block
   Array<double> value;
 
-  Sparse(const Class& problem, std::size_t row0, std::size_t row1, std::size_t column0, std::size_t column1) {
+  Sparse(const SparseMatrixClass& problem, std::size_t row0, std::size_t row1, std::size_t column0,
+         std::size_t column1) {
     const auto vectors = random_vectors(problem);
     const auto inside = [](int index, std::size_t from, std::size_t to) {
       return static_cast<std::size_t>(index) >= from && static_cast<std::size_t>(index) < to;
     };
-    std::vector<std::vector<Entry>> rows(row1 - row0);
+    std::vector<std::vector<Nonzero>> rows(row1 - row0);
     const double ratio = std::pow(kCondition, 1.0 / problem.rows);
     double scale = 1;
     for (int v = 0; v < problem.rows; ++v, scale *= ratio) {
       const auto& vector = vectors[static_cast<std::size_t>(v)];
-      for (const Entry& left : vector) {
+      for (const Nonzero& left : vector) {
         if (!inside(left.at, row0, row1)) continue;
         auto& row = rows[static_cast<std::size_t>(left.at) - row0];
-        for (const Entry& right : vector) {
+        for (const Nonzero& right : vector) {
           if (!inside(right.at, column0, column1)) continue;
           double product = right.value * (scale * left.value);
           if (left.at == v && right.at == v) product += kCondition - problem.shift;
@@ -112,10 +113,10 @@ struct Sparse {
 
  private:
   /// Orders a row by column, and adds the entries that belong to the same column.
-  static void merge(std::vector<Entry>& row) {
-    std::stable_sort(row.begin(), row.end(), [](const Entry& a, const Entry& b) { return a.at < b.at; });
+  static void merge(std::vector<Nonzero>& row) {
+    std::stable_sort(row.begin(), row.end(), [](const Nonzero& a, const Nonzero& b) { return a.at < b.at; });
     std::size_t size = 0;
-    for (const Entry& e : row)
+    for (const Nonzero& e : row)
       if (size > 0 && row[size - 1].at == e.at)
         row[size - 1].value += e.value;
       else
@@ -124,9 +125,9 @@ struct Sparse {
   }
 };
 
-class Gradients final : public Kernel {
+class Gradients final : public NpbKernel {
  public:
-  explicit Gradients(const Class& problem)
+  explicit Gradients(const SparseMatrixClass& problem)
       : problem_(problem),
         matrix_(problem, start(row_ * factor_), start((row_ + 1) * factor_), start(column_), start(column_ + 1)),
         x_(zeros<double>(start(column_ + 1) - start(column_))),
@@ -240,11 +241,11 @@ class Gradients final : public Kernel {
     residual_ = std::sqrt(total(dot(r_, r_)));
   }
 
-  const Class& problem_;
+  const SparseMatrixClass& problem_;
   const int side_ = side_of(ranks_), factor_ = ranks_ / (side_ * side_);
   const int row_ = rank_ / (side_ * factor_), column_ = rank_ % (side_ * factor_);
   const int place_ = column_ / factor_, slot_ = column_ % factor_;  // column = place × factor + slot
-  Group near_, across_, row_of_ranks_;
+  Communicator near_, across_, row_of_ranks_;
   const Sparse matrix_;
   Array<double> x_, z_, p_, r_, q_, sums_, piece_;
   std::vector<int> lengths_;  // lengths of the parts of this row's product
@@ -255,7 +256,7 @@ class Gradients final : public Kernel {
 
 std::vector<Problem> cg_problems() {
   std::vector<Problem> problems;
-  for (const Class& c : kClasses) {
+  for (const SparseMatrixClass& c : kClasses) {
     const double products = c.nonzeros * (c.nonzeros + 1);
     problems.push_back(
         {.kernel = "cg",

@@ -9,23 +9,23 @@
 namespace mm::mpi::npb {
 namespace {
 
-struct Class {
+struct RandomPairsClass {
   const char* name;
   int log_pairs;
   double sum_x, sum_y;  ///< from the report
 };
-constexpr Class kClasses[] = {{"S", 24, -3.247834652034740e3, -6.958407078382297e3},
-                              {"W", 25, -2.863319731645753e3, -6.320053679109499e3},
-                              {"A", 28, -4.295875165629892e3, -1.580732573678431e4},
-                              {"B", 30, 4.033815542441498e4, -2.660669192809235e4},
-                              {"C", 32, 4.764367927995374e4, -8.084072988043731e4}};
+constexpr RandomPairsClass kClasses[] = {{"S", 24, -3.247834652034740e3, -6.958407078382297e3},
+                                         {"W", 25, -2.863319731645753e3, -6.320053679109499e3},
+                                         {"A", 28, -4.295875165629892e3, -1.580732573678431e4},
+                                         {"B", 30, 4.033815542441498e4, -2.660669192809235e4},
+                                         {"C", 32, 4.764367927995374e4, -8.084072988043731e4}};
 constexpr std::uint64_t kSeedOfPairs = 271828183;
 constexpr std::size_t kBlock = 1 << 16;  // pairs per jump of the random generator
 constexpr double kTolerance = 1e-8;
 
-class Pairs final : public Kernel {
+class Pairs final : public NpbKernel {
  public:
-  explicit Pairs(const Class& problem) : problem_(problem) {}
+  explicit Pairs(const RandomPairsClass& problem) : problem_(problem) {}
 
   void solve() override {
     const std::size_t blocks = (std::size_t{1} << problem_.log_pairs) / kBlock;
@@ -81,7 +81,7 @@ class Pairs final : public Kernel {
     sums[1] += y;
   }
 
-  const Class& problem_;
+  const RandomPairsClass& problem_;
   Sums sums_{};
 };
 
@@ -89,7 +89,7 @@ class Pairs final : public Kernel {
 
 std::vector<Problem> ep_problems() {
   std::vector<Problem> problems;
-  for (const Class& c : kClasses) {
+  for (const RandomPairsClass& c : kClasses) {
     const double pairs = std::ldexp(1.0, c.log_pairs);
     problems.push_back({.kernel = "ep",
                         .class_name = c.name,

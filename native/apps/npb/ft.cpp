@@ -27,13 +27,13 @@ constexpr std::size_t kChecked = 1024;
 // cache. Extents are multiples of this number.
 constexpr std::size_t kBatch = 4;
 
-struct Class {
+struct SpectrumClass {
   const char* name;
   std::size_t nx, ny, nz;
   int iterations;
   Complex sums[kMostIterations];  ///< from the report
 };
-constexpr Class kClasses[] = {
+constexpr SpectrumClass kClasses[] = {
     {"S",
      64,
      64,
@@ -91,7 +91,7 @@ constexpr Class kClasses[] = {
 // ---------------------------------------------------------------- FFTW, if installed
 
 /// The functions of FFTW 3 that ft calls, loaded at run time.
-struct Fftw {
+struct FftwFunctions {
   struct Extent {
     int n, in_step, out_step;
   };
@@ -100,13 +100,13 @@ struct Fftw {
   void (*destroy)(void*) = nullptr;
   std::string version;
 
-  static const Fftw& get() {
-    static const Fftw instance;
+  static const FftwFunctions& get() {
+    static const FftwFunctions instance;
     return instance;
   }
 
  private:
-  Fftw() {
+  FftwFunctions() {
     void* const library = dlopen("libfftw3.so.3", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return;
     plan = reinterpret_cast<decltype(plan)>(dlsym(library, "fftw_plan_guru_split_dft"));
@@ -120,46 +120,47 @@ struct Fftw {
 // ---------------------------------------------------------------- batched transforms
 
 /// A batch of columns, real and imaginary parts separate: element 0 of all columns, then element 1, and so on.
-struct Columns {
-  explicit Columns(std::size_t n) : re(n * kBatch), im(n * kBatch) {}
+struct ColumnBatch {
+  explicit ColumnBatch(std::size_t n) : re(n * kBatch), im(n * kBatch) {}
   std::vector<double> re, im;
 };
 
 /// Transforms a batch of columns of one length, forward or backward, without scaling. Only one thread may use it at a
 /// time.
-class Transform {
+class LineTransform {
  public:
-  Transform(std::size_t n, bool forward, bool fftw) : n_(n), sign_(forward ? -1 : 1), a_(n), b_(n) {
+  LineTransform(std::size_t n, bool forward, bool fftw) : n_(n), sign_(forward ? -1 : 1), a_(n), b_(n) {
     if (fftw) {
       const int batch = static_cast<int>(kBatch);
-      const Fftw::Extent along{static_cast<int>(n), batch, batch}, beside{batch, 1, 1};
+      const FftwFunctions::Extent along{static_cast<int>(n), batch, batch}, beside{batch, 1, 1};
       double *re = a_.re.data(), *im = a_.im.data(), *to_re = b_.re.data(), *to_im = b_.im.data();
       // With real and imaginary parts swapped, forward becomes backward. 0: FFTW_MEASURE.
       if (!forward) std::swap(re, im), std::swap(to_re, to_im);
       // FFTW is requested only where the library was found.
-      plan_ = Fftw::get().plan(1, &along, 1, &beside, re, im, to_re, to_im, 0);  // NOLINT(*-core.CallAndMessage)
+      plan_ =
+          FftwFunctions::get().plan(1, &along, 1, &beside, re, im, to_re, to_im, 0);  // NOLINT(*-core.CallAndMessage)
       if (plan_ == nullptr) throw Failure("FFTW has no plan for length " + std::to_string(n));
       return;
     }
     for (std::size_t k = 0; k < n; ++k)
       roots_.push_back(std::polar(1.0, sign_ * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)));
   }
-  ~Transform() {
+  ~LineTransform() {
     // The loaded library has created the plan.
-    if (plan_ != nullptr) Fftw::get().destroy(plan_);  // NOLINT(clang-analyzer-core.CallAndMessage)
+    if (plan_ != nullptr) FftwFunctions::get().destroy(plan_);  // NOLINT(clang-analyzer-core.CallAndMessage)
   }
-  Transform(const Transform&) = delete;
-  Transform& operator=(const Transform&) = delete;
+  LineTransform(const LineTransform&) = delete;
+  LineTransform& operator=(const LineTransform&) = delete;
 
   /// Returns the input, which must be filled before each transform.
-  Columns& in() { return a_; }
+  ColumnBatch& in() { return a_; }
   /// Transforms the input, and returns the output.
-  const Columns& operator()() {
+  const ColumnBatch& operator()() {
     if (plan_ != nullptr) {
-      Fftw::get().execute(plan_);  // NOLINT(clang-analyzer-core.CallAndMessage)
+      FftwFunctions::get().execute(plan_);  // NOLINT(clang-analyzer-core.CallAndMessage)
       return b_;
     }
-    Columns *source = &a_, *target = &b_;
+    ColumnBatch *source = &a_, *target = &b_;
     std::size_t length = n_, stride = 1;
     for (; length % 4 == 0; length /= 4, stride *= 4, std::swap(source, target))
       by_four(*source, *target, length, stride);
@@ -169,7 +170,7 @@ class Transform {
 
  private:
   // Stockham's algorithm keeps the natural order in each pass. A pass does `stride` transforms of length `length`.
-  void by_two(const Columns& from, Columns& to, std::size_t length, std::size_t stride) {
+  void by_two(const ColumnBatch& from, ColumnBatch& to, std::size_t length, std::size_t stride) {
     const std::size_t run = stride * kBatch, half = length / 2;
     for (std::size_t p = 0; p < half; ++p) {
       const double wr = roots_[p * stride].real(), wi = roots_[p * stride].imag();
@@ -191,7 +192,7 @@ class Transform {
     }
   }
 
-  void by_four(const Columns& from, Columns& to, std::size_t length, std::size_t stride) {
+  void by_four(const ColumnBatch& from, ColumnBatch& to, std::size_t length, std::size_t stride) {
     const std::size_t run = stride * kBatch, quarter = length / 4;
     const double turn = sign_;
     for (std::size_t p = 0; p < quarter; ++p) {
@@ -224,14 +225,14 @@ class Transform {
 
   std::size_t n_;
   double sign_;
-  Columns a_, b_;
+  ColumnBatch a_, b_;
   std::vector<Complex> roots_;
   void* plan_ = nullptr;
 };
 
 /// Load and store a batch by runs: element i of all columns is the run that begins at at(i).
 template <class At>
-void load(const Complex* from, const At& at, std::size_t n, Columns& to) {
+void load(const Complex* from, const At& at, std::size_t n, ColumnBatch& to) {
   for (std::size_t i = 0; i < n; ++i) {
     const Complex* const run = from + at(i);
     double *const re = to.re.data() + i * kBatch, *const im = to.im.data() + i * kBatch;
@@ -239,7 +240,7 @@ void load(const Complex* from, const At& at, std::size_t n, Columns& to) {
   }
 }
 template <class At>
-void store(const Columns& from, std::size_t n, Complex* to, const At& at) {
+void store(const ColumnBatch& from, std::size_t n, Complex* to, const At& at) {
   for (std::size_t i = 0; i < n; ++i) {
     Complex* const run = to + at(i);
     const double *const re = from.re.data() + i * kBatch, *const im = from.im.data() + i * kBatch;
@@ -249,9 +250,9 @@ void store(const Columns& from, std::size_t n, Complex* to, const At& at) {
 
 // ---------------------------------------------------------------- the box
 
-class Heat final : public Kernel {
+class Heat final : public NpbKernel {
  public:
-  Heat(const Class& problem, bool fftw)
+  Heat(const SpectrumClass& problem, bool fftw)
       : problem_(problem),
         z0_(z_of(rank_)),
         y0_(y_of(rank_)),
@@ -302,10 +303,10 @@ class Heat final : public Kernel {
   std::string verify() override {
     for (int i = 0; i < problem_.iterations; ++i) {
       const std::string which = "checksum " + std::to_string(i + 1);
-      for (const auto& [name, expected, got] :
+      for (const auto& [name, expected, actual] :
            {std::tuple{", real part", problem_.sums[i].real(), sums_[i].real()},
             std::tuple{", imaginary part", problem_.sums[i].imag(), sums_[i].imag()}})
-        if (const std::string wrong = differs(which + name, expected, got, kTolerance); !wrong.empty()) return wrong;
+        if (const std::string wrong = differs(which + name, expected, actual, kTolerance); !wrong.empty()) return wrong;
     }
     return "";
   }
@@ -330,8 +331,8 @@ class Heat final : public Kernel {
   }
 
   /// Returns this thread's transform along a dimension.
-  Transform& forward(std::size_t dimension) { return of_threads_[this_thread()][dimension]; }
-  Transform& back(std::size_t dimension) { return of_threads_[this_thread()][3 + dimension]; }
+  LineTransform& forward(std::size_t dimension) { return of_threads_[this_thread()][dimension]; }
+  LineTransform& back(std::size_t dimension) { return of_threads_[this_thread()][3 + dimension]; }
 
   /// Returns a function for the index of row y of a plane in the pieces to send or in the received pieces.
   auto piece_rows(std::size_t plane, std::size_t x) const {
@@ -342,15 +343,15 @@ class Heat final : public Kernel {
   }
 
   /// Transforms along x. A batch consists of adjacent rows, which are transposed first.
-  void along_x(Transform& transform, Complex* rows) {
-    Columns& in = transform.in();
+  void along_x(LineTransform& transform, Complex* rows) {
+    ColumnBatch& in = transform.in();
     for (std::size_t r = 0; r < kBatch; ++r)
       for (std::size_t x = 0; x < problem_.nx; ++x) {
         const Complex value = rows[r * problem_.nx + x];
         in.re[x * kBatch + r] = value.real();
         in.im[x * kBatch + r] = value.imag();
       }
-    const Columns& out = transform();
+    const ColumnBatch& out = transform();
     for (std::size_t r = 0; r < kBatch; ++r)
       for (std::size_t x = 0; x < problem_.nx; ++x)
         rows[r * problem_.nx + x] = {out.re[x * kBatch + r], out.im[x * kBatch + r]};
@@ -358,7 +359,7 @@ class Heat final : public Kernel {
 
   void to_frequencies() {
     in_parts(planes_, [&](std::size_t first, std::size_t last) {
-      Transform &rows = forward(0), &across = forward(1);
+      LineTransform &rows = forward(0), &across = forward(1);
       for (std::size_t z = first; z < last; ++z) {
         for (std::size_t y = 0; y < problem_.ny; y += kBatch)
           along_x(rows, space_.data() + (z * problem_.ny + y) * problem_.nx);
@@ -370,7 +371,7 @@ class Heat final : public Kernel {
     });
     transpose(give_, give_at_, take_, take_at_, pieces_, frequencies_);
     in_parts(rows_ * problem_.nx / kBatch, [&](std::size_t first, std::size_t last) {
-      Transform& across = forward(2);
+      LineTransform& across = forward(2);
       for (std::size_t column = first * kBatch; column < last * kBatch; column += kBatch) {
         const auto columns = [this, column](std::size_t z) { return z * rows_ * problem_.nx + column; };
         load(frequencies_.data(), columns, problem_.nz, across.in());
@@ -383,13 +384,13 @@ class Heat final : public Kernel {
   void to_space() {
     const std::size_t batches = problem_.nx / kBatch;
     in_parts(rows_ * batches, [&](std::size_t first, std::size_t last) {
-      Transform& across = back(2);
+      LineTransform& across = back(2);
       for (std::size_t batch = first; batch < last; ++batch)
         decay_along_z(across, batch / batches, batch % batches * kBatch);
     });
     transpose(take_, take_at_, give_, give_at_, space_, pieces_);
     in_parts(planes_, [&](std::size_t first, std::size_t last) {
-      Transform &across = back(1), &rows = back(0);
+      LineTransform &across = back(1), &rows = back(0);
       for (std::size_t z = first; z < last; ++z) {
         for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
           load(pieces_.data(), piece_rows(z, x), problem_.ny, across.in());
@@ -400,9 +401,9 @@ class Heat final : public Kernel {
       }
     });
   }
-  void decay_along_z(Transform& across, std::size_t y, std::size_t x) {
+  void decay_along_z(LineTransform& across, std::size_t y, std::size_t x) {
     const auto columns = [this, y, x](std::size_t z) { return (z * rows_ + y) * problem_.nx + x; };
-    Columns& in = across.in();
+    ColumnBatch& in = across.in();
     for (std::size_t z = 0; z < problem_.nz; ++z) {
       Complex* const run = frequencies_.data() + columns(z);
       const double decay = decay_[2][z] * decay_[1][y0_ + y];
@@ -435,10 +436,10 @@ class Heat final : public Kernel {
     return total / static_cast<double>(problem_.nx * problem_.ny * problem_.nz);
   }
 
-  const Class& problem_;
+  const SpectrumClass& problem_;
   const std::size_t z0_, y0_, planes_, rows_, here_, there_;  // here_, there_: numbers in space, in frequency space
   Array<Complex> space_, pieces_, frequencies_;
-  std::vector<std::deque<Transform>> of_threads_;  // by thread: along x, y, z, forward and then back
+  std::vector<std::deque<LineTransform>> of_threads_;  // by thread: along x, y, z, forward and then back
   std::vector<int> give_, take_, give_at_, take_at_;
   std::vector<std::size_t> piece_of_, plane_of_piece_;  // of each y: index of its row in plane 0; distance to plane 1
   std::vector<std::vector<double>> decay_;
@@ -447,11 +448,11 @@ class Heat final : public Kernel {
 
 }  // namespace
 
-std::string fftw_version() { return Fftw::get().version; }
+std::string fftw_version() { return FftwFunctions::get().version; }
 
 std::vector<Problem> ft_problems() {
   std::vector<Problem> problems;
-  for (const Class& c : kClasses) {
+  for (const SpectrumClass& c : kClasses) {
     const double points = static_cast<double>(c.nx * c.ny * c.nz), log = std::log(points);
     problems.push_back({.kernel = "ft",
                         .class_name = c.name,

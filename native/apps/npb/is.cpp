@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kIterations = 10, kTests = 5;
 
-struct Class {
+struct SortedKeysClass {
   const char* name;
   int log_keys, log_limit, log_buckets;
   /// The keys that the report verifies, and their ranks before the change per iteration.
@@ -22,7 +22,7 @@ struct Class {
   int rising_offset;  ///< offset of the iteration, for the rising ranks
   int falling_offset;
 };
-constexpr Class kClasses[] = {
+constexpr SortedKeysClass kClasses[] = {
     {"S", 16, 11, 9, {48427, 17148, 23627, 62548, 4431}, {0, 18, 346, 64917, 65463}, 3, 0, 0},
     {"W", 20, 16, 10, {357773, 934767, 875723, 898999, 404505}, {1249, 11698, 1039987, 1043896, 1048018}, 2, -2, 0},
     {"A", 23, 19, 10, {2112377, 662041, 5336171, 3642833, 4250760}, {104, 17523, 123928, 8288932, 8388264}, 3, -1, -1},
@@ -37,9 +37,9 @@ constexpr Class kClasses[] = {
      0,
      0}};
 
-class Sort final : public Kernel {
+class Sort final : public NpbKernel {
  public:
-  explicit Sort(const Class& problem)
+  explicit Sort(const SortedKeysClass& problem)
       : problem_(problem),
         first_(part(std::size_t{1} << problem.log_keys, n(ranks_), n(rank_))),
         keys_(part(std::size_t{1} << problem.log_keys, n(ranks_), n(rank_ + 1)) - first_),
@@ -225,7 +225,7 @@ class Sort final : public Kernel {
       const int index = --below_[n(here_[i]) - min_key];
       if (index >= 0 && n(index) < sorted_keys.size()) sorted_keys[n(index)] = here_[i];
     }
-    struct Part {
+    struct SortedSpan {
       long long count = 0, first = 0, last = 0, disorder = 0, sum_before = 0, sum_after = 0;
     } local;
     if (!sorted_keys.empty())
@@ -235,11 +235,11 @@ class Sort final : public Kernel {
       local.disorder += sorted_keys[i] < 0 || (i > 0 && sorted_keys[i - 1] > sorted_keys[i]) ? 1 : 0;
     local.sum_before = std::accumulate(keys_.begin(), keys_.end(), 0LL);
     local.sum_after = std::accumulate(sorted_keys.begin(), sorted_keys.end(), 0LL);
-    std::vector<Part> parts(n(ranks_));
-    constexpr int kNumbers = sizeof(Part) / sizeof(long long);
+    std::vector<SortedSpan> parts(n(ranks_));
+    constexpr int kNumbers = sizeof(SortedSpan) / sizeof(long long);
     check(MPI_Allgather(&local, kNumbers, MPI_LONG_LONG, parts.data(), kNumbers, MPI_LONG_LONG, all_), "MPI_Allgather");
-    Part whole;
-    for (const Part& rank_part : parts) {
+    SortedSpan whole;
+    for (const SortedSpan& rank_part : parts) {
       whole.sum_before += rank_part.sum_before;
       whole.sum_after += rank_part.sum_after;
       if (rank_part.count == 0) continue;
@@ -255,7 +255,7 @@ class Sort final : public Kernel {
     return "";
   }
 
-  const Class& problem_;
+  const SortedKeysClass& problem_;
   const std::size_t first_;    // index of this rank's first key
   Array<int> keys_;            // changed by the iterations
   std::vector<int> original_;  // initial values of the keys that change
@@ -275,7 +275,7 @@ class Sort final : public Kernel {
 
 std::vector<Problem> is_problems() {
   std::vector<Problem> problems;
-  for (const Class& c : kClasses)
+  for (const SortedKeysClass& c : kClasses)
     problems.push_back({.kernel = "is",
                         .class_name = c.name,
                         .size = "2^" + std::to_string(c.log_keys) + " keys to 2^" + std::to_string(c.log_limit),

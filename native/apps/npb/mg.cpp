@@ -11,18 +11,18 @@
 namespace mm::mpi::npb {
 namespace {
 
-struct Class {
+struct MultigridClass {
   const char* name;
   int log_points, cycles;  ///< along each edge
   const double* smoother;  ///< by distance, like kOperator; the last coefficient is zero
   double norm;             ///< from the report
 };
 constexpr double kSmoother[] = {-3.0 / 8, 1.0 / 32, -1.0 / 64}, kSmootherOfLarge[] = {-3.0 / 17, 1.0 / 33, -1.0 / 61};
-constexpr Class kClasses[] = {{"S", 5, 4, kSmoother, 0.5307707005734e-4},
-                              {"W", 7, 4, kSmoother, 0.6467329375339e-5},
-                              {"A", 8, 4, kSmoother, 0.2433365309069e-5},
-                              {"B", 8, 20, kSmootherOfLarge, 0.1800564401355e-5},
-                              {"C", 9, 20, kSmootherOfLarge, 0.5706732285740e-6}};
+constexpr MultigridClass kClasses[] = {{"S", 5, 4, kSmoother, 0.5307707005734e-4},
+                                       {"W", 7, 4, kSmoother, 0.6467329375339e-5},
+                                       {"A", 8, 4, kSmoother, 0.2433365309069e-5},
+                                       {"B", 8, 20, kSmootherOfLarge, 0.1800564401355e-5},
+                                       {"C", 9, 20, kSmootherOfLarge, 0.5706732285740e-6}};
 constexpr double kTolerance = 1e-8;
 constexpr std::size_t kCharges = 10;  // of each sign
 constexpr std::size_t kWhole = 8;     // points along an edge of a grid that every rank holds whole
@@ -68,11 +68,11 @@ void each_row(const Level& level, std::size_t first, const std::size_t* count, c
 }
 
 /// Fills the ghost points of a dimension that is not divided.
-void wrap(const Level& level, std::size_t d, std::size_t step, Array<double>& of) {
+void wrap(const Level& level, std::size_t d, std::size_t step, Array<double>& values) {
   const std::size_t last = level.extent[d] * step;
   const auto copy = [&](std::size_t index, std::size_t run) {
-    std::copy_n(&of[index + last], run, &of[index]);
-    std::copy_n(&of[index + step], run, &of[index + last + step]);
+    std::copy_n(&values[index + last], run, &values[index]);
+    std::copy_n(&values[index + step], run, &values[index + last + step]);
   };
   if (d == 2) return in_parts(level.step_z(), [&](std::size_t first, std::size_t end) { copy(first, end - first); });
   in_parts(level.extent[2] + 2, [&](std::size_t first, std::size_t end) {
@@ -84,9 +84,9 @@ void wrap(const Level& level, std::size_t d, std::size_t step, Array<double>& of
   });
 }
 
-class Multigrid final : public Kernel {
+class Multigrid final : public NpbKernel {
  public:
-  explicit Multigrid(const Class& problem) : problem_(problem) {
+  explicit Multigrid(const MultigridClass& problem) : problem_(problem) {
     for (int remaining = ranks_, d = 2; remaining > 1; remaining /= 2, d = (d + 2) % 3) grid_[d] *= 2;
     place_[0] = n(rank_) % grid_[0];
     place_[1] = n(rank_) / grid_[0] % grid_[1];
@@ -131,17 +131,17 @@ class Multigrid final : public Kernel {
   /// Sets the charges: +1 at the ten largest of the random numbers in the box, -1 at the ten smallest.
   void place_charges() {
     const Level& level = top();
-    struct Point {
+    struct ChargeSite {
       double value, index;
     };
-    std::vector<Point> low, high;
-    const auto insert = [](std::vector<Point>& points, const Point& p, const auto& precedes) {
+    std::vector<ChargeSite> low, high;
+    const auto insert = [](std::vector<ChargeSite>& points, const ChargeSite& p, const auto& precedes) {
       if (points.size() == kCharges && !precedes(p, points.back())) return;
       points.insert(std::upper_bound(points.begin(), points.end(), p, precedes), p);
       if (points.size() > kCharges) points.pop_back();
     };
-    const auto less = [](const Point& a, const Point& b) { return a.value < b.value; };
-    const auto greater = [](const Point& a, const Point& b) { return a.value > b.value; };
+    const auto less = [](const ChargeSite& a, const ChargeSite& b) { return a.value < b.value; };
+    const auto greater = [](const ChargeSite& a, const ChargeSite& b) { return a.value > b.value; };
     std::size_t origin[3];
     for (std::size_t d = 0; d < 3; ++d) origin[d] = place_[d] * level.extent[d];
     for (std::size_t z = 0; z < level.extent[2]; ++z)
@@ -149,13 +149,13 @@ class Multigrid final : public Kernel {
         std::size_t index = ((origin[2] + z) * level.points + origin[1] + y) * level.points + origin[0];
         Random random(kSeed, index);
         for (std::size_t x = 0; x < level.extent[0]; ++x, ++index) {
-          const Point p{random.next(), static_cast<double>(index)};
+          const ChargeSite p{random.next(), static_cast<double>(index)};
           insert(low, p, less);
           insert(high, p, greater);
         }
       }
     // A part has at least 4 x 4 x 4 points, so each rank contributes ten of both.
-    std::vector<Point> candidates(2 * kCharges * n(ranks_));
+    std::vector<ChargeSite> candidates(2 * kCharges * n(ranks_));
     low.insert(low.end(), high.begin(), high.end());
     constexpr int kCount = 2 * 2 * static_cast<int>(kCharges);
     check(MPI_Allgather(low.data(), kCount, MPI_DOUBLE, candidates.data(), kCount, MPI_DOUBLE, all_), "MPI_Allgather");
@@ -166,8 +166,8 @@ class Multigrid final : public Kernel {
         insert(low, candidates[i], less);
       else
         insert(high, candidates[i], greater);
-    const auto put = [&](const std::vector<Point>& points, double charge) {
-      for (const Point& p : points) {
+    const auto put = [&](const std::vector<ChargeSite>& points, double charge) {
+      for (const ChargeSite& p : points) {
         const auto index = static_cast<std::size_t>(p.index);
         const std::size_t global[] = {index % level.points, index / level.points % level.points,
                                       index / level.points / level.points};
@@ -312,22 +312,23 @@ class Multigrid final : public Kernel {
 
   /// Fills the ghost points from the neighbours' faces: along x, then y, then z, so that edges and corners are
   /// included.
-  void swap_faces(const Level& level, Array<double>& of) {
+  void swap_faces(const Level& level, Array<double>& values) {
     const std::size_t steps[] = {1, level.step_y(), level.step_z()};
     for (std::size_t d = 0; d < 3; ++d) {
       const std::size_t last = level.extent[d];
       if (level.whole || grid_[d] == 1) {
-        wrap(level, d, steps[d], of);
+        wrap(level, d, steps[d], values);
         continue;
       }
       const auto pack = [&](std::size_t i, std::vector<double>& face) {
         double* out = face.data();
-        on_face(level, d, i, [&](std::size_t index, std::size_t run) { out = std::copy_n(&of[index], run, out); });
+        on_face(level, d, i, [&](std::size_t index, std::size_t run) { out = std::copy_n(&values[index], run, out); });
         return static_cast<int>(out - face.data());
       };
       const auto unpack = [&](const std::vector<double>& face, std::size_t i) {
         const double* in = face.data();
-        on_face(level, d, i, [&](std::size_t index, std::size_t run) { std::copy_n(in, run, &of[index]), in += run; });
+        on_face(level, d, i,
+                [&](std::size_t index, std::size_t run) { std::copy_n(in, run, &values[index]), in += run; });
       };
       const int count = pack(1, faces_[0]);
       pack(last, faces_[1]);
@@ -368,7 +369,7 @@ class Multigrid final : public Kernel {
     return std::sqrt(squares / std::pow(static_cast<double>(level.points), 3));
   }
 
-  const Class& problem_;
+  const MultigridClass& problem_;
   std::size_t grid_[3] = {1, 1, 1}, place_[3] = {};  // ranks along x, y, z; coordinates of this rank
   std::vector<Level> levels_;                        // the coarsest first
   Array<double> charges_;
@@ -380,7 +381,7 @@ class Multigrid final : public Kernel {
 
 std::vector<Problem> mg_problems() {
   std::vector<Problem> problems;
-  for (const Class& c : kClasses) {
+  for (const MultigridClass& c : kClasses) {
     const int points = 1 << c.log_points;
     const std::string edge = std::to_string(points);
     problems.push_back(

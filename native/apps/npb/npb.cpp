@@ -11,11 +11,11 @@
 namespace mm::mpi {
 namespace npb {
 
-std::string differs(const std::string& what, double expected, double got, double tolerance) {
-  if (std::fabs(got - expected) <= tolerance * std::fabs(expected)) return "";
+std::string differs(const std::string& what, double expected, double actual, double tolerance) {
+  if (std::fabs(actual - expected) <= tolerance * std::fabs(expected)) return "";
   char text[200];
-  std::snprintf(text, sizeof text, "%s: expected %.15g, got %.15g, relative tolerance %g", what.c_str(), expected, got,
-                tolerance);
+  std::snprintf(text, sizeof text, "%s: expected %.15g, got %.15g, relative tolerance %g", what.c_str(), expected,
+                actual, tolerance);
   return text;
 }
 
@@ -23,7 +23,7 @@ std::string differs(const std::string& what, double expected, double got, double
 
 namespace {
 
-using npb::Kernel;
+using npb::NpbKernel;
 using npb::Problem;
 
 const std::vector<Problem>& problems() {
@@ -117,12 +117,12 @@ Case planned_case(const Problem& problem, const std::string& fft) {
 }
 
 /// Returns a case whose iteration is one solution.
-Case solver_case(Case c, const std::shared_ptr<Kernel>& kernel, double operations) {
-  struct State {
+Case solver_case(Case c, const std::shared_ptr<NpbKernel>& kernel, double operations) {
+  struct SolverState {
     bool prepared = false;
     double took_s = 0, library_s = 0;
   };
-  const auto state = std::make_shared<State>();
+  const auto state = std::make_shared<SolverState>();
   c.single = true;
   c.fill = [=](std::uint32_t, bool) {
     if (!state->prepared) kernel->prepare();
@@ -188,7 +188,7 @@ void measure_npb(Run& run) {
   const std::string transforms = run.text("fft");
   const bool fftw = transforms != "own" && everywhere(!npb::fftw_version().empty());
 
-  Batch batch(run, classes.size());
+  CaseBatch batch(run, classes.size());
   for (const std::string& name : classes) {
     for (const Problem& p : problems()) {
       if (!is_requested(p) || p.class_name != name) continue;

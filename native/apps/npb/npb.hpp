@@ -46,14 +46,14 @@ double in_fours(std::size_t n, const Term& term) {
 }
 
 /// A communicator that frees itself.
-class Group {
+class Communicator {
  public:
-  Group() = default;
-  ~Group() {
+  Communicator() = default;
+  ~Communicator() {
     if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
   }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
   /// Creates the communicator of all ranks with the same `color`, in order of `key`. Collective.
   void split(int color, int key) { check(MPI_Comm_split(World::get().all(), color, key, &comm_), "MPI_Comm_split"); }
   MPI_Comm get() const { return comm_; }
@@ -63,12 +63,12 @@ class Group {
 };
 
 /// One NPB kernel of one class, on all ranks. Construction is not collective.
-class Kernel {
+class NpbKernel {
  public:
-  Kernel() = default;
-  virtual ~Kernel() = default;
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
+  NpbKernel() = default;
+  virtual ~NpbKernel() = default;
+  NpbKernel(const NpbKernel&) = delete;
+  NpbKernel& operator=(const NpbKernel&) = delete;
 
   /// Prepares the kernel. Untimed, once, collective.
   virtual void prepare() {}
@@ -95,7 +95,7 @@ class Kernel {
 };
 
 /// Returns "", or a message if the number differs from the expected one by more than `tolerance`, relative.
-std::string differs(const std::string& what, double expected, double got, double tolerance);
+std::string differs(const std::string& what, double expected, double actual, double tolerance);
 
 struct Problem {
   std::string kernel, class_name;
@@ -105,7 +105,7 @@ struct Problem {
   int max_ranks = 0;
   int max_threads = 0;        ///< of all ranks together; 0: the same as max_ranks
   bool power_of_two = false;  ///< whether the number of ranks must be a power of two
-  std::function<std::shared_ptr<Kernel>(bool fftw)> make;
+  std::function<std::shared_ptr<NpbKernel>(bool fftw)> make;
 
   int most_threads() const { return std::max(max_ranks, max_threads); }
   int most_ranks() const { return std::min(max_ranks, most_threads() / static_cast<int>(threads())); }

@@ -28,7 +28,7 @@ double tilted(double longitude, double x) {
   return -std::cos(longitude) * std::sqrt(1 - x * x) * std::sin(kTilt) + x * std::cos(kTilt);
 }
 
-int block_of(const Problem& problem, int pairs) {
+int block_of(const ShallowWaterProblem& problem, int pairs) {
   if (problem.variant != Variant::vector) return 1;
   const int share = (pairs + problem.threads - 1) / problem.threads;
   return std::clamp(64 / problem.levels, 4, 16) < share ? std::clamp(64 / problem.levels, 4, 16) : share;
@@ -46,7 +46,7 @@ std::size_t Model::wave_size() const {
   return static_cast<std::size_t>(2 * kWaves * 2 * levels()) * static_cast<std::size_t>(pairs());
 }
 
-std::size_t Model::shared_doubles(const Sphere& sphere, const Problem& problem) {
+std::size_t Model::shared_doubles(const Sphere& sphere, const ShallowWaterProblem& problem) {
   const auto coefficients = static_cast<std::size_t>(sphere.coefficients());
   const auto pairs = static_cast<std::size_t>(sphere.pairs()), levels = static_cast<std::size_t>(problem.levels);
   return whole_lines(2 * coefficients * pairs) +
@@ -54,14 +54,14 @@ std::size_t Model::shared_doubles(const Sphere& sphere, const Problem& problem) 
          2 * kFields * whole_lines(2 * coefficients * levels);
 }
 
-std::size_t Model::own_doubles(const Sphere& sphere, const Problem& problem) {
+std::size_t Model::own_doubles(const Sphere& sphere, const ShallowWaterProblem& problem) {
   const auto levels = static_cast<std::size_t>(problem.levels);
   const auto rows = levels * static_cast<std::size_t>(kWaves * block_of(problem, sphere.pairs()));
   const auto prepared = static_cast<std::size_t>(sphere.truncation() + 1) * 2 * kSums * levels;
   return std::max(4 * rows * static_cast<std::size_t>(sphere.longitudes()), prepared);
 }
 
-Model::Model(std::shared_ptr<const Sphere> sphere, const Problem& problem, double* shared,
+Model::Model(std::shared_ptr<const Sphere> sphere, const ShallowWaterProblem& problem, double* shared,
              std::vector<double*> thread_blocks)
     : sphere_(std::move(sphere)),
       problem_(problem),

@@ -38,7 +38,7 @@ enum class TestCase {
 /// Returns the speed of a level's flow over the published one, so that levels differ. It is 1 for level 0.
 inline double speed_of(int level) { return 1 - level / 64.0; }
 
-struct Problem {
+struct ShallowWaterProblem {
   int levels = 1;
   Variant variant = Variant::plain;
   TestCase test = TestCase::wave;
@@ -56,7 +56,7 @@ struct Phases {
 };
 /// Returns the phases for a problem. Throws std::logic_error for `fixed` with a number of levels that kFixedLevels
 /// lacks.
-Phases phases_of(const Problem& problem);
+Phases phases_of(const ShallowWaterProblem& problem);
 
 /// The prognostic variables. Each coefficient has the real parts of all levels and then the imaginary ones. Vorticity
 /// is absolute, and geopotential is the deviation from `mean_geopotential`.
@@ -65,12 +65,12 @@ enum Field : std::size_t { kVorticity, kDivergence, kGeopotential, kFields };
 class Model {
  public:
   /// Return the numbers of doubles that all threads share, and that the work of one thread needs.
-  static std::size_t shared_doubles(const Sphere& sphere, const Problem& problem);
-  static std::size_t own_doubles(const Sphere& sphere, const Problem& problem);
+  static std::size_t shared_doubles(const Sphere& sphere, const ShallowWaterProblem& problem);
+  static std::size_t own_doubles(const Sphere& sphere, const ShallowWaterProblem& problem);
 
   /// Keeps the memory without owning it; `thread_blocks` has one block per thread. Fills the tables and calls `begin`.
   /// Throws std::logic_error if there are more threads than pairs of latitudes.
-  Model(std::shared_ptr<const Sphere> sphere, const Problem& problem, double* shared,
+  Model(std::shared_ptr<const Sphere> sphere, const ShallowWaterProblem& problem, double* shared,
         std::vector<double*> thread_blocks);
 
   void begin();  ///< returns to the initial state
@@ -82,7 +82,7 @@ class Model {
   double flops() const;                               ///< additions and multiplications of a step, all threads
   double mean_geopotential() const { return mean_; }  ///< in m^2/s^2
   const Sphere& sphere() const { return *sphere_; }
-  const Problem& problem() const { return problem_; }
+  const ShallowWaterProblem& problem() const { return problem_; }
 
   /// Returns the coefficients of the present state.
   std::vector<Complex> coefficients(Field field, int level) const;
@@ -141,7 +141,7 @@ class Model {
   double initial_vorticity(int level, double longitude, double x) const;
 
   std::shared_ptr<const Sphere> sphere_;
-  Problem problem_;
+  ShallowWaterProblem problem_;
   Phases phases_;
   double step_s_, mean_;
   int block_;

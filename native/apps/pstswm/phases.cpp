@@ -236,7 +236,7 @@ MM_INLINE void sum_by_latitudes(const Model& model, int m, std::size_t levels, d
 }
 
 /// A semi-implicit leapfrog step of one number of each field, and the filter of the present number.
-struct Step {
+struct LeapfrogStep {
   double leap, half_mean, filter, stiffness, inverse;
 
   MM_INLINE void operator()(double* const (&now)[kFields], double* const (&before)[kFields], std::size_t at,
@@ -262,8 +262,8 @@ MM_INLINE void step(Model& model, int m, Levels levels, const double* sums) {
   for (int n = m; n <= model.truncation(); ++n, sums += 2 * kSums * count) {
     const std::size_t offset = 2 * (first + static_cast<std::size_t>(n - m)) * count;
     const auto degree = static_cast<std::size_t>(n);
-    const Step step{model.t.leap, model.t.half_mean, model.t.filter, model.t.stiffness[degree],
-                    model.t.inverse[degree]};
+    const LeapfrogStep step{model.t.leap, model.t.half_mean, model.t.filter, model.t.stiffness[degree],
+                            model.t.inverse[degree]};
     const double laplace = model.t.laplace[degree];
     double* const now[kFields] = {model.t.now[0] + offset, model.t.now[1] + offset, model.t.now[2] + offset};
     double* const before[kFields] = {model.t.before[0] + offset, model.t.before[1] + offset,
@@ -296,7 +296,7 @@ MM_INLINE void advance(Model& model, int rank) {
 
 /// The positions of the waves of some pairs, and the order of the loops over them.
 template <class Inner>
-struct Layout {
+struct WaveLayout {
   std::size_t outer, outer_step;  ///< the outer loop, and its step in the waves
   Inner inner;
   std::size_t field, part, imaginary;  ///< steps in the waves
@@ -305,7 +305,7 @@ struct Layout {
 /// Copies waves to rows of Fourier coefficients. The northern latitude is the real and the southern one the imaginary
 /// part.
 template <class Inner>
-MM_INLINE void fetch(const Model& model, const Layout<Inner>& a, std::size_t offset, Rows x) {
+MM_INLINE void fetch(const Model& model, const WaveLayout<Inner>& a, std::size_t offset, Rows x) {
   const std::size_t inner = a.inner, rows = a.outer * inner, width = kToGrid * rows;
   const auto waves = static_cast<std::size_t>(model.truncation()) + 1;
   const auto longitudes = static_cast<std::size_t>(model.sphere().longitudes());
@@ -357,7 +357,7 @@ MM_INLINE void multiply(const Rows& x, const Rows& y, std::size_t longitudes, Co
 
 /// Copies rows of Fourier coefficients to waves, with the weights of the quadrature of pairs from `first` on.
 template <bool OfPairs, class Inner>
-MM_INLINE void store(const Model& model, const Layout<Inner>& a, std::size_t offset, std::size_t first, Rows x) {
+MM_INLINE void store(const Model& model, const WaveLayout<Inner>& a, std::size_t offset, std::size_t first, Rows x) {
   const std::size_t inner = a.inner, rows = a.outer * inner, width = kWaves * rows;
   const auto waves = static_cast<std::size_t>(model.truncation()) + 1;
   const auto longitudes = static_cast<std::size_t>(model.sphere().longitudes());
@@ -386,10 +386,10 @@ MM_INLINE void store(const Model& model, const Layout<Inner>& a, std::size_t off
 
 template <class Kind, class Layout, class Rows_of_a_field>
 MM_INLINE void grid_of(const Model& model, const Layout& a, std::size_t offset, int first, Rows_of_a_field rows,
-                       double* own) {
+                       double* memory) {
   const auto longitudes = static_cast<std::size_t>(model.sphere().longitudes());
   const std::size_t size = longitudes * kWaves * rows;
-  const Rows x{own, own + size}, y{own + 2 * size, own + 3 * size};
+  const Rows x{memory, memory + size}, y{memory + 2 * size, memory + 3 * size};
   const auto other = [&](const Rows& used) { return used.re == x.re ? y : x; };
   fetch(model, a, offset, x);
   const Rows fields = transform<Kind, 1>(model.t.turns, x, y, times<kToGrid>(rows));
@@ -411,11 +411,11 @@ MM_INLINE void grid(Model& model, int rank) {
     if constexpr (Kind::kByLatitudes) {
       const auto count = static_cast<std::size_t>(std::min(model.block(), end - j));
       const std::size_t step = static_cast<std::size_t>(model.pairs()), row = levels * step;
-      const Layout<std::size_t> a{levels, step, count, 2 * row, 2 * kWaves * row, row};
+      const WaveLayout<std::size_t> a{levels, step, count, 2 * row, 2 * kWaves * row, row};
       grid_of<Kind>(model, a, first, j, levels * count, work);
     } else {
       using Levels = std::remove_cv_t<decltype(kind.levels)>;
-      const Layout<Levels> a{1, 0, kind.levels, 2 * levels, 2 * kWaves * levels, levels};
+      const WaveLayout<Levels> a{1, 0, kind.levels, 2 * levels, 2 * kWaves * levels, levels};
       grid_of<Kind>(model, a, first * 4 * kWaves * levels, j, kind.levels, work);
     }
   }
@@ -439,7 +439,7 @@ MM_PHASES(Avx512, [[gnu::target("avx512f,avx512dq,avx512vl,fma,prefer-vector-wid
 #undef MM_PHASES
 
 template <template <class> class Isa>
-Phases choose(const Problem& problem) {
+Phases choose(const ShallowWaterProblem& problem) {
   if (problem.variant == Variant::plain) return Isa<Plain>::all();
   if (problem.variant == Variant::vector) return Isa<Vector>::all();
   switch (problem.levels) {
@@ -462,7 +462,7 @@ Phases choose(const Problem& problem) {
 
 }  // namespace
 
-Phases phases_of(const Problem& problem) {
+Phases phases_of(const ShallowWaterProblem& problem) {
 #if defined(__x86_64__)
   if (problem.isa == "avx512") return choose<Avx512>(problem);
   if (problem.isa == "avx2") return choose<Avx2>(problem);

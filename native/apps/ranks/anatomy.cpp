@@ -80,11 +80,11 @@ const Description& anatomy_description() {
 }
 
 /// The fit t = latency + slope * bytes, by least squares of the relative errors. Neither coefficient is negative.
-struct Fit {
+struct LatencyFit {
   double latency_s = 0, slope_s = 0;
 };
 
-Fit fit(const std::vector<double>& bytes, const std::vector<double>& times_s) {
+LatencyFit fit(const std::vector<double>& bytes, const std::vector<double>& times_s) {
   double w = 0, x = 0, t = 0, xx = 0, xt = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const double weight = 1 / (times_s[i] * times_s[i]);
@@ -109,13 +109,13 @@ std::vector<std::size_t> sizes_about(std::size_t bytes) {
   return {sizes.begin(), sizes.end()};
 }
 
-std::shared_ptr<Program> make(const std::string& name, const Run& run) {
+std::shared_ptr<MiniApplication> make(const std::string& name, const Run& run) {
   if (name == "gyro") return make_gyro(16, 32, gyro_extent(16, 32));
   for (const HaloProtocol& p : all_halos()) {
     if (p.name != run.text("protocol")) continue;
     if (!p.make) throw Absent(p.missing);
     if (name == "swim") return make_swim(p, 256, 50);
-    return make_pop(p, Grid::make(2), static_cast<int>(run.integer("reductions")));
+    return make_pop(p, RankGrid::make(2), static_cast<int>(run.integer("reductions")));
   }
   throw std::logic_error("an accepted protocol is not registered");
 }
@@ -130,7 +130,7 @@ class Anatomy {
 
  private:
   bool fit_operations();
-  bool fit_operation(const Part& part);
+  bool fit_operation(const CommunicationPart& part);
   void count_operations();
   bool measure_steps();
   void explain() const;
@@ -144,11 +144,11 @@ class Anatomy {
   Run& run_;
   const std::string name_;
   const double share_, factor_;
-  const std::shared_ptr<Program> program_;
-  const std::vector<Part> parts_;
+  const std::shared_ptr<MiniApplication> program_;
+  const std::vector<CommunicationPart> parts_;
   json conditions_;
   std::shared_ptr<std::set<std::string>> flags_ = std::make_shared<std::set<std::string>>();  // of all measurements
-  std::vector<Fit> fits_;
+  std::vector<LatencyFit> fits_;
   std::vector<double> delays_;  // s, by part: the delay that multiplies its latency by the factor
   double latency_s_ = 0, bandwidth_s_ = 0;
   std::shared_ptr<std::vector<Values>> values_ = std::make_shared<std::vector<Values>>();
@@ -174,7 +174,7 @@ double Anatomy::typical(std::size_t at) const {
   return median(values);
 }
 
-bool Anatomy::fit_operation(const Part& part) {
+bool Anatomy::fit_operation(const CommunicationPart& part) {
   std::vector<double> bytes;
   std::vector<Case> cases;
   for (const std::size_t n : sizes_about(part.bytes)) {
@@ -201,12 +201,13 @@ bool Anatomy::fit_operation(const Part& part) {
 }
 
 bool Anatomy::fit_operations() {
-  return std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) { return fit_operation(part); });
+  return std::all_of(parts_.begin(), parts_.end(),
+                     [this](const CommunicationPart& part) { return fit_operation(part); });
 }
 
 /// Counts the operations per step and evaluates the fits at these counts.
 void Anatomy::count_operations() {
-  for (const Part& part : parts_) part.channel->clear();
+  for (const CommunicationPart& part : parts_) part.channel->clear();
   program_->run();
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const double count = static_cast<double>(parts_[i].channel->count()) / program_->steps();

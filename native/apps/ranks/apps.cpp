@@ -22,13 +22,13 @@ std::vector<Metric> compute_metrics() {
           {"imbalance", "maximum compute time of any rank over the mean", "1", Better::lower}};
 }
 
-Case program_case(const std::shared_ptr<Program>& program, const std::vector<double>& delays,
-                  const std::shared_ptr<std::vector<Values>>& kept) {
+Case program_case(const std::shared_ptr<MiniApplication>& program, const std::vector<double>& delays,
+                  const std::shared_ptr<std::vector<Values>>& values_by_block) {
   Case c;
   c.conditions = program->conditions();
   c.metric = program->metric();
   c.share = 1 / program->steps();
-  const std::vector<Part> parts = program->parts();
+  const std::vector<CommunicationPart> parts = program->parts();
   struct Spent {
     std::uint64_t runs = 0;
     double total_s = 0;
@@ -44,13 +44,13 @@ Case program_case(const std::shared_ptr<Program>& program, const std::vector<dou
     timing->total_s = seconds(ticks() - begin);
     timing->runs = iterations;
   };
-  for (const Part& part : parts) c.extra_metrics.push_back(part.metric);
+  for (const CommunicationPart& part : parts) c.extra_metrics.push_back(part.metric);
   for (const Metric& m : compute_metrics()) c.extra_metrics.push_back(m.name);
   c.values = [=] {
     const double steps = program->steps() * static_cast<double>(timing->runs);
     Values local_values;
     double messages_s = 0;
-    for (const Part& part : parts) {
+    for (const CommunicationPart& part : parts) {
       local_values.push_back(part.channel->spent_s() / steps);
       messages_s += local_values.back();
     }
@@ -67,7 +67,7 @@ Case program_case(const std::shared_ptr<Program>& program, const std::vector<dou
       if (i % local_values.size() + 1 == local_values.size()) max = std::max(max, all_values[i]);
     }
     means.push_back(max / means.back());
-    if (kept) kept->push_back(means);
+    if (values_by_block) values_by_block->push_back(means);
     return means;
   };
   program->add_checks(c);
@@ -85,7 +85,7 @@ Case alone(const std::string& operation, std::size_t bytes) {
 
 }  // namespace
 
-Case halo_alone(const HaloProtocol& protocol, const Grid& grid, const std::vector<int>& lows, std::size_t bytes) {
+Case halo_alone(const HaloProtocol& protocol, const RankGrid& grid, const std::vector<int>& lows, std::size_t bytes) {
   const std::size_t words = bytes / 8;
   const std::shared_ptr<Halo> halo = protocol.make(grid, words);
   const int rank = World::get().rank();

@@ -35,7 +35,7 @@ class Channel {
 };
 
 /// One kind of communication of an application.
-struct Part {
+struct CommunicationPart {
   std::string operation;  ///< "halo", "sum", "alltoall"
   std::string metric;     ///< "halo_time"
   Channel* channel;
@@ -44,19 +44,19 @@ struct Part {
   std::function<Case(std::size_t bytes)> alone;
 };
 
-class Program {
+class MiniApplication {
  public:
-  Program() = default;
-  virtual ~Program() = default;
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  MiniApplication() = default;
+  virtual ~MiniApplication() = default;
+  MiniApplication(const MiniApplication&) = delete;
+  MiniApplication& operator=(const MiniApplication&) = delete;
 
   virtual json conditions() const = 0;
   virtual std::string metric() const { return "step_time"; }  ///< in s per step
   virtual double steps() const = 0;                           ///< number of steps of a run
   virtual void run() = 0;                                     ///< the timed part
   virtual void add_checks(Case& c) = 0;                       ///< sets the functions that fill and verify its data
-  virtual std::vector<Part> parts() = 0;                      ///< the same parts in every call
+  virtual std::vector<CommunicationPart> parts() = 0;         ///< the same parts in every call
 };
 
 /// Returns the metric and the conditions of a case that has not been created yet.
@@ -66,21 +66,21 @@ Case planned_case(const std::string& metric, const HaloProtocol& protocol, const
 std::vector<Metric> compute_metrics();
 
 /// Returns a case of an application with delays (in s, by part; empty: no delays). Its extra metrics are the parts'
-/// times, "compute_time" (s per step, mean over ranks) and "imbalance". If `kept` is not null, it collects their values
-/// per block.
-Case program_case(const std::shared_ptr<Program>& program, const std::vector<double>& delays = {},
-                  const std::shared_ptr<std::vector<Values>>& kept = {});
+/// times, "compute_time" (s per step, mean over ranks) and "imbalance". If `values_by_block` is not null, it collects
+/// their values per block.
+Case program_case(const std::shared_ptr<MiniApplication>& program, const std::vector<double>& delays = {},
+                  const std::shared_ptr<std::vector<Values>>& values_by_block = {});
 
 /// Creates an application with default options, for use by other instruments.
-std::shared_ptr<Program> make_pop(const HaloProtocol& protocol, const Grid& grid, int reductions);
-std::shared_ptr<Program> make_swim(const HaloProtocol& protocol, int cells, int steps);
-std::shared_ptr<Program> make_gyro(int modes, int radii, const std::vector<int>& extent);
+std::shared_ptr<MiniApplication> make_pop(const HaloProtocol& protocol, const RankGrid& grid, int reductions);
+std::shared_ptr<MiniApplication> make_swim(const HaloProtocol& protocol, int cells, int steps);
+std::shared_ptr<MiniApplication> make_gyro(int modes, int radii, const std::vector<int>& extent);
 /// Returns the rank grid of gyro: groups of modes by ranks that transpose together. Throws UsageError if no grid fits
 /// the number of ranks.
 std::vector<int> gyro_extent(int modes, int radii);
 
 /// Returns a case of the halo exchange of an application alone, in the dimensions that it uses.
-Case halo_alone(const HaloProtocol& protocol, const Grid& grid, const std::vector<int>& lows, std::size_t bytes);
+Case halo_alone(const HaloProtocol& protocol, const RankGrid& grid, const std::vector<int>& lows, std::size_t bytes);
 /// Returns a case of global sums alone, by the reduction that corresponds to the protocol.
 Case reduction_alone(const HaloProtocol& protocol, std::size_t bytes);
 /// Returns a case of MPI_Alltoall alone, with `bytes` from each rank of `among` to each.

@@ -16,7 +16,7 @@ constexpr int kOrbit = 8;        // points along an orbit
 
 /// Each row of ranks owns some modes; the ranks of a row divide the velocities of these modes in the first layout and
 /// the radii in the second.
-class Gyro : public Program {
+class Gyro : public MiniApplication {
  public:
   Gyro(int modes, int radii, const std::vector<int>& extent, int flops)
       : modes_(modes), radii_(radii), rows_(extent[0]), columns_(extent[1]), flops_(flops) {
@@ -91,7 +91,7 @@ class Gyro : public Program {
     };
   }
 
-  std::vector<Part> parts() override {
+  std::vector<CommunicationPart> parts() override {
     return {{"alltoall", "transpose_time", &transpose_, part_ * 8,
              [this](std::size_t bytes) { return alltoall_alone(among_, bytes); }}};
   }
@@ -271,7 +271,7 @@ void measure_gyro(Run& run) {
   const auto modes = run.integers("modes", 16);
   const int radii = static_cast<int>(run.integer("radii"));
   const int flops = static_cast<int>(run.integer("flops"));
-  Batch batch(run, 1);
+  CaseBatch batch(run, 1);
   for (const int m : modes) {
     std::vector<int> extent = gyro_extent(m, radii);
     if (const std::string grid = run.text("grid"); grid != "auto") {
@@ -313,7 +313,7 @@ std::vector<int> gyro_extent(int modes, int radii) {
                    names);
 }
 
-std::shared_ptr<Program> make_gyro(int modes, int radii, const std::vector<int>& extent) {
+std::shared_ptr<MiniApplication> make_gyro(int modes, int radii, const std::vector<int>& extent) {
   return std::make_shared<Gyro>(modes, radii, extent, 64);
 }
 

@@ -105,7 +105,7 @@ struct Ocean {
 };
 
 /// A rank's part of the globe, with a border of ghost cells.
-struct Block {
+struct OceanBlock {
   int x0, y0, width, height;
   std::size_t stride() const { return static_cast<std::size_t>(width) + 2; }
   std::size_t size() const { return stride() * (static_cast<std::size_t>(height) + 2); }
@@ -113,9 +113,9 @@ struct Block {
   std::size_t at(int i, int j) const { return static_cast<std::size_t>(j) * stride() + static_cast<std::size_t>(i); }
 };
 
-class Pop : public Program {
+class Pop : public MiniApplication {
  public:
-  Pop(const HaloProtocol& protocol, const Grid& grid, int reductions)
+  Pop(const HaloProtocol& protocol, const RankGrid& grid, int reductions)
       : protocol_(protocol), grid_(grid), reductions_(reductions), block_(block_of(grid)) {
     // All sides of a halo have the same length: the maximum over all ranks.
     const std::size_t widest = static_cast<std::size_t>((kWidth + grid.extent[1] - 1) / grid.extent[1]);
@@ -182,9 +182,9 @@ class Pop : public Program {
     c.observe = [this] { return json{{"solution_error", error_}}; };
   }
 
-  std::vector<Part> parts() override {
+  std::vector<CommunicationPart> parts() override {
     const auto alone_case = [this](std::size_t bytes) { return halo_alone(protocol_, grid_, lows_, bytes); };
-    std::vector<Part> result;
+    std::vector<CommunicationPart> result;
     result.push_back({"halo", "halo_time", &halo_, words_ * 8,
                       lows_.empty() ? nullptr : std::function<Case(std::size_t)>(alone_case)});
     result.push_back({"sum", "reduce_time", &reduce_, reductions_ == 1 ? 24u : 16u,
@@ -193,7 +193,7 @@ class Pop : public Program {
   }
 
  private:
-  static Block block_of(const Grid& grid) {
+  static OceanBlock block_of(const RankGrid& grid) {
     const int rank = World::get().rank(), columns = grid.extent[1], rows = grid.extent[0];
     const int x = rank % columns, y = rank / columns;
     const int x0 = first_cell(kWidth, columns, x), y0 = first_cell(kHeight, rows, y);
@@ -325,8 +325,9 @@ class Pop : public Program {
     halo_([&] { fill_ghosts(field); });
   }
 
-  /// Solves from zero in `given` iterations, or to convergence if `given` is 0. Returns the number of iterations.
-  int iterate(int given) {
+  /// Solves from zero in `iterations` iterations, or to convergence if `iterations` is 0. Returns the number of
+  /// iterations.
+  int iterate(int iterations) {
     std::fill(x_.begin(), x_.end(), 0.0);
     std::fill(p_.begin(), p_.end(), 0.0);
     std::fill(q_.begin(), q_.end(), 0.0);
@@ -334,7 +335,7 @@ class Pop : public Program {
     const double limit = std::pow(kTarget * Ocean::get().norm, 2);
     double rho_before = 1, sigma_before = 0;
     for (int iteration = 0;; ++iteration) {
-      if (given > 0 && iteration == given) return iteration;
+      if (iterations > 0 && iteration == iterations) return iteration;
       const auto [rz, rr] = precondition();
       double sums[3] = {rz, rr, 0};
       double alpha = 0, beta = 0;
@@ -353,7 +354,7 @@ class Pop : public Program {
         beta = iteration == 0 ? 0 : sums[0] / rho_before;
       }
       rho_before = sums[0];
-      if (given == 0) {
+      if (iterations == 0) {
         int stop = sums[1] < limit || !std::isfinite(sums[1]) || iteration == kMaxIterations;
         check(MPI_Bcast(&stop, 1, MPI_INT, 0, World::get().all()), "MPI_Bcast");
         if (stop) return std::max(iteration, 1);
@@ -399,9 +400,9 @@ class Pop : public Program {
   }
 
   const HaloProtocol protocol_;
-  const Grid grid_;
+  const RankGrid grid_;
   const int reductions_;
-  const Block block_;
+  const OceanBlock block_;
   std::vector<int> lows_;  // first sides of the dimensions that have neighbours
   std::size_t words_ = 0;
   std::unique_ptr<Halo> halo_field_;
@@ -493,9 +494,9 @@ void measure_pop(Run& run) {
     grids_tried.clear();
     for (const auto& extent : extents) {
       if (!min_s.empty() && too_late(run)) break;
-      grids_tried += (min_s.empty() ? "" : ",") + Grid::of(extent).name();
-      run.beat("pilot run on grid " + Grid::of(extent).name());
-      Pop pop(mpi_halos().front(), Grid::of(extent), reductions.front());
+      grids_tried += (min_s.empty() ? "" : ",") + RankGrid::of(extent).name();
+      run.beat("pilot run on grid " + RankGrid::of(extent).name());
+      Pop pop(mpi_halos().front(), RankGrid::of(extent), reductions.front());
       min_s.push_back(1e30);
       for (int i = 0; i < 3 && (i == 0 || !too_late(run)); ++i) {
         world.start_together();
@@ -515,9 +516,9 @@ void measure_pop(Run& run) {
   double best_s = 0;
   json best;
   std::vector<std::string> best_flags;
-  Batch batch(run, extents.size());
+  CaseBatch batch(run, extents.size());
   for (const auto& extent : extents) {
-    const Grid grid = Grid::of(extent);
+    const RankGrid grid = RankGrid::of(extent);
     std::vector<json> planned_conditions;
     std::vector<std::shared_ptr<std::set<std::string>>> planned_flags;
     for (const HaloProtocol& p : protocols)
@@ -557,7 +558,7 @@ const Instrument pop{pop_description(), measure_pop};
 
 }  // namespace
 
-std::shared_ptr<Program> make_pop(const HaloProtocol& protocol, const Grid& grid, int reductions) {
+std::shared_ptr<MiniApplication> make_pop(const HaloProtocol& protocol, const RankGrid& grid, int reductions) {
   return std::make_shared<Pop>(protocol, grid, reductions);
 }
 

@@ -13,11 +13,11 @@ namespace {
 
 using workloads::Sea;
 
-class Swim : public Program {
+class Swim : public MiniApplication {
  public:
   Swim(const HaloProtocol& protocol, int cells, int steps)
       : protocol_(protocol),
-        grid_(Grid::make(1)),
+        grid_(RankGrid::make(1)),
         cells_(cells),
         steps_(steps),
         sea_(cells, first(0), first(1) - first(0)) {
@@ -68,9 +68,9 @@ class Swim : public Program {
     };
   }
 
-  std::vector<Part> parts() override {
+  std::vector<CommunicationPart> parts() override {
     const auto alone_case = [this](std::size_t bytes) { return halo_alone(protocol_, grid_, {0}, bytes); };
-    std::vector<Part> result;
+    std::vector<CommunicationPart> result;
     result.push_back({"halo", "halo_time", &halo_, words() * 8,
                       halo_rows_ ? std::function<Case(std::size_t)>(alone_case) : nullptr});
     return result;
@@ -132,7 +132,7 @@ class Swim : public Program {
   }
 
   const HaloProtocol protocol_;
-  const Grid grid_;
+  const RankGrid grid_;
   const int cells_, steps_;
   Sea sea_;
   std::unique_ptr<Halo> halo_rows_;
@@ -194,7 +194,7 @@ void measure_swim(Run& run) {
     if (world.size() > cells)
       throw UsageError("ranks", "found " + std::to_string(world.size()),
                        "at most one per row, here " + std::to_string(cells));
-  Batch batch(run, sizes.size());
+  CaseBatch batch(run, sizes.size());
   for (const int cells : sizes) {
     const double bytes = 8.0 * 6 * (cells + 9.0) * (static_cast<double>(cells) / world.size() + 3);
     for (const HaloProtocol& p : protocols)
@@ -208,7 +208,7 @@ const Instrument swim{swim_description(), measure_swim};
 
 }  // namespace
 
-std::shared_ptr<Program> make_swim(const HaloProtocol& protocol, int cells, int steps) {
+std::shared_ptr<MiniApplication> make_swim(const HaloProtocol& protocol, int cells, int steps) {
   return std::make_shared<Swim>(protocol, cells, steps);
 }
 

@@ -51,7 +51,7 @@ std::vector<int> parse_shape(const mm::Run& run, const std::string& text) {
 }
 
 /// Arrays and plans of one shape.
-struct Transform {
+struct FftwTransform {
   std::vector<int> shape;
   std::size_t count = 1;
   std::shared_ptr<mm::Arena> arena;
@@ -117,7 +117,7 @@ struct Transform {
 
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<const mm::Fftw>& library,
                const std::string& text, mm::Pages pages, const std::vector<int>& cpus, double plan_s) {
-  const auto t = std::make_shared<Transform>();
+  const auto t = std::make_shared<FftwTransform>();
   t->shape = parse_shape(run, text);
   for (const int n : t->shape) t->count *= static_cast<std::size_t>(n);
   mm::Point p;

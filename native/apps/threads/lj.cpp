@@ -47,7 +47,7 @@ constexpr double kCrystalEnergy = -6.7733681, kDigits = 1e-7;
 constexpr double kEnergyDrift = 5e-4, kMomentum = 1e-12;
 
 /// The settings that the points of one size share.
-struct Group {
+struct MeltSettings {
   int edge, steps;
   mm::Pages pages;
   int node;  ///< -1: the policy decides
@@ -75,47 +75,48 @@ Melt::Totals totals(const Melt& melt, mm::Team& team, std::size_t threads) {
 }
 
 /// The state of a point between its samples.
-struct Progress {
+struct MeltProgress {
   Melt::Totals before;
   bool stepped = false, wrong = false;
   double drift = 0;
 };
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group, const std::vector<int>& cpus) {
-  const std::size_t threads = cpus.size(), atoms = Melt::atoms(group.edge);
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const MeltSettings& settings,
+               const std::vector<int>& cpus) {
+  const std::size_t threads = cpus.size(), atoms = Melt::atoms(settings.edge);
   mm::Point p;
-  p.conditions = {{"edge", group.edge},
+  p.conditions = {{"edge", settings.edge},
                   {"atoms", atoms},
-                  {"steps", group.steps},
+                  {"steps", settings.steps},
                   {"threads", threads},
                   {"cpus", mm::cpu_list(cpus)},
-                  {"isa", group.isa},
-                  {"pages", mm::name(group.pages)},
-                  {"page_bytes", mm::page_bytes(group.pages)},
-                  {"memory_node", run.memory_node(group.node)}};
+                  {"isa", settings.isa},
+                  {"pages", mm::name(settings.pages)},
+                  {"page_bytes", mm::page_bytes(settings.pages)},
+                  {"memory_node", run.memory_node(settings.node)}};
   if (threads > atoms) return run.absent("step_time", p.conditions, "more threads than atoms", "a larger --edge");
   const auto memory = [&](std::size_t bytes, int cpu) -> std::byte* {
-    const auto arena = run.arena(bytes, group.pages, group.node, cpu, "step_time", p.conditions);
+    const auto arena = run.arena(bytes, settings.pages, settings.node, cpu, "step_time", p.conditions);
     if (!arena) return nullptr;
     p.arenas.push_back(arena);
     return arena->as<std::byte>().data();
   };
-  std::byte* const shared = memory(Melt::shared_bytes(group.edge), cpus.front());
+  std::byte* const shared = memory(Melt::shared_bytes(settings.edge), cpus.front());
   if (shared == nullptr) return;
   std::vector<std::byte*> thread_memory;
   for (std::size_t t = 0; t < threads; ++t) {
-    thread_memory.push_back(memory(Melt::own_bytes(group.edge, threads, t), cpus[t]));
+    thread_memory.push_back(memory(Melt::own_bytes(settings.edge, threads, t), cpus[t]));
     if (thread_memory.back() == nullptr) return;
   }
-  const auto melt = std::make_shared<Melt>(group.edge, shared, thread_memory, group.isa);
+  const auto melt = std::make_shared<Melt>(settings.edge, shared, thread_memory, settings.isa);
   const auto team = run.team(cpus);
-  const auto progress = std::make_shared<Progress>();
+  const auto progress = std::make_shared<MeltProgress>();
   p.metrics = {"step_time", "atom_rate", "flop_rate"};
   p.team = team;
   p.shield = false;  // a sample of many steps takes longer than a burst at real-time priority may
   p.width_of_first_only = true;
   const auto n = static_cast<double>(atoms);
-  const auto verify = [=, digest = group.digest] {
+  const auto verify = [=, digest = settings.digest] {
     if (!progress->stepped) return;
     progress->stepped = false;
     const Melt::Totals after = totals(*melt, *team, threads), &before = progress->before;
@@ -131,7 +132,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group,
     team->run([&](int rank) { melt->begin(static_cast<std::size_t>(rank)); });
     progress->before = totals(*melt, *team, threads);
   };
-  p.burst = [=, steps = group.steps] {
+  p.burst = [=, steps = settings.steps] {
     team->run([&](int rank) { melt->run(static_cast<std::size_t>(rank), steps); });
     progress->stepped = true;
     const double step_s = team->elapsed_s() / steps;

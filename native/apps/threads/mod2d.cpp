@@ -35,7 +35,7 @@ const mm::Description kMod2d{
 };
 
 /// The problem and its last solution, column-major.
-struct Problem {
+struct DenseEigenproblem {
   std::size_t n;
   std::vector<double> reflector;  ///< unit vector v of the reflection I - 2 v v'
   std::shared_ptr<mm::Arena> arena;
@@ -44,7 +44,7 @@ struct Problem {
   mm::Blas::EigenWork work;
   int info = 0;
 
-  Problem(std::size_t n_, std::uint64_t seed, std::shared_ptr<mm::Arena> arena_)
+  DenseEigenproblem(std::size_t n_, std::uint64_t seed, std::shared_ptr<mm::Arena> arena_)
       : n(n_), reflector(n_), arena(std::move(arena_)), values(n_) {
     matrix = arena->as<double>().data();
     vectors = matrix + n * n + 512;
@@ -114,7 +114,7 @@ void measure(mm::Run& run) {
     const auto size = static_cast<std::size_t>(n);
     auto arena = run.arena(2 * 8 * (size * size + 512), pages, node, cpus.front(), "flop_rate", {{"n", n}});
     if (!arena) continue;
-    const auto problem = std::make_shared<Problem>(size, run.seed(), arena);
+    const auto problem = std::make_shared<DenseEigenproblem>(size, run.seed(), arena);
     const auto solved = std::make_shared<bool>(false);
     const auto last = std::make_shared<double>(0);
     mm::Point p;

@@ -47,7 +47,7 @@ const mm::Description kMod2e{
 
 constexpr double kTolerance = 1e-10, kAccepted = 1e-8;
 
-struct Settings {
+struct EigenSettings {
   int edge;
   bool scattered;
   mm::Pages pages;
@@ -57,8 +57,8 @@ struct Settings {
 };
 
 /// The matrix in its memory, which all solvers share.
-struct Problem {
-  Settings settings;
+struct GridEigenproblem {
+  EigenSettings settings;
   std::shared_ptr<mm::Team> team;
   std::shared_ptr<mm::Arena> arena;
   GridMatrix matrix;
@@ -78,8 +78,8 @@ struct Found {
 
 using Solver = std::function<void(Found&)>;
 
-Solver own_solver(const std::shared_ptr<Problem>& problem, std::byte* memory) {
-  const Settings& s = problem->settings;
+Solver own_solver(const std::shared_ptr<GridEigenproblem>& problem, std::byte* memory) {
+  const EigenSettings& s = problem->settings;
   const auto lanczos = std::make_shared<Lanczos>(problem->matrix, s.eigenvalues, s.basis, kTolerance,
                                                  problem->threads(), memory, mm::best_fixed_isa());
   problem->team->run([&](int rank) { lanczos->touch(static_cast<std::size_t>(rank)); });
@@ -92,11 +92,11 @@ Solver own_solver(const std::shared_ptr<Problem>& problem, std::byte* memory) {
 }
 
 /// Runs ARPACK on the first thread of the team, while the other threads wait for products.
-Solver arpack_solver(const std::shared_ptr<Problem>& problem, const std::shared_ptr<const mm::Arpack>& library,
+Solver arpack_solver(const std::shared_ptr<GridEigenproblem>& problem, const std::shared_ptr<const mm::Arpack>& library,
                      double* memory) {
   const auto barrier = std::make_shared<std::barrier<>>(static_cast<std::ptrdiff_t>(problem->threads()));
   return [=](Found& result) {
-    const Settings& s = problem->settings;
+    const EigenSettings& s = problem->settings;
     const GridMatrix& matrix = problem->matrix;
     const double* input = nullptr;
     double* output = nullptr;
@@ -131,32 +131,32 @@ Solver arpack_solver(const std::shared_ptr<Problem>& problem, const std::shared_
 }
 
 /// Returns the largest relative error of eigenvalues, residuals and scalar products.
-double error_of(const GridMatrix& matrix, const Found& found) {
+double error_of(const GridMatrix& matrix, const Found& pairs) {
   const std::size_t n = matrix.rows();
-  const std::vector<double> expected = matrix.largest(static_cast<int>(found.values.size()));
+  const std::vector<double> expected = matrix.largest(static_cast<int>(pairs.values.size()));
   std::vector<double> product(n);
-  double worst = found.values.empty() ? 1 : 0;
+  double worst = pairs.values.empty() ? 1 : 0;
   const auto add = [&worst](double error) { worst = std::isfinite(error) ? std::max(worst, error) : 1e300; };
-  for (std::size_t k = 0; k < found.values.size(); ++k) {
-    const double value = found.values[k];
+  for (std::size_t k = 0; k < pairs.values.size(); ++k) {
+    const double value = pairs.values[k];
     add(std::fabs(value / expected[k] - 1));
-    const double* const x = found.vectors[k];
+    const double* const x = pairs.vectors[k];
     matrix.multiply(0, n, x, product.data());
     double square = 0;
     for (std::size_t i = 0; i < n; ++i) square += (product[i] - value * x[i]) * (product[i] - value * x[i]);
     add(std::sqrt(square) / value);
     for (std::size_t other = 0; other <= k; ++other) {
       double dot = 0;
-      for (std::size_t i = 0; i < n; ++i) dot += x[i] * found.vectors[other][i];
+      for (std::size_t i = 0; i < n; ++i) dot += x[i] * pairs.vectors[other][i];
       add(std::fabs(dot - (other == k ? 1 : 0)));
     }
   }
   return worst;
 }
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Problem>& problem,
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<GridEigenproblem>& problem,
                const std::string& solver, json conditions) {
-  const Settings& s = problem->settings;
+  const EigenSettings& s = problem->settings;
   const std::size_t rows = problem->matrix.rows();
   const bool is_lanczos = solver == "lanczos";
   mm::Point p;
@@ -208,9 +208,10 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   points.push_back(std::move(p));
 }
 
-std::shared_ptr<Problem> made(mm::Run& run, const std::shared_ptr<mm::Team>& team, const Settings& s,
-                              const json& conditions) {
-  auto problem = std::make_shared<Problem>(Problem{s, team, nullptr, GridMatrix{s.edge, s.scattered, s.seed}});
+std::shared_ptr<GridEigenproblem> make_problem(mm::Run& run, const std::shared_ptr<mm::Team>& team,
+                                               const EigenSettings& s, const json& conditions) {
+  auto problem =
+      std::make_shared<GridEigenproblem>(GridEigenproblem{s, team, nullptr, GridMatrix{s.edge, s.scattered, s.seed}});
   problem->arena = run.arena(problem->matrix.bytes(), s.pages, s.node, team->cpus().front(), "solve_time", conditions);
   if (!problem->arena) return nullptr;
   problem->matrix.place(problem->arena->as<std::byte>().data());
@@ -249,8 +250,8 @@ void measure(mm::Run& run) {
                                    {"pages", mm::name(pages)},
                                    {"page_bytes", mm::page_bytes(pages)},
                                    {"memory_node", run.memory_node(node)}};
-          const auto problem =
-              made(run, team, {edge, numbering == "random", pages, node, eigenvalues, basis, run.seed()}, conditions);
+          const auto problem = make_problem(
+              run, team, {edge, numbering == "random", pages, node, eigenvalues, basis, run.seed()}, conditions);
           if (!problem) continue;
           json matrix_conditions = conditions;
           matrix_conditions["rows"] = problem->matrix.rows();

@@ -10,7 +10,7 @@ namespace {
 
 using mm::json;
 using mm::pstswm::Model;
-using mm::pstswm::Problem;
+using mm::pstswm::ShallowWaterProblem;
 using mm::pstswm::Sphere;
 using mm::pstswm::TestCase;
 using mm::pstswm::Variant;
@@ -64,9 +64,9 @@ constexpr double kSteadyError = 1e-12, kDifference = 1e-13, kMassDrift = 1e-13;
 constexpr double kEnergyDrift = 2e-5, kEnstrophyDrift = 2e-4;
 
 /// The settings that the points of one truncation, case and number of levels share.
-struct Group {
+struct SpectralSettings {
   std::shared_ptr<const Sphere> sphere;
-  Problem problem;
+  ShallowWaterProblem problem;
   int steps;
   mm::Pages pages;
   int node;  ///< -1: the policy decides
@@ -75,16 +75,16 @@ struct Group {
 /// A model that has computed the steps of a sample on one thread.
 class Reference {
  public:
-  Reference(const Group& group, Variant variant) {
-    Problem problem = group.problem;
+  Reference(const SpectralSettings& settings, Variant variant) {
+    ShallowWaterProblem problem = settings.problem;
     problem.variant = variant;
     problem.threads = 1;
-    memory_.resize(Model::shared_doubles(*group.sphere, problem) + Model::own_doubles(*group.sphere, problem));
-    model_ =
-        std::make_unique<Model>(group.sphere, problem, memory_.data(),
-                                std::vector<double*>{memory_.data() + Model::shared_doubles(*group.sphere, problem)});
+    memory_.resize(Model::shared_doubles(*settings.sphere, problem) + Model::own_doubles(*settings.sphere, problem));
+    model_ = std::make_unique<Model>(
+        settings.sphere, problem, memory_.data(),
+        std::vector<double*>{memory_.data() + Model::shared_doubles(*settings.sphere, problem)});
     for (const int level : {0, problem.levels - 1}) begun_.push_back(model_->invariants(level));
-    model_->run_alone(group.steps);
+    model_->run_alone(settings.steps);
   }
 
   bool agrees(const Model& model) const {
@@ -113,84 +113,85 @@ class Reference {
 /// References of a group, created when first needed. Each point is compared with another variant.
 class References {
  public:
-  explicit References(const Group& group) : group_(group) {}
+  explicit References(const SpectralSettings& settings) : settings_(settings) {}
   const Reference& of(Variant variant) {
     auto& reference = variant == Variant::vector ? plain_ : vector_;
     if (!reference)
-      reference = std::make_unique<Reference>(group_, variant == Variant::vector ? Variant::plain : Variant::vector);
+      reference = std::make_unique<Reference>(settings_, variant == Variant::vector ? Variant::plain : Variant::vector);
     return *reference;
   }
 
  private:
-  Group group_;
+  SpectralSettings settings_;
   std::unique_ptr<Reference> plain_, vector_;
 };
 
 /// Returns why a problem cannot be measured, or nullopt if it can be.
-std::optional<mm::Absent> obstacle(const Group& group, Variant variant, std::size_t threads) {
+std::optional<mm::Absent> obstacle(const SpectralSettings& settings, Variant variant, std::size_t threads) {
   const auto& fixed = mm::pstswm::kFixedLevels;
-  if (variant == Variant::fixed && std::ranges::find(fixed, group.problem.levels) == fixed.end())
-    return mm::Absent("the variant fixed is not compiled for " + std::to_string(group.problem.levels) + " levels",
+  if (variant == Variant::fixed && std::ranges::find(fixed, settings.problem.levels) == fixed.end())
+    return mm::Absent("the variant fixed is not compiled for " + std::to_string(settings.problem.levels) + " levels",
                       "use --levels 1,2,4,8,16,18, or another variant");
-  if (threads > static_cast<std::size_t>(group.sphere->pairs()))
-    return mm::Absent("T" + std::to_string(group.sphere->truncation()) + " has " +
-                          std::to_string(group.sphere->pairs()) + " pairs of latitudes for " + std::to_string(threads) +
-                          " threads",
+  if (threads > static_cast<std::size_t>(settings.sphere->pairs()))
+    return mm::Absent("T" + std::to_string(settings.sphere->truncation()) + " has " +
+                          std::to_string(settings.sphere->pairs()) + " pairs of latitudes for " +
+                          std::to_string(threads) + " threads",
                       "use fewer --threads or a larger --truncation");
   return std::nullopt;
 }
 
 /// Returns a model in arenas, or nullptr after an `absent` line.
-std::shared_ptr<Model> make_model(mm::Run& run, const Group& group, const Problem& problem,
+std::shared_ptr<Model> make_model(mm::Run& run, const SpectralSettings& settings, const ShallowWaterProblem& problem,
                                   const std::vector<int>& cpus, mm::Point& p) {
   const auto arena = [&](std::size_t doubles, int cpu) -> double* {
-    auto block = run.arena(8 * doubles, group.pages, group.node, cpu, "step_time", p.conditions);
+    auto block = run.arena(8 * doubles, settings.pages, settings.node, cpu, "step_time", p.conditions);
     if (!block) return nullptr;
     p.arenas.push_back(block);
     return block->as<double>().data();
   };
-  double* const shared = arena(Model::shared_doubles(*group.sphere, problem), cpus.front());
+  double* const shared = arena(Model::shared_doubles(*settings.sphere, problem), cpus.front());
   std::vector<double*> thread_memory;
   for (const int cpu : cpus) {
     if (shared == nullptr || (!thread_memory.empty() && thread_memory.back() == nullptr)) return nullptr;
-    thread_memory.push_back(arena(Model::own_doubles(*group.sphere, problem), cpu));
+    thread_memory.push_back(arena(Model::own_doubles(*settings.sphere, problem), cpu));
   }
   if (thread_memory.back() == nullptr) return nullptr;
-  return std::make_shared<Model>(group.sphere, problem, shared, std::move(thread_memory));
+  return std::make_shared<Model>(settings.sphere, problem, shared, std::move(thread_memory));
 }
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group, const std::string& variant,
-               const std::vector<int>& cpus, const std::shared_ptr<References>& references) {
-  Problem problem = group.problem;
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const SpectralSettings& settings,
+               const std::string& variant, const std::vector<int>& cpus,
+               const std::shared_ptr<References>& references) {
+  ShallowWaterProblem problem = settings.problem;
   problem.variant = variant == "plain" ? Variant::plain : variant == "vector" ? Variant::vector : Variant::fixed;
   problem.threads = static_cast<int>(cpus.size());
   mm::Point p;
-  p.conditions = {{"truncation", "T" + std::to_string(group.sphere->truncation())},
+  p.conditions = {{"truncation", "T" + std::to_string(settings.sphere->truncation())},
                   {"test_case", std::to_string(static_cast<int>(problem.test))},
                   {"levels", problem.levels},
                   {"variant", variant},
-                  {"steps", group.steps},
+                  {"steps", settings.steps},
                   {"threads", cpus.size()},
                   {"cpus", mm::cpu_list(cpus)},
                   {"isa", problem.isa},
-                  {"pages", mm::name(group.pages)},
-                  {"page_bytes", mm::page_bytes(group.pages)},
-                  {"memory_node", run.memory_node(group.node)}};
+                  {"pages", mm::name(settings.pages)},
+                  {"page_bytes", mm::page_bytes(settings.pages)},
+                  {"memory_node", run.memory_node(settings.node)}};
   p.metrics = {"step_time", "flop_rate", "peak_share"};
   p.team = run.team(cpus);
-  p.missing = obstacle(group, problem.variant, cpus.size());
+  p.missing = obstacle(settings, problem.variant, cpus.size());
   if (p.missing) return points.push_back(std::move(p));
   run.beat("preparing " + variant);
-  const std::shared_ptr<Model> model = make_model(run, group, problem, cpus, p);
+  const std::shared_ptr<Model> model = make_model(run, settings, problem, cpus, p);
   if (!model) return;
-  p.conditions["grid_points"] = group.sphere->longitudes() * group.sphere->latitudes();
+  p.conditions["grid_points"] = settings.sphere->longitudes() * settings.sphere->latitudes();
   p.conditions["simulated_step_s"] = model->step_s();
   p.conditions["step_flops"] = model->flops();
   p.shield = false;  // a step of many levels takes longer than a burst at real-time priority may
   p.width_of_first_only = true;
   const auto peak = std::make_shared<double>(0);
   const auto team = p.team;
-  const int steps = group.steps;
+  const int steps = settings.steps;
   const auto warm = std::make_shared<bool>(false);
   p.prepare = [=] {
     *peak = mm::peak_now(*team);
@@ -216,7 +217,7 @@ void measure(mm::Run& run) {
   const auto variants = run.choices("variant");
   const std::vector<int> nodes = run.placed_nodes();
   const std::string_view isa = mm::best_fixed_isa();
-  std::vector<Group> groups;
+  std::vector<SpectralSettings> groups;
   for (const std::string& truncation : run.choices("truncation")) {
     const auto sphere = std::make_shared<const Sphere>(std::stoi(truncation.substr(1)));
     for (const std::string& test : run.choices("test_case"))

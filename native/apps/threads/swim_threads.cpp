@@ -44,14 +44,14 @@ const mm::Description kSwimThreads{
 };
 
 /// A triad on the memory of a sea: the memory of each thread holds three arrays.
-struct Triad {
+struct MemoryTriad {
   static constexpr std::size_t kSkew = 21 * 8;  // arrays start at different page offsets, to avoid 4 KiB aliasing
   mm::StreamFunction ordinary, streaming;
   std::vector<double*> memory;
   std::vector<std::size_t> n;  // elements of each array, by thread
   bool streams = false;        // whether streaming stores are used
 
-  Triad() {
+  MemoryTriad() {
     const auto kernel = static_cast<std::size_t>(mm::StreamKernel::triad);
     const mm::StreamTable& table = *mm::stream_table(mm::best_isa());
     ordinary = table.ordinary[kernel];
@@ -94,21 +94,21 @@ struct Triad {
   }
 };
 
-struct Setup {
+struct SeaSetup {
   int cells, steps;
   mm::Pages pages;
   int node;
 };
 
 /// The state of a point between its bursts.
-struct Progress {
+struct SeaProgress {
   int passes = 0;  ///< passes of the triad per burst
   bool stepped = false, wrong = false;
   Sea::Invariants before{}, drifts{};
-  Triad triad;
+  MemoryTriad triad;
 };
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus,
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const SeaSetup& s, const std::vector<int>& cpus,
                std::uint64_t digest) {
   const std::size_t threads = cpus.size();
   mm::Point p;
@@ -122,7 +122,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
                   {"memory_node", run.memory_node(s.node)}};
   if (threads > static_cast<std::size_t>(s.cells))
     return run.absent("step_time", p.conditions, "more threads than rows", "a larger --cells");
-  const auto progress = std::make_shared<Progress>();
+  const auto progress = std::make_shared<SeaProgress>();
   std::vector<double*> memory;
   for (std::size_t t = 0; t < threads; ++t) {
     const std::size_t words = mm::SeaTeam::words(s.cells, threads, t);

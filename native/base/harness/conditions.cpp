@@ -74,7 +74,7 @@ double exponent_of(const std::vector<double>& ratios, std::span<const double> va
 /// Returns whether the clock varied between samples and the value follows it by more than the permitted width of the
 /// interval. A clock that is the same during all samples is a condition of the value, because processors choose it by
 /// the kind of work.
-bool clock_varied(const Progress& p, double percent) {
+bool clock_varied(const PointProgress& p, double percent) {
   constexpr double kSpread = 1.05;
   // Samples of an earlier output have no ratios.
   const std::size_t n = p.clock_ratios.size();
@@ -88,7 +88,8 @@ bool clock_varied(const Progress& p, double percent) {
   return 100 * std::fabs(std::expm1(exponent * std::log(spread))) / 2 > percent;
 }
 
-std::vector<std::string> flags_of(const Progress& p, double percent, const OtherUse::Shares& other, double elapsed_s) {
+std::vector<std::string> flags_of(const PointProgress& p, double percent, const OtherUse::Shares& other,
+                                  double elapsed_s) {
   std::vector<std::string> flags;
   // A share counts only if it exceeds one tick.
   if (other.stolen > 0.02 && other.stolen * elapsed_s > 0.015) flags.emplace_back("stolen");
@@ -120,7 +121,7 @@ void add_parts(const Point& point, const std::vector<int>& cpus, json& condition
 
 }  // namespace
 
-double Progress::share_marked(int mark) const {
+double PointProgress::share_marked(int mark) const {
   if (marks.empty()) return 0;
   const auto n = std::count_if(marks.begin(), marks.end(), [&](int m) { return (m & mark) != 0; });
   return static_cast<double>(n) / static_cast<double>(marks.size());
@@ -186,7 +187,7 @@ OtherUse::Shares OtherUse::shares(const std::vector<int>& cpus) const {
           std::max(share_of_others(total_busy_s, now.busy.size()), share_of_others(point_busy_s, unique_cpus.size()))};
 }
 
-std::pair<json, std::vector<std::string>> observed(const Progress& p, const std::string& shield, double percent,
+std::pair<json, std::vector<std::string>> observed(const PointProgress& p, const std::string& shield, double percent,
                                                    const OtherUse& other) {
   const Point& point = p.point;
   json conditions = point.conditions;

@@ -11,7 +11,7 @@
 namespace mm {
 
 /// A point with its measurements so far.
-struct Progress {
+struct PointProgress {
   Point point;
   std::size_t index = 0;
   std::vector<std::vector<double>> samples;  ///< per metric
@@ -51,7 +51,7 @@ class OtherUse {
 
 /// Returns the conditions and flags of a finished point. `shield` is the option's value, `percent` the requested half
 /// width of the interval.
-std::pair<json, std::vector<std::string>> observed(const Progress& progress, const std::string& shield, double percent,
-                                                   const OtherUse& other);
+std::pair<json, std::vector<std::string>> observed(const PointProgress& progress, const std::string& shield,
+                                                   double percent, const OtherUse& other);
 
 }  // namespace mm

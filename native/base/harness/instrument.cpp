@@ -460,7 +460,7 @@ void Run::State::write_header(std::size_t count) {
 
 void Run::State::load_earlier(const std::string& path) {
   constexpr std::size_t kMaxJournal = std::size_t{1} << 30;
-  const Input input = read_input(path, kMaxJournal);
+  const FileContent input = read_input(path, kMaxJournal);
   if (!input.wrong.empty())
     throw UsageError("resume", shown_path(path) + ": " + input.wrong,
                      "an earlier output of this command: " + input.allowed);

@@ -28,8 +28,8 @@ Rounds::Rounds(Run& run, Run::State& state, std::vector<Point> points)
   state_.write_header(points_.size());
 }
 
-Progress Rounds::begin(Point point) {
-  Progress p;
+PointProgress Rounds::begin(Point point) {
+  PointProgress p;
   p.inside = point.team == nullptr;
   if (p.inside && !point.missing) point.team = run_.team({point.cpu >= 0 ? point.cpu : cpus_.front()});
   p.index = state_.next_index++;
@@ -52,7 +52,7 @@ void Rounds::run() {
   state_.real_time.start();
   for (bool has_unfinished = true; has_unfinished;) {
     has_unfinished = false;
-    for (Progress& p : points_) {
+    for (PointProgress& p : points_) {
       if (p.done) continue;
       step(p);
       has_unfinished = has_unfinished || !p.done;
@@ -60,7 +60,7 @@ void Rounds::run() {
   }
 }
 
-void Rounds::step(Progress& p) {
+void Rounds::step(PointProgress& p) {
   const bool first = p.without_samples();
   if (wall_s() > state_.budget_end_s && !first) return finish(p);
   // A point without a sample may still take one shortly after the budget ends; the first point always takes one.
@@ -79,7 +79,7 @@ void Rounds::step(Progress& p) {
 }
 
 /// Takes and records one sample of a point.
-void Rounds::visit(Progress& p) {
+void Rounds::visit(PointProgress& p) {
   const Point& point = p.point;
   const double visit_s = wall_s();
   if (p.start.empty()) p.start = utc_now();
@@ -107,7 +107,7 @@ void Rounds::visit(Progress& p) {
 }
 
 /// Runs one burst inside the shield, between two runs of the reference loop.
-Rounds::Sample Rounds::take_sample(const Progress& p) {
+Rounds::Sample Rounds::take_sample(const PointProgress& p) {
   const Point& point = p.point;
   Team& team = *point.team;
   Sample sample;
@@ -153,7 +153,7 @@ double Rounds::reference_ratio(Team& team) {
 }
 
 /// Returns whether a point has converged.
-bool Rounds::narrow(const Progress& p) const {
+bool Rounds::narrow(const PointProgress& p) const {
   const int sample_count = static_cast<int>(p.samples[0].size());
   const bool has_enough = sample_count >= p.point.least_samples;
   if (p.point.once || !has_enough) return has_enough;
@@ -163,14 +163,14 @@ bool Rounds::narrow(const Progress& p) const {
                      [&](const auto& samples) { return inside_width(samples, percent_); });
 }
 
-void Rounds::fail(Progress& p, const Absent& error) {
+void Rounds::fail(PointProgress& p, const Absent& error) {
   p.point.missing = error;
   for (auto& samples : p.samples) samples.clear();
   finish(p);
 }
 
 /// Writes the results of a point, or the reason why it has no results.
-void Rounds::finish(Progress& p) {
+void Rounds::finish(PointProgress& p) {
   p.done = true;
   const Point& point = p.point;
   if (point.missing || p.without_samples()) {
@@ -193,7 +193,7 @@ void Rounds::finish(Progress& p) {
 
 std::vector<Outcome> Rounds::outcomes() const {
   std::vector<Outcome> outcomes;
-  for (const Progress& p : points_)
+  for (const PointProgress& p : points_)
     for (std::size_t m = 0; m < p.samples.size(); ++m)
       if (!p.samples[m].empty())
         outcomes.push_back({p.point.conditions, p.point.metrics[m], p.samples[m], median(p.samples[m]), p.flags});

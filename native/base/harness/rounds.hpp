@@ -30,14 +30,14 @@ class Rounds {
     double real_time_s = 0;  ///< time of the team at real-time priority; 0 if it had none
   };
 
-  Progress begin(Point point);
-  void step(Progress& p);
-  void visit(Progress& p);
-  Sample take_sample(const Progress& p);
+  PointProgress begin(Point point);
+  void step(PointProgress& p);
+  void visit(PointProgress& p);
+  Sample take_sample(const PointProgress& p);
   double reference_ratio(Team& team);
-  bool narrow(const Progress& p) const;
-  void fail(Progress& p, const Absent& error);
-  void finish(Progress& p);
+  bool narrow(const PointProgress& p) const;
+  void fail(PointProgress& p, const Absent& error);
+  void finish(PointProgress& p);
 
   Run& run_;
   Run::State& state_;
@@ -48,7 +48,7 @@ class Rounds {
   /// The samples of every point span at least this time. A point may take only milliseconds, which is shorter than the
   /// typical quiet and busy phases of a machine.
   const double min_span_s_;
-  std::vector<Progress> points_;
+  std::vector<PointProgress> points_;
   OtherUse other_;
 };
 

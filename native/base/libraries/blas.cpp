@@ -202,20 +202,20 @@ std::vector<const char*> runnable_kernels() {
 }
 
 /// A library with one of its kernels.
-struct Choice {
+struct BlasKernel {
   std::string library, file, kernel;
   double flop_rate;
 };
 
-/// Returns the installed libraries with their default kernels, in the order of `wanted`.
-std::vector<Choice> installed(const std::vector<Candidate>& wanted, bool solve) {
-  std::vector<Choice> choices;
+/// Returns the installed libraries with their default kernels, in the order of `candidates`.
+std::vector<BlasKernel> installed(const std::vector<Candidate>& candidates, bool solve) {
+  std::vector<BlasKernel> choices;
   std::set<std::string> paths;  // one library may have several names
-  for (const Candidate& c : wanted)
+  for (const Candidate& c : candidates)
     for (const char* file : c.files) {
       const auto trial = try_library(file, "");
       // A library without LAPACK would solve systems with the LAPACK of another library.
-      if (!trial || (solve && !trial->solves && wanted.size() > 1)) continue;
+      if (!trial || (solve && !trial->solves && candidates.size() > 1)) continue;
       if (paths.insert(trial->path).second) choices.push_back({c.name, file, trial->kernel, trial->flop_rate});
       break;
     }
@@ -240,17 +240,17 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
   }
   if (requested_libraries.empty())
     throw UsageError("library", "found " + quote(which), "auto, mkl, openblas, flexiblas, blis, reference, or a path");
-  std::vector<Choice> choices = installed(requested_libraries, solve);
+  std::vector<BlasKernel> choices = installed(requested_libraries, solve);
   if (choices.empty())
     throw Absent("no BLAS library is installed (looked for " + which + ")",
                  "Debian and Ubuntu: libopenblas0-pthread; Fedora: openblas-threads; Spack: openblas");
   if (kernel != "auto") {
-    std::erase_if(choices, [](const Choice& c) { return c.kernel.empty(); });
+    std::erase_if(choices, [](const BlasKernel& c) { return c.kernel.empty(); });
     if (choices.empty()) throw UsageError("coretype", "found " + quote(kernel) + " without OpenBLAS", "auto");
   }
   const bool is_forced = std::getenv("OPENBLAS_CORETYPE") != nullptr;
   if (kernel == "auto" && !is_forced)
-    for (const Choice& c : std::vector<Choice>(choices))
+    for (const BlasKernel& c : std::vector<BlasKernel>(choices))
       if (!c.kernel.empty())  // OpenBLAS: its kernel can be set
         for (const char* name : runnable_kernels())
           if (name != c.kernel) {
@@ -258,10 +258,11 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
             choices.push_back({c.library, c.file, name, trial ? trial->flop_rate : 0});
           }
   // Switch only for a clear gain, because the default rests on more than a short trial.
-  const auto best = std::max_element(choices.begin(), choices.end(),
-                                     [](const Choice& a, const Choice& b) { return a.flop_rate < b.flop_rate; });
+  const auto best = std::max_element(choices.begin(), choices.end(), [](const BlasKernel& a, const BlasKernel& b) {
+    return a.flop_rate < b.flop_rate;
+  });
   const bool switches = best->flop_rate > 1.1 * choices.front().flop_rate;
-  const Choice selection = switches ? *best : choices.front();
+  const BlasKernel selection = switches ? *best : choices.front();
 
   auto blas = std::make_unique<Loaded>();
   blas->name = selection.library;
@@ -275,10 +276,10 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
     setenv("OPENBLAS_CORETYPE", selection.kernel.c_str(), 1);
   }
   if (choices.size() > 1)
-    for (const Choice& c : choices) blas->trials.push_back({c.kernel.empty() ? c.library : c.kernel, c.flop_rate});
+    for (const BlasKernel& c : choices) blas->trials.push_back({c.kernel.empty() ? c.library : c.kernel, c.flop_rate});
   for (const Candidate& c : requested_libraries)
     if (c.optimised &&
-        std::none_of(choices.begin(), choices.end(), [&](const Choice& x) { return x.library == c.name; }))
+        std::none_of(choices.begin(), choices.end(), [&](const BlasKernel& x) { return x.library == c.name; }))
       blas->missing.emplace_back(c.name);
   limit_library_threads(threads);
   if (!blas->open(selection.file, threads)) throw Failure(selection.file + " cannot be loaded");

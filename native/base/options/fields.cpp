@@ -6,8 +6,8 @@
 
 namespace mm {
 
-void Fields::refuse(const std::string& key, const json& found, const std::string& allowed) const {
-  throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed: " + allowed);
+void Fields::refuse(const std::string& key, const json& value, const std::string& allowed) const {
+  throw Failure(where + "." + key + ": found " + shown_json(value) + "; allowed: " + allowed);
 }
 
 bool Fields::has(const std::string& key) const { return object.contains(key) && !object[key].is_null(); }
@@ -73,7 +73,7 @@ std::vector<int> Fields::cpus(const std::string& key) const {
 
 json read_format(const std::string& path, const std::string& format) {
   const std::string file = shown_path(path);
-  const Input input = read_input(path);
+  const FileContent input = read_input(path);
   if (!input.wrong.empty()) throw Failure(file + ": " + input.wrong + "; allowed: " + input.allowed);
   json raw = parse_json(input.text);
   if (!raw.is_object()) throw Failure(file + ": not a JSON object");

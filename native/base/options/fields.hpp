@@ -13,7 +13,7 @@ struct Fields {
   const json& object;
   std::string where;
 
-  [[noreturn]] void refuse(const std::string& key, const json& found, const std::string& allowed) const;
+  [[noreturn]] void refuse(const std::string& key, const json& value, const std::string& allowed) const;
   bool has(const std::string& key) const;  ///< the key is present and not null
   const json& at(const std::string& key) const;
 

@@ -131,22 +131,22 @@ std::vector<std::size_t> parse_sizes(const std::string& field, const std::string
 namespace {
 
 /// `A-B`, `A-B:S` (every S-th) or `A-B:U/G` (the first U of every G, as the Linux kernel writes it).
-struct Range {
+struct StridedRange {
   long long low = 0, high = 0, used = 1, group = 1;
 
   long long count() const { return (high - low + group) / group * std::min(used, high - low + 1); }  // upper bound
 };
 
 /// Returns the range in a text, whose ends `number` parses; nothing if the text is not a range. `text` has no `^`.
-std::optional<Range> range_of(const std::string& text,
-                              const std::function<std::optional<long long>(const std::string&)>& number) {
+std::optional<StridedRange> range_of(const std::string& text,
+                                     const std::function<std::optional<long long>(const std::string&)>& number) {
   const std::size_t colon = text.find(':');
   const std::string ends = text.substr(0, colon);
   const std::size_t dash = ends.find('-', 1);
   const auto low = number(ends.substr(0, dash));
   const auto high = dash == std::string::npos ? low : number(ends.substr(dash + 1));
   if (!low || !high) return std::nullopt;
-  Range range{*low, *high};
+  StridedRange range{*low, *high};
   if (colon == std::string::npos) return range;
   if (dash == std::string::npos) return std::nullopt;
   const std::string pattern = text.substr(colon + 1);
@@ -158,7 +158,7 @@ std::optional<Range> range_of(const std::string& text,
   return range;
 }
 
-void append(std::vector<int>& numbers, const Range& range) {
+void append(std::vector<int>& numbers, const StridedRange& range) {
   for (long long first = range.low; first <= range.high; first += range.group)
     for (long long n = first; n < first + range.used && n <= range.high; ++n) numbers.push_back(static_cast<int>(n));
 }

@@ -34,7 +34,7 @@ ThreadEvents::Lacking why_not(int error) {
   return {{}, "the counter cannot be opened: " + std::generic_category().message(error), ""};
 }
 
-class RealKernel : public Kernel {
+class RealKernel : public PerfKernel {
  public:
   int open(perf_event_attr& attributes, int cpu, int leader) override {
     const long descriptor =
@@ -50,7 +50,7 @@ class RealKernel : public Kernel {
 /// Events are grouped in pairs, because every processor has two programmable counters; processors with more counters
 /// run the pairs concurrently, like one group. The Linux kernel accepts a group with more events than counters but
 /// never counts it.
-std::vector<Event> thread_events() {
+std::vector<ThreadEvent> thread_events() {
   return {
       {"cycles", "1", "processor cycles of the threads while they ran", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1,
        0},
@@ -73,20 +73,21 @@ std::vector<Event> thread_events() {
   };
 }
 
-Kernel& real_kernel() {
+PerfKernel& real_kernel() {
   static RealKernel kernel;
   return kernel;
 }
 
-Counts::Counts(Kernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events, bool user_only)
+PmuCounts::PmuCounts(PerfKernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events,
+                     bool user_only)
     : kernel_(kernel), type_(type), cpu_(cpu), user_only_(user_only) {
   for (const Encoding& e : events) events_.push_back({e, -1, 0, -1, 0, kUnknown, 0});
   buffer_.resize(3 + events_.size());
 }
 
-Counts::~Counts() { close(); }
+PmuCounts::~PmuCounts() { close(); }
 
-void Counts::close() {
+void PmuCounts::close() {
   for (Event& e : events_) {
     if (e.descriptor >= 0) kernel_.close(e.descriptor);
     e.descriptor = e.group = -1;
@@ -94,7 +95,7 @@ void Counts::close() {
   groups_.clear();
 }
 
-int Counts::open() {
+int PmuCounts::open() {
   close();
   int first_error = 0;
   for (Event& e : events_) {
@@ -125,7 +126,7 @@ int Counts::open() {
   return first_error;
 }
 
-bool Counts::read(double now) {
+bool PmuCounts::read(double now) {
   bool alive = false;
   counted_ = 1;
   for (Event& e : events_) e.grown = kUnknown, e.window = 0;
@@ -179,14 +180,14 @@ void allow_many_events() {
   }
 }
 
-ThreadEvents::ThreadEvents(Kernel& kernel) : kernel_(&kernel) {
-  const std::vector<Event> all = thread_events();
-  const auto opens = [&](const Event& e) {
-    return Counts(kernel, e.type, -1, {{{e.config, 0, 0}, e.scale}}, user_only_).open();
+ThreadEvents::ThreadEvents(PerfKernel& kernel) : kernel_(&kernel) {
+  const std::vector<ThreadEvent> all = thread_events();
+  const auto opens = [&](const ThreadEvent& e) {
+    return PmuCounts(kernel, e.type, -1, {{{e.config, 0, 0}, e.scale}}, user_only_).open();
   };
   // Use the same mode for all events: a ratio of events in different modes is meaningless.
-  user_only_ = std::any_of(all.begin(), all.end(), [&](const Event& e) { return forbidden(opens(e)); });
-  for (const Event& e : all) {
+  user_only_ = std::any_of(all.begin(), all.end(), [&](const ThreadEvent& e) { return forbidden(opens(e)); });
+  for (const ThreadEvent& e : all) {
     Lacking absence;
     if (user_only_ && e.in_kernel)
       absence = {{},
@@ -205,7 +206,7 @@ ThreadEvents::ThreadEvents(Kernel& kernel) : kernel_(&kernel) {
 }
 
 ThreadCounts::ThreadCounts(const ThreadEvents& events) {
-  const std::vector<Event>& available_events = events.had();
+  const std::vector<ThreadEvent>& available_events = events.had();
   for (std::size_t i = 0; i < available_events.size();) {
     std::vector<Encoding> encodings;
     for (const int group = available_events[i].group; i < available_events.size() && available_events[i].group == group;
@@ -214,7 +215,7 @@ ThreadCounts::ThreadCounts(const ThreadEvents& events) {
       encodings.push_back({{available_events[i].config, 0, 0}, available_events[i].scale});
     }
     groups_.push_back(
-        std::make_unique<Counts>(events.kernel(), available_events[i - 1].type, -1, encodings, events.user_only()));
+        std::make_unique<PmuCounts>(events.kernel(), available_events[i - 1].type, -1, encodings, events.user_only()));
     groups_.back()->open();
   }
 }

@@ -17,9 +17,9 @@ struct Encoding {
 };
 
 /// System calls of perf events; tests substitute their own.
-class Kernel {
+class PerfKernel {
  public:
-  virtual ~Kernel() = default;
+  virtual ~PerfKernel() = default;
   /// Opens an event on one CPU (-1: the calling thread on any CPU) in the group of `leader` (-1: as a leader). Returns
   /// a descriptor, or -errno.
   virtual int open(perf_event_attr& attributes, int cpu, int leader) = 0;
@@ -27,17 +27,18 @@ class Kernel {
   virtual long read(int descriptor, void* into, std::size_t bytes) = 0;
   virtual void close(int descriptor) = 0;
 };
-Kernel& real_kernel();
+PerfKernel& real_kernel();
 
 /// Events of one PMU on one CPU, or of the thread that opens them (-1). They form one group if they fit, otherwise
 /// several. Each group is read in one call with its own times, so that rates refer to the time in which it counted.
-class Counts {
+class PmuCounts {
  public:
   /// `user_only` excludes events inside the Linux kernel.
-  Counts(Kernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events, bool user_only = false);
-  ~Counts();
-  Counts(const Counts&) = delete;
-  Counts& operator=(const Counts&) = delete;
+  PmuCounts(PerfKernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events,
+            bool user_only = false);
+  ~PmuCounts();
+  PmuCounts(const PmuCounts&) = delete;
+  PmuCounts& operator=(const PmuCounts&) = delete;
 
   /// Opens all available events. Returns 0, or the errno of the first failure.
   int open();
@@ -72,7 +73,7 @@ class Counts {
   };
   void close();
 
-  Kernel& kernel_;
+  PerfKernel& kernel_;
   std::uint32_t type_;
   int cpu_;
   bool user_only_;
@@ -87,7 +88,7 @@ class Counts {
 void allow_many_events();
 
 /// An event that can be counted per thread, defined alike on every machine.
-struct Event {
+struct ThreadEvent {
   std::string name;  ///< snake_case; the unit comes last unless it is a count
   std::string unit, meaning;
   std::uint32_t type;
@@ -98,27 +99,27 @@ struct Event {
 };
 
 /// Returns all events that can be counted per thread, whether or not this machine supports them.
-std::vector<Event> thread_events();
+std::vector<ThreadEvent> thread_events();
 
 /// The events that this process may count for its threads. The constructor tests each event by opening it.
 class ThreadEvents {
  public:
-  explicit ThreadEvents(Kernel& kernel = real_kernel());
+  explicit ThreadEvents(PerfKernel& kernel = real_kernel());
 
   struct Lacking {
     std::vector<std::string> names;
     std::string reason, enable;
   };
-  const std::vector<Event>& had() const { return had_; }
+  const std::vector<ThreadEvent>& had() const { return had_; }
   /// Returns the unavailable events, grouped by reason.
   const std::vector<Lacking>& lacking() const { return lacking_; }
   /// Returns whether only user-space events are counted, because the Linux kernel permits no others.
   bool user_only() const { return user_only_; }
-  Kernel& kernel() const { return *kernel_; }
+  PerfKernel& kernel() const { return *kernel_; }
 
  private:
-  Kernel* kernel_;
-  std::vector<Event> had_;
+  PerfKernel* kernel_;
+  std::vector<ThreadEvent> had_;
   std::vector<Lacking> lacking_;
   bool user_only_ = false;
 };
@@ -137,7 +138,7 @@ class ThreadCounts {
   struct Place {
     std::size_t group, index;
   };
-  std::vector<std::unique_ptr<Counts>> groups_;
+  std::vector<std::unique_ptr<PmuCounts>> groups_;
   std::vector<Place> places_;
 };
 

@@ -14,8 +14,9 @@ namespace {
 constexpr const char* kExamples = "locations such as package:0.core:1, core:all.pu:0, ~pu:2 or 0x11";
 constexpr const char* kIndexes = "indexes such as 2, 0-3, 2-, 6:4, all, odd or even";
 
-[[noreturn]] void refuse(const std::string& location, const std::string& why, const std::string& allowed = kExamples) {
-  throw UsageError("hwloc", "found " + quote(location) + why, allowed);
+[[noreturn]] void refuse(const std::string& location, const std::string& reason,
+                         const std::string& allowed = kExamples) {
+  throw UsageError("hwloc", "found " + quote(location) + reason, allowed);
 }
 
 std::string lower(std::string text) {
@@ -24,27 +25,27 @@ std::string lower(std::string text) {
 }
 
 /// Indexes of one step, in hwloc's grammar.
-struct LocationRange {
+struct IndexRange {
   long first = 0, last = 0;  ///< `last` is used by X and X-Y
   long count = 1;            ///< N in X:N
   long step = 1;             ///< 2 for odd and even
   enum class Kind { listed, open, wrapped } kind = Kind::listed;
 };
 
-LocationRange range_of(const std::string& location, const std::string& text) {
-  if (text == "all") return {.kind = LocationRange::Kind::open};
-  if (text == "odd") return {.first = 1, .step = 2, .kind = LocationRange::Kind::open};
-  if (text == "even") return {.step = 2, .kind = LocationRange::Kind::open};
+IndexRange range_of(const std::string& location, const std::string& text) {
+  if (text == "all") return {.kind = IndexRange::Kind::open};
+  if (text == "odd") return {.first = 1, .step = 2, .kind = IndexRange::Kind::open};
+  if (text == "even") return {.step = 2, .kind = IndexRange::Kind::open};
   const auto number = [&](const std::string& digits) {
     if (digits.empty() || digits.size() > 7 || digits.find_first_not_of("0123456789") != std::string::npos)
       refuse(location, "", kIndexes);
     return std::stol(digits);
   };
-  LocationRange range;
+  IndexRange range;
   if (const std::size_t dash = text.find('-'); dash != std::string::npos) {
     range.first = number(text.substr(0, dash));
     if (dash + 1 == text.size()) {
-      range.kind = LocationRange::Kind::open;
+      range.kind = IndexRange::Kind::open;
       return range;
     }
     range.last = number(text.substr(dash + 1));
@@ -52,7 +53,7 @@ LocationRange range_of(const std::string& location, const std::string& text) {
   } else if (const std::size_t colon = text.find(':'); colon != std::string::npos) {
     range.first = number(text.substr(0, colon));
     range.count = number(text.substr(colon + 1));
-    range.kind = LocationRange::Kind::wrapped;
+    range.kind = IndexRange::Kind::wrapped;
     if (range.count < 1) refuse(location, ", which selects no object", kIndexes);
   } else {
     range.first = range.last = number(text);
@@ -62,11 +63,11 @@ LocationRange range_of(const std::string& location, const std::string& text) {
 
 /// Returns the indexes of a range among `width` objects, in hwloc's order; empty if the range begins after the last
 /// one.
-std::vector<long> indexes_of(const LocationRange& range, long width) {
+std::vector<long> indexes_of(const IndexRange& range, long width) {
   std::vector<long> indexes;
-  if (range.kind == LocationRange::Kind::listed) {
+  if (range.kind == IndexRange::Kind::listed) {
     for (long i = range.first; i <= range.last; ++i) indexes.push_back(i);
-  } else if (range.kind == LocationRange::Kind::open) {
+  } else if (range.kind == IndexRange::Kind::open) {
     for (long i = range.first; i < width; i += range.step) indexes.push_back(i);
   } else if (range.first < width) {
     for (long n = 0; n < std::min(range.count, width); ++n) indexes.push_back((range.first + n) % width);
@@ -155,7 +156,7 @@ Located Locations::select(const std::string& location, Indexes indexes) {
   }
   std::vector<hwloc_obj_t> parents = {nullptr};
   for (const Step& step : steps) {
-    const LocationRange range = range_of(location, step.range);
+    const IndexRange range = range_of(location, step.range);
     std::set<long> missing_indexes, present_indexes;
     long max_objects = 0;  // largest number of objects in one parent
     std::vector<hwloc_obj_t> objects;
@@ -175,8 +176,7 @@ Located Locations::select(const std::string& location, Indexes indexes) {
     const std::string subject = std::string(&step == steps.data() ? "this machine" : "a parent") + " has ";
     const std::string count_text = subject + std::to_string(max_objects) + " of the level " + quote(step.level.name);
     for (const long index : missing_indexes)
-      if (!present_indexes.contains(index) ||
-          (indexes == Indexes::physical && range.kind != LocationRange::Kind::listed))
+      if (!present_indexes.contains(index) || (indexes == Indexes::physical && range.kind != IndexRange::Kind::listed))
         refuse(location,
                indexes == Indexes::logical ? ": " + count_text
                                            : ": no object of the level " + quote(step.level.name) +

@@ -7,17 +7,17 @@
 namespace mm {
 namespace {
 
-/// Returns a number that identifies the part of one kind to which a CPU belongs; see `Kind::stated`.
+/// Returns a number that identifies the part of one kind to which a CPU belongs; see `PartKind::stated`.
 using PartOf = int (*)(const Cpu&);
-struct Kind {
+struct PartKind {
   const char* name;
   PartOf part;
   bool (*stated)(const Cpu&);
 };
 
-enum KindIndex { kCore, kCache, kNode, kSocket };  ///< indices into `kKinds`
+enum PartIndex { kCore, kCache, kNode, kSocket };  ///< indices into `kKinds`
 
-const Kind kKinds[] = {
+const PartKind kKinds[] = {
     // from small to large
     {"core", [](const Cpu& c) { return c.core; }, [](const Cpu& c) { return c.has_core; }},
     {"cache", [](const Cpu& c) { return c.l3; }, [](const Cpu& c) { return c.has_l3; }},
@@ -33,7 +33,7 @@ std::vector<Cpu> described(const Machine& machine, const std::vector<int>& cpus)
   return out;
 }
 
-bool all_state(const std::vector<Cpu>& cpus, const Kind& kind) {
+bool all_state(const std::vector<Cpu>& cpus, const PartKind& kind) {
   return std::all_of(cpus.begin(), cpus.end(), kind.stated);
 }
 
@@ -58,7 +58,7 @@ std::string smallest_part(const Machine& machine, const std::vector<int>& cpus) 
   if (used_cpus.empty()) return "";
   if (used_cpus.size() == 1) return "cpu";
   // If the source does not state the sockets or cores, a larger part would be a guess.
-  for (const Kind& kind : kKinds) {
+  for (const PartKind& kind : kKinds) {
     if (!all_state(used_cpus, kind)) {
       if (&kind == &kKinds[kCache]) continue;  // a machine may have no shared cache
       return "";

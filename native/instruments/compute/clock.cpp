@@ -44,28 +44,28 @@ mm::Ticks read_clock() {
   return mm::kernel_ns(id);
 }
 
-struct Source {
+struct ClockSource {
   const char* name;
   Reader read;
   bool counter;  // readings are ticks of the counter; otherwise ns
   double seconds(mm::Ticks t) const { return counter ? mm::seconds(t) : static_cast<double>(t) * 1e-9; }
 };
 
-constexpr Source kSources[] = {{"tsc", mm::ticks, true},
-                               {"monotonic", read_clock<CLOCK_MONOTONIC>, false},
-                               {"monotonic_raw", read_clock<CLOCK_MONOTONIC_RAW>, false},
-                               {"monotonic_coarse", read_clock<CLOCK_MONOTONIC_COARSE>, false},
-                               {"realtime", read_clock<CLOCK_REALTIME>, false},
-                               {"thread_cputime", read_clock<CLOCK_THREAD_CPUTIME_ID>, false}};
+constexpr ClockSource kSources[] = {{"tsc", mm::ticks, true},
+                                    {"monotonic", read_clock<CLOCK_MONOTONIC>, false},
+                                    {"monotonic_raw", read_clock<CLOCK_MONOTONIC_RAW>, false},
+                                    {"monotonic_coarse", read_clock<CLOCK_MONOTONIC_COARSE>, false},
+                                    {"realtime", read_clock<CLOCK_REALTIME>, false},
+                                    {"thread_cputime", read_clock<CLOCK_THREAD_CPUTIME_ID>, false}};
 
-mm::Values overhead(const Source& source) {
+mm::Values overhead(const ClockSource& source) {
   constexpr int kReads = 20000;
   const mm::Ticks begin = mm::ticks();
   for (int i = 0; i < kReads; ++i) mm::keep(source.read());
   return {mm::seconds(mm::ticks() - begin) / kReads};
 }
 
-mm::Values resolution(const Source& source) {
+mm::Values resolution(const ClockSource& source) {
   mm::Ticks min_step = ~mm::Ticks{0}, last = source.read();
   const double end = mm::wall_s() + 0.012;  // a coarse clock typically steps every 4 ms
   while (mm::wall_s() < end)
@@ -80,7 +80,7 @@ mm::Values resolution(const Source& source) {
 
 /// Returns the number of steps backwards while the members of the team read in turn, each after the previous member has
 /// published its reading.
-mm::Values backward(mm::Team& team, const Source& source) {
+mm::Values backward(mm::Team& team, const ClockSource& source) {
   std::atomic<mm::Ticks> last{source.read()};
   std::atomic<int> turn{0}, steps{0};
   constexpr int kRounds = 2000;
@@ -129,7 +129,7 @@ void measure(mm::Run& run) {
     points.push_back(std::move(p));
   };
   for (const std::string& name : run.choices("clocks"))
-    for (const Source& source : kSources) {
+    for (const ClockSource& source : kSources) {
       if (name != source.name) continue;
       const json c{{"clock", name}};
       for (const int bound_cpu : run.single_cpus()) {

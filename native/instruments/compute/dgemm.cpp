@@ -31,12 +31,12 @@ const mm::Description kDgemm{
     .flops_per_iteration = 2,
 };
 
-struct Matrices {
+struct MatrixOperands {
   std::shared_ptr<mm::Arena> arena;
   double *a, *b, *c;
 };
 
-double residual(const Matrices& m, int n) {
+double residual(const MatrixOperands& m, int n) {
   const auto size = static_cast<std::size_t>(n);
   std::vector<double> x(size), bx(size), abx(size), cx(size);
   std::mt19937_64 random{7};
@@ -70,7 +70,7 @@ void measure(mm::Run& run) {
     auto arena = run.arena(3 * 8 * (words + 512), pages, node, cpus.front(), "flop_rate", {{"n", n}});
     if (!arena) continue;
     auto* base = arena->as<double>().data();
-    const Matrices m{arena, base, base + words + 512, base + 2 * (words + 512)};
+    const MatrixOperands m{arena, base, base + words + 512, base + 2 * (words + 512)};
     std::mt19937_64 random{run.seed()};
     std::uniform_real_distribution<double> entry{-0.5, 0.5};
     for (std::size_t i = 0; i < words; ++i) m.a[i] = entry(random), m.b[i] = entry(random);

@@ -72,11 +72,11 @@ std::map<std::string, std::size_t> volumes(const mm::Run& run) {
   return bytes_by_name;
 }
 
-std::vector<const mm::workloads::Entry*> selected(const mm::Run& run) {
-  std::vector<const mm::workloads::Entry*> entries;
+std::vector<const mm::workloads::KernelEntry*> selected(const mm::Run& run) {
+  std::vector<const mm::workloads::KernelEntry*> entries;
   for (const std::string& word : mm::split(run.text("kernel"), ',')) {
     const std::size_t before = entries.size();
-    for (const mm::workloads::Entry& e : mm::workloads::kernels())
+    for (const mm::workloads::KernelEntry& e : mm::workloads::kernels())
       if (word == "all" || word == e.info.name || word == e.info.kind) entries.push_back(&e);
     if (entries.size() == before)
       run.refuse("kernel", "found " + mm::quote(word), "all, a kind, or a name from `meshmark load kernels`");
@@ -88,7 +88,7 @@ constexpr double kBurst_s = 4e-3;
 
 /// The memory, kernel and team that the points of one variant share.
 struct Work {
-  const mm::workloads::Entry* entry;
+  const mm::workloads::KernelEntry* entry;
   mm::workloads::Shape shape;
   std::shared_ptr<mm::Team> team;
   std::unique_ptr<mm::workloads::Memory> memory{};
@@ -182,7 +182,7 @@ json event_counts(Work& work, Counting& counting) {
     }
     if (complete || units >= 16 * work.burst) break;
   }
-  for (const mm::perf::Event& e : events.had())
+  for (const mm::perf::ThreadEvent& e : events.had())
     if (!conditions.contains("counter_" + e.name)) ++counting.missed[e.name];
   conditions["counters_of"] = events.user_only() ? "user" : "user and kernel";
   work.counts.clear();
@@ -197,8 +197,8 @@ json amounts(const Work& work) {
   return conditions;
 }
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads::Entry& entry, std::size_t volume,
-               int stride, const std::vector<int>& cpus, Counting& counting) {
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads::KernelEntry& entry,
+               std::size_t volume, int stride, const std::vector<int>& cpus, Counting& counting) {
   const int threads = static_cast<int>(cpus.size());
   json conditions{{"kernel", entry.info.name},
                   {"kind", entry.info.kind},

@@ -37,13 +37,13 @@ const mm::Description kLinpack{
     .flops_per_iteration = 1,
 };
 
-struct System {
+struct LinearSystem {
   std::shared_ptr<mm::Arena> arena;
   double *a, *lu, *b, *x;
   std::vector<int> pivots;
 };
 
-double residual(const System& s, int n) {
+double residual(const LinearSystem& s, int n) {
   const auto size = static_cast<std::size_t>(n);
   std::vector<double> r(s.b, s.b + size), rows(size);
   double x_norm = 0, b_norm = 0, a_norm = 0, worst = 0;
@@ -83,8 +83,8 @@ void measure(mm::Run& run) {
     auto arena = run.arena(8 * (2 * words + 2 * size + 1024), pages, node, cpus.front(), "flop_rate", {{"n", n}});
     if (!arena) continue;
     auto* base = arena->as<double>().data();
-    auto s = std::make_shared<System>(
-        System{arena, base, base + words, base + 2 * words, base + 2 * words + size, std::vector<int>(size)});
+    auto s = std::make_shared<LinearSystem>(
+        LinearSystem{arena, base, base + words, base + 2 * words, base + 2 * words + size, std::vector<int>(size)});
     std::mt19937_64 random{run.seed()};
     std::uniform_real_distribution<double> entry{-0.5, 0.5};
     for (std::size_t i = 0; i < words; ++i) {

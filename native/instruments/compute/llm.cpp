@@ -10,8 +10,8 @@
 namespace {
 
 using mm::json;
+using mm::llm::DecoderModel;
 using mm::llm::kRowBytes;
-using mm::llm::Model;
 
 const mm::Description kLlm{
     .name = "llm",
@@ -51,7 +51,7 @@ const mm::Description kLlm{
     .flops_per_iteration = 2,
 };
 
-struct Setup {
+struct ModelSetup {
   std::size_t bytes;
   std::string placement;
   mm::Pages pages;
@@ -59,7 +59,8 @@ struct Setup {
 };
 
 /// Allocates the arenas of a placement and sets each thread's weights in them. Returns false after an `absent` line.
-bool place(mm::Run& run, const Setup& s, Model& model, const std::vector<int>& cpus, const json& conditions) {
+bool place(mm::Run& run, const ModelSetup& s, DecoderModel& model, const std::vector<int>& cpus,
+           const json& conditions) {
   const std::size_t part = model.layers * model.rows * kRowBytes;
   const auto make = [&](std::size_t bytes, mm::Policy policy, int node, int touch_cpu) -> std::byte* {
     try {
@@ -91,16 +92,16 @@ bool place(mm::Run& run, const Setup& s, Model& model, const std::vector<int>& c
 }
 
 /// Returns whether a placement differs from `one-node` on this machine. If not, reports the point as absent.
-bool differs(mm::Run& run, const Setup& s, const json& conditions) {
+bool differs(mm::Run& run, const ModelSetup& s, const json& conditions) {
   if (s.placement == "one-node" || mm::topology().memory_nodes.size() > 1) return true;
   run.absent("token_rate", conditions, "this machine has one memory node, so all placements are one-node");
   return false;
 }
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus) {
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const ModelSetup& s, const std::vector<int>& cpus) {
   const std::size_t threads = cpus.size(), layers = static_cast<std::size_t>(run.integer("layers"));
   const std::size_t rows = std::max<std::size_t>(1, s.bytes / (layers * threads * kRowBytes));
-  const auto model = std::make_shared<Model>(layers, threads, rows);
+  const auto model = std::make_shared<DecoderModel>(layers, threads, rows);
   const auto node = s.placement == "one-node" ? json(s.node) : json(s.placement);
   const json conditions{{"weights_bytes", layers * threads * rows * kRowBytes},
                         {"layers", layers},
@@ -147,7 +148,7 @@ void measure(mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
   std::vector<int> nodes = run.memory_nodes();
   if (nodes.empty()) nodes = {mm::topology().cpu(order.front()).node};
-  std::vector<std::pair<Setup, int>> setups;
+  std::vector<std::pair<ModelSetup, int>> setups;
   for (const std::size_t bytes : run.sizes("weights_bytes"))
     for (const mm::Pages pages : run.pages())
       for (const std::string& placement : run.choices("placement"))

@@ -23,7 +23,7 @@ inline float weight(std::size_t layer, std::size_t row, std::size_t column) {
 }
 
 /// The load of one team.
-struct Model {
+struct DecoderModel {
   std::size_t layers, threads, rows;  ///< rows per layer and thread
   std::vector<std::shared_ptr<Arena>> arenas;
   std::vector<float*> parts;                ///< weights of each thread: layers × rows × kColumns
@@ -32,7 +32,7 @@ struct Model {
   std::barrier<> meeting;
   bool wrong = false;
 
-  Model(std::size_t layers_, std::size_t threads_, std::size_t rows_)
+  DecoderModel(std::size_t layers_, std::size_t threads_, std::size_t rows_)
       : layers(layers_),
         threads(threads_),
         rows(rows_),

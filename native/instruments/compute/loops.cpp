@@ -44,7 +44,7 @@ const mm::Description kLoops{
 
 constexpr std::size_t kElements = 1024;  // per array; three arrays and the index occupy 28 KiB
 
-struct Arrays {
+struct LoopArrays {
   alignas(64) double a[kElements + 8], b[kElements], c[kElements];
   alignas(64) std::int32_t index[kElements];
 };
@@ -52,47 +52,47 @@ struct Arrays {
 constexpr double kFactor = 1.0 / 1024;
 
 /// A loop over elements first … first + n - 1.
-using Loop = double (*)(Arrays& of, std::size_t first, std::size_t n);
+using Loop = double (*)(LoopArrays& arrays, std::size_t first, std::size_t n);
 
 // Each loop is compiled for every instruction set; the baseline has no attribute.
-#define MM_LOOPS(NAME, TARGET)                                                                       \
-  struct NAME {                                                                                      \
-    TARGET [[gnu::noinline]] static double copy(Arrays& of, std::size_t first, std::size_t n) {      \
-      double* __restrict const a = of.a + first;                                                     \
-      const double* const b = of.b + first;                                                          \
-      for (std::size_t i = 0; i < n; ++i) a[i] = b[i];                                               \
-      return 0;                                                                                      \
-    }                                                                                                \
-    TARGET [[gnu::noinline]] static double triad(Arrays& of, std::size_t first, std::size_t n) {     \
-      double* __restrict const a = of.a + first;                                                     \
-      const double *const b = of.b + first, *const c = of.c + first;                                 \
-      for (std::size_t i = 0; i < n; ++i) a[i] = b[i] + kFactor * c[i];                              \
-      return 0;                                                                                      \
-    }                                                                                                \
-    TARGET [[gnu::noinline]] static double axpy(Arrays& of, std::size_t first, std::size_t n) {      \
-      double* __restrict const a = of.a + first;                                                     \
-      const double* const b = of.b + first;                                                          \
-      for (std::size_t i = 0; i < n; ++i) a[i] += kFactor * b[i];                                    \
-      return 0;                                                                                      \
-    }                                                                                                \
-    TARGET [[gnu::noinline]] static double dot(Arrays& of, std::size_t first, std::size_t n) {       \
-      const double *const b = of.b + first, *const c = of.c + first;                                 \
-      double sum = 0;                                                                                \
-      _Pragma("omp simd reduction(+ : sum)") for (std::size_t i = 0; i < n; ++i) sum += b[i] * c[i]; \
-      return sum;                                                                                    \
-    }                                                                                                \
-    TARGET [[gnu::noinline]] static double gather(Arrays& of, std::size_t first, std::size_t n) {    \
-      double* __restrict const a = of.a + first;                                                     \
-      const std::int32_t* const index = of.index + first;                                            \
-      for (std::size_t i = 0; i < n; ++i) a[i] = of.b[index[i]];                                     \
-      return 0;                                                                                      \
-    }                                                                                                \
-    TARGET [[gnu::noinline]] static double divide(Arrays& of, std::size_t first, std::size_t n) {    \
-      double* __restrict const a = of.a + first;                                                     \
-      const double *const b = of.b + first, *const c = of.c + first;                                 \
-      for (std::size_t i = 0; i < n; ++i) a[i] = b[i] / c[i];                                        \
-      return 0;                                                                                      \
-    }                                                                                                \
+#define MM_LOOPS(NAME, TARGET)                                                                            \
+  struct NAME {                                                                                           \
+    TARGET [[gnu::noinline]] static double copy(LoopArrays& arrays, std::size_t first, std::size_t n) {   \
+      double* __restrict const a = arrays.a + first;                                                      \
+      const double* const b = arrays.b + first;                                                           \
+      for (std::size_t i = 0; i < n; ++i) a[i] = b[i];                                                    \
+      return 0;                                                                                           \
+    }                                                                                                     \
+    TARGET [[gnu::noinline]] static double triad(LoopArrays& arrays, std::size_t first, std::size_t n) {  \
+      double* __restrict const a = arrays.a + first;                                                      \
+      const double *const b = arrays.b + first, *const c = arrays.c + first;                              \
+      for (std::size_t i = 0; i < n; ++i) a[i] = b[i] + kFactor * c[i];                                   \
+      return 0;                                                                                           \
+    }                                                                                                     \
+    TARGET [[gnu::noinline]] static double axpy(LoopArrays& arrays, std::size_t first, std::size_t n) {   \
+      double* __restrict const a = arrays.a + first;                                                      \
+      const double* const b = arrays.b + first;                                                           \
+      for (std::size_t i = 0; i < n; ++i) a[i] += kFactor * b[i];                                         \
+      return 0;                                                                                           \
+    }                                                                                                     \
+    TARGET [[gnu::noinline]] static double dot(LoopArrays& arrays, std::size_t first, std::size_t n) {    \
+      const double *const b = arrays.b + first, *const c = arrays.c + first;                              \
+      double sum = 0;                                                                                     \
+      _Pragma("omp simd reduction(+ : sum)") for (std::size_t i = 0; i < n; ++i) sum += b[i] * c[i];      \
+      return sum;                                                                                         \
+    }                                                                                                     \
+    TARGET [[gnu::noinline]] static double gather(LoopArrays& arrays, std::size_t first, std::size_t n) { \
+      double* __restrict const a = arrays.a + first;                                                      \
+      const std::int32_t* const index = arrays.index + first;                                             \
+      for (std::size_t i = 0; i < n; ++i) a[i] = arrays.b[index[i]];                                      \
+      return 0;                                                                                           \
+    }                                                                                                     \
+    TARGET [[gnu::noinline]] static double divide(LoopArrays& arrays, std::size_t first, std::size_t n) { \
+      double* __restrict const a = arrays.a + first;                                                      \
+      const double *const b = arrays.b + first, *const c = arrays.c + first;                              \
+      for (std::size_t i = 0; i < n; ++i) a[i] = b[i] / c[i];                                             \
+      return 0;                                                                                           \
+    }                                                                                                     \
   };
 MM_LOOPS(Baseline, )
 #if defined(__x86_64__)
@@ -118,18 +118,18 @@ Loop loop_of(const std::string& kernel, std::string_view isa) {
   return loop_of<Baseline>(kernel);
 }
 
-void fill(Arrays& of) {
+void fill(LoopArrays& arrays) {
   for (std::size_t i = 0; i < kElements; ++i) {
     const auto x = static_cast<double>(i);
-    of.a[i] = 3 + x / 512, of.b[i] = 1 + x / 256, of.c[i] = 2 + x / 128;
-    of.index[i] = static_cast<std::int32_t>(i * 389 % kElements);  // each index occurs once
+    arrays.a[i] = 3 + x / 512, arrays.b[i] = 1 + x / 256, arrays.c[i] = 2 + x / 128;
+    arrays.index[i] = static_cast<std::int32_t>(i * 389 % kElements);  // each index occurs once
   }
-  std::fill(of.a + kElements, of.a + kElements + 8, -1.0);
+  std::fill(arrays.a + kElements, arrays.a + kElements + 8, -1.0);
 }
 
 /// Returns whether a loop from element 3 computes the expected values and changes nothing else.
 bool right(Loop loop, const std::string& kernel, std::size_t n) {
-  const auto result = std::make_unique<Arrays>(), before = std::make_unique<Arrays>();
+  const auto result = std::make_unique<LoopArrays>(), before = std::make_unique<LoopArrays>();
   fill(*result), fill(*before);
   const std::size_t first = n + 3 <= kElements ? 3 : 0;
   const double sum = loop(*result, first, n);
@@ -150,14 +150,14 @@ bool right(Loop loop, const std::string& kernel, std::size_t n) {
   return kernel != "dot" || std::fabs(sum - expected_sum) <= 1e-13 * expected_sum;
 }
 
-void add_point(std::vector<mm::Point>& points, const std::shared_ptr<Arrays>& arrays, const std::string& kernel,
+void add_point(std::vector<mm::Point>& points, const std::shared_ptr<LoopArrays>& arrays, const std::string& kernel,
                std::size_t n, std::string_view isa, int cpu) {
   const Loop loop = loop_of(kernel, isa);
   // The next loop starts at a full cache line, so that all loops of a length have the same alignment.
   const std::size_t step = (n + 7) / 8 * 8, calls_per_pass = std::max<std::size_t>(1, kElements / step);
   const auto calls = std::make_shared<std::uint64_t>(0);
   const auto work = [=](std::uint64_t count) {
-    Arrays& data = *arrays;
+    LoopArrays& data = *arrays;
     double total = 0;
     const mm::Ticks begin = mm::ticks();
     for (std::uint64_t i = 0, place = 0; i < count; ++i) {
@@ -187,7 +187,7 @@ void add_point(std::vector<mm::Point>& points, const std::shared_ptr<Arrays>& ar
 }
 
 void measure(mm::Run& run) {
-  const auto arrays = std::make_shared<Arrays>();
+  const auto arrays = std::make_shared<LoopArrays>();
   std::vector<std::string_view> sets;
   for (const std::string_view isa : mm::built_isas())
     if (mm::has_isa(isa) && (run.text("isa") == "all" || isa == mm::best_isa())) sets.push_back(isa);

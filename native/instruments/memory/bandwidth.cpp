@@ -16,10 +16,10 @@
 namespace {
 
 using mm::json;
-using mm::stream::Job;
-using mm::stream::Op;
-using mm::stream::Part;
-using mm::stream::Share;
+using mm::stream::StreamArrays;
+using mm::stream::StreamTask;
+using mm::stream::ThreadMemory;
+using mm::stream::WorkerCommand;
 using mm::stream::Workers;
 
 constexpr double kBurst_s = 5e-3;
@@ -93,7 +93,7 @@ double core_hz() {
   return (1 << 20) / mm::seconds(mm::ticks() - begin);
 }
 
-struct Setup {
+struct StreamSetup {
   std::string kernel, store, isa, fill;
   std::size_t footprint;
   mm::Pages pages;
@@ -109,9 +109,10 @@ std::vector<std::string_view> sets_of(const std::string& isa) {
 }
 
 /// Observes in the processes of a process team what Run observes for threads and their arenas.
-void observe_processes(mm::ProcessTeam& processes, const Job& job, const std::vector<int>& cpus, json& observed) {
-  const auto huge = processes.run(mm::stream::order_of(Op::huge_share, job, 0));
-  const auto nodes = processes.run(mm::stream::order_of(Op::node, job, 0));
+void observe_processes(mm::ProcessTeam& processes, const StreamTask& job, const std::vector<int>& cpus,
+                       json& observed) {
+  const auto huge = processes.run(mm::stream::order_of(WorkerCommand::huge_share, job, 0));
+  const auto nodes = processes.run(mm::stream::order_of(WorkerCommand::node, job, 0));
   const auto observed_nodes = mm::distinct(std::vector<int>(nodes.begin(), nodes.end()));
   observed["huge_share"] = *std::min_element(huge.begin(), huge.end());
   observed["observed_node"] =
@@ -119,7 +120,8 @@ void observe_processes(mm::ProcessTeam& processes, const Job& job, const std::ve
   observed["observed_cpus"] = mm::cpu_list(cpus);
 }
 
-json conditions(const mm::Run& run, const Setup& s, const std::vector<int>& cpus, std::size_t bytes, bool processes) {
+json conditions(const mm::Run& run, const StreamSetup& s, const std::vector<int>& cpus, std::size_t bytes,
+                bool processes) {
   return {{"kernel", s.kernel},
           {"store", s.store},
           {"isa", s.isa},
@@ -134,8 +136,8 @@ json conditions(const mm::Run& run, const Setup& s, const std::vector<int>& cpus
 }
 
 /// Adds one point of `cpus`: threads with these shares, or the processes of `processes` if it is not null.
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus,
-               const std::vector<Share>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const StreamSetup& s, const std::vector<int>& cpus,
+               const std::vector<ThreadMemory>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
   const std::size_t index = kernel_index(s.kernel);
   const mm::StreamShape& shape = mm::kStreamShapes[index];
   const auto kernel = static_cast<mm::StreamKernel>(index);
@@ -149,9 +151,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   }
   const auto forms = mm::stream::forms_of(kernel, s.store == "streaming", sets_of(s.isa));
   if (forms.empty()) throw std::logic_error("no kernels for " + s.isa);
-  const auto form = std::make_shared<mm::stream::Form>(forms.front());
-  const auto job =
-      std::make_shared<Job>(Job{kernel, form->function, n, kernel == mm::StreamKernel::update ? -1.0 : 3.0});
+  const auto form = std::make_shared<mm::stream::KernelForm>(forms.front());
+  const auto job = std::make_shared<StreamTask>(
+      StreamTask{kernel, form->function, n, kernel == mm::StreamKernel::update ? -1.0 : 3.0});
   const std::size_t bytes = n * 8 * arrays * threads;
 
   mm::Point p;
@@ -179,11 +181,11 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   const int vector_bytes = widest == "avx512" ? 64 : widest == "avx2" ? 32 : widest == "sve" ? 256 : 16;
   // One untimed pass brings the caches to their steady state; far beyond their capacity it has no effect.
   const bool needs_warm_up = bytes < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
-  struct Progress {
+  struct PassProgress {
     std::uint64_t passes = 0;
     bool wrong = false, moved = false, faulted = false;
   };
-  const auto progress = std::make_shared<Progress>();
+  const auto progress = std::make_shared<PassProgress>();
   p.prepare = [=] {
     if (progress->passes == 0) {
       if (forms.size() > 1) *form = mm::stream::fastest(forms, *job, workers);
@@ -217,7 +219,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
     if (progress->moved) flags.emplace_back("migrated");
     if (progress->faulted) flags.emplace_back("faulted");
     if (processes && s.node >= 0) {
-      const auto& nodes = processes->run(mm::stream::order_of(Op::node, *job, 0));
+      const auto& nodes = processes->run(mm::stream::order_of(WorkerCommand::node, *job, 0));
       if (std::any_of(nodes.begin(), nodes.end(), [&](double node) { return node != s.node; }))
         flags.emplace_back("misplaced");
     }
@@ -287,7 +289,7 @@ void diagnose(mm::Run& run, const std::map<std::string, double>& reported, const
     const auto interval = mm::median_interval(o.samples);
     mm::StoreRates& rates = series[key];
     (o.conditions["store"] == "streaming" ? rates.streaming : rates.ordinary)[o.conditions["kernel"]] =
-        mm::Rate{o.value, interval ? interval->first : 0, interval ? interval->second : 0};
+        mm::MedianRate{o.value, interval ? interval->first : 0, interval ? interval->second : 0};
     rates.flags.insert(o.flags.begin(), o.flags.end());
   }
   std::vector<mm::StoreDiagnosis> diagnoses;
@@ -338,7 +340,7 @@ std::vector<std::string> isas_of(mm::Run& run) {
 }
 
 /// The parameters that are swept for each page size and each node.
-struct Sweep {
+struct StreamSweep {
   std::string fill;
   std::vector<int> order, threads;  ///< CPUs in fill order; numbers of threads
   std::vector<std::string> isas, kernels, stores;
@@ -346,24 +348,24 @@ struct Sweep {
 };
 
 /// Page size, node, and the largest footprint that the budget allows.
-struct Group {
+struct MemoryGroup {
   mm::Pages pages;
   int node;
   std::size_t largest = 0;
 };
 
 /// Returns the largest footprint that can be touched in half of this share of the budget; at least the smallest one.
-std::size_t affordable_footprint(const mm::Run& run, const Sweep& sweep, mm::Pages pages, double share) {
+std::size_t affordable_footprint(const mm::Run& run, const StreamSweep& sweep, mm::Pages pages, double share) {
   const std::size_t affordable = run.affordable_bytes(pages, 0.5 * share);
   std::size_t largest = sweep.footprints.front();
   for (const std::size_t f : sweep.footprints)
-    if (Part::arena_bytes(f) <= affordable) largest = f;
+    if (StreamArrays::arena_bytes(f) <= affordable) largest = f;
   return largest;
 }
 
 /// Adds the points of the first `t` CPUs, from the largest footprint to the smallest.
-void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep, const Group& group, int t,
-                const std::vector<Share>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
+void add_points(mm::Run& run, std::vector<mm::Point>& points, const StreamSweep& sweep, const MemoryGroup& group, int t,
+                const std::vector<ThreadMemory>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
   const std::vector<int> cpus(sweep.order.begin(), sweep.order.begin() + t);
   for (auto f = sweep.footprints.rbegin(); f != sweep.footprints.rend(); ++f)
     for (const std::string& isa : sweep.isas)
@@ -378,26 +380,26 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
 
 /// Returns the memory of each thread, touched. Every team with a t-th thread uses the same arena for it, so the
 /// smallest such team determines the size.
-std::vector<Share> touch_shares(mm::Run& run, const Sweep& sweep, const Group& group) {
-  std::vector<Share> shares;
+std::vector<ThreadMemory> touch_shares(mm::Run& run, const StreamSweep& sweep, const MemoryGroup& group) {
+  std::vector<ThreadMemory> shares;
   for (int t = 0; t < *std::max_element(sweep.threads.begin(), sweep.threads.end()); ++t) {
     const int smallest = *std::find_if(sweep.threads.begin(), sweep.threads.end(), [&](int x) { return x > t; });
     const std::size_t bytes = group.largest / static_cast<std::size_t>(smallest);
     const int cpu = sweep.order[static_cast<std::size_t>(t)];
-    auto arena = run.arena(Part::arena_bytes(bytes), group.pages, group.node, cpu, "bandwidth_net",
+    auto arena = run.arena(StreamArrays::arena_bytes(bytes), group.pages, group.node, cpu, "bandwidth_net",
                            {{"footprint_bytes", group.largest}, {"pages", mm::name(group.pages)}, {"threads", t + 1}});
     if (!arena) break;
-    const Part part(arena->data(), bytes);
+    const StreamArrays part(arena->data(), bytes);
     run.team({cpu})->run([&](int) { part.fill(); });
     shares.push_back({std::move(arena), part});
   }
   return shares;
 }
 
-std::vector<mm::Outcome> measure_threads(mm::Run& run, const Sweep& sweep, const Group& group) {
+std::vector<mm::Outcome> measure_threads(mm::Run& run, const StreamSweep& sweep, const MemoryGroup& group) {
   std::vector<mm::Point> points;
   {
-    const std::vector<Share> shares = touch_shares(run, sweep, group);  // the points keep the arenas they need
+    const std::vector<ThreadMemory> shares = touch_shares(run, sweep, group);  // the points keep the arenas they need
     for (const int t : sweep.threads)
       if (static_cast<std::size_t>(t) <= shares.size()) add_points(run, points, sweep, group, t, shares, nullptr);
   }
@@ -405,13 +407,14 @@ std::vector<mm::Outcome> measure_threads(mm::Run& run, const Sweep& sweep, const
 }
 
 /// Measures one team of `count` processes, whose memory is not shared with others.
-std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, const Group& group, int count) {
+std::vector<mm::Outcome> measure_processes(mm::Run& run, const StreamSweep& sweep, const MemoryGroup& group,
+                                           int count) {
   const std::vector<int> cpus(sweep.order.begin(), sweep.order.begin() + count);
   const std::size_t bytes = group.largest / cpus.size();
   const mm::Policy policy = group.node >= 0                          ? mm::Policy::node
                             : run.policy() == mm::Policy::interleave ? mm::Policy::interleave
                                                                      : mm::Policy::local;
-  const mm::MemoryRequest request{Part::arena_bytes(bytes), group.pages, policy, group.node, -1};
+  const mm::MemoryRequest request{StreamArrays::arena_bytes(bytes), group.pages, policy, group.node, -1};
   const json conditions{{"mode", "processes"}, {"threads", count}};
   try {
     if (request.bytes * cpus.size() > mm::memory_available())
@@ -434,15 +437,15 @@ void measure(mm::Run& run) {
   const std::string fill = run.text("fill");
   const std::vector<int> order = mm::fill_order(fill, run.cpus());
   const auto threads = run.team_sizes("threads", order);
-  const Sweep sweep{fill,
-                    order,
-                    threads,
-                    isas_of(run),
-                    kernels_of(run, reported),
-                    run.choices("store"),
-                    run.sizes("footprint_bytes")};
+  const StreamSweep sweep{fill,
+                          order,
+                          threads,
+                          isas_of(run),
+                          kernels_of(run, reported),
+                          run.choices("store"),
+                          run.sizes("footprint_bytes")};
   const std::vector<int> nodes = run.placed_nodes();
-  std::vector<Group> groups;
+  std::vector<MemoryGroup> groups;
   for (const mm::Pages pages : run.pages())
     for (const int node : nodes) groups.push_back({pages, node});
 
@@ -456,7 +459,7 @@ void measure(mm::Run& run) {
     for (mm::Outcome& o : group_outcomes) outcomes.push_back(std::move(o));
     --slices;
   };
-  for (Group& group : groups) {
+  for (MemoryGroup& group : groups) {
     const double share = 1.0 / static_cast<double>(slices);
     run.allot(share);
     group.largest = affordable_footprint(run, sweep, group.pages, share);

@@ -42,14 +42,14 @@ const mm::Description kGups{
     .bytes_per_iteration = 16,
 };
 
-struct Table {
+struct UpdateTable {
   std::shared_ptr<mm::Arena> arena;
   std::uint64_t* words;
   std::uint64_t count;
 };
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Table>& table, std::uint64_t count,
-               const std::string& kernel, const std::vector<int>& cpus, int node) {
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<UpdateTable>& table,
+               std::uint64_t count, const std::string& kernel, const std::vector<int>& cpus, int node) {
   const auto team = run.team(cpus);
   const auto f = kernel == "plain" ? mm::update_plain : mm::update_ahead;
   const auto threads = cpus.size();
@@ -114,7 +114,7 @@ void measure(mm::Run& run) {
       auto arena = run.arena(std::bit_floor(sizes.back()), pages, node, order[0], "update_rate",
                              {{"table_bytes", sizes.back()}, {"pages", mm::name(pages)}});
       if (!arena) continue;
-      const auto table = std::make_shared<Table>(Table{arena, arena->as<std::uint64_t>().data(), 0});
+      const auto table = std::make_shared<UpdateTable>(UpdateTable{arena, arena->as<std::uint64_t>().data(), 0});
       for (std::size_t bytes : sizes)
         for (const std::string& kernel : kernels)
           for (int t : threads)

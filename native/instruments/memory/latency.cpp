@@ -67,14 +67,14 @@ struct Chaser {
   mm::Link* at = nullptr;
 };
 
-struct Shape {
+struct RingShape {
   std::size_t footprint, stride, locality;
   bool random;
 };
 
 /// Makes a random cycle of blocks, each a random path through all slots of the block: makes a random ring of every
 /// block, then cuts and joins the rings. Returns the first link.
-mm::Link* make_local_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
+mm::Link* make_local_ring(std::byte* base, const RingShape& s, std::uint64_t seed) {
   const std::size_t per_block = std::max<std::size_t>(2, s.locality / s.stride);
   const std::size_t blocks = s.footprint / s.stride / per_block;
   if (blocks < 2) return mm::make_random_ring(base, s.footprint / s.stride, s.stride, seed);
@@ -95,7 +95,7 @@ mm::Link* make_local_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
   return first;
 }
 
-mm::Link* make_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
+mm::Link* make_ring(std::byte* base, const RingShape& s, std::uint64_t seed) {
   const std::size_t slots = s.footprint / s.stride;
   if (!s.random) return mm::make_stride_ring(base, slots, s.stride);
   if (s.locality > 0) return make_local_ring(base, s, seed);
@@ -104,7 +104,7 @@ mm::Link* make_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
 
 /// Builds the ring on first use, and brings the caches to the state after a long pointer chase. Small rings are rebuilt
 /// every time at another place in their region, so that samples cover many page colourings.
-void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level) {
+void warm(Chaser& c, const RingShape& s, std::uint64_t seed, std::size_t last_level) {
   const std::size_t slots = s.footprint / s.stride;
   if (c.at == nullptr || (s.footprint <= kSmallRing && c.region_bytes > s.footprint)) {
     mm::SplitMix random{seed};
@@ -121,14 +121,14 @@ void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level)
     c.at = mm::walk(c.at, std::min<std::size_t>(4096, loads - first));
 }
 
-struct Group {
+struct ChaserGroup {
   mm::Pages pages;
   int node;
   std::vector<std::vector<int>> teams;  // the CPUs of the chasers of each team
 };
 
 /// The parameters that are swept in each group.
-struct Sweep {
+struct ChaseSweep {
   std::vector<std::size_t> footprints, strides;
   std::vector<std::string> patterns;
   std::size_t locality;
@@ -140,7 +140,7 @@ class Arenas {
  public:
   /// Touches memory from small to large footprints, and skips the footprints that could not be touched before
   /// `until_s`.
-  Arenas(mm::Run& run, const Group& group, const std::vector<int>& cpus, const Sweep& sweep, double until_s)
+  Arenas(mm::Run& run, const ChaserGroup& group, const std::vector<int>& cpus, const ChaseSweep& sweep, double until_s)
       : run_(run), group_(group), cpus_(cpus), begun_s_(mm::wall_s()), until_s_(until_s) {
     make(kSmallRing, kNursery);
     if (missing(kSmallRing)) return;
@@ -192,7 +192,7 @@ class Arenas {
   }
 
   const mm::Run& run_;
-  const Group& group_;
+  const ChaserGroup& group_;
   const std::vector<int>& cpus_;
   const double begun_s_, until_s_;
   std::map<std::size_t, std::vector<std::shared_ptr<mm::Arena>>> arenas_;  ///< by footprint; kSmallRing: the nursery
@@ -219,7 +219,7 @@ double chase(mm::Team& team, std::vector<Chaser>& chasers, std::uint64_t loads) 
 
 /// Returns the point of a shape. The point holds the arenas, so that no chaser outlives its ring.
 mm::Point point_of(const std::shared_ptr<mm::Team>& team, const std::shared_ptr<std::vector<Chaser>>& chasers,
-                   const std::vector<std::shared_ptr<mm::Arena>>& arenas, const Shape& shape,
+                   const std::vector<std::shared_ptr<mm::Arena>>& arenas, const RingShape& shape,
                    std::uint64_t first_seed) {
   const std::size_t last_level = std::max<std::size_t>(mm::topology().last_level_bytes(), std::size_t{8} << 20);
   const auto loads = std::make_shared<std::uint64_t>(0), seed = std::make_shared<std::uint64_t>(first_seed);
@@ -249,7 +249,7 @@ mm::Point point_of(const std::shared_ptr<mm::Team>& team, const std::shared_ptr<
 }
 
 /// Adds the points of one team.
-void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep, const Group& group,
+void add_points(mm::Run& run, std::vector<mm::Point>& points, const ChaseSweep& sweep, const ChaserGroup& group,
                 const std::vector<int>& cpus, double until_s) {
   const auto team = run.team(cpus);
   Arenas arenas(run, group, cpus, sweep, until_s);
@@ -263,7 +263,7 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
   for (auto f = sweep.footprints.rbegin(); f != sweep.footprints.rend(); ++f)
     for (const std::size_t stride : sweep.strides)
       for (const std::string& pattern : sweep.patterns) {
-        const Shape shape{*f / stride * stride, stride, sweep.locality, pattern == "random"};
+        const RingShape shape{*f / stride * stride, stride, sweep.locality, pattern == "random"};
         const auto error = arenas.missing(*f);
         if (stride % sizeof(mm::Link) != 0)
           run.refuse("stride_bytes", "found " + std::to_string(stride), "multiples of 8");
@@ -288,9 +288,9 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
 }
 
 /// Measures one group. `share` is the part of the remaining budget that the group may use.
-std::vector<mm::Outcome> measure_group(mm::Run& run, const Group& group, double share) {
-  const Sweep sweep{run.sizes("footprint_bytes"), run.sizes("stride_bytes"), run.choices("pattern"),
-                    run.bytes("locality_bytes")};
+std::vector<mm::Outcome> measure_group(mm::Run& run, const ChaserGroup& group, double share) {
+  const ChaseSweep sweep{run.sizes("footprint_bytes"), run.sizes("stride_bytes"), run.choices("pattern"),
+                         run.bytes("locality_bytes")};
   std::vector<mm::Point> points;
   for (const std::vector<int>& cpus : group.teams) {
     const double until_s = mm::wall_s() + kPreparing * share * run.left_s();
@@ -371,7 +371,7 @@ void measure(mm::Run& run) {
       nodes = mm::topology().memory_nodes;
   }
   const auto sets = team_sets(run);
-  std::vector<Group> groups;
+  std::vector<ChaserGroup> groups;
   for (mm::Pages pages : run.pages())
     for (int node : nodes)
       for (const auto& teams : sets) groups.push_back({pages, node, teams});

@@ -71,7 +71,7 @@ std::uint64_t stream_paced(std::byte* base, std::size_t bytes, double read_share
   return lines;
 }
 
-struct Setup {
+struct ChaseSetup {
   std::vector<int> order;
   std::vector<std::shared_ptr<mm::Arena>> arenas;
   std::vector<std::vector<mm::Link*>> starts;  // by thread: 32 positions along its ring
@@ -81,7 +81,7 @@ struct Setup {
   json memory_node;
 };
 
-json conditions(const Setup& g, const char* mode, int chains, int threads) {
+json conditions(const ChaseSetup& g, const char* mode, int chains, int threads) {
   return {{"mode", mode},
           {"chains", chains},
           {"threads", threads},
@@ -93,7 +93,7 @@ json conditions(const Setup& g, const char* mode, int chains, int threads) {
           {"memory_node", g.memory_node}};
 }
 
-void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Setup>& g, int chains,
+void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<ChaseSetup>& g, int chains,
                 int threads) {
   const mm::WalkTogether walk = mm::walk_of(chains);
   if (walk == nullptr) run.refuse("chains", "found " + std::to_string(chains), "1-6, 8, 10, 12, 14, 16, 20, 24, 32");
@@ -124,8 +124,8 @@ void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_
   points.push_back(std::move(p));
 }
 
-void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Setup>& g, int threads, int pause,
-               double read_share) {
+void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<ChaseSetup>& g, int threads,
+               int pause, double read_share) {
   const auto team = run.team({g->order.begin(), g->order.begin() + threads});
   auto loads = std::make_shared<std::uint64_t>(0);
   struct Got {
@@ -169,7 +169,7 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   points.push_back(std::move(p));
 }
 
-void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Setup& g) {
+void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const ChaseSetup& g) {
   std::map<int, std::vector<const mm::Outcome*>> by_threads;
   for (const mm::Outcome& o : outcomes)
     if (o.metric == "load_latency" && o.conditions["mode"] == "chains")
@@ -212,7 +212,7 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Setup&
 
 /// Measures one page size and one memory node.
 void measure_memory(mm::Run& run, mm::Pages pages, int node) {
-  auto g = std::make_shared<Setup>();
+  auto g = std::make_shared<ChaseSetup>();
   g->order = mm::fill_order("cores", run.cpus());
   const auto threads = run.team_sizes("threads", g->order);
   const int max_threads = *std::max_element(threads.begin(), threads.end());

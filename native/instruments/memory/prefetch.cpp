@@ -61,7 +61,7 @@ template <bool kGather, bool kAhead>
 }
 
 /// The memory of one footprint, page size and node. Word i has the value i.
-struct Lines {
+struct LineArray {
   std::shared_ptr<mm::Arena> arena;
   std::uint64_t* words;
   std::size_t lines;
@@ -85,26 +85,26 @@ Order random_order(std::size_t lines, mm::Team& team, std::uint64_t seed) {
   return order;
 }
 
-struct Setup {
+struct AccessSetup {
   std::string access;
   std::size_t distance;
   std::vector<int> cpus;
 };
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const Lines& of, const std::shared_ptr<const Order>& order,
-               const Setup& s, const json& memory_node) {
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const LineArray& memory,
+               const std::shared_ptr<const Order>& order, const AccessSetup& s, const json& memory_node) {
   const auto team = run.team(s.cpus);
   const std::size_t threads = s.cpus.size();
   const bool gather = s.access == "gather", ahead = s.distance > 0;
   const auto f = gather ? (ahead ? sum<true, true> : sum<true, false>) : (ahead ? sum<false, true> : sum<false, false>);
-  struct State {
+  struct SumState {
     std::size_t each = 0, cursor = 0;
     bool wrong = false;
   };
-  const auto state = std::make_shared<State>();
+  const auto state = std::make_shared<SumState>();
   const std::uint32_t* const indices = order->data();
-  const std::uint64_t* const words = of.words;
-  const std::size_t lines = of.lines, min_lines = lines / threads;
+  const std::uint64_t* const words = memory.words;
+  const std::size_t lines = memory.lines, min_lines = lines / threads;
   // Makes `accesses` on every thread, starting where the last ones ended.
   const auto work = [=](std::size_t accesses) {
     team->run([&](int rank) {
@@ -123,12 +123,12 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Lines& of, co
                   {"access", s.access},
                   {"distance", s.distance},
                   {"threads", threads},
-                  {"pages", mm::name(of.arena->request().pages)},
-                  {"page_bytes", mm::page_bytes(of.arena->request().pages)},
+                  {"pages", mm::name(memory.arena->request().pages)},
+                  {"page_bytes", mm::page_bytes(memory.arena->request().pages)},
                   {"memory_node", memory_node}};
   p.metrics = {"access_time", "bandwidth"};
   p.team = team;
-  p.arenas = {of.arena};
+  p.arenas = {memory.arena};
   p.width_of_first_only = true;
   p.prepare = [=] {
     if (state->each == 0) state->each = mm::iterations_for(8e-3, [=](std::uint64_t n) { return work(n); }, 64);
@@ -170,7 +170,7 @@ void measure(mm::Run& run) {
         const auto arena = run.arena((lines + kFarthest) * 8 * kWords, pages, node, fill[0], "access_time",
                                      {{"footprint_bytes", bytes}, {"pages", mm::name(pages)}});
         if (!arena) continue;
-        const Lines memory{arena, arena->as<std::uint64_t>().data(), lines};
+        const LineArray memory{arena, arena->as<std::uint64_t>().data(), lines};
         for (std::size_t i = 0; i < (lines + kFarthest) * kWords; ++i) memory.words[i] = i;
         for (const int t : threads) {
           const auto order = std::make_shared<const Order>(

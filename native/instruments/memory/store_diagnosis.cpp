@@ -14,8 +14,8 @@ constexpr double kExcess = 1.05;    // factor by which another run may exceed ou
 
 /// Returns the geometric mean, with bounds, of the kernels that both maps contain; nullopt if there is no such kernel,
 /// or no interval.
-std::optional<Rate> mean(const StreamRates& rates, const std::map<std::string, double>& reported,
-                         std::initializer_list<const char*> kernels) {
+std::optional<MedianRate> mean(const StreamRates& rates, const std::map<std::string, double>& reported,
+                               std::initializer_list<const char*> kernels) {
   double value = 0, low = 0, high = 0;
   int n = 0;
   for (const char* kernel : kernels) {
@@ -28,7 +28,7 @@ std::optional<Rate> mean(const StreamRates& rates, const std::map<std::string, d
     ++n;
   }
   if (n == 0) return std::nullopt;
-  return Rate{std::exp(value / n), std::exp(low / n), std::exp(high / n)};
+  return MedianRate{std::exp(value / n), std::exp(low / n), std::exp(high / n)};
 }
 
 std::optional<StoreRatio> ratio(const StreamRates& rates, const std::map<std::string, double>& reported) {

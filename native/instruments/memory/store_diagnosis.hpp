@@ -9,11 +9,11 @@
 namespace mm {
 
 /// A median with the bounds of its 95 % interval, in B/s.
-struct Rate {
+struct MedianRate {
   double value = 0, low = 0, high = 0;
 };
 
-using StreamRates = std::map<std::string, Rate>;  ///< by kernel: copy, scale, add, triad
+using StreamRates = std::map<std::string, MedianRate>;  ///< by kernel: copy, scale, add, triad
 
 /// Our net rates under one set of conditions, with both kinds of stores.
 struct StoreRates {

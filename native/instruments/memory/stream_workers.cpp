@@ -35,11 +35,11 @@ double expected(StreamKernel kernel, double s, std::uint64_t passes) {
 
 }  // namespace
 
-std::size_t Part::arena_bytes(std::size_t footprint) {
+std::size_t StreamArrays::arena_bytes(std::size_t footprint) {
   return rounded(footprint) + rounded(footprint / 2) + rounded(footprint / 3);
 }
 
-Part::Part(std::byte* base, std::size_t footprint)
+StreamArrays::StreamArrays(std::byte* base, std::size_t footprint)
     : a(reinterpret_cast<double*>(base)),
       b(reinterpret_cast<double*>(base + rounded(footprint))),
       c(reinterpret_cast<double*>(base + rounded(footprint) + rounded(footprint / 2))),
@@ -47,19 +47,19 @@ Part::Part(std::byte* base, std::size_t footprint)
       b_bytes(rounded(footprint / 2)),
       c_bytes(rounded(footprint / 3)) {}
 
-void Part::fill() const {
+void StreamArrays::fill() const {
   std::fill(a, a + a_bytes / 8, kA);
   std::fill(b, b + b_bytes / 8, kB);
   std::fill(c, c + c_bytes / 8, kC);
 }
 
-double Job::run(const Part& p, std::uint64_t passes) const {
+double StreamTask::run(const StreamArrays& p, std::uint64_t passes) const {
   double sum = 0;
   for (std::uint64_t i = 0; i < passes; ++i) sum = function(p.a + first, p.b + first, p.c + first, n, factor);
   return sum;
 }
 
-bool Job::correct(const Part& p, std::uint64_t passes, double sum) const {
+bool StreamTask::correct(const StreamArrays& p, std::uint64_t passes, double sum) const {
   if (kernel == StreamKernel::read) return sum == kA * static_cast<double>(n);
   const double value = expected(kernel, factor, passes);
   const std::size_t stride = std::max<std::size_t>(1, n / 509);
@@ -68,26 +68,26 @@ bool Job::correct(const Part& p, std::uint64_t passes, double sum) const {
   return p.a[first + n - 1] == value;
 }
 
-Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<Share>& shares) {
+Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<ThreadMemory>& shares) {
   const auto threads = static_cast<std::size_t>(team->size());
-  auto parts = std::make_shared<std::vector<Part>>();
+  auto parts = std::make_shared<std::vector<StreamArrays>>();
   for (std::size_t t = 0; t < threads; ++t) parts->push_back(shares[t].part);
   auto sums = std::make_shared<std::vector<double>>(threads * 8);  // one cache line per thread
   Workers w;
-  w.work = [=](const Job& job, std::uint64_t passes) {
+  w.work = [=](const StreamTask& job, std::uint64_t passes) {
     team->run([&](int rank) {
       const auto t = static_cast<std::size_t>(rank);
       (*sums)[t * 8] = job.run((*parts)[t], passes);
     });
     return team->elapsed_s();
   };
-  w.fill = [=](const Job& job) {
+  w.fill = [=](const StreamTask& job) {
     team->run([&](int rank) {
       double* start = (*parts)[static_cast<std::size_t>(rank)].a + job.first;
       std::fill(start, start + job.n, kA);
     });
   };
-  w.correct = [=](const Job& job, std::uint64_t passes) {
+  w.correct = [=](const StreamTask& job, std::uint64_t passes) {
     for (std::size_t t = 0; t < threads; ++t)
       if (!job.correct((*parts)[t], passes, (*sums)[t * 8])) return false;
     return true;
@@ -95,9 +95,9 @@ Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<Share>& 
   return w;
 }
 
-std::vector<Form> forms_of(StreamKernel kernel, bool streaming, const std::vector<std::string_view>& isas) {
+std::vector<KernelForm> forms_of(StreamKernel kernel, bool streaming, const std::vector<std::string_view>& isas) {
   const auto index = static_cast<std::size_t>(kernel);
-  std::vector<Form> forms;
+  std::vector<KernelForm> forms;
   for (auto isa = isas.rbegin(); isa != isas.rend(); ++isa) {
     const StreamTable* table = stream_table(*isa);
     if (table == nullptr) continue;
@@ -117,7 +117,8 @@ constexpr double kTie = 1.03;
 /// Times the forms of a job on parts of its arrays.
 class Trials {
  public:
-  Trials(const Job& job, const Workers& workers) : whole_(job), workers_(workers), n_(std::min(job.n, kSmallest)) {
+  Trials(const StreamTask& job, const Workers& workers)
+      : whole_(job), workers_(workers), n_(std::min(job.n, kSmallest)) {
     double elapsed_s = trial_s(job.function);
     while (elapsed_s < kTrial_s && n_ < whole_.n) {
       n_ = std::min(whole_.n, 4 * n_);
@@ -132,7 +133,7 @@ class Trials {
   double trial_s(StreamFunction function) { return workers_.work(next(function), passes_); }
 
   bool correct(StreamFunction function) {
-    const Job job = next(function);
+    const StreamTask job = next(function);
     workers_.fill(job);
     workers_.work(job, 1);
     return workers_.correct(job, 1);
@@ -142,8 +143,8 @@ class Trials {
   static constexpr std::size_t kSmallest = 4096;
   static constexpr std::uint64_t kMostPasses = 1 << 16;
 
-  Job next(StreamFunction function) {
-    Job job = whole_;
+  StreamTask next(StreamFunction function) {
+    StreamTask job = whole_;
     job.function = function;
     job.n = n_;
     job.first = at_ / 8 * 8 + n_ <= whole_.n ? at_ / 8 * 8 : 0;
@@ -151,7 +152,7 @@ class Trials {
     return job;
   }
 
-  const Job whole_;
+  const StreamTask whole_;
   const Workers& workers_;
   std::size_t n_, at_ = 0;
   std::uint64_t passes_ = 1;
@@ -159,12 +160,12 @@ class Trials {
 
 }  // namespace
 
-Form fastest(const std::vector<Form>& forms, const Job& job, const Workers& workers) {
-  Job first = job;
+KernelForm fastest(const std::vector<KernelForm>& forms, const StreamTask& job, const Workers& workers) {
+  StreamTask first = job;
   first.function = forms.front().function;
   Trials trials(first, workers);
   std::vector<double> best_s;
-  for (const Form& form : forms)
+  for (const KernelForm& form : forms)
     best_s.push_back(trials.correct(form.function) ? 1e9 : std::numeric_limits<double>::infinity());
   for (int turn = 0; turn < kTurns; ++turn)
     for (std::size_t f = 0; f < forms.size(); ++f)
@@ -174,7 +175,7 @@ Form fastest(const std::vector<Form>& forms, const Job& job, const Workers& work
   return forms[static_cast<std::size_t>(first_within - best_s.begin())];
 }
 
-ProcessTeam::Order order_of(Op op, const Job& job, std::uint64_t passes) {
+ProcessTeam::Order order_of(WorkerCommand op, const StreamTask& job, std::uint64_t passes) {
   // The function has the same address in every process of the team, since all are forks of this one.
   return {static_cast<std::uint64_t>(op),
           static_cast<std::uint64_t>(job.kernel),
@@ -187,22 +188,22 @@ ProcessTeam::Order order_of(Op op, const Job& job, std::uint64_t passes) {
 
 ProcessTeam::Work serve(const MemoryRequest& request, std::size_t footprint) {
   auto arena = Arena::make(request);
-  const Part part(arena->data(), footprint);
+  const StreamArrays part(arena->data(), footprint);
   part.fill();
   return [arena, part, sum = 0.0](const ProcessTeam::Order& o) mutable {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): an order consists of integers, to be sent to another process
-    const Job job{static_cast<StreamKernel>(o[1]), reinterpret_cast<StreamFunction>(o[2]), o[3],
-                  std::bit_cast<double>(o[4]), o[6]};
-    switch (static_cast<Op>(o[0])) {
-      case Op::work:
+    const StreamTask job{static_cast<StreamKernel>(o[1]), reinterpret_cast<StreamFunction>(o[2]), o[3],
+                         std::bit_cast<double>(o[4]), o[6]};
+    switch (static_cast<WorkerCommand>(o[0])) {
+      case WorkerCommand::work:
         sum = job.run(part, o[5]);
         return 0.0;
-      case Op::fill:
+      case WorkerCommand::fill:
         std::fill(part.a + job.first, part.a + job.first + job.n, kA);
         return 0.0;
-      case Op::verify:
+      case WorkerCommand::verify:
         return job.correct(part, o[5], sum) ? 1.0 : 0.0;
-      case Op::huge_share:
+      case WorkerCommand::huge_share:
         return arena->huge_share();
       default:
         return static_cast<double>(arena->node_shares().rbegin()->first);
@@ -212,13 +213,13 @@ ProcessTeam::Work serve(const MemoryRequest& request, std::size_t footprint) {
 
 Workers processes_on(const std::shared_ptr<ProcessTeam>& processes) {
   Workers w;
-  w.work = [=](const Job& job, std::uint64_t passes) {
-    processes->run(order_of(Op::work, job, passes));
+  w.work = [=](const StreamTask& job, std::uint64_t passes) {
+    processes->run(order_of(WorkerCommand::work, job, passes));
     return processes->elapsed_s();
   };
-  w.fill = [=](const Job& job) { processes->run(order_of(Op::fill, job, 0)); };
-  w.correct = [=](const Job& job, std::uint64_t passes) {
-    const auto& correct = processes->run(order_of(Op::verify, job, passes));
+  w.fill = [=](const StreamTask& job) { processes->run(order_of(WorkerCommand::fill, job, 0)); };
+  w.correct = [=](const StreamTask& job, std::uint64_t passes) {
+    const auto& correct = processes->run(order_of(WorkerCommand::verify, job, passes));
     return std::all_of(correct.begin(), correct.end(), [](double x) { return x == 1.0; });
   };
   return w;

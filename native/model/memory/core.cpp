@@ -6,7 +6,7 @@
 namespace mm::model {
 namespace {
 
-const Stream kTraced{};  ///< for actors with a trace, which have no streams
+const AccessStream kTraced{};  ///< for actors with a trace, which have no streams
 
 /// Returns a constant time, or an exponentially distributed one with this mean.
 Time drawn(Time mean, bool random, Draws& draws) {
@@ -14,7 +14,7 @@ Time drawn(Time mean, bool random, Draws& draws) {
 }
 
 /// Returns the home node of a line that `node` accesses, before striping.
-std::uint32_t home_of(const Stream& stream, std::uint32_t node, std::uint32_t nodes, Draws& draws) {
+std::uint32_t home_of(const AccessStream& stream, std::uint32_t node, std::uint32_t nodes, Draws& draws) {
   switch (stream.homes) {
     case Homes::fixed:
       return stream.nodes.front();
@@ -72,7 +72,7 @@ inline void Cores::trace_access(const Traced& traced, Access& access) const {
 }
 
 /// Sets `access` to the access number `count` of a stream.
-inline void Cores::stream_access(const Stream& stream, std::uint64_t count, Draws& draws, Access& access) const {
+inline void Cores::stream_access(const AccessStream& stream, std::uint64_t count, Draws& draws, Access& access) const {
   const std::uint64_t step = stream.random ? draws.below(stream.span_lines) : count % stream.span_lines;
   const auto line_bytes = static_cast<std::uint64_t>(rules_.memory.line_bytes);
   const auto controllers = static_cast<std::uint64_t>(rules_.memory.controllers);
@@ -123,7 +123,7 @@ void Cores::issue(std::uint32_t number, Time now) {
   while (!s.finished && (actor.accesses == 0 || s.issued < actor.accesses)) {
     if (s.issued == s.phase_end && !rests(number, now)) return;
     if (traced && hit(number, now)) continue;
-    const Stream& stream = traced ? kTraced : actor.streams[s.stream];
+    const AccessStream& stream = traced ? kTraced : actor.streams[s.stream];
     const bool posted = buffers_.posted(stream.op);
     if (!may_issue(number, access.node, posted, now)) return;
     if (s.issued + actor.burst == s.phase_end) s.phase_from = now;

@@ -111,7 +111,7 @@ class Cores {
   bool rests(std::uint32_t number, Time now);
   bool hit(std::uint32_t number, Time now);
   void trace_access(const Traced& traced, Access& access) const;
-  void stream_access(const Stream& stream, std::uint64_t count, Draws& draws, Access& access) const;
+  void stream_access(const AccessStream& stream, std::uint64_t count, Draws& draws, Access& access) const;
   bool may_issue(std::uint32_t number, std::uint32_t node, bool posted, Time now);
   void finish(std::uint32_t number, Time now);
 

@@ -102,9 +102,9 @@ Workload workload_of(const Table& t, const RouterRules& rules) {
 }
 
 /// Arrival times and destinations of the packets of one CPU.
-class Source {
+class PacketSource {
  public:
-  Source(std::uint64_t seed, std::uint32_t cpu) : to(seed, 2ULL * cpu + 1), gap_(seed, 2ULL * cpu) {}
+  PacketSource(std::uint64_t seed, std::uint32_t cpu) : to(seed, 2ULL * cpu + 1), gap_(seed, 2ULL * cpu) {}
   /// Returns the time of the next packet; `per_cycle`: packets per cycle.
   Time next(double per_cycle, bool poisson, Time cycle) {
     if (poisson) {
@@ -235,7 +235,7 @@ class OpenLoop {
  private:
   const Destinations to_;
   const std::uint64_t max_inside_;  ///< limit of packets in the network, above which the load is too high
-  std::vector<Source> sources_;
+  std::vector<PacketSource> sources_;
   Latencies latencies_;
   Mark start_, end_;  ///< start and end of the window in which deliveries count
   std::uint64_t sent_ = 0, measured_ = 0, delivered_ = 0, deliveries_since_ = 0;

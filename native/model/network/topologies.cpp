@@ -64,8 +64,8 @@ std::vector<std::vector<std::uint16_t>> patterns(const Table& topology, const Ki
   return all;
 }
 
-Plan grid(const Table& topology, const Kinds& kinds, bool wraps) {
-  Plan plan;
+TopologyPlan grid(const Table& topology, const Kinds& kinds, bool wraps) {
+  TopologyPlan plan;
   plan.shape = shape_of(topology);
   plan.wraps = wraps;
   plan.rule = EscapeRule::dimension;
@@ -100,8 +100,8 @@ Plan grid(const Table& topology, const Kinds& kinds, bool wraps) {
   return plan;
 }
 
-Plan hypercube(const Table& topology, const Kinds& kinds) {
-  Plan plan;
+TopologyPlan hypercube(const Table& topology, const Kinds& kinds) {
+  TopologyPlan plan;
   const int dimensions = topology.integer("dimensions", 1, 16);
   plan.shape.assign(static_cast<std::size_t>(dimensions), 2);
   plan.rule = EscapeRule::dimension;
@@ -134,8 +134,8 @@ std::vector<int> radix_of(const Table& topology) {
 
 /// Lays out levels of switches above the nodes' routers; a switch of level i + 1 has radix[i] children, and each child
 /// has one parent.
-Plan switches(const Table& topology, const Kinds& kinds, std::uint32_t nodes, const std::vector<int>& radix) {
-  Plan plan;
+TopologyPlan switches(const Table& topology, const Kinds& kinds, std::uint32_t nodes, const std::vector<int>& radix) {
+  TopologyPlan plan;
   const auto kind = patterns(topology, kinds, radix.size());
   plan.routers = nodes;
   std::vector<std::uint32_t> lower_level(nodes);
@@ -157,8 +157,8 @@ Plan switches(const Table& topology, const Kinds& kinds, std::uint32_t nodes, co
 
 /// Lays out a k-ary n-tree: `levels` levels of switches with `arity` children and `parents` parents (fewer: a thinner
 /// tree). Source: Petrini, Vanneschi, "k-ary n-trees", IPPS 1997.
-Plan fat_tree(const Table& topology, const Kinds& kinds) {
-  Plan plan;
+TopologyPlan fat_tree(const Table& topology, const Kinds& kinds) {
+  TopologyPlan plan;
   const int arity = topology.integer("arity", 2, 32), levels = topology.integer("levels", 1, 8);
   const int parents = topology.integer("parents", 1, arity, arity);
   double leaves = 1;
@@ -194,8 +194,8 @@ Plan fat_tree(const Table& topology, const Kinds& kinds) {
   return plan;
 }
 
-Plan explicit_graph(const Table& topology, const Kinds& kinds) {
-  Plan plan;
+TopologyPlan explicit_graph(const Table& topology, const Kinds& kinds) {
+  TopologyPlan plan;
   plan.routers = static_cast<std::uint32_t>(topology.integer("routers", 1, 65536));
   const json& edges = topology.at("edges");
   if (!edges.is_array()) topology.refuse("edges", brief(edges), "a list of [from, to] or [from, to, kind]");
@@ -227,7 +227,7 @@ Plan explicit_graph(const Table& topology, const Kinds& kinds) {
   return plan;
 }
 
-Plan lay_out(const Table& topology, const Kinds& kinds) {
+TopologyPlan lay_out(const Table& topology, const Kinds& kinds) {
   const std::string kind = topology.text("kind", "");
   if (kind == "torus") return grid(topology, kinds, true);
   if (kind == "mesh") return grid(topology, kinds, false);
@@ -250,7 +250,7 @@ Plan lay_out(const Table& topology, const Kinds& kinds) {
                     static_cast<std::uint32_t>(topology.integer("nodes", 1, 65536, static_cast<int>(nodes))), radix);
   }
   if (kind == "single") {
-    Plan plan;
+    TopologyPlan plan;
     plan.routers = 1;
     plan.node_router = {0};
     return plan;
@@ -261,7 +261,7 @@ Plan lay_out(const Table& topology, const Kinds& kinds) {
 }
 
 /// Returns the routers that are unreachable from router 0.
-std::vector<std::uint32_t> unreached(const Plan& plan) {
+std::vector<std::uint32_t> unreached(const TopologyPlan& plan) {
   std::vector<std::vector<std::uint32_t>> next(plan.routers);
   for (const Edge& e : plan.edges) next[e.from].push_back(e.to);
   std::vector<char> visited(plan.routers, 0);
@@ -281,8 +281,8 @@ std::vector<std::uint32_t> unreached(const Plan& plan) {
 
 }  // namespace
 
-Plan plan_topology(const Table& topology, const Kinds& kinds) {
-  Plan plan = lay_out(topology, kinds);
+TopologyPlan plan_topology(const Table& topology, const Kinds& kinds) {
+  TopologyPlan plan = lay_out(topology, kinds);
   if (const auto missing = unreached(plan); !missing.empty())
     topology.refuse("kind", "an unconnected topology",
                     "every router reachable from router 0; router " + std::to_string(missing.front()) + " is not");

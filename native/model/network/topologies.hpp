@@ -17,7 +17,7 @@ struct Edge {
 };
 
 /// Routers, directed edges in the order of the outputs, and the router of each node.
-struct Plan {
+struct TopologyPlan {
   std::uint32_t routers = 0;
   std::vector<Edge> edges;
   std::vector<std::uint32_t> node_router;
@@ -39,6 +39,6 @@ class Kinds {
 };
 
 /// Lays out a topology. Throws UsageError with what is inconsistent, or with an unreachable router.
-Plan plan_topology(const Table& topology, const Kinds& kinds);
+TopologyPlan plan_topology(const Table& topology, const Kinds& kinds);
 
 }  // namespace mm::model

@@ -8,7 +8,7 @@
 
 namespace mm::mpi {
 
-void Batch::add(Case plan, double bytes, const std::function<Case()>& make) {
+void CaseBatch::add(Case plan, double bytes, const std::function<Case()>& make) {
   World& world = World::get();
   double available = static_cast<double>(world.available_bytes());
   if (bytes > available / 2 && !held_.empty()) {
@@ -32,7 +32,7 @@ void Batch::add(Case plan, double bytes, const std::function<Case()>& make) {
   held_.push_back(std::move(plan));
 }
 
-void Batch::measure_held(double share) {
+void CaseBatch::measure_held(double share) {
   if (!std::exchange(begun_, true)) flags_->clear();
   for (Case& c : held_)
     if (!c.flags) c.flags = flags_;
@@ -40,7 +40,7 @@ void Batch::measure_held(double share) {
   medians_.insert(medians_.end(), medians.begin(), medians.end());
 }
 
-std::vector<double> Batch::done() {
+std::vector<double> CaseBatch::done() {
   measure_held(1.0 / static_cast<double>(rounds_));
   rounds_ -= rounds_ > 1 ? 1 : 0;
   begun_ = false;

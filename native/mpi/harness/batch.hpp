@@ -12,10 +12,10 @@
 namespace mm::mpi {
 
 /// Cases that are measured together as far as they fit into memory at once, in the order in which they were added.
-class Batch {
+class CaseBatch {
  public:
   /// `rounds` is how often done() will be called. Each call gets an equal share of the remaining budget.
-  Batch(Run& run, std::size_t rounds) : run_(run), rounds_(rounds) {}
+  CaseBatch(Run& run, std::size_t rounds) : run_(run), rounds_(rounds) {}
   /// Adds the result of `make`, which either all ranks or none produce. If none does, the metric of `plan` is reported
   /// as absent under its conditions. `bytes` is the memory that each rank needs for the result. Collective.
   void add(Case plan, double bytes, const std::function<Case()>& make);

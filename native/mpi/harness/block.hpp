@@ -8,7 +8,7 @@
 
 namespace mm::mpi {
 
-struct Block {
+struct BlockSample {
   double seconds = 0;  ///< time per iteration in s, on the slowest rank
   int marks = 0;       ///< mm::Mark bits of all ranks
   std::vector<double> ranks;
@@ -19,7 +19,7 @@ struct Block {
 /// The result of a timed block. It is the same on all ranks, except for `block.begun_s`.
 struct TimedBlock {
   double ended_s = 0;  ///< by rank 0's wall_s()
-  Block block;
+  BlockSample block;
 };
 
 /// Runs `iterations` on every participating rank and returns their time. Collective.

@@ -20,9 +20,9 @@ constexpr std::size_t kMaxSamples = 300;
 bool any_block = false;
 
 /// The measuring loop over cases that share a budget. All members are collective.
-class Rounds {
+class CaseRounds {
  public:
-  Rounds(Run& run, std::vector<Case> cases, double share, bool tied);
+  CaseRounds(Run& run, std::vector<Case> cases, double share, bool tied);
   std::vector<double> measure();
 
  private:
@@ -41,7 +41,7 @@ class Rounds {
   std::vector<CaseProgress> all_;
 };
 
-Rounds::Rounds(Run& run, std::vector<Case> cases, double share, bool tied)
+CaseRounds::CaseRounds(Run& run, std::vector<Case> cases, double share, bool tied)
     : run_(run),
       percent_(run.real("interval_percent")),
       end_s_(World::get().broadcast(wall_s() + run.left_s() * share)),
@@ -49,7 +49,7 @@ Rounds::Rounds(Run& run, std::vector<Case> cases, double share, bool tied)
   for (Case& c : cases) all_.push_back(begin(std::move(c)));
 }
 
-CaseProgress Rounds::begin(Case spec) {
+CaseProgress CaseRounds::begin(Case spec) {
   CaseProgress p;
   const auto [index, finished] = run_.next_point();
   p.index = index;
@@ -64,7 +64,7 @@ CaseProgress Rounds::begin(Case spec) {
 }
 
 /// Returns whether the case delivers correct data, after one iteration and after three.
-bool Rounds::verify(CaseProgress& p) {
+bool CaseRounds::verify(CaseProgress& p) {
   World& world = World::get();
   for (const std::uint64_t iterations : {1u, 3u}) {
     if (p.spec.verify && iterations > 1) break;  // an application's run is long, and each run is verified
@@ -79,7 +79,7 @@ bool Rounds::verify(CaseProgress& p) {
   return p.failure.empty();
 }
 
-void Rounds::find_iterations(CaseProgress& p) const {
+void CaseRounds::find_iterations(CaseProgress& p) const {
   while (!p.spec.single) {
     const auto block_s = [&] {
       return time_block(p.spec, p.iterations).block.seconds * static_cast<double>(p.iterations);
@@ -94,7 +94,7 @@ void Rounds::find_iterations(CaseProgress& p) const {
 }
 
 /// No case is timed before its data are verified.
-void Rounds::verify_all() {
+void CaseRounds::verify_all() {
   bool any_verified = false;
   for (CaseProgress& p : all_) {
     if (p.done) continue;
@@ -109,7 +109,7 @@ void Rounds::verify_all() {
   }
 }
 
-void Rounds::visit(CaseProgress& p) {
+void CaseRounds::visit(CaseProgress& p) {
   if (p.blocks.empty() && any_block && too_late(run_)) return p.finish_out_of_budget(run_, percent_);
   if (p.start.empty()) p.start = utc_now();
   ++tag_;
@@ -129,14 +129,14 @@ void Rounds::visit(CaseProgress& p) {
   run_.beat(p.spec.metric);
 }
 
-void Rounds::finish_tied() {
+void CaseRounds::finish_tied() {
   if (!std::all_of(all_.begin(), all_.end(), [&](const CaseProgress& p) { return p.done || p.enough(percent_); }))
     return;
   for (CaseProgress& p : all_)
     if (!p.done) p.finish(run_, percent_);
 }
 
-std::vector<double> Rounds::measure() {
+std::vector<double> CaseRounds::measure() {
   for (CaseProgress& p : all_)
     if (p.spec.missing && !p.resumed) p.finish(run_, percent_);
   verify_all();
@@ -170,7 +170,7 @@ bool too_late(const Run& run) {
 }
 
 std::vector<double> measure(Run& run, std::vector<Case> cases, double share, bool tied) {
-  return Rounds(run, std::move(cases), share, tied).measure();
+  return CaseRounds(run, std::move(cases), share, tied).measure();
 }
 
 }  // namespace mm::mpi

@@ -32,7 +32,7 @@ std::string label(const Case& c) {
 
 std::vector<double> CaseProgress::samples(bool undisturbed) const {
   std::vector<double> times_s;
-  for (const Block& b : blocks)
+  for (const BlockSample& b : blocks)
     if (!undisturbed || b.marks == 0) times_s.push_back(b.seconds * spec.share);
   return times_s;
 }
@@ -43,7 +43,7 @@ bool CaseProgress::undisturbed_only() const {
 }
 
 double CaseProgress::share_marked(int marks) const {
-  const auto n = std::count_if(blocks.begin(), blocks.end(), [&](const Block& b) { return b.marks & marks; });
+  const auto n = std::count_if(blocks.begin(), blocks.end(), [&](const BlockSample& b) { return b.marks & marks; });
   return static_cast<double>(n) / static_cast<double>(blocks.size());
 }
 
@@ -73,7 +73,7 @@ json CaseProgress::observed_conditions() const {
   double fastest = 0, slowest = 0;
   for (std::size_t r = 0; r < blocks.front().ranks.size(); ++r) {
     std::vector<double> values;
-    for (const Block& b : blocks) values.push_back(b.ranks[r]);
+    for (const BlockSample& b : blocks) values.push_back(b.ranks[r]);
     const double m = median(values) * spec.share;
     fastest = r == 0 ? m : std::min(fastest, m);
     slowest = std::max(slowest, m);
@@ -92,7 +92,7 @@ void CaseProgress::finish(Run& run, double percent) {
   done = true;
   if (blocks.empty()) return report_absent(run);
   // The samples are written only now, because the program that reads a line needs a CPU, often the CPU of a rank.
-  for (const Block& b : blocks) {
+  for (const BlockSample& b : blocks) {
     Values line = {b.seconds};
     line.insert(line.end(), b.ranks.begin(), b.ranks.end());
     run.sample(index, line, b.marks, b.begun_s);
@@ -103,7 +103,7 @@ void CaseProgress::finish(Run& run, double percent) {
   const std::vector<std::string> all_flags = flags();
   if (spec.flags) spec.flags->insert(all_flags.begin(), all_flags.end());
   if (spec.rounds)
-    for (const Block& b : blocks)
+    for (const BlockSample& b : blocks)
       spec.rounds->push_back(clean && b.marks != 0 ? std::numeric_limits<double>::quiet_NaN() : b.seconds * spec.share);
   json conditions = spec.conditions;
   conditions.update(World::get().conditions());
@@ -117,7 +117,7 @@ void CaseProgress::finish(Run& run, double percent) {
   }
   for (std::size_t m = 0; m < spec.extra_metrics.size(); ++m) {
     std::vector<double> values;
-    for (const Block& b : blocks)
+    for (const BlockSample& b : blocks)
       if (!clean || b.marks == 0) values.push_back(b.extra[m]);
     run.report(index, spec.extra_metrics[m], values, conditions, all_flags, start, spent_s);
   }

@@ -17,7 +17,7 @@ struct CaseProgress {
   Case spec;
   std::size_t index = 0;
   std::uint64_t iterations = 1;  ///< per block
-  std::vector<Block> blocks;
+  std::vector<BlockSample> blocks;
   bool done = false, resumed = false;
   std::string start, failure;
   double spent_s = 0;

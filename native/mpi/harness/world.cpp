@@ -272,10 +272,10 @@ int World::end(int status) {
   return status;
 }
 
-void abort_job(const std::string& why) {
+void abort_job(const std::string& message) {
   const int rank = World::get().rank();
   mute(false);
-  report_error("meshmark-comm", Failure("rank " + std::to_string(rank) + ": " + why));
+  report_error("meshmark-comm", Failure("rank " + std::to_string(rank) + ": " + message));
   abort_read(1);
   std::abort();
 }
@@ -440,16 +440,16 @@ std::string World::find_transport() {
   json growths = json::object();
   for (const auto& [name, min] : per_message)
     if (min > 0.1) growths[name] = min;
-  struct Host {
+  struct HostMessages {
     int inside = 0, outside = 0, other_kernel = 0;  ///< messages to ranks of this host, of others, of other kernels
     double seen = 0;
   };
-  std::map<std::string, Host> hosts;
+  std::map<std::string, HostMessages> hosts;
   std::set<std::string> ways;
   const auto all_growths = gather(growths);
   for (std::size_t r = 0; r < members_.size(); ++r) {
     const Member &from = members_[r], &to = members_[(r + 1) % members_.size()];
-    Host& host = hosts[from.host];
+    HostMessages& host = hosts[from.host];
     ++(from.host == to.host ? host.inside : host.outside);
     if (from.boot_id != to.boot_id) ++host.other_kernel;
     host.seen = 0;

@@ -154,6 +154,6 @@ inline void wait_in_window(MPI_Win window, const Condition& condition) {
 }
 
 /// Reports a rank's failure in one line and aborts the job, since the other ranks wait for it.
-[[noreturn]] void abort_job(const std::string& why);
+[[noreturn]] void abort_job(const std::string& message);
 
 }  // namespace mm::mpi

@@ -129,9 +129,9 @@ class RecursiveDoubling : public Adder {
 };
 
 /// Sums along a binomial tree to rank 0, and returns the sum along the same tree.
-class Tree : public Adder {
+class BinomialTree : public Adder {
  public:
-  explicit Tree(std::size_t words) : Adder(words), got_(words) {}
+  explicit BinomialTree(std::size_t words) : Adder(words), got_(words) {}
   void operator()() override {
     const MPI_Comm comm = World::get().all();
     const int ranks = World::get().size(), rank = World::get().rank();
@@ -248,10 +248,10 @@ std::size_t words_of(const Run& run, std::size_t bytes) {
 
 struct Operation {
   Description description;
-  void (*add)(const Run& run, Batch& batch, std::size_t bytes);
+  void (*add)(const Run& run, CaseBatch& batch, std::size_t bytes);
 };
 
-void barriers(const Run&, Batch& batch, std::size_t) {
+void barriers(const Run&, CaseBatch& batch, std::size_t) {
   Case c = make_case("barrier", "library", 0);
   c.run = [](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) MPI_Barrier(World::get().all());
@@ -293,7 +293,7 @@ Case ring_case(std::size_t bytes) {
   return c;
 }
 
-void rings(const Run&, Batch& batch, std::size_t bytes) {
+void rings(const Run&, CaseBatch& batch, std::size_t bytes) {
   batch.add(make_case("exchange", "library", bytes), 4.0 * static_cast<double>(bytes),
             [&] { return ring_case(bytes); });
 }
@@ -314,17 +314,17 @@ Case bcast_case(std::size_t bytes) {
   return c;
 }
 
-void broadcasts(const Run&, Batch& batch, std::size_t bytes) {
+void broadcasts(const Run&, CaseBatch& batch, std::size_t bytes) {
   batch.add(make_case("bcast", "library", bytes), static_cast<double>(bytes), [&] { return bcast_case(bytes); });
 }
 
-void reduces(const Run& run, Batch& batch, std::size_t bytes) {
+void reduces(const Run& run, CaseBatch& batch, std::size_t bytes) {
   const std::size_t words = words_of(run, bytes);
   batch.add(make_case("reduce", "library", bytes), 2.0 * static_cast<double>(bytes),
             [&] { return sum_case("reduce", "library", bytes, std::make_shared<LibraryReduce>(words)); });
 }
 
-void allreduces(const Run& run, Batch& batch, std::size_t bytes) {
+void allreduces(const Run& run, CaseBatch& batch, std::size_t bytes) {
   const std::size_t words = words_of(run, bytes);
   const auto add = [&](const char* name, const auto& make, double vectors = 3) {
     if (!run.asks("algorithm", {name})) return;
@@ -333,7 +333,7 @@ void allreduces(const Run& run, Batch& batch, std::size_t bytes) {
   };
   add("library", [&] { return std::make_shared<LibraryAllreduce>(words); });
   add("recursive_doubling", [&] { return std::make_shared<RecursiveDoubling>(words); });
-  add("tree", [&] { return std::make_shared<Tree>(words); });
+  add("tree", [&] { return std::make_shared<BinomialTree>(words); });
   // Every rank has two slots for each other rank, which is unsuitable for long vectors.
   if (words * static_cast<std::size_t>(World::get().size()) <= 1 << 22)
     add("one_sided", [&] { return std::make_shared<OneSided>(words); }, 2.0 + 2 * World::get().size());
@@ -388,7 +388,7 @@ Case bisection_case(const std::shared_ptr<Store>& store, std::size_t crossing) {
   return c;
 }
 
-void alltoalls(const Run&, Batch& batch, std::size_t bytes) {
+void alltoalls(const Run&, CaseBatch& batch, std::size_t bytes) {
   const auto ranks = static_cast<std::size_t>(World::get().size());
   const std::size_t store_bytes = 2 * bytes * ranks + 8192, crossing = bytes * (ranks / 2);
   std::shared_ptr<Store> store;
@@ -435,7 +435,7 @@ void measure_collective(Run& run) {
   if (world.size() < 2) throw Absent("needs at least 2 ranks, found 1", "--ranks 2");
   const std::vector<std::size_t> sizes =
       operation.description.name == "barrier" ? std::vector<std::size_t>{0} : message_sizes(run);
-  Batch batch(run, sizes.size());
+  CaseBatch batch(run, sizes.size());
   for (std::size_t s = 0; s < sizes.size(); ++s) {
     operation.add(run, batch, sizes[s]);
     const auto medians = batch.done();

@@ -41,7 +41,7 @@ const Description& halo_description() {
   return d;
 }
 
-Case make_case(const HaloProtocol& protocol, const Grid& grid, std::size_t words) {
+Case make_case(const HaloProtocol& protocol, const RankGrid& grid, std::size_t words) {
   Case c;
   c.conditions = {{"paradigm", protocol.paradigm},   {"protocol", protocol.name}, {"words", words}, {"word_bytes", 8},
                   {"dimensions", grid.dimensions()}, {"grid", grid.name()}};
@@ -49,7 +49,7 @@ Case make_case(const HaloProtocol& protocol, const Grid& grid, std::size_t words
   return c;
 }
 
-Case halo_case(const HaloProtocol& protocol, const Grid& grid, std::size_t words) {
+Case halo_case(const HaloProtocol& protocol, const RankGrid& grid, std::size_t words) {
   const std::shared_ptr<Halo> halo = protocol.make(grid, words);
   World& world = World::get();
   const int rank = world.rank();
@@ -86,9 +86,9 @@ void measure_halo(Run& run) {
   World& world = World::get();
   world.check_request(run);
   const auto sizes = run.integers("words", 65536);
-  const Grid grid = Grid::make(static_cast<int>(run.integer("dimensions")));
+  const RankGrid grid = RankGrid::make(static_cast<int>(run.integer("dimensions")));
   const std::vector<HaloProtocol> protocols = requested_halos(run, "exchange_time");
-  Batch batch(run, sizes.size());
+  CaseBatch batch(run, sizes.size());
   for (const int size : sizes) {
     const auto words = static_cast<std::size_t>(size);
     for (const HaloProtocol& p : protocols)

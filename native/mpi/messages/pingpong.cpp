@@ -135,7 +135,7 @@ void measure_pingpong(Run& run) {
     if (partner >= world.size())
       throw UsageError("partner", "found " + std::to_string(partner), "1 to " + std::to_string(world.size() - 1));
   const auto protocols = run.choices("protocol");
-  Batch batch(run, sizes.size());
+  CaseBatch batch(run, sizes.size());
   for (const std::size_t bytes : sizes) {
     for (const int partner : partners)
       for (const std::string& protocol : protocols) {

@@ -88,7 +88,7 @@ void measure_swap(Run& run) {
     if (j >= ranks) throw UsageError("distance", "found " + std::to_string(j), "1 to " + std::to_string(ranks - 1));
   const auto sizes = message_sizes(run);
 
-  Batch batch(run, sizes.size() * distances.size());
+  CaseBatch batch(run, sizes.size() * distances.size());
   for (const std::size_t bytes : sizes)
     for (const int j : distances) {
       const auto add = [&](const Case& plan, int other) {

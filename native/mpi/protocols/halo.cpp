@@ -30,14 +30,14 @@ std::vector<HaloProtocol> requested_halos(Run& run, const std::string& metric) {
   return protocols;
 }
 
-Grid Grid::make(int dimensions) {
+RankGrid RankGrid::make(int dimensions) {
   std::vector<int> extent(static_cast<std::size_t>(dimensions), 0);
   check(MPI_Dims_create(World::get().size(), dimensions, extent.data()), "MPI_Dims_create");
   return of(extent);
 }
 
-Grid Grid::of(const std::vector<int>& extent) {
-  Grid grid;
+RankGrid RankGrid::of(const std::vector<int>& extent) {
+  RankGrid grid;
   grid.extent = extent;
   std::vector<int> coordinates(grid.extent.size());
   for (int remaining = World::get().rank(), d = grid.dimensions() - 1; d >= 0; --d) {
@@ -56,7 +56,7 @@ Grid Grid::of(const std::vector<int>& extent) {
   return grid;
 }
 
-std::string Grid::name() const {
+std::string RankGrid::name() const {
   std::string text;
   for (const int n : extent) text += (text.empty() ? "" : "x") + std::to_string(n);
   return text;

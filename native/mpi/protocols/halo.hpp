@@ -12,15 +12,15 @@ namespace mm::mpi {
 
 /// Ranks on a torus. Side 2d of dimension d is the lower neighbour, side 2d + 1 the higher one; in two dimensions the
 /// sides are south, north, west and east.
-struct Grid {
+struct RankGrid {
   std::vector<int> extent;  ///< ranks per dimension
   std::vector<int> neighbour;
 
   /// Makes a grid whose extents are as equal as the number of ranks allows.
-  static Grid make(int dimensions);
+  static RankGrid make(int dimensions);
   /// Makes a grid of these extents, whose product must be the number of ranks. The last dimension's neighbours are the
   /// next ranks.
-  static Grid of(const std::vector<int>& extent);
+  static RankGrid of(const std::vector<int>& extent);
   int dimensions() const { return static_cast<int>(extent.size()); }
   int sides() const { return 2 * dimensions(); }
   std::string name() const;  ///< "2x1"
@@ -37,7 +37,7 @@ struct Row {
 
 class Halo {
  public:
-  Halo(const Grid& grid, std::size_t words) : grid_(grid), words_(words) {}
+  Halo(const RankGrid& grid, std::size_t words) : grid_(grid), words_(words) {}
   virtual ~Halo() = default;
   Halo(const Halo&) = delete;
   Halo& operator=(const Halo&) = delete;
@@ -56,15 +56,15 @@ class Halo {
   virtual Row in(int side) = 0;  ///< the row received in the last exchange
 
  protected:
-  const Grid& grid_;
+  const RankGrid& grid_;
   std::size_t words_;
 };
 
 /// A protocol of the halo exchange. `make` is collective and throws Absent with the reason if it is not available.
 struct HaloProtocol {
   std::string name, paradigm, summary;
-  std::unique_ptr<Halo> (*make)(const Grid& grid, std::size_t words) = nullptr;  ///< null: not in this build
-  std::string missing{};                                                         ///< the reason, if `make` is null
+  std::unique_ptr<Halo> (*make)(const RankGrid& grid, std::size_t words) = nullptr;  ///< null: not in this build
+  std::string missing{};                                                             ///< the reason, if `make` is null
   double rows = 2;  ///< memory, in rows per side: by default one out and one in
 };
 

@@ -21,7 +21,7 @@ namespace {
 /// The module has one set of co-arrays, which all protocols of one size share.
 class Caf : public Halo {
  public:
-  Caf(const Grid& grid, std::size_t words, bool events) : Halo(grid, words), events_(events) {
+  Caf(const RankGrid& grid, std::size_t words, bool events) : Halo(grid, words), events_(events) {
     start_coarrays();
     World& world = World::get();
     if (mm_caf_images() != world.size())
@@ -58,15 +58,15 @@ class Caf : public Halo {
 };
 
 template <bool events>
-std::unique_ptr<Halo> made(const Grid& grid, std::size_t words) {
+std::unique_ptr<Halo> make_halo(const RankGrid& grid, std::size_t words) {
   return std::make_unique<Caf>(grid, words, events);
 }
 
 }  // namespace
 
 std::vector<HaloProtocol> caf_halos() {
-  return {{"caf_sync", "caf", "co-array put, sync images", made<false>, "", 3},
-          {"caf_events", "caf", "co-array put, event post and wait", made<true>, "", 3}};
+  return {{"caf_sync", "caf", "co-array put, sync images", make_halo<false>, "", 3},
+          {"caf_events", "caf", "co-array put, event post and wait", make_halo<true>, "", 3}};
 }
 
 }  // namespace mm::mpi

@@ -24,9 +24,9 @@ int words_of(std::size_t words) {
 }
 
 /// A halo whose rows are in memory of this process.
-class Plain : public Halo {
+class PrivateHalo : public Halo {
  public:
-  Plain(const Grid& grid, std::size_t words) : Halo(grid, words), n_(words_of(words)) {
+  PrivateHalo(const RankGrid& grid, std::size_t words) : Halo(grid, words), n_(words_of(words)) {
     const auto sides = static_cast<std::size_t>(grid.sides());
     out_.resize(sides * words);
     in_.resize(sides * words);
@@ -40,9 +40,9 @@ class Plain : public Halo {
   Words out_, in_;
 };
 
-class SendRecv : public Plain {
+class SendRecv : public PrivateHalo {
  public:
-  using Plain::Plain;
+  using PrivateHalo::PrivateHalo;
   void along(int low) override {
     for (const int side : {low + 1, low})
       MPI_Sendrecv(out(side).first, n_, MPI_UINT64_T, peer(side), side, in(opposite(side)).first, n_, MPI_UINT64_T,
@@ -52,9 +52,9 @@ class SendRecv : public Plain {
 
 /// Two sends and two receives per dimension, in either order.
 template <bool receive_first>
-class Immediate : public Plain {
+class Immediate : public PrivateHalo {
  public:
-  using Plain::Plain;
+  using PrivateHalo::PrivateHalo;
   void along(int low) override {
     const MPI_Comm comm = World::get().all();
     MPI_Request requests[4];
@@ -73,9 +73,9 @@ class Immediate : public Plain {
 };
 
 template <bool receive_first>
-class Persistent : public Plain {
+class Persistent : public PrivateHalo {
  public:
-  Persistent(const Grid& grid, std::size_t words) : Plain(grid, words) {
+  Persistent(const RankGrid& grid, std::size_t words) : PrivateHalo(grid, words) {
     const MPI_Comm comm = World::get().all();
     for (int low = 0; low < grid.sides(); low += 2) {
       const auto send = [&](int side) {
@@ -108,9 +108,9 @@ class Persistent : public Plain {
 
 /// Uses one ring per dimension instead of the grid, because for a ring the standard defines the order of the
 /// neighbours' data even if both are the same rank.
-class Neighbours : public Plain {
+class Neighbours : public PrivateHalo {
  public:
-  Neighbours(const Grid& grid, std::size_t words) : Plain(grid, words) {
+  Neighbours(const RankGrid& grid, std::size_t words) : PrivateHalo(grid, words) {
     const std::vector<int> periods(grid.extent.size(), 1);
     MPI_Comm torus = MPI_COMM_NULL;
     check(MPI_Cart_create(World::get().all(), grid.dimensions(), grid.extent.data(), periods.data(), 0, &torus),
@@ -140,7 +140,7 @@ class Neighbours : public Plain {
 #define MM_PERSISTENT_NEIGHBOURS 1
 class PersistentNeighbours : public Neighbours {
  public:
-  PersistentNeighbours(const Grid& grid, std::size_t words) : Neighbours(grid, words) {
+  PersistentNeighbours(const RankGrid& grid, std::size_t words) : Neighbours(grid, words) {
 #if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 6
     if (std::any_of(grid.extent.begin(), grid.extent.end(), [](int ranks) { return ranks <= 2; }))
       throw Absent("Open MPI confuses the two neighbours in a ring of one or two ranks (open-mpi/ompi#14416)");
@@ -174,14 +174,14 @@ class PersistentNeighbours : public Neighbours {
 /// Rows in a window, into which neighbours put their rows: by side, in one or two copies.
 class Window : public Halo {
  public:
-  Window(const Grid& grid, std::size_t words, std::size_t copies) : Window(grid, words, copies, grid.sides()) {}
+  Window(const RankGrid& grid, std::size_t words, std::size_t copies) : Window(grid, words, copies, grid.sides()) {}
   ~Window() override { MPI_Win_free(&window_); }
   Row out(int side) override { return {out_.data() + place(side)}; }
   Row in(int side) override { return {memory_ + place(side)}; }
 
  protected:
   /// `sides` is the number of all sides, or 2 for the sides of any one dimension.
-  Window(const Grid& grid, std::size_t words, std::size_t copies, int sides)
+  Window(const RankGrid& grid, std::size_t words, std::size_t copies, int sides)
       : Halo(grid, words), n_(words_of(words)), sides_(static_cast<std::size_t>(sides)) {
     out_.resize(sides_ * words);
     const std::size_t total_words = copies * sides_ * words + sides_ * kStride;
@@ -208,7 +208,7 @@ class Window : public Halo {
 
 class Fence : public Window {
  public:
-  Fence(const Grid& grid, std::size_t words) : Window(grid, words, 1) { MPI_Win_fence(0, window_); }
+  Fence(const RankGrid& grid, std::size_t words) : Window(grid, words, 1) { MPI_Win_fence(0, window_); }
   ~Fence() override { MPI_Win_fence(MPI_MODE_NOSUCCEED, window_); }
   void along(int low) override {
     put(low);
@@ -222,7 +222,7 @@ class Fence : public Window {
 /// start an epoch too early, or never (MPICH 4.0.2 over TCP hangs).
 class PostStart : public Halo {
  public:
-  PostStart(const Grid& grid, std::size_t words) : Halo(grid, words) {
+  PostStart(const RankGrid& grid, std::size_t words) : Halo(grid, words) {
     for (int low = 0; low < grid.sides(); low += 2)
       dimensions_.push_back(std::make_unique<Dimension>(grid, words, low));
   }
@@ -233,7 +233,7 @@ class PostStart : public Halo {
  private:
   class Dimension : public Window {
    public:
-    Dimension(const Grid& grid, std::size_t words, int low) : Window(grid, words, 1, 2) {
+    Dimension(const RankGrid& grid, std::size_t words, int low) : Window(grid, words, 1, 2) {
       MPI_Group world_group = MPI_GROUP_NULL;
       MPI_Comm_group(World::get().all(), &world_group);
       const int peers[2] = {peer(low), peer(low + 1)};
@@ -262,7 +262,9 @@ class PostStart : public Halo {
 /// because a neighbour may be one exchange ahead, but never two.
 class LockAll : public Window {
  public:
-  LockAll(const Grid& grid, std::size_t words) : Window(grid, words, 2) { MPI_Win_lock_all(MPI_MODE_NOCHECK, window_); }
+  LockAll(const RankGrid& grid, std::size_t words) : Window(grid, words, 2) {
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
+  }
   ~LockAll() override {
     MPI_Barrier(World::get().all());
     MPI_Win_unlock_all(window_);
@@ -292,9 +294,9 @@ class LockAll : public Window {
 };
 
 /// Stores into the neighbour's memory, if all ranks share memory: first rows, then a counter.
-class Shared : public Halo {
+class SharedMemoryHalo : public Halo {
  public:
-  Shared(const Grid& grid, std::size_t words) : Halo(grid, words) {
+  SharedMemoryHalo(const RankGrid& grid, std::size_t words) : Halo(grid, words) {
     World& world = World::get();
     for (const Member& m : world.members())
       if (m.node != world.members().front().node) throw Absent("not all ranks share memory", "ranks of one host");
@@ -315,7 +317,7 @@ class Shared : public Halo {
     }
     MPI_Barrier(world.all());
   }
-  ~Shared() override { MPI_Win_free(&window_); }
+  ~SharedMemoryHalo() override { MPI_Win_free(&window_); }
   void begin() override { ++count_; }
   void along(int low) override {
     for (const int side : {low, low + 1}) {
@@ -345,9 +347,9 @@ class Shared : public Halo {
 /// Rows of every second dimension are strided, like the columns of a field. They are gathered by an MPI datatype, or by
 /// packing.
 template <bool copies>
-class Columns : public Halo {
+class ColumnHalo : public Halo {
  public:
-  Columns(const Grid& grid, std::size_t words) : Halo(grid, words), n_(words_of(words)) {
+  ColumnHalo(const RankGrid& grid, std::size_t words) : Halo(grid, words), n_(words_of(words)) {
     const auto sides = static_cast<std::size_t>(grid.sides());
     out_.resize(sides * words * kStride);
     in_.resize(sides * words * kStride);
@@ -358,7 +360,7 @@ class Columns : public Halo {
       check(MPI_Type_commit(&column_), "MPI_Type_commit");
     }
   }
-  ~Columns() override {
+  ~ColumnHalo() override {
     if (column_ != MPI_DATATYPE_NULL) MPI_Type_free(&column_);
   }
   Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_ * kStride, stride(side)}; }
@@ -406,7 +408,7 @@ class Columns : public Halo {
 };
 
 template <class T>
-std::unique_ptr<Halo> made(const Grid& grid, std::size_t words) {
+std::unique_ptr<Halo> make_halo(const RankGrid& grid, std::size_t words) {
   return std::make_unique<T>(grid, words);
 }
 
@@ -414,25 +416,25 @@ std::unique_ptr<Halo> made(const Grid& grid, std::size_t words) {
 
 std::vector<HaloProtocol> mpi_halos() {
   return {
-      {"sendrecv", "mpi", "MPI_Sendrecv", made<SendRecv>},
-      {"isend_irecv", "mpi", "MPI_Isend, then MPI_Irecv", made<Immediate<false>>},
-      {"irecv_isend", "mpi", "MPI_Irecv, then MPI_Isend", made<Immediate<true>>},
-      {"persistent_isend_irecv", "mpi", "the same with persistent requests", made<Persistent<false>>},
-      {"persistent_irecv_isend", "mpi", "the same with persistent requests", made<Persistent<true>>},
-      {"neighbour", "mpi", "MPI_Neighbor_alltoall, a ring per dimension", made<Neighbours>},
+      {"sendrecv", "mpi", "MPI_Sendrecv", make_halo<SendRecv>},
+      {"isend_irecv", "mpi", "MPI_Isend, then MPI_Irecv", make_halo<Immediate<false>>},
+      {"irecv_isend", "mpi", "MPI_Irecv, then MPI_Isend", make_halo<Immediate<true>>},
+      {"persistent_isend_irecv", "mpi", "the same with persistent requests", make_halo<Persistent<false>>},
+      {"persistent_irecv_isend", "mpi", "the same with persistent requests", make_halo<Persistent<true>>},
+      {"neighbour", "mpi", "MPI_Neighbor_alltoall, a ring per dimension", make_halo<Neighbours>},
 #ifdef MM_PERSISTENT_NEIGHBOURS
-      {"neighbour_persistent", "mpi", "MPI_Neighbor_alltoall_init", made<PersistentNeighbours>},
+      {"neighbour_persistent", "mpi", "MPI_Neighbor_alltoall_init", make_halo<PersistentNeighbours>},
 #else
       {"neighbour_persistent", "mpi", "MPI_Neighbor_alltoall_init", nullptr, "this library is older than MPI 4"},
 #endif
-      {"rma_fence", "mpi", "MPI_Put between fences", made<Fence>},
-      {"rma_pscw", "mpi", "MPI_Put between post, start, complete and wait", made<PostStart>},
-      {"rma_lock_all", "mpi", "MPI_Put, flush, and a counter at the target", made<LockAll>, "", 3},
-      {"shared", "mpi", "stores into a window that ranks of a host share", made<Shared>, "", 3},
-      {"datatype", "mpi", "irecv_isend, every second dimension strided, by MPI_Type_vector", made<Columns<false>>, "",
-       2 * kStride},
-      {"packed", "mpi", "irecv_isend, every second dimension strided, packed by the program", made<Columns<true>>, "",
-       2 * kStride + 1},
+      {"rma_fence", "mpi", "MPI_Put between fences", make_halo<Fence>},
+      {"rma_pscw", "mpi", "MPI_Put between post, start, complete and wait", make_halo<PostStart>},
+      {"rma_lock_all", "mpi", "MPI_Put, flush, and a counter at the target", make_halo<LockAll>, "", 3},
+      {"shared", "mpi", "stores into a window that ranks of a host share", make_halo<SharedMemoryHalo>, "", 3},
+      {"datatype", "mpi", "irecv_isend, every second dimension strided, by MPI_Type_vector",
+       make_halo<ColumnHalo<false>>, "", 2 * kStride},
+      {"packed", "mpi", "irecv_isend, every second dimension strided, packed by the program",
+       make_halo<ColumnHalo<true>>, "", 2 * kStride + 1},
   };
 }
 

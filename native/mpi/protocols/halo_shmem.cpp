@@ -12,7 +12,8 @@ namespace {
 
 class ShmemPut : public Halo {
  public:
-  ShmemPut(const Grid& grid, std::size_t words) : Halo(grid, words), sides_(static_cast<std::size_t>(grid.sides())) {
+  ShmemPut(const RankGrid& grid, std::size_t words)
+      : Halo(grid, words), sides_(static_cast<std::size_t>(grid.sides())) {
     const std::size_t total_words = 2 * sides_ * words + sides_ * kLine;
     memory_ = shmem_words(total_words);
     out_.resize(sides_ * words);
@@ -50,7 +51,7 @@ class ShmemPut : public Halo {
 
 std::vector<HaloProtocol> shmem_halos() {
   return {{"shmem_put", "shmem", "shmem_put, fence, flag",
-           [](const Grid& grid, std::size_t words) -> std::unique_ptr<Halo> {
+           [](const RankGrid& grid, std::size_t words) -> std::unique_ptr<Halo> {
              return std::make_unique<ShmemPut>(grid, words);
            },
            "", 3}};

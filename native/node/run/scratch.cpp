@@ -74,7 +74,7 @@ void empty_folder(const std::string& path) {
   if (error) throw Failure("cannot empty " + shown_path(path) + ": " + error.message());
 }
 
-Scratch::Scratch(const std::string& folder, const std::string& name) {
+ScratchFolder::ScratchFolder(const std::string& folder, const std::string& name) {
   const char* const variable = std::getenv("TMPDIR");
   const std::string parent = !folder.empty() ? folder : variable != nullptr && *variable != '\0' ? variable : "/tmp";
   const std::string path = parent + "/meshmark-node-" + std::to_string(::geteuid()) + "-" + name;
@@ -95,7 +95,7 @@ Scratch::Scratch(const std::string& folder, const std::string& name) {
   ::unsetenv("MESHMARK_JOB");
 }
 
-Scratch::~Scratch() {
+ScratchFolder::~ScratchFolder() {
   std::error_code error;
   fs::remove_all(path_, error);
   if (!error) return;

@@ -8,13 +8,13 @@ namespace mm::node {
 void empty_folder(const std::string& path);
 
 /// One runner of a name holds it at a time, see `Turn`. What a killed runner left behind is ended and removed.
-class Scratch {
+class ScratchFolder {
  public:
   /// `folder`: its parent; "": $TMPDIR, or /tmp. `name`: name of the node. Throws Failure.
-  Scratch(const std::string& folder, const std::string& name);
-  ~Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  ScratchFolder(const std::string& folder, const std::string& name);
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
 
   const std::string& path() const { return path_; }
 

@@ -34,7 +34,7 @@ sigset_t ending_signals() {
   return set;
 }
 
-int run_program_of(const Step& step, const Program& program) {
+int run_program_of(const PlanStep& step, const UserProgram& program) {
   try {
     return run_program(step, program, [](const json& line) { emit(line); });
   } catch (const std::exception& error) {
@@ -44,7 +44,7 @@ int run_program_of(const Step& step, const Program& program) {
 }
 
 /// In the child: runs the step, which writes its lines to `out`.
-[[noreturn]] void measure(const Step& step, pid_t parent, int out, const Interrupts& interrupts) {
+[[noreturn]] void measure(const PlanStep& step, pid_t parent, int out, const Interrupts& interrupts) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
@@ -84,7 +84,7 @@ void pass_lines(std::string& pending, const std::function<void(std::string_view)
   if (pending.size() > kMaxLine) pending.clear();
 }
 
-StepEnd end_of(int wait_status, const std::optional<Program>& program) {
+StepEnd end_of(int wait_status, const std::optional<UserProgram>& program) {
   if (WIFSIGNALED(wait_status)) return {"failed", std::string("it was ended by: ") + strsignal(WTERMSIG(wait_status))};
   switch (const int status = WEXITSTATUS(wait_status)) {
     case 0:
@@ -121,7 +121,7 @@ bool Interrupts::arrived() {
 
 void Interrupts::restore() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
-StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
+StepEnd run_step(const PlanStep& step, double end_s, Interrupts& interrupts,
                  const std::function<void(std::string_view)>& take) {
   const double begin_s = wall_s();
   std::array<int, 2> pipe_fds{};

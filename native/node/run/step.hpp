@@ -37,7 +37,7 @@ class Interrupts {
 
 /// Runs `step` in a child, and passes its lines to `take`. The child and all processes that it started are killed at
 /// `end_s`, in the time of wall_s(), or when a signal arrives.
-StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
+StepEnd run_step(const PlanStep& step, double end_s, Interrupts& interrupts,
                  const std::function<void(std::string_view)>& take);
 
 }  // namespace mm::node

@@ -62,16 +62,16 @@ int level_of(const Cpu& cpu, const std::string& level) {
 // From the narrowest to the widest, in LSF's order: a NUMA node is within a socket, or as wide.
 int width(const std::string& level) { return level == "thread" ? 0 : level == "core" ? 1 : level == "numa" ? 2 : 3; }
 
-struct Unit {
+struct CpuUnit {
   std::vector<int> cpus;
   Cpu at;  ///< its first CPU, which determines core, node and socket
   bool used = false;
 };
 
 /// Places tasks one after the other. Greedy: groups have equal sizes, so any container that fits one is suitable.
-class Board {
+class TaskPlacer {
  public:
-  Board(const Machine& machine, const Affinity& affinity, const Occupancy& taken) : affinity_(affinity) {
+  TaskPlacer(const Machine& machine, const Affinity& affinity, const Occupancy& taken) : affinity_(affinity) {
     std::vector<Cpu> cpus;
     for (const Cpu& cpu : machine.cpus) {
       const std::vector<int>& within = affinity.request.within.empty() ? machine.allowed : affinity.request.within;
@@ -95,11 +95,11 @@ class Board {
     for (const Cpu& cpu : machine.cpus)
       if (alone && (holds(taken.jobs, cpu.id) || holds(taken.exclusive, cpu.id)))
         foreign.insert(level_of(cpu, affinity.exclusive_level));
-    for (Unit& unit : units_) {
+    for (CpuUnit& unit : units_) {
       for (const int cpu : unit.cpus) unit.used = unit.used || holds(taken.jobs, cpu) || holds(taken.exclusive, cpu);
       if (alone) unit.used = unit.used || foreign.contains(level_of(unit.at, affinity.exclusive_level));
     }
-    for (Unit& unit : units_) std::sort(unit.cpus.begin(), unit.cpus.end());
+    for (CpuUnit& unit : units_) std::sort(unit.cpus.begin(), unit.cpus.end());
     at_start_ = units_;
   }
 
@@ -109,7 +109,7 @@ class Board {
     units_ = at_start_;
     job_ = {};
     if (!level.empty())
-      for (Unit& unit : units_) unit.used = unit.used || level_of(unit.at, level) != container;
+      for (CpuUnit& unit : units_) unit.used = unit.used || level_of(unit.at, level) != container;
     std::vector<std::vector<std::size_t>> tasks;
     for (int t = 0; t < affinity_.request.slots / affinity_.units_per_task; ++t) {
       std::vector<std::size_t> task;
@@ -128,11 +128,11 @@ class Board {
     return tasks;
   }
 
-  const std::vector<Unit>& units() const { return units_; }
+  const std::vector<CpuUnit>& units() const { return units_; }
 
   std::set<int> containers(const std::string& level) const {
     std::set<int> all;
-    for (const Unit& unit : at_start_) all.insert(level_of(unit.at, level));
+    for (const CpuUnit& unit : at_start_) all.insert(level_of(unit.at, level));
     return all;
   }
 
@@ -141,7 +141,7 @@ class Board {
 
   // Returns whether the unit is free and not in a container that exclusiveness closes to the job's earlier tasks, or to
   // the task's other groups.
-  bool open(const Unit& unit, const std::vector<std::size_t>& task, const std::set<std::size_t>& earlier) const {
+  bool open(const CpuUnit& unit, const std::vector<std::size_t>& task, const std::set<std::size_t>& earlier) const {
     if (unit.used) return false;
     const auto together = [&](std::size_t u) {
       return level_of(units_[u].at, affinity_.exclusive_level) == level_of(unit.at, affinity_.exclusive_level);
@@ -188,7 +188,7 @@ class Board {
   }
 
   const Affinity& affinity_;
-  std::vector<Unit> units_, at_start_;
+  std::vector<CpuUnit> units_, at_start_;
   std::set<std::size_t> job_;  ///< units that the job's tasks hold
 };
 
@@ -302,38 +302,38 @@ Affinity parse_affinity(const std::string& text, int tasks) {
 Placement place(const Machine& machine, const Affinity& affinity, const Occupancy& taken) {
   std::vector<std::vector<std::size_t>> tasks;
   const auto attempt = [&](const Occupancy& occupied) {
-    Board board(machine, affinity, occupied);
+    TaskPlacer placer(machine, affinity, occupied);
     // Packing: try to fit the whole job in one NUMA node, then in one socket, then anywhere.
     std::vector<std::string> levels{""};
     if (!affinity.pack_level.empty())
       levels = {affinity.pack_level};
     else if (affinity.request.policy == "pack")
-      levels = board.containers("numa").size() < board.containers("socket").size()
+      levels = placer.containers("numa").size() < placer.containers("socket").size()
                    ? std::vector<std::string>{"socket", "numa", ""}
                    : std::vector<std::string>{"numa", "socket", ""};
     for (const std::string& level : levels)
-      for (const int container : level.empty() ? std::set<int>{0} : board.containers(level))
-        if (tasks.empty()) tasks = board.attempt(level, container);
-    return board;
+      for (const int container : level.empty() ? std::set<int>{0} : placer.containers(level))
+        if (tasks.empty()) tasks = placer.attempt(level, container);
+    return placer;
   };
-  Board board = attempt(taken);
+  TaskPlacer placer = attempt(taken);
   const std::string description = std::to_string(affinity.request.slots / affinity.units_per_task) + " tasks of " +
                                   std::to_string(affinity.units_per_task) + " " + affinity.unit + "s";
   if (tasks.empty()) {
     attempt({});
     if (!tasks.empty())
       throw Busy("affinity: " + description + " would fit, but other jobs hold too much of this machine");
-    throw UsageError(
-        "affinity", description + " do not fit",
-        std::to_string(board.units().size()) + " " + affinity.unit + "s of this machine, given `same` and `exclusive`");
+    throw UsageError("affinity", description + " do not fit",
+                     std::to_string(placer.units().size()) + " " + affinity.unit +
+                         "s of this machine, given `same` and `exclusive`");
   }
   Placement placement;
   const std::vector<int>& within = affinity.request.within.empty() ? machine.allowed : affinity.request.within;
   for (const auto& task : tasks) {
     std::set<int> containers, part;
     for (const std::size_t u : task) {
-      containers.insert(level_of(board.units()[u].at, affinity.cpubind));
-      part.insert(board.units()[u].cpus.begin(), board.units()[u].cpus.end());
+      containers.insert(level_of(placer.units()[u].at, affinity.cpubind));
+      part.insert(placer.units()[u].cpus.begin(), placer.units()[u].cpus.end());
     }
     for (const Cpu& cpu : machine.cpus)
       if (width(affinity.cpubind) > width(affinity.unit) && containers.contains(level_of(cpu, affinity.cpubind)) &&

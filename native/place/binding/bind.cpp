@@ -135,7 +135,7 @@ constexpr const char* kPageSizes[] = {"default", "4KiB", "thp", "2MiB", "1GiB"};
 
 /// Sets the Linux kernel's weights, which are global to the machine. Writes a weight only if it differs, and reports
 /// the change.
-void set_weights(const Memory& memory) {
+void set_weights(const MemoryPolicy& memory) {
   for (std::size_t i = 0; i < memory.nodes.size() && i < memory.weights.size(); ++i) {
     const std::string file = std::string(kWeights) + "/node" + std::to_string(memory.nodes[i]);
     const std::string weight = std::to_string(memory.weights[i]), previous = first_line(file);
@@ -224,10 +224,10 @@ std::string set_cpuset(const std::string& name, const std::vector<int>& cpus, co
   return folder;
 }
 
-Memory parse_memory(const std::string& text) {
+MemoryPolicy parse_memory(const std::string& text) {
   constexpr const char* kAllowed =
       "default, local, bind[=NODES], preferred[=NODES], interleave[=NODES], weighted=NODE:WEIGHT,…; NODES may be all";
-  Memory memory;
+  MemoryPolicy memory;
   const std::size_t equals = text.find('=');
   memory.policy = text.substr(0, equals);
   if (std::none_of(std::begin(kModes), std::end(kModes), [&](const Mode& m) { return memory.policy == m.name; }))
@@ -260,7 +260,7 @@ Memory parse_memory(const std::string& text) {
   return memory;
 }
 
-std::string memory_text(const Memory& memory) {
+std::string memory_text(const MemoryPolicy& memory) {
   if (memory.all_nodes) return memory.policy + "=all";
   if (memory.nodes.empty()) return memory.policy;
   if (memory.policy != "weighted") return memory.policy + "=" + cpu_list(memory.nodes);
@@ -270,7 +270,7 @@ std::string memory_text(const Memory& memory) {
   return "weighted=" + pairs;
 }
 
-std::vector<int> requested_nodes(const Machine& machine, const Memory& memory, const std::vector<int>& cpus) {
+std::vector<int> requested_nodes(const Machine& machine, const MemoryPolicy& memory, const std::vector<int>& cpus) {
   if (memory.policy == "default") return {};
   std::set<int> nodes(memory.nodes.begin(), memory.nodes.end());
   std::vector<int> possible = with_memory(machine);
@@ -281,7 +281,7 @@ std::vector<int> requested_nodes(const Machine& machine, const Memory& memory, c
   return {nodes.begin(), nodes.end()};
 }
 
-void set_memory(const Machine& machine, const Memory& memory, const std::vector<int>& cpus) {
+void set_memory(const Machine& machine, const MemoryPolicy& memory, const std::vector<int>& cpus) {
   if (memory.policy == "default") return;
   int mode = MPOL_DEFAULT;
   for (const Mode& m : kModes)

@@ -30,15 +30,16 @@ std::string cpuset_folder(const std::string& name);
 std::string set_cpuset(const std::string& name, const std::vector<int>& cpus, const std::vector<int>& memory_nodes);
 /// Returns the nodes of a policy: the listed nodes, or else the nodes of `cpus` that have memory, or else all nodes
 /// that have memory. Returns an empty list for `default`.
-std::vector<int> requested_nodes(const Machine& machine, const Memory& memory, const std::vector<int>& cpus);
+std::vector<int> requested_nodes(const Machine& machine, const MemoryPolicy& memory, const std::vector<int>& cpus);
 /// Sets the memory policy of this process and its children (set_mempolicy) and reads it back. Weighted interleave uses
 /// the sysfs interface of Linux 6.9. Throws Absent if the Linux kernel lacks the policy, UsageError if a node has no
 /// memory.
-void set_memory(const Machine& machine, const Memory& memory, const std::vector<int>& cpus);
-std::vector<std::string> memory_policies();     ///< accepted by --memory
-std::vector<std::string> page_sizes();          ///< accepted by --pages
-Memory parse_memory(const std::string& text);   ///< `bind`, `bind=0-1`, `preferred=1`, `interleave`, `weighted=0:3,1:1`
-std::string memory_text(const Memory& memory);  ///< the inverse, without pages: `bind=0-1`
+void set_memory(const Machine& machine, const MemoryPolicy& memory, const std::vector<int>& cpus);
+std::vector<std::string> memory_policies();  ///< accepted by --memory
+std::vector<std::string> page_sizes();       ///< accepted by --pages
+MemoryPolicy parse_memory(
+    const std::string& text);  ///< `bind`, `bind=0-1`, `preferred=1`, `interleave`, `weighted=0:3,1:1`
+std::string memory_text(const MemoryPolicy& memory);  ///< the inverse, without pages: `bind=0-1`
 /// Sets the page size of this process and its children: with prctl for 4KiB, and with glibc's tunable (environment
 /// variable GLIBC_TUNABLES) for thp, 2MiB and 1GiB. Throws Absent if the pool is empty or the Linux kernel has no THP.
 void set_pages(const std::string& pages);

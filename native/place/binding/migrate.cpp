@@ -61,7 +61,7 @@ struct MoveOptions {
   bool show_progress = false;
 };
 
-struct Outcome {
+struct ProcessMigration {
   pid_t process = 0;
   std::uint64_t moved = 0, total = 0;          ///< B
   std::map<std::string, std::uint64_t> left;   ///< reason → B
@@ -105,7 +105,7 @@ class Mover {
  public:
   Mover(pid_t process, const MoveOptions& options) : process_(process), options_(options), room_(options.to) {}
 
-  Outcome run() {
+  ProcessMigration run() {
     const double begin = wall_s();
     out_.process = process_;
     out_.before = count_pages(process_).own;
@@ -314,7 +314,7 @@ class Mover {
   std::uint64_t seen_ = 0;  ///< pages found on a node
   std::uint64_t page_ = kPage, last_ = 0;
   std::vector<void*> pages_;
-  Outcome out_;
+  ProcessMigration out_;
   double told_at_ = 0;
   bool told_ = false;
 };
@@ -364,14 +364,14 @@ const std::map<std::string, std::string>& remedies() {
   return all;
 }
 
-json to_json(const Outcome& out) {
+json to_json(const ProcessMigration& out) {
   json left = json::object();
   for (const auto& [reason, n] : out.left) left[reason] = n;
   return {{"process", out.process}, {"wanted_bytes", out.total},     {"moved_bytes", out.moved},   {"left_bytes", left},
           {"seconds", out.seconds}, {"before", by_node(out.before)}, {"after", by_node(out.after)}};
 }
 
-void print(const Outcome& out) {
+void print(const ProcessMigration& out) {
   std::printf("process %d: moved %s of %s MiB in %.3f s (%.0f MB/s)\n", out.process, in_mib(out.moved).c_str(),
               in_mib(out.total).c_str(), out.seconds,
               static_cast<double>(out.moved) / 1e6 / std::max(out.seconds, 1e-9));
@@ -437,7 +437,7 @@ int migrate_verb(int argc, char** argv) {
   json all = json::array();
   for (const pid_t process : tree) {
     try {
-      const Outcome out = Mover(process, options).run();
+      const ProcessMigration out = Mover(process, options).run();
       std::uint64_t left = 0;
       for (const auto& [reason, bytes] : out.left) left += reason == "gone" ? 0 : bytes;
       all_moved = all_moved && left == 0;

@@ -44,7 +44,7 @@ enum : std::uint8_t {
 
 /// A range of memory that was marked. It is never freed, because a handler may be reading it. Marking it again reuses
 /// it.
-struct Range {
+struct MarkedRange {
   std::uintptr_t begin, end, chunk;  ///< chunks are aligned to their size and cut at both ends
   std::atomic<std::uint8_t>* state;  ///< [chunk]
   std::size_t index(std::uintptr_t at) const { return at / chunk - begin / chunk; }
@@ -56,7 +56,7 @@ struct Range {
 };
 
 const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-std::atomic<Range*> ranges[kMax];
+std::atomic<MarkedRange*> ranges[kMax];
 std::atomic<int> range_count{0};
 int memory_node[kNodes];  ///< by node of the CPU: that node, or the nearest one with memory
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,10 +69,10 @@ int protection(std::uint8_t state) {
          ((state & kExecute) != 0 ? PROT_EXEC : 0);
 }
 
-Range* find(std::uintptr_t at) {
+MarkedRange* find(std::uintptr_t at) {
   const int n = range_count.load(std::memory_order_acquire);
   for (int i = 0; i < n; ++i) {
-    Range* const range = ranges[i].load(std::memory_order_acquire);
+    MarkedRange* const range = ranges[i].load(std::memory_order_acquire);
     if (at >= range->begin && at < range->end) return range;
   }
   return nullptr;
@@ -133,7 +133,7 @@ void bring_here(std::uintptr_t low, std::uintptr_t high) {
 
 /// Restores the access. The Linux kernel keeps one mapping per run of equal access, and limits their number. If that
 /// limit is reached, the whole range regains access and loses its marks.
-void open_chunk(Range& range, std::size_t i, std::uint8_t state) {
+void open_chunk(MarkedRange& range, std::size_t i, std::uint8_t state) {
   if (mprotect(reinterpret_cast<void*>(range.low(i)), range.high(i) - range.low(i), protection(state)) == 0) return;
   mprotect(reinterpret_cast<void*>(range.begin), range.end - range.begin, protection(state));
   for (std::size_t k = 0; k <= range.index(range.end - 1); ++k) {
@@ -161,7 +161,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   static thread_local unsigned long last_call __attribute__((tls_model("initial-exec"))) = 0;
   const int error = errno;
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  Range* const range = info->si_code == SEGV_ACCERR ? find(at) : nullptr;
+  MarkedRange* const range = info->si_code == SEGV_ACCERR ? find(at) : nullptr;
   if (range == nullptr) return pass_on(signal, info, context);
   const std::size_t i = range->index(at);
   std::atomic<std::uint8_t>& state = range->state[i];
@@ -234,7 +234,7 @@ void learn_nodes() {
 /// Marks again, in the child, the chunks that other threads were moving: the child has only one thread.
 void after_fork() {
   for (int r = 0; r < range_count.load(); ++r) {
-    Range& range = *ranges[r].load();
+    MarkedRange& range = *ranges[r].load();
     for (std::size_t i = 0; i <= range.index(range.end - 1); ++i) {
       const std::uint8_t s = range.state[i].load();
       if ((s & kState) == kTaken) range.state[i].store(static_cast<std::uint8_t>((s & ~kState) | kMarked));
@@ -268,14 +268,14 @@ struct Piece {
 };
 
 /// Reads lines of a file without the heap, since a thread may hold the heap's lock while it waits for us.
-class Lines {
+class LineReader {
  public:
-  explicit Lines(const char* path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
-  ~Lines() {
+  explicit LineReader(const char* path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
+  ~LineReader() {
     if (file_ >= 0) close(file_);
   }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
   /// The next line, cut at 255 characters; nullptr at the end.
   const char* next() {
     std::size_t n = 0;
@@ -307,7 +307,7 @@ long pieces_of(std::uintptr_t begin, std::uintptr_t end, Piece* pieces) {
   long count = 0;
   std::uintptr_t covered_end = begin;
   bool inside = false;
-  Lines lines("/proc/self/smaps");
+  LineReader lines("/proc/self/smaps");
   while (const char* line = lines.next()) {
     char* at = nullptr;
     const bool digit = (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f');
@@ -332,13 +332,13 @@ long pieces_of(std::uintptr_t begin, std::uintptr_t end, Piece* pieces) {
   return covered_end >= end ? count : -1;
 }
 
-Range* make(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t chunk) {
+MarkedRange* make(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t chunk) {
   const int n = range_count.load();
   if (n == kMax) return nullptr;
-  const std::size_t chunks = (end - 1) / chunk - begin / chunk + 1, head = (sizeof(Range) + 63) / 64 * 64;
+  const std::size_t chunks = (end - 1) / chunk - begin / chunk + 1, head = (sizeof(MarkedRange) + 63) / 64 * 64;
   void* const at = mmap(nullptr, head + chunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return nullptr;
-  auto* const range = static_cast<Range*>(at);
+  auto* const range = static_cast<MarkedRange*>(at);
   range->begin = begin;
   range->end = end;
   range->chunk = chunk;
@@ -362,7 +362,7 @@ std::uintptr_t next_known(std::uintptr_t at, std::uintptr_t end) {
 template <class Function>
 void each_state(std::uintptr_t begin, std::uintptr_t end, Function&& function) {
   for (int r = 0; r < range_count.load(); ++r) {
-    Range& range = *ranges[r].load();
+    MarkedRange& range = *ranges[r].load();
     const std::uintptr_t low = begin > range.begin ? begin : range.begin, high = end < range.end ? end : range.end;
     if (low >= high) continue;
     for (std::size_t i = range.index(low); i <= range.index(high - 1); ++i) function(range.state[i]);
@@ -394,7 +394,7 @@ void release(std::uintptr_t begin, std::uintptr_t end) {
 /// Removes the access of a piece.
 bool mark(const Piece& piece) {
   for (std::uintptr_t at = piece.begin; at < piece.end;) {
-    Range* range = find(at);
+    MarkedRange* range = find(at);
     if (range == nullptr) range = make(at, next_known(at, piece.end), piece.chunk);
     if (range == nullptr) return false;
     const std::uintptr_t stop = piece.end < range->end ? piece.end : range->end;
@@ -420,7 +420,7 @@ int mark_all(std::uintptr_t begin, std::uintptr_t end) {
   int error = n < 0 ? ENOMEM : 0;
   for (long i = 0; i < n && error == 0; ++i)
     for (std::uintptr_t at = pieces[i].begin; pieces[i].access == 0 && at < pieces[i].end && error == 0; at += page) {
-      const Range* const range = find(at);
+      const MarkedRange* const range = find(at);
       if (range == nullptr || (range->state[range->index(at)].load() & kToMark) == 0) error = EACCES;
     }
   for (long i = 0; i < n && error == 0; ++i)

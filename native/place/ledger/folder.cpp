@@ -159,8 +159,8 @@ void Mutex::open_in(const Folder& folder) {
     throw Failure("ledger " + folder.file("mutex") + ": not a regular file; remove it");
 }
 
-std::optional<Entry> open_entry(const Folder& folder, const std::string& name) {
-  Entry entry{Fd(openat(folder.fd.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)), {}};
+std::optional<LedgerFile> open_entry(const Folder& folder, const std::string& name) {
+  LedgerFile entry{Fd(openat(folder.fd.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)), {}};
   if (!entry.fd && errno == ENOENT) return std::nullopt;
   const int reason = errno;
   if (entry.fd && fstat(entry.fd.get(), &entry.status) == 0 && S_ISREG(entry.status.st_mode)) return entry;
@@ -169,6 +169,6 @@ std::optional<Entry> open_entry(const Folder& folder, const std::string& name) {
   return std::nullopt;
 }
 
-bool dead(const Entry& entry) { return flock(entry.fd.get(), LOCK_EX | LOCK_NB) == 0; }
+bool dead(const LedgerFile& entry) { return flock(entry.fd.get(), LOCK_EX | LOCK_NB) == 0; }
 
 }  // namespace mm::place::ledger

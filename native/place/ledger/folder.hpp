@@ -70,14 +70,14 @@ class Mutex {
 
 /// A file of the ledger. It is opened read-only: readers must not trigger the events on which waiting processes depend
 /// (see Watch).
-struct Entry {
+struct LedgerFile {
   Fd fd;
   struct stat status{};
 };
-std::optional<Entry> open_entry(const Folder& folder, const std::string& name);
+std::optional<LedgerFile> open_entry(const Folder& folder, const std::string& name);
 
 /// Returns whether nobody shares the entry's lock any more. Keeps the lock until the entry is closed, so that only one
 /// process removes the file.
-bool dead(const Entry& entry);
+bool dead(const LedgerFile& entry);
 
 }  // namespace mm::place::ledger

@@ -21,18 +21,18 @@ std::uint64_t elsewhere(const Expectation& expected, const std::map<int, std::ui
   return n;
 }
 
-Memory::Memory(Context& context) : context_(context) {
+PageCensus::PageCensus(Context& context) : context_(context) {
   if (!context.expected.memory_nodes.empty()) levels_ = node_levels();
 }
 
-bool Memory::misplaced(const PageCount& pages) const {
+bool PageCensus::misplaced(const PageCount& pages) const {
   if (context_.expected.memory_nodes.empty()) return false;
   const std::uint64_t remote = elsewhere(context_.expected, pages.own);
   return static_cast<double>(remote) > context_.expected.tolerated_share * static_cast<double>(sum(pages.own)) &&
          (context_.expected.strict_memory || remote > kSmall);
 }
 
-void Memory::walk_pages(Process& process, double now) {
+void PageCensus::walk_pages(ObservedProcess& process, double now) {
   const double begin = thread_cpu_s();
   try {
     PageCount pages = count_pages(process.id);
@@ -62,7 +62,7 @@ void Memory::walk_pages(Process& process, double now) {
   process.gap_s = std::min(process.gap_s * 1.5, 10.0);
 }
 
-void Memory::update(Process& process, double now) {
+void PageCensus::update(ObservedProcess& process, double now) {
   // A first walk may exceed the budget, so that short programs are covered.
   const double budget = process.counted ? kDuty * now + 0.01 : 0.1 * now + 0.05;
   if (process.next_walk_s <= now && cost_s_ <= budget) walk_pages(process, now);

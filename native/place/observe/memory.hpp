@@ -11,15 +11,16 @@ inline constexpr double kFirstPagesS = 0.03;  ///< age of a process at its first
 std::uint64_t elsewhere(const Expectation& expected, const std::map<int, std::uint64_t>& bytes);
 
 /// Counts the pages of processes, within a limited share of the time.
-class Memory {
+class PageCensus {
  public:
-  explicit Memory(Context& context);
-  void update(Process& process, double now);  ///< walks the pages of the process if a walk is due and within the budget
+  explicit PageCensus(Context& context);
+  void update(ObservedProcess& process,
+              double now);  ///< walks the pages of the process if a walk is due and within the budget
   double cost_s() const { return cost_s_; }
 
  private:
   bool misplaced(const PageCount& pages) const;
-  void walk_pages(Process& process, double now);
+  void walk_pages(ObservedProcess& process, double now);
 
   Context& context_;
   std::map<int, NodeLevel> levels_;  // levels at the start

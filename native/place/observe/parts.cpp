@@ -16,7 +16,7 @@ constexpr double kIdle = 0.05;  // maximum share of a window in which an empty p
 
 }  // namespace
 
-Parts::Parts(Context& context) : context_(context) {
+SharedPartDetector::SharedPartDetector(Context& context) : context_(context) {
   if (!context_.expected.each) return;
   for (std::vector<int> part : context_.expected.layout.parts) {
     std::sort(part.begin(), part.end());
@@ -34,25 +34,25 @@ Parts::Parts(Context& context) : context_(context) {
       }
 }
 
-void Parts::update(std::map<pid_t, Process>& living, double now) {
+void SharedPartDetector::update(std::map<pid_t, ObservedProcess>& living, double now) {
   if (now - window_s_ >= kWindowS) close_window(living, now);
 }
 
-void Parts::close_window(std::map<pid_t, Process>& living, double now) {
+void SharedPartDetector::close_window(std::map<pid_t, ObservedProcess>& living, double now) {
   const double length = now - window_s_;
   context_.update_offline();
-  struct Unit {
-    std::vector<Thread*> threads;
+  struct PlacedUnit {
+    std::vector<ObservedThread*> threads;
     std::set<std::size_t> on;
     std::string label;
   };
-  struct Share {
+  struct ThreadUse {
     pid_t process, id;
-    Thread* thread;
+    ObservedThread* thread;
     std::size_t room;
     double ran, waited;
   };
-  std::vector<Share> shares;
+  std::vector<ThreadUse> shares;
   std::vector<double> used(rooms_.size());
   for (auto& [id, process] : living)
     for (auto& [tid, thread] : process.threads) {
@@ -68,13 +68,13 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
         shares.push_back({id, tid, &thread, r, ran, waited});
       }
     }
-  std::map<pid_t, Unit> processes, threads;
-  for (const Share& share : shares) {
+  std::map<pid_t, PlacedUnit> processes, threads;
+  for (const ThreadUse& share : shares) {
     // A thread cannot have waited longer for its neighbours than they ran; for the rest, it waited for other programs.
     const double for_neighbours = std::min(share.waited, used[share.room] - share.ran);
     const double for_others = std::min(share.waited - for_neighbours, 0.99);
     if ((share.ran + for_neighbours) / (1 - for_others) < kBusy) continue;
-    for (Unit* unit : {&processes[share.process], &threads[share.id]}) {
+    for (PlacedUnit* unit : {&processes[share.process], &threads[share.id]}) {
       unit->threads.push_back(share.thread);
       unit->on.insert(share.room);
     }
@@ -82,18 +82,18 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
     threads[share.id].label = share.thread->last.command + ' ' + std::to_string(share.id);
   }
   window_s_ = now;
-  std::map<pid_t, Unit>& units = processes.size() > 1 ? processes : threads;
+  std::map<pid_t, PlacedUnit>& units = processes.size() > 1 ? processes : threads;
   const auto empty = std::find_if(used.begin(), used.end(), [](double u) { return u < kIdle; });
   if (empty == used.end()) return;
   for (std::size_t r = 0; r < rooms_.size(); ++r) {
-    std::vector<Unit*> sharing_units;
+    std::vector<PlacedUnit*> sharing_units;
     for (auto& [id, unit] : units)
       if (unit.on == std::set<std::size_t>{r}) sharing_units.push_back(&unit);
     if (sharing_units.size() <= rooms_[r].units) continue;
     std::string names;
-    for (const Unit* unit : sharing_units) names += (names.empty() ? "" : ", ") + unit->label;
-    for (Unit* unit : sharing_units)
-      for (Thread* thread : unit->threads) {
+    for (const PlacedUnit* unit : sharing_units) names += (names.empty() ? "" : ", ") + unit->label;
+    for (PlacedUnit* unit : sharing_units)
+      for (ObservedThread* thread : unit->threads) {
         thread->doubled_s += length;
         ++thread->doubled_windows;
         thread->doubled_with = names + " shared " + cpus_text(rooms_[r].cpus) + " while " +

@@ -7,11 +7,11 @@
 namespace mm::place::observe {
 
 /// Detects ranks or threads that share a part while another part is idle.
-class Parts {
+class SharedPartDetector {
  public:
-  explicit Parts(Context& context);
+  explicit SharedPartDetector(Context& context);
   /// Compares the use of parts in the last window with the assignment; does nothing before the window ends.
-  void update(std::map<pid_t, Process>& living, double now);
+  void update(std::map<pid_t, ObservedProcess>& living, double now);
 
  private:
   /// Parts with identical CPUs form one entry with room for several units.
@@ -20,7 +20,7 @@ class Parts {
     std::size_t units = 0;
   };
 
-  void close_window(std::map<pid_t, Process>& living, double now);
+  void close_window(std::map<pid_t, ObservedProcess>& living, double now);
 
   Context& context_;
   std::vector<Room> rooms_;  // only if every unit has a separate part

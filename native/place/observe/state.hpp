@@ -14,8 +14,8 @@
 
 namespace mm::place::observe {
 
-struct Thread {
-  Thread(pid_t process, pid_t number)
+struct ObservedThread {
+  ObservedThread(pid_t process, pid_t number)
       : id(number),
         stat(task_folder(process, number) + "stat"),
         schedstat(task_folder(process, number) + "schedstat") {}
@@ -41,10 +41,10 @@ struct Thread {
   std::string doubled_with;
 };
 
-struct Process {
+struct ObservedProcess {
   pid_t id = 0;
-  std::map<pid_t, Thread> threads;
-  std::vector<Thread> ended_threads;
+  std::map<pid_t, ObservedThread> threads;
+  std::vector<ObservedThread> ended_threads;
   bool ended = false;
   double since_s = 0;
   bool old = false;                              ///< started before the observation
@@ -62,9 +62,9 @@ struct Process {
 };
 
 template <class Function>
-void each_thread(const Process& process, Function&& function) {
+void each_thread(const ObservedProcess& process, Function&& function) {
   for (const auto& [id, thread] : process.threads) function(thread);
-  for (const Thread& thread : process.ended_threads) function(thread);
+  for (const ObservedThread& thread : process.ended_threads) function(thread);
 }
 
 /// The conditions at the start of the observation, and changes since.

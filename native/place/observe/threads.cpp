@@ -38,7 +38,7 @@ std::map<std::string, std::string> binding_variables(pid_t process) {
 }
 
 /// Reads the mask of a thread; returns false if it has ended.
-bool read_mask(Thread& thread) {
+bool read_mask(ObservedThread& thread) {
   static std::string mask(kMaskBytes, '\0');
   const long size = ::syscall(SYS_sched_getaffinity, thread.id, kMaskBytes, mask.data());
   if (size <= 0) return false;
@@ -65,7 +65,7 @@ bool ThreadSampler::is_expected(const std::vector<int>& allowed) const {
                      });
 }
 
-void ThreadSampler::check_mask(Process& process, Thread& thread, std::uint64_t waited_ns) {
+void ThreadSampler::check_mask(ObservedProcess& process, ObservedThread& thread, std::uint64_t waited_ns) {
   const bool unexpected = !is_expected(thread.allowed),
              same = unexpected && thread.unexpected_now && thread.allowed == thread.unexpected;
   if (thread.unexpected_now && !same) {
@@ -97,7 +97,7 @@ void ThreadSampler::check_mask(Process& process, Thread& thread, std::uint64_t w
         "its cgroup's cpuset changed from " + cpu_list(context_.cgroup_cpus) + " to " + cpu_list(cpus);
 }
 
-void ThreadSampler::sample(Process& process, Thread& thread) {
+void ThreadSampler::sample(ObservedProcess& process, ObservedThread& thread) {
   const bool first = !thread.sampled;
   const bool alive = read_mask(thread);
   std::uint64_t ran = 0, waited = 0;
@@ -141,7 +141,7 @@ void ThreadSampler::sample(Process& process, Thread& thread) {
   thread.sampled = true;
 }
 
-void ThreadSampler::sample_sched(Process& process, Thread& thread) {
+void ThreadSampler::sample_sched(ObservedProcess& process, ObservedThread& thread) {
   const std::string text = read_text(task_folder(process.id, thread.id) + "sched");
   const auto value = [&](const char* key) {
     const std::string line = value_of(text, key);

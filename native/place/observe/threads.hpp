@@ -7,12 +7,12 @@ namespace mm::place::observe {
 class ThreadSampler {
  public:
   explicit ThreadSampler(Context& context) : context_(context) {}
-  void sample(Process& process, Thread& thread);
+  void sample(ObservedProcess& process, ObservedThread& thread);
 
  private:
   bool is_expected(const std::vector<int>& allowed) const;
-  void check_mask(Process& process, Thread& thread, std::uint64_t waited_ns);
-  void sample_sched(Process& process, Thread& thread);
+  void check_mask(ObservedProcess& process, ObservedThread& thread, std::uint64_t waited_ns);
+  void sample_sched(ObservedProcess& process, ObservedThread& thread);
 
   Context& context_;
 };

@@ -14,14 +14,14 @@ namespace mm::place::observe {
 namespace {
 
 /// Returns whether the identifier of an ended thread was reused.
-bool is_another(pid_t process, const Thread& thread) {
+bool is_another(pid_t process, const ObservedThread& thread) {
   const auto stat = parse_stat(read_text(task_folder(process, thread.id) + "stat"));
   return stat && stat->started != thread.last.started;
 }
 
 }  // namespace
 
-Tree::Tree(const Context& context)
+ProcessTree::ProcessTree(const Context& context)
     : context_(context),
       by_children_(::access(("/proc/self/task/" + std::to_string(::syscall(SYS_gettid)) + "/children").c_str(), F_OK) ==
                    0) {
@@ -30,16 +30,16 @@ Tree::Tree(const Context& context)
   enter(context.root);
 }
 
-void Tree::enter(pid_t id) {
+void ProcessTree::enter(pid_t id) {
   if (living.contains(id) || (id == ::getpid() && id != context_.root))
     return;  // the observer is not part of the program
-  Process& process = living[id];
+  ObservedProcess& process = living[id];
   process.id = id;
   process.since_s = context_.elapsed();
   process.next_walk_s = process.since_s + kFirstPagesS;
 }
 
-void Tree::find_children() {
+void ProcessTree::find_children() {
   if (!by_children_) {
     // One scan of all processes: children of known processes are added in any order of identifiers.
     std::map<pid_t, std::vector<pid_t>> children = children_by_parent();
@@ -69,7 +69,7 @@ void Tree::find_children() {
     for (auto& [thread, unused] : process.threads) enter_children(id, thread);
 }
 
-void Tree::find_threads(Process& process) {
+void ProcessTree::find_threads(ObservedProcess& process) {
   const std::vector<pid_t> thread_ids = numbers_in("/proc/" + std::to_string(process.id) + "/task");
   for (auto at = process.threads.begin(); at != process.threads.end();) {
     const bool alive = std::find(thread_ids.begin(), thread_ids.end(), at->first) != thread_ids.end();
@@ -86,12 +86,12 @@ void Tree::find_threads(Process& process) {
   process.ended = thread_ids.empty();
 }
 
-std::vector<const Process*> Tree::all() const {
-  std::vector<const Process*> processes;
-  for (const Process& process : ended) processes.push_back(&process);
+std::vector<const ObservedProcess*> ProcessTree::all() const {
+  std::vector<const ObservedProcess*> processes;
+  for (const ObservedProcess& process : ended) processes.push_back(&process);
   for (const auto& [id, process] : living) processes.push_back(&process);
   std::sort(processes.begin(), processes.end(),
-            [](const Process* a, const Process* b) { return a->since_s < b->since_s; });
+            [](const ObservedProcess* a, const ObservedProcess* b) { return a->since_s < b->since_s; });
   return processes;
 }
 

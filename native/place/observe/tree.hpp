@@ -8,15 +8,15 @@ namespace mm::place::observe {
 
 /// The processes and threads below the root, from the Linux kernel's lists of children, or from a scan of all
 /// processes.
-class Tree {
+class ProcessTree {
  public:
-  explicit Tree(const Context& context);
+  explicit ProcessTree(const Context& context);
   void find_children();
-  void find_threads(Process& process);
-  std::vector<const Process*> all() const;  ///< in the order of discovery
+  void find_threads(ObservedProcess& process);
+  std::vector<const ObservedProcess*> all() const;  ///< in the order of discovery
 
-  std::map<pid_t, Process> living;
-  std::vector<Process> ended;
+  std::map<pid_t, ObservedProcess> living;
+  std::vector<ObservedProcess> ended;
 
  private:
   void enter(pid_t id);

@@ -16,7 +16,7 @@ constexpr double kDoubledS = 0.2;  // two units must share a part for at least t
 
 }  // namespace
 
-Verdict::Verdict(const Context& context, std::vector<const Process*> all)
+Verdict::Verdict(const Context& context, std::vector<const ObservedProcess*> all)
     : context_(context), all_(std::move(all)), masks_(narrowed_masks()) {}
 
 // An unexpected mask counts if it occurred in two samples, after an expected one, or in a process other than the root,
@@ -24,7 +24,7 @@ Verdict::Verdict(const Context& context, std::vector<const Process*> all)
 //
 // A transient mask does not count: hwloc, and with it mpirun, hydra and other launchers, binds itself to every CPU for
 // a moment to query it.
-bool Verdict::mask_counts(const Process& process, const Thread& thread) const {
+bool Verdict::mask_counts(const ObservedProcess& process, const ObservedThread& thread) const {
   if (thread.transient && !thread.unexpected_now) return false;
   return thread.unexpected_samples > 1 ||
          (thread.unexpected_samples == 1 && (thread.was_expected || process.id != context_.root));
@@ -32,8 +32,8 @@ bool Verdict::mask_counts(const Process& process, const Thread& thread) const {
 
 Verdict::Masks Verdict::narrowed_masks() const {
   Masks masks;
-  for (const Process* process : all_)
-    each_thread(*process, [&](const Thread& thread) {
+  for (const ObservedProcess* process : all_)
+    each_thread(*process, [&](const ObservedThread& thread) {
       if (mask_counts(*process, thread) && within(thread.unexpected, context_.expected.cpus))
         masks.by_process[process->id].insert(thread.unexpected);
     });
@@ -42,7 +42,7 @@ Verdict::Masks Verdict::narrowed_masks() const {
   return masks;
 }
 
-std::string Verdict::explain_mask(const Process& process, const Thread& thread) const {
+std::string Verdict::explain_mask(const ObservedProcess& process, const ObservedThread& thread) const {
   const std::string observation =
       "may run on " + cpus_text(thread.unexpected) + " instead of " + cpu_list(context_.expected.cpus) + ": ";
   if (const std::vector<int> remaining = without(context_.expected.cpus, context_.offline);
@@ -100,7 +100,7 @@ std::string Verdict::explain_mask(const Process& process, const Thread& thread) 
          "cpuset, --each assigns one CPU per thread";
 }
 
-std::pair<Violation, std::string> Verdict::explain_pages(const Process& process) const {
+std::pair<Violation, std::string> Verdict::explain_pages(const ObservedProcess& process) const {
   const PageCount& pages = process.worst;
   const std::uint64_t remote = elsewhere(context_.expected, pages.own), all = sum(pages.own);
   std::vector<int> nodes;
@@ -152,7 +152,7 @@ std::pair<Violation, std::string> Verdict::explain_pages(const Process& process)
 
   long long balanced = 0;
   std::string toucher;
-  each_thread(process, [&](const Thread& thread) {
+  each_thread(process, [&](const ObservedThread& thread) {
     balanced += thread.balanced_pages;
     for (const int cpu : thread.ran_on)
       for (const Cpu& machine_cpu : context_.machine.cpus)
@@ -192,7 +192,7 @@ std::pair<Violation, std::string> Verdict::explain_pages(const Process& process)
               move};
 }
 
-ThreadVerdict Verdict::judge(const Process& process, const Thread& thread, Findings& findings) const {
+ThreadVerdict Verdict::judge(const ObservedProcess& process, const ObservedThread& thread, Findings& findings) const {
   ThreadVerdict verdict{};
   verdict.process = process.id;
   verdict.thread = thread.id;
@@ -231,14 +231,15 @@ void Verdict::add_violation(ThreadVerdict& verdict, Findings& findings, Violatio
 void Verdict::write(Report& report) const {
   Findings findings;
   bool counted = false;
-  for (const Process* process : all_) {
+  for (const ObservedProcess* process : all_) {
     counted = counted || process->counted;
-    std::vector<const Thread*> threads;
-    each_thread(*process, [&](const Thread& thread) {
+    std::vector<const ObservedThread*> threads;
+    each_thread(*process, [&](const ObservedThread& thread) {
       if (thread.sampled) threads.push_back(&thread);
     });
-    std::sort(threads.begin(), threads.end(), [](const Thread* a, const Thread* b) { return a->id < b->id; });
-    for (const Thread* thread : threads) {
+    std::sort(threads.begin(), threads.end(),
+              [](const ObservedThread* a, const ObservedThread* b) { return a->id < b->id; });
+    for (const ObservedThread* thread : threads) {
       ThreadVerdict verdict = judge(*process, *thread, findings);
       if (thread == threads.front()) {
         verdict.pages = process->pages.own;

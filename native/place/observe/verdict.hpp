@@ -13,7 +13,7 @@ namespace mm::place::observe {
 class Verdict {
  public:
   /// `all`: the processes in the order of discovery.
-  Verdict(const Context& context, std::vector<const Process*> all);
+  Verdict(const Context& context, std::vector<const ObservedProcess*> all);
   /// Writes the threads with their violations, and one finding per cause.
   void write(Report& report) const;
 
@@ -29,16 +29,16 @@ class Verdict {
   };
   using Findings = std::map<std::pair<Violation, std::string>, Finding>;
 
-  bool mask_counts(const Process& process, const Thread& thread) const;
+  bool mask_counts(const ObservedProcess& process, const ObservedThread& thread) const;
   Masks narrowed_masks() const;
-  std::string explain_mask(const Process& process, const Thread& thread) const;
-  std::pair<Violation, std::string> explain_pages(const Process& process) const;
-  ThreadVerdict judge(const Process& process, const Thread& thread, Findings& findings) const;
+  std::string explain_mask(const ObservedProcess& process, const ObservedThread& thread) const;
+  std::pair<Violation, std::string> explain_pages(const ObservedProcess& process) const;
+  ThreadVerdict judge(const ObservedProcess& process, const ObservedThread& thread, Findings& findings) const;
 
   static void add_violation(ThreadVerdict& verdict, Findings& findings, Violation violation, const std::string& reason);
 
   const Context& context_;
-  std::vector<const Process*> all_;
+  std::vector<const ObservedProcess*> all_;
   Masks masks_;
 };
 

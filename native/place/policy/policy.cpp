@@ -80,7 +80,7 @@ void check(const Request& request) {
     throw UsageError("sharing", "the policy 'sharing' found neither traffic nor bandwidth demand",
                      "a file (--sharing)");
   const Index n = static_cast<Index>(request.slots);
-  const Sharing& s = *request.sharing;
+  const PartDemands& s = *request.sharing;
   for (const Index parts : {s.traffic.size(), s.bandwidth_demand.size()})
     if (parts != 0 && parts != n)
       throw UsageError("sharing", "found " + std::to_string(parts) + " parts", std::to_string(n) + ", one per slot");

@@ -19,7 +19,7 @@ const std::vector<std::pair<std::string, std::string>>& modifiers();  ///< names
 
 /// Reads a JSON file {"traffic": [[…]], "bandwidth_demand": […]}; either key may be missing. Throws UsageError with the
 /// error.
-Sharing read_sharing(const std::string& file);
+PartDemands read_sharing(const std::string& file);
 
 /// Returns the slots of a machine among the CPUs `within`, in order of package, core, thread. Each slot contains the
 /// CPUs of a socket, core or thread, ascending. CPUs outside `within` and empty slots are left out.

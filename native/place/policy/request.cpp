@@ -114,11 +114,11 @@ std::string name(SlotKind kind) {
   return kind == SlotKind::procs ? "procs" : kind == SlotKind::cores ? "cores" : "threads";
 }
 
-Sharing read_sharing(const std::string& file) {
+PartDemands read_sharing(const std::string& file) {
   const auto error = [&](const std::string& what, const std::string& allowed) -> UsageError {
     return {"sharing", shown_path(file) + ": " + what, allowed};
   };
-  const Input input = read_input(file);
+  const FileContent input = read_input(file);
   if (!input.wrong.empty()) throw error(input.wrong, input.allowed);
   const json content = parse_json(input.text);
   const char* const demand = "bandwidth_demand";
@@ -134,7 +134,7 @@ Sharing read_sharing(const std::string& file) {
     }
     return values;
   };
-  Sharing sharing;
+  PartDemands sharing;
   if (content.contains(demand)) sharing.bandwidth_demand = numbers(content[demand], demand, 1);
   if (content.contains("traffic")) {
     if (!content["traffic"].is_array()) throw error("traffic: found no rows", "a square matrix");

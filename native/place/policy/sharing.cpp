@@ -13,7 +13,7 @@ namespace {
 /// distance (1 = the longest), plus 2/n of the product of their bandwidth demands if they share a memory node.
 class Assignment {
  public:
-  Assignment(const View& view, const Classes& classes, const Sharing& sharing)
+  Assignment(const View& view, const Classes& classes, const PartDemands& sharing)
       : parts_(view.slots_needed()),
         places_(classes.first.size()),
         room_(places_),
@@ -173,7 +173,7 @@ Picked sharing(const View& view, const std::vector<Index>& among) {
   classes.drop_taken();
   bool proven = false;
   const std::vector<Index> class_by_part =
-      Assignment(view, classes, view.request.sharing.value_or(Sharing{})).solve(proven);
+      Assignment(view, classes, view.request.sharing.value_or(PartDemands{})).solve(proven);
   Pick pick{{},
             proven ? "communicating parts co-located, bandwidth-bound ones spread, proven"
                    : "communicating parts co-located, bandwidth-bound ones spread"};

@@ -12,12 +12,12 @@ namespace mm::place::job {
 
 namespace {
 
-Job wished(const Options& o) {
-  Job job;
+CommandPlacement wished(const Options& o) {
+  CommandPlacement job;
   Request& request = job.request;
   if (o.each) job.rank = rank_of_environment();
   const int slots = o.n > 0 ? o.n : job.rank.size;  // 0: unspecified
-  Settings settings = read_settings(o.profile, o.bind, o.slots);
+  PlacementSettings settings = read_settings(o.profile, o.bind, o.slots);
   if (settings.bind == "user") settings.bind = settings_of_environment(environment()).bind.value_or("none");
   if (settings.bind && is_affinity(*settings.bind)) {
     job.affinity = parse_affinity(*settings.bind, std::max(slots, 1));
@@ -38,8 +38,8 @@ Job wished(const Options& o) {
 
 }  // namespace
 
-Job decide(const Options& o) {
-  Job job = wished(o);
+CommandPlacement decide(const Options& o) {
+  CommandPlacement job = wished(o);
   job.machine = machine_of("host");
   if (!o.within.empty()) job.request.within = parse_cpu_list("within", o.within, job.machine.allowed);
   if (!o.matrix.empty()) use_matrix(job.machine, o.matrix);
@@ -81,7 +81,7 @@ Job decide(const Options& o) {
   return job;
 }
 
-std::string summary(const Options& o, const Job& job) {
+std::string summary(const Options& o, const CommandPlacement& job) {
   const Machine& m = job.machine;
   std::string text = job.request.policy + ": ";
   if (job.cpus.empty()) return text + "not bound";
@@ -103,7 +103,7 @@ std::string summary(const Options& o, const Job& job) {
   return text;
 }
 
-void bind_here(const Options& o, Job& job) {
+void bind_here(const Options& o, CommandPlacement& job) {
   if (job.held) setenv("MESHMARK_CLAIM", job.held->reservation.path.c_str(), 1);
   if (!job.cpus.empty()) {
     if (o.hard && job.held) {
@@ -122,7 +122,7 @@ void bind_here(const Options& o, Job& job) {
   set_pages(job.memory.pages);
 }
 
-void place_threads(const Options& o, const Job& job) {
+void place_threads(const Options& o, const CommandPlacement& job) {
   Layout places = job.placement.layout;
   if (job.rank.index >= 0) places.parts = slots_of(job.machine, SlotKind::cores, job.cpus);
   if (places.parts.empty()) return;

@@ -13,11 +13,11 @@
 namespace mm::place::job {
 
 /// The placement of a command, decided before anything starts.
-struct Job {
+struct CommandPlacement {
   Machine machine;
   Request request;
   std::optional<Affinity> affinity;  ///< set if LSF's affinity string replaces the policy
-  Memory memory;
+  MemoryPolicy memory;
   Rank rank;
   Placement placement;
   std::vector<int> cpus;  ///< CPUs of this process: its part if it is a rank, otherwise all; empty: not bound
@@ -26,12 +26,12 @@ struct Job {
 };
 
 /// Reads site, profile and environment, reserves CPUs in the ledger and chooses the placement.
-Job decide(const Options& o);
+CommandPlacement decide(const Options& o);
 /// Returns the placement in one line.
-std::string summary(const Options& o, const Job& job);
+std::string summary(const Options& o, const CommandPlacement& job);
 /// Binds this process; the command and its children inherit the binding.
-void bind_here(const Options& o, Job& job);
+void bind_here(const Options& o, CommandPlacement& job);
 /// Sets the places of OpenMP threads: the run time binds thread i to place i.
-void place_threads(const Options& o, const Job& job);
+void place_threads(const Options& o, const CommandPlacement& job);
 
 }  // namespace mm::place::job

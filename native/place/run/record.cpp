@@ -47,8 +47,8 @@ std::string arguments_of(const Options& o) {
 }
 
 /// Returns the conditions of the run and of its observation, and adds the flags of the run.
-json conditions_of(const Options& o, const Job& job, const Outcome& outcome, const std::optional<Totals>& observed,
-                   std::vector<std::string>& flags) {
+json conditions_of(const Options& o, const CommandPlacement& job, const CommandOutcome& outcome,
+                   const std::optional<Totals>& observed, std::vector<std::string>& flags) {
   const std::string threads = variable("OMP_NUM_THREADS");
   std::vector<int> nodes = requested_nodes(job.machine, job.memory, job.cpus);
   const auto& request = job.request;
@@ -91,7 +91,7 @@ json conditions_of(const Options& o, const Job& job, const Outcome& outcome, con
 
 }  // namespace
 
-std::string record_lines(const Options& o, const Job& job, const Outcome& outcome) {
+std::string record_lines(const Options& o, const CommandPlacement& job, const CommandOutcome& outcome) {
   const std::string& machine = machine_id();
   const json provenance{{"build", kBuild},
                         {"compiler", kCompiler},

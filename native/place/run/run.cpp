@@ -26,7 +26,7 @@ using namespace job;
 namespace {
 
 /// Returns the launcher's command line that starts the ranks of the placement, including the command.
-std::vector<std::string> launch_line(const Options& o, const Job& job, std::vector<std::string> launcher) {
+std::vector<std::string> launch_line(const Options& o, const CommandPlacement& job, std::vector<std::string> launcher) {
   if (!job.cpus.empty()) {
     // Ranks that are the launcher's children inherit its binding: it only sees these CPUs, and its memory policy
     // applies to them. Other launchers need explicit options.
@@ -34,7 +34,7 @@ std::vector<std::string> launch_line(const Options& o, const Job& job, std::vect
     Machine visible = job.machine;
     if (bound) visible.allowed = job.cpus;
     if (bound && o.hard) visible.origin = "cpuset";  // the cpuset that it will be in; relative numbers refer to it
-    const Form form = emit(o.launcher, visible, job.placement.layout, bound ? Memory{} : job.memory);
+    const Form form = emit(o.launcher, visible, job.placement.layout, bound ? MemoryPolicy{} : job.memory);
     for (const auto& [name, value] : form.environment) setenv(name.c_str(), value.c_str(), 1);
     launcher = words_of(form);
     // The layout is for this node, so all ranks must run here, even if the job has more nodes.
@@ -72,7 +72,7 @@ int run_verb(int argc, char** argv) {
   if (!o.record.empty() && record < 0)
     throw UsageError("record", "cannot write " + quote(o.record) + ": " + errno_text(), "a writable file");
 
-  Job job = decide(o);
+  CommandPlacement job = decide(o);
   std::vector<std::string> command = o.command;
   if (o.each) place_threads(o, job);
   if (!o.launcher.empty()) command = launch_line(o, job, launcher);
@@ -82,7 +82,7 @@ int run_verb(int argc, char** argv) {
     become(command);
   }
 
-  const Outcome outcome = run_supervised(o, job, command);
+  const CommandOutcome outcome = run_supervised(o, job, command);
   if (outcome.timed_out) std::fprintf(stderr, "meshmark: terminated after %g s (--timeout)\n", o.timeout_s);
   if (outcome.report) std::fputs(to_text(*outcome.report).c_str(), stderr);
   if (record >= 0) append_record(record, o.record, record_lines(o, job, outcome));

@@ -39,8 +39,9 @@ void signal_all(int signal_number) {
 /// The command stays in this process's group, so that signals of the terminal reach both. Only signals that another
 /// process sent to this one are forwarded (a signal to the whole group reaches the command twice). When the terminal
 /// stops the command, this process stops too, so that the shell sees the job as stopped.
-Outcome supervise(const Options& o, const Job& job, pid_t child, int started, const Expectation& expected) {
-  Outcome outcome;
+CommandOutcome supervise(const Options& o, const CommandPlacement& job, pid_t child, int started,
+                         const Expectation& expected) {
+  CommandOutcome outcome;
   outcome.start = utc_now();
   double begin_s = wall_s(), reported_s = 0;
   // The descriptor closes on exec: from then on, the child is the command.
@@ -112,7 +113,7 @@ Outcome supervise(const Options& o, const Job& job, pid_t child, int started, co
 
 }  // namespace
 
-Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string>& command) {
+CommandOutcome run_supervised(const Options& o, CommandPlacement& job, const std::vector<std::string>& command) {
   int exec_pipe[2];
   if (pipe2(exec_pipe, O_CLOEXEC) != 0) throw Failure("cannot create a pipe: " + errno_text());
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that orphans stay observable, and are reaped

@@ -11,7 +11,7 @@
 
 namespace mm::place::job {
 
-struct Outcome {
+struct CommandOutcome {
   int status = 0;  ///< from wait(2)
   bool timed_out = false;
   double elapsed_s = 0;
@@ -21,7 +21,7 @@ struct Outcome {
 };
 
 /// Starts the command with the binding of the job, observes it, enforces --timeout, and waits for its end.
-Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string>& command);
+CommandOutcome run_supervised(const Options& o, CommandPlacement& job, const std::vector<std::string>& command);
 
 /// Ends this process like the command: with its status, or by its signal.
 int pass_on(int status);

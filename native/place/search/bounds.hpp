@@ -15,11 +15,11 @@ struct Bounded {
 };
 
 /// Minimum weight between the classes of any two cells (the maximum value if a cell has none), and units by cell.
-struct Cells {
+struct CellWeights {
   std::vector<std::vector<std::int64_t>> weight;
   std::vector<int> capacity;
 };
-Cells cells_of(const ClusterProblem& problem, std::size_t cells);
+CellWeights cells_of(const ClusterProblem& problem, std::size_t cells);
 
 /// Returns a lower bound from a tree of the classes (average linkage), for hierarchical machines, including measured
 /// ones. Between two branches with s and t units, the cost is at least the sum of the t smallest distances of each unit

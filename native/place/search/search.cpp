@@ -14,15 +14,15 @@ namespace {
 
 using search::Choice;
 using search::Exact;
-using search::Grid;
+using search::GridBound;
 using search::is_concave;
 using search::Value;
 
 constexpr double kProofWork = 1e7, kSmallProofWork = 1e9;  // steps of the innermost loop of Exact
 
-/// Merges indistinguishable classes (nodes under one switch of a tree) to reduce the search; `of` maps old classes to
-/// new ones.
-ClusterProblem merged(const ClusterProblem& p, std::vector<std::size_t>& of) {
+/// Merges indistinguishable classes (nodes under one switch of a tree) to reduce the search; `group_of` maps old
+/// classes to new ones.
+ClusterProblem merged(const ClusterProblem& p, std::vector<std::size_t>& group_of) {
   const std::size_t classes = p.capacity.size();
   std::vector<std::vector<std::size_t>> groups;
   const auto joins = [&](const std::vector<std::size_t>& group, std::size_t c) {
@@ -36,13 +36,13 @@ ClusterProblem merged(const ClusterProblem& p, std::vector<std::size_t>& of) {
       if (x != c && x != first && p.weight[first][x] != p.weight[c][x]) return false;
     return true;
   };
-  of.assign(classes, 0);
+  group_of.assign(classes, 0);
   for (std::size_t c = 0; c < classes; ++c) {
     std::size_t g = 0;
     while (g < groups.size() && !joins(groups[g], c)) ++g;
     if (g == groups.size()) groups.emplace_back();
     groups[g].push_back(c);
-    of[c] = g;
+    group_of[c] = g;
   }
   ClusterProblem result{{}, {}, {}, p.count, p.effort, p.prove};
   for (const auto& a : groups) {
@@ -72,7 +72,7 @@ Cluster solve(const ClusterProblem& problem) {
     return static_cast<double>(best.cost) > (1 + share) * static_cast<double>(bound) && best.cost > bound;
   };
   if (open(0)) {
-    const Grid grid = search::grid_of(problem);
+    const GridBound grid = search::grid_of(problem);
     bound = std::max(bound, grid.bound);
     if (auto shape = search::put(problem, grid); shape && shape->cost <= best.cost) best = *std::move(shape);
   }

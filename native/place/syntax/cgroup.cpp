@@ -8,7 +8,7 @@
 namespace mm::place::syntax {
 namespace {
 
-Form emit_cpuset(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_cpuset(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   std::vector<int> nodes;
   for (const Node& node : machine.nodes)
     if (node.bytes > 0) nodes.push_back(node.id);

@@ -8,7 +8,7 @@
 namespace mm::place::syntax {
 namespace {
 
-Form emit_flux(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_flux(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   return with_numactl("flux",
                       {{"flux", "run", "-n", count(layout), "-o", "cpu-affinity=map:" + lists(layout, ";")}, {}, {}},
                       machine, layout, memory);

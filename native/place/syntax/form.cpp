@@ -93,7 +93,8 @@ Layout limited_to_tasks(const Reader& read, Layout layout, const std::optional<s
 }
 
 /// Returns numactl's options for a memory policy; empty for the default.
-Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory) {
+Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout,
+                     const MemoryPolicy& memory) {
   if (memory.policy == "default") return {};
   if (memory.policy == "local") return {"--localalloc"};
   const std::vector<int> nodes = requested_nodes(machine, memory, layout.cpus());
@@ -105,7 +106,7 @@ Words numactl_memory(const std::string& form, const Machine& machine, const Layo
 }
 
 Form with_numactl(const std::string& form, Form result, const Machine& machine, const Layout& layout,
-                  const Memory& memory) {
+                  const MemoryPolicy& memory) {
   const Words words = numactl_memory(form, machine, layout, memory);
   if (words.empty()) return result;
   result.words.emplace_back("numactl");

@@ -115,13 +115,13 @@ std::vector<int> nodes_with_memory(const Machine& machine);
 /// launcher does so.
 Layout limited_to_tasks(const Reader& read, Layout layout, const std::optional<std::string>& tasks, bool repeats);
 /// Takes the memory policy from numactl's options; returns nullopt without one. Throws UsageError if there are several.
-std::optional<Memory> take_numactl_memory(const Reader& read, CommandLine& line);
+std::optional<MemoryPolicy> take_numactl_memory(const Reader& read, CommandLine& line);
 const KnownProgram& numactl_program();
 [[noreturn]] void no_weights(const std::string& form);
 /// Returns numactl's options for a memory policy; empty for the default.
-Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory);
+Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout, const MemoryPolicy& memory);
 Form with_numactl(const std::string& form, Form result, const Machine& machine, const Layout& layout,
-                  const Memory& memory);
+                  const MemoryPolicy& memory);
 std::string count(const Layout& layout);
 
 // One entry per form.
@@ -130,7 +130,7 @@ struct Syntax {
   const char* numbers;  ///< meaning of its numbers
   bool one_mask;        ///< all parts share one mask
   bool one_cpu;         ///< a part is one CPU
-  std::function<Form(const Machine&, const Layout&, const Memory&)> emit;
+  std::function<Form(const Machine&, const Layout&, const MemoryPolicy&)> emit;
   KnownProgram program;
   /// Takes the layout and the memory policy out of a text; what it leaves in the command line is reported.
   std::function<Parsed(const Reader&, CommandLine&)> parse;

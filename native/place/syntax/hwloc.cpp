@@ -16,7 +16,7 @@ Words locations(const char* object, const std::vector<int>& numbers) {
   return words;
 }
 
-Form emit_hwloc(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_hwloc(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   Words words{"hwloc-bind", "--physical"};
   // Without --strict, hwloc requests "preferred" from the Linux kernel instead of a binding.
   if (memory.policy == "bind") words.emplace_back("--strict");
@@ -35,7 +35,7 @@ Form emit_hwloc(const Machine& machine, const Layout& layout, const Memory& memo
 }
 
 // What hwloc-bind's options request, besides locations.
-struct Asked {
+struct BindOptions {
   bool strict = false, memory = false, masks_of_nodes = false, single = false;
   int thread_of_core = -1;  // --no-smt: only this thread of each core
   std::string policy = "bind";
@@ -43,27 +43,27 @@ struct Asked {
 };
 
 // Takes one option; returns its number of words, or 0 if the word is not an option.
-std::size_t take_option(const Reader& read, const Words& words, std::size_t at, Asked& asked, Words& left_out) {
+std::size_t take_option(const Reader& read, const Words& words, std::size_t at, BindOptions& options, Words& left_out) {
   const std::string& word = words[at];
   const std::string value = at + 1 < words.size() ? words[at + 1] : "";
   if (word == "--physical" || word == "-p" || word == "--pi" || word == "--physical-input") {
-    asked.indexes = Indexes::physical;
+    options.indexes = Indexes::physical;
   } else if (word == "--logical" || word == "-l" || word == "--li" || word == "--logical-input") {
-    asked.indexes = Indexes::logical;
+    options.indexes = Indexes::logical;
   } else if (word == "--cpubind" || word == "--membind") {
-    asked.memory = word == "--membind";
+    options.memory = word == "--membind";
   } else if (word == "--strict") {
-    asked.strict = true;
+    options.strict = true;
   } else if (word == "--single") {
-    asked.single = true;
+    options.single = true;
   } else if (word == "--nodeset") {
-    asked.masks_of_nodes = true;
+    options.masks_of_nodes = true;
   } else if (word == "--no-smt") {
-    asked.thread_of_core = 0;
+    options.thread_of_core = 0;
   } else if (word.starts_with("--no-smt=")) {
-    asked.thread_of_core = read.number(word.substr(9), word);
+    options.thread_of_core = read.number(word.substr(9), word);
   } else if (word == "--mempolicy") {
-    asked.policy = value;
+    options.policy = value;
     return 2;
   } else if (word == "--pid" || word == "--tid") {
     left_out.push_back(word + " " + value);
@@ -81,22 +81,23 @@ std::size_t take_option(const Reader& read, const Words& words, std::size_t at, 
   return 1;
 }
 
-Memory memory_of(const Asked& asked, const std::vector<int>& nodes) {
+MemoryPolicy memory_of(const BindOptions& options, const std::vector<int>& nodes) {
   if (nodes.empty()) return {};
   // hwloc compares two letters. Without --strict, it requests that the Linux kernel prefer the nodes.
-  const std::string policy = asked.policy.substr(0, 2);
+  const std::string policy = options.policy.substr(0, 2);
   if (policy == "de") return {};
   if (policy == "fi") return {"local", {}, {}, "default"};
   if (policy == "in") return {"interleave", nodes, {}, "default"};
-  if (policy == "bi") return {asked.strict ? "bind" : "preferred", nodes, {}, "default"};
-  throw UsageError("hwloc", "found the memory policy " + quote(asked.policy), "bind, interleave, firsttouch, default");
+  if (policy == "bi") return {options.strict ? "bind" : "preferred", nodes, {}, "default"};
+  throw UsageError("hwloc", "found the memory policy " + quote(options.policy),
+                   "bind, interleave, firsttouch, default");
 }
 
 // hwloc-bind: options and locations, whose order matters.
 Parsed parse_hwloc(const Reader& read, CommandLine& line) {
   const Words& words = line.command();
   Locations locations(read.machine);
-  Asked request;
+  BindOptions request;
   Located cpus, nodes;
   Parsed parsed;
   bool has_cpus = false, has_nodes = false;

@@ -19,7 +19,7 @@ std::vector<int> likwid_order(const Machine& machine) {
 }
 bool restricted(const Machine& machine) { return machine.allowed.size() < machine.cpus.size(); }
 
-Form emit_likwid(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_likwid(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   const std::vector<int> order = likwid_order(machine);
   std::vector<int> numbers;
   for (const auto& part : layout.parts) {

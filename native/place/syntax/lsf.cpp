@@ -8,7 +8,7 @@
 namespace mm::place::syntax {
 namespace {
 
-Form emit_lsf(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_lsf(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   return with_numactl(
       "lsf",
       {{"bsub", "-n", std::to_string(layout.parts.size())}, {{"LSB_USER_BIND_CPU_LIST", cpu_list(layout.cpus())}}, {}},

@@ -8,7 +8,7 @@
 namespace mm::place::syntax {
 namespace {
 
-Form emit_mpich(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_mpich(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   Words sets;
   for (const auto& part : layout.parts) sets.push_back(plain(part, "+"));
   return with_numactl("mpich", {{"mpiexec", "-n", count(layout), "-bind-to", "user:" + join(sets, ",")}, {}, {}},

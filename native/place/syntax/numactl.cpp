@@ -8,7 +8,7 @@
 namespace mm::place::syntax {
 namespace {
 
-Form emit_numactl(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_numactl(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   Form form{{"numactl", "--physcpubind=" + cpu_list(layout.parts[0])}, {}, {}};
   for (const std::string& word : numactl_memory("numactl", machine, layout, memory)) form.words.push_back(word);
   return form;
@@ -80,17 +80,17 @@ Parsed parse_numactl(const Reader& read, CommandLine& line) {
   if (cpus && nodes)
     throw UsageError("numactl", "found --physcpubind together with --cpunodebind, each of which names the CPUs",
                      "one of the two");
-  const std::optional<Memory> memory = take_numactl_memory(read, line);
+  const std::optional<MemoryPolicy> memory = take_numactl_memory(read, line);
   if (!cpus && !nodes && !memory)
     throw UsageError("numactl", "found neither CPUs nor a memory policy in " + quote(line.text()),
                      "--physcpubind, --cpunodebind, --membind, --interleave, --preferred or --localalloc");
   const std::vector<int> part = cpus    ? numactl_set(read, *cpus, domain, exist, "CPU")
                                 : nodes ? cpus_of_nodes(read, *nodes, domain)
                                         : domain;
-  return {{{part}}, memory.value_or(Memory{})};
+  return {{{part}}, memory.value_or(MemoryPolicy{})};
 }
 
-Form emit_taskset(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_taskset(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   return with_numactl("taskset", {{"taskset", "-c", cpu_list(layout.parts[0])}, {}, {}}, machine, layout, memory);
 }
 
@@ -145,7 +145,7 @@ const KnownProgram& numactl_program() {
   return program;
 }
 
-std::optional<Memory> take_numactl_memory(const Reader& read, CommandLine& line) {
+std::optional<MemoryPolicy> take_numactl_memory(const Reader& read, CommandLine& line) {
   constexpr std::pair<const char*, const char*> kOptions[] = {{"--membind", "bind"},
                                                               {"--interleave", "interleave"},
                                                               {"--preferred", "preferred"},
@@ -154,14 +154,14 @@ std::optional<Memory> take_numactl_memory(const Reader& read, CommandLine& line)
   std::vector<int> all;
   for (const Node& node : read.machine.nodes) all.push_back(node.id);
   const std::vector<int> with_memory = nodes_with_memory(read.machine);
-  std::optional<Memory> memory;
+  std::optional<MemoryPolicy> memory;
   for (const auto& [option, policy] : kOptions) {
     const auto value = line.take(option);
     if (!value) continue;
     if (memory)
       throw UsageError("numactl", std::string("found ") + option + " together with another memory policy",
                        "one memory policy");
-    memory = Memory{policy, {}, {}, "default"};
+    memory = MemoryPolicy{policy, {}, {}, "default"};
     if (memory->policy == "local") continue;
     memory->nodes = numactl_set(read, *value, with_memory, all, "node");
     for (const int node : memory->nodes)

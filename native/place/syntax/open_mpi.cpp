@@ -51,7 +51,7 @@ std::vector<std::vector<int>> parse_rank_file(const Reader& read, const std::str
   return parts;
 }
 
-Form emit_openmpi(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_openmpi(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   Form form{{"mpirun", "-np", count(layout), "--use-hwthread-cpus", "--mca", "rmaps_rank_file_physical", "1",
              "--rankfile", "{rankfile}"},
             {},
@@ -90,7 +90,7 @@ Parsed parse_openmpi(const Reader& read, CommandLine& line) {
   return {limited_to_tasks(read, layout, line.take("-np"), false), {}};
 }
 
-Form emit_openmpi5(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_openmpi5(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   const std::vector<Cpu> order = logical(machine);
   std::map<int, int> number;
   for (std::size_t i = 0; i < order.size(); ++i) number[order[i].id] = static_cast<int>(i);

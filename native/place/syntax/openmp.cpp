@@ -8,13 +8,13 @@
 namespace mm::place::syntax {
 namespace {
 
-Form threads(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory,
+Form threads(const std::string& form, const Machine& machine, const Layout& layout, const MemoryPolicy& memory,
              std::vector<std::pair<std::string, std::string>> environment) {
   environment.emplace_back("OMP_NUM_THREADS", count(layout));
   return with_numactl(form, {{}, std::move(environment), {}}, machine, layout, memory);
 }
 
-Form emit_places(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_places(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   Words places;
   for (const auto& part : layout.parts) places.push_back("{" + plain(part, ",") + "}");
   // `close`, not `true`: with as many threads as places, thread i gets place i.
@@ -141,7 +141,7 @@ Parsed parse_places(const Reader& read, CommandLine& line) {
   return {of_threads(read, line, places), {}};
 }
 
-Form emit_gomp(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_gomp(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   Words cpus;
   for (const auto& part : layout.parts) cpus.push_back(std::to_string(part[0]));
   return threads("gomp", machine, layout, memory, {{"GOMP_CPU_AFFINITY", join(cpus, " ")}});
@@ -155,7 +155,7 @@ Parsed parse_gomp(const Reader& read, CommandLine& line) {
   return {limited_to_tasks(read, cpus, line.take_variable("OMP_NUM_THREADS"), true), {}};
 }
 
-Form emit_kmp(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_kmp(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   Words items;
   for (const auto& part : layout.parts)
     items.push_back(part.size() == 1 ? std::to_string(part[0]) : "{" + plain(part, ",") + "}");

@@ -8,7 +8,7 @@
 namespace mm::place::syntax {
 namespace {
 
-Form emit_parts(const Machine& machine, const Layout& layout, const Memory& memory) {
+Form emit_parts(const Machine& machine, const Layout& layout, const MemoryPolicy& memory) {
   (void)machine;
   if (memory.policy != "default" || memory.pages != "default")
     throw UsageError("parts", "cannot express memory policies", "any other form");

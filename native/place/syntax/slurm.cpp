@@ -8,7 +8,7 @@
 namespace mm::place::syntax {
 namespace {
 
-Form emit_slurm(const Machine& machine, const Layout& layout, const Memory& memory, bool masks) {
+Form emit_slurm(const Machine& machine, const Layout& layout, const MemoryPolicy& memory, bool masks) {
   Words sets;
   for (const auto& part : layout.parts) masks = masks || part.size() > 1;
   for (const auto& part : layout.parts) sets.push_back(masks ? hex(part) : std::to_string(part[0]));
@@ -49,12 +49,12 @@ std::string without_verbosity(std::string value) {
 
 // Returns the policy of --mem-bind; nullopt if it differs by task. Masks of the nodes around each task's CPUs are one
 // policy for all tasks.
-std::optional<Memory> memory_of(const Reader& read, const std::string& text, const Layout& layout) {
+std::optional<MemoryPolicy> memory_of(const Reader& read, const std::string& text, const Layout& layout) {
   std::string value = without_verbosity(text);
   const bool preferred = value.starts_with("prefer,");
   if (preferred) value = value.substr(7);
-  Memory memory{preferred ? "preferred" : "bind", {}, {}, "default"};
-  if (value == "none" && !preferred) return Memory{};
+  MemoryPolicy memory{preferred ? "preferred" : "bind", {}, {}, "default"};
+  if (value == "none" && !preferred) return MemoryPolicy{};
   if (value == "local") {
     if (!preferred) memory.policy = "local";
     return memory;

@@ -22,9 +22,9 @@ struct Pmu {
 /// Returns all PMUs under a root, by name, with trailing numbers in numeric order.
 std::vector<Pmu> find_pmus(const std::string& root);
 
-using perf::Counts;
 using perf::Encoding;
-using perf::Kernel;
+using perf::PerfKernel;
+using perf::PmuCounts;
 using perf::real_kernel;
 
 /// Encodes `event=0x04,umask=0x3` by the bit fields of the PMU's format. Returns nullopt if a term is unknown or

@@ -22,9 +22,9 @@ bool matches(std::string_view name, std::string_view form) {
 namespace {
 
 /// Reads one table and reports invalid values.
-class Table {
+class EventTable {
  public:
-  Table(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
+  EventTable(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
 
   std::string text(const char* key, bool required) const {
     const toml::node* const node = table_.get(key);
@@ -95,7 +95,7 @@ class Table {
     for (const toml::node& element : *node->as_array()) {
       const std::string place = where_ + (where_.ends_with(' ') ? "" : ".") + key + "[" + std::to_string(i++) + "]";
       if (!element.is_table()) throw Failure(place + ": must be a table");
-      with(Table(*element.as_table(), place));
+      with(EventTable(*element.as_table(), place));
     }
   }
 
@@ -120,9 +120,9 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
     throw Failure(message.str());
   }
   std::vector<PmuDefinition> definitions;
-  const Table top(root, file + ": ");
+  const EventTable top(root, file + ": ");
   top.only({"pmu"});
-  top.each("pmu", [&](const Table& pmu) {
+  top.each("pmu", [&](const EventTable& pmu) {
     pmu.only({"device", "not", "cpuid", "component", "label", "source", "event", "metric"});
     PmuDefinition definition;
     definition.file = file;
@@ -132,14 +132,14 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
     definition.component = pmu.text("component", true);
     definition.label = pmu.text("label", definition.component != "cpu");
     pmu.text("source", true);  // required: every definition names its source
-    pmu.each("event", [&](const Table& event) {
+    pmu.each("event", [&](const EventTable& event) {
       event.only({"name", "use", "terms", "scale", "unit"});
       EventDefinition e{event.text("name", true), event.text("use", false), event.text("terms", false),
                         event.real("scale", 1)};
       if (e.use.empty() && e.terms.empty()) event.refuse("use", "or terms is required");
       definition.events.push_back(std::move(e));
     });
-    pmu.each("metric", [&](const Table& metric) {
+    pmu.each("metric", [&](const EventTable& metric) {
       metric.only({"name", "unit", "what", "of", "sum", "over"});
       MetricDefinition m{metric.text("name", true),
                          metric.text("unit", true),

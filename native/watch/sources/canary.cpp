@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kAdds = 16000;  // 5 µs at 3 GHz
 constexpr std::size_t kKept = 32;       // walks per estimate: eight seconds at four walks a second
 
-class Canary : public Source {
+class CanarySource : public Source {
  public:
   void open(const Host& host, Board& board) override {
     host_ = &host;
@@ -133,7 +133,7 @@ class Canary : public Source {
     board.set_header("use", {{"memory", "memory.pressure"}});
   }
 
-  static std::size_t add_with_interval(Board& board, Metric metric) {
+  static std::size_t add_with_interval(Board& board, ComponentMetric metric) {
     const std::string name = metric.name;
     const std::size_t first = board.add(metric);
     metric.name = name + "_low";
@@ -180,7 +180,7 @@ class Canary : public Source {
   std::size_t latency_ = 0, clock_ = 0, moved_ = 0, pressure_ = 0;
 };
 
-const Registration<Canary> canary_source(
+const Registration<CanarySource> canary_source(
     "canary", "memory latency and clock rate by short measurements, for machines without counters");
 
 }  // namespace

@@ -80,7 +80,7 @@ class Counters : public Source {
   void sample_part(Board& board, double now, std::size_t part) override {
     for (const std::size_t i : by_part_[part]) {
       Instance& instance = instances_[i];
-      Counts& counts = *instance.counts;
+      PmuCounts& counts = *instance.counts;
       counts.read(now);
       for (const auto& [m, id] : instance.metrics) {
         const double numerator = instance.weighted(m->sum);
@@ -103,7 +103,7 @@ class Counters : public Source {
   struct Instance {
     const PmuDefinition* definition;
     std::size_t component;
-    std::unique_ptr<Counts> counts;
+    std::unique_ptr<PmuCounts> counts;
     std::vector<int> event_of;  ///< by event of the definition: its index in `counts`; -1: unavailable
     std::vector<std::pair<const MetricDefinition*, std::size_t>> metrics{};
     std::size_t counted = kNone;  ///< metric: share of the time in which it counted
@@ -207,7 +207,7 @@ class Counters : public Source {
         continue;
       }
       Instance instance{&definition, component, nullptr, event_of, {}};
-      instance.counts = std::make_unique<Counts>(*host.kernel, pmu.type, cpu, encodings);
+      instance.counts = std::make_unique<PmuCounts>(*host.kernel, pmu.type, cpu, encodings);
       if (const int error = instance.counts->open(); error != 0 && error != ENODEV) {  // ENODEV: the CPU is offline
         add_absences(absence_for(error));
         if (error == EACCES || error == EPERM || error == EMFILE) continue;

@@ -7,29 +7,29 @@
 namespace mm::watch {
 namespace {
 
-struct Kind {
+struct VmstatCounter {
   const char *key, *metric, *what;
 };
-constexpr Kind kKinds[] = {
+constexpr VmstatCounter kCounters[] = {
     {"pgmigrate_success", "host.pages_moved", "pages migrated, for any reason"},
     {"numa_pages_migrated", "host.pages_balanced", "pages that NUMA balancing migrated to another node"},
     {"numa_hint_faults", "host.hint_faults", "hinting faults of NUMA balancing"},
     {"pgpromote_success", "host.pages_promoted", "pages promoted from slow to fast memory"},
 };
 
-class Pages : public Source {
+class PageMigrationSource : public Source {
  public:
   void open(const Host& host, Board& board) override {
     vmstat_ = KernelFile(host.root + "/proc/vmstat");
     const std::string text(vmstat_.text());
     if (board.components("host") == 0) board.add("host", {{"name", "host"}});
-    for (const Kind& kind : kKinds) {
-      if (text.find(std::string(kind.key) + " ") == std::string::npos) {
-        board.absent(kind.metric,
-                     "the Linux kernel does not count these: " + std::string(kind.key) + " is not in /proc/vmstat");
+    for (const VmstatCounter& counter : kCounters) {
+      if (text.find(std::string(counter.key) + " ") == std::string::npos) {
+        board.absent(counter.metric,
+                     "the Linux kernel does not count these: " + std::string(counter.key) + " is not in /proc/vmstat");
         continue;
       }
-      counters_.push_back({&kind, board.add({kind.metric, "1/s", kind.what}), {}});
+      counters_.push_back({&counter, board.add({counter.metric, "1/s", counter.what}), {}});
     }
   }
 
@@ -38,7 +38,7 @@ class Pages : public Source {
       std::string_view line = next_line(text);
       const std::string_view key = next_word(line);
       for (Counter& c : counters_)
-        if (key == c.kind->key)
+        if (key == c.source->key)
           board.set(c.metric, 0, c.rate.of(static_cast<double>(whole_number(next_word(line), 0)), now));
     }
   }
@@ -47,7 +47,7 @@ class Pages : public Source {
 
  private:
   struct Counter {
-    const Kind* kind;
+    const VmstatCounter* source;
     std::size_t metric;
     Rate rate;
   };
@@ -55,7 +55,7 @@ class Pages : public Source {
   std::vector<Counter> counters_;
 };
 
-const Registration<Pages> pages_source("pages", "page migration, /proc/vmstat");
+const Registration<PageMigrationSource> pages_source("pages", "page migration, /proc/vmstat");
 
 }  // namespace
 }  // namespace mm::watch

@@ -39,7 +39,7 @@ std::string_view read_into(const std::string& path, std::vector<char>& buffer) {
   return {buffer.data(), size};
 }
 
-class Processes : public Source {
+class ProcessSource : public Source {
  public:
   void open(const Host& host, Board& board) override {
     folder_ = host.root + "/proc/";
@@ -131,12 +131,12 @@ class Processes : public Source {
   /// Returns the busiest threads of a process: share of a CPU, share of the time runnable but waiting, and the CPU of
   /// the last run. Shares are known from the second sample.
   json threads_of(std::int64_t pid, double now) {
-    struct Thread {
+    struct ThreadLoad {
       std::int64_t tid, on;
       double share, waited;
       std::string name;
     };
-    std::vector<Thread> all;
+    std::vector<ThreadLoad> all;
     const std::string folder = folder_ + std::to_string(pid) + "/task/";
     DIR* const tasks = ::opendir(folder.c_str());
     if (tasks == nullptr) return nullptr;
@@ -160,7 +160,7 @@ class Processes : public Source {
       previous = current;
     }
     ::closedir(tasks);
-    std::sort(all.begin(), all.end(), [](const Thread& a, const Thread& b) {
+    std::sort(all.begin(), all.end(), [](const ThreadLoad& a, const ThreadLoad& b) {
       return (a.share == a.share ? a.share : -1) > (b.share == b.share ? b.share : -1);
     });
     const auto share = [](double value) { return value == value ? json(std::round(value * 1e4) / 1e4) : json(); };
@@ -219,7 +219,7 @@ class Processes : public Source {
   std::uint64_t round_ = 0;
 };
 
-const Registration<Processes> processes_source("processes", "the busiest processes and where their memory lies");
+const Registration<ProcessSource> processes_source("processes", "the busiest processes and where their memory lies");
 
 }  // namespace
 }  // namespace mm::watch

@@ -6,7 +6,7 @@
 namespace mm::watch {
 namespace {
 
-class System : public Source {
+class SystemSource : public Source {
  public:
   void open(const Host& host, Board& board) override {
     if (board.components("host") == 0) board.add("host", {{"name", "host"}});
@@ -67,7 +67,7 @@ class System : public Source {
   std::size_t running_ = 0, blocked_ = 0, switches_ = 0, interrupts_ = 0, forks_ = 0;
 };
 
-const Registration<System> system_source("system", "run queue, switches, interrupts and pressure, /proc");
+const Registration<SystemSource> system_source("system", "run queue, switches, interrupts and pressure, /proc");
 
 }  // namespace
 }  // namespace mm::watch

@@ -203,14 +203,14 @@ struct MonteCarlo final : Registers<std::array<double, 3>> {
 
 /// N arrays, with E elements of each per unit. The first arrays are written, and are initially 0.
 template <class A, class T, std::size_t N, std::size_t E>
-class Columns : public Kernel {
+class ArrayKernel : public Kernel {
  protected:
   using Real = typename A::template Value<T>;
   using Reals = typename A::template Array<T>;
   static_assert(E * sizeof(T) % kLine == 0);
 
  public:
-  Columns(const Shape& shape, Memory& memory) : n_(fit(shape, N, sizeof(T), E)) {
+  ArrayKernel(const Shape& shape, Memory& memory) : n_(fit(shape, N, sizeof(T), E)) {
     for (Reals& a : array_) a = {memory.take<T>(n_)};
   }
   std::size_t units() const override { return n_ / E; }
@@ -252,8 +252,8 @@ class Columns : public Kernel {
 double one_to_two(std::size_t k, std::size_t i) { return 1 + unit_real(i * 8 + k); }
 
 template <class A>
-struct Planckian final : Columns<A, double, 5, 32> {
-  using Base = Columns<A, double, 5, 32>;
+struct Planckian final : ArrayKernel<A, double, 5, 32> {
+  using Base = ArrayKernel<A, double, 5, 32>;
   using typename Base::Real;
   Planckian(const Shape& shape, Memory& memory) : Base(shape, memory) {
     for (std::size_t k = 2; k < 5; ++k) this->set(k, [k](std::size_t i) { return one_to_two(k, i); });
@@ -278,8 +278,8 @@ struct Planckian final : Columns<A, double, 5, 32> {
 };
 
 template <class A>
-struct BlackScholes final : Columns<A, double, 5, 32> {
-  using Base = Columns<A, double, 5, 32>;
+struct BlackScholes final : ArrayKernel<A, double, 5, 32> {
+  using Base = ArrayKernel<A, double, 5, 32>;
   using typename Base::Real;
   static constexpr double kRate = 0.03, kVolatility = 0.25;
 
@@ -328,8 +328,8 @@ struct BlackScholes final : Columns<A, double, 5, 32> {
 
 /// Each operation depends on the previous one, but elements are independent.
 template <class A>
-struct DivideSqrt final : Columns<A, double, 3, 32> {
-  using Base = Columns<A, double, 3, 32>;
+struct DivideSqrt final : ArrayKernel<A, double, 3, 32> {
+  using Base = ArrayKernel<A, double, 3, 32>;
   using typename Base::Real;
   static constexpr int kSteps = 4;
   DivideSqrt(const Shape& shape, Memory& memory) : Base(shape, memory) {
@@ -359,10 +359,10 @@ struct DivideSqrt final : Columns<A, double, 3, 32> {
 /// Softened gravity between all pairs of a unit's bodies. The reciprocal square root is estimated from the bits of its
 /// operand and refined by three Newton steps. The result is accurate to rounding, and vectorised on every processor.
 template <class A>
-struct NBody final : Columns<A, float, 7, 32> {
+struct NBody final : ArrayKernel<A, float, 7, 32> {
   static constexpr std::size_t kBodies = 32;
   static constexpr float kSoftening = 0.01f;  // squared distance: bodies are in a cube of side 1
-  using Base = Columns<A, float, 7, kBodies>;
+  using Base = ArrayKernel<A, float, 7, kBodies>;
   using typename Base::Real;
   using Word = typename A::template Value<std::uint32_t>;
   using Local = std::array<Real, kBodies>;

@@ -167,14 +167,14 @@ class Gemm final : public Kernel {
 /// Small square matrices, one per unit, with separate results, so that the same work can be repeated any number of
 /// times.
 template <class A, std::size_t results>
-class Matrices : public Kernel {
+class MatrixKernel : public Kernel {
  protected:
   using Real = typename A::template Value<double>;
   using Reals = typename A::template Array<double>;
 
  public:
   /// `extra` is the number of bytes of a unit in addition to its matrices.
-  Matrices(const Shape& shape, Memory& memory, std::size_t n, std::size_t extra)
+  MatrixKernel(const Shape& shape, Memory& memory, std::size_t n, std::size_t extra)
       : n_(n), units_(units_in(shape, (1 + results) * n * n * 8 + extra)) {
     a_ = {memory.take<double>(units_ * n * n)};
     out_ = {memory.take<double>(units_ * results * n * n)};
@@ -211,8 +211,8 @@ class Matrices : public Kernel {
 
 /// P A = L U with row interchanges, right-looking.
 template <class A>
-class Lu final : public Matrices<A, 1> {
-  using Base = Matrices<A, 1>;
+class Lu final : public MatrixKernel<A, 1> {
+  using Base = MatrixKernel<A, 1>;
   using typename Base::Real;
   using typename Base::Reals;
   using Indices = typename A::template Array<std::uint32_t>;
@@ -311,8 +311,8 @@ class Lu final : public Matrices<A, 1> {
 
 /// A = R^T R with R upper triangular, right-looking.
 template <class A>
-class Cholesky final : public Matrices<A, 1> {
-  using Base = Matrices<A, 1>;
+class Cholesky final : public MatrixKernel<A, 1> {
+  using Base = MatrixKernel<A, 1>;
   using typename Base::Real;
   using typename Base::Reals;
 
@@ -387,8 +387,8 @@ class Cholesky final : public Matrices<A, 1> {
 
 /// One cyclic sweep of Jacobi rotations: D = V A V^T with smaller off-diagonal elements.
 template <class A>
-class EigenStep final : public Matrices<A, 2> {
-  using Base = Matrices<A, 2>;
+class EigenStep final : public MatrixKernel<A, 2> {
+  using Base = MatrixKernel<A, 2>;
   using typename Base::Real;
   using typename Base::Reals;
 

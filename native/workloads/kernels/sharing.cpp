@@ -20,7 +20,7 @@ constexpr std::size_t kPerLine = kLine / sizeof(u64);
 /// Accesses that other threads observe, which are counted if `A` counts. They are relaxed, except for accesses that
 /// pass data on.
 template <class A>
-struct Shared {
+struct SharedAccess {
   static constexpr bool kCounts = std::is_same_v<A, Counted>;
   template <class T>
   static void store(T* at, T value, std::memory_order order = std::memory_order_relaxed) {
@@ -122,7 +122,7 @@ struct FalseSharing final : Sharing<A> {
     using Word = typename A::template Value<u64>;
     for (std::size_t u = first; u < last; ++u) {
       for (std::size_t i = 0; i < kAdds; ++i)
-        Shared<A>::store(counter, bare(Word(Shared<A>::load(counter)) + Word(1)));  // not in a register
+        SharedAccess<A>::store(counter, bare(Word(SharedAccess<A>::load(counter)) + Word(1)));  // not in a register
       A::end_unit();
     }
     this->done(thread) += last - first;
@@ -151,7 +151,7 @@ struct ContendedAtomics final : Sharing<A> {
   void run(std::size_t first, std::size_t last, int thread) override {
     u64* const sum = this->line(0);
     for (std::size_t u = first; u < last; ++u) {
-      for (std::size_t i = 0; i < kAdds; ++i) Shared<A>::add(sum, 1);
+      for (std::size_t i = 0; i < kAdds; ++i) SharedAccess<A>::add(sum, 1);
       A::end_unit();
     }
     this->done(thread) += last - first;
@@ -176,8 +176,8 @@ struct LinePingPong final : Sharing<A> {
     u64* const ball = this->line(0);
     u64& rounds = this->done(thread);
     for (std::size_t u = first; u < last; ++u) {
-      const Word value = Shared<A>::await(ball, 2 * rounds + static_cast<u64>(thread));
-      Shared<A>::store(ball, bare(value + Word(1)), std::memory_order_release);
+      const Word value = SharedAccess<A>::await(ball, 2 * rounds + static_cast<u64>(thread));
+      SharedAccess<A>::store(ball, bare(value + Word(1)), std::memory_order_release);
       ++rounds;
       A::end_unit();
     }
@@ -225,10 +225,10 @@ struct ProducerConsumerRing final : Sharing<A> {
     u64 *const head = this->line(0), *const tail = this->line(1), *const ring = this->line(2);
     u64& n = this->done(0);
     for (; units != 0; --units) {
-      Shared<A>::await(tail, n < kSlots ? 0 : n - kSlots + 1);
+      SharedAccess<A>::await(tail, n < kSlots ? 0 : n - kSlots + 1);
       const typename A::template Array<u64> slot{ring + n % kSlots * kPerLine};
       for (std::size_t k = 0; k < kPerLine; ++k) slot[k] = Word(n * kPerLine + k) * Word(kFactor);
-      Shared<A>::store(head, ++n, std::memory_order_release);
+      SharedAccess<A>::store(head, ++n, std::memory_order_release);
       A::end_unit();
     }
   }
@@ -237,12 +237,12 @@ struct ProducerConsumerRing final : Sharing<A> {
     const typename A::template Array<u64> totals{tail};
     u64& n = this->done(1);
     for (; units != 0; --units) {
-      Shared<A>::await(head, n + 1);
+      SharedAccess<A>::await(head, n + 1);
       const typename A::template Array<u64> slot{ring + n % kSlots * kPerLine};
       Word sum = totals[1];
       for (std::size_t k = 0; k < kPerLine; ++k) sum += slot[k];
       totals[1] = sum;
-      Shared<A>::store(tail, ++n, std::memory_order_release);
+      SharedAccess<A>::store(tail, ++n, std::memory_order_release);
       A::end_unit();
     }
   }
@@ -268,11 +268,12 @@ struct Barrier final : Sharing<A> {
     u64& times = this->done(thread);
     for (std::size_t u = first; u < last; ++u) {
       ++times;
-      Shared<A>::store(counter, bare(Word(Shared<A>::load(counter)) + Word(1)));
-      if (Word(Shared<A>::add(arrivals, 1)) == Word(times * threads - 1))
-        Shared<A>::store(openings, times, std::memory_order_release);
-      Shared<A>::await(openings, times);
-      if (Word(Shared<A>::load(neighbours)) < Word(times)) counter[1] = times;  // an error, which verify() reports
+      SharedAccess<A>::store(counter, bare(Word(SharedAccess<A>::load(counter)) + Word(1)));
+      if (Word(SharedAccess<A>::add(arrivals, 1)) == Word(times * threads - 1))
+        SharedAccess<A>::store(openings, times, std::memory_order_release);
+      SharedAccess<A>::await(openings, times);
+      if (Word(SharedAccess<A>::load(neighbours)) < Word(times))
+        counter[1] = times;  // an error, which verify() reports
       A::end_unit();
     }
   }

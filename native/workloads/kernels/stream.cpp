@@ -16,13 +16,13 @@ constexpr double kFactor = 0.5;
 /// writes array 0. The others contain 1 + k + i/2^20, which is exact in binary, so that results can be compared
 /// exactly.
 template <class A, std::size_t N>
-class Walk : public Kernel {
+class ArrayWalk : public Kernel {
  protected:
   using Real = typename A::template Value<double>;
   using Reals = typename A::template Array<double>;
 
  public:
-  Walk(const Shape& shape, Memory& memory)
+  ArrayWalk(const Shape& shape, Memory& memory)
       : stride_(static_cast<std::size_t>(shape.stride)), n_(fit(shape, N, sizeof(double), kElements)) {
     for (std::size_t k = 0; k < N; ++k) {
       array_[k] = {memory.take<double>(n_)};
@@ -81,8 +81,8 @@ class Walk : public Kernel {
 };
 
 template <class A>
-struct Fill final : Walk<A, 1> {
-  using Walk<A, 1>::Walk;
+struct Fill final : ArrayWalk<A, 1> {
+  using ArrayWalk<A, 1>::ArrayWalk;
   Counts counts() const override { return this->each(0, 0, 1, 1); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto a = this->array_[0];
@@ -94,106 +94,107 @@ struct Fill final : Walk<A, 1> {
 };
 
 template <class A>
-struct Copy final : Walk<A, 2> {
-  using Walk<A, 2>::Walk;
-  using typename Walk<A, 2>::Real;
+struct Copy final : ArrayWalk<A, 2> {
+  using ArrayWalk<A, 2>::ArrayWalk;
+  using typename ArrayWalk<A, 2>::Real;
   Counts counts() const override { return this->each(0, 1, 1, 2); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto a = this->array_[0], b = this->array_[1];
     this->over(first, last, [=](std::size_t i) { a[i] = Real(b[i]); });
   }
   std::string verify() const override {
-    return this->compare([](std::size_t i) { return Walk<A, 2>::at(1, i); });
+    return this->compare([](std::size_t i) { return ArrayWalk<A, 2>::at(1, i); });
   }
 };
 
 template <class A>
-struct Scale final : Walk<A, 2> {
-  using Walk<A, 2>::Walk;
+struct Scale final : ArrayWalk<A, 2> {
+  using ArrayWalk<A, 2>::ArrayWalk;
   Counts counts() const override { return this->each(1, 1, 1, 2); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto a = this->array_[0], b = this->array_[1];
     this->over(first, last, [=](std::size_t i) { a[i] = kFactor * b[i]; });
   }
   std::string verify() const override {
-    return this->compare([](std::size_t i) { return kFactor * Walk<A, 2>::at(1, i); });
+    return this->compare([](std::size_t i) { return kFactor * ArrayWalk<A, 2>::at(1, i); });
   }
 };
 
 template <class A>
-struct Add final : Walk<A, 3> {
-  using Walk<A, 3>::Walk;
+struct Add final : ArrayWalk<A, 3> {
+  using ArrayWalk<A, 3>::ArrayWalk;
   Counts counts() const override { return this->each(1, 2, 1, 3); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto a = this->array_[0], b = this->array_[1], c = this->array_[2];
     this->over(first, last, [=](std::size_t i) { a[i] = b[i] + c[i]; });
   }
   std::string verify() const override {
-    return this->compare([](std::size_t i) { return Walk<A, 3>::at(1, i) + Walk<A, 3>::at(2, i); });
+    return this->compare([](std::size_t i) { return ArrayWalk<A, 3>::at(1, i) + ArrayWalk<A, 3>::at(2, i); });
   }
 };
 
 template <class A>
-struct Triad final : Walk<A, 3> {
-  using Walk<A, 3>::Walk;
+struct Triad final : ArrayWalk<A, 3> {
+  using ArrayWalk<A, 3>::ArrayWalk;
   Counts counts() const override { return this->each(2, 2, 1, 3); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto a = this->array_[0], b = this->array_[1], c = this->array_[2];
     this->over(first, last, [=](std::size_t i) { a[i] = b[i] + kFactor * c[i]; });
   }
   std::string verify() const override {
-    return this->compare([](std::size_t i) { return Walk<A, 3>::at(1, i) + kFactor * Walk<A, 3>::at(2, i); });
+    return this->compare([](std::size_t i) { return ArrayWalk<A, 3>::at(1, i) + kFactor * ArrayWalk<A, 3>::at(2, i); });
   }
 };
 
 template <class A>
-struct Schoenauer final : Walk<A, 4> {
-  using Walk<A, 4>::Walk;
+struct Schoenauer final : ArrayWalk<A, 4> {
+  using ArrayWalk<A, 4>::ArrayWalk;
   Counts counts() const override { return this->each(2, 3, 1, 4); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto a = this->array_[0], b = this->array_[1], c = this->array_[2], d = this->array_[3];
     this->over(first, last, [=](std::size_t i) { a[i] = b[i] + c[i] * d[i]; });
   }
   std::string verify() const override {
-    return this->compare(
-        [](std::size_t i) { return Walk<A, 4>::at(1, i) + Walk<A, 4>::at(2, i) * Walk<A, 4>::at(3, i); });
+    return this->compare([](std::size_t i) {
+      return ArrayWalk<A, 4>::at(1, i) + ArrayWalk<A, 4>::at(2, i) * ArrayWalk<A, 4>::at(3, i);
+    });
   }
 };
 
 /// y = x/2 - y, in place. Two passes restore y.
 template <class A>
-struct Daxpy final : Walk<A, 2> {
-  using Walk<A, 2>::Walk;
+struct Daxpy final : ArrayWalk<A, 2> {
+  using ArrayWalk<A, 2>::ArrayWalk;
   Counts counts() const override { return this->each(2, 2, 1, 2); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto a = this->array_[0], b = this->array_[1];
     this->over(first, last, [=](std::size_t i) { a[i] = kFactor * b[i] - a[i]; });
   }
   std::string verify() const override {
-    return this->compare([](std::size_t i) { return kFactor * Walk<A, 2>::at(1, i) - Walk<A, 2>::at(0, i); });
+    return this->compare([](std::size_t i) { return kFactor * ArrayWalk<A, 2>::at(1, i) - ArrayWalk<A, 2>::at(0, i); });
   }
 };
 
 /// a = 4 - a, in place. There is one array, and half of the traffic is writes.
 template <class A>
-struct Update final : Walk<A, 1> {
-  using Walk<A, 1>::Walk;
-  using typename Walk<A, 1>::Real;
+struct Update final : ArrayWalk<A, 1> {
+  using ArrayWalk<A, 1>::ArrayWalk;
+  using typename ArrayWalk<A, 1>::Real;
   Counts counts() const override { return this->each(1, 1, 1, 1); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto a = this->array_[0];
     this->over(first, last, [=](std::size_t i) { a[i] = Real(4) - a[i]; });
   }
   std::string verify() const override {
-    return this->compare([](std::size_t i) { return 4 - Walk<A, 1>::at(0, i); });
+    return this->compare([](std::size_t i) { return 4 - ArrayWalk<A, 1>::at(0, i); });
   }
 };
 
 /// Sums of arrays that are only read. One sum per unit is retained for verification.
 template <class A, std::size_t N>
-class Reduce : public Walk<A, N> {
+class Reduce : public ArrayWalk<A, N> {
  public:
-  Reduce(const Shape& shape, Memory& memory) : Walk<A, N>(shape, memory), sums_(this->units(), -1.0) {}
+  Reduce(const Shape& shape, Memory& memory) : ArrayWalk<A, N>(shape, memory), sums_(this->units(), -1.0) {}
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(sums_)); }
 
  protected:
@@ -202,7 +203,7 @@ class Reduce : public Walk<A, N> {
     const std::size_t stride = this->stride_;
     for (std::size_t u = first; u < last; ++u) {
       const std::size_t start = u * kElements * stride;
-      std::array<typename Walk<A, N>::Real, 8> part{};  // independent sums, to hide the latency of additions
+      std::array<typename ArrayWalk<A, N>::Real, 8> part{};  // independent sums, to hide the latency of additions
       for (std::size_t j = 0; j < kElements; j += 8)
         for (std::size_t k = 0; k < 8; ++k) part[k] = part[k] + term(start + (j + k) * stride);
       double total = 0;
@@ -234,7 +235,7 @@ struct Sum final : Reduce<A, 1> {
     this->reduce(first, last, [=](std::size_t i) -> typename A::template Value<double> { return a[i]; });
   }
   std::string verify() const override {
-    return this->check([](std::size_t i) { return Walk<A, 1>::at(0, i); });
+    return this->check([](std::size_t i) { return ArrayWalk<A, 1>::at(0, i); });
   }
 };
 
@@ -247,15 +248,15 @@ struct Dot final : Reduce<A, 2> {
     this->reduce(first, last, [=](std::size_t i) { return a[i] * b[i]; });
   }
   std::string verify() const override {
-    return this->check([](std::size_t i) { return Walk<A, 2>::at(0, i) * Walk<A, 2>::at(1, i); });
+    return this->check([](std::size_t i) { return ArrayWalk<A, 2>::at(0, i) * ArrayWalk<A, 2>::at(1, i); });
   }
 };
 
 /// Stores past the caches. Lines are not read first.
 template <class A, std::size_t N>
-class Past : public Walk<A, N> {
+class Past : public ArrayWalk<A, N> {
  public:
-  Past(const Shape& shape, Memory& memory) : Walk<A, N>(shape, memory) {}
+  Past(const Shape& shape, Memory& memory) : ArrayWalk<A, N>(shape, memory) {}
 
  protected:
   Counts past(double flops, double loads) const {
@@ -295,7 +296,7 @@ struct CopyPast final : Past<A, 2> {
     this->stream(first, last, [=](std::size_t i) -> typename A::template Value<double> { return b[i]; });
   }
   std::string verify() const override {
-    return this->compare([](std::size_t i) { return Walk<A, 2>::at(1, i); });
+    return this->compare([](std::size_t i) { return ArrayWalk<A, 2>::at(1, i); });
   }
 };
 
@@ -308,7 +309,7 @@ struct TriadPast final : Past<A, 3> {
     this->stream(first, last, [=](std::size_t i) { return b[i] + kFactor * c[i]; });
   }
   std::string verify() const override {
-    return this->compare([](std::size_t i) { return Walk<A, 3>::at(1, i) + kFactor * Walk<A, 3>::at(2, i); });
+    return this->compare([](std::size_t i) { return ArrayWalk<A, 3>::at(1, i) + kFactor * ArrayWalk<A, 3>::at(2, i); });
   }
 };
 

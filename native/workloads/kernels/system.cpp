@@ -139,17 +139,17 @@ struct SystemCall final : Marks<A, u32> {
 };
 
 /// A pipe with both ends in this process.
-struct Pipe {
+struct LocalPipe {
   std::array<int, 2> ends{-1, -1};
-  Pipe() {
+  LocalPipe() {
     if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Absent("cannot create a pipe: " + error_text(errno));
   }
-  ~Pipe() {
+  ~LocalPipe() {
     close(ends[0]);
     close(ends[1]);
   }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
+  LocalPipe(const LocalPipe&) = delete;
+  LocalPipe& operator=(const LocalPipe&) = delete;
   void put(u8 byte) const {
     while (write(ends[1], &byte, 1) != 1)
       if (errno != EINTR) throw Failure("cannot write to a pipe: " + error_text(errno));
@@ -176,7 +176,7 @@ struct PipeSelf final : Marks<A, u32> {
   }
   void run(std::size_t first, std::size_t last, int thread) override {
     const auto marks = this->marks_;
-    const Pipe& pipe = pipes_[static_cast<std::size_t>(thread)];
+    const LocalPipe& pipe = pipes_[static_cast<std::size_t>(thread)];
     for (std::size_t u = first; u < last; ++u) {
       pipe.put(static_cast<u8>(u));
       marks[u] = typename A::template Value<u32>(mark(pipe.take()));
@@ -190,7 +190,7 @@ struct PipeSelf final : Marks<A, u32> {
 
  private:
   static u32 mark(u8 byte) { return 256u + byte; }
-  std::vector<Pipe> pipes_;
+  std::vector<LocalPipe> pipes_;
 };
 
 /// Two threads wake each other through pipes, with one byte in each direction. Each thread sleeps until the other
@@ -234,16 +234,16 @@ struct PipeSwitch final : Marks<A, u64, 2> {
     u64 units = 0;
   };
   std::array<Done, 2> done_;
-  std::array<Pipe, 2> pipes_;  ///< from thread 0, from thread 1
+  std::array<LocalPipe, 2> pipes_;  ///< from thread 0, from thread 1
 };
 
 constexpr std::size_t kBlock = 64 << 10;  // B of a file
 
 /// A file without a name, in MESHMARK_SCRATCH, TMPDIR or /tmp, whichever is set first. Block u contains, once it is
 /// written, the pattern from word u % 512 on, so that blocks share one pattern.
-class Scratch {
+class ScratchFile {
  public:
-  explicit Scratch(std::size_t blocks) : blocks_(blocks), pattern_(kBlock / sizeof(u64) + kShifts) {
+  explicit ScratchFile(std::size_t blocks) : blocks_(blocks), pattern_(kBlock / sizeof(u64) + kShifts) {
     for (std::size_t i = 0; i < pattern_.size(); ++i) pattern_[i] = scramble(i) | 1;
     for (const char* const name : {"MESHMARK_SCRATCH", "TMPDIR"})
       if (const char* const folder = std::getenv(name); folder != nullptr && *folder != '\0') {
@@ -260,12 +260,12 @@ class Scratch {
       unlink(path.c_str());
     }
   }
-  ~Scratch() {
+  ~ScratchFile() {
     if (map_ != nullptr) munmap(map_, bytes());
     close(file_);
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
 
   std::size_t bytes() const { return blocks_ * kBlock; }
   const u64* block(std::size_t u) const { return pattern_.data() + u % kShifts; }
@@ -366,7 +366,7 @@ class FileWrite final : public Kernel {
 
  private:
   std::size_t units_;
-  Scratch file_;
+  ScratchFile file_;
   std::atomic<int> error_{0};  ///< reported by verify, since an exception must not leave a thread of the team
 };
 
@@ -418,7 +418,7 @@ class FileRead final : public Marks<A, u64> {
 
  private:
   static constexpr std::size_t kStep = 4096 / sizeof(u64);
-  Scratch file_;
+  ScratchFile file_;
   u64* buffers_;
   std::atomic<int> error_{0};
 };

@@ -27,7 +27,7 @@ struct Made {
   std::vector<double> memory;
   std::unique_ptr<Model> model;
 
-  Made(const Problem& problem, const std::shared_ptr<const Sphere>& sphere = t42()) {
+  Made(const ShallowWaterProblem& problem, const std::shared_ptr<const Sphere>& sphere = t42()) {
     const std::size_t shared = Model::shared_doubles(*sphere, problem), own = Model::own_doubles(*sphere, problem);
     memory.assign(shared + own * static_cast<std::size_t>(problem.threads), std::nan(""));
     std::vector<double*> blocks;
@@ -255,12 +255,12 @@ TEST(Pstswm, AStepIsThatOfTheEquationsByDirectSums) {
 }
 
 TEST(Pstswm, VariantsLevelsThreadsAndInstructionSetsAgreeToRoundoff) {
-  const Problem problem{.levels = 18, .variant = Variant::plain, .test = TestCase::wave};
+  const ShallowWaterProblem problem{.levels = 18, .variant = Variant::plain, .test = TestCase::wave};
   Made plain(problem);
   plain.after(5);
   for (const Variant variant : kVariants)
     for (const int threads : {1, 3, 32}) {
-      Problem other = problem;
+      ShallowWaterProblem other = problem;
       other.variant = variant;
       other.threads = threads;
       other.isa = threads == 1 ? mm::best_isa() : "";
@@ -301,7 +301,7 @@ TEST(Pstswm, TheWaveConservesMassEnergyAndPotentialEnstrophyAndMoves) {
 }
 
 TEST(Pstswm, AWrongStateIsFound) {
-  const Problem problem{.levels = 2, .variant = Variant::plain, .test = TestCase::steady};
+  const ShallowWaterProblem problem{.levels = 2, .variant = Variant::plain, .test = TestCase::steady};
   Made made(problem), right(problem);
   made.after(2), right.after(2);
   auto field = made.model->coefficients(kGeopotential, 1);

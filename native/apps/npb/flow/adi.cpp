@@ -28,7 +28,7 @@ void AlternatingDirections::solve() {
   const std::size_t planes = static_cast<std::size_t>(end() - begin()), inner = n_ - 2;
   for (int i = 0; i < problem_.steps; ++i) {
     compute_rhs(problem_.step);
-    Lines lines{.u = {}, .rhs = {}, .along = 1, .lane = n_, .outer = n_ * n_, .lanes = inner, .outers = planes};
+    GridLines lines{.u = {}, .rhs = {}, .along = 1, .lane = n_, .outer = n_ * n_, .lanes = inner, .outers = planes};
     const auto set_start = [&](std::size_t first) {
       for (std::size_t m = 0; m < kUnknowns; ++m) lines.u[m] = u_.at[m] + first, lines.rhs[m] = rhs_.at[m] + first;
     };
@@ -42,10 +42,11 @@ void AlternatingDirections::solve() {
   }
 }
 
-void AlternatingDirections::solve_lines(int direction, const Lines& lines) {
+void AlternatingDirections::solve_lines(int direction, const GridLines& lines) {
   const std::size_t batches = (lines.lanes + kLanes - 1) / kLanes;
   in_parts(lines.outers * batches, [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) solve_batch(direction, Batch(lines, i / batches, i % batches * kLanes));
+    for (std::size_t i = first; i < last; ++i)
+      solve_batch(direction, LineBatch(lines, i / batches, i % batches * kLanes));
   });
 }
 
@@ -56,7 +57,7 @@ void AlternatingDirections::find_residual() {
 
 void AlternatingDirections::solve_z() {
   if (ranks_ > 1) return solve_z_across_slabs();
-  Lines lines{.u = {}, .rhs = {}, .along = n_ * n_, .lane = 1, .outer = n_, .lanes = n_ - 2, .outers = n_ - 2};
+  GridLines lines{.u = {}, .rhs = {}, .along = n_ * n_, .lane = 1, .outer = n_, .lanes = n_ - 2, .outers = n_ - 2};
   for (std::size_t m = 0; m < kUnknowns; ++m)
     lines.u[m] = u_.at[m] + at(0, 1, 1), lines.rhs[m] = rhs_.at[m] + at(0, 1, 1);
   solve_lines(2, lines);
@@ -111,7 +112,7 @@ void AlternatingDirections::solve_z_across_slabs() {
     }
   }
 
-  Lines lines{
+  GridLines lines{
       .u = {}, .rhs = {}, .along = local.count * n_, .lane = 1, .outer = n_, .lanes = n_ - 2, .outers = local.count};
   for (std::size_t m = 0; m < kUnknowns; ++m)
     lines.u[m] = whole_[m].data() + 1, lines.rhs[m] = whole_[kUnknowns + m].data() + 1;

@@ -11,7 +11,7 @@ constexpr std::size_t kLanes = 4;
 using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
 
 /// Lines along one direction. There are `lanes` times `outers` lines.
-struct Lines {
+struct GridLines {
   const double* u[kUnknowns];  ///< end of the first line, on the surface
   double* rhs[kUnknowns];
   std::size_t along, lane, outer;  ///< distances of points, of adjacent lines, and of groups of `lanes`
@@ -19,31 +19,31 @@ struct Lines {
 };
 
 /// Up to kLanes adjacent lines. If there are fewer, the last line stands in for the missing ones.
-class Batch {
+class LineBatch {
  public:
-  Batch(const Lines& lines, std::size_t outer, std::size_t first) : lines_(lines) {
+  LineBatch(const GridLines& lines, std::size_t outer, std::size_t first) : lines_(lines) {
     for (std::size_t k = 0; k < kLanes; ++k)
       at_[k] = outer * lines.outer + (first + k < lines.lanes ? first + k : lines.lanes - 1) * lines.lane;
   }
-  void load_rhs(std::size_t i, Lanes* found) const {
-    for (std::size_t m = 0; m < kUnknowns; ++m) load(lines_.rhs[m] + i * lines_.along, found[m]);
+  void load_rhs(std::size_t i, Lanes* values) const {
+    for (std::size_t m = 0; m < kUnknowns; ++m) load(lines_.rhs[m] + i * lines_.along, values[m]);
   }
   void store_rhs(std::size_t i, const Lanes* values) const {
     for (std::size_t m = 0; m < kUnknowns; ++m)
       for (std::size_t k = 0; k < kLanes; ++k) lines_.rhs[m][i * lines_.along + at_[k]] = values[m][k];
   }
-  void load_point(std::size_t i, Point<Lanes>& p) const {
+  void load_point(std::size_t i, FlowState<Lanes>& p) const {
     Lanes u[kUnknowns];
     for (std::size_t m = 0; m < kUnknowns; ++m) load(lines_.u[m] + i * lines_.along, u[m]);
     p.set(u[1], u[2], u[3], u[4], 1.0 / u[0]);
   }
 
  private:
-  void load(const double* from, Lanes& found) const {
-    for (std::size_t k = 0; k < kLanes; ++k) found[k] = from[at_[k]];
+  void load(const double* from, Lanes& values) const {
+    for (std::size_t k = 0; k < kLanes; ++k) values[k] = from[at_[k]];
   }
 
-  const Lines& lines_;
+  const GridLines& lines_;
   std::size_t at_[kLanes];
 };
 
@@ -55,10 +55,10 @@ class AlternatingDirections : public Flow {
  protected:
   /// Solves along x, y, or z: rhs becomes the change of u, in the form that the next direction needs. Threads call this
   /// function.
-  virtual void solve_batch(int direction, const Batch& batch) = 0;
+  virtual void solve_batch(int direction, const LineBatch& batch) = 0;
 
  private:
-  void solve_lines(int direction, const Lines& lines);
+  void solve_lines(int direction, const GridLines& lines);
   void find_residual() override;
   void solve_z();
   void solve_z_across_slabs();

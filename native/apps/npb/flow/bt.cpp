@@ -51,7 +51,7 @@ using Block = Lanes[kN][kN];
 
 /// Computes block += a A, like add_convection.
 template <int D>
-[[gnu::always_inline]] inline void add_convection_block(const Point<Lanes>& p, double a, Block& block) {
+[[gnu::always_inline]] inline void add_convection_block(const FlowState<Lanes>& p, double a, Block& block) {
   const Lanes w = a * p.velocity[D], c2w = kC2 * w;
   block[0][1 + D] += a;
   for (int j = 0; j < 3; ++j) {
@@ -70,7 +70,7 @@ template <int D>
 
 /// Computes block += b (N + d), like add_diffusion.
 template <int D>
-[[gnu::always_inline]] inline void add_diffusion_block(const Point<Lanes>& p, double b, Block& block) {
+[[gnu::always_inline]] inline void add_diffusion_block(const FlowState<Lanes>& p, double b, Block& block) {
   const Lanes stress = (b * kViscosity) * p.inverse;
   Lanes work = kHeatRatio * p.energy;
   for (int j = 0; j < 3; ++j) {
@@ -86,14 +86,14 @@ template <int D>
 }
 
 /// The equation of a line's point after the elimination: the point is `right` - `ahead` times the next point.
-struct Left {
+struct BlockTridiagonalRow {
   Block ahead;
   Lanes right[kN];
 };
 
 /// Solves diagonal * (ahead | right) = (ahead | right) in place. The diagonal dominates, so there are no pivots to
 /// choose.
-[[gnu::always_inline]] inline void divide(Block& diagonal, Left& left) {
+[[gnu::always_inline]] inline void divide(Block& diagonal, BlockTridiagonalRow& left) {
   for (int k = 0; k < kN; ++k) {
     const Lanes pivot = 1.0 / diagonal[k][k];
     for (int j = k + 1; j < kN; ++j) diagonal[k][j] *= pivot;
@@ -117,25 +117,25 @@ struct Left {
 class BlockTridiagonal final : public AlternatingDirections {
  public:
   explicit BlockTridiagonal(const FlowClass& problem)
-      : AlternatingDirections(problem), lines_(threads(), std::vector<Left>(problem.points)) {}
+      : AlternatingDirections(problem), lines_(threads(), std::vector<BlockTridiagonalRow>(problem.points)) {}
 
  private:
-  void solve_batch(int direction, const Batch& batch) override {
+  void solve_batch(int direction, const LineBatch& batch) override {
     direction == 0 ? solve_along<0>(batch) : direction == 1 ? solve_along<1>(batch) : solve_along<2>(batch);
   }
 
   template <int D>
-  void solve_along(const Batch& batch) {
+  void solve_along(const LineBatch& batch) {
     const double half = problem_.step * per_length_ / 2, second = problem_.step * per_length_ * per_length_;
-    std::vector<Left>& line = lines_[this_thread()];
-    Point<Lanes> behind, current, ahead;
+    std::vector<BlockTridiagonalRow>& line = lines_[this_thread()];
+    FlowState<Lanes> behind, current, ahead;
     batch.load_point(0, current);
     batch.load_point(1, ahead);
     for (std::size_t i = 1; i + 1 < n_; ++i) {
       behind = current;
       current = ahead;
       batch.load_point(i + 1, ahead);
-      Left& left = line[i];
+      BlockTridiagonalRow& left = line[i];
       Block diagonal{};
       add_diffusion_block<D>(current, 2 * second, diagonal);
       for (int m = 0; m < kN; ++m) diagonal[m][m] += 1.0;
@@ -149,7 +149,7 @@ class BlockTridiagonal final : public AlternatingDirections {
     }
     Lanes next[kN] = {};  // the surface does not change
     for (std::size_t i = n_ - 2; i > 0; --i) {
-      const Left& left = line[i];
+      const BlockTridiagonalRow& left = line[i];
       Lanes solution[kN];
       for (int m = 0; m < kN; ++m) {
         solution[m] = left.right[m];
@@ -162,8 +162,8 @@ class BlockTridiagonal final : public AlternatingDirections {
 
   /// Eliminates the point behind, whose block is -half A - second (N + d).
   template <int D>
-  static void subtract_behind(const Point<Lanes>& p, double half, double second, const Left& before, Block& diagonal,
-                              Left& left) {
+  static void subtract_behind(const FlowState<Lanes>& p, double half, double second, const BlockTridiagonalRow& before,
+                              Block& diagonal, BlockTridiagonalRow& left) {
     add_convection<D>(p, half, before.right, left.right);
     add_diffusion<D>(p, second, before.right, left.right);
     for (int j = 0; j < kN; ++j) {
@@ -175,7 +175,7 @@ class BlockTridiagonal final : public AlternatingDirections {
     }
   }
 
-  std::vector<std::vector<Left>> lines_;  // by thread
+  std::vector<std::vector<BlockTridiagonalRow>> lines_;  // by thread
 };
 
 }  // namespace

@@ -43,14 +43,14 @@ Flow::~Flow() {
   if (halo_ != MPI_DATATYPE_NULL) MPI_Type_free(&halo_);
 }
 
-void Flow::exact(std::ptrdiff_t z, std::size_t y, std::size_t x, double* found) const {
+void Flow::exact(std::ptrdiff_t z, std::size_t y, std::size_t x, double* values) const {
   const double place[] = {static_cast<double>(x) / per_length_, static_cast<double>(y) / per_length_,
                           static_cast<double>(z + static_cast<std::ptrdiff_t>(first_)) / per_length_};
   for (std::size_t m = 0; m < kUnknowns; ++m) {
     const double* const c = kExact[m];
-    found[m] = c[0];
+    values[m] = c[0];
     for (std::size_t d = 0; d < 3; ++d)
-      found[m] += place[d] * (c[1 + d] + place[d] * (c[4 + d] + place[d] * (c[7 + d] + place[d] * c[10 + d])));
+      values[m] += place[d] * (c[1 + d] + place[d] * (c[4 + d] + place[d] * (c[7 + d] + place[d] * c[10 + d])));
   }
 }
 
@@ -221,9 +221,9 @@ void Flow::add_rhs(double factor) {
   });
 }
 
-void Flow::norms(const double* const* fields, double* found) {
+void Flow::norms(const double* const* fields, double* results) {
   for (std::size_t m = 0; m < kUnknowns; ++m)
-    found[m] = sum_in_parts(static_cast<std::size_t>(end() - begin()), [&](std::size_t first, std::size_t last) {
+    results[m] = sum_in_parts(static_cast<std::size_t>(end() - begin()), [&](std::size_t first, std::size_t last) {
       double total = 0;
       for (std::size_t z = first; z < last; ++z)
         for (std::size_t y = 1; y + 1 < n_; ++y) {
@@ -232,9 +232,9 @@ void Flow::norms(const double* const* fields, double* found) {
         }
       return total;
     });
-  sum(found, kUnknowns, all_);
+  sum(results, kUnknowns, all_);
   const double inner = static_cast<double>(n_ - 2);
-  for (std::size_t m = 0; m < kUnknowns; ++m) found[m] = std::sqrt(found[m] / (inner * inner * inner));
+  for (std::size_t m = 0; m < kUnknowns; ++m) results[m] = std::sqrt(results[m] / (inner * inner * inner));
 }
 
 std::string Flow::verify() {

@@ -30,7 +30,7 @@ struct FlowClass {
 
 /// The state at a point, divided by the density. T is a number, or several numbers.
 template <class T>
-struct Point {
+struct FlowState {
   T velocity[3], energy, kinetic, inverse;
 
   /// Sets the state from the five unknowns and 1/density.
@@ -44,7 +44,7 @@ struct Point {
 
 /// Computes out += a A v, where A is the Jacobian of the flux along D at `p`.
 template <int D, class T>
-[[gnu::always_inline]] inline void add_convection(const Point<T>& p, double a, const T* v, T* out) {
+[[gnu::always_inline]] inline void add_convection(const FlowState<T>& p, double a, const T* v, T* out) {
   const T& w = p.velocity[D];
   const T& along = v[1 + D];
   const T momentum = p.velocity[0] * v[1] + p.velocity[1] * v[2] + p.velocity[2] * v[3];
@@ -58,7 +58,7 @@ template <int D, class T>
 /// Computes out += b (N + d) v, where N is the Jacobian of viscosity and heat conduction along D, and d is the
 /// artificial diffusion.
 template <int D, class T>
-[[gnu::always_inline]] inline void add_diffusion(const Point<T>& p, double b, const T* v, T* out) {
+[[gnu::always_inline]] inline void add_diffusion(const FlowState<T>& p, double b, const T* v, T* out) {
   const T stress = (b * kViscosity) * p.inverse;
   T work = kHeatRatio * (v[4] - p.energy * v[0]);
   for (int j = 0; j < 3; ++j) {
@@ -81,7 +81,7 @@ inline void dissipation(std::size_t place, std::size_t n, double* weights) {
   weights[4] = place >= n - 3 ? 0 : 1;
 }
 
-class Flow : public Kernel {
+class Flow : public NpbKernel {
  public:
   explicit Flow(const FlowClass& problem);
   ~Flow() override;
@@ -122,7 +122,7 @@ class Flow : public Kernel {
   /// Computes u += factor rhs at the inner points.
   void add_rhs(double factor);
   /// Computes the root mean squares over the inner points of the cube. Collective.
-  void norms(const double* const* fields, double* found);
+  void norms(const double* const* fields, double* results);
   /// Hook of lu: verifies what else is expected of the solution.
   virtual std::string verify_more() { return ""; }
   /// Hook: computes the residual's norms, if the solution has not computed them.
@@ -136,7 +136,7 @@ class Flow : public Kernel {
   double residual_[kUnknowns] = {}, error_[kUnknowns] = {};
 
  private:
-  void exact(std::ptrdiff_t z, std::size_t y, std::size_t x, double* found) const;
+  void exact(std::ptrdiff_t z, std::size_t y, std::size_t x, double* values) const;
   void reset_plane(std::ptrdiff_t z);
   void exchange();
   void find_inverse();

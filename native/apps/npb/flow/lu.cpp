@@ -161,8 +161,8 @@ class LowerUpper final : public Flow {
     wait_until([&] { return before.rows.load(std::memory_order_acquire) > row; });
   }
 
-  Point<double> point(std::size_t i) const {
-    Point<double> p;
+  FlowState<double> point(std::size_t i) const {
+    FlowState<double> p;
     p.set(u_.at[1][i], u_.at[2][i], u_.at[3][i], u_.at[4][i], inverse_[i]);
     return p;
   }
@@ -172,7 +172,7 @@ class LowerUpper final : public Flow {
   void add_behind(std::size_t behind, double a, double b, double* sums) const {
     const double v[] = {rhs_.at[0][behind], rhs_.at[1][behind], rhs_.at[2][behind], rhs_.at[3][behind],
                         rhs_.at[4][behind]};
-    const Point<double> p = point(behind);
+    const FlowState<double> p = point(behind);
     add_convection<D>(p, a, v, sums);
     add_diffusion<D>(p, b, v, sums);
   }
@@ -193,7 +193,7 @@ class LowerUpper final : public Flow {
       if (Way == 1)
         for (std::size_t m = 0; m < kUnknowns; ++m) v[m] += problem_.step * rhs_.at[m][i];
 
-      const Point<double> p = point(i);
+      const FlowState<double> p = point(i);
       const double drag = stress * (10.0 / 3) * p.inverse, heat = stress * 3 * kHeatRatio * p.inverse;
       const double momentum = 1 / (first + drag);
       v[0] *= inverse;

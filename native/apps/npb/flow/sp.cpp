@@ -48,17 +48,17 @@ constexpr double kRoot = 0.70710678118654752;
 
 /// The equation of a line's point after the elimination, for each wave: the point is `right` - `next` and `second`
 /// times the next two points.
-struct Left {
+struct PentadiagonalRow {
   Lanes next[kWaves], second[kWaves], right[kUnknowns];
 };
 
-[[gnu::always_inline]] inline void sound(const Point<Lanes>& p, Lanes& found) {
+[[gnu::always_inline]] inline void sound(const FlowState<Lanes>& p, Lanes& speed) {
   const Lanes square = (kC1 * kC2) * (p.energy - p.kinetic);
-  for (std::size_t k = 0; k < kLanes; ++k) found[k] = std::sqrt(square[k]);
+  for (std::size_t k = 0; k < kLanes; ++k) speed[k] = std::sqrt(square[k]);
 }
 
 /// Transforms changes of the unknowns into changes of waves along x.
-[[gnu::always_inline]] inline void to_waves(const Point<Lanes>& p, Lanes* r) {
+[[gnu::always_inline]] inline void to_waves(const FlowState<Lanes>& p, Lanes* r) {
   Lanes speed;
   sound(p, speed);
   const Lanes pressure = kC2 / (speed * speed) *
@@ -93,7 +93,7 @@ struct Left {
 }
 
 /// Transforms changes of waves along z into changes of the unknowns.
-[[gnu::always_inline]] inline void from_waves(const Point<Lanes>& p, Lanes* r) {
+[[gnu::always_inline]] inline void from_waves(const FlowState<Lanes>& p, Lanes* r) {
   Lanes speed;
   sound(p, speed);
   const Lanes density = 1.0 / p.inverse, factor = kRoot * density;
@@ -110,17 +110,17 @@ struct Left {
 class ScalarPentadiagonal final : public AlternatingDirections {
  public:
   explicit ScalarPentadiagonal(const FlowClass& problem)
-      : AlternatingDirections(problem), lines_(threads(), std::vector<Left>(problem.points)) {}
+      : AlternatingDirections(problem), lines_(threads(), std::vector<PentadiagonalRow>(problem.points)) {}
 
  private:
-  void solve_batch(int direction, const Batch& batch) override {
+  void solve_batch(int direction, const LineBatch& batch) override {
     direction == 0 ? solve_along<0>(batch) : direction == 1 ? solve_along<1>(batch) : solve_along<2>(batch);
   }
 
   /// Computes what a point contributes to its neighbours' rows: the speeds of the waves, and the diffusion of all
   /// waves.
   template <int D>
-  [[gnu::always_inline]] static void waves(const Point<Lanes>& p, Lanes* speed, Lanes& diffusion) {
+  [[gnu::always_inline]] static void waves(const FlowState<Lanes>& p, Lanes* speed, Lanes& diffusion) {
     Lanes c;
     sound(p, c);
     speed[0] = p.velocity[D];
@@ -130,12 +130,12 @@ class ScalarPentadiagonal final : public AlternatingDirections {
   }
 
   template <int D>
-  void solve_along(const Batch& batch) {
+  void solve_along(const LineBatch& batch) {
     const double half = problem_.step * per_length_ / 2, second = problem_.step * per_length_ * per_length_,
                  fourth = problem_.step * kDissipation;
     constexpr int kWaveOf[] = {0, 0, 0, 1, 2};
-    std::vector<Left>& line = lines_[this_thread()];
-    Point<Lanes> current, ahead;
+    std::vector<PentadiagonalRow>& line = lines_[this_thread()];
+    FlowState<Lanes> current, ahead;
     Lanes speed[3][kWaves], diffusion[3];  // behind, current, ahead
     batch.load_point(0, current);
     waves<D>(current, speed[1], diffusion[1]);
@@ -150,11 +150,11 @@ class ScalarPentadiagonal final : public AlternatingDirections {
       double weights[5];
       dissipation(i, n_, weights);
 
-      Left& left = line[i];
+      PentadiagonalRow& left = line[i];
       batch.load_rhs(i, left.right);
       if (D == 0) to_waves(current, left.right);
       // Points 0 and -1 contribute nothing: their equations are zero.
-      const Left &last = line[i - 1], &before = i > 1 ? line[i - 2] : line[0];
+      const PentadiagonalRow &last = line[i - 1], &before = i > 1 ? line[i - 2] : line[0];
       Lanes factor_last[kWaves], pivot[kWaves];
       const double factor_before = fourth * weights[0];
       for (int w = 0; w < kWaves; ++w) {
@@ -173,7 +173,7 @@ class ScalarPentadiagonal final : public AlternatingDirections {
     }
     Lanes next[kUnknowns] = {}, second_next[kUnknowns] = {};  // the surface does not change
     for (std::size_t i = n_ - 2; i > 0; --i) {
-      const Left& left = line[i];
+      const PentadiagonalRow& left = line[i];
       Lanes solution[kUnknowns];
       for (std::size_t m = 0; m < kUnknowns; ++m) {
         const int w = kWaveOf[m];
@@ -191,7 +191,7 @@ class ScalarPentadiagonal final : public AlternatingDirections {
     }
   }
 
-  std::vector<std::vector<Left>> lines_;  // by thread; zero for point 0
+  std::vector<std::vector<PentadiagonalRow>> lines_;  // by thread; zero for point 0
 };
 
 }  // namespace

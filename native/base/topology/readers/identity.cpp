@@ -16,7 +16,7 @@ namespace mm {
 namespace {
 
 /// FNV-1a, 64 bits.
-class Hash {
+class Fnv1aHash {
  public:
   void add(std::string_view text) {
     for (const char c : text) value_ = (value_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -79,7 +79,7 @@ Identity identity_of_tree(const std::string& root) { return identity_of_tree(roo
 Identity identity_of_tree(const std::string& root, const Machine& machine) {
   Identity identity{for_file_names(name_of(root)), ""};
   if (machine.cpus.empty()) return identity;
-  Hash hash;
+  Fnv1aHash hash;
   for (const Cpu& cpu : machine.cpus)
     for (const int number : {cpu.id, cpu.core_id, cpu.package_id, cpu.node}) hash.add(number);
   for (const Node& node : machine.nodes) hash.add(node.id);

@@ -107,7 +107,7 @@ class CpuFiles {
 };
 
 /// A core or package of a CPU: its first CPU, its number in the operating system, and whether the tree states it.
-struct Part {
+struct CpuPart {
   int first;
   std::int64_t id;
   bool is_stated;
@@ -115,19 +115,19 @@ struct Part {
 
 /// The core or package of each CPU. The files of one CPU serve its siblings, too, because each file that is read delays
 /// the start on a large machine. A set that overlaps an earlier set is ignored.
-class Parts {
+class CpuParts {
  public:
-  Parts(std::string folder, const char* id, SetFiles newer, SetFiles older)
+  CpuParts(std::string folder, const char* id, SetFiles newer, SetFiles older)
       : folder_(std::move(folder)), id_(id), newer_(newer), older_(older) {}
 
-  const Part& of(int cpu, const std::vector<int>& online) {
+  const CpuPart& of(int cpu, const std::vector<int>& online) {
     if (const auto at = parts_.find(cpu); at != parts_.end()) return at->second;
     const std::string at = folder_ + "cpu" + std::to_string(cpu) + "/topology/";
     const auto siblings = ids_in(at, {newer_, older_}, [&](const std::vector<int>& ids) {
       return std::binary_search(ids.begin(), ids.end(), cpu) &&
              std::none_of(ids.begin(), ids.end(), [&](int id) { return parts_.contains(id); });
     });
-    const Part part{cpu, std::max<std::int64_t>(number_in(at + id_, -1), -1), siblings.has_value()};
+    const CpuPart part{cpu, std::max<std::int64_t>(number_in(at + id_, -1), -1), siblings.has_value()};
     if (siblings)
       for (const int sibling : common_ids(*siblings, online)) parts_.emplace(sibling, part);
     return parts_.insert_or_assign(cpu, part).first->second;
@@ -136,7 +136,7 @@ class Parts {
  private:
   std::string folder_, id_;
   SetFiles newer_, older_;
-  std::map<int, Part> parts_;
+  std::map<int, CpuPart> parts_;
 };
 
 /// Returns whether siblings with different core numbers are different cores: compute units of AMD's families 21 and 22
@@ -158,14 +158,14 @@ bool has_compute_units(const std::string& root) {
 
 struct PlacedCpu {
   int id;
-  Part core, package;
+  CpuPart core, package;
 };
 
 std::vector<PlacedCpu> place_cpus(const std::string& root, const std::vector<int>& online) {
   const std::string folder = root + kCpuFolder;
-  Parts cores(folder, "core_id", {"core_cpus_list", "core_cpus"}, {"thread_siblings_list", "thread_siblings"});
-  Parts packages(folder, "physical_package_id", {"package_cpus_list", "package_cpus"},
-                 {"core_siblings_list", "core_siblings"});
+  CpuParts cores(folder, "core_id", {"core_cpus_list", "core_cpus"}, {"thread_siblings_list", "thread_siblings"});
+  CpuParts packages(folder, "physical_package_id", {"package_cpus_list", "package_cpus"},
+                    {"core_siblings_list", "core_siblings"});
   const bool compute_units = has_compute_units(root);
   std::map<std::int64_t, int> first_by_id;  // first CPU by package id (-1: unknown), if no file lists the CPUs
   std::vector<PlacedCpu> placed_cpus;

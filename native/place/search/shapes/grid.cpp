@@ -98,7 +98,7 @@ std::vector<Shape> shapes_of(std::size_t cells) {
 
 }  // namespace
 
-Grid grid_of(const ClusterProblem& p) {
+GridBound grid_of(const ClusterProblem& p) {
   const auto cells = static_cast<std::size_t>(1 + *std::max_element(p.cell.begin(), p.cell.end()));
   const auto [weight, capacity] = cells_of(p, cells);
   for (std::size_t u = 0; u < cells; ++u)
@@ -114,7 +114,7 @@ Grid grid_of(const ClusterProblem& p) {
   if (100.0 * static_cast<double>(cells * std::min<std::size_t>(cells, 12)) > kGridWork * p.effort) return {};
 
   // Every shape yields a bound; use the one whose sums are closest to the weights.
-  Grid grid;
+  GridBound grid;
   double nearest = -std::numeric_limits<double>::infinity();
   for (Shape& shape : shapes_of(cells))
     if (const double sum = kernels_below(weight, within, shape, 1 + cells / 12); sum > nearest)
@@ -137,7 +137,7 @@ Grid grid_of(const ClusterProblem& p) {
   return grid;
 }
 
-std::optional<Choice> put(const ClusterProblem& p, const Grid& grid) {
+std::optional<Choice> put(const ClusterProblem& p, const GridBound& grid) {
   std::optional<Choice> best;
   if (grid.best.empty()) return best;
   std::size_t cells = 1;

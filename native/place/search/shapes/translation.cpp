@@ -248,7 +248,7 @@ using search::Torus;
 using search::torus_of;
 using search::Value;
 
-Cells cells_of(const ClusterProblem& p, std::size_t cells) {
+CellWeights cells_of(const ClusterProblem& p, std::size_t cells) {
   std::vector<std::vector<Value>> weight(cells, std::vector<Value>(cells, kNever));
   std::vector<int> capacity(cells, 0);
   for (std::size_t a = 0; a < p.cell.size(); ++a) {
@@ -293,12 +293,12 @@ std::int64_t translation_bound(const ClusterProblem& p) {
     for (const std::size_t l : lengths) result.push_back(std::clamp(wide, l, 2 * l - 1));
     return result;
   };
-  struct Fit {
+  struct TorusFit {
     double sum = 0;
     std::vector<std::size_t> lengths = {};
   } ring, path;
   for (const auto& lengths : shapes)
-    for (Fit* fit : {&ring, &path}) {
+    for (TorusFit* fit : {&ring, &path}) {
       Torus torus = fit == &ring ? torus_of(lengths, true) : torus_of(padded(lengths, 1e9), false);
       if (fit == &ring && torus.times.size() > 700) continue;  // the programme would not finish
       measure(torus, lengths, weight, 1 + cells / 24);
