@@ -1,9 +1,7 @@
 /// io: reads and writes of devices and files by fio.
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
 #include <cstdlib>
@@ -16,6 +14,7 @@
 #include "base/clock.hpp"
 #include "base/harness/instrument.hpp"
 #include "base/options/options.hpp"
+#include "base/resources/child.hpp"
 
 namespace {
 
@@ -63,30 +62,23 @@ struct ProgramOutput {
 
 /// Runs a program without a shell. The program is killed when this process ends, and after `limit_s`.
 ProgramOutput run_program(const std::vector<std::string>& command, double limit_s) {
-  int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
-    throw mm::Failure("cannot create a pipe: " + std::string(std::strerror(errno)));
-  const pid_t parent = getpid(), child = fork();
+  mm::Pipe out, err;
+  const pid_t child = mm::start_child(SIGTERM);
   if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);  // the parent died before prctl
     setpgid(0, 0);
-    dup2(out[1], STDOUT_FILENO);
-    dup2(err[1], STDERR_FILENO);
-    std::vector<char*> argv;
-    for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
-    argv.push_back(nullptr);
+    dup2(out.writer.get(), STDOUT_FILENO);
+    dup2(err.writer.get(), STDERR_FILENO);
+    const std::vector<char*> argv = mm::argument_vector(command);
     execv(argv[0], argv.data());
     _exit(127);
   }
-  close(out[1]);
-  close(err[1]);
-  if (child < 0) throw mm::Failure("cannot start " + command[0] + ": " + std::strerror(errno));
+  out.writer.close();
+  err.writer.close();
   ProgramOutput result{};
   const double end = mm::wall_s() + limit_s;
   bool open_out = true, open_err = true, late = false;
   while (open_out || open_err) {
-    pollfd fds[2] = {{open_out ? out[0] : -1, POLLIN, 0}, {open_err ? err[0] : -1, POLLIN, 0}};
+    pollfd fds[2] = {{open_out ? out.reader.get() : -1, POLLIN, 0}, {open_err ? err.reader.get() : -1, POLLIN, 0}};
     if (poll(fds, 2, 200) < 0 && errno != EINTR) break;
     char buffer[65536];
     for (int i = 0; i < 2; ++i) {
@@ -102,9 +94,9 @@ ProgramOutput run_program(const std::vector<std::string>& command, double limit_
       kill(-child, SIGKILL);
     }
   }
-  close(out[0]);
-  close(err[0]);
-  waitpid(child, &result.status, 0);
+  out.reader.close();
+  err.reader.close();
+  result.status = mm::wait_for_child(child);
   if (late) throw mm::Failure(fs::path(command[0]).filename().string() + " timed out and was killed");
   return result;
 }

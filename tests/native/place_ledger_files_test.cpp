@@ -19,6 +19,7 @@
 #include "place/ledger/folder.hpp"
 #include "place/ledger/format.hpp"
 #include "place/ledger/queue.hpp"
+#include "sys/descriptor.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
@@ -26,7 +27,7 @@ namespace {
 using namespace mm::place;
 using namespace mm::place::ledger;
 namespace fs = std::filesystem;
-using mm::json;
+using mm::Fd, mm::json;
 
 class LedgerFiles : public testing::Test {
  protected:

@@ -1,10 +1,7 @@
 #include "base/libraries/blas.hpp"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <strings.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/resources/child.hpp"
 
 namespace mm {
 namespace {
@@ -153,11 +151,9 @@ struct Tried {
 /// its kernel only once, when it is loaded, and may crash. Returns nothing if the library is missing, crashes or
 /// rejects the kernel.
 std::optional<Tried> try_library(const std::string& file, const std::string& kernel) {
-  int pipe_ends[2];
-  if (pipe(pipe_ends) != 0) return std::nullopt;
-  const pid_t child = fork();
+  Pipe pipe;
+  const pid_t child = start_child();
   if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(10);
     close(STDERR_FILENO);  // hides the library's warnings about unknown names
     if (!kernel.empty()) setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
@@ -173,13 +169,12 @@ std::optional<Tried> try_library(const std::string& file, const std::string& ker
     path.copy(trial.path, sizeof trial.path - 1);
     trial.flop_rate = trial_rate(blas);
     trial.solves = blas.own_lapack;
-    _exit(write(pipe_ends[1], &trial, sizeof trial) == sizeof trial ? 0 : 1);
+    _exit(write(pipe.writer.get(), &trial, sizeof trial) == sizeof trial ? 0 : 1);
   }
-  close(pipe_ends[1]);
+  pipe.writer.close();
   Tried trial{};
-  const bool complete = child > 0 && read(pipe_ends[0], &trial, sizeof trial) == sizeof trial;
-  close(pipe_ends[0]);
-  if (child > 0) waitpid(child, nullptr, 0);
+  const bool complete = read(pipe.reader.get(), &trial, sizeof trial) == sizeof trial;
+  wait_for_child(child);
   return complete ? std::optional(trial) : std::nullopt;
 }
 

@@ -3,10 +3,8 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +17,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/resources/child.hpp"
 #include "base/resources/team.hpp"
 
 namespace mm {
@@ -45,7 +44,6 @@ ProcessTeam::ProcessTeam(std::vector<int> cpus, const std::function<Work(int)>& 
   shared_ = new (map) Shared;
   members_ = reinterpret_cast<Member*>(static_cast<char*>(map) + (sizeof(Shared) + 63) / 64 * 64);
   values_.resize(cpus_.size());
-  const int parent = getpid();
   try {
     for (int rank = 0; rank < size(); ++rank) {
       new (members_ + rank) Member;
@@ -53,16 +51,12 @@ ProcessTeam::ProcessTeam(std::vector<int> cpus, const std::function<Work(int)>& 
       if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         throw Failure(std::string("cannot create a socket for a process: ") + std::strerror(errno));
       lines_.push_back(ends[0]);
-      const int pid = fork();
+      const Fd member_end(ends[1]);
+      const pid_t pid = start_child();
       if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) _exit(1);
         for (int fd : lines_) close(fd);  // descriptors open here would hide the parent's death from the others
-        serve(rank, ends[1], prepare);
+        serve(rank, member_end.get(), prepare);
       }
-      const int error = errno;
-      close(ends[1]);
-      if (pid < 0) throw Failure(std::string("no process: ") + std::strerror(error));
       pids_.push_back(pid);
     }
     wait_for_all();
@@ -78,7 +72,7 @@ void ProcessTeam::end() {
   for (int fd : lines_) close(fd);
   for (int pid : pids_) {
     kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
+    wait_for_child(pid);
   }
   lines_.clear();
   pids_.clear();

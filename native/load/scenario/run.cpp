@@ -1,7 +1,6 @@
 #include "load/scenario/run.hpp"
 
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/options/arguments.hpp"
+#include "base/resources/child.hpp"
 #include "load/scenario/plan.hpp"
 #include "load/scenario/processes/signals.hpp"
 #include "load/scenario/processes/spawn.hpp"
@@ -43,11 +43,9 @@ void raise_priority(const RunPlan& plan, const Inherited& inherited) {
   }
 }
 
-int runner_main(const RunPlan& plan, Inherited inherited, pid_t parent, int notify) {
+int runner_main(const RunPlan& plan, Inherited inherited, int notify) {
   ::setsid();  // signals to the parent's process group arrive once, through the parent
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
-  if (::getppid() != parent) return 128 + SIGKILL;
+  adopt_orphans();
   inherited.parent = ::getpid();
   rlimit files = inherited.files;
   files.rlim_cur = std::min<rlim_t>(files.rlim_max, 1 << 16);
@@ -77,10 +75,9 @@ int run_verb(int argc, char** argv) {
   inherited.nice = ::getpriority(PRIO_PROCESS, 0);
   const int notify = notify_descriptor();
   inherited.mask = block_signals();
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  const pid_t self = ::getpid(), runner = ::fork();
-  if (runner < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
-  if (runner == 0) return runner_main(plan, inherited, self, notify);
+  adopt_orphans();
+  const pid_t runner = start_child(SIGUSR2);
+  if (runner == 0) return runner_main(plan, inherited, notify);
   return wait_for_runner(runner);
 }
 

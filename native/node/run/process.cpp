@@ -1,7 +1,6 @@
 #include "node/run/process.hpp"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,7 +22,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
-#include "base/error.hpp"
+#include "base/resources/child.hpp"
 #include "sys/procfs.hpp"
 
 namespace mm::node {
@@ -95,16 +94,11 @@ bool is_installed(const std::string& program) {
 }
 
 /// In the child: becomes the command, or reports why it cannot.
-[[noreturn]] void become(const Command& command, pid_t parent, int told, const sigset_t& mask) {
-  // Without its parent, nobody would end the command.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
+[[noreturn]] void become(const Command& command, int report, const sigset_t& mask) {
   ::setsid();
   std::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  std::vector<char*> argv;
-  for (const std::string& word : command.argv) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = argument_vector(command.argv);
   forget_job();
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   constexpr int kOut = O_WRONLY | O_CREAT | O_APPEND;
@@ -119,11 +113,11 @@ bool is_installed(const std::string& program) {
     if (command.memory > 0) limit(RLIMIT_DATA, command.memory);
     status.begin_s = wall_s();
     status.prepared = true;
-    if (::write(told, &status, sizeof status) == sizeof status) ::execvp(argv[0], argv.data());
+    if (::write(report, &status, sizeof status) == sizeof status) ::execvp(argv[0], argv.data());
   }
   status.error = errno;
   status.installed = is_installed(command.argv[0]);
-  if (::write(told, &status, sizeof status) < 0) ::_exit(126);
+  if (::write(report, &status, sizeof status) < 0) ::_exit(126);
   ::_exit(127);
 }
 
@@ -200,8 +194,6 @@ void stop(pid_t child, Ended& ended) {
 
 }  // namespace
 
-void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
-
 Rest end_descendants(double most_s) {
   std::set<pid_t> killed;
   Rest rest;
@@ -224,30 +216,24 @@ Rest end_descendants(double most_s) {
 }
 
 Ended run_to_end(const Command& command) {
-  std::array<int, 2> status_pipe{};
-  if (::pipe2(status_pipe.data(), O_CLOEXEC) != 0)
-    throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
+  Pipe status_pipe;
   std::signal(SIGCHLD, SIG_DFL);
   const sigset_t set = child_ended();
   sigset_t previous_mask;
   ::sigprocmask(SIG_BLOCK, &set, &previous_mask);
   Ended ended;
-  const pid_t self = ::getpid(), child = ::fork();
-  if (child == 0) become(command, self, status_pipe[1], previous_mask);
-  ::close(status_pipe[1]);
-  if (child < 0) {
-    ::close(status_pipe[0]);
-    throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
-  }
+  const pid_t child = start_child();  // without its parent, nobody would end the command
+  if (child == 0) become(command, status_pipe.writer.get(), previous_mask);
+  status_pipe.writer.close();
   Told status{wall_s(), 0};
   // The descriptor closes when the child becomes the command.
   for (ssize_t n = 1; n != 0;) {
     Told message;
-    n = ::read(status_pipe[0], &message, sizeof message);
+    n = ::read(status_pipe.reader.get(), &message, sizeof message);
     if (n == sizeof message) status = message;
     if (n < 0 && errno != EINTR) break;
   }
-  ::close(status_pipe[0]);
+  status_pipe.reader.close();
   const std::string stop_reason = wait_for(command, child, status.begin_s, ended);
   ended.elapsed_s = wall_s() - status.begin_s;
   if (!stop_reason.empty()) {

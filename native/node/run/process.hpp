@@ -40,9 +40,6 @@ struct Ended {
   bool good() const { return how == "status" && code == 0 && left == 0; }
 };
 
-/// Becomes the parent of all processes that descendants leave behind, so that no process is lost.
-void adopt_orphans();
-
 struct Rest {
   int left = 0;   ///< descendants that still ran
   int stuck = 0;  ///< children that have not ended since: they wait for a device or a file system that does not answer

@@ -1,8 +1,6 @@
 #include "node/run/step.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/harness/output.hpp"
+#include "base/resources/child.hpp"
 #include "node/program.hpp"
 #include "node/run/process.hpp"
 #include "program/instruments.hpp"
@@ -44,9 +43,7 @@ int run_program_of(const PlanStep& step, const UserProgram& program) {
 }
 
 /// In the child: runs the step, which writes its lines to `out`.
-[[noreturn]] void measure(const PlanStep& step, pid_t parent, int out, const Interrupts& interrupts) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
+[[noreturn]] void measure(const PlanStep& step, int out, const Interrupts& interrupts) {
   ::setpgid(0, 0);
   interrupts.restore();
   if (::dup2(out, STDOUT_FILENO) < 0) ::_exit(1);
@@ -57,9 +54,7 @@ int run_program_of(const PlanStep& step, const UserProgram& program) {
   std::vector<std::string> words{"meshmark-node"};
   words.insert(words.end(), step.argv.begin(), step.argv.end());
   words.insert(words.end(), {"--machine", step.machine});
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::vector<char*> argv = argument_vector(words);
   const int status = answer(static_cast<int>(words.size()), argv.data(), {.name = "meshmark-node", .summary = ""});
   ::_exit(status);  // without destructors of the parent's objects
 }
@@ -124,17 +119,11 @@ void Interrupts::restore() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr)
 StepEnd run_step(const PlanStep& step, double end_s, Interrupts& interrupts,
                  const std::function<void(std::string_view)>& take) {
   const double begin_s = wall_s();
-  std::array<int, 2> pipe_fds{};
-  if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0)
-    throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
+  Pipe pipe;
   if (step.program) adopt_orphans();  // orphans of the child, if it is killed
-  const pid_t self = ::getpid(), child = ::fork();
-  if (child == 0) measure(step, self, pipe_fds[1], interrupts);
-  ::close(pipe_fds[1]);
-  if (child < 0) {
-    ::close(pipe_fds[0]);
-    throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
-  }
+  const pid_t child = start_child();
+  if (child == 0) measure(step, pipe.writer.get(), interrupts);
+  pipe.writer.close();
   ::setpgid(child, child);  // in both processes, so that it is set before either continues
   std::string pending;
   const char* stop_status = nullptr;
@@ -143,24 +132,24 @@ StepEnd run_step(const PlanStep& step, double end_s, Interrupts& interrupts,
     if (interrupts.arrived()) stop_status = "interrupted";
     if (left_s <= 0 && stop_status == nullptr) stop_status = "timed out";
     if (stop_status != nullptr) break;
-    std::array<pollfd, 2> wait{{{pipe_fds[0], POLLIN, 0}, {interrupts.descriptor(), POLLIN, 0}}};
+    std::array<pollfd, 2> wait{{{pipe.reader.get(), POLLIN, 0}, {interrupts.descriptor(), POLLIN, 0}}};
     if (::poll(wait.data(), wait.size(), static_cast<int>(std::min(left_s * 1000 + 1, 1e6))) <= 0) continue;
     if (wait[0].revents == 0) continue;
     std::array<char, 65536> buffer;
-    const ssize_t n = ::read(pipe_fds[0], buffer.data(), buffer.size());
+    const ssize_t n = ::read(pipe.reader.get(), buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     pending.append(buffer.data(), static_cast<std::size_t>(n));
     pass_lines(pending, take);
   }
-  ::close(pipe_fds[0]);
+  pipe.reader.close();
   int wait_status = 0;
   bool has_ended = true;
   if (stop_status != nullptr) {
     ::kill(-child, SIGKILL);
     has_ended = wait_for_killed(child, wait_status);
   } else {
-    while (::waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {}
+    wait_status = wait_for_child(child);
   }
   ::kill(-child, SIGKILL);  // processes that it left behind
   if (step.program) end_descendants();

@@ -7,8 +7,9 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "sys/descriptor.hpp"
 
 namespace mm::place::ledger {
 
@@ -17,26 +18,6 @@ inline constexpr std::size_t kMaxText = 4096;      // maximum size of a command 
 
 double now_s();                      ///< seconds since the epoch
 void warn(const std::string& text);  ///< prints a warning about something that this command did not cause
-
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 struct Folder {
   std::string path;

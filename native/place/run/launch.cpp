@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/options/options.hpp"
+#include "base/resources/child.hpp"
 #include "place/command.hpp"
 
 namespace mm::place::job {
@@ -38,9 +39,7 @@ int complain(const std::pair<int, std::string>& unfit_command) {
 }
 
 [[noreturn]] void become(const std::vector<std::string>& command) {
-  std::vector<char*> arguments;
-  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = argument_vector(command);
   execvp(arguments[0], arguments.data());
   const int status = errno == ENOENT ? kNotFound : kNotExecutable;
   std::fprintf(stderr, "meshmark: error: command: %s cannot be executed: %s\n", quote(arguments[0]).c_str(),

@@ -1,7 +1,5 @@
 #include "place/run/supervise.hpp"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,10 +9,12 @@
 #include <csignal>
 #include <ctime>
 #include <set>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/harness/provenance.hpp"
+#include "base/resources/child.hpp"
 #include "place/command.hpp"
 #include "place/run/launch.hpp"
 #include "sys/files.hpp"
@@ -39,18 +39,18 @@ void signal_all(int signal_number) {
 /// The command stays in this process's group, so that signals of the terminal reach both. Only signals that another
 /// process sent to this one are forwarded (a signal to the whole group reaches the command twice). When the terminal
 /// stops the command, this process stops too, so that the shell sees the job as stopped.
-CommandOutcome supervise(const Options& o, const CommandPlacement& job, pid_t child, int started,
+CommandOutcome supervise(const Options& o, const CommandPlacement& job, pid_t child, Fd started,
                          const Expectation& expected) {
   CommandOutcome outcome;
   outcome.start = utc_now();
   double begin_s = wall_s(), reported_s = 0;
   // The descriptor closes on exec: from then on, the child is the command.
   while (true) {
-    const ssize_t n = read(started, &reported_s, sizeof reported_s);
+    const ssize_t n = read(started.get(), &reported_s, sizeof reported_s);
     if (n == sizeof reported_s) begin_s = reported_s;
     if (n == 0 || (n < 0 && errno != EINTR)) break;
   }
-  close(started);
+  started.close();
 
   std::optional<Observer> observer;
   if (o.verify) observer.emplace(job.machine, child, expected);
@@ -114,37 +114,33 @@ CommandOutcome supervise(const Options& o, const CommandPlacement& job, pid_t ch
 }  // namespace
 
 CommandOutcome run_supervised(const Options& o, CommandPlacement& job, const std::vector<std::string>& command) {
-  int exec_pipe[2];
-  if (pipe2(exec_pipe, O_CLOEXEC) != 0) throw Failure("cannot create a pipe: " + errno_text());
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that orphans stay observable, and are reaped
+  Pipe exec_pipe;
+  adopt_orphans();  // so that orphans stay observable, and are reaped
   sigset_t all, previous_mask;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &previous_mask);
   struct sigaction default_action{}, inherited_action{};
   default_action.sa_handler = SIG_DFL;  // if the parent ignores it, the Linux kernel would reap the command
   sigaction(SIGCHLD, &default_action, &inherited_action);
-  const pid_t self = getpid(), child = fork();
-  if (child < 0) throw Failure("cannot start a process: " + errno_text());
+  // Without this process nobody would observe the command; a batch system that kills this process also means the
+  // command.
+  const pid_t child = start_child();
   if (child == 0) {
-    // Without this process nobody would observe the command; a batch system that kills this process also means the
-    // command.
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != self) _exit(kNotExecutable);
     sigaction(SIGCHLD, &inherited_action, nullptr);
     bind_here(o, job);
     sigprocmask(SIG_SETMASK, &previous_mask, nullptr);
     const double begin_s = wall_s();
-    if (write(exec_pipe[1], &begin_s, sizeof begin_s) < 0) _exit(kNotExecutable);
+    if (write(exec_pipe.writer.get(), &begin_s, sizeof begin_s) < 0) _exit(kNotExecutable);
     become(command);
   }
-  close(exec_pipe[1]);
+  exec_pipe.writer.close();
   Expectation expected;
   expected.cpus = job.cpus;
   expected.each = (o.each && job.rank.index < 0) || !o.launcher.empty();
   expected.layout = job.placement.layout;
   expected.memory_nodes = requested_nodes(job.machine, job.memory, job.cpus);
   expected.strict_memory = job.memory.policy == "bind";
-  return supervise(o, job, child, exec_pipe[0], expected);
+  return supervise(o, job, child, std::move(exec_pipe.reader), expected);
 }
 
 int pass_on(int status) {

@@ -1,12 +1,10 @@
 /// Machines from a synthetic description or a file of hwloc's XML.
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cctype>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/input_file.hpp"
 #include "base/options/options.hpp"
+#include "base/resources/child.hpp"
 #include "base/resources/team.hpp"
 #include "base/topology/readers/hwloc_reader.hpp"
 
@@ -73,13 +72,11 @@ double cpus_of_synthetic(const std::string& text) {
 /// ended.
 std::string ending_of_trial(const std::function<void()>& all) {
   constexpr rlim_t kMax_s = 10;  // CPU time; 4 x 64 cores take 0.02 s
-  const pid_t child = fork();
-  if (child < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  const pid_t child = start_child();
   if (child == 0) {
     const rlimit no_core_dump{0, 0}, cpu_time{kMax_s, kMax_s};
     setrlimit(RLIMIT_CORE, &no_core_dump);
     setrlimit(RLIMIT_CPU, &cpu_time);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
       std::signal(fault, SIG_DFL);  // removes handlers such as a sanitizer's
     const Hush hush;
@@ -90,8 +87,7 @@ std::string ending_of_trial(const std::function<void()>& all) {
     }
     _exit(0);
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  const int status = wait_for_child(child);
   if (WIFSIGNALED(status)) return std::string("it ended by signal: ") + strsignal(WTERMSIG(status)) + address_limit();
   return WEXITSTATUS(status) == 0 ? "" : "it ended with status " + std::to_string(WEXITSTATUS(status));
 }

@@ -1,18 +1,17 @@
 #include "load/scenario/processes/spawn.hpp"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
+#include <optional>
 
 #include "base/error.hpp"
+#include "base/resources/child.hpp"
 #include "place/binding/bind.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
@@ -85,8 +84,6 @@ void wait_at_gate(int gate, int status) {
 
 /// Executes the program. `gate`, `status` and `out` are the child's ends of the pipes.
 [[noreturn]] void execute(const Start& s, const Inherited& before, int gate, int status, int out) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != before.parent) ::_exit(126);
   ::setpgid(0, 0);
   restore(before);
   if (!s.cgroup.empty()) join_cgroup(s.cgroup, status);
@@ -99,36 +96,12 @@ void wait_at_gate(int gate, int status) {
   duplicate_to(s.synthesised ? out : opened(s.out, flags, status), STDOUT_FILENO, status);
   duplicate_to(opened(s.error, flags, status), STDERR_FILENO, status);
   if (!s.synthesised) wait_at_gate(gate, status);  // synthetic programs wait after their own set-up
-  std::vector<char*> argv;
-  for (const std::string& argument : s.argv) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = argument_vector(s.argv);
   ::execvp(argv[0], argv.data());
   fail_with_errno(status, quote(s.argv[0]) + " cannot be executed");
 }
 
 // ---------------------------------------------------------------- in the runner
-
-/// Both ends of a pipe. Closes the ends that were not taken.
-class Pipe {
- public:
-  Pipe() = default;
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  ~Pipe() {
-    for (int& fd : ends_) close_if_open(fd);
-  }
-  void open() {
-    if (::pipe2(ends_.data(), O_CLOEXEC) != 0)
-      throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
-  }
-  int reader() const { return ends_[0]; }
-  int writer() const { return ends_[1]; }
-  int take_reader() { return std::exchange(ends_[0], -1); }
-  int take_writer() { return std::exchange(ends_[1], -1); }
-
- private:
-  std::array<int, 2> ends_{-1, -1};
-};
 
 /// A new cgroup of version 1 has no CPUs and no nodes, and accepts no process until they are set.
 void fill_cpuset(const std::string& folder) {
@@ -152,19 +125,18 @@ void close_if_open(int& fd) {
 }
 
 Child spawn(const Start& start, const Inherited& inherited) {
-  Pipe gate, status, out;
-  gate.open();
-  status.open();
-  if (start.synthesised) out.open();
+  Pipe gate, status;
+  std::optional<Pipe> out;
+  if (start.synthesised) out.emplace();
   Child child;
-  child.pid = ::fork();
+  child.pid = start_child(SIGKILL, inherited.parent);
   if (child.pid == 0) {
-    ::close(gate.take_writer());  // otherwise, the child would never see the gate close without being opened
-    execute(start, inherited, gate.reader(), status.writer(), out.writer());
+    gate.writer.close();  // otherwise, the child would never see the gate close without being opened
+    execute(start, inherited, gate.reader.get(), status.writer.get(), out ? out->writer.get() : -1);
   }
-  if (child.pid < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   ::setpgid(child.pid, child.pid);  // in parent and child, so that it is set before either continues
-  child.gate = gate.take_writer(), child.status = status.take_reader(), child.out = out.take_reader();
+  child.gate = gate.writer.release(), child.status = status.reader.release();
+  if (out) child.out = out->reader.release();
   for (const int fd : {child.gate, child.status, child.out})
     if (fd >= 0) ::fcntl(fd, F_SETFL, O_NONBLOCK);
   return child;
