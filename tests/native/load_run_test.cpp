@@ -310,12 +310,11 @@ TEST_F(LoadRun, ProgramsRunWhereAndAsThePlanSays) {
 }
 
 TEST_F(LoadRun, WhatCannotBeSetUpIsSaidBeforeItStarts) {
-  EXPECT_EQ(
-      run({{"programs",
-            {program("folder", {"true"}, {{"cwd", "/no/such/folder"}}),
-             program("output", {"true"}, {{"stdout", "/no/such/file"}}),
-             shell("dying", "exit 4", {{"synthesised", true}})}}}),
-      1);
+  EXPECT_EQ(run({{"programs",
+                  {program("folder", {"true"}, {{"cwd", "/no/such/folder"}}),
+                   program("output", {"true"}, {{"stdout", "/no/such/file"}}),
+                   shell("dying", "exit 4", {{"synthesised", true}})}}}),
+            1);
   const auto reason = [&](const char* name) {
     EXPECT_EQ(one("total", name).at("how"), "failed") << name;
     return one("event", name, "failed").at("reason").get<std::string>();
