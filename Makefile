@@ -8,7 +8,7 @@ SURVEY ?= --quick
 BIN := .venv/bin
 export PYTHON JOBS APPS
 own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native tests/native/* bench,$(depth)/*.cpp $(depth)/*.hpp))
-python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py tools/tidy.py
+python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py tools/describe_applications.py tools/tidy.py
 
 .PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
@@ -140,7 +140,6 @@ transcripts: setup ## run the commands of the documentation, write what they pri
 notebooks: setup ## run the notebooks of the documentation, write their outputs into them; notebooks in PAGES
 	$(BIN)/python docs/notebooks.py $(PAGES)
 
-docs: export APPS := yes
 docs: setup ## build/docs/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs

@@ -2,9 +2,7 @@
 
 * docs/reference/instruments.md: `meshmark-probe --describe` and docs/reference/instruments/NAME.md (not committed)
 * docs/reference/instruments-of-ranks.md: `meshmark-comm --describe` (not committed)
-
-Both pages also describe the applications (`make setup APPS=yes`).
-
+* both also from src/meshmark/described_applications.json
 * docs/reference/machine-files.md: the loader's table of keys
 * docs/reference/load-metrics.md: the metrics of programs and the columns that their formulas may use
 * docs/reference/claims.md: the catalogue of claims
@@ -22,6 +20,7 @@ from typing import Any, Final
 
 DOCS: Final = Path(__file__).resolve().parent
 PROGRAMS: Final = DOCS.parent / "build" / "release" / "bin"
+APPLICATIONS: Final = DOCS.parent / "src" / "meshmark" / "described_applications.json"
 OUTPUT: Final = DOCS / "reference" / "instruments.md"
 INSTRUMENTS: Final = """# Instruments
 
@@ -250,10 +249,9 @@ def instruments(program: str, intro: str, title: str) -> str:
     Raises:
         OSError, CalledProcessError: the program or a library that it needs is missing.
     """
-    descriptions = []
-    for path in (PROGRAMS / program, *sorted(PROGRAMS.glob(f"{program}*-apps"))[:1]):
-        output = subprocess.run([path, "--describe"], capture_output=True, text=True, check=True).stdout
-        descriptions += json.loads(output)
+    output = subprocess.run([PROGRAMS / program, "--describe"], capture_output=True, text=True, check=True).stdout
+    descriptions = json.loads(output)
+    descriptions += [d for d in json.loads(APPLICATIONS.read_text()) if d["ranks"] == descriptions[0]["ranks"]]
     out = ["<!-- written by docs/generate.py; do not edit -->", "", intro]
     for description in descriptions:
         out += page(description)

@@ -17,6 +17,7 @@ from meshmark.native import find_native
 from meshmark.store.record import Metric
 
 KINDS: Final = ("openmpi", "mpich", "mpi")
+APPLICATIONS: Final = Path(__file__).with_name("described_applications.json")  # by tools/describe_applications.py
 
 
 def find_probe() -> Path:
@@ -120,23 +121,16 @@ def descriptions() -> Mapping[str, Description]:
 @cache
 def _descriptions(*_: str | None) -> Mapping[str, Description]:
     """Return the descriptions for these values of the environment, cached because joins use them for every record."""
-    probe_descriptions = _described_with_applications(find_probe())
+    return {**_described(find_probe()), **_described_mpi(), **_applications()}
+
+
+def _described_mpi() -> Mapping[str, Description]:
     for kind in KINDS:
         try:
-            return {**probe_descriptions, **_described_with_applications(find_comm(kind))}
+            return _described(find_comm(kind))
         except MeshmarkError:  # also raised if the MPI library of a program was removed, so that it does not start
             continue
-    return probe_descriptions
-
-
-def applications_program(program: Path) -> Path:
-    """Return the path of the program that contains the applications for `program`, which exists if they were built."""
-    return program.with_name(f"{program.name}-apps")
-
-
-def _described_with_applications(program: Path) -> dict[str, Description]:
-    applications = applications_program(program)
-    return {**_described(program), **(_described(applications) if applications.is_file() else {})}
+    return {}
 
 
 @cache
@@ -144,53 +138,77 @@ def _described(probe: Path) -> dict[str, Description]:
     try:
         completed = process.run([probe, "--describe"], timeout_s=30)
         completed.check_returncode()
-        parsed = json.loads(completed.stdout)
-        return {
-            d["name"]: Description(
-                d["name"],
-                d["summary"],
-                d["detail"],
-                d["source"],
-                tuple(
-                    Parameter(
-                        p["name"],
-                        p["option"],
-                        p["help"],
-                        p["unit"],
-                        p["kind"],
-                        p["default"],
-                        tuple(p["choices"]),
-                        p["minimum"],
-                        p["maximum"],
-                        bool(p.get("per_process")),
-                    )
-                    for p in d["parameters"]
-                ),
-                tuple(map(Metric.from_json, d["metrics"])),
-                tuple(d["identity"]),
-                d,
-            )
-            for d in parsed
-        }
+        return _parsed(completed.stdout)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise MeshmarkError(f"{probe.name} --describe failed: {error}", hint="make setup") from error
+
+
+def _parsed(text: str | bytes) -> dict[str, Description]:
+    """Return the descriptions in the output of a program."""
+    return {
+        d["name"]: Description(
+            d["name"],
+            d["summary"],
+            d["detail"],
+            d["source"],
+            tuple(
+                Parameter(
+                    p["name"],
+                    p["option"],
+                    p["help"],
+                    p["unit"],
+                    p["kind"],
+                    p["default"],
+                    tuple(p["choices"]),
+                    p["minimum"],
+                    p["maximum"],
+                    bool(p.get("per_process")),
+                )
+                for p in d["parameters"]
+            ),
+            tuple(map(Metric.from_json, d["metrics"])),
+            tuple(d["identity"]),
+            d,
+        )
+        for d in json.loads(text)
+    }
+
+
+@cache
+def _applications() -> dict[str, Description]:
+    """Return the descriptions of native/apps, which are known where these are not built: their results can be read."""
+    return _parsed(APPLICATIONS.read_bytes())
+
+
+def require_built(instrument: str) -> None:
+    """Check that an instrument can run here.
+
+    Raises:
+        AbsentError: The instrument is an application, and these were not built.
+    """
+    probe = find_probe()
+    if instrument in _applications() and not probe.with_name(f"{probe.name}-apps").is_file():
+        raise AbsentError(
+            f"{instrument} is an application, which this installation does not include", "make setup APPS=yes"
+        )
 
 
 def description(instrument: str) -> Description:
     """Return the description of one instrument.
 
+    Args:
+        instrument: Name of the instrument.
+
     Raises:
         UsageError: The instrument is unknown; the message lists the known ones.
-        AbsentError: The instrument is an application, and these were not built.
     """
     by_name: Mapping[str, Description] = _described(find_probe())
     if instrument not in by_name:
         by_name = descriptions()
     if instrument not in by_name:
-        require_application(instrument)
         hint = (
             ""
-            if any(d.ranks for d in by_name.values())
+            if _described_mpi()
             else (
                 "MPI instruments need an MPI library: install its development package, then run make setup or rebuild "
                 "the wheel"
@@ -198,23 +216,6 @@ def description(instrument: str) -> Description:
         )
         raise UsageError(f"instrument: found '{quoted(instrument)}'; allowed: {', '.join(by_name)}", hint)
     return by_name[instrument]
-
-
-def require_application(instrument: str) -> None:
-    """Check an instrument that is not described.
-
-    Raises:
-        AbsentError: The instrument is an application (native/apps), and these were not built.
-    """
-    if not instrument.isidentifier():
-        return
-    try:
-        completed = process.run_text([find_probe(), instrument, "--describe"], timeout_s=30)
-    except (OSError, subprocess.SubprocessError):
-        return
-    if completed.returncode == AbsentError.status:
-        message, _, hint = completed.stderr.partition("\n")
-        raise AbsentError(message.partition("absent: ")[2], hint.partition("hint: ")[2].strip())
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.describe import find_comm
+from meshmark.describe import APPLICATIONS, find_comm
 from support import applications_here
+from support.cli import meshmark
 from support.mpi_here import has_coarrays, has_openshmem, installed
 from support.paths import ROOT
 
@@ -130,8 +131,28 @@ def test_an_application_that_was_not_built_is_absent(name: str, tmp_path: Path) 
 
 
 @applications_here.needs_applications
-def test_the_programs_of_applications_contain_all_of_them() -> None:
-    programs = [PROBE.with_name("meshmark-probe-apps"), *sorted(PROBE.parent.glob("meshmark-comm-*-apps"))[:1]]
-    texts = [subprocess.run([p, "--describe"], capture_output=True, check=True).stdout for p in programs]
-    names = {description["name"] for text in texts for description in json.loads(text)}
-    assert names == applications_here.NAMES if len(programs) == 2 else names < applications_here.NAMES
+def test_the_applications_are_described_as_the_package_says() -> None:
+    programs = [PROBE.with_name("meshmark-probe-apps"), *sorted(PROBE.parent.glob("meshmark-comm-*-apps"))]
+    known = {d["name"]: d for d in json.loads(APPLICATIONS.read_text())}
+    assert known.keys() == applications_here.NAMES
+    for program in programs:
+        text = subprocess.run([program, "--describe"], capture_output=True, check=True).stdout
+        for description in json.loads(text):
+            assert known[description["name"]] == description, "run tools/describe_applications.py"
+
+
+def test_an_application_that_was_not_built_is_known_and_cannot_run(tmp_path: Path) -> None:
+    probe = shutil.copy2(PROBE, tmp_path)
+    home = {"MESHMARK_PROBE": str(probe), "XDG_DATA_HOME": str(tmp_path / "data")}
+    reason = "fft is an application, which this installation does not include"
+    measured = meshmark("measure", "fft", env=home)
+    assert (measured.returncode, measured.stderr) == (77, f"meshmark: absent: {reason}\nhint: make setup APPS=yes\n")
+    assert "example: meshmark measure fft" in meshmark("measure", "fft", "--help", env=home).stdout
+    composite = meshmark("measure", "composite", "open13", env=home)
+    assert composite.returncode == 77 and "lacks 6 of 13 members: " in composite.stderr and reason in composite.stderr
+    survey = tmp_path / "survey.toml"
+    steps = ['[[step]]\ninstrument = "fft"', '[[step]]\ninstrument = "clock"\noptions = { budget = "1s" }']
+    survey.write_text("\n".join(['name = "s"\nsummary = "s"', *steps]))
+    surveyed = meshmark("survey", "--spec", survey, env=home)
+    assert surveyed.returncode == 0 and "1 absent or failed" in surveyed.stderr
+    assert reason in Path(surveyed.stdout.split()[0]).read_text()  # the report

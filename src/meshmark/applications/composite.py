@@ -36,7 +36,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from meshmark.applications.application import Application, Command, hide_secrets, named_tables, of_tables
 from meshmark.applications.configuration import Configuration, configurations
-from meshmark.describe import Description, descriptions, require_application
+from meshmark.describe import Description, descriptions
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Label, Name, checked
@@ -299,10 +299,6 @@ def _of_instrument(table: MemberTable, at: str) -> dict[str, Any]:
     """Return the tables of an application that runs an instrument once."""
     instruments = descriptions()
     if table.instrument not in instruments:
-        try:
-            require_application(table.instrument)
-        except AbsentError as error:
-            raise AbsentError(f"{at}: {error}", error.hint) from error
         if table.instrument in RANKS:
             raise AbsentError(f"{at}: {table.instrument} was not built, since no MPI library was found")
         raise UsageError(

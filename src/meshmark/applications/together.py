@@ -17,6 +17,7 @@ from meshmark.applications.configuration import Configuration, Folders, placehol
 from meshmark.applications.preparation import prepare
 from meshmark.applications.records import FIGURE, INSTRUMENT, records
 from meshmark.applications.trials import ApplicationPlan, Trials, conduct
+from meshmark.describe import require_built
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.place.other_work import result_flags
 from meshmark.statistics.geometric import MIN_RUNS, GeometricMean, mean_of, over, ratios_to
@@ -45,10 +46,15 @@ def check_installed(composite: Composite, folder: Path) -> None:
         is_built = program.startswith(str(folder))
         if not is_built and (error := absent(app, program, app.source)):
             missing.append(error)
+        try:
+            require_built(member.instrument)
+        except AbsentError as error:
+            missing.append(AbsentError(f"{member.name}: {error}", error.hint))
     if missing:
         raise AbsentError(
             f"the composite {composite.name} lacks {len(missing)} of {len(composite.members)} members: "
-            + "; ".join(map(str, missing))
+            + "; ".join(map(str, missing)),
+            "; ".join(dict.fromkeys(error.hint for error in missing if error.hint)),
         )
 
 

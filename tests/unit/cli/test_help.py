@@ -11,10 +11,9 @@ import pytest
 import typer.main
 
 from meshmark.cli.app import app
-from support import applications_here
 from support.cli import meshmark
 
-INSTRUMENTS = ("latency", "halo", "io", *(("npb",) if applications_here.BUILT else ()))
+INSTRUMENTS = ("latency", "halo", "npb", "io")
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -57,14 +57,11 @@ def general_help(instruments: Iterable[str]) -> str:
     formatter = _formatter()
     formatter.write_usage("meshmark measure", "INSTRUMENT [OPTIONS]", "Usage: ")
     formatter.write_usage("meshmark measure", "[INSTRUMENT] --resume [OPTIONS]", "       ")
-    names = tuple(instruments)
-    lacks_applications = "fft" not in names
     formatter.write(
         _paragraphs(
             formatter,
             "Run one instrument. For its options: meshmark measure INSTRUMENT --help",
-            f"Instruments: {', '.join(names)}",
-            *(["make setup APPS=yes adds applications such as npb, pop, fft and lj."] if lacks_applications else []),
+            f"Instruments: {', '.join(instruments)}",
             "A program of your own: meshmark measure app --help",
             "A set of programs against a reference machine: meshmark measure composite --help",
             "example: meshmark measure latency --footprint 4KiB..1GiB --pages thp",

@@ -85,7 +85,7 @@ def measure(
     example: meshmark measure latency --footprint 4KiB..1GiB --pages thp
     """
     from meshmark.cli.measure.instrument_help import general_help, instrument_help
-    from meshmark.describe import description, descriptions
+    from meshmark.describe import description, descriptions, require_built
     from meshmark.measure import single
 
     extra = list(context.args)
@@ -120,6 +120,7 @@ def measure(
         return
     if settings:
         raise UsageError("--set: found with --on host, allowed for a modelled machine only", "meshmark model list")
+    require_built(d.name)
     argv = _checked_argv(d, extra)
     store_or_none = None if no_store else store or data_home() / "store"
     if d.name == "llm":

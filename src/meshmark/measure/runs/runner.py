@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from meshmark import process
-from meshmark.describe import find_probe
+from meshmark.describe import find_probe, require_built
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.boot import remember
 from meshmark.measure.runs import launch
@@ -58,8 +58,10 @@ def program_of(step: SurveyStep) -> list[str]:
     """Return the program and the launcher arguments that precede the step's own arguments.
 
     Raises:
+        AbsentError: The instrument is an application, and these were not built.
         MeshmarkError: The program or the launcher is missing.
     """
+    require_built(step.instrument)
     if not step.ranks:
         return [str(find_probe())]
     return launch.launch_argv(launch.launcher(step.mpi), step.ranks, launch.cpus(), threads=step.threads)
