@@ -30,7 +30,6 @@ from meshmark.measure.importers.importing import read_output
 from meshmark.store.columns import row_of, schema
 from meshmark.store.compaction import write_index
 from meshmark.store.layout import COMPACTED, file_name
-from meshmark.store.query import with_runs
 from meshmark.store.record import Record
 from meshmark.store.store import Store
 
@@ -68,7 +67,7 @@ def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
         machine = f"n{m:04d}"
         runs = [run_of(rows, machine, FIRST + timedelta(days=d, seconds=m), rng) for d in range(days)]
         folder = store.folder / f"date={FIRST:%Y-%m-%d}" / f"machine={file_name(machine)}"
-        store.write(folder / f"{COMPACTED}{m:012x}.parquet", with_runs(pa.concat_tables(runs)), row_group_size=20_000)
+        store.write(folder / f"{COMPACTED}{m:012x}.parquet", pa.concat_tables(runs), row_group_size=20_000)
     write_index(store.folder / f"date={FIRST:%Y-%m-%d}")
 
 

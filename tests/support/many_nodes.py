@@ -85,7 +85,8 @@ class ManyNodes:
             values = base * level * np.exp(sign * deviations)
             self._write_nodes(name, date, facts)
             rows = list(self.points), [1] * shape[0], values.astype(np.float32)
-            write_matrix(self.fleet, self.cluster, CampaignValues(name, list(self.nodes), *rows))
+            matrix = CampaignValues(name, list(self.nodes), *rows)
+            write_matrix(self.fleet, self.cluster, matrix, [f"{name}--0.parquet"])
             engine = MadeEngine.of(self.nodes, lambda *_: None)
             begin(self.fleet, name, PLAN, engine, NodeSelection(), {"cluster": self.cluster, "beside": False})
             names.append(name)
@@ -108,7 +109,7 @@ class ManyNodes:
         }
         schema = nodes_schema()
         table = pa.table({f.name: columns.get(f.name, pa.nulls(n, f.type)) for f in schema}, schema=schema)
-        path = self.fleet.table("nodes", name, self.cluster) / f"{name}-0.parquet"
+        path = self.fleet.table("nodes", name, self.cluster) / f"{name}--0.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, path, compression="zstd")
 

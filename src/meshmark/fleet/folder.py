@@ -6,10 +6,10 @@
     campaigns/NAME/inbox/NODE.jsonl.gz    files of nodes that are not yet ingested
     campaigns/NAME/logs/                  output of jobs
     campaigns/NAME/taken/TOKEN/           files that an ingestion is reading, or was reading when it was killed
-    results/date=…/cluster=…/*.parquet    results, one row each, with the columns of the store and `MORE`
-    nodes/date=…/cluster=…/*.parquet      one row for each file of a node; `fleet.compaction` joins both
-    values/date=…/cluster=…/*.parquet     see `fleet.values`
-    judgements/…                          see `fleet.judgements`
+    results/date=…/cluster=…/*.parquet    results, one row each; a folder of a store, see `store.layout`
+    nodes/date=…/cluster=…/*.parquet      one row for each file of a node, in files with the names of their results
+    values/date=…/cluster=…/*.parquet     see `data.values`
+    judgements/…                          see `cases` and `health.assessment`
 
 The date is the date on which the campaign began, in UTC, by the clock of the host that submitted it, since clocks of
 nodes may be wrong. Date and cluster are not in the files: readers of such folders take them from the path, and some
@@ -18,7 +18,6 @@ readers refuse files that have them, too.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,15 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
-from meshmark.store.files import open_regular
+from meshmark.store.layout import date_of, result_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-JOINED: Final = "joined-"  # follows the campaign in the names of files that `fleet.compaction` has written
-REPLACES: Final = b"meshmark replaces"  # key in the metadata of joined files
-MORE: Final = ("campaign", "node", "attempt", "point")  # columns of results in addition to the columns of a store
 NODE_TEXTS: Final = (
     "campaign",
     "node",
@@ -54,17 +50,7 @@ NODE_TEXTS: Final = (
 )
 NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
 _ENTRIES: Final = frozenset({"fleet.toml", "plans", "campaigns", "results", "nodes"})  # each fleet has one of them
-_PARQUET: Final = re.compile(r"[a-z]+-[A-Za-z0-9-]+\.parquet")
 CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
-
-
-def results_schema() -> pa.Schema:
-    """Return the schema of the Parquet files of results: the columns of the store, and texts about the node."""
-    import pyarrow as pa
-
-    from meshmark.store.columns import schema
-
-    return pa.schema([*schema(), *((name, pa.string()) for name in MORE)])
 
 
 def nodes_schema() -> pa.Schema:
@@ -146,14 +132,8 @@ class Fleet:
         return self.root / kind / f"date={date_of(campaign)}" / f"cluster={cluster}"
 
     def files_of(self, kind: str, campaign: str, cluster: str) -> list[Path]:
-        """Return the Parquet files of `results` or `nodes` of a campaign, without files that joined files replace."""
-        files = sorted(self.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet"))
-        replaced_names = frozenset[str]()
-        if len(files) > 1:
-            replaced_names = replaced_names.union(
-                *(replaced(path) for path in files if path.name.startswith(f"{campaign}-{JOINED}"))
-            )
-        return [path for path in files if path.name not in replaced_names]
+        """Return the files of the `results` or the `nodes` of a campaign, without files that others replace."""
+        return [file.path for file in result_files(self.root / kind, campaign, f"cluster={cluster}")]
 
     def of_files(self, kind: str, campaigns: Sequence[str], cluster: str, use: Callable[[list[Path]], T]) -> T:
         """Return the result of `use` for the files of campaigns.
@@ -167,28 +147,6 @@ class Fleet:
             except (OSError, MeshmarkError):
                 if all(path.exists() for path in files):
                     raise
-
-
-def replaced(path: Path) -> frozenset[str]:
-    """Return the names of the files that a joined file replaces; empty if it cannot be read.
-
-    Only names of Parquet files of results are returned, since these files are removed, and all nodes may write to the
-    folder.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with open_regular(path) as file:
-            names = json.loads((pq.read_schema(file).metadata or {})[REPLACES])
-        return frozenset(name for name in names if isinstance(name, str) and _PARQUET.fullmatch(name))
-    except (OSError, KeyError, ValueError, TypeError, RecursionError, pa.ArrowException):
-        return frozenset()
-
-
-def date_of(campaign: str) -> str:
-    """Return the date on which a campaign began, ISO 8601."""
-    return time_of(campaign)[:10]
 
 
 def time_of(campaign: str) -> str:

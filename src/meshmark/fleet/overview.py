@@ -11,11 +11,12 @@ from typing import Any
 from meshmark.fleet.campaigns.campaign import Campaign
 from meshmark.fleet.cases import CasesState, NamedNode
 from meshmark.fleet.data.values import is_sound, node_rows
-from meshmark.fleet.folder import Fleet, date_of, time_of
+from meshmark.fleet.folder import Fleet, time_of
 from meshmark.fleet.health.assessment import FleetState, campaigns_of, look
 from meshmark.fleet.health.trends import ClassLevelChange, NewFact, Trend, new_facts, steps, trends
 from meshmark.fleet.nodesets import expand, in_order
 from meshmark.fleet.site import Site
+from meshmark.store.layout import date_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ Damaged files make the Parquet reader raise arbitrary exceptions, so these funct
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from meshmark.errors import quoted
 from meshmark.store.columns import ALWAYS, OF_RECORDS, schema
@@ -74,14 +74,10 @@ def machine_problem(path: Path) -> str:
 
 
 def _other_columns(path: Path, wanted: dict[str, Any], required: Iterable[str]) -> str:
-    import pyarrow.parquet as pq
-
-    try:
-        # Arrow itself would block on a FIFO.
-        with open_regular(path) as file:
-            types = {field.name: field.type for field in pq.read_schema(file)}
-    except Exception as error:  # damaged files make the reader raise arbitrary exceptions
-        return f"cannot be read: {quoted(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
+    fields = schema_or_problem(path)
+    if isinstance(fields, str):
+        return fields
+    types = {field.name: field.type for field in fields}
     if missing := [name for name in required if name not in types]:
         return f"not a file of a store: missing column {missing[0]}"
     for name, column_type in types.items():
@@ -96,11 +92,29 @@ def read_problem(path: Path) -> str:
     return table_or_problem if isinstance(table_or_problem, str) else ""
 
 
+def schema_or_problem(path: Path) -> pa.Schema | str:
+    """Return the schema of a file, or why it cannot be read."""
+    import pyarrow.parquet as pq
+
+    return _or_problem(path, pq.read_schema)
+
+
 def read_or_problem(path: Path) -> pa.Table | str:
     """Return the rows of a file, or why it cannot be read completely."""
-    try:
-        table = read(path)
+    import pyarrow.parquet as pq
+
+    def read_all(file: IO[bytes]) -> pa.Table:
+        table = pq.ParquetFile(file).read()
         table.validate(full=True)
+        return table
+
+    return _or_problem(path, read_all)
+
+
+def _or_problem(path: Path, use: Callable[[IO[bytes]], Any]) -> Any:
+    """Return what `use` reads from a file, or why the file cannot be read."""
+    try:
+        with open_regular(path) as file:  # Arrow itself would block on a FIFO
+            return use(file)
     except Exception as error:  # damaged files make the reader raise arbitrary exceptions
         return f"cannot be read: {quoted(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
-    return table

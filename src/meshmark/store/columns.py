@@ -41,6 +41,9 @@ TEXTS: Final = (
 NUMBERS: Final = ("value", "low", "high")
 ALWAYS: Final = ("run", "step", "machine", "instrument", "conditions")  # have a value in every row
 OF_RECORDS: Final = ("source", "metric", "unit", "better", "value", "samples", "flags", "provenance")  # in every record
+# Texts in the results of a fleet, where the run is a campaign. `attempt` is a hash of the file that the node left, and
+# `point` is the key that `measure.repetitions.point_key` returns.
+OF_NODES: Final = ("campaign", "node", "attempt", "point")
 # The order is the one in which the instruments list these conditions.
 POINT: Final[dict[str, type]] = {
     "kernel": str,
@@ -139,11 +142,12 @@ def schema() -> pa.Schema:
         + [(name, pa.float64()) for name in NUMBERS]
         + [("samples", pa.list_(pa.float64())), ("flags", pa.list_(pa.string()))]
         + [(name, types[kind]) for name, kind in POINT.items()]
+        + [(name, pa.string()) for name in OF_NODES]
     )
 
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return at least one row of results as a table, without the columns of conditions that no row has.
+    """Return at least one row of results as a table, without the columns of conditions and nodes that no row has.
 
     A store with thousands of files is read several times as fast without these columns.
     """
@@ -153,7 +157,7 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     remaining_rows = iter(rows)
     while part := list(islice(remaining_rows, _PART_ROWS)):
         names = {name for row in part for name in row}
-        fields = [f for f in schema() if f.name not in POINT or f.name in names]
+        fields = [f for f in schema() if f.name in names or f.name not in {*POINT, *OF_NODES}]
         parts.append(pa.Table.from_pylist(part, schema=pa.schema(fields)))
     return pa.concat_tables(parts, promote_options="default")
 

@@ -2,8 +2,8 @@
 
 It joins the steps of runs whose process ended before `Store.finish`, and all runs of a machine in a month.
 
-The new file is always written before the old files are removed, so if the writer is killed in between, the store still
-has each of its results exactly once.
+`joining` writes a new file before it removes the old files, so if the writer is killed in between, the store still has
+each of its results exactly once.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from meshmark.store.checks import read, read_problem, schema_problem
 from meshmark.store.files import unlink, write_file
-from meshmark.store.layout import COMPACTED, INDEX, StoreFile, read_index, result_files
-from meshmark.store.query import runs_in, with_runs
-from meshmark.store.store import Store, leftovers
+from meshmark.store.joining import join, leftovers, remove_replaced
+from meshmark.store.layout import COMPACTED, INDEX, UNIQUE, StoreFile, read_index, result_files
+from meshmark.store.query import runs_in
+from meshmark.store.store import Store
 
 QUIET_S: Final = 3600.0  # a run whose last step is newer may still be in progress
-_ROWS: Final = 20_000  # rows of a row group; few, so that a query of one run reads little
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def compact(store: Store, before: str) -> StoreCompaction:
     with store.exclusively():
         finished = _finish(store)
         joined_count, unreadable = _join(store, before)
-        abandoned = leftovers(store)
+        abandoned = leftovers(store.folder)
         unlink(abandoned)
     return StoreCompaction(finished, joined_count, unreadable, len(abandoned))
 
@@ -64,7 +63,7 @@ def _finish(store: Store) -> int:
     """Finish the runs to which no process has added results for `QUIET_S`; return the number of joined files."""
     steps: dict[str, list[StoreFile]] = {}
     for file in result_files(store.folder):
-        if file.step and not schema_problem(file.path) and not read_problem(file.path):
+        if file.step and UNIQUE not in file.step and not schema_problem(file.path) and not read_problem(file.path):
             steps.setdefault(file.run, []).append(file)
     now_s, count = time.time(), 0
     for step_files in steps.values():
@@ -85,12 +84,16 @@ def _join(store: Store, before: str) -> tuple[int, int]:
         months.setdefault((f"{date[:7]}-01", machine), []).append(file.path)
     joined_count = unreadable = 0
     for (date, machine), paths in months.items():
+        folder = store.folder / f"date={date}" / machine
+        remove_replaced(folder)
         readable = [p for p in paths if not schema_problem(p) and not read_problem(p)]
         unreadable += len(paths) - len(readable)
         if len(readable) < 2:
             continue
-        _write_joined(store, store.folder / f"date={date}" / machine, readable)
-        unlink(readable)
+        runs = {run for path in readable if COMPACTED not in path.name for run in runs_in(path)}
+        # The file of a finished run replaces its rows in a compacted file.
+        outdated = {path: ("run", runs) for path in readable if COMPACTED in path.name}
+        join(readable, folder / f"{COMPACTED}{secrets.token_hex(6)}.parquet", ["run"], outdated)
         joined_count += len(readable)
     for date in sorted({date for date, _ in months}):
         write_index(store.folder / f"date={date}")
@@ -98,7 +101,7 @@ def _join(store: Store, before: str) -> tuple[int, int]:
 
 
 def write_index(dated: Path) -> None:
-    """Write the index of the compacted files of a date, which `layout.kept` reads.
+    """Write the index of the compacted files of a date, which `layout.read_index` reads.
 
     Raises:
         MeshmarkError: The index cannot be written.
@@ -108,22 +111,3 @@ def write_index(dated: Path) -> None:
     index = {p.name: old_index.get(p.name) or runs_in(p) for p in names}
     if index != old_index:
         write_file(dated / INDEX, json.dumps(index).encode() + b"\n", private=True)
-
-
-def _write_joined(store: Store, folder: Path, paths: Sequence[Path]) -> None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    single_runs = [p for p in paths if not p.name.startswith(COMPACTED)]
-    tables = [read(p) for p in single_runs]
-    names = {name for table in tables for name in table["run"].unique().to_pylist()}
-    for path in paths:
-        if path in single_runs:
-            continue
-        table = read(path)
-        if names & {*runs_in(path)}:  # the file of a finished run replaces its rows in a compacted file
-            table = table.filter(pc.invert(pc.is_in(table["run"], value_set=pa.array(sorted(names)))))
-        tables.append(table)
-    all_rows = pa.concat_tables([t.replace_schema_metadata(None) for t in tables], promote_options="default")
-    name = f"{COMPACTED}{secrets.token_hex(6)}.parquet"
-    store.write(folder / name, with_runs(all_rows.sort_by("run")), row_group_size=_ROWS)

@@ -6,10 +6,18 @@
     date=2026-11-01/compacted.json                        the runs in each compacted file of the month
     machines/MACHINE--TIME.machine.parquet                a row of the table of machines
 
+The results and the nodes of a fleet are such folders, too (`fleet.folder`), where a run is a campaign:
+
+    date=2026-11-25/cluster=hawk/RUN--CLAIM~….parquet      what one ingestion read
+    date=2026-11-25/cluster=hawk/RUN--compacted~….parquet  all of that, made by compaction
+
 The date is the one in the name of the run, or else the date of its first result. A step replaces the same step in the
 finished run, and the file of a finished run replaces that run in a compacted file; both matter only if a writer was
 killed, or a step was added again. With `compacted.json`, the search for a run need not read the compacted files of all
 machines; compacted files without an entry are read.
+
+A name with `~` is never used again. The metadata of a compacted file lists all files with such names that it replaces,
+so that readers ignore files which a killed compaction has not removed.
 """
 
 from __future__ import annotations
@@ -25,9 +33,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-COMPACTED: Final = "compacted~"  # a prefix that `file_name` never returns
+from meshmark.store.files import open_regular
+
+UNIQUE: Final = "~"  # in names that are never used again; `file_name` never returns it
+COMPACTED: Final = f"compacted{UNIQUE}"
+REPLACES: Final = b"meshmark.replaces"  # metadata of a compacted file: the names of the files that it replaces, JSON
 MACHINES: Final = "machines"
 INDEX: Final = "compacted.json"
+_REPLACEABLE: Final = re.compile(rf"[^/]*{UNIQUE}[^/]*\.parquet")
 _DATE: Final = re.compile(r"(?<!\d)(\d{4})(\d\d)(\d\d)T\d{4,6}")
 
 
@@ -56,8 +69,9 @@ class StoreFile:
     """A file with results.
 
     Attributes:
-        run: The escaped name of its run; "" for a compacted file.
-        step: The escaped name of its step; "" for a finished run or a compacted file.
+        run: The escaped name of its run; "" for a compacted file of several runs.
+        step: The escaped name of its step; "" for a finished run or a compacted file of several runs. A name with
+            `UNIQUE` is not a step, but a part of a campaign.
     """
 
     path: Path
@@ -65,30 +79,55 @@ class StoreFile:
     step: str
 
 
-def result_files(folder: Path, run: str = "", machine: str = "") -> list[StoreFile]:
-    """Return the files that may have results of a run and a machine, sorted by path.
+def result_files(folder: Path, run: str = "", partition: str = "") -> list[StoreFile]:
+    """Return the files that may have results of a run and a machine or cluster, sorted by path.
 
     Args:
         folder: Folder of the store, which need not exist.
         run: Name of the run; "" for all runs.
-        machine: Name of the machine; "" for all machines.
+        partition: Name of the folder of the machine or cluster, such as `machine=n042`; "" for all.
     """
-    day = date_of(run) if run else ""
+    day = date_of(run) if run else "unknown"
     # A run without a date in its name may be filed under any date.
-    days = {f"date={d}" for d in (day, f"{day[:7]}-01")} if run and day != "unknown" else None
+    dates = [folder / f"date={d}" for d in sorted({day, f"{day[:7]}-01"})] if day != "unknown" else None
     stem = file_name(run) if run else ""
     files = []
-    for dated in _folders(folder, "date="):
-        if days is not None and dated.name not in days:
-            continue
+    for dated in dates or _folders(folder, "date="):
         excluded = _files_without(dated, run) if run else frozenset()
-        for machine_folder in _folders(dated, "machine=") if not machine else [dated / f"machine={file_name(machine)}"]:
-            files += [
-                file
-                for file in _files(machine_folder)
-                if (file.run in {"", stem} and file.path.name not in excluded) or not run
-            ]
+        for partition_folder in [dated / partition] if partition else _folders(dated, ("machine=", "cluster=")):
+            candidates = _files(partition_folder)
+            if run:
+                candidates = [f for f in candidates if f.run in {"", stem} and f.path.name not in excluded]
+            files += _without_replaced(candidates)
     return sorted(files, key=lambda one: str(one.path))
+
+
+def replaced(path: Path) -> frozenset[str]:
+    """Return the names of the files, in the same folder, that a compacted file replaces; empty if it cannot be read.
+
+    Only names of Parquet files are returned, since these files are removed, and all nodes of a fleet may write there.
+    """
+    if COMPACTED not in path.name:
+        return frozenset()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with open_regular(path) as file:
+            names = json.loads((pq.read_schema(file).metadata or {})[REPLACES])
+        return frozenset(
+            name for name in names if isinstance(name, str) and re.fullmatch(r"[^/]*~[^/]*\.parquet", name)
+        )
+    except (OSError, KeyError, ValueError, TypeError, RecursionError, pa.ArrowException):
+        return frozenset()
+
+
+def _without_replaced(files: list[StoreFile]) -> list[StoreFile]:
+    """Return the files of a folder, except those that compacted files replace."""
+    if len(files) < 2:
+        return files
+    names = frozenset[str]().union(*(replaced(file.path) for file in files))
+    return [file for file in files if file.path.name not in names]
 
 
 def read_index(dated: Path) -> dict[str, list[str]]:
@@ -109,29 +148,26 @@ def _files_without(dated: Path, run: str) -> frozenset[str]:
     return frozenset(name for name, runs in read_index(dated).items() if run not in runs)
 
 
-def _folders(folder: Path, prefix: str) -> Iterator[Path]:
+def _folders(folder: Path, prefixes: str | tuple[str, ...]) -> Iterator[Path]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.startswith(prefix) and entry.is_dir():
+                if entry.name.startswith(prefixes) and entry.is_dir():
                     yield folder / entry.name
     except (FileNotFoundError, NotADirectoryError):
         return
 
 
-def _files(folder: Path) -> Iterator[StoreFile]:
+def _files(folder: Path) -> list[StoreFile]:
     try:
-        entries = os.scandir(folder)
+        names = [path.name for path in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
-        return
-    with entries:
-        for entry in entries:
-            stem = entry.name.removesuffix(".parquet")
-            if stem == entry.name or entry.name.startswith("."):
-                continue
-            path = folder / entry.name
-            if stem.startswith(COMPACTED):
-                yield StoreFile(path, "", "")
-            else:
-                run, _, step = stem.partition("--")
-                yield StoreFile(path, run, step)
+        return []
+    files = []
+    for name in names:
+        stem = name.removesuffix(".parquet")
+        if stem == name or name.startswith("."):
+            continue
+        run, _, step = ("", "", "") if stem.startswith(COMPACTED) else stem.partition("--")
+        files.append(StoreFile(folder / name, run, step))
+    return files

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -11,34 +11,23 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from meshmark.errors import quoted
 from meshmark.store.checks import read
 from meshmark.store.columns import schema
-from meshmark.store.files import open_regular
 from meshmark.store.layout import StoreFile, file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
-RUNS: Final = b"meshmark.runs"  # metadata of a compacted file: the names of its runs, JSON
 _SEPARATOR: Final = "\x1f"
 _PART_ROWS: Final = 1000
 _Converted = TypeVar("_Converted")
 
 
-def with_runs(table: pa.Table) -> pa.Table:
-    """Return the rows of a compacted file with the names of its runs as metadata."""
-    names = sorted(set(table["run"].to_pylist()))
-    return table.replace_schema_metadata({RUNS: json.dumps(names).encode()})
-
-
 def runs_in(path: Path) -> list[str]:
-    """Return the names of the runs of a compacted file; an empty list if it cannot be read."""
-    import pyarrow.parquet as pq
-
+    """Return the names of the runs of a file; an empty list if it cannot be read."""
     try:
-        with open_regular(path) as file:
-            names = json.loads((pq.read_schema(file).metadata or {}).get(RUNS, b"[]"))
+        return sorted(filter(None, read(path, ["run"])["run"].unique().to_pylist()))
     except Exception:  # damaged files make the reader raise arbitrary exceptions; a query reports such files
         return []
-    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 class QueryError(Exception):
@@ -53,22 +42,50 @@ def fetched(query: str, values: Sequence[Any], convert: Callable[[dict[str, Any]
     Raises:
         QueryError: DuckDB cannot execute the query.
     """
+    with _connected() as db:
+        cursor = db.execute(query, values)
+        names = [d[0] for d in cursor.description or ()]
+        rows: list[_Converted] = []
+        while part := cursor.fetchmany(_PART_ROWS):
+            rows += [convert(dict(zip(names, row, strict=True))) for row in part]
+        return rows
+
+
+def fetched_table(query: str, values: Sequence[Any], tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Execute a query, and return its answer as a table.
+
+    Args:
+        query: The query.
+        values: Parameters of the query.
+        tables: Tables in addition to files, by their names in the query.
+
+    Raises:
+        QueryError: DuckDB cannot execute the query.
+    """
+    with _connected() as db:
+        for name, table in tables.items():
+            db.register(name, table)
+        return db.sql(query, params=list(values)).to_arrow_table()
+
+
+@contextmanager
+def _connected() -> Iterator[DuckDBPyConnection]:
+    """Connect to a database in memory.
+
+    Raises:
+        QueryError: DuckDB cannot execute a query in the block.
+    """
     import duckdb
 
     with duckdb.connect() as db:
         try:
-            cursor = db.execute(query, values)
-            names = [d[0] for d in cursor.description or ()]
-            rows: list[_Converted] = []
-            while part := cursor.fetchmany(_PART_ROWS):
-                rows += [convert(dict(zip(names, row, strict=True))) for row in part]
-            return rows
+            yield db
         except RuntimeError as error:  # DuckDB raises it on SIGINT
             if "interrupted" in str(error):
                 raise KeyboardInterrupt from error
             raise
         except duckdb.Error as error:
-            raise QueryError(quoted(str(error).splitlines()[0])) from error
+            raise QueryError(quoted(str(error).splitlines()[0], 400)) from error  # includes the path
 
 
 def relation(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:

@@ -95,7 +95,9 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
         points_by_run.setdefault(value_row["run"], set()).add(value_row["point"])
     names = ", ".join("'" + run.replace("'", "''") + "'" for run in _covering(points_by_run))
     points = store.select(
-        f"SELECT DISTINCT ON (point) * FROM (SELECT {point}, * {rows} AND run IN ({names}))", machine=machine, **equal
+        f"SELECT DISTINCT ON (point) * FROM (SELECT {point}, * EXCLUDE (point) {rows} AND run IN ({names}))",
+        machine=machine,
+        **equal,
     )
     records = {value_row["point"]: record for value_row in points for _, _, record in store.parsed([value_row])}
     runs: dict[int, list[RunValue]] = {point_id: [] for point_id in records}

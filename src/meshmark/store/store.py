@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,10 +26,11 @@ from meshmark.store.checks import (
     schema_problem,
 )
 from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, table_of
-from meshmark.store.files import ASIDE, is_abandoned, lock_file, make_folder, read_json, unlink, write_file
+from meshmark.store.files import ASIDE, lock_file, make_folder, read_json, unlink, write_file
+from meshmark.store.joining import join, remove_replaced, without
 from meshmark.store.layout import INDEX, MACHINES, StoreFile, date_of, file_name, result_files
 from meshmark.store.parquet import write_parquet
-from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
+from meshmark.store.query import QueryError, fetched, relation, runs_in
 from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
 
@@ -142,30 +143,26 @@ class Store:
         Raises:
             MeshmarkError: A file cannot be written or removed.
         """
-        import pyarrow as pa
-
         by_machine: dict[str, list[StoreFile]] = {}
         for file in result_files(self.folder, run):
             if file.run:
                 by_machine.setdefault(file.path.parent.name, []).append(file)
         for files in by_machine.values():
-            table_by_file = {file: schema_problem(file.path) or read_or_problem(file.path) for file in files}
-            readable = {file: table for file, table in table_by_file.items() if not isinstance(table, str)}
+            readable = [file for file in files if not schema_problem(file.path) and not read_problem(file.path)]
             steps = [file for file in readable if file.step]
             if not steps or any(not file.step and file not in readable for file in files):
                 continue  # nothing to do, or a damaged file that is left in place
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
-                newer = {step for file in steps for step in readable[file]["step"].slice(0, 1).to_pylist()}
-                table_items = sorted(readable.items(), key=lambda item: bool(item[0].step))
-                tables = [table if file.step else _without(table, newer) for file, table in table_items]
-                self.write(target, pa.concat_tables(tables, promote_options="default"))
+                finished = [file.path for file in readable if not file.step]
+                newer = {step for file in steps if finished for step in read(file.path, ["step"])["step"].to_pylist()}
+                outdated = dict.fromkeys(finished, ("step", newer))
+                join([*finished, *(file.path for file in steps)], target, outdated=outdated)
             else:
                 try:
                     steps[0].path.rename(target)
                 except OSError as error:
                     raise StoreError(f"store {self.folder}: cannot finish {quoted(run)}: {error.strerror}") from error
-            unlink(file.path for file in readable if file.path != target)
 
     def add_machine_row(self, row: dict[str, str], name: str) -> None:
         """Add a row of the table of machines (`store.machines`). `name` is unique among the rows of its machine."""
@@ -199,18 +196,16 @@ class Store:
         Raises:
             MeshmarkError: A file cannot be removed.
         """
-        import pyarrow.compute as pc
-
         with self.exclusively():
             files = result_files(self.folder, run)
             run_files = [file.path for file in files if file.run]
             unlink(run_files)
             compacted = [file.path for file in files if not file.run and run in runs_in(file.path)]
             for path in compacted:
-                table = read(path)
-                if (remaining_rows := table.filter(pc.not_equal(table["run"], run))).num_rows:
-                    self.write(path, with_runs(remaining_rows))
+                if (remaining_rows := without(read(path), "run", {run})).num_rows:
+                    self.write(path, remaining_rows)
                 else:
+                    remove_replaced(path.parent)
                     unlink([path])
         return len(run_files) + len(compacted)
 
@@ -240,7 +235,8 @@ class Store:
             return []  # a command-line argument that is not UTF-8 cannot equal a stored text
         broken: dict[Path, str] = {}
         for attempt in range(_TRIES):
-            files = result_files(self.folder, equal.get("run", ""), equal.get("machine", ""))
+            partition = f"machine={file_name(equal['machine'])}" if equal.get("machine") else ""
+            files = result_files(self.folder, equal.get("run", ""), partition)
             paths = [file.path for file in files]
             broken = {p: reason for p in paths if (reason := broken.get(p, "") or schema_problem(p))}
             if any(not os.path.lexists(p) for p in broken):
@@ -357,22 +353,6 @@ class Store:
             )
             is_readable = not isinstance(table_or_problem, str)
             yield path, _row_problem(table_or_problem, is_machine_file) if is_readable else table_or_problem
-
-
-def leftovers(store: Store) -> list[Path]:
-    """Return the temporary files in a store whose writers were killed."""
-    paths = []
-    for folder, folders, names in os.walk(store.folder):
-        folders[:] = [name for name in folders if name != MEASURING]
-        paths += [path for path in map(Path(folder).joinpath, names) if is_abandoned(path)]
-    return sorted(paths)
-
-
-def _without(table: pa.Table, steps: Collection[str]) -> pa.Table:
-    """Return the rows of a run that belong to other steps than these."""
-    import pyarrow as pa
-
-    return table.filter(pa.array([step not in steps for step in table["step"].to_pylist()], pa.bool_()))
 
 
 def _row_problem(table: pa.Table, of_machine: bool) -> str:

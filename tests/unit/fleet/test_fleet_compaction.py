@@ -129,7 +129,7 @@ def test_results_of_an_unfinished_ingestion_are_not_joined(fleet: Fleet) -> None
     (fleet.campaign(NAME) / "taken" / token / ".lock").touch()
     write_result(fleet.campaign(NAME) / "taken" / token, "n6", lines_of("n6"))
     results_folder = fleet.table("results", NAME, CLUSTER)
-    shutil.copy(results_folder / names(fleet, "results")[0], results_folder / f"{NAME}-{token}-00000000.parquet")
+    shutil.copy(results_folder / names(fleet, "results")[0], results_folder / f"{NAME}--{token}~00000000.parquet")
     compact(fleet)
     assert len(names(fleet, "results")) == 2
     ingest(fleet, NAME, CLUSTER)
@@ -227,8 +227,8 @@ def test_a_joined_file_cannot_remove_other_files(fleet: Fleet) -> None:
     (settings_file := fleet.root / "fleet.toml").touch()
     table = pq.read_table(fleet.table("nodes", NAME, CLUSTER) / names(fleet, "nodes")[0], partitioning=None)
     for number, entry in enumerate([["../../../fleet.toml", str(settings_file), 7, None, []], 7, [["x"]]]):
-        path = fleet.table("nodes", NAME, CLUSTER) / f"{NAME}-joined-{number:012x}.parquet"
-        pq.write_table(table.replace_schema_metadata({"meshmark replaces": json.dumps(entry)}), path)
+        path = fleet.table("nodes", NAME, CLUSTER) / f"{NAME}--compacted~{number:012x}.parquet"
+        pq.write_table(table.replace_schema_metadata({"meshmark.replaces": json.dumps(entry)}), path)
     compact(fleet)
     assert settings_file.exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from meshmark.fleet.campaigns.campaign import new_campaign
 from meshmark.fleet.data.ingest import IngestResult, ingest, measured_nodes
 from meshmark.fleet.data.values import is_sound, node_rows
 from meshmark.fleet.folder import Fleet
+from meshmark.store.compaction import QUIET_S, compact
 from meshmark.store.session import lock
+from meshmark.store.store import Store
 from support.made_fleet import KERNELS, lines_of, write_result
 
 
@@ -42,6 +45,13 @@ def test_results_become_rows_of_the_store_with_their_node(tmp_path: Path, name: 
     result_rows = rows(fleet, "results")
     assert {(r["node"], r["kernel"]) for r in result_rows} == {(n, k) for n in ("n1", "n2") for k in KERNELS}
     assert {(r["campaign"], r["run"]) for r in result_rows} == {(name, name)}
+    store = Store(fleet.root / "results")
+    assert len(store.query(run=name)) == len(store.query()) == 2 * len(KERNELS)
+    assert [problem for _, problem in store.verify()] == [""]
+    for path in store.files():
+        os.utime(path, (0, path.stat().st_mtime - 2 * QUIET_S))
+    compact(store, "2999-01-01")
+    assert [path.name for path in store.files()] == [p.name for p in fleet.files_of("nodes", name, "hawk")]
     assert sorted(p.name for p in fleet.campaign(name).rglob("*.gz")) == []
 
 

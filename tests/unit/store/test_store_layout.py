@@ -153,6 +153,25 @@ def test_compaction_joins_months_and_changes_no_result(tmp_path: Path) -> None:
     assert compact(store, "2026-12-01").joined == 0, "one file of a month stays"
 
 
+def test_a_compaction_that_was_killed_before_it_removed_an_older_one_doubles_nothing(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    compact(store, "2026-11-01")
+    (older_file,) = (tmp_path / "date=2026-10-01" / "machine=m1").iterdir()
+    content = older_file.read_bytes()
+    store.add("m1-20261020T000000Z-0", "a", on(everything()[:5], "m1", "2026-10-20T00:00:00Z"))
+    store.finish("m1-20261020T000000Z-0")
+    compact(store, "2026-11-01")
+    for _ in range(2):
+        older_file.write_bytes(content)
+        assert len(store.query(machine="m1")) == 20 and older_file not in store.files()
+        compact(store, "2026-11-01")
+        assert not older_file.exists()
+    older_file.write_bytes(content)
+    for run in {run["run"] for run in store.runs() if run["machine"] == "m1"}:
+        store.remove(run)
+    assert store.query(machine="m1") == []
+
+
 def test_a_run_is_removed_from_a_compacted_file(tmp_path: Path) -> None:
     store = filled(tmp_path)
     compact(store, "2026-11-01")

@@ -32,7 +32,7 @@ def compact(
 
     fleet = Fleet(folder.absolute())
     fleet.check()
-    files = f"nodes/date=*/cluster=*/{campaign}-*.parquet"
+    files = f"nodes/date=*/cluster=*/{campaign}--*.parquet"
     if campaign and not fleet.campaign(campaign).is_dir() and not any(fleet.root.glob(files)):
         raise UsageError(f"--campaign: found '{campaign}', which is not in {fleet.root}")
     result = compact(fleet, campaign)

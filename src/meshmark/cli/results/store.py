@@ -245,7 +245,7 @@ def store_verify(store: StoreToReadOption = None) -> None:
     """
     from meshmark.measure.importers.outdated import outdated_runs
     from meshmark.measure.runs.rank_files import abandoned
-    from meshmark.store.store import leftovers
+    from meshmark.store.joining import leftovers
 
     archive = existing(store)
     bad = good = 0
@@ -261,7 +261,7 @@ def store_verify(store: StoreToReadOption = None) -> None:
     say(f"{good} files OK, {bad} corrupt" + (f", {len(outdated)} runs outdated" if outdated else ""))
     if outdated:
         say("hint: import the files of these runs again: meshmark store import FILE replaces them")
-    files, folders = leftovers(archive), abandoned()
+    files, folders = leftovers(archive.folder), abandoned()
     if files:
         say(f"{len(files)} temporary files of writers that were killed, such as {files[0].name}")
     if folders:

@@ -39,12 +39,14 @@ from meshmark.fleet.data.results import (
     read_packed,
     read_result,
 )
+from meshmark.fleet.data.values import query
 from meshmark.fleet.data.workers import signals_deferred
-from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema, results_schema
+from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema
 from meshmark.measure.repetitions import point_key
 from meshmark.process import die_with
-from meshmark.store.columns import row_of, row_of_absence
-from meshmark.store.files import ASIDE, make_folder, open_regular, unlink
+from meshmark.store.columns import row_of, row_of_absence, schema
+from meshmark.store.files import ASIDE, make_folder, unlink
+from meshmark.store.layout import UNIQUE
 from meshmark.store.parquet import write_parquet
 from meshmark.store.record import Record
 from meshmark.store.session import NoLocksError, lock
@@ -128,8 +130,7 @@ def ingest(
                 fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt"))
             )
             chunks = [
-                # No name is used twice, since a joined file may replace a file with an old name.
-                (f"{campaign}-{token}-{secrets.token_hex(4)}", files[start : start + at_once])
+                (f"{campaign}--{token}{UNIQUE}{secrets.token_hex(4)}", files[start : start + at_once])
                 for start in range(0, len(files), at_once)
             ]
             with contextlib.closing(_interpreted(work, chunks)) as parts:  # closing ends the processes at once
@@ -148,22 +149,11 @@ def measured_nodes(fleet: Fleet, campaign: str, cluster: str) -> set[str]:
 
     Nodes that refused or were interrupted are left out, since a resumed campaign tries them again.
     """
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    def read(files: Sequence[Path]) -> set[str]:
-        nodes: set[str] = set()
-        for path in files:
-            with open_regular(path) as file:
-                rows = pq.ParquetFile(file).read(columns=["node", "status"])
-                is_repeated = pc.or_(pc.starts_with(rows["status"], REFUSED), pc.equal(rows["status"], "interrupted"))
-                nodes.update(rows.filter(pc.invert(is_repeated))["node"].to_pylist())
-        return nodes
-
-    return fleet.of_files("nodes", [campaign], cluster, read)
+    condition = f"NOT starts_with(status, '{REFUSED}') AND status <> 'interrupted'"
+    return taken(fleet, campaign, cluster, "node", condition)
 
 
-def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
+def taken(fleet: Fleet, campaign: str, cluster: str, column: str, condition: str = "true") -> set[str]:
     """Return the nodes, or the attempts, of a campaign that were ingested.
 
     Args:
@@ -171,17 +161,11 @@ def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
         campaign: Name of the campaign.
         cluster: Name of the cluster.
         column: `node` or `attempt`.
+        condition: SQL that is true for the rows of these nodes.
     """
-    import pyarrow.parquet as pq
-
-    def read(files: Sequence[Path]) -> set[str]:
-        values: set[str] = set()
-        for path in files:
-            with open_regular(path) as file:
-                values.update(pq.ParquetFile(file).read(columns=[column])[column].to_pylist())
-        return values
-
-    return fleet.of_files("nodes", [campaign], cluster, read)
+    text = f"SELECT DISTINCT {column} FROM read_parquet(?) WHERE {condition}"
+    table = query(fleet, "nodes", [campaign], cluster, text)
+    return {*table[column].to_pylist()} if table is not None else set()
 
 
 # ------------------------------------------------------------------ claims
@@ -263,10 +247,9 @@ def _abandoned(
 
 
 def _remove_incomplete(fleet: Fleet, campaign: str, cluster: str, token: str) -> None:
-    """Remove the results of a claim whose nodes are missing, and half-written files."""
+    """Remove the results of a claim whose nodes are missing."""
     results, nodes = (fleet.table(kind, campaign, cluster) for kind in ("results", "nodes"))
-    unlink(path for folder in (results, nodes) for path in folder.glob(f".{campaign}-{token}-*"))
-    files = sorted(results.glob(f"{campaign}-{token}-*.parquet"))
+    files = sorted(results.glob(f"{campaign}--{token}{UNIQUE}*.parquet"))
     unlink(path for path in files if not (nodes / path.name).exists())
 
 
@@ -393,7 +376,7 @@ def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attemp
     row = _node_row(result, identity, [text for verdict in verdicts.values() for text in verdict.wrong])
     # Arrow raises an error for a value of another type than its column, before anything is added to the part.
     pa.Table.from_pylist([row], schema=nodes_schema())
-    table = pa.Table.from_pylist(list(_rows(result, identity, verdicts)), schema=results_schema())
+    table = pa.Table.from_pylist(list(_rows(result, identity, verdicts)), schema=schema())
     part.nodes.append(row)
     for reason in {absence.reason for verdict in verdicts.values() for absence in verdict.absences}:
         part.failures.setdefault(reason, []).append(name)

@@ -2,7 +2,7 @@
 
     values/date=…/cluster=…/CAMPAIGN.parquet    a row for each point and repetition, with the values of all nodes
 
-The file is written from the results when it is first read, and again after they have changed.
+The file is written from the results when it is first read, and again after results were added.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.errors import MeshmarkError, quoted
+from meshmark.errors import MeshmarkError
 from meshmark.fleet.folder import Fleet
 from meshmark.store.files import open_regular
+from meshmark.store.layout import COMPACTED, replaced
 from meshmark.store.parquet import write_parquet
+from meshmark.store.query import QueryError, fetched_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,40 +91,22 @@ def read_matrix(fleet: Fleet, campaign: str, cluster: str) -> CampaignValues:
     if matrix is None:
         matrix = _made(fleet, campaign, cluster)
         with contextlib.suppress(MeshmarkError):  # without permission to write, the matrix is computed each time
-            _write(fleet, cluster, matrix, sources)
+            write_matrix(fleet, cluster, matrix, sources)
     return matrix
 
 
-def write_matrix(fleet: Fleet, cluster: str, matrix: CampaignValues) -> None:
-    """Store the values of a campaign, which were computed from the present results.
-
-    Raises:
-        MeshmarkError: The folder cannot be written.
-    """
-    _write(fleet, cluster, matrix, _sources(fleet, matrix.campaign, cluster))
-
-
-def keep_after_joining(fleet: Fleet, campaign: str, cluster: str, old: Sequence[str], new: str) -> None:
-    """Store the values of a campaign under the new names of its sources after they were joined.
+def write_matrix(fleet: Fleet, cluster: str, matrix: CampaignValues, sources: Sequence[str]) -> None:
+    """Store the values of a campaign.
 
     Args:
         fleet: Folder of the fleet.
-        campaign: Name of the campaign.
         cluster: Name of the cluster.
-        old: Names of the files of nodes that were joined.
-        new: Name of the joined file.
+        matrix: The values.
+        sources: Names of the files of nodes from which they were computed.
 
     Raises:
         MeshmarkError: The folder cannot be written.
     """
-    path = _path(fleet, campaign, cluster)
-    sources = sorted({*_sources(fleet, campaign, cluster), *old} - {new})
-    matrix = _kept(path, campaign, sources)
-    if matrix is not None:
-        _write(fleet, cluster, matrix, sorted({*sources, new} - {*old}))
-
-
-def _write(fleet: Fleet, cluster: str, matrix: CampaignValues, sources: Sequence[str]) -> None:
     path = _path(fleet, matrix.campaign, cluster)
     write_parquet(path, _table(matrix, sources), use_dictionary=list(_TEXTS))
 
@@ -132,7 +116,9 @@ def _path(fleet: Fleet, campaign: str, cluster: str) -> Path:
 
 
 def _sources(fleet: Fleet, campaign: str, cluster: str) -> list[str]:
-    return [p.name for p in fleet.files_of("nodes", campaign, cluster)]
+    """Return the names of the files that ingestions wrote, which are the same after a compaction."""
+    names = {name for path in fleet.files_of("nodes", campaign, cluster) for name in (path.name, *replaced(path))}
+    return sorted(name for name in names if COMPACTED not in name)
 
 
 def node_rows(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> list[dict[str, Any]]:
@@ -176,19 +162,12 @@ def query(
     Raises:
         MeshmarkError: A file cannot be read.
     """
-    import duckdb
 
     def ask(files: Sequence[Path]) -> pa.Table | None:
-        if not files:
-            return None
-        with duckdb.connect() as db:
-            try:
-                for name, table in (tables or {}).items():
-                    db.register(name, table)
-                return db.sql(text, params=[list(map(str, files)), *values]).to_arrow_table()
-            except duckdb.Error as error:
-                reason = quoted(str(error).splitlines()[0], 400)  # includes the path
-                raise MeshmarkError(f"the results of the fleet cannot be read: {reason}") from error
+        try:
+            return fetched_table(text, [list(map(str, files)), *values], tables or {}) if files else None
+        except QueryError as error:
+            raise MeshmarkError(f"the results of the fleet cannot be read: {error}") from error
 
     return fleet.of_files(kind, campaigns, cluster, ask)
 

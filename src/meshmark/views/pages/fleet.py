@@ -13,12 +13,13 @@ import altair as alt
 from meshmark.fleet.cases import NamedNode, WorseMetric
 from meshmark.fleet.data.facts import HARDWARE
 from meshmark.fleet.data.values import FleetPoint
-from meshmark.fleet.folder import date_of, time_of
+from meshmark.fleet.folder import time_of
 from meshmark.fleet.health.assessment import Suspects
 from meshmark.fleet.health.trends import Trend
 from meshmark.fleet.nodesets import fold
 from meshmark.fleet.overview import ClassOverview, Overview
 from meshmark.statistics.arrays import Array
+from meshmark.store.layout import date_of
 from meshmark.values.units import NBSP, show
 from meshmark.views.charts.drawing import Drawing, Row, chart_of, chart_page, colours, condition_text, drawing
 from meshmark.views.content.compared_rows import named
