@@ -29,7 +29,8 @@ from meshmark.compare.sides import Sides
 from meshmark.measure.importers.importing import read_output
 from meshmark.store.columns import row_of, schema
 from meshmark.store.compaction import write_index
-from meshmark.store.layout import COMPACTED, file_name
+from meshmark.store.layout import file_name
+from meshmark.store.parquet import COMPACTED
 from meshmark.store.record import Record
 from meshmark.store.store import Store
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from meshmark.store.parquet import schema_or_problem
 from meshmark.store.record import BETTER, FLAGS, SOURCES, Record, RecordError, impossible, interval_rank, is_unicode
 from meshmark.store.run import Absence
 
@@ -41,6 +43,10 @@ TEXTS: Final = (
 NUMBERS: Final = ("value", "low", "high")
 ALWAYS: Final = ("run", "step", "machine", "instrument", "conditions")  # have a value in every row
 OF_RECORDS: Final = ("source", "metric", "unit", "better", "value", "samples", "flags", "provenance")  # in every record
+MACHINE_COLUMNS: Final = (
+    *("machine", "seen", "boot", "cpu", "microcode", "firmware", "kernel", "kernel_build", "kernel_options"),
+    *("governor", "boost", "thp", "smt", "numa_balancing", "hypervisor", "prefetchers"),
+)
 # Texts in the results of a fleet, where the run is a campaign. `attempt` is a hash of the file that the node left, and
 # `point` is the key that `measure.repetitions.point_key` returns.
 OF_NODES: Final = ("campaign", "node", "attempt", "point")
@@ -131,6 +137,9 @@ POINT: Final[dict[str, type]] = {
 }
 
 
+# ------------------------------------------------------------------ schemas
+
+
 @cache
 def schema() -> pa.Schema:
     """Return all columns. `run`, `step`, `status`, `machine`, `instrument`, `conditions` always have a value."""
@@ -144,6 +153,45 @@ def schema() -> pa.Schema:
         + [(name, types[kind]) for name, kind in POINT.items()]
         + [(name, pa.string()) for name in OF_NODES]
     )
+
+
+def machine_schema() -> pa.Schema:
+    """Return the schema of the files of machines: every column is text."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.string()) for name in MACHINE_COLUMNS])
+
+
+def schema_problem(path: Path) -> str:
+    """Return why the footer, which contains the schema, does not fit a file with results; "" if it fits."""
+    return _other_columns(path, schema, (*ALWAYS, *OF_RECORDS, "low", "high", "status"))
+
+
+def machine_problem(path: Path) -> str:
+    """Return why a file of machines cannot be read: its columns differ; "" if it can."""
+    return _other_columns(path, machine_schema, MACHINE_COLUMNS)
+
+
+def _other_columns(path: Path, wanted: Callable[[], pa.Schema], required: Iterable[str]) -> str:
+    fields = schema_or_problem(path)
+    if isinstance(fields, str):
+        return fields
+    types = {field.name: field.type for field in fields}
+    if missing := [name for name in required if name not in types]:
+        return f"not a file of a store: missing column {missing[0]}"
+    wanted_types = _types(wanted)
+    for name, column_type in types.items():
+        if column_type != wanted_types.get(name, column_type):
+            return f"not a file of a store: column {name}: found {column_type}, {wanted_types[name]} is required"
+    return ""
+
+
+@cache
+def _types(wanted: Callable[[], pa.Schema]) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in wanted()}
+
+
+# ------------------------------------------------------------------ rows
 
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:

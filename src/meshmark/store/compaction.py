@@ -2,8 +2,8 @@
 
 It joins the steps of runs whose process ended before `Store.finish`, and all runs of a machine in a month.
 
-`joining` writes a new file before it removes the old files, so if the writer is killed in between, the store still has
-each of its results exactly once.
+`parquet.join` writes a new file before it removes the old files, so if the writer is killed in between, the store still
+has each of its results exactly once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meshmark.store.checks import read, read_problem, schema_problem
-from meshmark.store.files import unlink, write_file
-from meshmark.store.joining import join, leftovers, remove_replaced
-from meshmark.store.layout import COMPACTED, INDEX, UNIQUE, StoreFile, read_index, result_files
+from meshmark.store.columns import schema_problem
+from meshmark.store.files import leftovers, unlink, write_file
+from meshmark.store.layout import INDEX, StoreFile, read_index, result_files
+from meshmark.store.parquet import COMPACTED, UNIQUE, join, read, read_problem, remove_replaced
 from meshmark.store.query import runs_in
 from meshmark.store.store import Store
 

@@ -246,6 +246,15 @@ def is_abandoned(path: Path) -> bool:
         os.close(handle)
 
 
+def leftovers(folder: Path) -> list[Path]:
+    """Return the temporary files in a store, or in a table of a fleet, whose writers were killed."""
+    paths = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths += [path for path in map(Path(parent).joinpath, names) if is_abandoned(path)]
+    return sorted(paths)
+
+
 def lock_file(handle: int, *, wait: bool = False) -> bool:
     """Lock an open file or folder exclusively until it is closed by all processes that have the descriptor.
 

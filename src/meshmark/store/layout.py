@@ -17,7 +17,7 @@ killed, or a step was added again. With `compacted.json`, the search for a run n
 machines; compacted files without an entry are read.
 
 A name with `~` is never used again. The metadata of a compacted file lists all files with such names that it replaces,
-so that readers ignore files which a killed compaction has not removed.
+so that readers ignore files that a killed compaction has not removed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from meshmark.store.files import open_regular
+from meshmark.store.parquet import COMPACTED, replaced
 
-UNIQUE: Final = "~"  # in names that are never used again; `file_name` never returns it
-COMPACTED: Final = f"compacted{UNIQUE}"
-REPLACES: Final = b"meshmark.replaces"  # metadata of a compacted file: the names of the files that it replaces, JSON
 MACHINES: Final = "machines"
 INDEX: Final = "compacted.json"
-_REPLACEABLE: Final = re.compile(rf"[^/]*{UNIQUE}[^/]*\.parquet")
 _DATE: Final = re.compile(r"(?<!\d)(\d{4})(\d\d)(\d\d)T\d{4,6}")
 
 
@@ -100,26 +96,6 @@ def result_files(folder: Path, run: str = "", partition: str = "") -> list[Store
                 candidates = [f for f in candidates if f.run in {"", stem} and f.path.name not in excluded]
             files += _without_replaced(candidates)
     return sorted(files, key=lambda one: str(one.path))
-
-
-def replaced(path: Path) -> frozenset[str]:
-    """Return the names of the files, in the same folder, that a compacted file replaces; empty if it cannot be read.
-
-    Only names of Parquet files are returned, since these files are removed, and all nodes of a fleet may write there.
-    """
-    if COMPACTED not in path.name:
-        return frozenset()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with open_regular(path) as file:
-            names = json.loads((pq.read_schema(file).metadata or {})[REPLACES])
-        return frozenset(
-            name for name in names if isinstance(name, str) and re.fullmatch(r"[^/]*~[^/]*\.parquet", name)
-        )
-    except (OSError, KeyError, ValueError, TypeError, RecursionError, pa.ArrowException):
-        return frozenset()
 
 
 def _without_replaced(files: list[StoreFile]) -> list[StoreFile]:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from meshmark.store.checks import MACHINE_COLUMNS
+from meshmark.store.columns import MACHINE_COLUMNS
 from meshmark.store.store import Store
 
 FACTS: Final = MACHINE_COLUMNS[2:]

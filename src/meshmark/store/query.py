@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import quoted
-from meshmark.store.checks import read
 from meshmark.store.columns import schema
 from meshmark.store.layout import StoreFile, file_name
+from meshmark.store.parquet import read
 
 if TYPE_CHECKING:
     import pyarrow as pa

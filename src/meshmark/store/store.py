@@ -17,19 +17,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.store.checks import (
+from meshmark.store.columns import (
+    MEASURED,
+    absence_of,
+    agree,
     machine_problem,
     machine_schema,
+    record_of,
+    row_of,
+    row_of_absence,
+    schema_problem,
+    table_of,
+)
+from meshmark.store.files import ASIDE, lock_file, make_folder, read_json, unlink, write_file
+from meshmark.store.layout import INDEX, MACHINES, StoreFile, date_of, file_name, result_files
+from meshmark.store.parquet import (
+    join,
     read,
     read_or_problem,
     read_problem,
-    schema_problem,
+    remove_replaced,
+    without,
+    write_parquet,
 )
-from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, table_of
-from meshmark.store.files import ASIDE, lock_file, make_folder, read_json, unlink, write_file
-from meshmark.store.joining import join, remove_replaced, without
-from meshmark.store.layout import INDEX, MACHINES, StoreFile, date_of, file_name, result_files
-from meshmark.store.parquet import write_parquet
 from meshmark.store.query import QueryError, fetched, relation, runs_in
 from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence

@@ -245,7 +245,7 @@ def store_verify(store: StoreToReadOption = None) -> None:
     """
     from meshmark.measure.importers.outdated import outdated_runs
     from meshmark.measure.runs.rank_files import abandoned
-    from meshmark.store.joining import leftovers
+    from meshmark.store.files import leftovers
 
     archive = existing(store)
     bad = good = 0

@@ -10,9 +10,9 @@ import secrets
 from dataclasses import dataclass, field
 
 from meshmark.fleet.folder import Fleet
-from meshmark.store.files import unlink
-from meshmark.store.joining import UnreadableError, join, leftovers, remove_replaced
-from meshmark.store.layout import COMPACTED, result_files
+from meshmark.store.files import leftovers, unlink
+from meshmark.store.layout import result_files
+from meshmark.store.parquet import COMPACTED, UnreadableError, join, remove_replaced
 from meshmark.store.session import held
 
 

@@ -46,8 +46,7 @@ from meshmark.measure.repetitions import point_key
 from meshmark.process import die_with
 from meshmark.store.columns import row_of, row_of_absence, schema
 from meshmark.store.files import ASIDE, make_folder, unlink
-from meshmark.store.layout import UNIQUE
-from meshmark.store.parquet import write_parquet
+from meshmark.store.parquet import UNIQUE, write_parquet
 from meshmark.store.record import Record
 from meshmark.store.session import NoLocksError, lock
 from meshmark.values.inputs import fields_of

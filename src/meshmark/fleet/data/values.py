@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.folder import Fleet
-from meshmark.store.files import open_regular
-from meshmark.store.layout import COMPACTED, replaced
-from meshmark.store.parquet import write_parquet
+from meshmark.store.parquet import COMPACTED, read_or_problem, replaced, write_parquet
 from meshmark.store.query import QueryError, fetched_table
 
 if TYPE_CHECKING:
@@ -245,15 +243,14 @@ def _kept(path: Path, campaign: str, sources: Sequence[str]) -> CampaignValues |
     """Return the matrix in a file; None if the file is missing, damaged or computed from other results."""
     import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
+    table = read_or_problem(path)
+    if isinstance(table, str):
+        return None
     try:
-        with open_regular(path) as file:
-            parquet = pq.ParquetFile(file)
-            head = json.loads((parquet.schema_arrow.metadata or {}).get(_META, b"{}"))
-            if head.get("version") != _VERSION or head["sources"] != list(sources):
-                return None
-            table = parquet.read()
+        head = json.loads((table.schema.metadata or {})[_META])
+        if head["version"] != _VERSION or head["sources"] != list(sources):
+            return None
         texts = zip(*(table[k].to_pylist() for k in _TEXTS), strict=True)
         values = table["values"].combine_chunks()
         flat = values.flatten() if len(head["nodes"]) else pa.array([], pa.float32())
@@ -261,14 +258,5 @@ def _kept(path: Path, campaign: str, sources: Sequence[str]) -> CampaignValues |
         return CampaignValues(
             campaign, head["nodes"], [FleetPoint(*text) for text in texts], table["repetition"].to_pylist(), shaped
         )
-    except (
-        OSError,
-        MeshmarkError,
-        pa.ArrowException,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ):
+    except (pa.ArrowException, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
