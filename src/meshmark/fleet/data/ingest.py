@@ -118,25 +118,27 @@ def ingest(
     """
     folder = fleet.campaign(campaign)
     ingested, read, total = IngestResult(), 0, 0
-    for claim in (*_abandoned(folder, ingested), _claim(folder, ingested)):
-        with claim as (token, files):
+    skipped: dict[str, str] = {}
+    with contextlib.closing(_claims(folder, skipped)) as claims:
+        for token, files in claims:
             if not files:
                 continue
             total += len(files)
             tick(read, total)
             _remove_incomplete(fleet, campaign, cluster, token)
-            work = _IngestContext(
-                fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt"))
-            )
+            have = frozenset(taken(fleet, campaign, cluster, "attempt"))
+            work = _IngestContext(fleet, campaign, cluster, known, have)
             chunks = [
                 (f"{campaign}--{token}{UNIQUE}{secrets.token_hex(4)}", files[start : start + at_once])
                 for start in range(0, len(files), at_once)
             ]
             with contextlib.closing(_interpreted(work, chunks)) as parts:  # closing ends the processes at once
                 for stem, part in parts:
-                    _complete(work, stem, part, ingested)
+                    _complete(work, stem, part)
+                    ingested = ingested.joined(part.outcome)
                     read += len(part.done) + len(part.refused)
                     tick(read, total)
+    ingested.skipped |= skipped
     for path in _inbox(folder).glob(".*"):
         if ASIDE.fullmatch(path.name):
             ingested.skipped.setdefault(path.name, _half(path))
@@ -174,31 +176,56 @@ def _inbox(folder: Path) -> Path:
     return folder / "inbox"
 
 
-@contextlib.contextmanager
-def _claimed(own: Path, handle: int | None) -> Iterator[tuple[str, list[Path]]]:
-    try:
-        yield own.name, sorted(own.glob(f"*{SUFFIX}"))
-        with contextlib.suppress(OSError):
-            if not any(own.glob(f"*{SUFFIX}")):
-                (own / ".lock").unlink()
-                own.rmdir()
-    finally:
-        if handle is not None:
-            os.close(handle)
+def _claims(folder: Path, skipped: dict[str, str]) -> Generator[tuple[str, list[Path]]]:
+    """Yield the claims of ingestions that were killed, and then a new claim of the files of the inbox.
 
+    Each claim is locked until the next one is requested, or the generator is closed.
 
-def _claim(folder: Path, ingestion: IngestResult) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
-    """Claim the files of the inbox: rename them into a new folder, which is locked first."""
-    waiting = sorted(_inbox(folder).glob(f"*{SUFFIX}"))
+    Args:
+        folder: Folder of the campaign.
+        skipped: Reasons why files, and anything else in the folder of the claims, are left there; they are added.
+    """
+    for claim in sorted((folder / "taken").glob("*")):
+        handle: int | None = None
+        try:
+            status = claim.lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                skipped[f"taken/{claim.name}"] = "is not the folder of an ingestion"
+                continue
+            (claim / ".lock").touch()  # the ingestion may have been killed before it created the lock
+            if (handle := lock(claim / ".lock")) is None:
+                continue
+        except NoLocksError:
+            if time.time() - status.st_mtime < _OLD_S:
+                continue
+        except FileNotFoundError:  # another ingestion was faster
+            continue
+        except OSError as error:
+            skipped[f"taken/{claim.name}"] = f"cannot be read: {error.strerror}"
+            continue
+        yield from _claimed(claim, handle)
     claim, handle = _new_claim(folder / "taken")
-    for path in waiting:
+    for path in sorted(_inbox(folder).glob(f"*{SUFFIX}")):
         try:
             path.rename(claim / path.name)
         except FileNotFoundError:  # another ingestion was faster
             continue
         except OSError as error:  # such as a mount point, or a file of another user in a folder with the sticky bit
-            ingestion.skipped[path.name] = f"cannot be moved: {error.strerror}"
-    return _claimed(claim, handle)
+            skipped[path.name] = f"cannot be moved: {error.strerror}"
+    yield from _claimed(claim, handle)
+
+
+def _claimed(claim: Path, handle: int | None) -> Generator[tuple[str, list[Path]]]:
+    """Yield the token and the files of a claim, and remove its folder when it is empty."""
+    try:
+        yield claim.name, sorted(claim.glob(f"*{SUFFIX}"))
+        with contextlib.suppress(OSError):
+            if not any(claim.glob(f"*{SUFFIX}")):
+                (claim / ".lock").unlink()
+                claim.rmdir()
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _new_claim(folder: Path) -> tuple[Path, int | None]:
@@ -216,33 +243,6 @@ def _new_claim(folder: Path) -> tuple[Path, int | None]:
                 return claim, handle
         except NoLocksError:
             return claim, None  # only its age shows whether the claim is abandoned
-
-
-def _abandoned(
-    folder: Path, ingestion: IngestResult
-) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
-    """Return the claims of ingestions that were killed; anything else in the folder is left there and reported."""
-    claims: list[contextlib.AbstractContextManager[tuple[str, list[Path]]]] = []
-    for claim in sorted((folder / "taken").glob("*")):
-        handle: int | None = None
-        try:
-            status = claim.lstat()
-            if not stat.S_ISDIR(status.st_mode):
-                ingestion.skipped[f"taken/{claim.name}"] = "is not the folder of an ingestion"
-                continue
-            (claim / ".lock").touch()  # the ingestion may have been killed before it created the lock
-            if (handle := lock(claim / ".lock")) is None:
-                continue
-        except NoLocksError:
-            if time.time() - status.st_mtime < _OLD_S:
-                continue
-        except FileNotFoundError:  # another ingestion was faster
-            continue
-        except OSError as error:
-            ingestion.skipped[f"taken/{claim.name}"] = f"cannot be read: {error.strerror}"
-            continue
-        claims.append(_claimed(claim, handle))
-    return claims
 
 
 def _remove_incomplete(fleet: Fleet, campaign: str, cluster: str, token: str) -> None:
@@ -275,18 +275,15 @@ class _ChunkResult:
     """The outcome of a chunk of files.
 
     Attributes:
-        nodes: Rows of nodes.
+        rows: Rows of nodes.
         done: Files that are no longer needed once the rows are written.
-        again: Nodes whose files had been ingested before.
-        refused: Reasons why files cannot be ingested.
-        failures: Reasons why applications gave no result, each with the nodes.
+        refused: Files that cannot be ingested.
     """
 
-    nodes: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     done: list[Path] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
-    refused: dict[Path, str] = field(default_factory=dict)
-    failures: dict[str, list[str]] = field(default_factory=dict)
+    refused: list[Path] = field(default_factory=list)
+    outcome: IngestResult = field(default_factory=IngestResult)
 
 
 _Chunk = tuple[str, list[Path]]  # name of a Parquet file without its suffix, and the files of its nodes
@@ -333,11 +330,12 @@ def _interpret(work: _IngestContext, chunk: _Chunk) -> _ChunkResult:
     for path in files:
         try:
             results += _interpret_file(work, path, part, attempts)
-        except ResultError as error:
-            part.refused[path] = str(error)
         except Exception as error:  # a defect of this program must not block the results of the other nodes
-            part.refused[path] = f"{quoted(path.name)}: unexpected {type(error).__name__}: {quoted(error)}"
-    if part.nodes:
+            part.refused.append(path)
+            unexpected = f"{quoted(path.name)}: unexpected {type(error).__name__}: {quoted(error)}"
+            part.outcome.skipped[path.name] = str(error) if isinstance(error, ResultError) else unexpected
+    if part.rows:
+        _doubts(part.rows, part.outcome)
         # Sorted by point and node, so that the values of a point are adjacent.
         table = pa.concat_tables(results).sort_by([("point", "ascending"), ("node", "ascending")])
         write_parquet(work.fleet.table("results", work.campaign, work.cluster) / f"{stem}.parquet", table)
@@ -365,7 +363,7 @@ def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attemp
     packed = read_packed(path)
     attempt = hashlib.sha256(packed).hexdigest()[:16]
     if attempt in attempts:
-        part.again.append(name)
+        part.outcome.again.append(name)
         part.done.append(path)
         return []
     result = parse_result(path.name, packed)
@@ -376,33 +374,30 @@ def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attemp
     # Arrow raises an error for a value of another type than its column, before anything is added to the part.
     pa.Table.from_pylist([row], schema=nodes_schema())
     table = pa.Table.from_pylist(list(_rows(result, identity, verdicts)), schema=schema())
-    part.nodes.append(row)
+    part.rows.append(row)
+    part.outcome.nodes.append(name)
+    if result.status.startswith(REFUSED):
+        part.outcome.refusals[name] = result.status.removeprefix(REFUSED)
     for reason in {absence.reason for verdict in verdicts.values() for absence in verdict.absences}:
-        part.failures.setdefault(reason, []).append(name)
+        part.outcome.failures.setdefault(reason, []).append(name)
     part.done.append(path)
     attempts.add(attempt)
     return [table]
 
 
-def _complete(work: _IngestContext, stem: str, part: _ChunkResult, ingestion: IngestResult) -> None:
-    """Write the rows of nodes, which completes a part, remove their files, and add the part to `ingestion`."""
+def _complete(work: _IngestContext, stem: str, part: _ChunkResult) -> None:
+    """Write the rows of nodes, which completes a part, and remove or move their files."""
     import pyarrow as pa
 
-    if part.nodes:
-        _doubts(part.nodes, ingestion)
+    if part.rows:
         path = work.fleet.table("nodes", work.campaign, work.cluster) / f"{stem}.parquet"
-        write_parquet(path, pa.Table.from_pylist(part.nodes, schema=nodes_schema()))
+        write_parquet(path, pa.Table.from_pylist(part.rows, schema=nodes_schema()))
     unlink(part.done)
-    ingestion.nodes = list(dict.fromkeys([*ingestion.nodes, *(row["node"] for row in part.nodes)]))
-    ingestion.refusals |= {
-        row["node"]: row["status"].removeprefix(REFUSED) for row in part.nodes if row["status"].startswith(REFUSED)
-    }
-    for reason, nodes in part.failures.items():
-        ingestion.failures[reason] = sorted({*ingestion.failures.get(reason, ()), *nodes})
-    ingestion.again += part.again
-    for path, reason in part.refused.items():
-        ingestion.skipped[path.name] = reason
-        _set_aside(work.fleet, work.campaign, path)
+    folder = work.fleet.campaign(work.campaign) / "refused"  # where a person can inspect them
+    for path in part.refused:
+        with contextlib.suppress(OSError):
+            make_folder(folder)
+            path.rename(folder / f"{path.name}.{secrets.token_hex(4)}")
 
 
 def _check_name(result: NodeResult, name: str, known: frozenset[str]) -> None:
@@ -411,14 +406,6 @@ def _check_name(result: NodeResult, name: str, known: frozenset[str]) -> None:
         raise ResultError(f"{quoted(name)}{SUFFIX}: the file names the node {quoted(result.name)}")
     if known and name not in known:
         raise ResultError(f"{quoted(name)}{SUFFIX}: no node of this campaign has this name")
-
-
-def _set_aside(fleet: Fleet, campaign: str, path: Path) -> None:
-    """Move a file that cannot be ingested to the folder `refused`, where a person can inspect it."""
-    folder = fleet.campaign(campaign) / "refused"
-    with contextlib.suppress(OSError):
-        make_folder(folder)
-        path.rename(folder / f"{path.name}.{secrets.token_hex(4)}")
 
 
 def _rows(
@@ -457,7 +444,7 @@ def _node_row(result: NodeResult, of: dict[str, str], wrong: Sequence[str]) -> d
     }
 
 
-def _doubts(nodes: Sequence[dict[str, Any]], ingestion: IngestResult) -> None:
+def _doubts(nodes: Sequence[dict[str, Any]], outcome: IngestResult) -> None:
     """Note what is suspicious about nodes: other host names, a machine with two names, wrong clocks, other builds."""
     now = datetime.now(UTC)
     same_name_count = sum(row["hostname"].partition(".")[0] == row["node"].partition(".")[0] for row in nodes)
@@ -477,7 +464,7 @@ def _doubts(nodes: Sequence[dict[str, Any]], ingestion: IngestResult) -> None:
             texts.append(f"its runner is of another build, {quoted(row['build'] or 'unknown')}")
         row["doubt"] = "; ".join(texts)
         if doubt := "; ".join(filter(None, (*texts, row["damage"]))):
-            ingestion.doubts[row["node"]] = doubt
+            outcome.doubts[row["node"]] = doubt
 
 
 def _ahead(started: str, campaign: str, now: datetime) -> float | None:
