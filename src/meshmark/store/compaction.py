@@ -19,7 +19,7 @@ from meshmark.store.columns import schema_problem
 from meshmark.store.files import leftovers, unlink, write_file
 from meshmark.store.layout import INDEX, StoreFile, read_index, result_files
 from meshmark.store.parquet import COMPACTED, UNIQUE, join, read, read_problem, remove_replaced
-from meshmark.store.query import runs_in
+from meshmark.store.query import outdated, runs_in
 from meshmark.store.store import Store
 
 QUIET_S: Final = 3600.0  # a run whose last step is newer may still be in progress
@@ -75,25 +75,23 @@ def _finish(store: Store) -> int:
 
 def _join(store: Store, before: str) -> tuple[int, int]:
     """Join the finished runs of each month and machine; return the number of joined and of unreadable files."""
-    months: dict[tuple[str, str], list[Path]] = {}
+    months: dict[tuple[str, str], list[StoreFile]] = {}
     open_runs = {(file.path.parent.name, file.run) for file in result_files(store.folder) if file.step}
     for file in result_files(store.folder):
         date, machine = file.path.parent.parent.name.removeprefix("date="), file.path.parent.name
         if file.step or date >= before or date == "unknown" or (file.run and (machine, file.run) in open_runs):
             continue
-        months.setdefault((f"{date[:7]}-01", machine), []).append(file.path)
+        months.setdefault((f"{date[:7]}-01", machine), []).append(file)
     joined_count = unreadable = 0
-    for (date, machine), paths in months.items():
+    for (date, machine), files in months.items():
         folder = store.folder / f"date={date}" / machine
         remove_replaced(folder)
-        readable = [p for p in paths if not schema_problem(p) and not read_problem(p)]
-        unreadable += len(paths) - len(readable)
+        readable = [file for file in files if not schema_problem(file.path) and not read_problem(file.path)]
+        unreadable += len(files) - len(readable)
         if len(readable) < 2:
             continue
-        runs = {run for path in readable if COMPACTED not in path.name for run in runs_in(path)}
-        # The file of a finished run replaces its rows in a compacted file.
-        outdated = {path: ("run", runs) for path in readable if COMPACTED in path.name}
-        join(readable, folder / f"{COMPACTED}{secrets.token_hex(6)}.parquet", ["run"], outdated)
+        target = folder / f"{COMPACTED}{secrets.token_hex(6)}.parquet"
+        join([file.path for file in readable], target, ["run"], outdated(readable))
         joined_count += len(readable)
     for date in sorted({date for date, _ in months}):
         write_index(store.folder / f"date={date}")

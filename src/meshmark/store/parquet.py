@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 UNIQUE: Final = "~"  # in names of files that are never used again; `layout.file_name` never returns it
 COMPACTED: Final = f"compacted{UNIQUE}"  # in names of joined files
+SEPARATOR: Final = "\x1f"  # between run and step in texts that name both
 _REPLACES: Final = b"meshmark.replaces"  # metadata of a joined file: the names of the files that it replaces, JSON
 _ROWS: Final = 20_000  # rows of a row group; few, so that a query of one run reads little
 
@@ -102,7 +103,7 @@ def join(
     files: Sequence[Path],
     target: Path,
     order: Sequence[str] = (),
-    outdated: Mapping[Path, tuple[str, Collection[str]]] | None = None,
+    outdated: Mapping[Path, Collection[str]] | None = None,
 ) -> None:
     """Write one file with the rows of several files, and remove these.
 
@@ -110,13 +111,14 @@ def join(
         files: The files, which are read one after the other.
         target: The new file, which may replace one of them.
         order: Names of columns by which rows that are written at once are sorted.
-        outdated: A column and texts by file: rows with one of these texts in the column are left out.
+        outdated: Rows by file that are left out, as texts `RUN`, `SEPARATOR`, `STEP`.
 
     Raises:
         UnreadableError: A file cannot be read; all files stay.
         MeshmarkError: The file cannot be written, or a file cannot be removed; no row is lost.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     names = sorted({name for path in files for name in (path.name, *replaced(path)) if UNIQUE in name})
@@ -127,7 +129,10 @@ def join(
         parts = [empty]
         for path in files:
             table = _checked(path, read_or_problem(path))
-            parts.append(without(table, *outdated[path]) if outdated and path in outdated else table)
+            if outdated and path in outdated:
+                keys = pc.binary_join_element_wise(table["run"], table["step"], SEPARATOR)
+                table = without(table, keys, outdated[path])
+            parts.append(table)
             if sum(map(len, parts)) >= _ROWS or path == files[-1]:
                 rows = pa.concat_tables(parts, promote_options="default")
                 by = [(name, "ascending") for name in order]
@@ -147,12 +152,12 @@ def _checked(path: Path, content: Any) -> Any:
     return content
 
 
-def without(table: pa.Table, column: str, values: Collection[str]) -> pa.Table:
-    """Return the rows that do not have any of these texts in a column."""
+def without(table: pa.Table, texts: pa.ChunkedArray, excluded: Collection[str]) -> pa.Table:
+    """Return the rows of a table whose texts, of which each row has one, are not excluded."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return table.filter(pc.invert(pc.is_in(table[column], value_set=pa.array(sorted(values), pa.string()))))
+    return table.filter(pc.invert(pc.is_in(texts, value_set=pa.array(list(excluded), pa.string()))))
 
 
 def replaced(path: Path) -> frozenset[str]:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from meshmark.errors import quoted
 from meshmark.store.columns import schema
 from meshmark.store.layout import StoreFile, file_name
-from meshmark.store.parquet import read
+from meshmark.store.parquet import SEPARATOR, read
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-_SEPARATOR: Final = "\x1f"
 _PART_ROWS: Final = 1000
 _Converted = TypeVar("_Converted")
 
@@ -95,10 +94,10 @@ def relation(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:
         " SELECT * EXCLUDE (filename) FROM read_parquet(?, union_by_name = true, filename = true)"
     )
     values: list[Any] = [[str(file.path) for file in files]]
-    if replaced := _replaced(files):
-        key = f"filename || '{_SEPARATOR}' || run"
-        text += f" WHERE NOT list_contains(?, {key}) AND NOT list_contains(?, {key} || '{_SEPARATOR}' || step)"
-        values += [replaced, replaced]
+    keys = [f"{path}{SEPARATOR}{pair}" for path, pairs in outdated(files).items() for pair in pairs]
+    if keys:
+        text += f" WHERE NOT list_contains(?, concat_ws('{SEPARATOR}', filename, run, step))"
+        values.append(keys)
     return text, values
 
 
@@ -113,30 +112,31 @@ def _no_rows() -> str:
     return "SELECT " + ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in columns) + " WHERE false"
 
 
-def _replaced(files: Sequence[StoreFile]) -> list[str]:
-    """Return the rows that newer files replace, as `FILE/RUN` or `FILE/RUN/STEP`, separated by `_SEPARATOR`."""
-    finished = {(file.path.parent.name, file.run): file.path for file in files if file.run and not file.step}
-    steps: dict[tuple[str, str], list[StoreFile]] = {}
+def outdated(files: Sequence[StoreFile]) -> dict[Path, list[str]]:
+    """Return the rows that newer files replace, as texts `RUN`, `SEPARATOR`, `STEP` by file.
+
+    A step that was added again replaces itself in the file of its finished run. Both replace steps in compacted files.
+    """
+    newer: dict[tuple[str, str], list[StoreFile]] = {}
     for file in files:
-        if file.step:
-            steps.setdefault((file.path.parent.name, file.run), []).append(file)
-    keys = []
-    for key in finished.keys() & steps.keys():
-        keys += [_SEPARATOR.join((str(finished[key]), *_run_and_step(file.path))) for file in steps[key]]
-    newer = {folder for folder, _ in (*finished, *steps)}
+        newer.setdefault((file.path.parent.name, file.run), []).append(file)
+    partitions = {partition for partition, run in newer if run}
+    pairs: dict[Path, list[str]] = {}
     for file in files:
-        if file.run or file.path.parent.name not in newer:
+        partition = file.path.parent.name
+        if file.step or partition not in partitions:
             continue
-        for run in runs_in(file.path):
-            key = file.path.parent.name, file_name(run)
-            if key in finished:
-                keys.append(_SEPARATOR.join((str(file.path), run)))
-            else:
-                keys += [_SEPARATOR.join((str(file.path), *_run_and_step(step.path))) for step in steps.get(key, ())]
-    return keys
+        for run in [file.run] if file.run else map(file_name, runs_in(file.path)):
+            for newer_file in newer.get((partition, run), ()):
+                if newer_file.step or not file.run:
+                    pairs.setdefault(file.path, []).extend(_steps_in(newer_file.path))
+    return pairs
 
 
-def _run_and_step(path: Path) -> tuple[str, str]:
-    """Return the run and the step of a file that contains one step."""
-    rows = read(path, ["run", "step"]).slice(0, 1).to_pylist()
-    return (rows[0]["run"], rows[0]["step"]) if rows else ("", "")
+def _steps_in(path: Path) -> list[str]:
+    """Return the run and step of each step in a file; an empty list if it cannot be read."""
+    try:
+        rows = read(path, ["run", "step"]).group_by(["run", "step"]).aggregate([]).to_pylist()
+    except Exception:  # see `runs_in`
+        return []
+    return [f"{row['run']}{SEPARATOR}{row['step']}" for row in rows]

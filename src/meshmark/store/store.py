@@ -40,7 +40,7 @@ from meshmark.store.parquet import (
     without,
     write_parquet,
 )
-from meshmark.store.query import QueryError, fetched, relation, runs_in
+from meshmark.store.query import QueryError, fetched, outdated, relation, runs_in
 from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
 
@@ -164,10 +164,7 @@ class Store:
                 continue  # nothing to do, or a damaged file that is left in place
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
-                finished = [file.path for file in readable if not file.step]
-                newer = {step for file in steps if finished for step in read(file.path, ["step"])["step"].to_pylist()}
-                outdated = dict.fromkeys(finished, ("step", newer))
-                join([*finished, *(file.path for file in steps)], target, outdated=outdated)
+                join([file.path for file in readable], target, outdated=outdated(readable))
             else:
                 try:
                     steps[0].path.rename(target)
@@ -212,7 +209,7 @@ class Store:
             unlink(run_files)
             compacted = [file.path for file in files if not file.run and run in runs_in(file.path)]
             for path in compacted:
-                if (remaining_rows := without(read(path), "run", {run})).num_rows:
+                if (remaining_rows := without(table := read(path), table["run"], {run})).num_rows:
                     self.write(path, remaining_rows)
                 else:
                     remove_replaced(path.parent)

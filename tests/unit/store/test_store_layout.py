@@ -191,8 +191,14 @@ def test_what_is_added_to_a_compacted_run_replaces_its_step(tmp_path: Path) -> N
     run = "m1-20261017T000000Z-0"
     store.add(run, "b", on(everything()[:2], "m1"))
     assert len(store.query(run=run)) == 7
+    store.finish(run)
+    assert len(store.query(run=run)) == 7
     store.add(run, "a", on(everything()[:1], "m1"))
     assert len(store.query(run=run)) == 3
+    store.finish(run)
+    assert len(store.query(run=run)) == 3
+    compact(store, "2026-11-01")
+    assert len(store.query(run=run)) == 3 and len(store.query(machine="m1")) == 13
 
 
 def test_compaction_finishes_runs_that_nobody_adds_to(tmp_path: Path) -> None:
