@@ -19,18 +19,16 @@ readers refuse files that have them, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
+from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.store.layout import date_of, result_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
 NODE_TEXTS: Final = (
     "campaign",
     "node",
@@ -134,19 +132,6 @@ class Fleet:
     def files_of(self, kind: str, campaign: str, cluster: str) -> list[Path]:
         """Return the files of the `results` or the `nodes` of a campaign, without files that others replace."""
         return [file.path for file in result_files(self.root / kind, campaign, f"cluster={cluster}")]
-
-    def of_files(self, kind: str, campaigns: Sequence[str], cluster: str, use: Callable[[list[Path]], T]) -> T:
-        """Return the result of `use` for the files of campaigns.
-
-        If another process joins the files meanwhile, `use` is called again with the joined files.
-        """
-        while True:
-            files = [path for name in campaigns for path in self.files_of(kind, name, cluster)]
-            try:
-                return use(files)
-            except (OSError, MeshmarkError):
-                if all(path.exists() for path in files):
-                    raise
 
 
 def time_of(campaign: str) -> str:

@@ -160,14 +160,15 @@ def query(
     Raises:
         MeshmarkError: A file cannot be read.
     """
-
-    def ask(files: Sequence[Path]) -> pa.Table | None:
+    while True:
+        files = [path for name in campaigns for path in fleet.files_of(kind, name, cluster)]
+        if not files:
+            return None
         try:
-            return fetched_table(text, [list(map(str, files)), *values], tables or {}) if files else None
+            return fetched_table(text, [list(map(str, files)), *values], tables or {})
         except QueryError as error:
-            raise MeshmarkError(f"the results of the fleet cannot be read: {error}") from error
-
-    return fleet.of_files(kind, campaigns, cluster, ask)
+            if all(path.exists() for path in files):  # otherwise another process has joined them
+                raise MeshmarkError(f"the results of the fleet cannot be read: {error}") from error
 
 
 def flagged_results(fleet: Fleet, campaign: str, cluster: str) -> tuple[int, int]:
