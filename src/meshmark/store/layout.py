@@ -13,8 +13,8 @@ The results and the nodes of a fleet are such folders, too (`fleet.folder`), whe
 
 The date is the one in the name of the run, or else the date of its first result. A step replaces the same step in the
 finished run, and both replace it in a compacted file, which matters only if a writer was killed, or a step was added
-again. With `compacted.json`, the search for a run need not read the compacted files of all
-machines; compacted files without an entry are read.
+again. With `compacted.json`, the search for a run need not read the compacted files of all machines; compacted files
+without an entry are read.
 
 A name with `~` is never used again. The metadata of a compacted file lists all files with such names that it replaces,
 so that readers ignore files that a killed compaction has not removed.
