@@ -251,7 +251,7 @@ def leftovers(folder: Path) -> list[Path]:
     paths = []
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        paths += [path for path in map(Path(parent).joinpath, names) if is_abandoned(path)]
+        paths += [Path(parent, name) for name in names if ASIDE.fullmatch(name) and is_abandoned(Path(parent, name))]
     return sorted(paths)
 
 

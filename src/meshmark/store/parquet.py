@@ -104,6 +104,7 @@ def join(
     target: Path,
     order: Sequence[str] = (),
     outdated: Mapping[Path, Collection[str]] | None = None,
+    tables: Mapping[Path, pa.Table] | None = None,
 ) -> None:
     """Write one file with the rows of several files, and remove these.
 
@@ -112,6 +113,7 @@ def join(
         target: The new file, which may replace one of them.
         order: Names of columns by which rows that are written at once are sorted.
         outdated: Rows by file that are left out, as texts `RUN`, `SEPARATOR`, `STEP`.
+        tables: The rows of files that were read before.
 
     Raises:
         UnreadableError: A file cannot be read; all files stay.
@@ -122,13 +124,15 @@ def join(
     import pyarrow.parquet as pq
 
     names = sorted({name for path in files for name in (path.name, *replaced(path)) if UNIQUE in name})
-    schema = pa.unify_schemas([_checked(path, schema_or_problem(path)).remove_metadata() for path in files])
+    known = tables or {}
+    schemas = [known[path].schema if path in known else _checked(path, schema_or_problem(path)) for path in files]
+    schema = pa.unify_schemas([schema.remove_metadata() for schema in schemas])
     schema = schema.with_metadata({_REPLACES: json.dumps(names)} if names else None)
     empty = schema.empty_table()  # has all columns in the order of the schema
     with written(target, private=True) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
         parts = [empty]
         for path in files:
-            table = _checked(path, read_or_problem(path))
+            table = known[path] if path in known else _checked(path, read_or_problem(path))
             if outdated and path in outdated:
                 keys = pc.binary_join_element_wise(table["run"], table["step"], SEPARATOR)
                 table = without(table, keys, outdated[path])

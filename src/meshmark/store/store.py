@@ -158,13 +158,14 @@ class Store:
             if file.run:
                 by_machine.setdefault(file.path.parent.name, []).append(file)
         for files in by_machine.values():
-            readable = [file for file in files if not schema_problem(file.path) and not read_problem(file.path)]
+            table_by_path = {file.path: schema_problem(file.path) or read_or_problem(file.path) for file in files}
+            readable = [file for file in files if not isinstance(table_by_path[file.path], str)]
             steps = [file for file in readable if file.step]
             if not steps or any(not file.step and file not in readable for file in files):
                 continue  # nothing to do, or a damaged file that is left in place
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
-                join([file.path for file in readable], target, outdated=outdated(readable))
+                join([file.path for file in readable], target, (), outdated(readable), table_by_path)
             else:
                 try:
                     steps[0].path.rename(target)
