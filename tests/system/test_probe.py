@@ -87,7 +87,8 @@ def described(program: Path, *words: str) -> Any:
     return json.loads(completed.stdout or "[]")
 
 
-DESCRIPTIONS = {name: d.raw for name, d in descriptions().items()}
+UNBUILT = frozenset() if applications_here.BUILT else applications_here.NAMES
+DESCRIPTIONS = {name: d.raw for name, d in descriptions().items() if name not in UNBUILT}
 OF_RANKS = sorted(name for name, d in DESCRIPTIONS.items() if d["ranks"])
 
 

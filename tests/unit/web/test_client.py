@@ -35,6 +35,9 @@ def answering(head: bytes, body: bytes = b"") -> Iterator[tuple[Target, list[byt
                     with connection, contextlib.suppress(OSError):
                         requests.append(connection.recv(1 << 16))
                         connection.sendall(b"HTTP/1.1 " + head + b"\r\n\r\n" + body)
+                        connection.shutdown(socket.SHUT_WR)
+                        while connection.recv(1 << 16):  # closing with unread data would reset the connection
+                            pass
 
         thread = threading.Thread(target=serve)
         thread.start()
