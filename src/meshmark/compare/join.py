@@ -169,7 +169,7 @@ def compare(
     same_machine = a.machine == b.machine or is_identical
     if same_machine:
         a_records, b_records = same_plateaus([a_records, b_records])
-    kind_by_id = kinds(a_records) | kinds(b_records)
+    kind_by_id = None if same_machine else kinds(a_records) | kinds(b_records)
     record_pairs = matches(a_records, b_records, same_machine, kind_by_id)
     if is_identical:  # results are equal to themselves, however uncertain they are
         pairs = [ResultPair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in record_pairs]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, ResultKind, grouped, kinds, known_words, resolved, source
-from meshmark.measure.repetitions import PLATEAU, point_key
+from meshmark.measure.repetitions import PLATEAU, point, point_key
 from meshmark.store.record import Record
 
 # Conditions that depend on a machine or an installation, and names of its parts: they may differ in a pair.
@@ -69,7 +69,6 @@ def matches(
         same_machine: Whether both sides are the same machine, so that all conditions have the same meaning.
         of_all: The kinds of the results of both sides, by `id`; None: they are determined.
     """
-    of_all = of_all or kinds(ones) | kinds(others)
     pairs: list[ResultMatch] = []
     by_source = [grouped(side, source) for side in (ones, others)]
     for a_source, a_records in by_source[0].items():
@@ -77,6 +76,7 @@ def matches(
             if a_source == b_source and same_machine:
                 pairs += _of_one_machine(a_records, b_records)
             else:
+                of_all = of_all or kinds(ones) | kinds(others)
                 pairs += _Pairing(a_records, b_records, of_all).matches()
     order = {id(r): i for i, r in enumerate(ones)}
     return sorted(pairs, key=lambda m: order[id(m.a)])
@@ -97,6 +97,8 @@ def unpaired(
         of_all: The kinds of the results of both sides, by `id`; None: they are determined.
     """
     paired = {id(r) for m in matches for r in (m.a, m.b)}
+    if all(id(r) in paired for side in (ones, others) for r in side):
+        return [[], []]
     of_all = of_all or kinds(ones) | kinds(others)
 
     def side_unpaired(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[UnpairedResult]:
@@ -119,7 +121,7 @@ def unpaired(
 
 def identity(record: Record) -> dict[str, Any]:
     """Return the identity conditions that a record has."""
-    _, _, *conditions = json.loads(point_key(record))
+    _, *conditions = point(record)
     return {k: v for part in conditions for k, v in part.items() if v is not None}
 
 
@@ -134,6 +136,8 @@ def _of_one_machine(ones: Sequence[Record], others: Sequence[Record]) -> list[Re
     pairs = [*_equal(ones, others)]
     for ignored in (CHOICES, PAGES):
         paired_ids = {id(r) for m in pairs for r in (m.a, m.b)}
+        if all(id(r) in paired_ids for side in (ones, others) for r in side):
+            break
         keys = [{point_key(r, *ignored): r for r in _ranked(side)} for side in (ones, others)]
         candidates = [(keys[0][key], keys[1][key]) for key in keys[0] if key in keys[1]]
         pairs += [ResultMatch(x, y) for x, y in candidates if id(x) not in paired_ids or id(y) not in paired_ids]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -255,8 +254,8 @@ def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:
 
 def _of_point(record: Record) -> str:
     """Return the key of a point and metric, which its modes share."""
-    metric, *point = json.loads(point_key(record))
-    return json.dumps([str(metric).removesuffix(MODE), *point])
+    metric = record.metric.removesuffix(MODE)
+    return point_key(record if metric == record.metric else replace(record, metric=metric))
 
 
 def _pooled(rows: Sequence[tuple[str, str, Record]]) -> list[Record]:

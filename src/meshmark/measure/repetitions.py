@@ -32,7 +32,9 @@ def point_key(record: Record, *without: str) -> str:
     Args:
         without: Conditions to leave out, so that all points of a curve along them have the same key.
     """
-    instrument, *conditions = _point(record)
+    instrument, *conditions = point(record)
+    if not without:
+        return json.dumps([record.metric, instrument, *conditions], sort_keys=True)
     identifying = [{k: v for k, v in group.items() if k not in without} for group in conditions]
     return json.dumps([record.metric, instrument, *identifying], sort_keys=True)
 
@@ -44,10 +46,10 @@ def measured(record: Record) -> MedianEstimate:
 
 def measurement_key(record: Record) -> str:
     """Return the key of a record's machine and point; all metrics of one measurement have the same key."""
-    return json.dumps([record.machine, *_point(record)], sort_keys=True, default=str)
+    return json.dumps([record.machine, *point(record)], sort_keys=True, default=str)
 
 
-def _point(record: Record) -> list[Any]:
+def point(record: Record) -> list[Any]:
     """Return the instrument and conditions of a point; they are the same for all metrics of one measurement."""
     # Other tools distinguish points by conditions of their own, such as both nodes of a matrix.
     description = descriptions().get(record.instrument) if record.source != "tool" else None

@@ -86,6 +86,7 @@ class ComparisonBlock:
     Attributes:
         common: Conditions that the points share.
         means: The geometric mean of the ratios of each other side, as text; "" for a single pair.
+        left_out: Number of rows that were left out because all their results are equal.
     """
 
     instrument: str
@@ -93,6 +94,7 @@ class ComparisonBlock:
     common: str
     means: Sequence[str]
     lines: Sequence[ComparisonRow]
+    left_out: int = 0
 
     @property
     def name(self) -> str:
@@ -116,11 +118,12 @@ def check_number(sides: int) -> None:
         raise UsageError(f"compare: found {sides} side{'s' * (sides != 1)}; allowed: 2 to {MOST_SIDES}")
 
 
-def blocks(comparisons: Sequence[ResultComparison]) -> list[ComparisonBlock]:
+def blocks(comparisons: Sequence[ResultComparison], *, with_equal: bool = True) -> list[ComparisonBlock]:
     """Return the compared results by instrument and metric, in the order of the results.
 
     Args:
         comparisons: The comparisons of A with each of the other sides.
+        with_equal: Include rows all of whose results are equal.
     """
     groups: dict[tuple[str, str], dict[str, list[ResultPair | None]]] = {}
     for i, c in enumerate(comparisons):
@@ -128,7 +131,10 @@ def blocks(comparisons: Sequence[ResultComparison]) -> list[ComparisonBlock]:
             rows = groups.setdefault((p.a.instrument, p.a.metric), {})
             rows.setdefault(_row_key(p, n, len(comparisons)), [None] * len(comparisons))[i] = p
     means = [{(m.instrument, m.metric): m for m in c.means()} for c in comparisons]
-    return [_block(comparisons, *name, [*rows.values()], [m.get(name) for m in means]) for name, rows in groups.items()]
+    return [
+        _block(comparisons, *name, [*rows.values()], [m.get(name) for m in means], with_equal)
+        for name, rows in groups.items()
+    ]
 
 
 def _row_key(p: ResultPair, number: int, comparisons: int) -> str:
@@ -146,6 +152,7 @@ def _block(
     metric: str,
     rows: Sequence[Sequence[ResultPair | None]],
     means: Sequence[MetricMean | None],
+    with_equal: bool,
 ) -> ComparisonBlock:
     first = [next(p for p in row if p is not None) for row in rows]
     a_records = [p.a for p in first]
@@ -155,13 +162,15 @@ def _block(
     common = conditions_text(
         [k for k in keys if k not in columns and a_records[0].conditions.get(k) is not None], a_records[0]
     )
-    order = sorted(range(len(rows)), key=lambda i: [in_order(a_records[i].conditions.get(k)) for k in columns])
+    listed = [i for i, row in enumerate(rows) if with_equal or any(p and p.word != "equal" for p in row)]
+    order = sorted(listed, key=lambda i: [in_order(a_records[i].conditions.get(k)) for k in columns])
     return ComparisonBlock(
         instrument,
         metric,
         common,
         [mean_text(mean) if mean is not None and mean.pairs > 1 else "" for mean in means],
         [_line(comparisons, rows[i], first[i], columns) for i in order],
+        len(rows) - len(listed),
     )
 
 

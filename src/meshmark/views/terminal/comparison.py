@@ -29,14 +29,13 @@ def print_comparison(comparisons: Sequence[ResultComparison], every: bool) -> No
         console.print()
         print_table(console, _means(comparisons))
     equal = 0
-    for block in blocks(comparisons):
-        shown = [line for line in block.lines if every or any(cell and cell.word != "equal" for cell in line.cells)]
-        equal += len(block.lines) - len(shown)
-        if shown:
+    for block in blocks(comparisons, with_equal=every):
+        equal += block.left_out
+        if block.lines:
             about = f" ({block.common})" if block.common else ""
             console.print()
             console.print(f"{named(block.instrument, block.metric)}{about}", soft_wrap=True)
-            print_table(console, compared_table(shown))
+            print_table(console, compared_table(block.lines))
     console.print()
     several = len(comparisons) > 1
     for text in [LEGEND] if several else left_over(comparisons[0]):
