@@ -63,13 +63,13 @@ def records(
     from meshmark.measure.selection import check_selection
     from meshmark.store.export import began, check_date
     from meshmark.store.store import Store as Kept
-    from meshmark.values.paths import data_home
+    from meshmark.values.paths import default_store
 
     check_date("since", since)
     check_date("until", until)
     if store is not None and not Path(store).exists():
         raise UsageError(f"store: {quoted(store)}: No such file or directory")
-    opened_store = Kept(Path(store) if store is not None else data_home() / "store")
+    opened_store = Kept(Path(store) if store is not None else default_store())
     equal = {"machine": host_id() if machine == "host" else machine, "run": run}
     equal |= {"instrument": instrument, "metric": metric}
     filters = {column: name for column, name in equal.items() if name}
@@ -440,7 +440,7 @@ def _arguments(d: Description, options: Mapping[str, object]) -> list[str]:
 def _store(d: Description, store: Store) -> tuple[list[str], Path | None]:
     """Return the kinds of stores of an instrument as arguments, and the folder of the store; None to store nothing."""
     from meshmark.measure.single import stores
-    from meshmark.values.paths import data_home
+    from meshmark.values.paths import default_store
 
     values = store if isinstance(store, Sequence) and not isinstance(store, str) else [store]
     # A path without a slash could be mistaken for a kind of store.
@@ -448,16 +448,16 @@ def _store(d: Description, store: Store) -> tuple[list[str], Path | None]:
     argv, folder = stores(d, words)
     if store is False:
         return argv, None
-    return argv, Path(folder) if folder else data_home() / "store"
+    return argv, Path(folder) if folder else default_store()
 
 
 def _folder(store: Store) -> Path | None:
-    from meshmark.values.paths import data_home
+    from meshmark.values.paths import default_store
 
     if store is False:
         return None
     if store is None:
-        return data_home() / "store"
+        return default_store()
     if not isinstance(store, str | os.PathLike):
         raise UsageError(f"store: found a {type(store).__name__}, a folder is required")
     return Path(store)

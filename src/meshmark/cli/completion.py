@@ -112,9 +112,9 @@ def _runs() -> Iterable[str]:
 def _stored() -> Mapping[str, str]:
     """Return the runs of the default store, with their instruments."""
     from meshmark.store.store import Store
-    from meshmark.values.paths import data_home
+    from meshmark.values.paths import default_store
 
-    folder = data_home() / "store"
+    folder = default_store()
     return {str(r["run"]): ", ".join(r["instruments"]) for r in Store(folder).runs()} if folder.is_dir() else {}
 
 
@@ -123,9 +123,9 @@ def _compared() -> Iterable[str]:
     from meshmark.machine.published.papers import PAPER, papers
     from meshmark.model.machine import machine_names
     from meshmark.store.store import Store
-    from meshmark.values.paths import data_home
+    from meshmark.values.paths import default_store
 
-    folder = data_home() / "store"
+    folder = default_store()
     rows = Store(folder).runs() if folder.is_dir() else []
     stored = [str(row[k]) for k in ("machine", "run") for row in rows]
     return dict.fromkeys(["host", "latest", *stored, *machine_names(), *(PAPER + p.name for p in papers())])

@@ -23,7 +23,7 @@ from meshmark.cli.watch import (
 )
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.store.files import read_json
-from meshmark.values.paths import data_home
+from meshmark.values.paths import data_home, default_store
 
 if TYPE_CHECKING:
     from meshmark.store.record import Record
@@ -73,7 +73,7 @@ def serve(
     _check_folder("--recordings", recordings)
     if loads is not None:
         _check_folder("--loads", loads)
-    runs = Runs(store or data_home() / "store", data_home() / "runs")
+    runs = Runs(store or default_store(), data_home() / "runs")
     facts: Any = host_facts()
     topology, kernel, memory = facts["topology"], facts["kernel"], facts["memory"]
     about = [str(topology["summary"])] if "summary" in topology else []

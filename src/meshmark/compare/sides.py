@@ -21,7 +21,7 @@ from meshmark.store.machines import FACTS, machines
 from meshmark.store.newest import first_start, newest
 from meshmark.store.record import MODE, Record
 from meshmark.store.store import Store
-from meshmark.values.paths import data_home
+from meshmark.values.paths import data_home, default_store
 
 HOST: Final = "host"
 ALL: Final = "all"  # MACHINE@all
@@ -76,7 +76,7 @@ class Sides:
             store: Folder of the store; None for the store of this user.
             command: See `Sides`.
         """
-        return cls(Store(store or data_home() / "store"), data_home() / "runs", host_id(), command)
+        return cls(Store(store or default_store()), data_home() / "runs", host_id(), command)
 
     def find_all(self, names: Sequence[str], instrument: str = "") -> list[ResultSide]:
         """Return the sides of several names. Models are simulated with the choices of the other sides.

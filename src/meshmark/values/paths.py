@@ -31,6 +31,15 @@ def data_home() -> Path:
     return Path(base or Path.home() / ".local" / "share") / "meshmark"
 
 
+def default_store() -> Path:
+    """Return the folder of the store that commands use unless another one is named.
+
+    Raises:
+        MeshmarkError: The user has no home directory.
+    """
+    return data_home() / "store"
+
+
 def run_folder(run: str) -> Path:
     """Return the folder of a run by its name, or the folder itself if it is a path.
 

@@ -15,7 +15,7 @@ from meshmark import process
 from meshmark.errors import MeshmarkError
 from meshmark.machine.facts import host_id
 from meshmark.native import find_native
-from meshmark.values.paths import data_home
+from meshmark.values.paths import default_store
 from meshmark.watch.canary import calibration_file, exit_reason, shows_traffic
 from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
 
@@ -147,7 +147,7 @@ def this_host(
         from meshmark.watch.sustained import sustained_in_store
 
         nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
-        bandwidths = sustained_in_store(store or data_home() / "store", machine, nodes) or {}
+        bandwidths = sustained_in_store(store or default_store(), machine, nodes) or {}
     if is_counted:
         from meshmark.machine.facts import wire_bandwidth
 

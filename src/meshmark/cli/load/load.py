@@ -21,7 +21,7 @@ from meshmark.cli.load.study import app as study_app
 from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, in_folder
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values import grammar
-from meshmark.values.paths import data_home
+from meshmark.values.paths import data_home, default_store
 from meshmark.values.secrets import mask_words
 from meshmark.values.units import plain
 
@@ -159,7 +159,7 @@ def base(
             spec=steps,
             folder=folder,
             runs=runs,
-            store_folder=store or data_home() / "store",
+            store_folder=store or default_store(),
             resume=resume,
             command="meshmark load base " + " ".join(mask_words(sys.argv[3:])),
             progress=start_progress,
@@ -334,7 +334,7 @@ def run(
     resources = HostResources(cpu_list, HostResources.now().memory_bytes)
     files, missing = _files(spec, programs or folder / "programs")
     check_scenario(spec, resources, files)
-    store_folder = None if no_store else store or data_home() / "store"
+    store_folder = None if no_store else store or default_store()
     if missing:
         target = programs or folder / "programs"
         _take_base(base_name, force, store)

@@ -22,7 +22,7 @@ from meshmark.cli.load.load_base import base_variants, cpus_of
 from meshmark.cli.options import ApplicationOption, JsonOption, NoStoreOption, StoreOption, named_values, time_option
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.numbers import decimal
-from meshmark.values.paths import data_home
+from meshmark.values.paths import data_home, default_store
 
 if TYPE_CHECKING:
     from meshmark.load.studies.cells import Work
@@ -267,7 +267,7 @@ def _run(command: StudyCommand, values: dict[str, Any]) -> None:
     folder = values["out"] or data_home() / "studies" / run_name(command.name)
     with resumable(folder):
         result = study(folder, options=options, **request).run()
-    end(result, values["as_json"], None if values["no_store"] else values["store"] or data_home() / "store")
+    end(result, values["as_json"], None if values["no_store"] else values["store"] or default_store())
 
 
 def _work(study: str, command: list[str] | None, application: str, dimensions: list[str] | None) -> Work | None:

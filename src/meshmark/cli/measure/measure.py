@@ -13,7 +13,7 @@ from meshmark.cli.completion import InstrumentCommand, instruments, machines_and
 from meshmark.cli.console import counted, interruptible, progress, say
 from meshmark.cli.options import SetOption
 from meshmark.errors import AbsentError, UsageError
-from meshmark.values.paths import data_home
+from meshmark.values.paths import default_store
 from meshmark.views.terminal.records import print_records
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def measure(
             raise UsageError(
                 "--resume: found with other options; allowed: --store and --json; the original options apply"
             )
-        _measure_resumed(Path(stores[0]) if stores else data_home() / "store", instrument or "", as_json)
+        _measure_resumed(Path(stores[0]) if stores else default_store(), instrument or "", as_json)
         return
     assert d is not None
     kinds, folder = single.stores(d, stores or [])
@@ -116,13 +116,13 @@ def measure(
         if on.startswith(PAPER):
             paper(on)  # raises if the name is unknown
             raise AbsentError(f"{on}: its values are published, not measured", f"meshmark machine show {on}")
-        _measure_model(on, d, extra, as_json, settings, None if no_store else store or data_home() / "store")
+        _measure_model(on, d, extra, as_json, settings, None if no_store else store or default_store())
         return
     if settings:
         raise UsageError("--set: found with --on host, allowed for a modelled machine only", "meshmark model list")
     require_built(d.name)
     argv = _checked_argv(d, extra)
-    store_or_none = None if no_store else store or data_home() / "store"
+    store_or_none = None if no_store else store or default_store()
     if d.name == "llm":
         from meshmark.cli.measure.measure_llm import measure_llm
 
@@ -174,7 +174,7 @@ def _run(what: UnfinishedMeasurement, as_json: bool) -> None:
     """Run a plan. A run that is killed, or fails after some points, can be resumed."""
     from meshmark.measure.runs.unfinished import PartlyError
 
-    is_default = what.store == data_home() / "store"
+    is_default = what.store == default_store()
     resume_command = "meshmark measure --resume" + ("" if is_default else f" --store {shlex.quote(str(what.store))}")
     try:
         with interruptible(f"completed points are kept; resume with {resume_command}"):

@@ -30,7 +30,7 @@ from meshmark.cli.options import (
 )
 from meshmark.cli.process import ended
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.values.paths import data_home, run_folder
+from meshmark.values.paths import default_store, run_folder
 from meshmark.values.secrets import mask_words
 
 if TYPE_CHECKING:
@@ -363,7 +363,7 @@ def _keep(
     new_records = records(trials, app, host_id(), command_line, installed("meshmark"), profiles)
     if new_records and not no_store:
         new_absences = absences(trials, prepared.failed, profiles)
-        keep(Store(store or data_home() / "store"), trials.plan.run, "app", new_records, new_absences)
+        keep(Store(store or default_store()), trials.plan.run, "app", new_records, new_absences)
     result = answer(trials, app, from_sysfs(), profiles)
     if as_json:
         for record in new_records:

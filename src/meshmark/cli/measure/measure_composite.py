@@ -30,7 +30,7 @@ from meshmark.cli.options import (
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.statistics.geometric import MIN_RUNS
-from meshmark.values.paths import data_home, run_folder
+from meshmark.values.paths import default_store, run_folder
 from meshmark.values.secrets import mask_words
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _reference(name: str, composite: Composite, store: Path | None) -> Reference
         return read_reference(Path(name))
     from meshmark.applications.composite import Reference
 
-    rows = [r for _, _, r in Store(store or data_home() / "store").rows(run=name)]
+    rows = [r for _, _, r in Store(store or default_store()).rows(run=name)]
     member_by_name = {m.name: m for m in composite.members}
     figures = {}
     for r in rows:
@@ -204,7 +204,7 @@ def _keep(trials: Trials, composite: Composite, store: Path | None, no_store: bo
     new_records = composite_records(trials, composite, host_id(), command_line, installed("meshmark"))
     if new_records and not no_store:
         absences = composite_absences(trials, composite)
-        keep(Store(store or data_home() / "store"), trials.plan.run, "composite", new_records, absences)
+        keep(Store(store or default_store()), trials.plan.run, "composite", new_records, absences)
     answer = composite_answer(trials, composite)
     if as_json:
         for record in new_records:

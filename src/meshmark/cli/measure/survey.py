@@ -15,7 +15,7 @@ from meshmark.cli.console import interruptible, progress_of_plan, say, say_undra
 from meshmark.cli.init import register as register_init
 from meshmark.cli.options import StoreOption, in_folder
 from meshmark.errors import UsageError
-from meshmark.values.paths import data_home
+from meshmark.values.paths import data_home, default_store
 from meshmark.values.secrets import mask_words
 
 survey_app = typer.Typer(invoke_without_command=True, subcommand_metavar="[init [FILE]]")
@@ -73,7 +73,7 @@ def survey(
             spec=spec if spec is not None else "quick" if quick else "full",
             folder=folder,
             runs=data_home() / "runs",
-            store_folder=store or data_home() / "store",
+            store_folder=store or default_store(),
             resume=resume,
             command="meshmark survey " + " ".join(mask_words(sys.argv[2:])),
             progress=start_progress,
@@ -82,7 +82,7 @@ def survey(
     (records, absences, info), steps = load_run_and_steps(folder)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
-    results_store = Store(store or data_home() / "store")
+    results_store = Store(store or default_store())
     earlier = earlier_runs(records, info, results_store)
     paths = write_report(records, absences, info, folder, earlier, steps)
     topology: Any = info.host.get("topology", {})
@@ -134,7 +134,7 @@ def report(
 
     if pdf is not None:
         find_browser()  # fails before anything is written
-    runs_, store = data_home() / "runs", data_home() / "store"
+    runs_, store = data_home() / "runs", default_store()
     name = str(newest_run(store, runs_, host_id())) if run == LATEST else run
     try:
         folder = find_run(name, runs_)

@@ -16,7 +16,7 @@ from meshmark.cli.model.model_fit import register as register_fit
 from meshmark.cli.model.model_init import register as register_init
 from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, in_folder, time_option
 from meshmark.errors import UsageError
-from meshmark.values.paths import data_home
+from meshmark.values.paths import default_store
 from meshmark.values.secrets import mask_words
 from meshmark.views.terminal.records import print_records
 
@@ -255,7 +255,7 @@ def measure(
         print(json.dumps(record.to_json()))
     if not as_json:
         print_records(records)
-    keep(None if no_store else store or data_home() / "store", records, workload)
+    keep(None if no_store else store or default_store(), records, workload)
     note_assumptions(machine)
 
 
@@ -298,7 +298,7 @@ def sweep(
             vary,
             instrument,
             pairs,
-            None if no_store else store or data_home() / "store",
+            None if no_store else store or default_store(),
             resume,
             progress,
             say,

@@ -20,7 +20,7 @@ from meshmark.statistics.verdicts import times_text
 from meshmark.store.files import writing_problem
 from meshmark.values import grammar
 from meshmark.values.expressions import expression
-from meshmark.values.paths import data_home
+from meshmark.values.paths import data_home, default_store
 from meshmark.values.secrets import hide_words, mask_words
 from meshmark.values.units import plain
 
@@ -192,7 +192,7 @@ def _keep_advice(
     answer = to_json(advice, lines(advice))
     write_json(folder / "answer.json", answer)
     if not no_store and result_records:
-        keep(Store(store or data_home() / "store"), run, "advise", result_records)
+        keep(Store(store or default_store()), run, "advise", result_records)
     if as_json:
         for record in result_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))

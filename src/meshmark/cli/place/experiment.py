@@ -27,7 +27,7 @@ from meshmark.cli.options import (
 from meshmark.cli.process import ended
 from meshmark.cli.results.gate import AllowUnjudgedOption, check_judged, check_used
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.values.paths import data_home, run_folder
+from meshmark.values.paths import default_store, run_folder
 from meshmark.values.secrets import hide_text, hide_words, mask_words
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def _keep(
     )
     write_json(folder / "answer.json", answer)
     if new_records and not no_store:
-        keep(Store(store or data_home() / "store"), experiment.plan.run, "experiment", new_records)
+        keep(Store(store or default_store()), experiment.plan.run, "experiment", new_records)
     if form == "json":
         for record in new_records:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))

@@ -20,7 +20,7 @@ from meshmark import process
 from meshmark.cli.completion import PlacerCommand
 from meshmark.cli.console import say
 from meshmark.errors import AbsentError, UsageError
-from meshmark.values.paths import data_home
+from meshmark.values.paths import default_store
 
 _FORWARDED: Final[dict[str, Any]] = {
     "allow_extra_args": True,
@@ -246,7 +246,7 @@ def measured_here() -> str:
     from meshmark.place.native import measured_matrix
     from meshmark.store.store import Store
 
-    topology, store, machine = from_sysfs(), Store(data_home() / "store"), host_id()
+    topology, store, machine = from_sysfs(), Store(default_store()), host_id()
     records = [r for m in ("load_latency", "bandwidth_net") for r in store.query(machine=machine, metric=m)]
     node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
     return measured_matrix(records, node_of, [n.os_index for n in topology.nodes])

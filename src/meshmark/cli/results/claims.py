@@ -15,7 +15,7 @@ from meshmark.cli.completion import claim_ids, claim_machines, claim_themes
 from meshmark.cli.console import interruptible, say, say_broken
 from meshmark.cli.options import JsonOption, StoreOption, in_folder, must_exist, time_option
 from meshmark.errors import UsageError
-from meshmark.values.paths import data_home
+from meshmark.values.paths import default_store
 
 if TYPE_CHECKING:
     from meshmark.store.store import Store
@@ -73,7 +73,7 @@ def claims(
 
     if listed and store is not None:
         must_exist("--store", store)
-    folder = store or data_home() / "store"
+    folder = store or default_store()
     request = ClaimsRequest(tuple(ids or ()), theme, on, budget)
     results: list[ClaimVerdict] = []
     if resume and (ids or theme or on or listed):
@@ -109,7 +109,7 @@ def _run(store: Store, request: ClaimsRequest, resume: bool) -> list[ClaimVerdic
     from meshmark.validation.claims.bench import Bench
     from meshmark.validation.claims.run import begun, resumed, run_tests
 
-    store_option = "" if store.folder == data_home() / "store" else f" --store {store.folder}"
+    store_option = "" if store.folder == default_store() else f" --store {store.folder}"
     with ExitStack() as stack:
         if resume:
             run, folder, request = stack.enter_context(resumed(store))

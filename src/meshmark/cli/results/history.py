@@ -14,7 +14,7 @@ from meshmark.cli.console import say, say_broken, say_undrawn
 from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder, share
 from meshmark.cli.results.gate import AllowUnjudgedOption, MinJudgedOption, check_results, check_used
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
-from meshmark.values.paths import data_home
+from meshmark.values.paths import default_store
 
 if TYPE_CHECKING:
     from meshmark.compare.history import History
@@ -30,7 +30,7 @@ def _recorded(incomplete: str) -> Suggestions:
     """Return the machines of the default store that begin with the typed text."""
     from meshmark.store.store import Store
 
-    folder = data_home() / "store"
+    folder = default_store()
     try:
         rows = Store(folder).runs() if folder.is_dir() else []
     except (MeshmarkError, OSError):
@@ -104,7 +104,7 @@ def history(
     stale_s = age("--stale", stale)
     for name, date in (("--since", since), ("--until", until)):
         check_date(name, date)
-    archive = Store(store or data_home() / "store")
+    archive = Store(store or default_store())
     machine = host_id() if host == "host" else host
     now = datetime.now(UTC)
     machine_history = found_in(archive, machine, now, instrument=instrument, metric=metric, since=since, until=until)

@@ -13,7 +13,7 @@ from meshmark.cli.completion import instruments, stored
 from meshmark.cli.console import print_rows, say, say_broken
 from meshmark.cli.options import StoreOption, StoreToReadOption, in_folder
 from meshmark.errors import UsageError, near, quoted
-from meshmark.values.paths import data_home
+from meshmark.values.paths import default_store
 
 if TYPE_CHECKING:
     from meshmark.store.store import Store
@@ -27,7 +27,7 @@ def existing(folder: Path | None) -> Store:
     """Return the store for a command that only reads."""
     from meshmark.store.store import Store
 
-    return Store(folder or data_home() / "store")
+    return Store(folder or default_store())
 
 
 def check_runs(store: Store, field: str, runs: list[str]) -> None:
@@ -172,7 +172,7 @@ def store_import(
     from meshmark.measure.importers.outdated import superseded
     from meshmark.store.store import Store
 
-    archive = Store(store or data_home() / "store")
+    archive = Store(store or default_store())
     files = {source: read_output(source, machine) for source in sources}
     parts = [part for file in files.values() for part in file.parts]
     if replace:
