@@ -96,7 +96,7 @@ def test_the_pages_are_linked_and_shown(home: Path) -> None:
     assert text.count("<option") == 8
     for path, words in (
         ("run/first", b"Gantt chart"),
-        ("run/second%20%3Ci%3E", b"signal 9"),
+        ("run/second%20%3Ci%3E", b"SIGKILL"),
         ("run/cut", b"killed"),
         ("study/done", b"vegaEmbed"),
         ("compare?a=first&b=cut", b"common time axis"),

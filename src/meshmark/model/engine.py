@@ -92,9 +92,9 @@ def ask(
             raise MachineFileError(f"{machine.path.name}: {field}: {message}")
         raise MeshmarkError(f"{machine.name}: {message}")
     if child.returncode != 0 or len(answers) != len(runs):
-        status = f"signal {-child.returncode}" if child.returncode < 0 else f"status {child.returncode}"
         raise MeshmarkError(
-            f"the simulator ended with {status}" + (f": {error_text.splitlines()[-1]}" if error_text else "")
+            f"the simulator ended: {process.status_text(child.returncode)}"
+            + (f": {error_text.splitlines()[-1]}" if error_text else "")
         )
     return answers
 

@@ -145,7 +145,7 @@ def test_a_folder_with_a_run_is_refused_before_base_data_are_measured(tmp_path: 
     ("keys", "says"),
     [
         ("command = ['sh', '-c', 'exit 3']", "bad: ended with status 3"),
-        ("command = ['sh', '-c', 'kill -9 $$']", "bad: was terminated by signal 9"),
+        ("command = ['sh', '-c', 'kill -9 $$']", "bad: was terminated by SIGKILL"),
         ("command = ['./lacks']", "bad: './lacks' cannot be executed"),
         ("command = ['sleep', '60']", "bad: was terminated at the scenario's timeout_s"),
     ],

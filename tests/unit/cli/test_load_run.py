@@ -155,14 +155,14 @@ def test_who_dies_is_told_and_the_others_finish(tmp_path: Path, program: Path) -
     (tmp_path / "lacks").chmod(0o755)
     completed = meshmark("load", "run", file, "--out", "out", "--json", folder=tmp_path)
     assert completed.returncode == 1, completed.stderr
-    assert "dies, copy 0: terminated by signal 9" in completed.stderr
+    assert "dies, copy 0: terminated by SIGKILL" in completed.stderr
     assert "busy, copy 0: ended" in completed.stderr
     assert "nowhere, copy 0: not started: './lacks' cannot be executed" in completed.stderr
     assert "\x1b" not in completed.stderr  # there is no progress bar without a terminal
     records = [Record.from_json(json.loads(line)) for line in completed.stdout.splitlines()]
     assert {r.conditions["program"] for r in records if r.metric == "elapsed"} == {"busy"}
     (error_line,) = [line for line in completed.stderr.splitlines() if line.startswith("meshmark: error: ")]
-    assert "2 of 3 programs failed: dies: was terminated by signal 9; nowhere: './lacks' cannot be" in error_line
+    assert "2 of 3 programs failed: dies: was terminated by SIGKILL; nowhere: './lacks' cannot be" in error_line
     assert (tmp_path / "out" / "gantt.html").is_file()
 
 

@@ -75,7 +75,7 @@ def test_a_copy_that_died_has_no_ratio_and_says_why(tmp_path: Path, capsys: pyte
     b = read_side(made_load(tmp_path / "b", {"x": [0.2], "y": [1.0]}, died=["x"]))
     c = compare(a, b)
     assert c.programs[0].slowdown is None and c.programs[1].slowdown is not None
-    assert "b: was terminated by signal 9" in printed(c, capsys) and "was terminated by signal 9" in compare_html(c)
+    assert "b: was terminated by SIGKILL" in printed(c, capsys) and "was terminated by SIGKILL" in compare_html(c)
     line = c.to_json()["programs"][0]
     assert line["slowdown"] is None and line["copies"][0]["slowdown"] is None
 

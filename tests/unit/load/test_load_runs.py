@@ -146,7 +146,7 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
         "grouped": "failed",
         "lost": "failed",
     }
-    assert "signal 11" in by_name["dies"].reason
+    assert "SIGSEGV" in by_name["dies"].reason
     assert "last words" in by_name["dies"].reason
     assert "status 3" in by_name["fails"].reason
     assert "is-not-there" in by_name["nowhere"].reason

@@ -93,5 +93,5 @@ def test_pages_have_their_charts_where_the_chart_library_was_made_before(tmp_pat
 
 
 def test_a_drawing_that_is_not_svg_is_refused_with_a_reason() -> None:
-    with pytest.raises(DrawingError, match="cannot draw charts: the library that draws them ended by status 1"):
+    with pytest.raises(DrawingError, match="cannot draw charts: the library that draws them ended: status 1"):
         png_of_svg("no drawing")

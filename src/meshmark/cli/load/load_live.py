@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from meshmark.cli.console import say
+from meshmark.process import signal_name
 
 if TYPE_CHECKING:
     from meshmark.load.scenario.scenario import Scenario
@@ -65,7 +66,7 @@ class LoadProgress:
             outcome = (
                 f"not started: {event.get('reason')}"
                 if kind == "failed"
-                else f"terminated by signal {event['signal']}"
+                else f"terminated by {signal_name(event['signal'])}"
                 if "signal" in event
                 else f"exited with status {event['status']}"
                 if event.get("status")

@@ -17,6 +17,7 @@ from meshmark.load.scenario.lines import journal_lines, kept_scenario
 from meshmark.load.scenario.result import Key, LoadRun, ProgramUse, ThreadSpan, ThreadUse
 from meshmark.load.scenario.scenario import file_stem
 from meshmark.machine.tree import parse_list
+from meshmark.process import signal_name
 from meshmark.store.files import open_regular
 from meshmark.store.record import Metric
 
@@ -294,7 +295,7 @@ def _program_use(
         parts: dict[str, Any] = {k: float(total[k]) for k in _PARTS}
         reason = {
             "status": f"ended with status {total.get('status')}",
-            "signal": f"was terminated by signal {total.get('signal')}",
+            "signal": f"was terminated by {signal_name(int(total.get('signal', 0)))}",
             "timeout": "was terminated at the scenario's timeout_s",
             "stopped": "was terminated with the run",
         }.get(how, "")

@@ -102,8 +102,9 @@ def _message(errors: bytes, status: int) -> str:
     """Return how the child ended, followed by its last error message if there is one."""
     lines = [line.strip(" #") for line in errors.decode(errors="replace").splitlines()]
     fatal = [line for line in lines if line.startswith("Fatal")] or [line for line in lines if line]
-    status_text = f"signal {-status}" if status < 0 else f"status {status}"
-    return f"the library that draws them ended by {status_text}" + (f": {quoted(fatal[-1])}" if fatal else "")
+    return f"the library that draws them ended: {process.status_text(status)}" + (
+        f": {quoted(fatal[-1])}" if fatal else ""
+    )
 
 
 def _convert(request: Mapping[str, Any]) -> dict[str, Any]:
