@@ -12,7 +12,8 @@ namespace {
 constexpr double kWindowS =
     0.1;                        // window for comparing CPU time, which the Linux kernel updates in ticks of 1 to 10 ms
 constexpr double kBusy = 0.25;  // share of the time that other programs left, in which a thread or its neighbours ran
-constexpr double kIdle = 0.05;  // maximum share of a window in which an empty part's units ran
+constexpr double kJudged = 0.08;  // share of a window in which they ran at least; less does not show what they would do
+constexpr double kIdle = 0.05;    // maximum share of a window in which an empty part's units ran
 
 }  // namespace
 
@@ -73,7 +74,8 @@ void SharedPartDetector::close_window(std::map<pid_t, ObservedProcess>& living, 
     // A thread cannot have waited longer for its neighbours than they ran; for the rest, it waited for other programs.
     const double for_neighbours = std::min(share.waited, used[share.room] - share.ran);
     const double for_others = std::min(share.waited - for_neighbours, 0.99);
-    if ((share.ran + for_neighbours) / (1 - for_others) < kBusy) continue;
+    const double occupied = share.ran + for_neighbours;
+    if (occupied < kJudged || occupied / (1 - for_others) < kBusy) continue;
     for (PlacedUnit* unit : {&processes[share.process], &threads[share.id]}) {
       unit->threads.push_back(share.thread);
       unit->on.insert(share.room);
