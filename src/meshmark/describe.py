@@ -176,7 +176,7 @@ def _parsed(text: str | bytes) -> dict[str, Description]:
 
 @cache
 def _applications() -> dict[str, Description]:
-    """Return the descriptions of native/apps, which are known where these are not built: their results can be read."""
+    """Return the descriptions of native/apps, which come with the package, so that results can be read anywhere."""
     return _parsed(APPLICATIONS.read_bytes())
 
 

@@ -61,7 +61,7 @@ def records(
     """
     from meshmark.machine.facts import host_id
     from meshmark.measure.selection import check_selection
-    from meshmark.store.export import began, check_date
+    from meshmark.store.export import check_date, started_between
     from meshmark.store.store import Store as Kept
     from meshmark.values.paths import default_store
 
@@ -77,7 +77,7 @@ def records(
     if not rows:
         check_selection(opened_store, filters)
     broken = [f"warning: {path.name} was skipped: {reason}" for path, reason in opened_store.broken.items()]
-    return Table(None, began(rows, since, until), broken)
+    return Table(None, started_between(rows, since, until), broken)
 
 
 @checked

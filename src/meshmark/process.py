@@ -1,8 +1,8 @@
 """Starts, limits and ends child processes, with their own CPUs, scheduling class and resource limits.
 
-A native program, `meshmark-start`, prepares the child between fork and exec; `preexec_fn` of `subprocess.Popen` is not
-used. A forked copy of this interpreter could wait forever for a lock that a thread of Arrow held, and no time limit
-would help, since the parent waits for the copy.
+A native program, `meshmark-start`, prepares the child between fork and exec. `preexec_fn` of `subprocess.Popen` is not
+used, because it runs in a forked copy of this interpreter. If a thread of Arrow held a lock during the fork, the copy
+would wait for it forever, and the parent, to which no time limit applies, would wait for the copy.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def run(
     input: str | bytes | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[Any]:
-    """Run a program to its end and capture both outputs, like `subprocess.run`, but with preparations like `start`.
+    """Run a program until it ends, and capture its standard output and error. The child is prepared as in `start`.
 
     Args:
         argv: The program and its arguments.
@@ -256,8 +256,11 @@ def status_text(status: int) -> str:
     return signal_name(-status) if status < 0 else f"status {status}"
 
 
-def die_with(parent: int) -> None:
-    """Make the kernel kill this process, a new interpreter, when the process `parent` that started it ends."""
+def die_with_parent(parent: int) -> None:
+    """Make the kernel kill this process when its parent, which has the process ID `parent`, ends.
+
+    A new interpreter calls this function first.
+    """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:  # the parent died before the call
         os.kill(os.getpid(), signal.SIGKILL)

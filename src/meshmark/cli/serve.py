@@ -135,7 +135,7 @@ class Runs:
             store_rows = store.runs() if self.store.is_dir() else []
         except duckdb.Error as error:
             raise MeshmarkError(f"{self.store}: {str(error).splitlines()[0][:120]}", "meshmark store verify") from error
-        stamp = store.changed() if store_rows else 0
+        stamp = store.newest_mtime_ns() if store_rows else 0
         rows = [
             RunRow(
                 _kind(str(r["run"])),

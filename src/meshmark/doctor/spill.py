@@ -95,7 +95,7 @@ def in_child(work: Callable[[], Spill]) -> Spill:
 
 def _send_result(work: Callable[[], Spill], sender: Connection, parent: int) -> None:
     try:
-        process.die_with(parent)
+        process.die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.store.parquet import schema_or_problem
-from meshmark.store.record import BETTER, FLAGS, SOURCES, Record, RecordError, impossible, interval_rank, is_unicode
+from meshmark.store.record import BETTER, FLAGS, SOURCES, Record, RecordError, interval_rank, is_unicode, value_problem
 from meshmark.store.run import Absence
 
 if TYPE_CHECKING:
@@ -163,12 +163,12 @@ def machine_schema() -> pa.Schema:
 
 
 def schema_problem(path: Path) -> str:
-    """Return why the footer, which contains the schema, does not fit a file with results; "" if it fits."""
+    """Return why a file is not a file of results, according to the schema in its footer; "" if it is."""
     return _other_columns(path, schema, (*ALWAYS, *OF_RECORDS, "low", "high", "status"))
 
 
 def machine_problem(path: Path) -> str:
-    """Return why a file of machines cannot be read: its columns differ; "" if it can."""
+    """Return why the schema of a file of machines is not valid; "" if it is."""
     return _other_columns(path, machine_schema, MACHINE_COLUMNS)
 
 
@@ -195,7 +195,7 @@ def _types(wanted: Callable[[], pa.Schema]) -> dict[str, pa.DataType]:
 
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return at least one row of results as a table, without the columns of conditions and nodes that no row has.
+    """Return rows of results, at least one, as a table. Columns of conditions and nodes that no row has are left out.
 
     A store with thousands of files is read several times as fast without these columns.
     """
@@ -273,7 +273,7 @@ def absence_of(row: dict[str, Any]) -> Absence:
     return Absence(conditions=_conditions(row), kind=row["status"], **texts)
 
 
-def agree(table: pa.Table) -> bool:
+def rows_are_valid(table: pa.Table) -> bool:
     """Return whether all rows are valid. The check works by columns, which is faster than row by row.
 
     False does not prove an error; `record_of` and `absence_of` decide, and report the reason.
@@ -284,7 +284,7 @@ def agree(table: pa.Table) -> bool:
     required = ["status", *ALWAYS, *(OF_RECORDS if measured.all() else ())]
     if not measured.all() and not (~measured).all():
         parts = (table.filter(measured), table.filter(~measured))
-        return all(agree(part) for part in parts)
+        return all(rows_are_valid(part) for part in parts)
     if any(table[name].null_count for name in required) or not _are_objects(table):
         return False
     if not measured.all():
@@ -321,7 +321,7 @@ def _are_possible(table: pa.Table) -> bool:
     lists = table["samples"].combine_chunks()
     parents = pc.list_parent_indices(lists).filter(pc.less(lists.flatten(), 0.0))
     negative = table.select(["unit", "better"]).take(parents.unique()).to_pylist()
-    return not any(impossible(row["unit"], row["better"], -1.0) for row in negative)
+    return not any(value_problem(row["unit"], row["better"], -1.0) for row in negative)
 
 
 def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:
@@ -350,7 +350,7 @@ def _are_objects(table: pa.Table) -> bool:
     """Return whether conditions and provenance are objects of scalars."""
     for name in ("conditions", "provenance"):
         for text in {*table[name].to_pylist()} - {None}:
-            if "\\ud" in text.lower():  # perhaps half a character
+            if "\\ud" in text.lower():  # perhaps a lone surrogate; `record_of` decides
                 return False
             try:
                 value = json.loads(text)
@@ -362,7 +362,7 @@ def _are_objects(table: pa.Table) -> bool:
 
 
 def _split(conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of conditions: some have a column each, and `conditions` contains the others as JSON."""
+    """Return the values of the columns of conditions; the column `conditions` contains those without one, as JSON."""
     columns = {k: v for k, v in conditions.items() if k in POINT and _fits(v, POINT[k])}
     return {**columns, "conditions": json.dumps({k: v for k, v in conditions.items() if k not in columns})}
 

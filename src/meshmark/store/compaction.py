@@ -19,7 +19,7 @@ from meshmark.store.columns import schema_problem
 from meshmark.store.files import leftovers, unlink, write_file
 from meshmark.store.layout import INDEX, StoreFile, read_index, result_files
 from meshmark.store.parquet import COMPACTED, UNIQUE, join, read, read_problem, remove_replaced
-from meshmark.store.query import outdated, runs_in
+from meshmark.store.query import replaced_steps, runs_in
 from meshmark.store.store import Store
 
 QUIET_S: Final = 3600.0  # a run whose last step is newer may still be in progress
@@ -91,7 +91,7 @@ def _join(store: Store, before: str) -> tuple[int, int]:
         if len(readable) < 2:
             continue
         target = folder / f"{COMPACTED}{secrets.token_hex(6)}.parquet"
-        join([file.path for file in readable], target, ["run"], outdated(readable))
+        join([file.path for file in readable], target, ["run"], replaced_steps(readable))
         joined_count += len(readable)
     for date in sorted({date for date, _ in months}):
         write_index(store.folder / f"date={date}")

@@ -33,7 +33,7 @@ CSV_FIXED: Final = (
 
 
 def check_date(name: str, when: str) -> None:
-    """Raise if the value of an option is not a date or its beginning, such as 2026-11 or 2026-11-25T08.
+    """Raise if the value of an option is neither a date and time nor the first part of one, such as 2026-11.
 
     Raises:
         UsageError: The text is not empty and not a date of ISO 8601, or the calendar has no such day or time.
@@ -54,10 +54,10 @@ def check_date(name: str, when: str) -> None:
         raise UsageError(f"{name}: found '{quoted(when)}', a date such as 2026-11-25 is required") from None
 
 
-def began(rows: Sequence[Row], since: str = "", until: str = "") -> list[Row]:
-    """Return the rows that began between two times, both inclusive; "" is no limit.
+def started_between(rows: Sequence[Row], since: str = "", until: str = "") -> list[Row]:
+    """Return the rows whose measurement started between two times, both inclusive; "" is no limit.
 
-    A prefix such as 2026-11 means its beginning for `since`, and its end for `until`.
+    2026-11 stands for the start of that month in `since`, and for its end in `until`.
     """
     starts = [str(record.provenance.get("start", "")) for _, _, record in rows]
     return [

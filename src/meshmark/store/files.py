@@ -41,9 +41,9 @@ ASIDE: Final = re.compile(r"\..+\.[0-9a-f]{8,12}")  # temporary files, of active
 
 
 def private_mode(folder: Path) -> int:
-    """Return the mode of a new file in a folder of results, which only its owner may access.
+    """Return the mode of a new file in a folder of results: only the owner may access it.
 
-    A folder that its group may write is shared on purpose: everyone who may read the folder may read its new files.
+    If the group may write the folder, it is shared on purpose: all who may read the folder may read its new files.
     """
     mode = folder.stat().st_mode
     return 0o600 | (mode & 0o044 if mode & stat.S_IWGRP else 0)
@@ -65,7 +65,7 @@ def make_folder(path: Path) -> None:
             if not folder.is_dir():
                 raise
             continue
-        if parent & stat.S_IWGRP and not parent & stat.S_ISVTX:  # everyone may write /tmp, which shares nothing
+        if parent & stat.S_IWGRP and not parent & stat.S_ISVTX:  # /tmp is writable for all, but not shared on purpose
             folder.chmod(stat.S_IMODE(parent))
 
 

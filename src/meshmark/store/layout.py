@@ -6,15 +6,15 @@
     date=2026-11-01/compacted.json                        the runs in each compacted file of the month
     machines/MACHINE--TIME.machine.parquet                a row of the table of machines
 
-The results and the nodes of a fleet are such folders, too (`fleet.folder`), where a run is a campaign:
+The results and the nodes of a fleet (`fleet.folder`) have the same layout; their runs are campaigns:
 
     date=2026-11-25/cluster=hawk/RUN--CLAIM~….parquet      what one ingestion read
-    date=2026-11-25/cluster=hawk/RUN--compacted~….parquet  all of that, made by compaction
+    date=2026-11-25/cluster=hawk/RUN--compacted~….parquet  all ingestions of RUN, made by compaction
 
-The date is the one in the name of the run, or else the date of its first result. A step replaces the same step in the
-finished run, and both replace it in a compacted file, which matters only if a writer was killed, or a step was added
-again. With `compacted.json`, the search for a run need not read the compacted files of all machines; compacted files
-without an entry are read.
+The date is the one in the name of the run, or else the date of its first result. If a step is in several files, the
+file of the step takes precedence over the finished run, and the finished run over the compacted file. Duplicates occur
+only if a writer was killed, or a step was added again. With `compacted.json`, the search for a run need not read the
+compacted files of all machines; compacted files without an entry are read.
 
 A name with `~` is never used again. The metadata of a compacted file lists all files with such names that it replaces,
 so that readers ignore files that a killed compaction has not removed.
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from meshmark.store.parquet import COMPACTED, replaced
+from meshmark.store.parquet import COMPACTED, replaced_file_names
 
 MACHINES: Final = "machines"
 INDEX: Final = "compacted.json"
@@ -102,7 +102,7 @@ def _without_replaced(files: list[StoreFile]) -> list[StoreFile]:
     """Return the files of a folder, except those that compacted files replace."""
     if len(files) < 2:
         return files
-    names = frozenset[str]().union(*(replaced(file.path) for file in files))
+    names = frozenset[str]().union(*(replaced_file_names(file.path) for file in files))
     return [file for file in files if file.path.name not in names]
 
 

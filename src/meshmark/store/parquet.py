@@ -1,7 +1,7 @@
 """Reads, writes and joins Parquet files.
 
-A joined file appears as a whole, and only then are the files that it replaces removed. Readers find each row exactly
-once at any moment, also after a kill, by the rules of `layout`.
+A joined file is complete before the files that it replaces are removed. Readers ignore replaced files (see `layout`),
+so they find each row exactly once, even if the writer was killed.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def join(
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    names = sorted({name for path in files for name in (path.name, *replaced(path)) if UNIQUE in name})
+    names = sorted({name for path in files for name in (path.name, *replaced_file_names(path)) if UNIQUE in name})
     known = tables or {}
     schemas = [known[path].schema if path in known else _checked(path, schema_or_problem(path)) for path in files]
     schema = pa.unify_schemas([schema.remove_metadata() for schema in schemas])
@@ -146,10 +146,10 @@ def join(
 
 
 def _checked(path: Path, content: Any) -> Any:
-    """Return what was read from a file.
+    """Return `content` if it was read from the file.
 
     Raises:
-        UnreadableError: It is the reason why the file cannot be read.
+        UnreadableError: `content` is a text, the reason why the file cannot be read.
     """
     if isinstance(content, str):
         raise UnreadableError(f"{path.name}: {content}")
@@ -164,10 +164,11 @@ def without(table: pa.Table, texts: pa.ChunkedArray, excluded: Collection[str]) 
     return table.filter(pc.invert(pc.is_in(texts, value_set=pa.array(list(excluded), pa.string()))))
 
 
-def replaced(path: Path) -> frozenset[str]:
+def replaced_file_names(path: Path) -> frozenset[str]:
     """Return the names of the files, in the same folder, that a compacted file replaces; empty if it cannot be read.
 
-    Only names of Parquet files are returned, since these files are removed, and all nodes of a fleet may write there.
+    Other names are left out: `remove_replaced` removes these files, and any node of a fleet may have written the
+    metadata.
     """
     if COMPACTED not in path.name:
         return frozenset()
@@ -191,4 +192,4 @@ def remove_replaced(folder: Path, prefix: str = "") -> None:
     """
     files = [*folder.glob(f"{prefix}*.parquet")]
     if len(files) > 1:
-        unlink(path.with_name(name) for path in files for name in sorted(replaced(path)))
+        unlink(path.with_name(name) for path in files for name in sorted(replaced_file_names(path)))

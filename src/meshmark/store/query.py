@@ -33,7 +33,7 @@ class QueryError(Exception):
     """An error of DuckDB, as one line."""
 
 
-def fetched(query: str, values: Sequence[Any], convert: Callable[[dict[str, Any]], _Converted]) -> list[_Converted]:
+def fetch_rows(query: str, values: Sequence[Any], convert: Callable[[dict[str, Any]], _Converted]) -> list[_Converted]:
     """Execute a query, and return its rows, each converted from a dictionary by column.
 
     The rows are fetched in parts, because a dictionary of all columns takes several times the memory of a record.
@@ -50,7 +50,7 @@ def fetched(query: str, values: Sequence[Any], convert: Callable[[dict[str, Any]
         return rows
 
 
-def fetched_table(query: str, values: Sequence[Any], tables: Mapping[str, pa.Table]) -> pa.Table:
+def fetch_table(query: str, values: Sequence[Any], tables: Mapping[str, pa.Table]) -> pa.Table:
     """Execute a query, and return its answer as a table.
 
     Args:
@@ -87,14 +87,14 @@ def _connected() -> Iterator[DuckDBPyConnection]:
             raise QueryError(quoted(str(error).splitlines()[0], 400)) from error  # includes the path
 
 
-def relation(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:
+def rows_sql(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:
     """Return SQL that selects the rows of these files, except rows that newer files replace, and its parameters."""
     text = (
         f"{_no_rows()} UNION ALL BY NAME"
         " SELECT * EXCLUDE (filename) FROM read_parquet(?, union_by_name = true, filename = true)"
     )
     values: list[Any] = [[str(file.path) for file in files]]
-    keys = [f"{path}{SEPARATOR}{pair}" for path, pairs in outdated(files).items() for pair in pairs]
+    keys = [f"{path}{SEPARATOR}{pair}" for path, pairs in replaced_steps(files).items() for pair in pairs]
     if keys:
         text += f" WHERE NOT list_contains(?, concat_ws('{SEPARATOR}', filename, run, step))"
         values.append(keys)
@@ -112,10 +112,10 @@ def _no_rows() -> str:
     return "SELECT " + ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in columns) + " WHERE false"
 
 
-def outdated(files: Sequence[StoreFile]) -> dict[Path, list[str]]:
-    """Return the rows that newer files replace, as texts `RUN`, `SEPARATOR`, `STEP` by file.
+def replaced_steps(files: Sequence[StoreFile]) -> dict[Path, list[str]]:
+    """Return the steps that newer files replace, as texts `RUN`, `SEPARATOR`, `STEP` by file.
 
-    A step that was added again replaces itself in the file of its finished run. Both replace steps in compacted files.
+    The file of a step replaces the same step in the finished run; both replace the same step in compacted files.
     """
     newer: dict[tuple[str, str], list[StoreFile]] = {}
     for file in files:

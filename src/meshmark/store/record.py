@@ -1,8 +1,8 @@
 """The record: one metric of one machine, observed under one set of conditions.
 
-Every number is a record, whether measured, simulated, published or recorded, so comparisons are joins on `metric` and
-`conditions`. The line protocol (docs/reference/protocol.md) is the JSON form of records. This module imports no other
-Meshmark module.
+Every number is a record, whether it was measured, simulated, published or read from a recording, so comparisons are
+joins on `metric` and `conditions`. The line protocol (docs/reference/protocol.md) is the JSON form of records. This
+module imports no other Meshmark module.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SOURCES: Final = frozenset(get_args(Source))
 BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
 MODE: Final = "_mode"  # suffix of the metric of one mode, if the runs of a point have several modes
+_FLOW_UNKNOWNS: Final = ("density", "momentum_x", "momentum_y", "momentum_z", "energy")  # of lu, bt and sp
 # Conditions that are observed rather than set. They differ between repetitions, so they do not identify a measurement.
-_OF_FLOWS: Final = ("density", "momentum_x", "momentum_y", "momentum_z", "energy")  # unknowns of lu, bt and sp
 OBSERVED: Final = frozenset(
     {
         "huge_share",
@@ -85,7 +85,7 @@ OBSERVED: Final = frozenset(
         "residual_norm",
         "first_norm",
         "planning",
-        *(f"{of}_{unknown}" for of in ("residual", "error") for unknown in _OF_FLOWS),
+        *(f"{of}_{unknown}" for of in ("residual", "error") for unknown in _FLOW_UNKNOWNS),
         "sum_x",
         "sum_y",
         "deviates",
@@ -105,7 +105,7 @@ class RecordError(ValueError):
     """A record is invalid. The message names the field, what was found and what is allowed."""
 
 
-def impossible(unit: str, better: str, value: float) -> str:
+def value_problem(unit: str, better: str, value: float) -> str:
     """Return why a quantity of this unit and direction cannot have this value; "" if it can.
 
     Values are finite. Durations, rates and other quantities with a unit and a direction are not negative, and neither
@@ -210,7 +210,7 @@ class Record:
         if all(map(math.isfinite, self.samples)) and min(self.samples, default=0.0) >= 0 <= self.value < math.inf:
             return
         for name, value in (("value", self.value), *(("samples", sample) for sample in self.samples)):
-            if reason := impossible(self.unit, self.better, value):
+            if reason := value_problem(self.unit, self.better, value):
                 raise RecordError(f"{name}: {reason}")
 
     @staticmethod
@@ -269,9 +269,10 @@ class Record:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Return the interval of the samples; `run_low` and `run_high` if runs were pooled, since runs differ by more.
+        """Return the range that views show and verdicts use.
 
-        Views show the bounds, and verdicts use them. None with too few samples, or if the value is outside the bounds.
+        It is `run_low` and `run_high` if runs were pooled, because runs differ more than the samples of one run, and
+        otherwise `interval`. None if there are too few samples, or if the value is outside the range.
         """
         if "run_low" not in self.conditions:
             return self.interval

@@ -70,7 +70,8 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
     """
     paths = ", ".join(f"'$.{name}'" for name in identity if name.isidentifier())
     columns = ", ".join(f'"{name}"' for name in POINT)
-    # Conditions without a column are observed, except for values whose type does not match their column.
+    # `conditions` contains observed conditions, which do not identify a point, and values that do not fit their column,
+    # which may. Only the latter are part of the key.
     other_conditions = (
         f"CASE WHEN source <> 'tool' AND json_valid(conditions) THEN json_extract(conditions, [{paths}])::VARCHAR"
     )

@@ -1,8 +1,8 @@
 """Folders of runs that can be resumed: their locks, the plans that state the requests, and journals of what happened.
 
-A process locks the folder of its session by the file `.lock`, writes the plan before it starts, and appends a line to a
-journal for everything that a resumed session must not repeat. A line counts as soon as it is complete and on the disk.
-The kernel releases the lock when the process dies, whatever the reason.
+A process locks the folder of its session through the file `.lock`, writes the plan before the first measurement, and
+appends a line to a journal for everything that a resumed session must not repeat. A line counts as soon as it is
+complete and on the disk. The kernel releases the lock when the process dies, whatever the reason.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ def _remove_unused(folder: Path, *, refused: bool) -> None:
             shutil.rmtree(folder)
 
 
-def interrupted(folder: Path, pattern: str) -> Generator[Path, None, None]:
+def unlocked_sessions(folder: Path, pattern: str) -> Generator[Path, None, None]:
     """Yield the sessions that no process uses, the newest first.
 
     Each session is locked until the next one is requested or the iterator is closed.
 
     Args:
         folder: The folder that contains the folders of the sessions.
-        pattern: Pattern of a file that every session has, whose time of change is the age of its session.
+        pattern: Pattern of a file that every session has. Sessions are ordered by its modification time.
 
     Raises:
         NoLocksError: The file system does not support locks.
@@ -246,7 +246,7 @@ def appended(path: Path) -> Iterator[IO[bytes]]:
     """
     make_folder(path.parent)
     with open_private(path, "ab") as file:
-        with contextlib.suppress(OSError):  # there are no locks; the lock of the folder has the same effect
+        with contextlib.suppress(OSError):  # no locks: `held` has refused to resume here
             lock_file(file.fileno(), wait=True)
         _cut_torn_end(path)
         yield file
@@ -255,7 +255,7 @@ def appended(path: Path) -> Iterator[IO[bytes]]:
 def whole_lines(path: Path) -> Iterator[bytes]:
     """Yield the complete lines of a file, including the newline; no lines if the file does not exist.
 
-    A line longer than `MAX_LINE_BYTES` is replaced by an empty line, which all readers ignore.
+    A line longer than `MAX_LINE_BYTES` is replaced by an empty line, which is not a valid entry.
 
     Raises:
         OSError: The file cannot be read or is not a regular file.

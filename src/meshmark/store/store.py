@@ -20,12 +20,12 @@ from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.columns import (
     MEASURED,
     absence_of,
-    agree,
     machine_problem,
     machine_schema,
     record_of,
     row_of,
     row_of_absence,
+    rows_are_valid,
     schema_problem,
     table_of,
 )
@@ -40,7 +40,7 @@ from meshmark.store.parquet import (
     without,
     write_parquet,
 )
-from meshmark.store.query import QueryError, fetched, outdated, relation, runs_in
+from meshmark.store.query import QueryError, fetch_rows, replaced_steps, rows_sql, runs_in
 from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
 
@@ -77,7 +77,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.broken: dict[Path, str] = {}  # files that queries skipped, and the reasons
+        self.broken: dict[Path, str] = {}  # reasons by skipped file; FOLDER/RUN for an inconsistent row
         marker = folder / MARKER
         if marker.exists():
             try:
@@ -165,7 +165,7 @@ class Store:
                 continue  # nothing to do, or a damaged file that is left in place
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
-                join([file.path for file in readable], target, (), outdated(readable), table_by_path)
+                join([file.path for file in readable], target, (), replaced_steps(readable), table_by_path)
             else:
                 try:
                     steps[0].path.rename(target)
@@ -223,8 +223,8 @@ class Store:
         """Return all files with results, including unreadable files."""
         return [file.path for file in result_files(self.folder)]
 
-    def changed(self) -> int:
-        """Return a number that changes when results are added, or when the newest results are removed."""
+    def newest_mtime_ns(self) -> int:
+        """Return the latest time at which a file of results was modified, in ns; 0 without files."""
         times_ns = []
         for path in self.files():
             with contextlib.suppress(OSError):  # removed in the meantime
@@ -251,10 +251,10 @@ class Store:
                 continue  # a run was finished or removed
             if not (readable := [file for file in files if file.path not in broken]):
                 break
-            rows, parameters = relation(readable)
+            rows, parameters = rows_sql(readable)
             try:
                 clause = f"{where_clause} AND {status}" if where_clause else f"WHERE {status}"
-                result = fetched(query.format(rows=f"({rows}) {clause}"), [*parameters, *values], convert)
+                result = fetch_rows(query.format(rows=f"({rows}) {clause}"), [*parameters, *values], convert)
             except QueryError as error:
                 # Reading the pages reveals which file is damaged.
                 newly_broken = {p: text for p in paths if p not in broken and (text := read_problem(p))}
@@ -366,7 +366,7 @@ class Store:
 def _row_problem(table: pa.Table, of_machine: bool) -> str:
     """Return what is wrong with the rows of a file; "" if they are valid."""
     try:
-        if not of_machine and agree(table):
+        if not of_machine and rows_are_valid(table):
             return ""
         for row in table.to_pylist():
             _check(row, of_machine)

@@ -20,9 +20,9 @@ from meshmark.store.session import (
     appended,
     check_same,
     held,
-    interrupted,
     load_plan,
     lock,
+    unlocked_sessions,
     whole_lines,
 )
 
@@ -73,7 +73,7 @@ def test_interrupted_sessions_are_newest_first_and_locked_one_at_a_time(tmp_path
     sessions(tmp_path, 4)
     (tmp_path / "other").mkdir()
     with held(tmp_path / "s2"):
-        remaining = interrupted(tmp_path, "*/run.json")
+        remaining = unlocked_sessions(tmp_path, "*/run.json")
         assert next(remaining) == tmp_path / "s3" and lock(tmp_path / "s3" / ".lock") is None
         assert next(remaining) == tmp_path / "s1", "the session s2 is in use"
         remaining.close()
@@ -92,7 +92,7 @@ def test_without_locks_a_session_starts_and_does_not_resume(tmp_path: Path, monk
     with pytest.raises(NoLocksError, match="the file system has no locks"), held(tmp_path / "new", resumed=True):
         pass
     with pytest.raises(NoLocksError):
-        next(interrupted(tmp_path, "*/run.json"))
+        next(unlocked_sessions(tmp_path, "*/run.json"))
 
 
 # ------------------------------------------------------------------ plans

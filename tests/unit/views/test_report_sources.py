@@ -30,7 +30,7 @@ from meshmark.load.studies.outcome import RECORDS
 from meshmark.machine.sources import from_synthetic
 from meshmark.model.instruments import POINTS, measure
 from meshmark.model.machine import find_machine
-from meshmark.store.record import OBSERVED, Record, RecordError, Scalar, impossible, median, median_interval
+from meshmark.store.record import OBSERVED, Record, RecordError, Scalar, median, median_interval, value_problem
 from meshmark.store.run import RunInfo
 from meshmark.store.store import Store
 from meshmark.views.content.card import machine_card
@@ -304,7 +304,7 @@ def test_odd_values_have_a_page(name: str, odd: str) -> None:
 @pytest.mark.parametrize("name", INSTRUMENTS)
 def test_negative_values_have_a_page_or_cannot_be_made(name: str) -> None:
     records = some(made().get(name, ()), 2)
-    possible_records = [r for r in records if not impossible(r.unit, r.better, -abs(r.value))]
+    possible_records = [r for r in records if not value_problem(r.unit, r.better, -abs(r.value))]
     render([sampled(r, [-r.value]) for r in possible_records])
     for record in records:
         if record.value > 0 and record not in possible_records:
@@ -492,7 +492,7 @@ def test_whatever_records_are_in_a_store_there_is_a_page(data: st.DataObject) ->
             conditions = {**r.conditions, **data.draw(st.dictionaries(keys, ODD, max_size=3))}
             for key in data.draw(st.lists(keys, max_size=3)):
                 conditions.pop(key, None)
-            lowest = 0.0 if impossible(r.unit, r.better, -1.0) else -1e20
+            lowest = 0.0 if value_problem(r.unit, r.better, -1.0) else -1e20
             values = st.floats(min_value=lowest, max_value=1e20)
             samples = data.draw(st.one_of(st.just(list(r.samples)), st.lists(values, min_size=1, max_size=8)))
             flags = data.draw(st.sampled_from([frozenset[str](), frozenset({"disturbed"})]))

@@ -99,7 +99,7 @@ def store_export(
     example: meshmark store export --format csv --instrument latency --since 2026-11
     """
     from meshmark.measure.selection import check_selection
-    from meshmark.store.export import began, check_date, jsonl_lines, to_csv
+    from meshmark.store.export import check_date, jsonl_lines, started_between, to_csv
     from meshmark.store.files import written
 
     if form not in {"jsonl", "csv", "table"}:
@@ -114,7 +114,7 @@ def store_export(
     rows = archive.rows(**selection)
     if not rows:
         check_selection(archive, selection, "--")
-    rows = began(rows, since, until)
+    rows = started_between(rows, since, until)
     say_broken(archive)
     if form == "table":
         from meshmark.views.terminal.tables import print_tables

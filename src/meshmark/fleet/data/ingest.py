@@ -43,7 +43,7 @@ from meshmark.fleet.data.values import query
 from meshmark.fleet.data.workers import signals_deferred
 from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema
 from meshmark.measure.repetitions import point_key
-from meshmark.process import die_with
+from meshmark.process import die_with_parent
 from meshmark.store.columns import row_of, row_of_absence, schema
 from meshmark.store.files import ASIDE, make_folder, unlink
 from meshmark.store.parquet import UNIQUE, write_parquet
@@ -304,7 +304,7 @@ def _interpreted(work: _IngestContext, chunks: Sequence[_Chunk]) -> Generator[tu
     from multiprocessing import active_children, get_context, resource_tracker
 
     # Forked processes would keep the lock of the claim, and locks of Arrow's threads.
-    with ProcessPoolExecutor(processes, get_context("spawn"), die_with, (os.getpid(),)) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), die_with_parent, (os.getpid(),)) as pool:
         try:
             resource_tracker.ensure_running()  # before signals are deferred, since it changes the signal mask
             with signals_deferred():

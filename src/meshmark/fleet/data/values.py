@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.folder import Fleet
-from meshmark.store.parquet import COMPACTED, read_or_problem, replaced, write_parquet
-from meshmark.store.query import QueryError, fetched_table
+from meshmark.store.parquet import COMPACTED, read_or_problem, replaced_file_names, write_parquet
+from meshmark.store.query import QueryError, fetch_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,7 +115,9 @@ def _path(fleet: Fleet, campaign: str, cluster: str) -> Path:
 
 def _sources(fleet: Fleet, campaign: str, cluster: str) -> list[str]:
     """Return the names of the files that ingestions wrote, which are the same after a compaction."""
-    names = {name for path in fleet.files_of("nodes", campaign, cluster) for name in (path.name, *replaced(path))}
+    names = {
+        name for path in fleet.files_of("nodes", campaign, cluster) for name in (path.name, *replaced_file_names(path))
+    }
     return sorted(name for name in names if COMPACTED not in name)
 
 
@@ -165,7 +167,7 @@ def query(
         if not files:
             return None
         try:
-            return fetched_table(text, [list(map(str, files)), *values], tables or {})
+            return fetch_table(text, [list(map(str, files)), *values], tables or {})
         except QueryError as error:
             if all(path.exists() for path in files):  # otherwise another process has joined them
                 raise MeshmarkError(f"the results of the fleet cannot be read: {error}") from error

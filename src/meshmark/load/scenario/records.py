@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from meshmark.load.scenario.result import LoadRun, ProgramUse
 from meshmark.machine.tree import format_list
-from meshmark.store.record import Metric, Record, Scalar, impossible
+from meshmark.store.record import Metric, Record, Scalar, value_problem
 from meshmark.store.run import Absence
 
 INSTRUMENT: Final = "load"
@@ -87,7 +87,7 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
 
     def add(metric: str | Metric, value: float, conditions: Mapping[str, Scalar], flags: frozenset[str]) -> None:
         definition = metric if isinstance(metric, Metric) else METRICS[metric]
-        if not impossible(definition.unit, definition.better, value):
+        if not value_problem(definition.unit, definition.better, value):
             records.append(
                 Record.from_samples(
                     definition,

@@ -18,7 +18,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.runs.plan import SurveyPlan
 from meshmark.measure.runs.runner import STATE
 from meshmark.store.files import read_json, write_json
-from meshmark.store.session import NoLocksError, held, interrupted
+from meshmark.store.session import NoLocksError, held, unlocked_sessions
 from meshmark.store.store import MEASURING
 
 KEPT: Final = 8  # maximum number of interrupted measurements; older ones are removed
@@ -52,7 +52,7 @@ def begin(store: Path, run_id: str, plan: SurveyPlan, machine: str) -> Iterator[
         MeshmarkError: The folder cannot be written.
     """
     with contextlib.suppress(NoLocksError):
-        for number, folder in enumerate(interrupted(store / MEASURING, f"*/{STATE}"), 1):
+        for number, folder in enumerate(unlocked_sessions(store / MEASURING, f"*/{STATE}"), 1):
             if number >= KEPT:
                 shutil.rmtree(folder, ignore_errors=True)
     folder = store / MEASURING / run_id
@@ -73,7 +73,7 @@ def newest(store: Path, machine: str, instrument: str = "") -> Iterator[Unfinish
         MeshmarkError: The measurement cannot be read, or the file system has no locks.
     """
     other_machines = set()
-    with contextlib.closing(interrupted(store / MEASURING, f"*/{STATE}")) as folders:
+    with contextlib.closing(unlocked_sessions(store / MEASURING, f"*/{STATE}")) as folders:
         for folder in folders:
             plan = SurveyPlan.load(folder / "plan.json") if (folder / "plan.json").exists() else SurveyPlan("", ())
             if not plan.steps or instrument not in {"", plan.steps[0].instrument}:

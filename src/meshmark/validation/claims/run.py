@@ -19,7 +19,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.machine.boot import remember
 from meshmark.store.files import read_json, write_json
 from meshmark.store.record import Record
-from meshmark.store.session import held, interrupted
+from meshmark.store.session import held, unlocked_sessions
 from meshmark.store.store import MEASURING, Store, run_name
 from meshmark.validation.claims import computed, measured, modelled  # noqa: F401 (the modules register their methods)
 from meshmark.validation.claims.bench import BUDGET_S, Bench
@@ -95,7 +95,7 @@ def resumed(store: Store) -> Iterator[tuple[str, Path, ClaimsRequest]]:
         UsageError: The store has no incomplete run.
         MeshmarkError: The run cannot be read or locked.
     """
-    with closing(interrupted(store.folder / MEASURING, f"{KIND}-*/{REQUEST}")) as folders:
+    with closing(unlocked_sessions(store.folder / MEASURING, f"{KIND}-*/{REQUEST}")) as folders:
         folder = next(folders, None)
         if folder is None:
             raise UsageError(f"--resume: found no incomplete run of claims in {store.folder}")
