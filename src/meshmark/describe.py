@@ -180,14 +180,19 @@ def _applications() -> dict[str, Description]:
     return _parsed(APPLICATIONS.read_bytes())
 
 
+def is_built(instrument: str) -> bool:
+    """Return whether an instrument was built: applications are built only on request."""
+    probe = find_probe()
+    return instrument not in _applications() or probe.with_name(f"{probe.name}-apps").is_file()
+
+
 def require_built(instrument: str) -> None:
     """Check that an instrument can run here.
 
     Raises:
         AbsentError: The instrument is an application, and these were not built.
     """
-    probe = find_probe()
-    if instrument in _applications() and not probe.with_name(f"{probe.name}-apps").is_file():
+    if not is_built(instrument):
         raise AbsentError(
             f"{instrument} is an application, which this installation does not include", "make setup APPS=yes"
         )

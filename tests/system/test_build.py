@@ -148,6 +148,8 @@ def test_an_application_that_was_not_built_is_known_and_cannot_run(tmp_path: Pat
     measured = meshmark("measure", "fft", env=home)
     assert (measured.returncode, measured.stderr) == (77, f"meshmark: absent: {reason}\nhint: make setup APPS=yes\n")
     assert "example: meshmark measure fft" in meshmark("measure", "fft", "--help", env=home).stdout
+    rows = [json.loads(line) for line in meshmark("list", "instruments", "--json", env=home).stdout.splitlines()]
+    assert {row["instrument"] for row in rows if row["built"] == "no"} == applications_here.NAMES
     composite = meshmark("measure", "composite", "open13", env=home)
     assert composite.returncode == 77 and "lacks 6 of 13 members: " in composite.stderr and reason in composite.stderr
     survey = tmp_path / "survey.toml"

@@ -303,11 +303,14 @@ def list_(
 
     example: meshmark list metrics
     """
-    from meshmark.describe import description, descriptions
+    from meshmark.describe import description, descriptions, is_built
 
     rows: list[dict[str, Any]]
     if what == "instruments":
-        rows = [{"instrument": d.name, "summary": d.summary} for d in descriptions().values()]
+        rows = [
+            {"instrument": d.name, "built": "yes" if is_built(d.name) else "no", "summary": d.summary}
+            for d in descriptions().values()
+        ]
     elif what == "applications":
         import shutil
 
