@@ -147,6 +147,7 @@ def run(*words: str) -> list[str]:
 
 
 # Rank within the node, the name of the node in Slurm, the mask.
+LINGER = "; sleep 0.3"  # SIGPIPE ends mpiexec of MPICH in one of thirty runs whose ranks end at once
 SAY = (
     "echo ${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-$SLURM_LOCALID}} ${SLURMD_NODENAME:-here} "
     "$(grep Cpus_allowed_list /proc/self/status | cut -f2)"
@@ -212,10 +213,10 @@ def test_the_launcher_is_the_one_asked_for_where_there_are_several(
 
 def test_mpichs_ranks_take_a_part_each(tmp_path: Path) -> None:
     hydra()
-    command = [hydra(), "-n", "2", *run(*TURNED, "--each", "--", "sh", "-c", SAY + "; sleep 0.3")]
+    command = [hydra(), "-n", "2", *run(*TURNED, "--each", "--", "sh", "-c", SAY + LINGER)]
     assert said_by_ranks(start(command, tmp_path)) == TURNED_SAID
     if shutil.which("mpiexec.mpich"):
-        above = run(*TURNED, "--launcher", "mpich", "-n", "2", "--", "sh", "-c", SAY)
+        above = run(*TURNED, "--launcher", "mpich", "-n", "2", "--", "sh", "-c", SAY + LINGER)
         assert said_by_ranks(start(above, tmp_path)) == TURNED_SAID
 
 
@@ -224,9 +225,9 @@ def test_open_mpis_ranks_take_a_part_each(tmp_path: Path) -> None:
     command = [open_mpi(), "-np", "2", "--oversubscribe", "--bind-to", "none"]
     if name == "openmpi5":
         command = [open_mpi(), "-np", "2", "--map-by", ":oversubscribe", "--bind-to", "none"]
-    command += run(*TURNED, "--each", "--", "sh", "-c", SAY + "; sleep 0.3")
+    command += run(*TURNED, "--each", "--", "sh", "-c", SAY + LINGER)
     assert said_by_ranks(start(command, tmp_path)) == TURNED_SAID
-    above = run(*TURNED, "--launcher", name, "-n", "2", "--", "sh", "-c", SAY)
+    above = run(*TURNED, "--launcher", name, "-n", "2", "--", "sh", "-c", SAY + LINGER)
     assert said_by_ranks(start(above, tmp_path)) == TURNED_SAID
 
 
@@ -236,7 +237,7 @@ def test_ranks_take_a_part_each_of_a_cpuset(launcher: str, tmp_path: Path) -> No
     if launcher == "mpich" and not shutil.which("mpiexec.mpich"):
         hydra()
     for bind, expected in ((TURNED, TURNED_SAID), (("--bind", f"list={CPUS[-1]}"), [f"0 here {CPUS[-1]}"])):
-        words = [*bind, "--hard", "--launcher", name, "-n", str(len(expected)), "--", "sh", "-c", SAY]
+        words = [*bind, "--hard", "--launcher", name, "-n", str(len(expected)), "--", "sh", "-c", SAY + LINGER]
         process = start(run(*words), tmp_path)
         if process.returncode == 77:
             pytest.skip(process.stderr.strip())
