@@ -13,7 +13,6 @@ import subprocess
 import pytest
 
 from meshmark.measure.runs import launch
-from support import applications_here
 from support.mpi_here import needed
 from support.paths import ROOT
 
@@ -31,7 +30,7 @@ RUNS = {
     "alltoall": ("--bytes", "8,64KiB"),
     "defects": (),
 }
-if applications_here.BUILT:
+if (PROGRAMS / "meshmark-probe-apps").exists():
     RUNS |= {
         "npb": ("--class", "S"),
         "pop": ("--protocol", "mpi,caf"),
