@@ -27,10 +27,10 @@ Description = dict[str, Any]
 
 
 def descriptions() -> list[Description]:
-    program = PROGRAMS / "meshmark-probe"
-    if not program.exists():
-        return []
-    return list(json.loads(subprocess.run([program, "--describe"], capture_output=True, check=True, timeout=60).stdout))
+    """Return the descriptions of the instruments of the probe and of its applications, as far as they were built."""
+    programs = [p for p in (PROGRAMS / "meshmark-probe", PROGRAMS / "meshmark-probe-apps") if p.exists()]
+    texts = [subprocess.run([p, "--describe"], capture_output=True, check=True, timeout=60).stdout for p in programs]
+    return [description for text in texts for description in json.loads(text)]
 
 
 def size(draw: random.Random, least: int) -> str:
