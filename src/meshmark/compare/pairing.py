@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -97,7 +98,7 @@ def unpaired(
         of_all: The kinds of the results of both sides, by `id`; None: they are determined.
     """
     paired = {id(r) for m in matches for r in (m.a, m.b)}
-    if all(id(r) in paired for side in (ones, others) for r in side):
+    if _are_all_in(paired, ones, others):
         return [[], []]
     of_all = of_all or kinds(ones) | kinds(others)
 
@@ -119,6 +120,10 @@ def unpaired(
     return [side_unpaired(ones, others, "B"), side_unpaired(others, ones, "A")]
 
 
+def _are_all_in(ids: AbstractSet[int], *sides: Sequence[Record]) -> bool:
+    return all(id(r) in ids for side in sides for r in side)
+
+
 def identity(record: Record) -> dict[str, Any]:
     """Return the identity conditions that a record has."""
     _, *conditions = point(record)
@@ -136,7 +141,7 @@ def _of_one_machine(ones: Sequence[Record], others: Sequence[Record]) -> list[Re
     pairs = [*_equal(ones, others)]
     for ignored in (CHOICES, PAGES):
         paired_ids = {id(r) for m in pairs for r in (m.a, m.b)}
-        if all(id(r) in paired_ids for side in (ones, others) for r in side):
+        if _are_all_in(paired_ids, ones, others):
             break
         keys = [{point_key(r, *ignored): r for r in _ranked(side)} for side in (ones, others)]
         candidates = [(keys[0][key], keys[1][key]) for key in keys[0] if key in keys[1]]

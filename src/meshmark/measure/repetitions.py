@@ -21,6 +21,7 @@ from meshmark.store.run import Absence
 
 MIN_SAMPLES: Final = 6  # the median of fewer samples has no 95 % interval
 PLATEAU: Final = ("from_bytes", "to_bytes")  # the conditions with the footprints of a level of a curve
+_DERIVED: Final = sorted(("level", "kind", *PLATEAU))  # conditions that identify results of a whole curve
 _LONGEST_S: Final = 3600.0  # longer budgets are not recommended
 MODE_GAP: Final = 0.05  # smallest gap between the nearest intervals of two modes, as a share
 _TWO_RUNS: Final = 1.5  # widens the bounds of two runs: the error rate for equal pairs is 4 %, with 1 it is 6 %
@@ -50,14 +51,17 @@ def measurement_key(record: Record) -> str:
 
 
 def point(record: Record) -> list[Any]:
-    """Return the instrument and conditions of a point; they are the same for all metrics of one measurement."""
+    """Return the instrument, and the conditions of a point by name in alphabetical order.
+
+    They are the same for all metrics of one measurement.
+    """
     # Other tools distinguish points by conditions of their own, such as both nodes of a matrix.
     description = descriptions().get(record.instrument) if record.source != "tool" else None
     keys = description.identity if description else [k for k in record.conditions if k not in OBSERVED]
-    requested = {k: record.conditions.get(k) for k in keys}
-    derived = {k: record.conditions.get(k) for k in ("level", "kind", *PLATEAU) if k in record.conditions}
+    requested = {k: record.conditions.get(k) for k in sorted(keys)}
+    derived = {k: record.conditions.get(k) for k in _DERIVED if k in record.conditions}
     if record.source == "model":  # a sweep over machines has the keys of the machine file that it varied
-        derived |= {k: v for k, v in record.conditions.items() if "." in k}
+        derived = dict(sorted((derived | {k: v for k, v in record.conditions.items() if "." in k}).items()))
     return [record.instrument, requested, derived]
 
 

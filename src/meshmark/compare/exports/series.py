@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from collections import Counter
@@ -24,7 +23,7 @@ from typing import Final
 from meshmark.compare.exports.base import ExportMaterial, Format, commented, nothing
 from meshmark.compare.exports.matrix import latencies, line_latencies
 from meshmark.errors import AbsentError
-from meshmark.measure.repetitions import point_key, pool
+from meshmark.measure.repetitions import point, pool
 from meshmark.statistics.verdicts import MARGIN
 from meshmark.store.record import MODE, Record, median
 from meshmark.values.units import plain
@@ -46,7 +45,7 @@ _MAX_SETS: Final = 64  # number of sets of columns that are combined
 
 def point_of(record: Record) -> dict[str, str]:
     """Return the conditions that identify a point, as texts; conditions that are not set are left out."""
-    _, _, *groups = json.loads(point_key(record))
+    _, *groups = point(record)
     return {k: _text(v) for conditions in groups for k, v in conditions.items() if v is not None}
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
 from meshmark.compare.exports.base import ExportMaterial, Format, nothing, shown, words, xml_text
 from meshmark.compare.exports.matrix import NodePairMatrix, bandwidths, line_latencies, node_of
-from meshmark.measure.repetitions import point_key
+from meshmark.measure.repetitions import measurement_key
 from meshmark.store.record import Record, median
 
 _DTD: Final = "https://simgrid.org/simgrid.dtd"
@@ -39,7 +38,7 @@ def mess(material: ExportMaterial) -> str:
     bandwidth: dict[str, Record] = {}
     for r in material.take("loaded", "load_latency", "bandwidth_net"):
         records = latency if r.metric == "load_latency" else bandwidth
-        records[json.dumps(json.loads(point_key(r))[1:])] = r
+        records[measurement_key(r)] = r
     curves: dict[str, list[str]] = {}
     for key in latency.keys() & bandwidth.keys():
         curves.setdefault(_curve(latency[key]), []).append(key)
