@@ -40,6 +40,10 @@ std::optional<TaskStat> parse_stat(std::string_view text) {
   return stat;
 }
 
+std::optional<TaskStat> process_stat(pid_t process) {
+  return parse_stat(read_text("/proc/" + std::to_string(process) + "/stat"));
+}
+
 std::string task_folder(pid_t process, pid_t thread) {
   return "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/";
 }
@@ -47,8 +51,7 @@ std::string task_folder(pid_t process, pid_t thread) {
 std::map<pid_t, std::vector<pid_t>> children_by_parent() {
   std::map<pid_t, std::vector<pid_t>> children;
   for (const pid_t id : numbers_in("/proc"))
-    if (const auto stat = parse_stat(read_text("/proc/" + std::to_string(id) + "/stat")))
-      children[stat->parent].push_back(id);
+    if (const auto stat = process_stat(id)) children[stat->parent].push_back(id);
   return children;
 }
 

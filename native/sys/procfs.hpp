@@ -23,6 +23,8 @@ struct TaskStat {
 };
 /// Returns nothing if the text is truncated or a field is not a number.
 std::optional<TaskStat> parse_stat(std::string_view text);
+/// Returns what /proc/PID/stat says about a process; nothing if it has ended.
+std::optional<TaskStat> process_stat(pid_t process);
 
 std::string task_folder(pid_t process, pid_t thread);  ///< /proc/PID/task/TID/
 

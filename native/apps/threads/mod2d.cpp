@@ -26,9 +26,7 @@ const mm::Description kMod2d{
                "other load: the library's threads wait for the slowest one"},
     .needs = {"a LAPACK library"},
     .parameters = mm::dense_parameters("500,1000"),
-    .metrics = {{"flop_rate", "10 n^3 / 3 over time", "flop/s", mm::Better::higher},
-                {"peak_share", "flop_rate over the multiply-add peak measured at the same time", "1",
-                 mm::Better::higher}},
+    .metrics = {{"flop_rate", "10 n^3 / 3 over time", "flop/s", mm::Better::higher}, mm::peak_share()},
     .identity = {"n", "threads", "library", "library_kernel"},
     .bytes_per_iteration = 0,
     .flops_per_iteration = 2,
@@ -118,12 +116,7 @@ void measure(mm::Run& run) {
     const auto solved = std::make_shared<bool>(false);
     const auto last = std::make_shared<double>(0);
     mm::Point p;
-    p.conditions = {{"n", n},
-                    {"threads", count},
-                    {"cpus", mm::cpu_list(cpus)},
-                    {"pages", mm::name(pages)},
-                    {"memory_node", run.memory_node(node)}};
-    mm::describe_library(p.conditions, *blas);
+    p.conditions = mm::dense_conditions(run, n, cpus, pages, node, *blas);
     p.metrics = {"flop_rate", "peak_share"};
     p.team = team;
     p.least_samples = 6;

@@ -52,8 +52,7 @@ const mm::Description kPstswm{
                    {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536}},
     .metrics = {{"step_time", "time of a step of all levels", "s", mm::Better::lower},
                 {"flop_rate", "additions and multiplications over time", "flop/s", mm::Better::higher},
-                {"peak_share", "flop_rate over the multiply-add peak measured at the same time", "1",
-                 mm::Better::higher}},
+                mm::peak_share()},
     .identity = {"truncation", "test_case", "levels", "variant", "steps", "threads", "pages", "memory_node"},
 };
 

@@ -131,7 +131,7 @@ namespace {
 
 /// Returns the CPU time of a process in s, and its parent; both are 0 if the process has ended.
 std::pair<double, pid_t> cpu_time_s(pid_t process) {
-  const auto stat = parse_stat(read_text("/proc/" + std::to_string(process) + "/stat"));
+  const auto stat = process_stat(process);
   if (!stat) return {0, 0};
   return {static_cast<double>(stat->user + stat->system) / ticks_per_second(), stat->parent};
 }

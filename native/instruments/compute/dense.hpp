@@ -55,7 +55,19 @@ inline double peak_now(Team& team) {
   return best;
 }
 
-inline void describe_library(json& c, const Blas& blas) {
+/// Returns the metric that compares a library with the cores.
+inline Metric peak_share() {
+  return {"peak_share", "flop_rate over the multiply-add peak measured at the same time", "1", Better::higher};
+}
+
+/// Returns the conditions of a point: the size of its matrices, its CPUs and memory, and the library.
+inline json dense_conditions(const Run& run, int n, const std::vector<int>& cpus, Pages pages, int node,
+                             const Blas& blas) {
+  json c{{"n", n},
+         {"threads", cpus.size()},
+         {"cpus", cpu_list(cpus)},
+         {"pages", name(pages)},
+         {"memory_node", run.memory_node(node)}};
   c["library"] = blas.name;
   c["library_version"] = blas.version;
   c["library_path"] = blas.path;
@@ -63,6 +75,7 @@ inline void describe_library(json& c, const Blas& blas) {
   c["kernel_chosen_by"] = blas.chosen_by;
   for (const Blas::Trial& t : blas.trials) c["trial_" + t.name] = t.flop_rate;
   c["library_missing"] = joined(blas.missing);
+  return c;
 }
 
 /// Returns a likely cause and a remedy if a library stays far below the peak of the cores, otherwise "".

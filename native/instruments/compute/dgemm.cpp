@@ -24,8 +24,7 @@ const mm::Description kDgemm{
     .parameters = mm::dense_parameters("1000,2000"),
     .metrics = {{"flop_rate", "2n^3 over time", "flop/s", mm::Better::higher},
                 {"residual", "maximum error of C x against A (B x), over eps n |A| |B| |x|", "1", mm::Better::lower},
-                {"peak_share", "flop_rate over the multiply-add peak measured at the same time", "1",
-                 mm::Better::higher}},
+                mm::peak_share()},
     .identity = {"n", "threads", "library", "library_kernel"},
     .bytes_per_iteration = 0,
     .flops_per_iteration = 2,
@@ -77,12 +76,7 @@ void measure(mm::Run& run) {
     auto last = std::make_shared<double>(0);
     auto bad = std::make_shared<bool>(false);
     mm::Point p;
-    p.conditions = {{"n", n},
-                    {"threads", count},
-                    {"cpus", mm::cpu_list(cpus)},
-                    {"pages", mm::name(pages)},
-                    {"memory_node", run.memory_node(node)}};
-    mm::describe_library(p.conditions, *blas);
+    p.conditions = mm::dense_conditions(run, n, cpus, pages, node, *blas);
     p.metrics = {"flop_rate", "peak_share"};
     p.team = team;
     p.least_samples = n > 2500 ? 6 : 7;

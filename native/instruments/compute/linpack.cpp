@@ -31,8 +31,7 @@ const mm::Description kLinpack{
     .parameters = parameters(),
     .metrics = {{"flop_rate", "2/3 n^3 + 3/2 n^2 over time", "flop/s", mm::Better::higher},
                 {"residual", "HPL's scaled residual", "1", mm::Better::lower},
-                {"peak_share", "flop_rate over the multiply-add peak measured at the same time", "1",
-                 mm::Better::higher}},
+                mm::peak_share()},
     .identity = {"n", "threads", "library", "library_kernel"},
     .flops_per_iteration = 1,
 };
@@ -93,12 +92,7 @@ void measure(mm::Run& run) {
     }
     for (std::size_t i = 0; i < size; ++i) s->b[i] = entry(random);
     mm::Point p;
-    p.conditions = {{"n", n},
-                    {"threads", count},
-                    {"cpus", mm::cpu_list(cpus)},
-                    {"pages", mm::name(pages)},
-                    {"memory_node", run.memory_node(node)}};
-    mm::describe_library(p.conditions, *blas);
+    p.conditions = mm::dense_conditions(run, n, cpus, pages, node, *blas);
     p.metrics = {"flop_rate", "peak_share", "residual"};
     p.team = team;
     p.shield = false;

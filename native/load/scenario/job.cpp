@@ -64,7 +64,7 @@ bool Job::open_gate() {
 }
 
 bool Job::is_runnable() const {
-  const auto stat = parse_stat(read_text("/proc/" + std::to_string(child.pid) + "/stat"));
+  const auto stat = process_stat(child.pid);
   return stat && stat->state == 'R';
 }
 
@@ -73,8 +73,7 @@ void Job::set_base() {
   clockid_t clock = 0;
   if (::clock_getcpuclockid(child.pid, &clock) == 0 && ::clock_gettime(clock, &cpu) == 0)
     base_cpu_s = static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec);
-  if (const auto stat = parse_stat(read_text("/proc/" + std::to_string(child.pid) + "/stat")))
-    base_system_s = static_cast<double>(stat->system) / ticks_per_second();
+  if (const auto stat = process_stat(child.pid)) base_system_s = static_cast<double>(stat->system) / ticks_per_second();
 }
 
 json Job::total(const JobUse& seen_use) const {

@@ -34,7 +34,7 @@ void ProcessSearch::run(const std::function<bool(pid_t)>& known, const std::func
   for (const pid_t pid : numbers_in("/proc")) {
     present.insert(pid);
     if (foreign_.contains(pid) || pid == ::getpid() || known(pid)) continue;
-    if (const auto stat = parse_stat(read_text("/proc/" + std::to_string(pid) + "/stat"))) parents[pid] = stat->parent;
+    if (const auto stat = process_stat(pid)) parents[pid] = stat->parent;
   }
   // A child's identifier may be smaller than its parent's after identifiers wrap.
   while (std::erase_if(parents, [&](const auto& child) { return adopt(child.first, child.second); }) > 0) {}
