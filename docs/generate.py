@@ -20,7 +20,6 @@ from typing import Any, Final
 
 DOCS: Final = Path(__file__).resolve().parent
 PROGRAMS: Final = DOCS.parent / "build" / "release" / "bin"
-APPLICATIONS: Final = DOCS.parent / "src" / "meshmark" / "described_applications.json"
 OUTPUT: Final = DOCS / "reference" / "instruments.md"
 INSTRUMENTS: Final = """# Instruments
 
@@ -249,6 +248,8 @@ def instruments(program: str, intro: str, title: str) -> str:
     Raises:
         OSError, CalledProcessError: the program or a library that it needs is missing.
     """
+    from meshmark.describe import APPLICATIONS
+
     output = subprocess.run([PROGRAMS / program, "--describe"], capture_output=True, text=True, check=True).stdout
     descriptions = json.loads(output)
     descriptions += [d for d in json.loads(APPLICATIONS.read_text()) if d["ranks"] == descriptions[0]["ranks"]]

@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from meshmark.describe import APPLICATIONS
+
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "build" / "release" / "bin"
 
@@ -25,4 +27,4 @@ def described() -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     text = json.dumps(described(), indent=1, ensure_ascii=False) + "\n"
-    (ROOT / "src" / "meshmark" / "described_applications.json").write_text(text, encoding="utf-8")
+    APPLICATIONS.write_text(text, encoding="utf-8")

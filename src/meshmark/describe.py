@@ -183,7 +183,9 @@ def _applications() -> dict[str, Description]:
 def is_built(instrument: str) -> bool:
     """Return whether an instrument was built: applications are built only on request."""
     probe = find_probe()
-    return instrument not in _applications() or probe.with_name(f"{probe.name}-apps").is_file()
+    if instrument in _described(probe) or instrument not in _applications():
+        return True
+    return probe.with_name(f"{probe.name}-apps").is_file()
 
 
 def require_built(instrument: str) -> None:

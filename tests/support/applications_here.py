@@ -1,18 +1,15 @@
-"""Whether the applications of native/apps were built, which is optional."""
+"""The names of the applications of native/apps, and whether they were built, which is optional."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import json
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PROBE: Final = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
-BUILT: Final = PROBE.with_name(f"{PROBE.name}-apps").exists()
-NAMES: Final = frozenset(
-    {"anatomy", "fft", "gyro", "lj", "mod2d", "mod2e", "npb", "pop", "pstswm", "swim", "swim_threads"}
-)
+from meshmark.describe import APPLICATIONS, is_built
+
+NAMES: Final = frozenset(d["name"] for d in json.loads(APPLICATIONS.read_bytes()))
+BUILT: Final = all(map(is_built, NAMES))
 
 needs_applications = pytest.mark.skipif(not BUILT, reason="the applications are not built: make setup APPS=yes")

@@ -132,13 +132,14 @@ def test_an_application_that_was_not_built_is_absent(name: str, tmp_path: Path) 
 
 @applications_here.needs_applications
 def test_the_applications_are_described_as_the_package_says() -> None:
-    programs = [PROBE.with_name("meshmark-probe-apps"), *sorted(PROBE.parent.glob("meshmark-comm-*-apps"))]
     known = {d["name"]: d for d in json.loads(APPLICATIONS.read_text())}
-    assert known.keys() == applications_here.NAMES
-    for program in programs:
+    names = {name for name, d in known.items() if d["ranks"] and not installed()}
+    for program in [PROBE.with_name("meshmark-probe-apps"), *sorted(PROBE.parent.glob("meshmark-comm-*-apps"))]:
         text = subprocess.run([program, "--describe"], capture_output=True, check=True).stdout
         for description in json.loads(text):
             assert known[description["name"]] == description, "run tools/describe_applications.py"
+            names.add(description["name"])
+    assert names == known.keys(), "run tools/describe_applications.py"
 
 
 def test_an_application_that_was_not_built_is_known_and_cannot_run(tmp_path: Path) -> None:
