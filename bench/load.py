@@ -46,7 +46,7 @@ from meshmark.values.paths import data_home
 
 # The tests are not a package.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-made = importlib.import_module("support.made_base")
+support = importlib.import_module("support.made_base")
 
 
 def _line(part: str, what: str, values: list[float], unit: str, scale: float = 1.0) -> None:
@@ -60,7 +60,7 @@ def _line(part: str, what: str, values: list[float], unit: str, scale: float = 1
 def synthesis(repeats: int) -> None:
     """Print the time and the precision of the synthesis of random possible target profiles."""
     for counts in ((1,), (1, 2, 4)):
-        variants = made.made_base(seed=1, thread_counts=counts, most=4500)
+        variants = support.made_base(seed=1, thread_counts=counts, most=4500)
         usable = sum(v.threads == 1 for v in variants)
         print(
             f"{len(variants)} variants, {usable} of them with the program's threads; {repeats} random possible wishes"
@@ -69,7 +69,7 @@ def synthesis(repeats: int) -> None:
         solve, explained, errors, deviations, windows, kernels, short, impossible = [], [], [], [], [], [], 0, []
         synthesize(variants, TargetProfile(run_time_s=10.0))  # imports the solvers
         for i in range(repeats):
-            target = made.random_wish(variants, rng, run_time_s=rng.choice((3.0, 10.0, 30.0, 100.0)), seed=i)
+            target = support.random_wish(variants, rng, run_time_s=rng.choice((3.0, 10.0, 30.0, 100.0)), seed=i)
             cpu_start_s = time.process_time()
             try:
                 program = synthesize(variants, target)
@@ -137,7 +137,9 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
     time_errors, rate_errors, mix_errors, floors, windows, kernels, waits = errors_by_metric
     inside = 0
     while len(time_errors) < programs:
-        target = made.random_wish(variants, rng, run_time_s=run_time_s, seed=len(time_errors), mixed=rng.randint(4, 30))
+        target = support.random_wish(
+            variants, rng, run_time_s=run_time_s, seed=len(time_errors), mixed=rng.randint(4, 30)
+        )
         try:
             program = synthesize(variants, target)
             program, _ = calibrate(program, trial_s, 2, [cpu])
@@ -197,7 +199,7 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
         if len(spun) == programs:
             break
         threads = 2 if number % 3 == 2 and len(allowed) > 1 else 1
-        target = made.random_wish(
+        target = support.random_wish(
             variants, rng, run_time_s=run_time_s, seed=number, mixed=rng.randint(4, 30), threads=threads
         )
         slower = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in target.metrics.items()}
@@ -303,7 +305,7 @@ def predict(programs: int) -> None:
     programs, repetitions, rates = (1, 1, (1.0, 2.0)) if brief else (programs, 6, ())
     with tempfile.TemporaryDirectory(prefix="meshmark-predict-") as scratch:
         for number in range(programs):
-            target = made.random_wish(variants, rng, run_time_s=2.0, seed=number, mixed=rng.randint(4, 30))
+            target = support.random_wish(variants, rng, run_time_s=2.0, seed=number, mixed=rng.randint(4, 30))
             folder = Path(scratch) / f"{number}"
             try:
                 work = ProgramMaker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file(

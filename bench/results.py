@@ -69,10 +69,10 @@ class ResultRow(Input):
 
     Attributes:
         unit: Displayed unit; `of 20` for a count.
-        peer: What Meshmark is compared with, in `theirs` in the same unit; `version` is that of the peer.
-        ratio: Ours over theirs, in several rounds the median of the ratios of pairs and their range. If `what` says so,
-            the ratio of speeds, which is the inverse of that of times.
-        reached: Whether the aim is reached; None if there is none, or if the figure does not decide it.
+        peer: Program that Meshmark is compared with, in this `version`; `theirs` is its value in the same unit.
+        ratio: Ours over theirs; in several rounds, the median of the ratios of pairs and their range. If `what` says
+            so, it is the ratio of speeds, the inverse of the ratio of times.
+        reached: Whether the aim is reached; None without an aim, or if the figure does not decide it.
         flags: Flags of the records of Meshmark.
         absent: Why there is no figure.
     """
@@ -261,7 +261,7 @@ def result_row(
         version: Version of the peer.
         theirs: Values of the peer. If both are lists of one length, they are pairs, whose ratios count.
         limits: Aim for the ratio, or for `ours` if there is no ratio.
-        of_speeds: Whether the ratio is that of speeds, and the values are times.
+        of_speeds: Whether the values are times and the ratio is a ratio of speeds.
         flags: Flags of the records.
         notes: What else a reader needs.
         absent: Why there are no values.
@@ -291,7 +291,7 @@ def result_row(
 
 
 def add_row(what: str, unit: str, ours: float | Sequence[float] | Figure, **options: Any) -> None:
-    """Add a row to the current run; the arguments are those of `result_row`. A NaN is not added."""
+    """Add a row to the current run, with the arguments of `result_row`. A NaN is not added."""
     row = result_row(what, unit, ours, **options)
     if row.ours is not None or row.absent:
         _ROWS.append(row)

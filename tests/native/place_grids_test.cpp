@@ -188,13 +188,13 @@ TEST(Grid, IsARingOrAPathInEachDimension) {
                                            {{1, false}, {9, true}},
                                            {{1, false}, {7, false}}};
   for (const auto& sides : all) {
-    const GridBound found = search::grid_of(grid(sides, 1, 4));
-    ASSERT_EQ(found.shape.size(), sides.size());
+    const GridBound bound = search::grid_of(grid(sides, 1, 4));
+    ASSERT_EQ(bound.shape.size(), sides.size());
     for (std::size_t d = 0; d < sides.size(); ++d) {
-      EXPECT_EQ(found.shape[d].length, sides[d].length);
-      EXPECT_EQ(found.shape[d].ring, sides[d].ring) << sides[0].length << " " << sides[1].length << " " << d;
+      EXPECT_EQ(bound.shape[d].length, sides[d].length);
+      EXPECT_EQ(bound.shape[d].ring, sides[d].ring) << sides[0].length << " " << sides[1].length << " " << d;
     }
-    EXPECT_EQ(found.bound, by_brute_force(grid(sides, 1, 4)));
+    EXPECT_EQ(bound.bound, by_brute_force(grid(sides, 1, 4)));
   }
 }
 

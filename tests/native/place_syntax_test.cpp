@@ -234,8 +234,8 @@ TEST(PlaceSyntax, EveryFormSurvivesARoundTripOnAHundredMachines) {
         const Layout layout = random_layout(machine, random, one_mask_only(form), one_cpu || j == 0);
         const bool parts = form == "parts";  // expresses CPUs only
         const MemoryPolicy bind{"bind", {}, {}, "default"};
-        const Form made = emit(form, machine, layout, parts ? MemoryPolicy{} : bind);
-        const std::string text = line(made, parts ? "" : "./a.out");
+        const Form emitted = emit(form, machine, layout, parts ? MemoryPolicy{} : bind);
+        const std::string text = line(emitted, parts ? "" : "./a.out");
         const Parsed again = parse(form, machine, text);
         EXPECT_EQ(again.layout.parts, layout.parts) << form << " " << text;
         EXPECT_EQ(again.left_out, std::vector<std::string>()) << form << " " << text;

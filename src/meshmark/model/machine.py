@@ -35,7 +35,7 @@ class MachineFileError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a number of a machine file comes from."""
+    """The origin of a number of a machine file."""
 
     kind: Kind
     text: str
