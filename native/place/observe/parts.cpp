@@ -12,7 +12,7 @@ namespace {
 constexpr double kWindowS =
     0.1;                        // window for comparing CPU time, which the Linux kernel updates in ticks of 1 to 10 ms
 constexpr double kBusy = 0.25;  // share of the time that other programs left, in which a thread or its neighbours ran
-constexpr double kJudged = 0.08;  // share of a window in which they ran at least; less does not show what they would do
+constexpr double kJudged = 0.04;  // share of a window in which they ran at least; less does not show what they would do
 constexpr double kIdle = 0.05;    // maximum share of a window in which an empty part's units ran
 
 }  // namespace
