@@ -139,7 +139,9 @@ def _described(probe: Path) -> dict[str, Description]:
         completed = process.run([probe, "--describe"], timeout_s=30)
         completed.check_returncode()
         return _parsed(completed.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise MeshmarkError(f"{probe.name} cannot be started: {error.strerror or error}", hint="make setup") from error
+    except (subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise MeshmarkError(f"{probe.name} --describe failed: {error}", hint="make setup") from error
 
 

