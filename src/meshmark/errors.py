@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 
@@ -32,6 +33,24 @@ class AbsentError(MeshmarkError):
     """The requested quantity is not available on this machine; the message is the reason. Exit status 77."""
 
     status = 77
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Turn the failed import of a package of an extra into an error.
+
+    Args:
+        name: The extra in `pyproject.toml` that contains the packages which are imported in this context.
+
+    Raises:
+        AbsentError: A package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("meshmark"):
+            raise
+        raise AbsentError(f"{error.name} is not installed: pip install 'meshmark[{name}]'") from error
 
 
 def quoted(what: object, max_length: int = 100) -> str:

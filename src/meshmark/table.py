@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.errors import AbsentError, UsageError, near, quoted
+from meshmark.errors import UsageError, extra, near, quoted
 from meshmark.values.arguments import checked
 
 if TYPE_CHECKING:
@@ -161,7 +161,8 @@ class Table:
         Raises:
             AbsentError: pandas is not installed.
         """
-        _installed("pandas")
+        with extra("notebook"):
+            import pandas  # type: ignore[import-untyped]  # noqa: F401 (Arrow imports it)
         return self.arrow.to_pandas()
 
     def to_polars(self) -> Any:
@@ -170,7 +171,9 @@ class Table:
         Raises:
             AbsentError: Polars is not installed.
         """
-        return _installed("polars").from_arrow(self.arrow)
+        with extra("notebook"):
+            import polars  # type: ignore[import-not-found]
+        return polars.from_arrow(self.arrow)
 
     def __len__(self) -> int:
         return len(self._rows) or (0 if self._arrow is None else self._arrow.num_rows)
@@ -225,16 +228,6 @@ class Table:
                 f"table: found no column '{quoted(name)}'; allowed: {', '.join(self.columns)}", near(name, self.columns)
             )
         return name
-
-
-def _installed(package: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(package)
-    except ImportError as error:
-        extra = "install the extra: pip install 'meshmark[notebook]'"  # Python shows no hints
-        raise AbsentError(f"to_{package}: {package} is not installed; {extra}") from error
 
 
 def _records_as_arrow(rows: Sequence[Row]) -> Any:

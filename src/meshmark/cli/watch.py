@@ -15,7 +15,7 @@ import typer
 from meshmark.cli.completion import machines
 from meshmark.cli.console import say
 from meshmark.cli.options import RootOption, SetOption, StoreOption, in_folder, time_option
-from meshmark.errors import UsageError
+from meshmark.errors import UsageError, extra
 
 if TYPE_CHECKING:
     from meshmark.watch.frames import Frame, Header
@@ -321,7 +321,8 @@ def _sent_to(url: str, interval_s: float, whole: bool, live: LiveSampler) -> Ite
     if not url:
         yield live.frames()
         return
-    from meshmark.web.export.otlp import Exporter
+    with extra("otlp"):
+        from meshmark.web.export.otlp import Exporter
 
     with Exporter(live.header, url, interval_s, say, whole) as exporter:
         yield exporter.tee(live.frames())

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from meshmark.errors import UsageError, quoted
+from meshmark.errors import UsageError, extra, quoted
 from meshmark.values.node_names import MAX_CHARACTERS, NODE_NAME, is_node_name
 
 MAX_NODES: Final = 200_000  # nodes in a set; the largest cluster by number of nodes, Fugaku, has 158,976
@@ -62,7 +62,8 @@ def expand(text: str, field: str = "nodes") -> list[str]:
     Raises:
         UsageError: The text is not a set, or the set has more than `MAX_NODES` nodes; the message begins with `field`.
     """
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+    with extra("fleet"):
+        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     if "@" in text or "*" in text:
         hint = f"nodeset --fold {text} prints its nodes" if re.fullmatch(r"@[\w.:-]{1,60}", text, re.ASCII) else ""
@@ -106,7 +107,8 @@ def _count_range(text: str) -> int:
 
 def fold(names: Iterable[str]) -> str:
     """Return the set of these names; the inverse of `expand`."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+    with extra("fleet"):
+        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
     return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
 

@@ -108,7 +108,7 @@ def test_an_empty_table_has_the_columns_of_records() -> None:
 def test_frames_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pandas", "polars"):
         monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(mm.AbsentError, match=rf"to_{name}: {name} is not installed; .*meshmark\[notebook\]"):
+        with pytest.raises(mm.AbsentError, match=rf"{name}.* is not installed: pip install 'meshmark\[notebook\]'"):
             getattr(table(latency()), f"to_{name}")()
     monkeypatch.setitem(sys.modules, "polars", SimpleNamespace(from_arrow=lambda t: t.num_rows))  # type: ignore[arg-type]
     assert table(latency()).to_polars() == len(latency())

@@ -15,7 +15,7 @@ import typer
 from meshmark.cli.console import say
 from meshmark.cli.options import time_option
 from meshmark.cli.watch import HostOption, NoTokenOption, PortOption, TokenFileOption, TokenOption, served_at
-from meshmark.errors import UsageError, quoted
+from meshmark.errors import UsageError, extra, quoted
 
 if TYPE_CHECKING:
     from meshmark.web.export.pull import Target
@@ -75,7 +75,9 @@ def serve(
     from meshmark.fleet.nodesets import in_order
     from meshmark.fleet.site import fleet_and_site
     from meshmark.web.export.pull import Puller, Target
-    from meshmark.web.fleet.fleet import FleetParts, make_fleet_site
+
+    with extra("fleet"):
+        from meshmark.web.fleet.fleet import FleetParts, make_fleet_site
     from meshmark.web.fleet.live_fleet import LiveFleet
     from meshmark.web.fleet.remote_maps import RemoteMaps
     from meshmark.web.guard import chosen_token

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError, quoted
+from meshmark.errors import MeshmarkError, extra, quoted
 from meshmark.fleet.health.baseline import DRAWS, Baseline, fit
 from meshmark.fleet.health.p_values import Evidence, evidence, excess
 from meshmark.statistics.arrays import Array
@@ -125,7 +125,8 @@ class Discoveries:
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None, rate: float = RATE) -> None:
-        from online_fdr.p_values import BatchBH
+        with extra("fleet"):
+            from online_fdr.p_values import BatchBH
 
         try:
             self._method: Any = BatchBH(alpha=rate) if state is None else BatchBH.from_snapshot(dict(state))

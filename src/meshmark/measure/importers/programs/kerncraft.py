@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from meshmark.errors import quoted
+from meshmark.errors import extra, quoted
 from meshmark.measure.importers.base import FormatError, FormatReader, field, number, size, unexpected
 from meshmark.measure.importers.output import ToolOutput
 from meshmark.measure.importers.quantities import finite, optional, scaled, string, unit_of, value
@@ -63,7 +63,8 @@ def _level(output: ToolOutput, level: Any, benchmarks: Any, kernels: dict[str, s
 
 
 def _loaded(text: str) -> dict[str, Any]:
-    import yaml  # type: ignore[import-untyped]
+    with extra("kerncraft"):
+        import yaml  # type: ignore[import-untyped]
 
     try:
         document = yaml.load(text, Loader=yaml.SafeLoader)  # the C loader overflows the stack on deep nesting
