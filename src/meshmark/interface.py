@@ -73,11 +73,11 @@ def records(
     equal = {"machine": host_id() if machine == "host" else machine, "run": run}
     equal |= {"instrument": instrument, "metric": metric}
     filters = {column: name for column, name in equal.items() if name}
-    rows = opened_store.rows(**filters)
+    rows = opened_store.converted(lambda row: row if started_between(row, since, until) else None, **filters)
     if not rows:
         check_selection(opened_store, filters)
     broken = [f"warning: {path.name} was skipped: {reason}" for path, reason in opened_store.broken.items()]
-    return Table(None, started_between(rows, since, until), broken)
+    return Table(None, rows, broken)
 
 
 @checked

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -54,28 +54,24 @@ def check_date(name: str, when: str) -> None:
         raise UsageError(f"{name}: found '{quoted(when)}', a date such as 2026-11-25 is required") from None
 
 
-def started_between(rows: Sequence[Row], since: str = "", until: str = "") -> list[Row]:
-    """Return the rows whose measurement started between two times, both inclusive; "" is no limit.
+def started_between(row: Row, since: str = "", until: str = "") -> bool:
+    """Return whether the measurement started between two times, both inclusive; "" is no limit.
 
     2026-11 stands for the start of that month in `since`, and for its end in `until`.
     """
-    starts = [str(record.provenance.get("start", "")) for _, _, record in rows]
-    return [
-        row
-        for row, start in zip(rows, starts, strict=True)
-        if start >= since and (not until or "" < start[: len(until)] <= until)
-    ]
+    start = str(row[2].provenance.get("start", ""))
+    return start >= since and (not until or "" < start[: len(until)] <= until)
 
 
 def to_jsonl(rows: Iterable[Row]) -> str:
     """Return one line of the line protocol per record, with `run` and `step`."""
-    return "".join(jsonl_lines(rows))
+    return "".join(map(jsonl_line, rows))
 
 
-def jsonl_lines(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield the lines of `to_jsonl`."""
-    for run, step, r in rows:
-        yield json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **r.to_json()}) + "\n"
+def jsonl_line(row: Row) -> str:
+    """Return the line of a record, which ends with a newline."""
+    run, step, r = row
+    return json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **r.to_json()}) + "\n"
 
 
 def to_csv(rows: Iterable[Row]) -> str:

@@ -280,8 +280,17 @@ class Store:
         Args:
             equal: Value by column: run, step, machine, instrument, metric, source.
         """
-        rows = self._select("SELECT * FROM {rows}", equal, _IS_MEASURED, self._with_step)
-        return [row for row in rows if row is not None]
+        return self.converted(lambda row: row, **equal)
+
+    def converted(self, convert: Callable[[tuple[str, str, Record]], _Of | None], **equal: str) -> list[_Of]:
+        """Return what `convert` makes of the rows that `rows` returns, except None; records are not kept."""
+
+        def converted_row(row: dict[str, Any]) -> _Of | None:
+            with_step = self._with_step(row)
+            return None if with_step is None else convert(with_step)
+
+        results = self._select("SELECT * FROM {rows}", equal, _IS_MEASURED, converted_row)
+        return [result for result in results if result is not None]
 
     def parsed(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, Record]]:
         """Return run, step and record of rows from `select`; inconsistent rows are skipped and added to `broken`."""

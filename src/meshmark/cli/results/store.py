@@ -99,7 +99,7 @@ def store_export(
     example: meshmark store export --format csv --instrument latency --since 2026-11
     """
     from meshmark.measure.selection import check_selection
-    from meshmark.store.export import check_date, jsonl_lines, started_between, to_csv
+    from meshmark.store.export import check_date, jsonl_line, started_between, to_csv
     from meshmark.store.files import written
 
     if form not in {"jsonl", "csv", "table"}:
@@ -111,17 +111,17 @@ def store_export(
     equal = {"run": run, "instrument": instrument, "metric": metric, "machine": machine}
     selection = {k: v for k, v in equal.items() if v}
     archive = existing(store)
-    rows = archive.rows(**selection)
+    convert = jsonl_line if form == "jsonl" else lambda row: row
+    rows = archive.converted(lambda row: convert(row) if started_between(row, since, until) else None, **selection)
     if not rows:
         check_selection(archive, selection, "--")
-    rows = started_between(rows, since, until)
     say_broken(archive)
     if form == "table":
         from meshmark.views.terminal.tables import print_tables
 
         print_tables([record for _, _, record in rows])
         return
-    texts = [to_csv(rows)] if form == "csv" else jsonl_lines(rows)
+    texts = [to_csv(rows)] if form == "csv" else rows
     if out is not None:
         with written(out) as file:
             file.writelines(text.encode() for text in texts)
