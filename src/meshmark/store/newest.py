@@ -26,10 +26,12 @@ _KEY: Final = ", ".join(
 )
 _QUERY: Final = f"""
     WITH found AS (SELECT *, row_number() OVER () AS place FROM {{rows}}),
-         runs AS (SELECT run, max(coalesce(start, '')) AS begun FROM found GROUP BY run),
-         counted AS (SELECT count(*) AS runs FROM runs WHERE {{when}})
-    SELECT found.*, counted.runs FROM found JOIN runs USING (run), counted WHERE {{when}}
+         runs AS (SELECT run, max(coalesce(start, '')) AS begun FROM found GROUP BY run)
+    SELECT found.* FROM found JOIN runs USING (run) WHERE {{when}}
     QUALIFY begun = max(begun) OVER (PARTITION BY {_KEY}) ORDER BY place"""
+
+_RUNS: Final = """
+    SELECT count(*) AS runs FROM (SELECT max(coalesce(start, '')) AS begun FROM {rows} GROUP BY run) WHERE {when}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,9 @@ def newest(store: Store, machine: str, until: str = "") -> NewestResults:
     if not re.fullmatch("[0-9T:.Z-]*", until):
         raise UsageError(f"date: found '{quoted(until)}'; allowed: the start of a date and time, such as 2026-10-25")
     predicate = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
-    rows = store.select(_QUERY.replace("{when}", predicate), machine=machine)
-    return NewestResults(store.parsed(rows), rows[0]["runs"] if rows else 0)
+    rows = store.selected(_QUERY.replace("{when}", predicate), lambda row: row, machine=machine)
+    runs = store.select(_RUNS.replace("{when}", predicate), machine=machine)
+    return NewestResults(rows, runs[0]["runs"] if runs else 0)
 
 
 def first_start(store: Store, machine: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-_PART_ROWS: Final = 1000
+_PART_ROWS: Final = 10_000
 _Converted = TypeVar("_Converted")
 
 
@@ -48,6 +48,26 @@ def fetch_rows(query: str, values: Sequence[Any], convert: Callable[[dict[str, A
         while part := cursor.fetchmany(_PART_ROWS):
             rows += [convert(dict(zip(names, row, strict=True))) for row in part]
         return rows
+
+
+def fetch_tables(
+    query: str, values: Sequence[Any], convert: Callable[[pa.Table], Iterable[_Converted]]
+) -> list[_Converted]:
+    """Execute a query, and return what `convert` returns of its rows, of which it gets some at a time.
+
+    Raises:
+        QueryError: DuckDB cannot execute the query.
+    """
+    import pyarrow as pa
+
+    with _connected() as db:
+        reader: pa.RecordBatchReader = db.sql(query, params=list(values)).to_arrow_reader(_PART_ROWS)
+        try:
+            return [item for batch in reader for item in convert(pa.Table.from_batches([batch]))]
+        except (OSError, pa.ArrowException) as error:  # an error of DuckDB, passed on by Arrow
+            if "interrupted" in str(error).lower():
+                raise KeyboardInterrupt from error
+            raise QueryError(quoted(str(error).splitlines()[0], 400)) from error
 
 
 def fetch_table(query: str, values: Sequence[Any], tables: Mapping[str, pa.Table]) -> pa.Table:

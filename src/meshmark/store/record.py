@@ -360,9 +360,9 @@ class Record:
             samples=tuple(samples),
             value=float(value),
             interval=(bounds[0], bounds[1]) if bounds else None,
-            conditions=_scalars(line, "conditions"),
+            conditions=scalars(line.get("conditions"), "conditions"),
             flags=frozenset(map(str, flags)),
-            provenance=_scalars(line, "provenance"),
+            provenance=scalars(line.get("provenance"), "provenance"),
         )
 
 
@@ -407,16 +407,19 @@ def _is_finite(value: object) -> bool:
         return False
 
 
-def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
-    """Return the object of texts and numbers under a key of a line.
+def scalars(values: object, name: str) -> dict[str, Scalar]:
+    """Return an object of texts and numbers, the conditions or the provenance of a record.
+
+    Args:
+        values: The parsed object.
+        name: Its name in the error.
 
     Raises:
         RecordError: The value is not such an object, or contains a lone surrogate or an integer that no double can
             represent.
     """
-    values = line.get(key)
     if not isinstance(values, dict) or not all(is_unicode(k) and is_scalar(v) for k, v in values.items()):
-        raise RecordError(f"{key}: found {_shown(values)}, an object of strings and numbers is required")
+        raise RecordError(f"{name}: found {_shown(values)}, an object of strings and numbers is required")
     # Thousands of records have the same few names and texts. Each is in memory once.
     return {intern(k): intern(v) if type(v) is str else v for k, v in values.items()}
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from meshmark.store.columns import (
     machine_problem,
     machine_schema,
     record_of,
+    records_of,
     row_of,
     row_of_absence,
     rows_are_valid,
@@ -40,7 +42,7 @@ from meshmark.store.parquet import (
     without,
     write_parquet,
 )
-from meshmark.store.query import QueryError, fetch_rows, replaced_steps, rows_sql, runs_in
+from meshmark.store.query import QueryError, fetch_rows, fetch_tables, replaced_steps, rows_sql, runs_in
 from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
 
@@ -232,9 +234,9 @@ class Store:
         return max(times_ns, default=0)
 
     def _select(
-        self, query: str, equal: dict[str, str], status: str, convert: Callable[[dict[str, Any]], _Of]
+        self, query: str, equal: dict[str, str], status: str, fetch: Callable[[str, list[Any]], list[_Of]]
     ) -> list[_Of]:
-        """Return the converted rows of a query whose `FROM` clause is `{rows}`.
+        """Return what `fetch` returns of a query whose `FROM` clause is `{rows}`, and of its parameters.
 
         Unreadable files are skipped and added to `broken`, so that one damaged file does not hide the others.
         """
@@ -254,7 +256,7 @@ class Store:
             rows, parameters = rows_sql(readable)
             try:
                 clause = f"{where_clause} AND {status}" if where_clause else f"WHERE {status}"
-                result = fetch_rows(query.format(rows=f"({rows}) {clause}"), [*parameters, *values], convert)
+                result = fetch(query.format(rows=f"({rows}) {clause}"), [*parameters, *values])
             except QueryError as error:
                 # Reading the pages reveals which file is damaged.
                 newly_broken = {p: text for p in paths if p not in broken and (text := read_problem(p))}
@@ -272,7 +274,7 @@ class Store:
 
         The query contains `FROM {rows}`; further conditions follow with `AND`.
         """
-        return self._select(query, equal, _IS_MEASURED, dict)
+        return self._select(query, equal, _IS_MEASURED, lambda sql, values: fetch_rows(sql, values, dict))
 
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
         """Return run, step and record of the rows in which the columns `equal` have these values.
@@ -284,13 +286,22 @@ class Store:
 
     def converted(self, convert: Callable[[tuple[str, str, Record]], _Of | None], **equal: str) -> list[_Of]:
         """Return what `convert` makes of the rows that `rows` returns, except None; records are not kept."""
+        return self.selected("SELECT * FROM {rows}", convert, **equal)
 
-        def converted_row(row: dict[str, Any]) -> _Of | None:
-            with_step = self._with_step(row)
-            return None if with_step is None else convert(with_step)
+    def selected(self, query: str, convert: Callable[[tuple[str, str, Record]], _Of | None], **equal: str) -> list[_Of]:
+        """Return what `convert` makes of the rows of a query of `select` that has all columns, except None."""
 
-        results = self._select("SELECT * FROM {rows}", equal, _IS_MEASURED, converted_row)
-        return [result for result in results if result is not None]
+        def converted_rows(table: pa.Table) -> Iterator[_Of]:
+            return (result for row in self._rows_of(table) if (result := convert(row)) is not None)
+
+        return self._select(query, equal, _IS_MEASURED, lambda sql, values: fetch_tables(sql, values, converted_rows))
+
+    def _rows_of(self, table: pa.Table) -> list[tuple[str, str, Record]]:
+        records = records_of(table)
+        if records is None:
+            return self.parsed(table.to_pylist())
+        names = ([sys.intern(name) for name in table[column].to_pylist()] for column in ("run", "step"))
+        return list(zip(*names, records, strict=True))
 
     def parsed(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, Record]]:
         """Return run, step and record of rows from `select`; inconsistent rows are skipped and added to `broken`."""
@@ -314,8 +325,10 @@ class Store:
     def absences(self, **equal: str) -> list[Absence]:
         """Return the absences whose columns have these values; damaged rows are left out."""
         is_absence = f"(status IS NULL OR status <> '{MEASURED}')"
-        rows = self._select("SELECT * FROM {rows}", equal, is_absence, lambda row: self._parse_row(row, absence_of))
-        return [absence for absence in rows if absence is not None]
+        rows = self._select(
+            "SELECT * FROM {rows}", equal, is_absence, lambda sql, values: fetch_rows(sql, values, dict)
+        )
+        return [absence for row in rows if (absence := self._parse_row(row, absence_of)) is not None]
 
     def runs(self) -> list[dict[str, Any]]:
         """Return one object per run, with keys run, machine, source, records, instruments and start."""

@@ -211,7 +211,7 @@ def test_a_signal_while_the_database_works_is_one(tmp_path: Path, monkeypatch: p
         def __exit__(self, *_: object) -> None:
             pass
 
-        def execute(self, *_: object) -> None:
+        def sql(self, *_: object, **__: object) -> None:
             raise RuntimeError("Query interrupted")
 
     monkeypatch.setattr("duckdb.connect", Interrupted)

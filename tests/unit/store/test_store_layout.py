@@ -306,6 +306,21 @@ def test_a_sound_file_needs_no_check_by_rows(tmp_path: Path, monkeypatch: pytest
     assert [problem for _, problem in store.verify()] == [""]
 
 
+def test_records_by_columns_are_those_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    records = on([*everything(), *communication()], "m")
+    store.add("r", "s", [*records, replace(records[0], flags=frozenset({"disturbed", "stolen"}))], [LACKS], "m")
+    by_columns = store.rows()
+    with monkeypatch.context() as patch:
+        patch.setattr("meshmark.store.store.record_of", None)
+        assert store.rows() == by_columns, "no row was read alone"
+    monkeypatch.setattr("meshmark.store.store.records_of", lambda _: None)
+    by_rows = store.rows()
+    assert by_columns == by_rows and len(by_rows) == len(records) + 1
+    for (_, _, a), (_, _, b) in zip(by_columns, by_rows, strict=True):
+        assert [*a.conditions.items()] == [*b.conditions.items()] and a.to_json() == b.to_json()
+
+
 @pytest.mark.parametrize(
     ("words", "runs"),
     [
