@@ -70,7 +70,7 @@ CATALOGUE: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Claims
 
-This page lists the statements of the literature that [`meshmark claims`](../how-to/claims.md) tests. Claims are
+This page lists the published claims that [`meshmark claims`](../how-to/claims.md) tests. Claims are
 general; the statements that `meshmark model validate` tests are about the machines of five publications.
 
 * *stated*: the effect that a test must find, and the margin.

@@ -183,7 +183,7 @@ def _applications() -> dict[str, Description]:
 
 
 def is_built(instrument: str) -> bool:
-    """Return whether an instrument was built: applications are built only on request."""
+    """Return False for an application that was not built, True for any other name."""
     probe = find_probe()
     if instrument in _described(probe) or instrument not in _applications():
         return True
@@ -194,7 +194,7 @@ def require_built(instrument: str) -> None:
     """Check that an instrument can run here.
 
     Raises:
-        AbsentError: The instrument is an application, and these were not built.
+        AbsentError: The instrument is an application, and the applications were not built.
     """
     if not is_built(instrument):
         raise AbsentError(
@@ -233,7 +233,7 @@ class StreamKernel:
 
     reads: int
     writes: int
-    allocates: int  # operands that write-allocate (ordinary) stores read before they overwrite them
+    allocates: int  # operands that ordinary (write-allocate) stores read before overwriting them
 
     @property
     def net(self) -> int:

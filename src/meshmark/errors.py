@@ -30,14 +30,14 @@ class UnjudgedError(MeshmarkError):
 
 
 class AbsentError(MeshmarkError):
-    """The requested quantity is not available on this machine; the message is the reason. Exit status 77."""
+    """What was requested is not available on this machine; the message is the reason. Exit status 77."""
 
     status = 77
 
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Turn the failed import of a package of an extra into an error.
+    """Turn the failed import of a package that an extra provides into an error of one line.
 
     Args:
         name: The extra in `pyproject.toml` that contains the packages which are imported in this context.
@@ -87,7 +87,7 @@ _ALIKE: Final = (
 
 
 def near_option(option: str, allowed: Collection[str]) -> str:
-    """Return a hint like `near` for an option, which may also have another name with the same meaning.
+    """Return a hint like `near` for an unknown option; it may also be an allowed option with the same meaning.
 
     >>> near_option("--threads", ["--processes", "--resume"])
     'did you mean --processes?'

@@ -74,7 +74,7 @@ OUTLIVES_PARENT = Preparation(at_parent_death=None)
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a program ended: its status, its elapsed time, and the CPU time of it and its children, in s.
+    """How a program ended: its status, its elapsed time, and the CPU time of the program and its children, in s.
 
     `status` is negative after a signal, and None if the program exceeded its time limit and was ended.
     """
@@ -95,7 +95,7 @@ def start(
     """Start a program in a child process, and return as soon as the program runs.
 
     Args:
-        argv: The program, which is searched in PATH if it has no slash, and its arguments.
+        argv: The program, which is looked up in PATH if it has no slash, and its arguments.
         preparation: Preparations of the child before it executes the program.
         pass_fds: File descriptors that the program inherits.
         options: Further arguments of `subprocess.Popen`, except `preexec_fn` and `executable`.
@@ -171,7 +171,7 @@ def run(
 
 
 def run_text(argv: Sequence[str | os.PathLike[str]], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program like `run`, and return its output as text, with replacements of what is not UTF-8."""
+    """Run a program like `run`, and return its output as text, in which bytes that are not UTF-8 are replaced."""
     return run(argv, encoding="utf-8", errors="replace", **options)
 
 
@@ -215,7 +215,7 @@ def run_in_session(
 
 
 def _ends_within(child: subprocess.Popen[Any], limit_s: float) -> bool:
-    """Return whether the child ends in time. It stays a zombie.
+    """Return whether the child ends in time. A child that has ended is not reaped.
 
     `Popen.wait` with a timeout would only check every 50 ms whether the child has ended.
     """

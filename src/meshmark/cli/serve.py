@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -135,7 +135,7 @@ class Runs:
             store_rows = store.runs() if self.store.is_dir() else []
         except duckdb.Error as error:
             raise MeshmarkError(f"{self.store}: {str(error).splitlines()[0][:120]}", "meshmark store verify") from error
-        stamp = store.newest_mtime_ns() if store_rows else 0
+        stamp = _newest_mtime_ns(store.files()) if store_rows else 0
         rows = [
             RunRow(
                 _kind(str(r["run"])),
@@ -208,6 +208,14 @@ class Runs:
             command=commands if len(commands) <= 500 else f"{commands[:500]} …",
         )
         return records, absences, info
+
+
+def _newest_mtime_ns(paths: Iterable[Path]) -> int:
+    times_ns = []
+    for path in paths:
+        with contextlib.suppress(OSError):  # removed in the meantime
+            times_ns.append(path.stat().st_mtime_ns)
+    return max(times_ns, default=0)
 
 
 def _kind(run: str) -> str:

@@ -1,4 +1,4 @@
-"""Compares two sides: judges each pair of results (`compare.pairing`) by the rule of `values.verdicts`."""
+"""Compares two sides: judges each pair of results (`compare.pairing`) by the rule of `statistics.verdicts`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DERIVED: Final = frozenset({"bandwidth_gross"})  # computed from samples of anot
 # process does not include it: without it, 30 to 80 % of equal results were judged different where runs differed by
 # 1 to 3 %.
 RUN_TO_RUN: Final = 0.1
-ONE_RUN: Final = "one run, so that the variation between runs is unknown"
+ONE_RUN: Final = "only one run, so the variation between runs is unknown"
 PUBLISHED: Final = "published without an interval"
 
 
@@ -72,7 +72,7 @@ class MetricMean:
         interval: Geometric means of the lower and of the upper ends of the intervals of all pairs, which is
             conservative; None if an interval is unknown or doubtful.
         doubtful: Number of doubtful pairs.
-        left_out: Number of pairs without a ratio.
+        left_out: Number of pairs without a ratio above 0.
     """
 
     instrument: str
@@ -149,8 +149,8 @@ def compare(
     """Compare two sides.
 
     Args:
-        a: The side in the numerator of the ratios.
-        b: The side in the denominator.
+        a: The side in the denominator of the ratios.
+        b: The side in the numerator.
         margin: The smallest relative difference that matters.
         per: See `compare.normalise`.
         instrument: Instrument whose results are compared; "": all.
@@ -179,7 +179,7 @@ def compare(
         metrics = [", ".join(sorted({r.metric for r in side})[:6]) or "nothing" for side in (a_records, b_records)]
         raise UsageError(
             f"compare: found no metric in common: {quoted(a.name)} has {metrics[0]}; {quoted(b.name)} has {metrics[1]}",
-            "measure on one what the other has, or import output that has it",
+            "measure on one side a metric that the other has, or import output that contains it",
         )
     unpaired_results = unpaired(a_records, b_records, record_pairs, kind_by_id)
     return ResultComparison(
@@ -247,7 +247,10 @@ def _of_one_run(record: Record) -> bool:
 
 
 def _measured(record: Record) -> MedianEstimate:
-    """Return a record's median and bounds for a verdict. A model repeats itself exactly, so its samples are bounds."""
+    """Return a record's median and bounds for a verdict.
+
+    A model repeats itself exactly, so the range of its samples serves as the bounds.
+    """
     measurement = measured(record)
     low, high = sorted(record.ends)
     exact = record.source == "model" and measurement.bounds is None

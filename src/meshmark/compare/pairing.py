@@ -1,4 +1,4 @@
-"""Pairs the results of two sides that are of the same kind, and explains why other results are not compared.
+"""Pairs results of the same kind from two sides, and explains why other results are not compared.
 
 Results of one machine and source are paired if all conditions that identify them agree. Results of different machines
 or sources are paired if they are of one kind (`compare.kinds`) and agree in all conditions that both state: first
@@ -18,13 +18,15 @@ from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, ResultKind, groupe
 from meshmark.measure.repetitions import PLATEAU, point, point_key
 from meshmark.store.record import Record
 
-# Conditions that depend on a machine or an installation, and names of its parts: they may differ in a pair.
+# Conditions that depend on the machine or its software, or name parts of it. The results of a pair may differ in them.
 CHOICES: Final = frozenset({"isa", "library", "library_kernel", "fft", "mpi", "target", "cpus"})
-PAGES: Final = ("pages", "page_bytes")  # results that differ in these are paired only to say why they do not compare
+# Results that differ in these are paired only to say why they cannot be compared.
+PAGES: Final = ("pages", "page_bytes")
 _FOOTPRINTS: Final = ("footprint_bytes", "table_bytes")
-_PER_OCTAVE: Final = 64  # footprints of different machines are the same within 1.1 %
+_PER_OCTAVE: Final = 64  # footprints of different machines count as the same if they differ by at most 1.1 %
 NO_METRIC: Final = "the other side does not have this metric"
-_LARGEST: Final = 0.45  # share of the largest footprint that counts as the largest: kernels round to whole arrays
+# A footprint of at least this share of the largest counts as the largest, because kernels round to whole arrays.
+_LARGEST_SHARE: Final = 0.45
 _NUMBERS: Final = ("cpu", "from_cpu", "to_cpu", "cpu_node", "from_node", "to_node", "memory_node", "home_node")
 # Conditions that the words of a kind stand for.
 _WORDED: Final = frozenset(
@@ -38,10 +40,10 @@ Key = str | None
 
 @dataclass(frozen=True, slots=True)
 class ResultMatch:
-    """Results that are compared.
+    """Two results that are paired.
 
     Attributes:
-        differ: Why they are of different kinds, so that they are only shown; "" if they are of one kind.
+        differ: Why they are of different kinds, and therefore shown but not compared; "" if they are of one kind.
         kind: What both measured, in words; "" if footprints, CPU numbers and node numbers agree.
     """
 
@@ -60,64 +62,67 @@ class UnpairedResult:
 
 
 def matches(
-    ones: Sequence[Record], others: Sequence[Record], same_machine: bool, of_all: Mapping[int, ResultKind] | None = None
+    a_side: Sequence[Record],
+    b_side: Sequence[Record],
+    same_machine: bool,
+    kind_by_id: Mapping[int, ResultKind] | None = None,
 ) -> list[ResultMatch]:
-    """Return the pairs, in the order of `ones`.
+    """Return the pairs, in the order of `a_side`.
 
     Args:
-        ones: Results of the first side.
-        others: Results of the second side.
+        a_side: Results of the first side.
+        b_side: Results of the second side.
         same_machine: Whether both sides are the same machine, so that all conditions have the same meaning.
-        of_all: The kinds of the results of both sides, by `id`; None: they are determined.
+        kind_by_id: The kinds of the results of both sides, by `id()` of the record; None to determine them here.
     """
     pairs: list[ResultMatch] = []
-    by_source = [grouped(side, source) for side in (ones, others)]
+    by_source = [grouped(side, source) for side in (a_side, b_side)]
     for a_source, a_records in by_source[0].items():
         for b_source, b_records in by_source[1].items():
             if a_source == b_source and same_machine:
                 pairs += _of_one_machine(a_records, b_records)
             else:
-                of_all = of_all or kinds(ones) | kinds(others)
-                pairs += _Pairing(a_records, b_records, of_all).matches()
-    order = {id(r): i for i, r in enumerate(ones)}
+                kind_by_id = kind_by_id or kinds(a_side) | kinds(b_side)
+                pairs += _Pairing(a_records, b_records, kind_by_id).matches()
+    order = {id(r): i for i, r in enumerate(a_side)}
     return sorted(pairs, key=lambda m: order[id(m.a)])
 
 
 def unpaired(
-    ones: Sequence[Record],
-    others: Sequence[Record],
+    a_side: Sequence[Record],
+    b_side: Sequence[Record],
     matches: Sequence[ResultMatch],
-    of_all: Mapping[int, ResultKind] | None = None,
+    kind_by_id: Mapping[int, ResultKind] | None = None,
 ) -> list[list[UnpairedResult]]:
     """Return the results of each side that are in no pair.
 
     Args:
-        ones: Results of the first side.
-        others: Results of the second side.
+        a_side: Results of the first side.
+        b_side: Results of the second side.
         matches: Their pairs, as `matches` returns them.
-        of_all: The kinds of the results of both sides, by `id`; None: they are determined.
+        kind_by_id: The kinds of the results of both sides, by `id()` of the record; None to determine them here.
     """
     paired = {id(r) for m in matches for r in (m.a, m.b)}
-    if _are_all_in(paired, ones, others):
+    if _are_all_in(paired, a_side, b_side):
         return [[], []]
-    of_all = of_all or kinds(ones) | kinds(others)
+    kind_by_id = kind_by_id or kinds(a_side) | kinds(b_side)
 
     def side_unpaired(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[UnpairedResult]:
-        reasons = {m: _OtherSide(records, of_all, letter) for m, records in grouped(other_side, _metric).items()}
-        compared_kinds = {_kind_key(r, of_all) for r in side if id(r) in paired}
+        reasons = {m: _OtherSide(records, kind_by_id, letter) for m, records in grouped(other_side, _metric).items()}
+        compared_kinds = {_kind_key(r, kind_by_id) for r in side if id(r) in paired}
 
         def reason(r: Record) -> str:
             if _metric(r) not in reasons:
                 return NO_METRIC
-            if text := reasons[_metric(r)].reason(r, of_all[id(r)]):
+            if text := reasons[_metric(r)].reason(r, kind_by_id[id(r)]):
                 return text
-            if _kind_key(r, of_all) in compared_kinds:
+            if _kind_key(r, kind_by_id) in compared_kinds:
                 return "another result of this kind is compared"
-            return f"no result of {letter} has all of its conditions"
+            return f"no result of {letter} has all conditions of this result"
 
         return [UnpairedResult(r, reason(r)) for r in side if id(r) not in paired]
 
-    return [side_unpaired(ones, others, "B"), side_unpaired(others, ones, "A")]
+    return [side_unpaired(a_side, b_side, "B"), side_unpaired(b_side, a_side, "A")]
 
 
 def _are_all_in(ids: AbstractSet[int], *sides: Sequence[Record]) -> bool:
@@ -137,25 +142,25 @@ def _metric(record: Record) -> tuple[str, str]:
 # ------------------------------------------------------------------ one machine
 
 
-def _of_one_machine(ones: Sequence[Record], others: Sequence[Record]) -> list[ResultMatch]:
-    pairs = [*_equal(ones, others)]
+def _of_one_machine(a_side: Sequence[Record], b_side: Sequence[Record]) -> list[ResultMatch]:
+    pairs = [*_equal(a_side, b_side)]
     for ignored in (CHOICES, PAGES):
         paired_ids = {id(r) for m in pairs for r in (m.a, m.b)}
-        if _are_all_in(paired_ids, ones, others):
+        if _are_all_in(paired_ids, a_side, b_side):
             break
-        keys = [{point_key(r, *ignored): r for r in _ranked(side)} for side in (ones, others)]
+        keys = [{point_key(r, *ignored): r for r in _ranked(side)} for side in (a_side, b_side)]
         candidates = [(keys[0][key], keys[1][key]) for key in keys[0] if key in keys[1]]
         pairs += [ResultMatch(x, y) for x, y in candidates if id(x) not in paired_ids or id(y) not in paired_ids]
     return pairs
 
 
-def _equal(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[ResultMatch]:
+def _equal(a_side: Sequence[Record], b_side: Sequence[Record]) -> Iterator[ResultMatch]:
     """Yield pairs of results whose identity is the same.
 
     Several results of one point, such as two detections of a level, are paired in their order.
     """
-    by_point = grouped(others, point_key)
-    for r in ones:
+    by_point = grouped(b_side, point_key)
+    for r in a_side:
         if counterparts := by_point.get(point_key(r)):
             yield ResultMatch(r, counterparts.pop(0))
 
@@ -163,7 +168,7 @@ def _equal(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[ResultM
 def _ranked(side: Iterable[Record]) -> list[Record]:
     """Return the records in an order in which the record that represents the others comes last.
 
-    It has the largest footprint, random order, the lowest CPU and node numbers, and the best value.
+    It has the largest footprint, another pattern than "stride", the lowest CPU and node numbers, and the best value.
     """
     return sorted(side, key=_rank, reverse=True)
 
@@ -188,7 +193,7 @@ class _PairingRule:
 
     Attributes:
         alike: Whether footprints, CPU numbers and node numbers must agree; otherwise, each kind has one pair.
-        by_part: Whether workers must fill the same part of the machine; otherwise, their numbers must agree.
+        by_part: Whether workers must fill the same part of the machine; otherwise, their counts must agree.
     """
 
     alike: bool
@@ -201,17 +206,19 @@ _PASSES: Final = [_PairingRule(alike, by_part) for alike in (True, False) for by
 class _Pairing:
     """Pairs the results of two sides, each of one source, on different machines or of different sources."""
 
-    def __init__(self, ones: Sequence[Record], others: Sequence[Record], of_all: Mapping[int, ResultKind]) -> None:
-        self._sides = ones, others
-        self._same_source = source(ones[0]) == source(others[0])
-        self._kinds = of_all
+    def __init__(
+        self, a_side: Sequence[Record], b_side: Sequence[Record], kind_by_id: Mapping[int, ResultKind]
+    ) -> None:
+        self._sides = a_side, b_side
+        self._same_source = source(a_side[0]) == source(b_side[0])
+        self._kinds = kind_by_id
         groups = [grouped(side, _metric) for side in self._sides]
         self._groups = {m: (groups[0][m], groups[1][m]) for m in groups[0] if m in groups[1]}
         self._words: dict[int, dict[str, str]] = {}
         for metric_sides in self._groups.values():
             for records, other_records in (metric_sides, metric_sides[::-1]):
-                other_words = known_words(of_all[id(r)] for r in other_records)
-                self._words |= {id(r): resolved(of_all[id(r)].words, other_words) for r in records}
+                other_words = known_words(kind_by_id[id(r)] for r in other_records)
+                self._words |= {id(r): resolved(kind_by_id[id(r)].words, other_words) for r in records}
         self._identity = {
             id(r): identity(r) for metric_sides in self._groups.values() for side in metric_sides for r in side
         }
@@ -298,7 +305,7 @@ class _Pairing:
         Args:
             x: Result of the first side.
             y: Result of the second side.
-            how: The pass that found the pair; None for the first pass, in which all conditions agree.
+            how: The pass that found the pair; None if conditions agree, perhaps except for pages.
         """
         by_part = how is not None and how.by_part
         if (id(x), id(y)) in self._known:
@@ -310,7 +317,7 @@ class _Pairing:
                 difference = difference or (
                     f"{x_words[aspect]} and {y_words[aspect]}" if x_words[aspect] != y_words[aspect] else ""
                 )
-            elif not (self._same_source and _numbers_tell(x, aspect)):
+            elif not (self._same_source and _conditions_suffice(x, aspect)):
                 return
         kind = "" if how is None or how.alike else self._kind_text(x, by_part)
         self._found.append(ResultMatch(x, y, difference, kind))
@@ -333,15 +340,15 @@ class _Pairing:
 
 def _size_text(size: float, largest: float | None) -> str:
     """Return a key that is equal for footprints within about 1.1 %, and for all footprints near `largest`."""
-    if largest is not None and size >= _LARGEST * largest:
+    if largest is not None and size >= _LARGEST_SHARE * largest:
         return "largest"
     return str(round(_PER_OCTAVE * math.log2(size)))
 
 
-def _numbers_tell(record: Record, aspect: str) -> bool:
+def _conditions_suffice(record: Record, aspect: str) -> bool:
     """Return whether results of one source with the same conditions are of one kind, although no condition states it.
 
-    Numbers of CPUs have a different meaning on each machine, except on models, which are numbered alike.
+    CPU numbers have a different meaning on each machine, except in models and publications, which number CPUs alike.
     """
     return aspect != CPUS or record.source in {"model", "paper"}
 
@@ -357,16 +364,16 @@ def _largest(side: Sequence[Record]) -> dict[tuple[tuple[str, str], str], float]
 # ------------------------------------------------------------------ reasons
 
 
-def _kind_key(record: Record, of_all: Mapping[int, ResultKind]) -> tuple[Any, ...]:
-    kind = of_all[id(record)]
+def _kind_key(record: Record, kind_by_id: Mapping[int, ResultKind]) -> tuple[Any, ...]:
+    kind = kind_by_id[id(record)]
     return _metric(record), tuple(sorted((k, tuple(sorted(v))) for k, v in kind.words.items())), kind.workers
 
 
 class _OtherSide:
     """The results of a metric of one side; explains why a result of the other side has no counterpart among them."""
 
-    def __init__(self, records: Sequence[Record], of_all: Mapping[int, ResultKind], letter: str) -> None:
-        record_kinds = [of_all[id(r)] for r in records]
+    def __init__(self, records: Sequence[Record], kind_by_id: Mapping[int, ResultKind], letter: str) -> None:
+        record_kinds = [kind_by_id[id(r)] for r in records]
         self._letter, self._known = letter, known_words(record_kinds)
         self._words: dict[str, set[str]] = {}
         for kind in record_kinds:
@@ -380,7 +387,10 @@ class _OtherSide:
                 self._values.setdefault(name, {})[str(value)] = value
 
     def reason(self, record: Record, kind: ResultKind) -> str:
-        """Return the first aspect, number of workers or condition that no result here has; "" if one has them all."""
+        """Return the first aspect, number of workers or condition that no result here has.
+
+        It is "" if each of them occurs here, although perhaps not all in one result.
+        """
         words = resolved(kind.words, self._known)
         if unknown_aspects := [aspect for aspect, word in words.items() if not word]:
             return f"the {_ASPECTS.get(unknown_aspects[0], unknown_aspects[0])} is not known"
@@ -396,11 +406,11 @@ class _OtherSide:
                 )
         workers = kind.workers
         if workers is not None and workers.count not in self._counts and workers.part not in self._parts:
-            return f"{self._letter} has no result with as many threads or processes"
+            return f"{self._letter} has no result with the same number of threads or processes"
         for name, value in identity(record).items():
-            if name in self._values.keys() - _NO_MATTER and str(value) not in self._values[name]:
+            if name in self._values.keys() - _IRRELEVANT and str(value) not in self._values[name]:
                 values = _listed(self._values[name].values(), ", ")
-                return f"{self._letter} has it with other {name.replace('_', ' ')}: {values}"
+                return f"{self._letter} has it with different values of {name.replace('_', ' ')}: {values}"
         return ""
 
 
@@ -410,15 +420,17 @@ def _listed(values: Collection[Any], separator: str) -> str:
     return separator.join(map(str, first)) + (f"{separator}…" if len(values) > 3 else "")
 
 
-_NO_MATTER: Final = frozenset({*_WORDED, *_WORKERS, *_FOOTPRINTS, *CHOICES, *_WAYS})
+_IRRELEVANT: Final = frozenset({*_WORDED, *_WORKERS, *_FOOTPRINTS, *CHOICES, *_WAYS})
 _ASPECTS: Final = {
     MEMORY: "place of the memory",
     CPUS: "place of the CPUs",
-    "home": "home of the line",
-    "state": "state of the line",
+    "home": "home of the cache line",
+    "state": "state of the cache line",
     "hosts": "number of hosts",
 }
 
 
 def _workers_text(count: int | None, part: str) -> str:
-    return f"all CPUs of the {part}" if count is None else "one thread" if count == 1 else f"{count} threads"
+    if count is None:
+        return f"{part} ranks" if part.startswith("each of") else f"all CPUs of the {part}"
+    return "one thread or process" if count == 1 else f"{count} threads or processes"

@@ -23,8 +23,12 @@ MIN_SAMPLES: Final = 6  # the median of fewer samples has no 95 % interval
 PLATEAU: Final = ("from_bytes", "to_bytes")  # the conditions with the footprints of a level of a curve
 _DERIVED: Final = sorted(("level", "kind", *PLATEAU))  # conditions that identify results of a whole curve
 _LONGEST_S: Final = 3600.0  # longer budgets are not recommended
-MODE_GAP: Final = 0.05  # smallest gap between the nearest intervals of two modes, as a share
-_TWO_RUNS: Final = 1.5  # widens the bounds of two runs: the error rate for equal pairs is 4 %, with 1 it is 6 %
+MODE_GAP: Final = 0.05  # smallest gap between the nearest intervals of two modes, as a share of the lower one
+_TWO_RUNS: Final = (
+    1.5  # factor for the bounds of two runs: with it, 4 % of equal pairs appear to differ, without it 6 %
+)
+
+_json: Final = json.JSONEncoder(sort_keys=True).encode  # `json.dumps` would make an encoder for each of many keys
 
 
 def point_key(record: Record, *without: str) -> str:
@@ -35,9 +39,9 @@ def point_key(record: Record, *without: str) -> str:
     """
     instrument, *conditions = point(record)
     if not without:
-        return json.dumps([record.metric, instrument, *conditions], sort_keys=True)
+        return _json([record.metric, instrument, *conditions])
     identifying = [{k: v for k, v in group.items() if k not in without} for group in conditions]
-    return json.dumps([record.metric, instrument, *identifying], sort_keys=True)
+    return _json([record.metric, instrument, *identifying])
 
 
 def measured(record: Record) -> MedianEstimate:
@@ -108,7 +112,7 @@ def quality(records: Iterable[Record]) -> Quality:
 
 
 def shortfall(records: Iterable[Record], budget_s: float) -> str:
-    """Return which points have too few samples or too wide an interval, and what would probably help; "" if none has.
+    """Return how many points have too few samples or too wide an interval, and what would help; "" if none has.
 
     The half width of the interval shrinks with the square root of the number of samples. If the interval of the samples
     is narrow enough and only the runs differ by more, more runs help. Only results for which a width was requested
@@ -138,7 +142,7 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
     if differing_count := sum(growth[key] <= 1 for key in differing_points):
         texts.append(
             f"the runs of {differing_count} {of_all} differ by more than the requested interval; "
-            "more --repetitions help"
+            "more --repetitions would help"
         )
     if not short_count:
         return "; ".join(texts)
@@ -170,7 +174,7 @@ def pool(runs: Sequence[Sequence[Record]]) -> list[Record]:
 
 
 def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
-    """Return the runs with the same range of footprints for levels that overlap, so that these levels are pooled.
+    """Return the runs, in which levels that overlap have the same range of footprints, so that these levels are pooled.
 
     The third level of one run may be another plateau than the third level of the next; only footprints identify a
     plateau. The new range of a level is the intersection of the ranges in all runs.
@@ -295,9 +299,10 @@ def _pooled(same: Sequence[Record]) -> list[Record]:
 def run_bounds(runs: Sequence[Record]) -> tuple[float, float] | None:
     """Return the bounds within which the median of another measurement is expected.
 
-    The samples of a run resemble each other more than the samples of another run, so the interval of all samples is too
-    narrow. With six or more runs, their medians give an interval as samples do. With fewer runs, the hull of their
-    intervals is widened by the distance of their medians, since another run is outside the hull half of the time.
+    The samples of a run resemble each other more than they resemble the samples of another run, so the interval of all
+    samples is too narrow. With six or more runs, their medians give an interval as samples do. With fewer runs, the
+    hull of their intervals is widened by the distance of their medians, since another run is outside the hull half of
+    the time.
 
     Returns:
         Lower and upper bound in the unit of the records; None if all samples together are too few for an interval.

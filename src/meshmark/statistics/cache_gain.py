@@ -75,7 +75,7 @@ def superlinear_reason(
             )
         if level == 1 and memory_bytes <= before:
             break
-    return f"its memory of {size(memory_bytes)} fits in no cache level by the added CPUs; {UNKNOWN}"
+    return f"the added CPUs do not make its memory of {size(memory_bytes)} fit in a further cache level; {UNKNOWN}"
 
 
 def cache_sizes(

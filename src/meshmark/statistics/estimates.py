@@ -65,8 +65,8 @@ def nan_median(values: Array, axis: int) -> Array:
 def deviation(away: Array) -> Array:
     """Return the standard deviation of each column around 0, without the influence of values far away.
 
-    This is Huber's proposal 2, which needs 1.1 times as many values of a normal distribution as the ordinary deviation,
-    while the median deviation, with which the iteration begins, needs 2.7 times as many.
+    This is Huber's proposal 2. For the same precision, it needs 1.1 times as many values of a normal distribution as
+    the ordinary deviation; the median deviation, with which the iteration begins, needs 2.7 times as many.
     """
     import numpy as np
 
@@ -109,7 +109,7 @@ def correlation(z: Array) -> Array:
 
 
 def scaled(covariance: Array) -> Array:
-    """Return the correlation of a covariance."""
+    """Return the correlation matrix of a covariance matrix."""
     import numpy as np
 
     root = np.sqrt(np.diag(covariance))

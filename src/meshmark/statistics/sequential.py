@@ -13,8 +13,8 @@ refuted form the interval.
 
 The stake is the hyperbolic tangent of a bounded multiple of the deviation, in units of the spread of the last pairs:
 nearly the likelihood ratio of normal noise where deviations are small, and limited where they are outliers. As the
-wealth is monotone in the factor, the interval has two ends, found by bisection. Each end may fail with half of the
-error.
+wealth is monotone in the factor, the interval has two ends, found by bisection. Each end is allowed half of the error
+probability.
 
 The module is pure: callers pass log-ratios to `add`.
 
@@ -35,8 +35,9 @@ CONFIDENCE: Final = 0.95
 # Multiples of the deviation over the spread, and their shares of the initial wealth: large ones win early if the effect
 # is large, small ones make narrow intervals of many pairs.
 STAKES: Final = ((0.25, 0.25), (0.5, 0.5), (1.0, 0.25))
-LIMIT: Final = 1.0  # of a multiple of the deviation: one bet multiplies the wealth by at most 1 + tanh(1) = 1.76
-FIRST: Final = 0.5  # the multiple of all deviations before the spread is known
+# Largest multiple of the deviation over the spread: one bet multiplies the wealth by at most 1 + tanh(1) = 1.76.
+LIMIT: Final = 1.0
+FIRST: Final = 0.5  # argument of tanh for every deviation before the spread is known
 KNOWN: Final = 3  # pairs after which the spread is known
 WINDOW: Final = 20  # pairs that the spread is estimated from, so that it follows a changing machine
 _NORMAL: Final = 1.048  # standard deviation of normal values over the median of their absolute differences

@@ -1,9 +1,10 @@
-"""Decides which of several measurements is better: the only place that declares a winner, equality or no difference.
+"""Decides which of several measurements is better.
 
-Every comparison supplies an estimate with a 95 % interval of its own method, and the smallest difference that matters.
-The rule is the same for all: a difference counts if the interval excludes equality and reaches beyond what matters;
-two are equal only if the whole interval lies within what does not matter; everything else is inconclusive. Equality is
-thus shown, never assumed from missing evidence.
+This is the only place that declares a winner, equality or an inconclusive result. Every comparison supplies an estimate
+with a 95 % interval of its own method, and the smallest difference that matters. The rule is the same for all: a
+difference counts if the interval excludes equality and reaches beyond what matters; two are equal only if the whole
+interval lies within what does not matter; everything else is inconclusive. Equality is thus shown, never assumed from
+missing evidence.
 
 Source: intervals in place of two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987), 657-680.
 """
@@ -23,7 +24,7 @@ Spoken = Literal["faster", "slower", "better", "worse", "higher", "lower", "equa
 Interval = tuple[float, float]
 
 MARGIN: Final = 0.02  # smallest relative difference that matters by default
-WIDE: Final = 0.1  # half of an interval over its value, above which a measurement is not judged
+WIDE: Final = 0.1  # half the width of an interval, divided by the value; above it, a measurement is not judged
 
 
 def judge(interval: Interval | None, alike: Interval, equal: float = 1.0) -> Word:
@@ -100,7 +101,7 @@ class Ratio:
 
     @property
     def differs(self) -> bool:
-        """Return whether one side is better, beyond the margin."""
+        """Return whether the medians differ: the interval excludes 1 and reaches beyond the margin."""
         return self.word in {"lower", "higher"}
 
 
@@ -138,9 +139,9 @@ class MedianRanking:
     Attributes:
         word: `winner`: the only name in `best` is better than each of the others; `equal`: the names in `best` are
             shown to be alike, and better than the others; `inconclusive`: any name in `best` may be the best.
-        best: Names, the best first; names that were not judged come last.
-        excluded: Names that were not judged, with the reason. There is no winner or equality that their possible
-            values could contradict.
+        best: Names of which any may be the best, in the order of their medians; names that were not judged come last.
+        excluded: Names that were not judged, with the reason. No winner or equality is declared if their possible
+            values could contradict it.
     """
 
     word: Literal["winner", "equal", "inconclusive"]

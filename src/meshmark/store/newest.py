@@ -52,15 +52,17 @@ def newest(store: Store, machine: str, until: str = "") -> NewestResults:
 
     Args:
         machine: Id of the machine.
-        until: Beginning of an ISO date and time. Runs that began later are left out; "" leaves out none.
+        until: An ISO date and time, or its first part. Runs that began later are left out; "" leaves out none.
 
     Raises:
-        UsageError: `until` is not the beginning of a date and time.
+        UsageError: `until` is neither a date and time nor its first part.
     """
     if not re.fullmatch("[0-9T:.Z-]*", until):
-        raise UsageError(f"date: found '{quoted(until)}'; allowed: the start of a date and time, such as 2026-10-25")
+        raise UsageError(
+            f"date: found '{quoted(until)}'; allowed: a date and time or its first part, such as 2026-10-25"
+        )
     predicate = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
-    rows = store.selected(_QUERY.replace("{when}", predicate), lambda row: row, machine=machine)
+    rows = store.converted(lambda row: row, _QUERY.replace("{when}", predicate), machine=machine)
     runs = store.select(_RUNS.replace("{when}", predicate), machine=machine)
     return NewestResults(rows, runs[0]["runs"] if runs else 0)
 

@@ -34,7 +34,7 @@ class QueryError(Exception):
 
 
 def fetch_rows(query: str, values: Sequence[Any], convert: Callable[[dict[str, Any]], _Converted]) -> list[_Converted]:
-    """Execute a query, and return its rows, each converted from a dictionary by column.
+    """Execute a query, and return its rows, each converted from a dictionary of its columns.
 
     The rows are fetched in parts, because a dictionary of all columns takes several times the memory of a record.
 
@@ -104,7 +104,9 @@ def _connected() -> Iterator[DuckDBPyConnection]:
                 raise KeyboardInterrupt from error
             raise
         except duckdb.Error as error:
-            raise QueryError(quoted(str(error).splitlines()[0], 400)) from error  # includes the path
+            raise QueryError(
+                quoted(str(error).splitlines()[0], 400)
+            ) from error  # the message includes the path of the file
 
 
 def rows_sql(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:
@@ -123,7 +125,7 @@ def rows_sql(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:
 
 @cache
 def _no_rows() -> str:
-    """Return SQL that selects no row of all columns. A union with it adds the columns that a file lacks."""
+    """Return SQL that selects all columns but no rows. A union with it adds the columns that a file lacks."""
     types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
     columns = [
         (f.name, types.get(str(f.type)) or f"{types[str(f.type.value_type)]}[]")  # a simple type, or a list of it

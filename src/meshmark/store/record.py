@@ -109,8 +109,8 @@ def value_problem(unit: str, better: str, value: float) -> str:
     """Return why a quantity of this unit and direction cannot have this value; "" if it can.
 
     Values are finite. Durations, rates and other quantities with a unit and a direction are not negative, and neither
-    are sizes, clocks and rates without a direction. Ratios and differences may be negative: their unit is 1, or they
-    have no direction, such as the residual of a time after its known parts are subtracted.
+    are sizes, frequencies and rates without a direction. Ratios and differences may be negative: their unit is 1, or
+    they have no direction, such as the residual of a time after its known parts are subtracted.
     """
     if not math.isfinite(value):
         return f"found {value!r}, a finite number is required"
@@ -272,7 +272,8 @@ class Record:
         """Return the range that views show and verdicts use.
 
         It is `run_low` and `run_high` if runs were pooled, because runs differ more than the samples of one run, and
-        otherwise `interval`. None if there are too few samples, or if the value is outside the range.
+        otherwise `interval`. None if there are too few samples, or if the range of pooled runs is negative or does not
+        contain the value.
         """
         if "run_low" not in self.conditions:
             return self.interval
@@ -295,7 +296,7 @@ class Record:
 
     @property
     def converged(self) -> bool:
-        """Return whether the interval is as narrow as requested, or no width was requested."""
+        """Return whether `bounds` are as narrow as requested; True if no width was requested or the value is 0."""
         width = self.requested_half_width
         if width is None or self.value == 0:
             return True
@@ -398,7 +399,10 @@ def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
 
 
 def _is_finite(value: object) -> bool:
-    """Return whether a double can represent `value`: JSON also has NaN and integers of 400 digits."""
+    """Return whether `value` is a number that is finite as a double.
+
+    Python's JSON parser also returns NaN and integers of 400 digits.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -408,7 +412,7 @@ def _is_finite(value: object) -> bool:
 
 
 def scalars(values: object, name: str) -> dict[str, Scalar]:
-    """Return an object of texts and numbers, the conditions or the provenance of a record.
+    """Return an object of texts, numbers, booleans and nulls, the conditions or the provenance of a record.
 
     Args:
         values: The parsed object.
@@ -419,7 +423,9 @@ def scalars(values: object, name: str) -> dict[str, Scalar]:
             represent.
     """
     if not isinstance(values, dict) or not all(is_unicode(k) and is_scalar(v) for k, v in values.items()):
-        raise RecordError(f"{name}: found {_shown(values)}, an object of strings and numbers is required")
+        raise RecordError(
+            f"{name}: found {_shown(values)}, an object of strings, numbers, booleans and nulls is required"
+        )
     # Thousands of records have the same few names and texts. Each is in memory once.
     return {intern(k): intern(v) if type(v) is str else v for k, v in values.items()}
 

@@ -168,7 +168,7 @@ def load_plan(path: Path, parse: Callable[[Any], Plan], what: str, hint: str = "
 
 
 def check_same(folder: Path, what: str, recorded: Any, requested: Mapping[str, Any], hint: str) -> None:
-    """Raise UsageError if a session has other parameters than a request; the message names the first that differs.
+    """Raise UsageError if a session has different parameters from a request; the message names the first that differs.
 
     Args:
         folder: The folder of the session.
@@ -219,7 +219,7 @@ class Journal:
         Args:
             parse: Function that makes an entry from the value of a line; it raises ValueError, TypeError, KeyError or
                 AttributeError if the line is not an entry.
-            what: Name of an entry in the error about a line that is not an entry; "" to leave out such lines.
+            what: What an entry is called in the error for a line that is not one; "" to leave out such lines.
 
         Raises:
             MeshmarkError: The file cannot be read, or a line is not an entry.
@@ -239,7 +239,7 @@ class Journal:
 
 @contextlib.contextmanager
 def appended(path: Path) -> Iterator[IO[bytes]]:
-    """Open a journal for one writer, without the incomplete last line that a killed writer left.
+    """Open a journal for one writer, after cutting off an incomplete last line that a killed writer left.
 
     Raises:
         OSError: The file cannot be written.

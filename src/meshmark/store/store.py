@@ -225,14 +225,6 @@ class Store:
         """Return all files with results, including unreadable files."""
         return [file.path for file in result_files(self.folder)]
 
-    def newest_mtime_ns(self) -> int:
-        """Return the latest time at which a file of results was modified, in ns; 0 without files."""
-        times_ns = []
-        for path in self.files():
-            with contextlib.suppress(OSError):  # removed in the meantime
-                times_ns.append(path.stat().st_mtime_ns)
-        return max(times_ns, default=0)
-
     def _select(
         self, query: str, equal: dict[str, str], status: str, fetch: Callable[[str, list[Any]], list[_Of]]
     ) -> list[_Of]:
@@ -284,32 +276,31 @@ class Store:
         """
         return self.converted(lambda row: row, **equal)
 
-    def converted(self, convert: Callable[[tuple[str, str, Record]], _Of | None], **equal: str) -> list[_Of]:
-        """Return what `convert` makes of the rows that `rows` returns, except None; records are not kept."""
-        return self.selected("SELECT * FROM {rows}", convert, **equal)
+    def converted(
+        self,
+        convert: Callable[[tuple[str, str, Record]], _Of | None],
+        query: str = "SELECT * FROM {rows}",
+        **equal: str,
+    ) -> list[_Of]:
+        """Return what `convert` makes of each row of a query that has all columns, except None.
 
-    def selected(self, query: str, convert: Callable[[tuple[str, str, Record]], _Of | None], **equal: str) -> list[_Of]:
-        """Return what `convert` makes of the rows of a query of `select` that has all columns, except None."""
+        The records are not kept. `query` and `equal` are as in `select`.
+        """
 
         def converted_rows(table: pa.Table) -> Iterator[_Of]:
-            return (result for row in self._rows_of(table) if (result := convert(row)) is not None)
+            if (records := records_of(table)) is None:
+                rows = self.parsed(table.to_pylist())
+            else:
+                names = ([sys.intern(name) for name in table[column].to_pylist()] for column in ("run", "step"))
+                rows = list(zip(*names, records, strict=True))
+            return (result for row in rows if (result := convert(row)) is not None)
 
         return self._select(query, equal, _IS_MEASURED, lambda sql, values: fetch_tables(sql, values, converted_rows))
 
-    def _rows_of(self, table: pa.Table) -> list[tuple[str, str, Record]]:
-        records = records_of(table)
-        if records is None:
-            return self.parsed(table.to_pylist())
-        names = ([sys.intern(name) for name in table[column].to_pylist()] for column in ("run", "step"))
-        return list(zip(*names, records, strict=True))
-
     def parsed(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, Record]]:
         """Return run, step and record of rows from `select`; inconsistent rows are skipped and added to `broken`."""
-        return [row for row in map(self._with_step, rows) if row is not None]
-
-    def _with_step(self, row: dict[str, Any]) -> tuple[str, str, Record] | None:
-        record = self._parse_row(row, record_of)
-        return None if record is None else (row["run"], row["step"], record)
+        records = ((row, self._parse_row(row, record_of)) for row in rows)
+        return [(row["run"], row["step"], record) for row, record in records if record is not None]
 
     def _parse_row(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
         try:
@@ -320,7 +311,7 @@ class Store:
 
     def query(self, **equal: str) -> list[Record]:
         """Return the records whose columns (run, step, machine, instrument, metric, source) match."""
-        return [record for _, _, record in self.rows(**equal)]
+        return self.converted(lambda row: row[2], **equal)
 
     def absences(self, **equal: str) -> list[Absence]:
         """Return the absences whose columns have these values; damaged rows are left out."""
@@ -337,13 +328,6 @@ class Store:
                       list_sort(list(DISTINCT instrument)) AS instruments, min(start) AS start
                FROM {rows} GROUP BY run ORDER BY start, run"""
         )
-
-    def steps(self) -> dict[str, set[str]]:
-        """Return the names of the steps of each run."""
-        step_names: dict[str, set[str]] = {}
-        for row in self.select("SELECT DISTINCT run, step FROM {rows}"):
-            step_names.setdefault(row["run"], set()).add(row["step"])
-        return step_names
 
     def unreadable(self, run: str, step: str) -> bool:
         """Return whether a file that may have the results of a step is unreadable."""

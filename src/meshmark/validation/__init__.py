@@ -1,4 +1,4 @@
-"""Tests statements of the literature: on this host, on models, and by computation from printed numbers.
+"""Tests published claims: on this host, on models, and by computation from printed numbers.
 
 Only the command line imports this package; the models and the comparison of results do not need it.
 """

@@ -54,7 +54,7 @@ class LiveSampler:
         command += ["--root", str(root)] if root is not None else []
         command += ["--sources", ",".join(sources)] if sources else []
         command += ["--without", ",".join(without)] if without else []
-        # A temporary file would remain if this process is killed.
+        # A named file would remain if this process were killed.
         descriptor = os.memfd_create("sustained")
         if sustained is not None:
             os.write(descriptor, json.dumps(sustained).encode())
@@ -80,7 +80,7 @@ class LiveSampler:
         return exit_reason(self._stderr.read(), status)
 
     def frames(self) -> Iterator[Frame]:
-        """Yield frames until the sampler ends, or after `stop`."""
+        """Yield frames until the sampler ends by itself or through `stop`."""
         return (frame_of(parse_line(text), self.header) for text in self.lines())
 
     def lines(self) -> Iterator[str]:

@@ -191,7 +191,7 @@ def test_what_only_one_side_has_is_listed() -> None:
     assert (only_a.record.metric, only_a.reason) == ("load_latency", NO_METRIC)
     assert (only_b.record.conditions["threads"], only_b.reason) == (
         1,
-        "A has no result with as many threads or processes",
+        "A has no result with the same number of threads or processes",
     )
 
 

@@ -226,7 +226,7 @@ def test_a_budget_is_proposed_for_points_that_are_too_wide_or_short() -> None:
     assert shortfall([wide(0.2, run_modes=2)], 10) == ""
     spread_runs = wide(0.01, run_low=0.9, run_high=1.1)
     text = shortfall([spread_runs, wide(0.01, home_node=1)], 10)
-    assert text == "the runs of 1 of 2 points differ by more than the requested interval; more --repetitions help"
+    assert text == "the runs of 1 of 2 points differ by more than the requested interval; more --repetitions would help"
     text = shortfall([spread_runs, wide(0.04, home_node=1)], 10)
     assert "--budget 25s" in text and "the runs of 1 of 2 points" in text
     assert shortfall([replace(line(1.0), interval=(0.5, 1.5))], 10) == ""  # no width was requested

@@ -1,4 +1,4 @@
-"""`meshmark claims`: tests statements of the literature."""
+"""`meshmark claims`: tests published claims."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def claims(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Test statements of the literature: on this host, on models, and by computation from printed numbers.
+    """Test published claims about machines: on this host, on models, and by computation from printed numbers.
 
     Each test stores its evidence and a verdict: holds, does not hold, inconclusive, or cannot be tested here.
 

@@ -195,7 +195,9 @@ def _record(group: Mapping[str, Any], common: Mapping[str, Any], result: Mapping
     for key, values in common.items():
         rest = result.get(key, {})
         if not isinstance(rest, dict):
-            raise RecordError(f"{key}: found {_shown(rest)}, an object of strings and numbers is required")
+            raise RecordError(
+                f"{key}: found {_shown(rest)}, an object of strings, numbers, booleans and nulls is required"
+            )
         parts[key] = {**values, **rest}
     samples = result.get("samples")
     line = {**{k: group.get(k) for k in _FIXED}, "samples": samples, "flags": result.get("flags", []), **parts}

@@ -380,7 +380,9 @@ class _Contents:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._readable = store.steps()
+        self._readable: dict[str, set[str]] = {}
+        for row in store.select("SELECT DISTINCT run, step FROM {rows}"):
+            self._readable.setdefault(row["run"], set()).add(row["step"])
         self._planned: dict[tuple[str, str], StepImport] = {}
         self._stored: dict[str, dict[str, list[Record]]] = {}  # records of the requested runs, by step
 

@@ -1,1 +1,1 @@
-"""General statements of the literature: their catalogue, and the methods that test them on a machine."""
+"""General claims of publications: their catalogue, and the methods that test them on a machine."""

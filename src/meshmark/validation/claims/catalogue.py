@@ -1,4 +1,4 @@
-"""Reads the catalogue of general statements of the literature, each with its source and its tests.
+"""Reads the catalogue of general claims of publications, each with its source and its tests.
 
 A file of `data/` contains the claims of one theme:
 
