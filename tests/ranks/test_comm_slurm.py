@@ -44,9 +44,13 @@ def program(kind: str) -> str:
 
 def start(words: list[str], slurm: dict[str, str], kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
     env = {**launch.environment(kind), **slurm, "XDG_DATA_HOME": str(folder)}
-    return subprocess.run(
-        words, env=env, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
-    )
+    for _ in range(3):
+        completed = subprocess.run(
+            words, env=env, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
+        )
+        if "launch failed: Unspecified error" not in completed.stderr:
+            break  # else Slurm gave up on a busy machine, before it started the program
+    return completed
 
 
 def joined_by(manager: str, slurm: dict[str, str]) -> list[str]:
