@@ -62,7 +62,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 
 class counted:  # noqa: N801 (used like a function)
-    """Progress bar over a known number of simulations, only on a terminal: most simulations end within a second."""
+    """Progress bar over a known number of steps, such as simulations, only on a terminal: most end within a second."""
 
     def __init__(self, label: str) -> None:
         self.label = label

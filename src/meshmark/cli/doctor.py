@@ -121,8 +121,8 @@ def _print(findings: Sequence[HostFinding], as_json: bool) -> None:
     print_findings(findings)
     counts = {j: sum(f.verdict == j for f in findings) for j in ORDER}
     say(
-        f"{counts['slows']} slow programs now, {counts['spoils-measurements']} affect measurements, "
-        f"{counts['hidden']} hide data, {counts['unknown']} unknown, {counts['ok']} OK"
+        f"findings: {counts['slows']} that slow programs now, {counts['spoils-measurements']} that affect "
+        f"measurements, {counts['hidden']} that hide data, {counts['unknown']} unknown, {counts['ok']} OK"
     )
 
 

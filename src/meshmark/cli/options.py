@@ -46,9 +46,10 @@ def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any,
 
 
 def _refuse_empty(parameter: Any, context: Any, value: Any) -> None:
-    """Reject an empty value. It often results from an unset shell variable, and would mean all, or this folder.
+    """Reject an empty value.
 
-    Words of a command may be empty.
+    It often results from an unset shell variable, and would be taken to mean "all" or "this folder". Words of a command
+    may be empty.
     """
     texts = value if isinstance(value, list | tuple) else [value]
     is_option = parameter.param_type_name == "option"
@@ -144,7 +145,7 @@ ApplicationOption = Annotated[
     str,
     typer.Option(
         "--app",
-        help="application file, or a name of meshmark list applications, instead of a command",
+        help="application file, or a name that meshmark list applications prints, instead of a command",
         metavar="FILE",
         autocompletion=shipped_applications,
         show_default=False,
@@ -187,7 +188,7 @@ RootOption = Annotated[
 
 
 def in_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Callback of an option that names a file to write. It rejects a path that cannot be written before any work.
+    """Callback of an option that names a file to write; it rejects a path that cannot be written before work begins.
 
     The folder of the file must exist, because a mistyped folder must not be created.
 

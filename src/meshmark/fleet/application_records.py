@@ -62,7 +62,8 @@ class RunLine(Excerpt):
         code: Exit status, signal or error number.
         left: Number of processes that the run left running.
         stuck: Number of processes that were killed and have not ended.
-        peak_bytes: Peak memory; 0: at most the memory of the runner, which hides it.
+        peak_bytes: Peak memory; 0: unknown, since it is at most about the memory of the runner, which is measured with
+            it.
         busy_s, stolen_s: Busy and stolen time of all CPUs together during the run.
         file: The end of its file of results.
         cut: Whether an output is cut, so that only its end is here.
@@ -238,7 +239,7 @@ def attempt_of(what: NodeApplication, line: RunLine) -> ConfigurationRun:
     if attempt.reason:
         attempt.value = None
         if line.cut and "no match in the output" in attempt.reason:
-            attempt.reason += ", of which the node kept the end only; output_kib keeps more"
+            attempt.reason += ", of which the node kept only the end; a larger output_kib keeps more"
     return attempt
 
 

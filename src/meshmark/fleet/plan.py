@@ -28,7 +28,7 @@ Kind = Literal["survey", "check", "pairs"]
 FORMAT: Final = "meshmark node plan"
 _SLACK: Final = 3.0  # factor by which a step may exceed its budget, for preparation and the last sample
 _START_S: Final = 5.0  # time for the start of a step
-_OUTPUTS: Final = MAX_BYTES // 4  # bytes of outputs of programs in the file of a node; in JSON, a byte may take several
+_OUTPUTS: Final = MAX_BYTES // 4  # limit of programs' outputs in a node's file, B; in JSON, a byte may become several
 # Patterns of glob(7) below / for the files that `machine.boot` and `fleet.facts` read.
 FILES: Final = (
     "proc/cpuinfo",

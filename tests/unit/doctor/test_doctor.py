@@ -130,7 +130,7 @@ def test_commands_are_printed_on_their_own_lines(tmp_path: Path) -> None:
     expected = "    echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
     assert expected in completed.stdout.splitlines()
     assert completed.stdout.splitlines()[1].startswith("spoils")
-    assert "1 affect measurements" in completed.stderr
+    assert "1 that affect measurements" in completed.stderr
 
 
 def test_an_empty_tree_is_reported_in_one_line(tmp_path: Path) -> None:

@@ -273,7 +273,7 @@ def test_another_number_of_runs_or_a_limit_is_the_same_point(tmp_path: Path) -> 
         ({"how": "output"}, "wrote more than 1024 MiB"),
         ({"left": 2}, "left 2 processes running, which were killed"),
         ({"out": "sum: 5050\n"}, "figure.pattern: found no match in the output, a positive number is required"),
-        ({"out": "sum: 5050\n", "cut": True}, "of which the node kept the end only; output_kib keeps more"),
+        ({"out": "sum: 5050\n", "cut": True}, "of which the node kept only the end; a larger output_kib keeps more"),
         ({"number": "x"}, "its run cannot be read: 01-sum: number: found 'x'"),
     ],
 )

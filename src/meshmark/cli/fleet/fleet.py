@@ -107,7 +107,7 @@ def check(
     resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check nodes in half a minute and little memory each.
+    """Check each node in half a minute, with little memory.
 
     Nodes that run other work are not measured, unless --beside is given.
 
@@ -169,7 +169,7 @@ def _measure(
                 _again(folder, start["kind"]),
             )
         if not named and start["engine"] not in ENGINES:
-            message = f"--resume: the last campaign is one of {start['engine']}, whose jobs are not started from here"
+            message = f"--resume: the last campaign belongs to {start['engine']}, whose jobs are not started from here"
             raise UsageError(message, f"meshmark fleet ingest {folder}")
         engine = engine_of(site, named or str(start["engine"]), str(start["nodes"]))
     else:
@@ -259,8 +259,8 @@ def judge(
 ) -> None:
     """Name the nodes that are worse than others of the same hardware.
 
-    Suspects and some healthy nodes measure again; a node is named by these fresh values alone. At most 5 % of all names
-    are false, over all nodes, metrics and days.
+    Suspects and some healthy nodes measure again; a node is named by these fresh values alone. At most 5 % of the named
+    nodes are expected to be healthy, over all nodes, metrics and days.
 
     example: meshmark fleet judge /shared/fleet
     """

@@ -46,7 +46,12 @@ register_init(
 )
 
 BaseOption = Annotated[
-    str, typer.Option("--base", help="run with calibration data [the newest of this machine]", show_default=False)
+    str,
+    typer.Option(
+        "--base",
+        help="name of the run that measured the calibration data [the newest of this machine]",
+        show_default=False,
+    ),
 ]
 CpusOption = Annotated[
     str, typer.Option("--cpus", help="CPUs to use, for example 0-3 [all allowed]", show_default=False)
@@ -301,11 +306,13 @@ def run(
 ) -> None:
     """Run a scenario. Reports when each of its co-running programs ran, waited and slept.
 
-    Programs that do not exist yet are generated first, from quick calibration data if there are none. With --alone,
-    each program also runs alone, interleaved with the scenario, and its co-run slowdown is reported.
+    Programs that do not exist yet are generated first. If there are no calibration data, quick ones are measured for
+    this. With --alone, each program also runs alone, interleaved with the scenario, and its co-run slowdown is
+    reported.
 
-    Exit status: 0 if every program exited with status 0; 1 if one did not (failed to start, another status, a signal,
-    timeout_s) or the run was interrupted; 2 if the scenario is invalid, before anything is measured or started.
+    Exit status: 0 if every program succeeded; 1 if one did not (failed to start, a status other than 0, a wrong result,
+    a signal, timeout_s) or the runner was killed; 2 if the scenario is invalid, before anything is measured or started;
+    130 after Ctrl-C, and 128 plus the number of any other signal.
 
     example: meshmark load run bus.toml --out bus
     """
@@ -339,7 +346,7 @@ def run(
         target = programs or folder / "programs"
         _take_base(base_name, force, store)
         trials = f"up to {rounds} trials of {trial_s:g} s for each" if rounds else "without trials"
-        say(f"meshmark: generating {len(missing)} programs in {target}, {trials}")
+        say(f"meshmark: programs to generate in {target}: {len(missing)}, {trials}")
         with interruptible(f"completed programs are in {target}; the same command with --programs {target} uses them"):
             files |= _made(spec, missing, target, base_name, cpu_list, rounds, trial_s)
     if is_study:

@@ -15,7 +15,7 @@ from meshmark.values.paths import data_home
 if TYPE_CHECKING:
     from meshmark.load.calibration.variants import Variant
 
-BUSY: Final = 0.10  # maximum share of CPU time of other processes; calibration data would include more than this
+BUSY: Final = 0.10  # maximum share of CPU time of other processes; a larger share would distort the calibration data
 
 
 def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:

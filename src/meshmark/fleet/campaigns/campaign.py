@@ -52,8 +52,8 @@ TRIES: Final = 2  # jobs for a node that leaves no result
 _FULL: Final = 1 << 20  # a disk with fewer free bytes counts as full
 GRACE_S: Final = 20.0  # time for start and end of a job, beyond the limit of its plan
 _POLL_S: Final = (0.5, 15.0)  # shortest and longest time between queries of the engine
-SILENT_S: Final = 600.0  # a campaign ends if its engine does not answer, or refuses all remaining jobs, for so long
-BACK_S: Final = 60.0  # time after an engine did not answer, until all of its nodes are back
+SILENT_S: Final = 600.0  # a campaign ends if its engine does not answer, or refuses all remaining jobs, for this long
+BACK_S: Final = 60.0  # time for which nodes that are out are waited for after the engine did not answer
 DOUBT_S: Final = 30.0  # time after a failed submission within which the job may still appear
 
 
@@ -220,7 +220,7 @@ class Campaign:
     # Names of live jobs that may not exist, since their submission failed or was interrupted → time of the submission.
     _unsure: dict[str, float] = field(default_factory=dict)
     _void: set[str] = field(default_factory=set)  # jobs that do not count, and are cancelled if they exist
-    _refusal: str = ""  # error message of the last submission
+    _refusal: str = ""  # error message of the last submission that failed
     _count: int = 0
 
     @staticmethod
@@ -330,7 +330,7 @@ class Campaign:
         return before != [(s.status, s.tries) for s in self.nodes.values()]
 
     def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str], known: Mapping[str, EngineNode]) -> None:
-        """Find out which of our jobs exist, and end the jobs that do not exist."""
+        """Find out which of our jobs still exist, and record the others as ended."""
         now = time.monotonic()
         for name, nodes in list(self._live.items()):
             failed_at = self._unsure.get(name)
@@ -401,7 +401,10 @@ class Campaign:
         return self.taken.union(name.removesuffix(SUFFIX) for name in files)
 
     def _end(self, job: str, finished: frozenset[str], known: Mapping[str, EngineNode]) -> None:
-        """End a job that does not exist any more: its nodes without a file have failed."""
+        """Record the end of a job that no longer exists.
+
+        Its nodes without a file wait for another try, or have failed after `TRIES` jobs.
+        """
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
         self._record("ended", job=job)
@@ -463,7 +466,7 @@ class Campaign:
     def _submit(self, engine: Engine, nodes: Sequence[str], work: JobWork) -> bool:
         """Submit a job and return whether the engine accepted it.
 
-        If not, the job may exist nevertheless; the next queries of the engine show it.
+        If not, the job may exist nevertheless; the next queries of the engine show whether it does.
         """
         self._count += 1
         job = f"mm-{self.name.rpartition('-')[2]}-{self._count}"

@@ -89,7 +89,7 @@ def measured(
         wait_s: Passed to `Campaign.drive`.
     """
     nodes = frozenset(Campaign.load(fleet, name).nodes)
-    # Files that an ingestion had claimed before it was killed, or found the disk full, have been measured, too.
+    # An ingestion that was killed, or found the disk full, may have claimed files; their nodes have measured, too.
     ingested = ingest(fleet, name, site.cluster, nodes, show.took_in)
     campaign = Campaign.load(fleet, name, measured_nodes(fleet, name, site.cluster))
     progress = campaign.drive(engine, work(campaign), *limits, show, wait_s)

@@ -111,7 +111,7 @@ def ingest(
         cluster: Name of the cluster.
         known: The nodes of the campaign; files of others are skipped. Empty: all nodes are accepted.
         tick: Called with the number of files that were read so far, and the number of all files.
-        at_once: Largest number of files of nodes in one Parquet file; several processes read more files than this.
+        at_once: Largest number of files of nodes in one Parquet file; if there are more, several processes read them.
 
     Raises:
         MeshmarkError: The folder cannot be written; no file is lost then.
@@ -183,7 +183,8 @@ def _claims(folder: Path, skipped: dict[str, str]) -> Generator[tuple[str, list[
 
     Args:
         folder: Folder of the campaign.
-        skipped: Reasons why files, and anything else in the folder of the claims, are left there; they are added.
+        skipped: Receives the reasons why files of the inbox, or entries of the folder of claims, are left where they
+            are.
     """
     for claim in sorted((folder / "taken").glob("*")):
         handle: int | None = None
@@ -468,7 +469,7 @@ def _doubts(nodes: Sequence[dict[str, Any]], outcome: IngestResult) -> None:
 
 
 def _ahead(started: str, campaign: str, now: datetime) -> float | None:
-    """Return by at least how many seconds a clock is ahead, or behind (negative); None if it may be right."""
+    """Return the least number of seconds by which a clock is ahead (negative: behind); None if it may be right."""
     try:
         start = datetime.fromisoformat(started)
         campaign_start = datetime.strptime(campaign.split("-")[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)

@@ -219,7 +219,7 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
             reasons = [line for line in lines if "--help" not in line] or lines
             raise EngineError(
                 f"{argv[0]}: {quoted(reasons[-1].removeprefix(f'{argv[0]}: '))}",
-                "another engine: --engine, or engine in fleet.toml",
+                "choose another engine with --engine, or with engine in fleet.toml",
             )
     raise AssertionError("unreachable")
 

@@ -36,7 +36,7 @@ _SINCE: Final = 90  # number of campaigns in which the beginning of a fault is s
 _NAMED_METRIC: Final = 0.05  # p-value, corrected for the node's metrics, up to which a metric is listed
 SMALLEST: Final = 0.01  # least relative difference for which a node is named
 _CLEAREST: Final = 5  # metrics that are listed if none is significant
-_FEW: Final = 2  # in the smallest fleets, so many nodes may be wrong for independent reasons
+_FEW: Final = 2  # even in the smallest fleets, this many nodes may be wrong for independent reasons
 _Z: Final = 1.959963984540054
 
 
@@ -62,7 +62,7 @@ class FleetState:
     Attributes:
         campaign: The newest campaign.
         window: Campaigns whose values are in the panel, oldest first.
-        wrong: Wrong results by node, for nodes whose case is not open.
+        wrong: Wrong results by node, without nodes that have an open case with wrong results.
         common: Programs and kernels whose results are wrong on most nodes, which is not a fault of a node.
         results, flagged: Number of results of the newest campaign, and number of flagged results.
     """

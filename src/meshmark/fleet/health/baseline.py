@@ -37,7 +37,7 @@ class Weights:
     """Weights by which the scores of p metrics are combined.
 
     Attributes:
-        whiten: Shape (p, p): the product of scores and this matrix has no correlation and variance 1.
+        whiten: Shape (p, p): the product of scores and this matrix has variance 1 and no correlation.
         innovate: Shape (p, p): the product of scores and this matrix shows a shift of one metric most clearly, given
             all other metrics.
     """
@@ -73,7 +73,7 @@ class NodeLocations:
 
     @property
     def middle(self) -> Array:
-        """Return the last values of the nodes of the class, shape (p,)."""
+        """Return the centre of the last values of the nodes of the class, shape (p,)."""
         return self.level + self.centre
 
 
@@ -196,7 +196,7 @@ def scores(z: Array, worse: Sequence[Tail], better: Sequence[Tail]) -> Scores:
 
 
 def statistics(scores: Scores, weights: Weights, groups: Array) -> list[Array]:
-    """Return three statistics of each node, each of which has about an exponential tail.
+    """Return three statistics of each node, each of which has an approximately exponential tail.
 
     They state how much worse its worst metric is, how unusual the pattern of all metrics is, and how much worse several
     metrics of a group are.
@@ -269,7 +269,7 @@ def _noise(rng: Generator, singles: Array, k: int, draws: int) -> Array:
 
 
 def _between(z: Array, scale: Array, noise: Array) -> tuple[Array, Array]:
-    """Return the covariance between nodes, and the correlation of nodes with noise."""
+    """Return the covariance of the differences between nodes, and the correlation of the metrics, including noise."""
     import numpy as np
 
     size = np.outer(scale, scale)
@@ -278,7 +278,7 @@ def _between(z: Array, scale: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def _simulated(rng: Generator, made: Array, scale: Array, noise: Array, n: int) -> list[_SimulatedClass]:
-    """Return healthy nodes, standardized by classes of n nodes with their errors of centre, scale and correlation.
+    """Return classes of healthy nodes, each standardized with the errors of centre, scale and correlation of n nodes.
 
     The error of the scale is the error for a normal distribution, since the scale of values with two modes jumps.
     """

@@ -36,7 +36,7 @@ from meshmark.store.session import held
 
 _SUSPECT_Z: Final = 3.0  # standard deviations from which a switch is suspected
 _MEMBERS: Final = 8  # nodes below a suspected switch that measure again
-_AT_EACH: Final = 2  # healthy nodes that measure again, at each distance of a suspect
+_AT_EACH: Final = 2  # healthy nodes that measure again, at each distance from a suspect
 _Z: Final = 1.959963984540054
 
 

@@ -1,6 +1,7 @@
 """Describes programs of a scenario that have application files: what each copy runs, and whether its result is right.
 
-The folder of a run holds `applications.json`, with the verdict and the figure of merit of every copy that ended.
+The folder of a run holds `applications.json`, with the verdict and the figure of merit of every copy that ended with
+status 0.
 """
 
 from __future__ import annotations
@@ -123,9 +124,13 @@ def described(
         tables["dimensions"] = dimensions_kept
     app = of_tables(tables, name, source)
     if refused := next((d for d in _OF_MEASURE_APP if app.dimensions.get(d, (ALL,)) != (ALL,)), ""):
-        raise UsageError(f"{terms.dimension}: found {refused}, which only measure app varies; allowed: {ALL}")
+        raise UsageError(
+            f"{terms.dimension}: found {refused}, which only `meshmark measure app` varies; allowed: {ALL}"
+        )
     if refused := next((d for d in NEVER_USUAL if d in app.dimensions), ""):
-        raise UsageError(f"{terms.dimension}: found {refused}, which only measure app varies; allowed: others")
+        raise UsageError(
+            f"{terms.dimension}: found {refused}, which only `meshmark measure app` varies; allowed: others"
+        )
     variations = configurations(app)
     if len(variations) != 1:
         varied = [n for n, values in app.dimensions.items() if len(values) > 1]
@@ -181,7 +186,7 @@ class ApplicationCopies:
         return home(self.what.app, self.folders, copy)
 
     def results(self) -> list[ResultsFile]:
-        """Return the result files of each copy before the run."""
+        """Return the results file of each copy, with its state before the run."""
         app, configuration = self.what.app, self.what.configuration
         return [ResultsFile(app, configuration, self.folders, copy) for copy in range(self.copies)]
 

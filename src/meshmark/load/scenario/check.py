@@ -57,7 +57,7 @@ def _mode(path: Path) -> int:
 
 
 def _check_command(p: ScenarioProgram) -> None:
-    """Search like execvp: in PATH, relative to the program's working directory."""
+    """Check that execvp would find the command from the program's working directory."""
     executable, folder = p.command[0], Path(p.cwd)
     if "/" in executable:
         candidates = [folder / executable]

@@ -26,7 +26,7 @@ def _time(value: object) -> bool:
 
 
 def is_count(value: object) -> bool:
-    """Return whether a value of JSON is an integer from 0, not a boolean, within the limits of a journal."""
+    """Return whether a value of JSON is a non-negative integer, not a boolean, within the limits of a journal."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LIMIT
 
 
@@ -89,7 +89,7 @@ _OPTIONAL: Final[dict[str, Test]] = {
     "pages": _by_node,
     "setup_s": _time,
 }
-_SUMS: Final = ("done", "window")  # lines whose values are all numbers, except for these keys
+_SUMS: Final = ("done", "window")  # lines whose values are all numbers, except for the keys in _NO_SUMS
 _NO_SUMS: Final = frozenset({"type", "program", "wrong"})
 _STATUSES: Final = ("ok", "timeout", "stopped")
 

@@ -111,7 +111,7 @@ def place_copies(scenario: Scenario, here: HostResources) -> dict[tuple[str, int
         with about_program(copies[0][0].name):
             jobs = native.answer(argv).get("jobs")
         if not isinstance(jobs, list) or len(jobs) != len(copies):
-            raise MeshmarkError(f"policy {policy}: the plan does not have one job for each program")
+            raise MeshmarkError(f"policy {policy}: the plan does not have one job for each copy")
         for (p, copy), job in zip(copies, jobs, strict=True):
             if "refused" in job:
                 raise UsageError(f"program {p.name}, copy {copy}: policy {policy}: {job['refused']}")

@@ -207,7 +207,7 @@ class LoadRun:
 
     @property
     def cut(self) -> bool:
-        """Return whether the run was ended before all programs had ended."""
+        """Return whether the journal has no end, because the runner was killed or could not write it."""
         return self.status == "cut"
 
     def totals(self) -> Totals:

@@ -152,7 +152,7 @@ class ProgramTable(Input):
         AfterValidator(_nonempty),
     ] = ()
     file: Annotated[Path, BeforeValidator(_file)] | None = None  # file of a synthetic program
-    application: _LongText = ""  # a file, or a name of meshmark list applications
+    application: _LongText = ""  # a file, or a name that meshmark list applications prints
     dimensions: Mapping[Annotated[str, AfterValidator(_dimension)], Annotated[str, BeforeValidator(_value)]] = field(
         default_factory=dict
     )
@@ -302,7 +302,7 @@ def parse_scenario(toml: str, where: str, user_metrics: Metrics | None = None, f
             reason = (
                 "which another program has"
                 if namesake == name_of_last
-                else f"which has the files of {quoted_value(namesake)}"
+                else f"whose files would have the same names as those of {quoted_value(namesake)}"
             )
             raise UsageError(f"{where}: program {i}: name: found {quoted_value(name_of_last)}, {reason}")
     scenario = Scenario(programs=tuple(members), metrics=scenario_metrics, **fields_of(file.scenario))
